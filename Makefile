@@ -1,0 +1,52 @@
+# Everything a developer does, and everything it needs: each target installs what it lacks.
+SHELL := /bin/bash
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+VENV := .venv
+PY := $(VENV)/bin/python
+READY := $(VENV)/.ready
+
+.PHONY: help venv lint test test-quick test-api test-cluster demo bench nightly docs clean
+
+help: ## what there is to do
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+venv: $(READY) ## .venv with all that developing needs, and .venv/bin/punctual
+
+$(READY): pyproject.toml requirements/dev.lock hack/venv
+	hack/venv $(VENV)
+
+lint: $(READY) ## style, types, layers
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+test: lint ## all tests: core, a real API server, a real kind cluster, cgroup v2
+	hack/test
+
+test-quick: $(READY) ## tests that need no server
+	$(VENV)/bin/pytest -q tests/unit tests/property tests/papers
+
+test-api: $(READY) ## tests against a real API server
+	$(VENV)/bin/pytest -q tests/api
+
+test-cluster: $(READY) ## tests on a real kind cluster
+	$(VENV)/bin/pytest -q tests/cluster
+
+demo: $(READY) ## a cluster, Punctual on it, three jobs with deadlines
+	hack/demo
+
+bench: $(READY) ## numbers, as JSON, with the machine they come from
+	hack/bench
+
+nightly: $(READY) ## the properties with many more examples
+	HYPOTHESIS_PROFILE=nightly $(VENV)/bin/pytest -q tests/property --timeout 3600
+
+docs: $(READY) ## generated pages and manifests: crds/, the chart's copies, docs/api.md, docs/metrics.md
+	hack/generate
+
+clean: ## the cluster, the virtual environment and everything built
+	-hack/cluster down
+	rm -rf $(VENV) build dist

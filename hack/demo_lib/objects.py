@@ -1,0 +1,96 @@
+"""The demo's objects as manifests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from demo_lib.programs import Cost, Program, measuring_command
+from demo_lib.sizes import REDUCE
+
+Json = dict[str, Any]
+NAMESPACE = "punctual-demo"
+MARK = {"punctual.dev/demo": "true"}
+POOL = "main"
+NODE_LABEL = "punctual.dev/pool"
+CPU = 0.1
+
+
+def namespace() -> Json:
+    """Return the namespace all is in."""
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": MARK}}
+
+
+def pool() -> Json:
+    """Return the pool: small processors, so that a small machine has a dozen."""
+    return {
+        "apiVersion": "punctual.dev/v1alpha1",
+        "kind": "Pool",
+        "metadata": {"name": POOL, "labels": MARK},
+        "spec": {
+            "nodeSelector": {"matchLabels": {NODE_LABEL: POOL}},
+            "processor": {"cpu": f"{CPU * 1000:.0f}m", "memory": "64Mi"},
+        },
+    }
+
+
+def job(program: Program, cost: Cost, *, name: str, units: int, deadline: str, image: str) -> Json:
+    """Return a DivisibleJob that runs an example and reduces its results."""
+
+    def template(*more: str) -> Json:
+        container = {"name": program.name, "image": image, "command": [*program.command, *more]}
+        return {"spec": {"containers": [container]}}
+
+    return {
+        "apiVersion": "punctual.dev/v1alpha1",
+        "kind": "DivisibleJob",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": MARK},
+        "spec": {
+            "pool": POOL,
+            "units": units,
+            "deadline": deadline,
+            "cost": {"chi": f"{cost.chi * 1000:.1f}ms", "thetaCp": f"{cost.theta * 1000:.0f}ms"},
+            "template": template(),
+            "reduce": {"duration": f"{REDUCE:.0f}s", "template": template("reduce")},
+        },
+    }
+
+
+def measuring_pod(image: str) -> Json:
+    """Return the pod that finds out what units cost, on a node of the pool."""
+    made = _pod("measure", image, measuring_command(), {})
+    made["spec"]["nodeSelector"] = {NODE_LABEL: POOL}
+    return made
+
+
+def lone_pod(program: Program, image: str, *, name: str, units: int) -> Json:
+    """Return one process alone that does a whole job: what it finds must be what the chunks found.
+
+    It asks for nothing, so it takes what is idle, and keeps away from the pool's nodes where it can.
+    """
+    made = _pod(
+        name,
+        image,
+        list(program.command),
+        {"PUNCTUAL_BEGIN": "0", "PUNCTUAL_END": str(units), "PUNCTUAL_TOTAL": str(units), "PUNCTUAL_DIR": "/tmp"},
+    )
+    elsewhere = {"matchExpressions": [{"key": NODE_LABEL, "operator": "DoesNotExist"}]}
+    made["spec"]["affinity"] = {
+        "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": elsewhere}]}
+    }
+    made["spec"]["tolerations"] = [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}]
+    return made
+
+
+def _pod(name: str, image: str, command: list[str], environment: dict[str, str]) -> Json:
+    container = {
+        "name": "main",
+        "image": image,
+        "command": command,
+        "env": [{"name": key, "value": value} for key, value in environment.items()],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": MARK},
+        "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]},
+    }

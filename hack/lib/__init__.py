@@ -1,0 +1,1 @@
+"""What `hack/cluster` and `hack/apiserver` are made of: standard library only, they run before any venv exists."""

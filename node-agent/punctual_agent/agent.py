@@ -1,0 +1,238 @@
+"""What the agent knows of its node's pods and does each second; told the time, so that tests can be too.
+
+A pod is ours if the operator names it or if it has a volume ``punctual``: reports begin before the first set point.
+Each :meth:`Agent.tick` reads the workers' files and the cgroups, puts back caps that something else changed, and gives
+the report. :meth:`Agent.tell` takes the answer.
+
+Caps: while the operator answers, the told one; when it has been silent for ``patience`` seconds, the rest cap, with
+which a chunk finishes in time on its own. A pod the operator does not name any more keeps what it was told last: a new
+leader may not know it yet. Rest caps are saved before told caps are written, so that whatever ends the agent, its
+watchdog knows what is safe.
+
+Refused, with nothing changed: an epoch lower than one seen, also before a restart.
+"""
+
+import logging
+import os
+import secrets
+from dataclasses import dataclass, field
+
+from punctual.wire import NodeReport, PodReport, Report, SetPoint, SetPoints
+from punctual_agent.actuator import Actuator, Held, NodeLock
+from punctual_agent.cgroup import Cap, Hierarchy, Use, valid_uid
+from punctual_agent.metrics import Metrics
+from punctual_agent.progress import Progress, with_volume
+from punctual_agent.state import Rest, Saved, State
+
+log = logging.getLogger(__name__)
+
+FORGET_AFTER = 60.0
+"""Seconds without cgroup and volume after which a pod is over."""
+MOST_PODS = 1000
+"""The wire's limit; a kubelet's is 110 unless told otherwise."""
+MOST_CORES = 4096.0
+NOTHING = Use(0.0, 0.0)
+
+
+@dataclass(slots=True)
+class _Pod:
+    """One pod of ours."""
+
+    uid: str
+    progress: Progress
+    seen: float
+    """When it last had a cgroup or a volume."""
+    told: Rest | None = None
+    """Cap and period of the last set point, since this process began."""
+    rest: Rest | None = None
+    held: Held = field(default_factory=Held)
+    use: Use = NOTHING
+    drift: int = 0
+    error: str | None = None
+
+
+class Agent:
+    """One node's pods."""
+
+    def __init__(
+        self,
+        *,
+        node: str,
+        hierarchy: Hierarchy,
+        pods_root: str,
+        state: State,
+        metrics: Metrics,
+        now: float,
+        lease: float,
+        patience: float,
+    ) -> None:
+        self.instance = secrets.token_hex(8)
+        self.ticked = now
+        self._node = node
+        self._hierarchy = hierarchy
+        self._actuator = Actuator(hierarchy)
+        self._lock = NodeLock(hierarchy)
+        self._pods_root = pods_root
+        self._state = state
+        self._metrics = metrics
+        self._started = self._answered = now
+        self._patience = patience
+        self._sequence = 0
+        self._pods: dict[str, _Pod] = {}
+        saved = state.load()
+        self._saved = Saved(saved.epoch, lease, saved.rests)
+        for uid, rest in saved.rests.items():
+            self._pod(uid, now).rest = rest
+
+    @property
+    def epoch(self) -> int:
+        """The highest epoch set points were taken from."""
+        return self._saved.epoch
+
+    def tick(self, now: float) -> Report:
+        """Look at every pod, hold every cap, give the report."""
+        self._state.beat(now)
+        may_write = self._lock.take() and self._hierarchy.writable
+        self._read_files(now)
+        for pod in list(self._pods.values()):
+            self._hold(pod, now, may_write=may_write)
+            if pod.held.found:
+                pod.seen = now
+            elif now - pod.seen > FORGET_AFTER:
+                self._forget(pod.uid)
+        self._sequence += 1
+        self.ticked = now
+        self._measure(now, may_write=may_write)
+        return self._report(now, may_write=may_write)
+
+    def tell(self, answer: SetPoints, now: float) -> bool:
+        """Do what the operator says; False if it is one that has been replaced."""
+        if answer.epoch < self.epoch:
+            log.warning("answer_refused", extra={"epoch": answer.epoch, "seen": self.epoch})
+            return False
+        self._answered = now
+        points = {point.uid: point for point in answer.pods if valid_uid(point.uid)}
+        for uid, point in points.items():
+            self._take(self._pod(uid, now), point)
+        self._save(answer.epoch)
+        may_write = self._lock.take() and self._hierarchy.writable
+        for uid in points:
+            pod = self._pods[uid]
+            wanted = self._wanted(pod, now)
+            if wanted is not None and wanted != pod.held.cap:
+                self._hold(pod, now, may_write=may_write)
+        return True
+
+    def rest(self) -> None:
+        """End in order: every pod at its rest cap, no heartbeat for the watchdog to miss."""
+        if self._lock.take():
+            for pod in self._pods.values():
+                self._count(pod, self._actuator.hold(pod.uid, pod.rest.cap if pod.rest else None))
+        self._state.end()
+        self._lock.release()
+
+    def _pod(self, uid: str, now: float) -> _Pod:
+        pod = self._pods.get(uid)
+        if pod is None:
+            pod = self._pods[uid] = _Pod(uid, Progress(uid), now)
+        return pod
+
+    def _take(self, pod: _Pod, point: SetPoint) -> None:
+        pod.told = Rest(point.cap, point.period)
+        pod.rest = Rest(point.rest_cap, point.period)
+        pod.progress.units = point.units if point.kind == "chunk" else None
+
+    def _save(self, epoch: int) -> None:
+        rests = {pod.uid: pod.rest for pod in self._pods.values() if pod.rest is not None}
+        saved = Saved(epoch, self._saved.lease, rests)
+        if saved != self._saved:
+            self._state.save(saved)
+            self._saved = saved
+
+    def _forget(self, uid: str) -> None:
+        del self._pods[uid]
+        self._actuator.forget(uid)
+        self._save(self.epoch)
+
+    def _read_files(self, now: float) -> None:
+        try:
+            handle = os.open(self._pods_root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:  # no folder, no progress; caps are held all the same
+            log.warning("pods_folder_unreadable", extra={"path": self._pods_root, "error": error.strerror})
+            return
+        try:
+            for uid in with_volume(handle):
+                pod = self._pod(uid, now)
+                pod.seen = now
+                for fault in pod.progress.read(handle):
+                    self._metrics.faults.labels(fault).inc()
+                    log.info("file_fault", extra={"uid": uid, "fault": fault})
+        finally:
+            os.close(handle)
+
+    def _wanted(self, pod: _Pod, now: float) -> Cap | None:
+        answered = now - self._answered <= self._patience
+        wanted = pod.told if pod.told is not None and answered else pod.rest
+        return None if wanted is None else wanted.cap
+
+    def _hold(self, pod: _Pod, now: float, *, may_write: bool) -> None:
+        self._count(pod, self._actuator.hold(pod.uid, self._wanted(pod, now) if may_write else None))
+
+    def _count(self, pod: _Pod, held: Held) -> None:
+        pod.held = held
+        pod.drift += held.drift
+        if held.use is not None:  # a container that ended takes its counter with it
+            pod.use = Use(max(pod.use.cpu, held.use.cpu), max(pod.use.throttled, held.use.throttled))
+        if held.drift:
+            self._metrics.drift.inc(held.drift)
+            log.info("cap_put_back", extra={"uid": pod.uid, "folders": held.drift})
+        for result, times in held.writes.items():
+            self._metrics.writes.labels(result).inc(times)
+        if held.error != pod.error:
+            pod.error = held.error
+            if held.error:
+                log.warning("cap_not_written", extra={"uid": pod.uid, "error": held.error})
+
+    def _measure(self, now: float, *, may_write: bool) -> None:
+        self._metrics.pods.set(len(self._pods))
+        self._metrics.epoch.set(self.epoch)
+        self._metrics.answer_age.set(now - self._answered)
+        self._metrics.may_write.set(may_write)
+        self._metrics.caps({pod.uid: pod.held.cap for pod in self._pods.values() if pod.held.cap is not None})
+
+    def _report(self, now: float, *, may_write: bool) -> Report:
+        node = self._hierarchy.node()
+        # told ones first, should there be more than fit
+        pods = sorted(self._pods.values(), key=lambda pod: (pod.told is None, pod.uid))[:MOST_PODS]
+        return Report(
+            node=self._node,
+            instance=self.instance,
+            started=now - self._started,
+            sequence=self._sequence,
+            epoch=self.epoch,
+            host=NodeReport(
+                cpu_seconds=node.cpu,
+                memory_bytes=node.memory,
+                pressure=node.pressure,
+                cgroup=self._hierarchy.version,
+                driver=self._hierarchy.driver,
+                can_write=may_write,
+            ),
+            pods=[_pod_report(pod) for pod in pods],
+        )
+
+
+def _pod_report(pod: _Pod) -> PodReport:
+    cap = pod.held.cap
+    return PodReport(
+        uid=pod.uid,
+        done=pod.progress.done,
+        end=pod.progress.end,
+        received=pod.progress.received,
+        faults=dict(pod.progress.faults),
+        cpu_seconds=pod.use.cpu,
+        throttled_seconds=pod.use.throttled,
+        cap=None if cap is None or cap.cores is None else min(cap.cores, MOST_CORES),
+        period=None if cap is None else cap.period / 1e6,
+        drift=pod.drift,
+    )

@@ -1,0 +1,242 @@
+"""``punctual-agent``: settings from the environment, one loop, an end in order.
+
+    NODE_NAME       this node's name (downward API)                         required
+    OPERATOR_URL    https:// address of the operator's service              required
+    TOKEN_FILE      projected token with the operator's audience            /var/run/secrets/punctual/token
+    CA_FILE         certificate(s) the operator's own is checked against    /etc/punctual/ca/ca.crt
+    CGROUP_ROOT     the host's /sys/fs/cgroup, writable                     /sys/fs/cgroup
+    PODS_ROOT       the kubelet's pods folder, read-only is enough          /var/lib/kubelet/pods
+    STATE_DIR       a folder shared with the watchdog only                  /run/punctual
+    METRICS_PORT    /metrics and /healthz; 0: a free one                    9464
+    METRICS_ADDRESS the address they listen on                              all
+    LEASE           seconds without a heartbeat until the watchdog acts     5
+    PATIENCE        seconds without an answer until pods go to rest         60
+    TIMEOUT         seconds one step of an exchange may take                3
+    LOG_LEVEL       DEBUG, INFO, WARNING, ERROR                             INFO
+
+``punctual-agent watchdog`` is the other container of the pod: ``punctual_agent.watchdog``.
+"""
+
+import faulthandler
+import json
+import logging
+import os
+import queue
+import resource
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from punctual_agent import watchdog
+from punctual_agent.cgroup import ROOT, CgroupError, Hierarchy
+from punctual_agent.progress import PODS
+from punctual_agent.state import LEASE, State
+
+log = logging.getLogger(__name__)
+
+EVERY: Final = 1.0
+"""Seconds between looks at the pods."""
+OPEN_FILES: Final = 16_384
+
+
+class SettingError(Exception):
+    """A variable that is missing or makes no sense; the message names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The environment, read once."""
+
+    node: str
+    operator: str
+    token_file: Path
+    ca_file: Path
+    cgroup_root: str
+    pods_root: str
+    state_dir: str
+    metrics_port: int
+    metrics_address: str
+    lease: float
+    patience: float
+    timeout: float
+    log_level: str
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str]) -> Self:
+        """Read them. Raises SettingError."""
+        return cls(
+            node=_required(environ, "NODE_NAME"),
+            operator=_https(environ, "OPERATOR_URL"),
+            token_file=Path(environ.get("TOKEN_FILE") or "/var/run/secrets/punctual/token"),
+            ca_file=Path(environ.get("CA_FILE") or "/etc/punctual/ca/ca.crt"),
+            cgroup_root=(environ.get("CGROUP_ROOT") or ROOT).rstrip("/"),
+            pods_root=environ.get("PODS_ROOT") or PODS,
+            state_dir=environ.get("STATE_DIR") or watchdog.STATE_DIR,
+            metrics_port=int(_number(environ, "METRICS_PORT", 9464, least=0, most=65535)),
+            metrics_address=environ.get("METRICS_ADDRESS") or "",
+            lease=_number(environ, "LEASE", LEASE, least=2, most=3600),
+            patience=_number(environ, "PATIENCE", 60, least=2, most=86400),
+            timeout=_number(environ, "TIMEOUT", 3, least=0.1, most=60),
+            log_level=_level(environ, "LOG_LEVEL"),
+        )
+
+
+def _required(environ: Mapping[str, str], name: str) -> str:
+    if value := environ.get(name):
+        return value
+    raise SettingError(f"{name} is not set")
+
+
+def _https(environ: Mapping[str, str], name: str) -> str:
+    value = _required(environ, name)
+    if not value.startswith("https://"):
+        raise SettingError(f"{name} is {value!r}: an https:// address is needed")
+    return value
+
+
+def _number(environ: Mapping[str, str], name: str, default: float, *, least: float, most: float) -> float:
+    text = environ.get(name) or str(default)
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not least <= value <= most:
+        raise SettingError(f"{name} is {text!r}: a number from {least:g} to {most:g} is needed")
+    return value
+
+
+def _level(environ: Mapping[str, str], name: str) -> str:
+    value = (environ.get(name) or "INFO").upper()
+    if value not in ("DEBUG", "INFO", "WARNING", "ERROR"):
+        raise SettingError(f"{name} is {value!r}: DEBUG, INFO, WARNING or ERROR is needed")
+    return value
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object per record: level, event, and what stands in ``extra``."""
+
+    _OWN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Give the record as a line."""
+        line = {"time": round(record.created, 3), "level": record.levelname.lower(), "event": record.getMessage()}
+        line |= {key: value for key, value in vars(record).items() if key not in self._OWN}
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+def run(settings: Settings) -> None:
+    """Look, hold, report each second until SIGTERM; then leave the pods at rest.
+
+    Raises CgroupError or OSError where the agent cannot work at all (no hierarchy, no state folder, port taken).
+    """
+    # late: the watchdog, which starts by the same command, needs none of these
+    from punctual.wire import SetPoints  # noqa: PLC0415
+    from punctual_agent.agent import Agent  # noqa: PLC0415
+    from punctual_agent.exchange import Exchange, ExchangeError, Exchanger  # noqa: PLC0415
+    from punctual_agent.metrics import Metrics, serve  # noqa: PLC0415
+
+    _allow_open_files()
+    inbox: queue.SimpleQueue[SetPoints | BaseException | None] = queue.SimpleQueue()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: inbox.put(None))  # SimpleQueue.put may be called from a handler
+    metrics = Metrics()
+    agent = Agent(
+        node=settings.node,
+        hierarchy=Hierarchy(settings.cgroup_root),
+        pods_root=settings.pods_root,
+        state=State(settings.state_dir),
+        metrics=metrics,
+        now=time.monotonic(),
+        lease=settings.lease,
+        patience=settings.patience,
+    )
+    server = serve(
+        metrics,
+        lambda: time.monotonic() - agent.ticked <= settings.lease,
+        port=settings.metrics_port,
+        address=settings.metrics_address,
+    )
+    exchanger = Exchanger(
+        Exchange(settings.operator, token_file=settings.token_file, ca_file=settings.ca_file, timeout=settings.timeout),
+        inbox,
+    )
+    exchanger.start()
+    log.info("agent_started", extra={"node": settings.node, "instance": agent.instance, "port": server.server_port})
+    trouble = ""
+    following = time.monotonic()
+    while True:
+        # ends a process that hangs, however it hangs: that frees the node's lock for the watchdog
+        faulthandler.dump_traceback_later(settings.lease, exit=True)
+        now = time.monotonic()
+        if now >= following:
+            with metrics.look.time():
+                report = agent.tick(now)
+            exchanger.offer(report)
+            following = max(following + EVERY, now)  # a late second is not made up for
+        try:
+            said = inbox.get(timeout=max(following - time.monotonic(), 0))
+        except queue.Empty:
+            continue
+        result = "answered"
+        match said:
+            case None:
+                break
+            case SetPoints():
+                if not agent.tell(said, time.monotonic()):
+                    result = "lowerEpoch"
+            case ExchangeError(kind=result):
+                pass
+            case _:
+                raise said
+        metrics.exchanges.labels(result).inc()
+        if result != trouble:
+            trouble = result
+            log.log(
+                logging.INFO if result == "answered" else logging.WARNING,
+                "operator_exchange",
+                extra={"result": result, "error": str(said) if isinstance(said, ExchangeError) else None},
+            )
+    agent.rest()
+    log.info("agent_ended")
+
+
+def _allow_open_files() -> None:
+    """Raise the soft limit: files of cgroups are kept open, ten a pod, and a node may have many pods."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY:
+        enough = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, enough), hard))
+
+
+def main(argv: list[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
+    """Entry point; the exit status is 2 for settings that make no sense, 1 where the agent cannot work."""
+    words = sys.argv[1:] if argv is None else argv
+    if words == ["watchdog"]:
+        return watchdog.main(environ)
+    if words:
+        print(f"usage: punctual-agent [watchdog]; settings come from the environment\n{__doc__}", file=sys.stderr)  # noqa: T201
+        return 2
+    try:
+        settings = Settings.read(environ)
+    except SettingError as error:
+        print(f"punctual-agent: {error}", file=sys.stderr)  # noqa: T201
+        return 2
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines())
+    logging.basicConfig(level=settings.log_level, handlers=[handler], force=True)
+    try:
+        run(settings)
+    except (CgroupError, OSError) as error:
+        log.exception("agent_cannot_work", extra={"error": str(error)})
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

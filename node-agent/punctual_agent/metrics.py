@@ -1,0 +1,85 @@
+"""``/metrics`` and ``/healthz`` of the agent, on a port of its own.
+
+Healthy means that the agent looked at its pods lately, not that the process is there. Names come from
+``punctual.metric_names``; a pod's series ends with the pod.
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from punctual import metric_names as names
+from punctual.metric_names import Metric
+from punctual_agent.cgroup import Cap
+
+
+class Metrics:
+    """The agent's numbers. Written by the main thread, read by the server's."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.writes = self._counter(names.CGROUP_WRITES)
+        self.drift = self._counter(names.CGROUP_DRIFT)
+        self.faults = self._counter(names.FILE_FAULTS)
+        self.exchanges = self._counter(names.AGENT_EXCHANGES)
+        self.answer_age = self._gauge(names.ANSWER_AGE)
+        self.epoch = self._gauge(names.AGENT_EPOCH)
+        self.pods = self._gauge(names.AGENT_PODS)
+        self.may_write = self._gauge(names.MAY_WRITE)
+        look = names.LOOK_DURATION
+        self.look = Histogram(look.name, look.help, registry=self.registry, buckets=look.buckets)
+        self._quota = self._gauge(names.CPU_QUOTA)
+        self._period = self._gauge(names.CPU_PERIOD)
+        self._caps: dict[str, Cap] = {}
+
+    def _counter(self, metric: Metric) -> Counter:
+        return Counter(metric.name, metric.help, metric.labels, registry=self.registry)
+
+    def _gauge(self, metric: Metric) -> Gauge:
+        return Gauge(metric.name, metric.help, metric.labels, registry=self.registry)
+
+    def caps(self, caps: Mapping[str, Cap]) -> None:
+        """Show the caps in force, by pod; what is not named any more is dropped."""
+        for uid in self._caps.keys() - caps.keys():
+            self._quota.remove(uid)
+            self._period.remove(uid)
+        for uid, cap in caps.items():
+            if self._caps.get(uid) != cap:
+                self._quota.labels(uid).set(cap.cores or 0.0)
+                self._period.labels(uid).set(cap.period / 1e6)
+        self._caps = dict(caps)
+
+
+def serve(metrics: Metrics, healthy: Callable[[], bool], *, port: int, address: str = "") -> ThreadingHTTPServer:
+    """Serve in threads of its own until ``shutdown``; port 0 takes a free one. Raises OSError where it is taken."""
+
+    class Handler(BaseHTTPRequestHandler):
+        timeout = 5.0
+
+        def do_GET(self) -> None:
+            path = self.path.partition("?")[0]
+            if path == "/metrics":
+                self._answer(200, generate_latest(metrics.registry), CONTENT_TYPE_LATEST)
+            elif path == "/healthz":
+                well = healthy()
+                self._answer(200 if well else 503, b"ok\n" if well else b"the agent does not tick\n", "text/plain")
+            else:
+                self._answer(404, b"/metrics or /healthz\n", "text/plain")
+
+        def _answer(self, status: int, body: bytes, kind: str) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_args: object) -> None:
+            """Say nothing: a scrape is no news."""
+
+    server = ThreadingHTTPServer((address, port), Handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+    return server

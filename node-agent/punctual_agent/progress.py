@@ -1,0 +1,191 @@
+"""What the workers of a pod write: units done, the end they will honour, bytes fetched.
+
+The files lie in the emptyDir volume ``punctual`` of the pod, which the agent sees through a read-only mount of the
+kubelet's pods folder. Whoever runs in the pod can put anything there, so nothing is trusted: each step is opened by
+directory descriptor without following links, a file that is not regular is never opened, none is opened in a way that
+could block, and at most 64 bytes are read.
+
+A file that is not what it should be is a *fault* of one kind (:data:`Fault`), counted when it appears or changes, not
+each second that it stays; the last good value stands meanwhile. A file that was never there is no fault: a worker
+need not report. Standard library only, nothing here raises.
+"""
+
+import contextlib
+import errno
+import os
+import stat
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from punctual_agent.cgroup import valid_uid
+
+PODS: Final = "/var/lib/kubelet/pods"
+VOLUME: Final = "punctual"
+LARGEST: Final = 64
+"""Bytes; a count has at most 19 digits."""
+LIMIT: Final = 2**63
+
+_BELOW_POD: Final = ("volumes", "kubernetes.io~empty-dir", VOLUME)
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+Fault = Literal[
+    "missing", "empty", "notANumber", "negative", "beyondEnd", "backwards", "notRegular", "tooLarge", "unreadable"
+]
+"""The words of ``punctual.wire.Fault``, again because this module does without pydantic; a test compares them."""
+
+
+class Wrong(Exception):  # noqa: N818  a finding about a file, not an error of ours
+    """A file is not a count; ``seen`` is what made it so, to tell a new fault from one that stays."""
+
+    def __init__(self, fault: Fault, seen: bytes = b"") -> None:
+        super().__init__(fault)
+        self.fault: Fault = fault
+        self.seen = seen
+
+
+def read_count(folder: int, name: str) -> int:
+    """Read the count in one file below a directory descriptor. Raises Wrong; never follows, never blocks."""
+    try:
+        # looked at before it is opened: opening a device can already do something
+        there = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if not stat.S_ISREG(there.st_mode):
+            raise Wrong("notRegular")
+        handle = os.open(name, _FILE, dir_fd=folder)
+    except OSError as error:
+        raise Wrong(_reason(error)) from error
+    try:
+        there = os.fstat(handle)
+        if not stat.S_ISREG(there.st_mode):  # exchanged in between
+            raise Wrong("notRegular")
+        if there.st_size > LARGEST:
+            raise Wrong("tooLarge")
+        text = os.read(handle, LARGEST + 1)
+    except OSError as error:
+        raise Wrong(_reason(error)) from error
+    finally:
+        os.close(handle)
+    return _parsed(text)
+
+
+def _reason(error: OSError) -> Fault:
+    if error.errno == errno.ENOENT:
+        return "missing"
+    if error.errno in (errno.ELOOP, errno.ENXIO, errno.ENOTDIR):
+        return "notRegular"
+    return "unreadable"
+
+
+def _parsed(text: bytes) -> int:
+    if len(text) > LARGEST:
+        raise Wrong("tooLarge")
+    word = text.strip()
+    if not word:
+        raise Wrong("empty")
+    if word.isdigit():  # ASCII digits: bytes know no others
+        value = int(word)
+        if value >= LIMIT:
+            raise Wrong("beyondEnd", word)
+        return value
+    if word[:1] == b"-" and word[1:].isdigit():
+        raise Wrong("negative", word)
+    raise Wrong("notANumber", word)
+
+
+@dataclass(slots=True)
+class _File:
+    """One file's last good value and last fault."""
+
+    value: int | None = None
+    wrong: tuple[Fault, bytes] | None = None
+
+
+@dataclass(slots=True)
+class Progress:
+    """One pod's files. ``units`` is the length of its chunk, once known: more done than that is a fault."""
+
+    uid: str
+    units: int | None = None
+    faults: Counter[Fault] = field(default_factory=Counter)
+    _files: dict[str, _File] = field(default_factory=lambda: {n: _File() for n in ("progress", "end", "received")})
+
+    @property
+    def done(self) -> int | None:
+        """Units done; None before the first good value."""
+        return self._files["progress"].value
+
+    @property
+    def end(self) -> int | None:
+        """The end the worker said it will honour."""
+        return self._files["end"].value
+
+    @property
+    def received(self) -> int | None:
+        """Bytes fetched by the input step."""
+        return self._files["received"].value
+
+    def read(self, pods: int) -> list[Fault]:
+        """Look at the files below the pods folder (a directory descriptor); returns faults that are new."""
+        with _volume(pods, self.uid) as folder:
+            if folder is None:
+                return []
+            return [fault for name in self._files if (fault := self._read(folder, name))]
+
+    def _read(self, folder: int, name: str) -> Fault | None:
+        file = self._files[name]
+        try:
+            value = read_count(folder, name)
+            self._check(name, value)
+        except Wrong as wrong:
+            if wrong.fault == "missing" and file.value is None and file.wrong is None:
+                return None
+            if file.wrong == (wrong.fault, wrong.seen):
+                return None
+            file.wrong = (wrong.fault, wrong.seen)
+            self.faults[wrong.fault] += 1
+            return wrong.fault
+        file.value, file.wrong = value, None
+        return None
+
+    def _check(self, name: str, value: int) -> None:
+        """Compare with what is known of the pod. Raises Wrong."""
+        last = self._files[name].value
+        if name == "progress" and self.units is not None and value > self.units:
+            raise Wrong("beyondEnd", b"%d" % value)
+        if name != "end" and last is not None and value < last:  # an end may be drawn in, and drawn in again
+            raise Wrong("backwards", b"%d" % value)
+
+
+@contextlib.contextmanager
+def _volume(pods: int, uid: str) -> Iterator[int | None]:
+    """Open the pod's volume folder as a descriptor, each step without following; None where there is none."""
+    handle: int | None = None
+    try:
+        if valid_uid(uid):
+            handle = os.open(uid, _FOLDER, dir_fd=pods)
+            for name in _BELOW_POD:
+                above, handle = handle, None
+                try:
+                    handle = os.open(name, _FOLDER, dir_fd=above)
+                finally:
+                    os.close(above)
+    except OSError:
+        handle = None
+    try:
+        yield handle
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def with_volume(pods: int) -> set[str]:
+    """Uids of the pods on this node that have the volume."""
+    found = set()
+    for uid in os.listdir(pods):
+        with contextlib.suppress(OSError):
+            there = os.stat("/".join((uid, *_BELOW_POD)), dir_fd=pods, follow_symlinks=False)
+            if valid_uid(uid) and stat.S_ISDIR(there.st_mode):
+                found.add(uid)
+    return found

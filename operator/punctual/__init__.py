@@ -1,0 +1,1 @@
+"""Punctual: a Kubernetes operator that keeps deadlines."""

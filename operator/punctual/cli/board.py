@@ -1,0 +1,240 @@
+"""What is known of jobs and pods at a moment, read off what the API server tells; nothing here asks or draws.
+
+Unknown fields are passed over and missing ones are None, so that this works with an operator a little older or newer.
+Times are seconds since 1970, as :mod:`punctual.kube.duration` reads them.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from punctual.cli.kubectl import Change, Reset
+from punctual.kube.duration import parse_duration, parse_time
+
+Json = dict[str, Any]
+State = Literal[
+    "waiting", "measuring", "refused", "suspended", "promised", "running", "late", "done", "missed", "failed"
+]
+OVER: frozenset[State] = frozenset({"done", "missed", "failed"})
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A part of a job that runs, or is about to."""
+
+    begin: int
+    end: int
+    kind: str
+    node: str
+    pod: str
+    created: float
+    planned_end: float
+    done: int
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A DivisibleJob. ``reason`` and ``message`` are those of the condition that says most."""
+
+    uid: str
+    namespace: str
+    name: str
+    created: float
+    units: int
+    done: int
+    state: State
+    reason: str
+    message: str
+    deadline: float | None
+    finish: float | None
+    """The forecast that stands in the promise now."""
+    processors: int | None
+    start: float | None
+    eta: float | None
+    offered: str | None
+    """The offer's earliest deadline, as it can be put into spec.deadline."""
+    offer_load: int | None
+    chunks: tuple[Chunk, ...]
+    started: float | None
+    finished: float | None
+
+    @property
+    def margin(self) -> float | None:
+        """Seconds between forecast (once finished: the finish) and deadline; below zero: late."""
+        end = self.finished or self.eta or self.finish
+        return None if end is None or self.deadline is None else self.deadline - end
+
+    @property
+    def kept(self) -> bool:
+        """Whether it has finished by its deadline."""
+        return self.state == "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """The pod of a chunk, with what became of it."""
+
+    uid: str
+    name: str
+    job: str
+    kind: str
+    begin: int
+    end: int
+    node: str
+    phase: str
+    created: float
+    started: float | None
+    finished: float | None
+    message: str
+
+
+def job_of(body: Mapping[str, Any]) -> Job:
+    """Read a DivisibleJob."""
+    meta, spec, status = body["metadata"], body["spec"], body.get("status") or {}
+    said = {c["type"]: c for c in status.get("conditions") or ()}
+    created = parse_time(meta["creationTimestamp"])
+    promise, offer, units = status.get("promise") or {}, status.get("offer") or {}, status.get("units") or {}
+    deadline = _time((status.get("applied") or {}).get("deadlineTime")) or _time(promise.get("deadline"))
+    if deadline is None:
+        deadline = _time(spec.get("deadlineTime")) or (
+            created + parse_duration(spec["deadline"]) if spec.get("deadline") else None
+        )
+    chunks = tuple(_chunk(c) for c in status.get("chunks") or ())
+    finished = _time(status.get("finishedAt"))
+    state, word = _state(
+        said, started=bool(status.get("startedAt")), in_time=finished and deadline and finished <= deadline
+    )
+    return Job(
+        uid=meta["uid"],
+        namespace=meta.get("namespace", ""),
+        name=meta["name"],
+        created=created,
+        units=spec["units"],
+        done=units.get("done") or 0,
+        state=state,
+        reason=word.get("reason", ""),
+        message=word.get("message", ""),
+        deadline=deadline,
+        finish=_time(promise.get("finish")),
+        processors=promise.get("processors"),
+        start=_time(promise.get("start")),
+        eta=_time(status.get("eta")),
+        offered=offer.get("earliestDeadline"),
+        offer_load=offer.get("largestLoad"),
+        chunks=chunks,
+        started=_time(status.get("startedAt")),
+        finished=finished,
+    )
+
+
+def _state(said: Mapping[str, Json], *, started: bool, in_time: object) -> tuple[State, Json]:  # noqa: PLR0911  one per state
+    """Return where a job stands and the condition that says why."""
+    none: Json = {}
+    admitted, on_track = said.get("Admitted", none), said.get("OnTrack", none)
+    completed, failed = said.get("Completed", none), said.get("Failed", none)
+    if failed.get("status") == "True":
+        return "failed", failed
+    if completed.get("status") == "True":
+        return ("done" if in_time else "missed"), completed
+    if on_track.get("status") == "False":
+        return "late", on_track
+    match admitted.get("status"):
+        case "True":
+            return ("running" if started else "promised"), admitted
+        case "False":
+            return ("suspended" if admitted.get("reason") == "Suspended" else "refused"), admitted
+        case "Unknown":
+            return "measuring", admitted
+        case _:
+            return "waiting", none
+
+
+def _chunk(chunk: Mapping[str, Any]) -> Chunk:
+    return Chunk(
+        chunk["begin"],
+        chunk["end"],
+        chunk.get("kind") or "Chunk",
+        chunk["node"],
+        chunk.get("pod") or "",
+        parse_time(chunk["createdAt"]),
+        parse_time(chunk["promisedEnd"]),
+        chunk.get("done") or 0,
+    )
+
+
+def pod_of(body: Mapping[str, Any]) -> Pod | None:
+    """Read a chunk's pod; None where it is none."""
+    meta, status = body["metadata"], body.get("status") or {}
+    labels, notes = meta.get("labels") or {}, meta.get("annotations") or {}
+    if "punctual.dev/job-uid" not in labels or "punctual.dev/begin" not in notes:
+        return None
+    first = (status.get("containerStatuses") or [{}])[0].get("state") or {}
+    running, ended = first.get("running") or {}, first.get("terminated") or {}
+    return Pod(
+        uid=meta["uid"],
+        name=meta["name"],
+        job=labels["punctual.dev/job-uid"],
+        kind=labels.get("punctual.dev/kind") or "Chunk",
+        begin=int(notes["punctual.dev/begin"]),
+        end=int(notes.get("punctual.dev/end") or notes["punctual.dev/begin"]),
+        node=(body.get("spec") or {}).get("nodeName") or "",
+        phase=status.get("phase") or "Pending",
+        created=parse_time(meta["creationTimestamp"]),
+        started=_time(running.get("startedAt") or ended.get("startedAt")),
+        finished=_time(ended.get("finishedAt")),
+        message=ended.get("message") or "",
+    )
+
+
+def _time(text: str | None) -> float | None:
+    return parse_time(text) if text else None
+
+
+@dataclass(slots=True)
+class Board:
+    """Jobs and pods as last told. Pods stay when they are gone: a timeline wants them."""
+
+    jobs: dict[str, Job] = field(default_factory=dict)
+    pods: dict[str, Pod] = field(default_factory=dict)
+    pools: dict[str, Json] = field(default_factory=dict)
+    first_finish: dict[str, float] = field(default_factory=dict)
+    """By job: the finish that was forecast when it was promised."""
+    planned: dict[str, Chunk] = field(default_factory=dict)
+    """By pod's name: its chunk as last recorded."""
+
+    def take(self, news: Iterable[Change | Reset]) -> None:
+        """Take in what is new."""
+        for item in news:
+            if isinstance(item, Reset):
+                if item.kind == "DivisibleJob":
+                    self.jobs.clear()
+                elif item.kind == "Pool":
+                    self.pools.clear()
+            else:
+                self._change(item)
+
+    def _change(self, change: Change) -> None:
+        gone = change.what == "DELETED"
+        match change.kind:
+            case "DivisibleJob":
+                job = job_of(change.body)
+                if gone:
+                    self.jobs.pop(job.uid, None)
+                    return
+                self.jobs[job.uid] = job
+                if job.finish is not None:
+                    self.first_finish.setdefault(job.uid, job.finish)
+                self.planned.update((chunk.pod, chunk) for chunk in job.chunks)
+            case "Pod":
+                if pod := pod_of(change.body):
+                    self.pods[pod.uid] = pod
+            case "Pool" if gone:
+                self.pools.pop(change.body["metadata"]["name"], None)
+            case "Pool":
+                self.pools[change.body["metadata"]["name"]] = change.body
+
+    def in_order(self, names: Iterable[str] = ()) -> list[Job]:
+        """Return the jobs in the order in which they came; ``names``: only these."""
+        wanted = set(names)
+        found = [job for job in self.jobs.values() if not wanted or job.name in wanted]
+        return sorted(found, key=lambda job: (job.created, job.start or job.created, job.name))

@@ -1,0 +1,197 @@
+"""Jobs as people see them: bars that move on a terminal, a line for each piece of news elsewhere.
+
+Both are made from a :class:`~punctual.cli.board.Board` and the time; nothing here asks the cluster.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from punctual.cli.board import OVER, Board, Chunk, Job, State
+
+STYLES: Final[dict[State, str]] = {
+    "waiting": "dim",
+    "measuring": "cyan",
+    "refused": "yellow",
+    "suspended": "dim",
+    "promised": "cyan",
+    "running": "blue",
+    "late": "bold red",
+    "done": "green",
+    "missed": "bold red",
+    "failed": "bold red",
+}
+OFTEN: Final = 10.0
+"""Seconds between two lines about the progress of a job."""
+
+
+class Grid(NamedTuple):
+    """Cells of a name, and between columns."""
+
+    name: int
+    gap: int
+
+
+def clock(seconds: float) -> str:
+    """Return seconds as people read a clock: 0:42, 1:05:00, -0:03.
+
+    >>> clock(42.4), clock(3900), clock(-3)
+    ('0:42', '1:05:00', '-0:03')
+    """
+    whole = round(abs(seconds))
+    sign = "-" if seconds < 0 and whole else ""
+    hours, rest = divmod(whole, 3600)
+    minutes, rest = divmod(rest, 60)
+    return f"{sign}{hours}:{minutes:02d}:{rest:02d}" if hours else f"{sign}{minutes}:{rest:02d}"
+
+
+def bar(share: float, width: int, style: str) -> Text:
+    """Return a bar of so many cells, filled to an eighth of a cell."""
+    eighths = round(max(0.0, min(1.0, share)) * width * 8)
+    full, part = divmod(eighths, 8)
+    filled = "█" * full + (" ▏▎▍▌▋▊▉"[part] if part else "")
+    return Text(filled, style=style).append("░" * (width - len(filled)), style="dim")
+
+
+def screen(board: Board, now: float, *, names: Sequence[str] = (), width: int = 100, height: int = 40) -> Group:
+    """Return all jobs with their chunks, as many as fit into the height."""
+    jobs = board.in_order(names)
+    grid = Grid(12, 1) if width < 110 else Grid(18, 2)
+    wide = max(8, min(32, width - grid.name - 4 * grid.gap - 77))  # the states, per cent and times beside it
+    parts: list[RenderableType] = []
+    # a job takes three rows beside its chunks
+    room = max(0, height - 3 * len(jobs))
+    for job in jobs:
+        shown = job.chunks[: max(1, room)] if job.chunks and room else ()
+        room -= len(shown)
+        parts += [_headline(job, now, grid, wide), *_why(job)]
+        if shown:
+            parts.append(_chunks(shown, now, grid, wide))
+        if len(shown) < len(job.chunks):
+            parts.append(Text(f"    and {len(job.chunks) - len(shown)} more chunks", style="dim"))
+        parts.append(Text(""))
+    if not jobs:
+        parts.append(Text("no jobs yet", style="dim"))
+    return Group(*parts)
+
+
+def _headline(job: Job, now: float, grid: Grid, wide: int) -> Table:
+    line = Table.grid(padding=(0, grid.gap))
+    for column in (grid.name, 9, wide, 4):
+        line.add_column(width=column, no_wrap=True)
+    line.add_column(no_wrap=True)
+    style = STYLES[job.state]
+    times = Text()
+    for word, text, tone in _times(job, now):
+        times.append(" " * (grid.gap + 1) if times else "").append(f"{word} ", style="dim").append(text, style=tone)
+    line.add_row(
+        Text(job.name, style="bold"),
+        Text(job.state, style=style),
+        bar(job.done / job.units, wide, style),
+        f"{100 * job.done // job.units}%",
+        times,
+    )
+    return line
+
+
+def _times(job: Job, now: float) -> Iterable[tuple[str, str, str]]:
+    if job.deadline is None or job.state in {"waiting", "suspended"}:
+        return
+    if job.finished is not None:
+        yield "took", clock(job.finished - job.created), ""
+    else:
+        left = job.deadline - now
+        yield ("deadline in", clock(left), "") if left >= 0 else ("deadline", f"{clock(-left)} ago", "bold red")
+        if job.state == "promised" and job.start is not None and job.start > now:
+            yield "starts in", clock(job.start - now), ""
+        if (eta := job.eta or job.finish) and eta > now:
+            yield "ETA", clock(eta - now), ""
+    if job.margin is not None and job.state not in {"promised", "refused", "failed"}:
+        yield "margin", clock(job.margin), "green" if job.margin >= 0 else "bold red"
+
+
+def _why(job: Job) -> list[Text]:
+    """Say why, where a state alone does not."""
+    if job.state in {"refused", "late", "missed", "failed", "measuring"}:
+        why = Text(f"    {job.reason}: {job.message}", style=STYLES[job.state], overflow="fold")
+        return [why, *([Text(f"    {offer(job)}", style="yellow")] if job.offered or job.offer_load else [])]
+    return []
+
+
+def offer(job: Job) -> str:
+    """Say what could be promised instead."""
+    parts = []
+    if job.offered:
+        parts.append(f"a deadline of {job.offered}")
+    if job.offer_load:
+        parts.append(f"{job.offer_load} units by the deadline asked for")
+    return f"would be promised: {', or '.join(parts)}"
+
+
+def _chunks(chunks: Sequence[Chunk], now: float, grid: Grid, wide: int) -> Table:
+    table = Table.grid(padding=(0, grid.gap))
+    table.add_column(width=grid.name, justify="right", no_wrap=True)
+    table.add_column(width=9, no_wrap=True)
+    table.add_column(width=wide, no_wrap=True)
+    table.add_column(width=4, no_wrap=True)
+    table.add_column(no_wrap=True)
+    for chunk in chunks:
+        left = chunk.planned_end - now
+        if chunk.kind == "Reduce":
+            what, share, per_cent = "reduce", (now - chunk.created) / max(1.0, chunk.planned_end - chunk.created), ""
+        else:
+            what, share = f"{chunk.begin}-{chunk.end}", chunk.done / max(1, chunk.end - chunk.begin)
+            per_cent = f"{int(100 * share)}%"
+        end = f"ends in {clock(left)}" if left > 0 else "ends now"
+        table.add_row(
+            Text(what, style="dim"),
+            Text("" if chunk.kind != "Pilot" else "pilot", style="dim"),
+            bar(share, wide, "blue"),
+            per_cent,
+            Text.assemble((f"{end}   ", ""), (chunk.node, "dim")),
+        )
+    return table
+
+
+class Teller:
+    """Tells news of jobs as lines, for logs and pipes: what is decided at once, progress now and then."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, tuple[str, str]] = {}
+        self._offered: set[str] = set()
+        self._progress: dict[str, tuple[float, int]] = {}
+
+    def tell(self, board: Board, now: float, *, names: Sequence[str] = ()) -> list[str]:
+        """Return the lines that are due."""
+        lines = []
+        for job in board.in_order(names):
+            known, told = (job.state, job.reason), self._told.get(job.uid)
+            if told != known:
+                self._told[job.uid] = known
+                self._progress[job.uid] = (now, job.done)
+                if job.state != "waiting":
+                    lines.append(headline(job, now))
+            if job.state == "refused" and (job.offered or job.offer_load) and job.uid not in self._offered:
+                self._offered.add(job.uid)
+                lines.append(f"{job.name}: {offer(job)}")
+            at, done = self._progress.get(job.uid, (now, 0))
+            if job.state not in OVER and job.done != done and now >= at + OFTEN:
+                self._progress[job.uid] = (now, job.done)
+                lines.append(headline(job, now))
+        return lines
+
+
+def headline(job: Job, now: float) -> str:
+    """Say in a line how a job is."""
+    times = ", ".join(f"{word} {text}" for word, text, _ in _times(job, now))
+    parts = [f"{job.name}: {job.state}"]
+    if job.state in {"running", "late"}:
+        parts.append(f"{job.done} of {job.units} units, {len(job.chunks)} chunks")
+    if job.state == "promised" or (job.state == "running" and not job.done) or job.state not in {"running", "promised"}:
+        parts.append(f"{job.reason}, {job.message}" if job.message else job.reason)
+    if times and job.state != "refused":
+        parts.append(times)
+    return "; ".join(parts)

@@ -1,0 +1,111 @@
+"""Who ran where and when: a record of a watch becomes bars on processors.
+
+The API server does not number processors, so bars of a node are put into as few rows as they need, first come first;
+as chunks get a whole processor each, that is what happened but for the rows' order.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from punctual.cli.board import Board, Chunk, Job, Pod
+from punctual.cli.record import Seen
+from punctual.errors import PunctualError
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A pod's life. Times in seconds since 1970."""
+
+    job: str
+    """The job's uid."""
+    label: str
+    kind: str
+    node: str
+    row: int
+    """Among the node's rows, from 0."""
+    created: float
+    started: float | None
+    """When its container ran; None: it never did, as far as was seen."""
+    ended: float
+    planned_end: float | None
+    failed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Jobs in the order in which they came, and the bars of their chunks."""
+
+    jobs: tuple[Job, ...]
+    bars: tuple[Bar, ...]
+    rows: tuple[tuple[str, int], ...]
+    """Nodes by name with how many rows they need."""
+    begin: float
+    end: float
+    promised: dict[str, float]
+    """By job: the finish forecast when it was promised."""
+
+
+def timeline(record: Iterable[Seen], names: Sequence[str] = ()) -> Timeline:
+    """Read a record; ``names``: only these jobs."""
+    board = Board()
+    ever: dict[str, Job] = {}
+    over: dict[str, float] = {}  # by pod: when it was first seen to have ended
+    last = 0.0
+    for seen in record:
+        last = seen.time
+        board.take([seen.change])
+        ever.update(board.jobs)
+        if seen.change.kind == "Pod":
+            uid = seen.change.body["metadata"]["uid"]
+            pod = board.pods.get(uid)
+            if pod and (pod.phase in {"Succeeded", "Failed"} or seen.change.what == "DELETED"):
+                over.setdefault(uid, seen.time)
+    jobs = [job for job in ever.values() if not names or job.name in names]
+    jobs.sort(key=lambda job: (job.created, job.start or job.created, job.name))
+    if not jobs:
+        raise PunctualError(f"the record tells of no job{' ' + ', '.join(names) if names else ''}")
+    wanted = {job.uid for job in jobs}
+    pods = sorted(
+        (p for p in board.pods.values() if p.job in wanted and p.node),
+        key=lambda p: (_created(p, board.planned), p.begin),
+    )
+    begin = min([job.created for job in jobs] + [p.created for p in pods])
+    ends = [job.finished or last for job in jobs] + [
+        job.deadline for job in jobs if job.deadline is not None and job.kept
+    ]
+    bars, rows = _rows(pods, board.planned, over, last)
+    return Timeline(tuple(jobs), bars, rows, begin, max(ends), dict(board.first_finish))
+
+
+def _created(pod: Pod, planned: dict[str, Chunk]) -> float:
+    """Return when it was created, by the operator's word where there is one: the pod's own is in whole seconds."""
+    chunk = planned.get(pod.name)
+    return chunk.created if chunk else pod.created
+
+
+def _rows(
+    pods: Sequence[Pod], planned: dict[str, Chunk], over: dict[str, float], last: float
+) -> tuple[tuple[Bar, ...], tuple[tuple[str, int], ...]]:
+    free: dict[str, list[float]] = {}  # by node: when each row's last bar ended
+    bars = []
+    for pod in pods:
+        created = _created(pod, planned)
+        chunk = planned.get(pod.name)
+        # kubelets tell whole seconds, a moment seen is finer and at most a little late
+        ended = max(created, over.get(pod.uid, last))
+        if pod.finished is not None:
+            ended = max(created, min(ended, pod.finished + 1.0))
+        started = None if pod.started is None else min(max(pod.started, created), ended)
+        lines = free.setdefault(pod.node, [])
+        row = next((i for i, until in enumerate(lines) if until <= created + 0.05), len(lines))
+        if row == len(lines):
+            lines.append(0.0)
+        lines[row] = ended
+        label = "reduce" if pod.kind == "Reduce" else f"{pod.begin}-{pod.end}"
+        bars.append(
+            Bar(
+                pod.job, label, pod.kind, pod.node, row, created, started, ended,
+                chunk.planned_end if chunk else None, pod.phase == "Failed",
+            )
+        )  # fmt: skip
+    return tuple(bars), tuple((node, len(free[node])) for node in sorted(free))

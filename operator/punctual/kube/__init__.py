@@ -1,0 +1,1 @@
+"""The edge to Kubernetes: I/O, no decisions."""

@@ -1,0 +1,80 @@
+"""What a leader has to show for it: decisions, promises kept and missed, as metrics.
+
+Told of each record before it is written; counts what changed against the one before, so a record that is written twice,
+or taken over from an earlier leader, is not counted twice.
+"""
+
+from collections.abc import Callable, Iterable
+
+from punctual import metric_names as names
+from punctual.kube.directory import KnownJob
+from punctual.kube.metrics import Metrics
+from punctual.scheduling.job import JobRecord
+from punctual.scheduling.spec import PoolRecord
+
+
+class Accounts:
+    """Counts for one term. ``now`` is the API server's clock."""
+
+    def __init__(self, metrics: Metrics, now: Callable[[], float]) -> None:
+        self._metrics = metrics
+        self._now = now
+        self._undecided: dict[str, float] = {}
+
+    def job(self, known: KnownJob, record: JobRecord) -> None:
+        """Take in a record that is about to be written; ``known`` still has the one before."""
+        before = known.record or JobRecord()
+        answer = record.admitted
+        if answer and (before.admitted is None or before.admitted[:2] != answer[:2]):
+            self._metrics.decisions.labels(answer.status, answer.reason).inc()
+            if before.admitted is None and known.job:
+                self._undecided[known.owner.uid] = known.job.arrival
+        if record.ended and not before.ended and (promise := record.promise or before.promise):
+            assert record.finished is not None
+            well = record.completed_condition is not None and record.completed_condition.status == "True"
+            self._metrics.finish_slack.observe(promise.deadline - record.finished)
+            if well and record.finished <= promise.deadline:
+                self._metrics.promises_kept.inc()
+            else:
+                self._metrics.misses.labels(_cause(record)).inc()
+
+    def written(self, uid: str) -> None:
+        """Take in that a job's status is written: its first decision can be seen from now on."""
+        if (asked := self._undecided.pop(uid, None)) is not None:
+            self._metrics.decision_seconds.observe(max(0.0, self._now() - asked))
+
+    def created(self, kind: str) -> None:
+        """Take in that a pod is asked for."""
+        self._metrics.chunks_created.labels(kind).inc()
+
+    def pool(self, pool: str, record: PoolRecord) -> None:
+        """Take in what a pool has."""
+        self._metrics.pool(
+            pool,
+            {
+                names.PROCESSORS: record.processors,
+                names.PROCESSORS_FREE: record.free,
+                names.JOBS_WAITING: record.queue,
+            },
+        )
+
+    def promises(self, pool: str, jobs: Iterable[KnownJob]) -> None:
+        """Take in how a pool's open promises stand."""
+        kept = [(j, r) for j in jobs if (r := j.record) and r.promise and not r.ended]
+        slacks = [r.promise.deadline - r.eta for _, r in kept if r.promise and r.eta is not None]
+        asked = sum(j.owner.units for j, _ in kept)
+        self._metrics.pool(
+            pool,
+            {
+                names.PROMISES_OPEN: len(kept),
+                names.SLACK: min(slacks, default=0.0),
+                names.PROGRESS: sum(r.done for _, r in kept) / asked if asked else 0.0,
+            },
+        )
+
+
+def _cause(record: JobRecord) -> str:
+    for verdict in (record.failed_condition, record.on_track):
+        if verdict and verdict.status == ("True" if verdict is record.failed_condition else "False"):
+            return verdict.reason
+    return "Late"

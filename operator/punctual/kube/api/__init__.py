@@ -1,0 +1,67 @@
+"""The API ``punctual.dev/v1alpha1``: what a user writes and reads, as pydantic models.
+
+They stand at the door: :func:`parse` makes models of what the API server sends, ``manifest()`` makes JSON of a model,
+and ``kube.convert`` turns them into the core's values. ``crds/`` and ``docs/api.md`` are generated from them.
+"""
+
+from punctual.kube.api.base import API_VERSION, GROUP, VERSION
+from punctual.kube.api.job import DivisibleJob, DivisibleJobSpec, JobCost, Processors, Reduce
+from punctual.kube.api.job_status import (
+    AppliedSpec,
+    ChunkRecord,
+    CostInForce,
+    CountedRange,
+    DivisibleJobStatus,
+    Offer,
+    PilotSample,
+    Promise,
+    UnitCounts,
+    UnitRange,
+)
+from punctual.kube.api.meta import Condition, Expression, LabelSelector, Metadata, Resource
+from punctual.kube.api.parse import parse, parse_metadata, parse_status
+from punctual.kube.api.pool import Pool, PoolNode, PoolSpec, PoolStatus, Processor, Startup
+from punctual.kube.api.profile import Profile, ProfileSpec
+from punctual.kube.api.template import PodTemplate
+
+KINDS: tuple[type[Resource], ...] = (Pool, DivisibleJob, Profile)
+"""All kinds, in the order in which they are documented."""
+
+__all__ = [
+    "API_VERSION",
+    "GROUP",
+    "KINDS",
+    "VERSION",
+    "AppliedSpec",
+    "ChunkRecord",
+    "Condition",
+    "CostInForce",
+    "CountedRange",
+    "DivisibleJob",
+    "DivisibleJobSpec",
+    "DivisibleJobStatus",
+    "Expression",
+    "JobCost",
+    "LabelSelector",
+    "Metadata",
+    "Offer",
+    "PilotSample",
+    "PodTemplate",
+    "Pool",
+    "PoolNode",
+    "PoolSpec",
+    "PoolStatus",
+    "Processor",
+    "Processors",
+    "Profile",
+    "ProfileSpec",
+    "Promise",
+    "Reduce",
+    "Resource",
+    "Startup",
+    "UnitCounts",
+    "UnitRange",
+    "parse",
+    "parse_metadata",
+    "parse_status",
+]

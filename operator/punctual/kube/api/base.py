@@ -1,0 +1,133 @@
+"""What all kinds of ``punctual.dev/v1alpha1`` are made of: the model, its rules, its columns.
+
+A field's docstring is its documentation: it reaches the CRD (``kubectl explain``) and ``docs/api.md``. A
+:class:`Rule` stands beside the field or the class that it guards and is checked twice, by the API server (CEL) and by
+the operator (so that what an older CRD let through is refused all the same). Field names are snake_case here,
+camelCase in JSON.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Literal, NamedTuple, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
+from pydantic.alias_generators import to_camel
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+T = TypeVar("T")
+
+GROUP: Final = "punctual.dev"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = "punctual.dev/v1alpha1"
+CATEGORY: Final = "punctual"
+
+VALIDATIONS: Final = "x-kubernetes-validations"
+PRESERVE_UNKNOWN: Final = "x-kubernetes-preserve-unknown-fields"
+INT_OR_STRING: Final = "x-kubernetes-int-or-string"
+LIST_TYPE: Final = "x-kubernetes-list-type"
+LIST_MAP_KEYS: Final = "x-kubernetes-list-map-keys"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule, as the API server (``cel``) and as the operator (``holds``) check it, with one message for both.
+
+    ``holds`` takes the parsed value and is None for transition rules, which only the API server can see. ``field`` is
+    the camelCase path, below the place of the rule, that the error names.
+    """
+
+    cel: str
+    message: str
+    holds: Callable[[Any], bool] | None
+    field: str | None = None
+
+    def check(self, value: T) -> T:
+        """Return the value, or raise the error that pydantic collects."""
+        if self.holds is not None and not self.holds(value):
+            # the message travels as a value: braces in it must not be taken for fields of a template
+            raise PydanticCustomError("rule", "{message}", {"message": self.message, "field": self.field})
+        return value
+
+    @property
+    def validation(self) -> dict[str, str]:
+        """The entry of ``x-kubernetes-validations``."""
+        path = {"fieldPath": f".{self.field}"} if self.field else {}
+        return {"rule": self.cel, "message": self.message, **path}
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self.check, handler(source))
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = handler(core)
+        return {**schema, VALIDATIONS: [*schema.get(VALIDATIONS, []), self.validation]}
+
+
+class Model(BaseModel):
+    """A part of an object. Unknown fields are dropped: a newer CRD's objects outlive a rolled back operator."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        populate_by_name=True,
+        frozen=True,
+        extra="ignore",
+        use_attribute_docstrings=True,
+        allow_inf_nan=False,
+        validate_default=False,
+    )
+
+    RULES: ClassVar[tuple[Rule, ...]] = ()
+    """Rules over several fields of this model."""
+
+    @model_validator(mode="after")
+    def _keep_rules(self) -> Self:
+        for rule in self.RULES:
+            rule.check(self)
+        return self
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = handler.resolve_ref_schema(reference := handler(core))
+        if cls.RULES:
+            schema[VALIDATIONS] = [rule.validation for rule in cls.RULES]
+        return reference
+
+    def manifest(self) -> dict[str, Any]:
+        """Return it as the API server takes it: camelCase, units as Kubernetes writes them, nothing that is None."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+class Open(Model):
+    """A part of somebody else's schema: what is not named here is kept as it is."""
+
+    model_config = ConfigDict(extra="allow", json_schema_extra={PRESERVE_UNKNOWN: True})
+
+    def manifest(self) -> dict[str, Any]:
+        """Return what the user wrote, no more."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+class Column(NamedTuple):
+    """A column of ``kubectl get``; those of priority 1 show with ``-o wide``.
+
+    Times to come are of type string: a column of type date prints them as ``<invalid>``.
+    """
+
+    name: str
+    path: str
+    type: Literal["string", "integer", "date"] = "string"
+    priority: int = 0
+    description: str = ""
+
+
+AGE: Final = Column("Age", ".metadata.creationTimestamp", "date")
+
+
+class Names(NamedTuple):
+    """How a kind is called and where it lives."""
+
+    kind: str
+    plural: str
+    singular: str
+    short: tuple[str, ...]
+    scope: Literal["Cluster", "Namespaced"]

@@ -1,0 +1,194 @@
+"""Types of fields: what stands in JSON as a Kubernetes user writes it, and in the model as a number of one unit.
+
+``Duration`` is float seconds and prints as ``45m``; ``Time`` is float seconds since 1970 and prints as RFC 3339;
+``Cpu`` is float cores, ``Memory`` int bytes. A number is taken as such when a model is built in Python, but refused
+when an object is parsed (:mod:`punctual.kube.api.parse`): ``deadline: 45`` does not say 45 what.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Annotated, Any, Final
+
+from pydantic import BeforeValidator, Field, PlainSerializer, ValidationInfo, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from punctual.kube import duration, quantity
+from punctual.kube.api.base import INT_OR_STRING, Rule
+
+MAX_UNITS: Final = 10**15
+"""Below 2**53: exact as an int, as a float of the planner and as a number of JSON tools."""
+MAX_RANGES: Final = 4096
+"""Entries in one list of ranges or chunks: an object stays below etcd's 1.5 MB."""
+MAX_PROCESSORS: Final = 4096
+
+AS_WRITTEN: Final = {"as_written": True}
+"""Validation context of objects that come from the API server."""
+
+
+def _from_text(parse: Callable[[str], float], wanted: str) -> BeforeValidator:
+    """Parse strings; numbers pass only where the model is built by our own code."""
+
+    def convert(value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, str):
+            try:
+                return parse(value)
+            except ValueError as error:
+                raise PydanticCustomError("text", "{message}", {"message": str(error)}) from error
+        if info.context is AS_WRITTEN:
+            message = f"{value!r} is not {wanted}"
+            raise PydanticCustomError("text", "{message}", {"message": message})
+        return value
+
+    return BeforeValidator(convert)
+
+
+def _duration(cel: str, message: str, holds: Callable[[float], bool], *, pattern: str = duration.PATTERN) -> Any:
+    # one && : duration() of a malformed string would add an evaluation error to the message that helps
+    return (
+        _from_text(duration.parse_duration, 'a duration: write a string with a unit, such as "45m" or "20ms"'),
+        PlainSerializer(duration.format_duration, return_type=str),
+        WithJsonSchema({"type": "string", "pattern": pattern, "maxLength": 32, "x-type": "duration"}),
+        Rule(f"self.matches(r'{pattern}') && {cel}", message, holds),
+    )
+
+
+Duration = Annotated[
+    float,
+    *_duration(
+        "duration(self) <= duration('87600h')",
+        "write a duration such as 45m, 1h30m or 20ms, at most 87600h",
+        lambda seconds: 0 <= seconds <= duration.MAX_SECONDS,
+    ),
+]
+"""Seconds, 0 or more."""
+
+PositiveDuration = Annotated[
+    float,
+    *_duration(
+        "duration(self) > duration('0s') && duration(self) <= duration('87600h')",
+        "write a duration such as 45m, 1h30m or 20ms, longer than 0s and at most 87600h",
+        lambda seconds: 1e-9 <= seconds <= duration.MAX_SECONDS,
+    ),
+]
+"""Seconds, above 0 (a nanosecond at least)."""
+
+Period = Annotated[
+    float,
+    *_duration(
+        "duration(self) >= duration('1ms') && duration(self) <= duration('1s')",
+        "write a period between 1ms and 1s (the kernel's limits), such as 100ms",
+        lambda seconds: 0.001 <= seconds <= 1.0,
+    ),
+]
+"""Seconds between two refills of a CPU quota."""
+
+StatusDuration = Annotated[
+    float,
+    _from_text(
+        lambda text: -duration.parse_duration(text[1:]) if text[:1] == "-" else duration.parse_duration(text),
+        'a duration: write a string with a unit, such as "45m"',
+    ),
+    PlainSerializer(duration.format_duration, return_type=str),
+    WithJsonSchema({"type": "string", "maxLength": 40, "x-type": "duration"}),
+]
+"""Seconds that the operator wrote; below 0 means late."""
+
+Time = Annotated[
+    float,
+    _from_text(duration.parse_time, 'a time: write a string such as "2030-01-02T15:04:05Z"'),
+    PlainSerializer(duration.format_time, return_type=str),
+    WithJsonSchema({"type": "string", "maxLength": 40, "x-type": "time"}),
+]
+"""Seconds since 1970 that the operator wrote."""
+
+AskedTime = Annotated[
+    float,
+    _from_text(duration.parse_time, 'a time: write a string such as "2030-01-02T15:04:05Z"'),
+    PlainSerializer(duration.format_time, return_type=str),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "format": "date-time",
+            "pattern": duration.TIME_PATTERN,
+            "maxLength": 40,
+            "x-type": "time",
+        }
+    ),
+]
+"""Seconds since 1970 that a user wrote."""
+
+
+def _from_quantity(parse: Callable[[str | float], float]) -> BeforeValidator:
+    """Parse strings, and whole numbers as the API server takes them; others pass only where our own code says them."""
+
+    def convert(value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, str) or (info.context is AS_WRITTEN and type(value) is int):
+            try:
+                return parse(value)
+            except ValueError as error:
+                raise PydanticCustomError("text", "{message}", {"message": str(error)}) from error
+        if info.context is AS_WRITTEN:
+            message = f"{value!r} is not a quantity: write a string such as 500m or 2Gi"
+            raise PydanticCustomError("text", "{message}", {"message": message})
+        return value
+
+    return BeforeValidator(convert)
+
+
+_QUANTITY_SCHEMA: Final = {INT_OR_STRING: True, "pattern": quantity.PATTERN, "maxLength": 32, "x-type": "quantity"}
+_CPU: Final = "(type(self) == int ? double(self) : quantity(self).asApproximateFloat())"
+
+Cpu = Annotated[
+    float,
+    _from_quantity(quantity.parse_cores),
+    PlainSerializer(quantity.format_cores, return_type=str),
+    WithJsonSchema(_QUANTITY_SCHEMA),
+    Rule(
+        f"(type(self) == int || isQuantity(self)) && {_CPU} >= 0.01 && {_CPU} <= 4096.0",
+        "write CPU as a quantity such as 500m or 2, from 10m to 4096",
+        lambda cores: 0.01 <= cores <= 4096,
+    ),
+    Rule(
+        f"(type(self) != int && !isQuantity(self)) || {_CPU} * 1000.0 - double(int({_CPU} * 1000.0 + 0.5)) < 0.000001"
+        f" && {_CPU} * 1000.0 - double(int({_CPU} * 1000.0 + 0.5)) > -0.000001",
+        "write no finer than 1m: Kubernetes takes no pod that asks for less than whole thousandths of a core",
+        lambda cores: abs(cores * 1000 - round(cores * 1000)) < 1e-6,
+    ),
+]
+"""Cores."""
+
+Memory = Annotated[
+    int,
+    _from_quantity(quantity.parse_bytes),
+    PlainSerializer(quantity.format_bytes, return_type=str),
+    WithJsonSchema(_QUANTITY_SCHEMA),
+    Rule(
+        "(type(self) == int && self >= 1048576 && self <= 1125899906842624) || "
+        "(type(self) == string && isQuantity(self) && quantity(self).compareTo(quantity('1Mi')) >= 0 "
+        "&& quantity(self).compareTo(quantity('1Pi')) <= 0)",
+        "write memory as a quantity such as 512Mi or 2Gi, from 1Mi to 1Pi",
+        lambda count: 2**20 <= count <= 2**50,
+    ),
+]
+"""Bytes."""
+
+_NAME: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+
+ObjectName = Annotated[
+    str,
+    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 253, "pattern": _NAME}),
+    Rule(
+        f"self.matches(r'{_NAME}')",
+        "write a name of lower-case letters, digits, '-' and '.', such as main",
+        lambda name: len(name) <= 253 and re.fullmatch(_NAME, name) is not None,
+    ),
+]
+"""Name of an object."""
+
+Units = Annotated[int, Field(ge=0, le=MAX_UNITS)]
+"""Units of work."""
+Position = Annotated[int, Field(ge=0, le=MAX_UNITS + 1)]
+"""A unit, or one past the last; the reduce pod stands behind the last unit, as one unit more."""
+Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
+Seconds = Annotated[float, Field(ge=0)]
+"""Seconds as a bare number: for records that machines compare."""

@@ -1,0 +1,217 @@
+"""DivisibleJob: so many units of work, a template that can do any range of them, a deadline."""
+
+from typing import Annotated, ClassVar, Final, Literal
+
+from pydantic import Field, WithJsonSchema
+
+from punctual.kube.api.base import AGE, Column, Model, Names, Rule
+from punctual.kube.api.fields import (
+    MAX_PROCESSORS,
+    MAX_UNITS,
+    AskedTime,
+    Duration,
+    ObjectName,
+    PositiveDuration,
+)
+from punctual.kube.api.job_status import DivisibleJobStatus
+from punctual.kube.api.meta import EPOCH_NEVER_FALLS, Resource
+from punctual.kube.api.template import PodTemplate
+
+
+class JobCost(Model):
+    """What a unit costs, declared: `{chi: 20ms, tau: 1ms, thetaCm: 0s, thetaCp: 2s}`."""
+
+    chi: PositiveDuration
+    """χ: CPU time of one unit, as long as one whole processor of the pool needs for it: `20ms`. Required in `cost`.
+    What turns out slower is the job's own loss (reason Overrun), never another's."""
+    tau: Duration = 0.0
+    """τ: time to bring one unit's input to its processor before it can be worked on: `1ms`. Default 0s: nothing is
+    moved, or it is moved while computing."""
+    theta_cm: Duration = 0.0
+    """θcm: time to open the transfer of a chunk's input, whatever its size: `500ms`. Default 0s."""
+    theta_cp: Duration = 2.0
+    """θcp: time before a chunk's first unit, whatever its size: pod start, loading of programs and tables. The larger
+    it is, the less it pays to use many processors. Default 2s."""
+
+
+class Processors(Model):
+    """How many processors the job may use at a time."""
+
+    RULES: ClassVar = (
+        Rule(
+            "!has(self.max) || self.max >= self.min",
+            "max must not be below min",
+            lambda self: self.max is None or self.max >= self.min,
+            field="max",
+        ),
+    )
+
+    min: Annotated[int, Field(ge=1, le=MAX_PROCESSORS)] = 1
+    """At least so many. Default 1; the least number that meets the deadline is taken above that."""
+    max: Annotated[int, Field(ge=1, le=MAX_PROCESSORS)] | None = None
+    """At most so many, such as the number of readers that a data base stands. Default: no limit but the pool's."""
+
+
+class Reduce(Model):
+    """A last pod that puts the chunks' results together."""
+
+    duration: PositiveDuration
+    """How long it takes, on one processor, its start included: `30s`. The plan keeps this long free before the
+    deadline. Required in `reduce`."""
+    template: PodTemplate
+    """The pod; it finds the chunks' results (their termination messages) as files in the folder PUNCTUAL_RESULTS.
+    Required in `reduce`."""
+
+
+def _fixed_once_promised(field: str, why: str, *, optional: bool = False) -> Rule:
+    """Make the transition rule: while a promise stands that counts on the field, it stays.
+
+    A dry run's promise books nothing, so it does not bind.
+    """
+    new, old = f"self.spec.{field}", f"oldSelf.spec.{field}"
+    same = f"{new} == {old}"
+    if optional:
+        same = f"has({new}) == has({old}) && (!has({new}) || {same})"
+    return Rule(
+        f"!has(oldSelf.status) || !has(oldSelf.status.promise) || oldSelf.spec.dryRun || ({same})",
+        f"{field} cannot change while a promise stands: {why}. Set suspend: true first (it gives the promise up), "
+        "or create another job",
+        None,
+        field=f"spec.{field}",
+    )
+
+
+_FIXED: Final = (
+    _fixed_once_promised("units", "the plan counts them"),
+    _fixed_once_promised("pool", "the promise is that pool's"),
+    _fixed_once_promised("template", "units done so far were done by it"),
+    _fixed_once_promised("cost", "the plan was made with it", optional=True),
+    _fixed_once_promised("profile", "the plan was made with its cost", optional=True),
+    _fixed_once_promised("reduce", "its time is part of the plan", optional=True),
+    _fixed_once_promised("restart", "it tells which units count as done"),
+    _fixed_once_promised("dryRun", "its processors are booked"),
+)
+
+
+class DivisibleJobSpec(Model):
+    """What shall be done, and by when."""
+
+    RULES: ClassVar = (
+        Rule(
+            "has(self.deadline) != has(self.deadlineTime)",
+            "set exactly one of deadline (a time span after creation, such as 45m) and deadlineTime "
+            "(a moment, such as 2030-01-02T15:04:05Z)",
+            lambda self: (self.deadline is None) != (self.deadline_time is None),
+            field="deadline",
+        ),
+        Rule(
+            "!(has(self.cost) && has(self.profile))",
+            "set cost or profile, not both; with neither the cost is measured by pilot chunks",
+            lambda self: self.cost is None or self.profile is None,
+            field="cost",
+        ),
+    )
+
+    pool: ObjectName
+    """Name of the Pool whose processors do the work. Required. Example: `main`."""
+    units: Annotated[int, Field(ge=1, le=MAX_UNITS)]
+    """How many units of work there are: frames, lines, samples, whatever the template counts. They are numbered from
+    0, and any range [begin, end) of them can be worked on by itself. Required; from 1 to 1000000000000000 (10^15,
+    which every JSON tool holds exactly)."""
+    deadline: PositiveDuration | None = None
+    """By when the job must be done, counted from its creation: `45m`, `1h30m`, `90s` (units h, m, s, ms, us). Either
+    this or `deadlineTime` is required. The answer stands in the condition Admitted: True is a promise; False comes
+    with an offer in `status.offer`. It may be edited: the new one is promised too, or refused (condition SpecApplied)
+    while the old promise stands."""
+    deadline_time: AskedTime | None = None
+    """By when the job must be done, as a moment with its offset from UTC (RFC 3339): `2030-01-02T15:04:05Z` or
+    `2030-01-02T17:04:05+02:00`. Either this or `deadline` is required."""
+    class_: Annotated[Literal["Guaranteed"], Field(alias="class")] = "Guaranteed"
+    """What is asked for. Guaranteed: a promise of the deadline, or a refusal. Default Guaranteed."""
+    cost: JobCost | None = None
+    """What a unit costs: `{chi: 20ms, thetaCp: 2s}`. With neither this nor `profile` pilot chunks measure it first
+    (Admitted is Unknown, reason Measuring); the units they do count."""
+    profile: ObjectName | None = None
+    """Name of a Profile in the job's namespace that knows what a unit costs. Example: `thumbnails`. Not together with
+    `cost`."""
+    processors: Processors = Processors()
+    """How many processors it may use at a time: `{min: 1, max: 64}`. Default `{min: 1}`, no maximum."""
+    restart: Literal["Redo", "Resume"] = "Redo"
+    """What a chunk that ended early leaves. Redo: nothing, all its units are done again. Resume: the units that it
+    had reported done are durable outside the pod, and only the rest is done again. Default Redo."""
+    chunk_retries: Annotated[int, Field(ge=0, le=1000)] = 3
+    """How often the work may fail on a unit by its own doing (an exit other than 0, a stall), over all attempts,
+    before the job fails (reason ChunkFailed). Lost nodes, evictions and the like do not count. From 0 to 1000,
+    default 3."""
+    stall_timeout: PositiveDuration = 60.0
+    """A chunk that for so long neither makes progress nor uses CPU has failed (reason Stalled): `1m`, `5m`. Chunks
+    need not report progress, but one that waits silently needs a longer time here. Default 1m."""
+    on_miss: Literal["Continue", "Stop"] = "Continue"
+    """What happens when a promise cannot be kept after all (nodes lost, cost declared too low). Continue: the job
+    goes on with leftover capacity. Stop: its pods end and it fails. Default Continue."""
+    ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
+    """How many seconds after its end the job is deleted, with its pods and results: `86400` is a day. Default: it is
+    kept."""
+    dry_run: bool = False
+    """true: only the answer is wanted; nothing is booked and nothing runs. Default false."""
+    suspend: bool = False
+    """true: the promise is given up and the job's pods end; units done stay done. Back to false asks again, for what
+    is left. Default false."""
+    template: PodTemplate
+    """How a chunk's pod looks. Any range of units is given to it in the environment: PUNCTUAL_BEGIN (first) and
+    PUNCTUAL_END (one past the last); units done so far are written to the file PUNCTUAL_DIR/progress. Required.
+    Example: `{spec: {containers: [{name: main, image: work:1, args: ["--from=$(PUNCTUAL_BEGIN)",
+    "--to=$(PUNCTUAL_END)"]}]}}`."""
+    reduce: Reduce | None = None
+    """One pod after the last chunk that puts the results together; its time is part of the plan:
+    `{duration: 30s, template: …}`. Default: none."""
+
+
+class DivisibleJob(Resource):
+    """A load that can be cut anywhere, with a deadline.
+
+    Punctual answers at once whether the deadline can be promised without breaking an earlier promise (and if not,
+    which one could), cuts the load, runs the chunks as pods and steers their CPU so that all are done in time.
+    """
+
+    RULES: ClassVar = (EPOCH_NEVER_FALLS, *_FIXED)
+    NAMES: ClassVar = Names("DivisibleJob", "divisiblejobs", "divisiblejob", ("dj",), "Namespaced")
+    COLUMNS: ClassVar = (
+        Column("Deadline", ".status.applied.deadlineTime", "string", 0, "by when it must be done"),
+        Column("Admitted", '.status.conditions[?(@.type=="Admitted")].status', "string", 0, "is it promised"),
+        Column("Progress", ".status.progress", "string", 0, "units done of all"),
+        Column("ETA", ".status.eta", "string", 0, "when it will be done"),
+        Column("Margin", ".status.margin", "string", 0, "time between ETA and deadline"),
+        AGE,
+        Column("Pool", ".spec.pool", "string", 1),
+        Column("Units", ".spec.units", "integer", 1),
+        Column("Finish", ".status.promise.finish", "string", 1, "planned end"),
+        Column("Reason", '.status.conditions[?(@.type=="Admitted")].reason', "string", 1),
+    )
+    EXAMPLE: ClassVar = """\
+apiVersion: punctual.dev/v1alpha1
+kind: DivisibleJob
+metadata:
+  name: render
+  namespace: default
+spec:
+  pool: main
+  units: 120000
+  deadline: 45m
+  cost: {chi: 20ms, thetaCp: 2s}
+  template:
+    spec:
+      containers:
+        - name: main
+          image: render:1
+          args: ["--from=$(PUNCTUAL_BEGIN)", "--to=$(PUNCTUAL_END)"]
+          resources:
+            limits: {memory: 256Mi}
+"""
+
+    kind: Annotated[Literal["DivisibleJob"], WithJsonSchema({"type": "string"})] = "DivisibleJob"
+    """DivisibleJob"""
+    spec: DivisibleJobSpec
+    """What shall be done, and by when."""
+    status: DivisibleJobStatus | None = None
+    """The answer, and how far it is."""

@@ -1,0 +1,173 @@
+"""A job's status: the record from which a new leader rebuilds everything, and what a user wants to know.
+
+Written before it is acted upon: a chunk stands here before its pod exists, until it is accounted. Bounded lists keep
+the object below what etcd takes.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from punctual.kube.api.base import Model
+from punctual.kube.api.fields import MAX_RANGES, Count, Position, Seconds, StatusDuration, Time, Units
+from punctual.kube.api.meta import Conditions, Epoch
+
+NodeName = Annotated[str, Field(max_length=253)]
+
+
+class Promise(Model):
+    """What was promised. The promise is the deadline; the rest is the plan, which may move as long as it is kept."""
+
+    deadline: Time
+    """By when the job will be done: the promise."""
+    finish: Time
+    """When it is planned to be done."""
+    margin: StatusDuration
+    """How long before the deadline the plan had to end: the pool's margin and the spread of start-up times."""
+    processors: Annotated[int, Field(ge=1)]
+    """How many processors the plan uses."""
+    start: Time
+    """When its first chunk is planned to start."""
+
+
+class Offer(Model):
+    """What could have been promised instead."""
+
+    earliest_deadline: StatusDuration | None = None
+    """The earliest deadline that would be promised to the same job created anew now: put it into `spec.deadline`.
+    Absent: none would be."""
+    valid_until: Time
+    """Until when a new submission can count on it, if nothing else is admitted meanwhile."""
+    largest_load: Units
+    """How many units would have fit the deadline asked for; 0: none."""
+
+
+class CostInForce(Model):
+    """The cost that planning uses, declared or measured, in seconds."""
+
+    chi: Annotated[float, Field(gt=0)]
+    """χ: seconds of a whole processor per unit."""
+    tau: Seconds = 0.0
+    """τ: seconds of transfer per unit."""
+    theta_cm: Seconds = 0.0
+    """θcm: seconds to open a transfer."""
+    theta_cp: Seconds = 0.0
+    """θcp: seconds before a chunk's first unit."""
+
+
+class UnitCounts(Model):
+    """Units by where they are."""
+
+    done: Units = 0
+    """Done, what running chunks have reported included."""
+    running: Units = 0
+    """In chunks that run now."""
+    total: Units = 0
+    """All of the job."""
+
+
+class UnitRange(Model):
+    """Units [begin, end): begin is the first, end is one past the last."""
+
+    begin: Position
+    """First unit."""
+    end: Position
+    """One past the last unit."""
+
+
+class CountedRange(UnitRange):
+    """Units that have the same count."""
+
+    count: Count
+    """How often."""
+
+
+class ChunkRecord(UnitRange):
+    """Units that one attempt owns: recorded before its pod exists, until it is accounted."""
+
+    origin: Position | None = None
+    """The end that its pod was created with, where it has agreed to a cut since; absent: `end`."""
+    node: NodeName
+    """The node it runs on."""
+    attempt: Count
+    """Which attempt at these units this is, from 0; with `kind` and `begin` it names the chunk and its pod."""
+    kind: Literal["Chunk", "Pilot", "Reduce"] = "Chunk"
+    """Chunk: a part of the work. Pilot: a part that measures the cost. Reduce: the pod after the last chunk, as
+    one unit behind the last."""
+    pod: Annotated[str, Field(max_length=253)] | None = None
+    """Name of its pod."""
+    created_at: Time
+    """When it was decided."""
+    promised_end: Time
+    """When it is planned to end."""
+    offered_end: Position | None = None
+    """The end that it was offered and has not answered yet."""
+    leftover: bool | None = None
+    """true: runs on capacity that nobody was promised, and goes when the room is needed."""
+    done: Units | None = None
+    """Units that it has reported; absent: none yet."""
+
+
+class PilotSample(Model):
+    """What one pilot chunk measured."""
+
+    units: Units
+    """Units it did."""
+    seconds: Seconds
+    """Seconds from its pod's creation to its end."""
+
+
+class AppliedSpec(Model):
+    """The parts of the spec that may be edited, as they are in force."""
+
+    deadline_time: Time
+    """The deadline as a moment, `spec.deadline` or `spec.deadlineTime`; the one before, where an edit was refused."""
+    suspend: bool = False
+    """Whether the job is suspended."""
+
+
+RangeList = Annotated[list[UnitRange], Field(max_length=MAX_RANGES)]
+CountList = Annotated[list[CountedRange], Field(max_length=MAX_RANGES)]
+
+
+class DivisibleJobStatus(Model):
+    """The answer, and how far the job is. The operator plans from this after a restart; do not edit it."""
+
+    conditions: Conditions = Field(default=[])
+    """Admitted: the deadline is promised (True), refused (False, see `offer`), or not yet known (Unknown). OnTrack:
+    it will be kept. Completed: all is done. Failed: it has ended without being done. SpecApplied: the spec is in
+    force; a refused edit is not."""
+    epoch: Epoch | None = None
+    """Which leader of the operator wrote this; it rises with every change of leader and never falls."""
+    observed_generation: Annotated[int, Field(ge=0)] | None = None
+    """The generation of the spec that was last decided about."""
+    promise: Promise | None = None
+    """What is promised; absent: nothing."""
+    offer: Offer | None = None
+    """What could be promised instead of what was refused."""
+    cost: CostInForce | None = None
+    """The cost that planning uses, declared or measured, in seconds."""
+    units: UnitCounts | None = None
+    """Units by where they are."""
+    progress: Annotated[str, Field(max_length=16)] | None = None
+    """Units done of all, in per cent: `42%`."""
+    eta: Time | None = None
+    """When it will be done, by the speed seen so far."""
+    margin: StatusDuration | None = None
+    """Time between `eta` and the deadline; below zero: late."""
+    completed: RangeList = Field(default=[])
+    """Units done and accounted, merged."""
+    failed: CountList = Field(default=[])
+    """How often the work failed by its own doing, by units."""
+    tried: CountList = Field(default=[])
+    """How many attempts were made so far, by units that are not completed."""
+    chunks: Annotated[list[ChunkRecord], Field(max_length=MAX_RANGES)] = Field(default=[])
+    """Chunks that are under way, recorded before their pods exist."""
+    pilots: Annotated[list[PilotSample], Field(max_length=64)] = Field(default=[])
+    """What pilot chunks measured."""
+    started_at: Time | None = None
+    """When the first chunk was created."""
+    finished_at: Time | None = None
+    """When it came to its end, well or not."""
+    applied: AppliedSpec | None = None
+    """The parts of the spec that may be edited, as they are in force."""

@@ -1,0 +1,163 @@
+"""Pool: processors and the discipline that fills them."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, WithJsonSchema
+
+from punctual.kube import duration
+from punctual.kube.api.base import AGE, PRESERVE_UNKNOWN, Column, Model, Names, Rule
+from punctual.kube.api.fields import Count, Cpu, Duration, Memory, Period, Seconds
+from punctual.kube.api.meta import EPOCH_NEVER_FALLS, Conditions, Epoch, LabelSelector, Resource
+
+
+class Processor(Model):
+    """One processor: what one chunk gets. A node has as many as fit into what other pods leave of it."""
+
+    RULES: ClassVar = (
+        Rule(
+            # where either is malformed their own rules speak
+            f"(type(self.cpu) != int && !isQuantity(self.cpu)) || !self.period.matches(r'{duration.PATTERN}') || "
+            "(type(self.cpu) == int ? double(self.cpu) : quantity(self.cpu).asApproximateFloat())"
+            " * double(duration(self.period).getMilliseconds()) >= 1.0",
+            "cpu times period must be 1ms or more, the smallest quota the kernel takes: "
+            "take a longer period or more CPU",
+            lambda self: self.cpu * self.period >= 0.001,
+            field="period",
+        ),
+    )
+
+    cpu: Cpu
+    """CPU of one processor, in cores: `"1"`, `500m`, `100m`. A chunk's pod requests this much, and its first
+    container may use no more. Required; from 10m to 4096, no finer than 1m."""
+    memory: Memory = 2 * 2**30
+    """Memory of one processor: `2Gi`, `512Mi`. A chunk's pod requests this much, so a node has no more processors
+    than its free memory holds. Default 2Gi."""
+    period: Period = 0.1
+    """Over how long the kernel measures that CPU (the CFS period): within each period a chunk may use cpu × period of
+    CPU time, then it waits for the next. Shorter is smoother and costs a little more. From 1ms to 1s, default
+    100ms."""
+
+
+class PoolSpec(Model):
+    """What the pool shall be."""
+
+    node_selector: LabelSelector
+    """Which nodes are the pool's, by their labels; `{}` means all. A node that two pools select belongs to the older
+    one (condition NodesOverlap). Required. Example: `{matchLabels: {punctual.dev/pool: main}}`."""
+    namespace_selector: LabelSelector | None = None
+    """From which namespaces jobs are taken, by the namespaces' labels; jobs from others are refused with reason
+    NotAllowed. Default: from all. Example: `{matchLabels: {team: vision}}`."""
+    processor: Processor
+    """What one processor is. All processors of a pool are alike. Required."""
+    hold: Literal["None", "Taint"] = "None"
+    """How other pods are kept from taking the pool's room. None: they are not; processors are what they leave, and a
+    promise may suffer when they come. Taint: the nodes are the pool's alone (taint `punctual.dev/pool`, NoSchedule);
+    pods that are there already stay. Default None."""
+    headroom: Annotated[
+        float,
+        # a rule, as the API server's own message about a maximum prints 0.9 as 0
+        Rule("self >= 0.0 && self <= 0.9", "write a part from 0 to 0.9, such as 0.125", lambda r: 0 <= r <= 0.9),
+    ] = 0.125
+    """The part r of a processor that planning leaves free: a unit is planned with the cost chi/(1 - r), and a chunk
+    that falls behind may use what was left free to catch up. A number from 0 to 0.9, default 0.125."""
+    margin: Duration = 2.0
+    """Plans end this long before the deadline, because the control plane takes time to react; the spread of start-up
+    times seen so far is added. Default 2s."""
+    order: Literal["EDF"] = "EDF"
+    """In which order waiting jobs are planned. EDF: the earliest deadline first. Default EDF."""
+    partition: Literal["OPR"] = "OPR"
+    """How a job is cut into chunks. OPR: optimally, so that all its processors finish at the same time, each from the
+    moment it is free. Default OPR."""
+    assign: Literal["MN"] = "MN"
+    """How many processors a job gets. MN: the least number that meets its deadline. Default MN."""
+    admission: Literal["Exact"] = "Exact"
+    """How a promise is tested. Exact: the whole queue is planned again with the new job in it, and the job is
+    promised its deadline only if every promise is still kept. Default Exact."""
+    network: Literal["Concurrent"] = "Concurrent"
+    """How chunks get their input. Concurrent: each for itself, all at the same time. Default Concurrent."""
+
+
+class PoolNode(Model):
+    """One node of the pool."""
+
+    name: Annotated[str, Field(max_length=253)]
+    """The node's name."""
+    processors: Count
+    """How many processors it has now, those in use included."""
+    reason: Annotated[str, Field(max_length=128)] | None = None
+    """Why it is left out, such as StaticCPUManager or NodesOverlap; absent where it is used."""
+
+
+class Startup(Model):
+    """How long chunks take to start, as seen in this pool: from the pod's creation to its first container running."""
+
+    p50: Seconds | None = None
+    """Half of them started within so many seconds."""
+    p95: Seconds | None = None
+    """95 of 100 started within so many seconds; p95 - p50 is added to the pool's margin."""
+    samples: Annotated[list[Seconds], Field(max_length=256)] = Field(default=[])
+    """The newest start-up times, in seconds, oldest first."""
+
+
+class PoolStatus(Model):
+    """What the operator says about the pool. It plans from this after a restart; do not edit it."""
+
+    conditions: Conditions = Field(default=[])
+    """Ready: it has processors and plans. SpecApplied: the spec is in force; an edit that would break promises is not
+    (reason EditRefused). NodesOverlap: it selects nodes that belong to an older pool."""
+    epoch: Epoch | None = None
+    """Which leader of the operator wrote this; it rises with every change of leader and never falls."""
+    observed_generation: Annotated[int, Field(ge=0)] | None = None
+    """The generation of the spec that was last looked at."""
+    processors: Count | None = None
+    """Processors of all its nodes now."""
+    free: Count | None = None
+    """Processors that run nothing now."""
+    queue: Count | None = None
+    """Jobs that wait for their answer or their first chunk."""
+    nodes: Annotated[list[PoolNode], Field(max_length=1000)] = Field(default=[])
+    """Its nodes, by name; no more than the first 1000."""
+    startup: Startup | None = None
+    """Start-up times seen."""
+    applied: (
+        Annotated[PoolSpec, WithJsonSchema({"type": "object", PRESERVE_UNKNOWN: True, "x-type": "PoolSpec"})] | None
+    ) = None
+    """The spec in force: the one before, where an edit was refused."""
+
+
+class Pool(Resource):
+    """Processors and the discipline that fills them.
+
+    Some nodes of the cluster are cut into equal processors, on which Punctual plans the jobs that ask for this pool,
+    and promises them their deadlines.
+    """
+
+    RULES: ClassVar = (EPOCH_NEVER_FALLS,)
+    NAMES: ClassVar = Names("Pool", "pools", "pool", (), "Cluster")
+    COLUMNS: ClassVar = (
+        Column("Processors", ".status.processors", "integer", 0, "processors of all its nodes"),
+        Column("Free", ".status.free", "integer", 0, "processors that run nothing now"),
+        Column("Queue", ".status.queue", "integer", 0, "jobs that wait for an answer or their first chunk"),
+        Column("Ready", '.status.conditions[?(@.type=="Ready")].status'),
+        AGE,
+        Column("CPU", ".spec.processor.cpu", "string", 1, "CPU of one processor"),
+        Column("Hold", ".spec.hold", "string", 1),
+        Column("Reason", '.status.conditions[?(@.type=="Ready")].reason', "string", 1),
+    )
+    EXAMPLE: ClassVar = """\
+apiVersion: punctual.dev/v1alpha1
+kind: Pool
+metadata:
+  name: main
+spec:
+  nodeSelector:
+    matchLabels: {punctual.dev/pool: main}
+  processor: {cpu: 500m, memory: 512Mi}
+"""
+
+    kind: Annotated[Literal["Pool"], WithJsonSchema({"type": "string"})] = "Pool"
+    """Pool"""
+    spec: PoolSpec
+    """What the pool shall be."""
+    status: PoolStatus | None = None
+    """What the operator says about it."""

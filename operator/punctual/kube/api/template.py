@@ -1,0 +1,83 @@
+"""The pod template of a job: the user's own, but for what Punctual decides (CPU, node, restarts).
+
+Only those few fields are modelled; all others are kept as written, and a dry-run create of the pod checks them.
+"""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, WithJsonSchema
+
+from punctual.kube.api.base import INT_OR_STRING, Model, Open, Rule
+
+Quantity = Annotated[int | str, WithJsonSchema({INT_OR_STRING: True, "x-type": "quantity"})]
+
+_NO_CPU = Rule(
+    "!('cpu' in self)",
+    "leave cpu out: the first container gets the processor of the pool (Pool spec.processor.cpu), "
+    "so that its progress can be steered",
+    lambda values: "cpu" not in values,
+    field="cpu",
+)
+
+Quantities = Annotated[dict[str, Quantity], Field(max_length=32), _NO_CPU]
+
+
+class Resources(Open):
+    """Requests and limits other than CPU."""
+
+    requests: Quantities | None = None
+    """What is set aside, such as `memory: 1Gi`; no `cpu`: the pool's processor is requested."""
+    limits: Quantities | None = None
+    """What may not be exceeded, such as `memory: 1Gi`; no `cpu`: Punctual steers it."""
+
+
+class Container(Open):
+    """A container, as in any pod."""
+
+    name: Annotated[str, Field(min_length=1, max_length=63)]
+    """The container's name."""
+    resources: Resources | None = None
+    """Its requests and limits, without CPU."""
+
+
+class PodSpec(Open):
+    """The pod's spec, as in any pod, but for CPU, node and restarts, which Punctual decides."""
+
+    RULES: ClassVar = (
+        Rule(
+            "!has(self.nodeName)",
+            "leave nodeName out: Punctual chooses the node of each chunk; use the Pool's nodeSelector to restrict them",
+            lambda self: self.node_name is None,
+            field="nodeName",
+        ),
+    )
+
+    containers: Annotated[list[Container], Field(min_length=1, max_length=32)]
+    """The containers; the first does the work and gets the processor. Its environment says which units are meant:
+    PUNCTUAL_BEGIN (first) and PUNCTUAL_END (one past the last). Exit 0 means all of them are done."""
+    init_containers: Annotated[list[Container], Field(max_length=32)] | None = None
+    """Containers that run before, such as one that fetches the input."""
+    restart_policy: Literal["Never"] | None = None
+    """Never, or absent: a chunk that failed is cut again and given to another pod."""
+    node_name: Annotated[str, Field(max_length=253)] | None = None
+    """Must be absent: Punctual chooses the node."""
+    resources: Resources | None = None
+    """Requests and limits of the whole pod, without CPU."""
+
+
+class TemplateMetadata(Model):
+    """Labels and annotations of the pods."""
+
+    labels: Annotated[dict[str, str], Field(max_length=64)] | None = None
+    """Labels of each pod, besides Punctual's own (`punctual.dev/…`)."""
+    annotations: Annotated[dict[str, str], Field(max_length=64)] | None = None
+    """Annotations of each pod, besides Punctual's own (`punctual.dev/…`)."""
+
+
+class PodTemplate(Model):
+    """How the pods look that do the work."""
+
+    metadata: TemplateMetadata | None = None
+    """Labels and annotations of the pods."""
+    spec: PodSpec
+    """The pod's spec, as in any pod; `cpu`, `nodeName` and a `restartPolicy` other than Never are refused."""

@@ -1,0 +1,29 @@
+"""A token bucket: so many at once, so many per second after that. It takes its clock as an argument and never waits."""
+
+from collections.abc import Callable
+
+
+class Bucket:
+    """Holds at most ``burst`` tokens and gains ``rate`` per second."""
+
+    def __init__(self, rate: float, burst: float, monotonic: Callable[[], float]) -> None:
+        self._rate = rate
+        self._burst = burst
+        self._monotonic = monotonic
+        self._tokens = burst
+        self._at = monotonic()
+
+    def take(self) -> bool:
+        """Take a token if there is one."""
+        if self.delay() > 0:
+            return False
+        self._tokens -= 1
+        return True
+
+    def delay(self) -> float:
+        """Seconds until there is a token; 0 when there is one now."""
+        now = self._monotonic()
+        self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate)
+        self._at = now
+        # a rounding error must not put a waiter off by nothing for ever
+        return 0.0 if self._tokens >= 1 - 1e-9 else (1 - self._tokens) / self._rate

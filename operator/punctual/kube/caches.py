@@ -1,0 +1,230 @@
+"""What every replica keeps warm, whether it leads or not: pods, nodes and namespaces by informers, our kinds by kopf.
+
+A standby that has all this at hand begins at once when the lease falls to it. Whoever leads listens; nobody else hears
+anything. Lives on the main loop; kopf's thread posts into it.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Protocol
+
+from punctual.kube import api
+from punctual.kube.client import NODES, PODS, ApiClient, Json, Resource
+from punctual.kube.directory import Directory, KnownJob, KnownPool
+from punctual.kube.informer import Change, Informer
+from punctual.kube.inventory import Inventory, Node, project_node
+from punctual.kube.podspec import ForeignPod, pod_epoch, project_pod
+from punctual.scheduling.events import Event, NodeGone, NodeObserved, PodGone, PodObserved
+
+NAMESPACES = Resource("v1", "namespaces")
+
+
+class Listener(Protocol):
+    """The leader's term: hears what changes."""
+
+    def job_changed(self, known: KnownJob) -> None:
+        """Take in that a job is new, edited or going."""
+
+    def job_gone(self, known: KnownJob) -> None:
+        """Take in that a job is gone."""
+
+    def pool_changed(self, known: KnownPool) -> None:
+        """Take in that a pool is new, edited or going."""
+
+    def pool_gone(self, known: KnownPool) -> None:
+        """Take in that a pool is gone."""
+
+    def profile_changed(self, namespace: str, name: str) -> None:
+        """Take in that a profile is new or edited."""
+
+    def namespace_changed(self, namespace: str) -> None:
+        """Take in that a namespace has other labels."""
+
+    def node_changed(self, node: Node) -> None:
+        """Take in a node as it is."""
+
+    def node_gone(self, name: str) -> None:
+        """Take in that a node is gone."""
+
+    def pod(self, key: str, job: str, event: PodObserved | PodGone) -> None:
+        """Take in what became of a pod of ours ("namespace/name")."""
+
+    def tell(self, pool: str, event: Event) -> None:
+        """Take in what a pool is to know."""
+
+
+class Caches:
+    """The directory, the inventory, our pods, namespaces' labels."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self.directory = Directory()
+        self.inventory = Inventory(self._tell)
+        self.listener: Listener | None = None
+        self.pods: dict[str, PodObserved] = {}
+        """Ours, by "namespace/name"."""
+        self._jobs: dict[str, str] = {}  # of pods, by uid
+        self._on_node: dict[str, dict[str, None]] = {}  # uids of our pods by node
+        self.informers: tuple[Informer[Any], ...] = (
+            Informer(client, NODES.path(), project=project_node, on_change=self._on_node_change),
+            Informer(client, PODS.path(), project=self._project_pod, on_change=self._on_pod_change),
+            Informer(client, NAMESPACES.path(), project=_labels, on_change=self._on_namespace_change),
+        )
+        self._namespaces: dict[str, Mapping[str, str]] = {}
+
+    async def run(self) -> None:
+        """Follow pods, nodes and namespaces until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            runs: list[Coroutine[Any, Any, None]] = [informer.run() for informer in self.informers]
+            for run in runs:
+                group.create_task(run)
+
+    async def synced(self) -> None:
+        """Return when all that is there was told once."""
+        for informer in self.informers:
+            await informer.synced.wait()
+
+    @property
+    def ready(self) -> bool:
+        """Whether all that is there was told once."""
+        return all(informer.synced.is_set() for informer in self.informers)
+
+    def labels(self, namespace: str) -> Mapping[str, str]:
+        """Return the labels of a namespace, none while it is not known."""
+        return self._namespaces.get(namespace, {})
+
+    def job_of(self, pod: str) -> str | None:
+        """Return the job that one of our pods (uid) belongs to."""
+        return self._jobs.get(pod)
+
+    def pods_on(self, node: str) -> Mapping[str, None]:
+        """Return the uids of our pods on a node."""
+        return self._on_node.get(node, {})
+
+    # our kinds, from kopf
+
+    def observe(self, plural: str, change: str | None, body: Json) -> None:
+        """Take in an event of kopf's: ``change`` is None for what was there at first."""
+        gone = change == "DELETED"
+        match plural:
+            case "pools":
+                self._observe_pool(body, gone=gone)
+            case "divisiblejobs":
+                self._observe_job(body, gone=gone)
+            case "profiles":
+                self._observe_profile(body, gone=gone)
+
+    def _observe_job(self, body: Json, *, gone: bool) -> None:
+        if gone:
+            known = self.directory.forget_job(body["metadata"]["uid"])
+            if known and self.listener:
+                self.listener.job_gone(known)
+        elif (known := self.directory.observe_job(body)) and self.listener:
+            self.listener.job_changed(known)
+
+    def _observe_pool(self, body: Json, *, gone: bool) -> None:
+        name = body["metadata"]["name"]
+        before = self.directory.pools.get(name)
+        if gone:
+            if before and before.uid == body["metadata"]["uid"]:
+                self.forget_pool(name)
+            return
+        if (known := self.directory.observe_pool(body)) is None:
+            return
+        if before and before.uid != known.uid and self.listener:
+            self.listener.pool_gone(before)
+        self.claim(known)
+        if self.listener:
+            self.listener.pool_changed(known)
+
+    def claim(self, known: KnownPool) -> None:
+        """Let the pool claim its nodes."""
+        pool = known.pool
+        self.inventory.observe_pool(
+            pool.metadata.name, created=pool.metadata.creation_timestamp, selects=pool.spec.node_selector.matches
+        )
+
+    def forget_pool(self, name: str) -> None:
+        """Take in that a pool is gone."""
+        known = self.directory.forget_pool(name)
+        self.inventory.forget_pool(name)
+        if known and self.listener:
+            self.listener.pool_gone(known)
+
+    def _observe_profile(self, body: Json, *, gone: bool) -> None:
+        namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
+        if gone:
+            self.directory.forget_profile(namespace, name)
+        elif self.directory.observe_profile(body) and self.listener:
+            self.listener.profile_changed(namespace, name)
+
+    # others', from informers
+
+    def _tell(self, pool: str, event: NodeObserved | NodeGone) -> None:
+        if self.listener:
+            self.listener.tell(pool, event)
+
+    def _on_node_change(self, change: Change, key: str, node: Node) -> None:
+        if change == "DELETED":
+            self.inventory.forget_node(key)
+            if self.listener:
+                self.listener.node_gone(key)
+            return
+        self.inventory.observe_node(node)
+        if self.listener:
+            self.listener.node_changed(node)
+
+    def _on_namespace_change(self, change: Change, key: str, labels: Mapping[str, str]) -> None:
+        if change == "DELETED":
+            self._namespaces.pop(key, None)
+        else:
+            self._namespaces[key] = labels
+            if self.listener:
+                self.listener.namespace_changed(key)
+
+    def _project_pod(self, body: Json) -> PodObserved | ForeignPod | None:
+        self.directory.see_epoch(pod_epoch(body))
+        return project_pod(body)
+
+    def _on_pod_change(self, change: Change, key: str, pod: PodObserved | ForeignPod) -> None:
+        if isinstance(pod, ForeignPod):
+            if key in self.pods:  # its job disowned it
+                self._forget(key)
+            if change == "DELETED":
+                self.inventory.forget_pod(pod)
+            else:
+                self.inventory.observe_pod(pod)
+            return
+        self._remember(key, pod)
+        # also of one that is gone: how it ended may come with its deletion
+        self._say(key, pod.job, pod)
+        if change == "DELETED":
+            self._forget(key)
+
+    def _remember(self, key: str, pod: PodObserved) -> None:
+        self.pods[key] = pod
+        self._jobs[pod.uid] = pod.job
+        if pod.node:
+            self._on_node.setdefault(pod.node, {})[pod.uid] = None
+
+    def _forget(self, key: str) -> None:
+        pod = self.pods.pop(key)
+        self._say(key, pod.job, PodGone(pod.namespace, pod.name, pod.uid))
+        self._jobs.pop(pod.uid, None)
+        there = self._on_node.get(pod.node, {})
+        there.pop(pod.uid, None)
+        if not there:
+            self._on_node.pop(pod.node, None)
+
+    def _say(self, key: str, job: str, event: PodObserved | PodGone) -> None:
+        if self.listener:
+            self.listener.pod(key, job, event)
+
+
+def _labels(body: Json) -> Mapping[str, str]:
+    return body["metadata"].get("labels") or {}
+
+
+Post = Callable[[str, str | None, Json], None]
+"""Takes plural, change and body of an event of one of our kinds."""
+
+KINDS = tuple(kind.NAMES.plural for kind in api.KINDS)

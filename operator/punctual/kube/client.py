@@ -1,0 +1,461 @@
+"""One way to the Kubernetes API for informer, writer, elector and recorder: aiohttp and orjson.
+
+The `kubernetes` package finds the server and the credentials (in-cluster, kubeconfig, client certificates, tokens,
+exec plugins); this module carries the calls. Every call has a deadline, every failure becomes one class of
+:mod:`punctual.errors`, and every answer's ``Date`` feeds the `ServerClock`. Nothing here repeats a call (but once
+after a 401, with fresh credentials): whether a repetition is harmless is for the caller to know.
+
+A client belongs to one event loop; threads make their own and may share the clock.
+"""
+
+import asyncio
+import os
+import ssl
+import time
+import urllib.request
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import aiohttp
+import orjson
+from kubernetes import config
+from kubernetes.client import Configuration
+
+from punctual import errors
+from punctual.kube.api.meta import EPOCH_NEVER_FALLS
+from punctual.kube.clock import ServerClock
+
+Json = dict[str, Any]
+JsonList = list[Json]
+
+JSON = "application/json"
+APPLY = "application/apply-patch+yaml"
+MERGE = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+
+CREDENTIALS_AGE = 30.0
+"""Seconds after which credentials are asked for again: a projected token file is rotated long before it expires."""
+
+SOON = 0.2
+"""Seconds until another try is worth it where the server did not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A resource of the API: ``Resource("punctual.dev/v1alpha1", "pools")``."""
+
+    version: str
+    """Group and version, or "v1" for the core group."""
+    plural: str
+
+    def path(self, *, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """Path of the collection, of one namespace's part of it, of one object or of its subresource."""
+        parts = [f"/{'apis' if '/' in self.version else 'api'}/{self.version}"]
+        if namespace:
+            parts.append(f"namespaces/{namespace}")
+        parts += [part for part in (self.plural, name, subresource) if part]
+        return "/".join(parts)
+
+
+CONFIG_MAPS = Resource("v1", "configmaps")
+NODES = Resource("v1", "nodes")
+PODS = Resource("v1", "pods")
+LEASES = Resource("coordination.k8s.io/v1", "leases")
+EVENTS = Resource("events.k8s.io/v1", "events")
+TOKEN_REVIEWS = Resource("authentication.k8s.io/v1", "tokenreviews")
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Objects of a collection at one resource version."""
+
+    items: list[Json]
+    resource_version: str
+
+
+def load_configuration(kubeconfig: str | None = None, context: str | None = None) -> Configuration:
+    """Where the API server is and how to show who asks: the given kubeconfig, else the pod's own, else the user's.
+
+    Raises ClusterError when there is none that can be read.
+    """
+    configuration = Configuration()
+    try:
+        if kubeconfig is None and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
+            config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # it has no types
+        else:
+            config.load_kube_config(  # type: ignore[no-untyped-call]  # it has no types
+                kubeconfig, context, client_configuration=configuration, persist_config=False
+            )
+    except (config.ConfigException, OSError) as error:
+        raise errors.ClusterError(f"no way to the API server: {error}") from error
+    return configuration
+
+
+class ApiClient:
+    """Calls to one API server: ``async with ApiClient(kubeconfig) as client: await client.get("/version")``.
+
+    ``deadline`` is for one call, in seconds, from the request to the last byte of the answer (a watch has its own).
+    All calls raise the subclasses of ClusterError that the answer's status means; Unreachable without an answer.
+    """
+
+    def __init__(
+        self,
+        kubeconfig: str | None = None,
+        *,
+        context: str | None = None,
+        clock: ServerClock | None = None,
+        deadline: float = 10.0,
+        connections: int = 100,
+        user_agent: str = "punctual",
+    ) -> None:
+        self.clock = clock or ServerClock()
+        self._where = kubeconfig, context
+        self._deadline = deadline
+        self._connections = connections
+        self._headers = {"User-Agent": user_agent, "Accept": JSON, "Accept-Encoding": "identity"}
+        self._renewal = asyncio.Lock()
+        self._configuration: Configuration | None = None
+        self._token: str | None = None
+        self._renewed = float("-inf")
+        self._session: aiohttp.ClientSession | None = None
+        self._base = ""
+        self._proxy: str | None = None
+        self._server_name: str | None = None
+
+    async def __aenter__(self) -> Self:
+        configuration = self._configuration = await asyncio.to_thread(load_configuration, *self._where)
+        self._base = configuration.host.rstrip("/")
+        self._proxy = _proxy(configuration)
+        self._server_name = configuration.tls_server_name
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=self._connections, ssl=_tls(configuration) if self._base.startswith("https") else False
+            ),
+            timeout=aiohttp.ClientTimeout(total=self._deadline),
+            read_bufsize=2**18,  # a list of pods comes in megabytes
+            auto_decompress=False,
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End all connections; watches under way end with Unreachable."""
+        if self._session is not None:
+            await self._session.close()
+
+    # reading
+
+    async def get(self, path: str, *, params: Mapping[str, str] | None = None, deadline: float | None = None) -> Json:
+        """One object, or whatever JSON stands at the path."""
+        return await self._call("GET", path, params=params, deadline=deadline)
+
+    async def list(self, path: str, *, label_selector: str = "", field_selector: str = "", page: int = 500) -> Listing:
+        """All objects of a collection, fetched by pages; raises Gone when the server forgot the list meanwhile."""
+        items: list[Json] = []
+        version = ""
+        async for some in self.pages(path, label_selector=label_selector, field_selector=field_selector, page=page):
+            items += some.items
+            version = some.resource_version
+        return Listing(items, version)
+
+    async def pages(
+        self, path: str, *, label_selector: str = "", field_selector: str = "", page: int = 500
+    ) -> AsyncGenerator[Listing, None]:
+        """Fetch the same page by page, so that the bodies need not be in memory all at once."""
+        params = _selectors(label_selector, field_selector) | {"limit": str(page)}
+        while True:
+            answer = await self.get(path, params=params)
+            meta = answer["metadata"]
+            yield Listing(answer.get("items") or [], meta["resourceVersion"])
+            if not meta.get("continue"):
+                return
+            params["continue"] = meta["continue"]
+
+    async def watch(
+        self,
+        path: str,
+        *,
+        resource_version: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        seconds: int = 12,
+        silence: float = 15.0,
+        initial: bool = False,
+    ) -> AsyncGenerator[Json, None]:
+        """Events of a collection since ``resource_version``, bookmarks among them, as ``{"type", "object"}``.
+
+        The server ends it in order after ``seconds``, which is a watcher's only sign of life where nothing changes (it
+        sends no bookmark before the first change). No byte for ``silence`` seconds raises Unreachable.
+        ``initial``: the server first sends what is there, then a bookmark that says so (watch-list); raises Invalid
+        where it cannot. Raises Gone when the resource version is too old. Close it (``contextlib.aclosing``) when
+        leaving early.
+        """
+        params = _selectors(label_selector, field_selector) | {
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(seconds),
+        }
+        if initial:
+            params |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+        if resource_version:
+            params["resourceVersion"] = resource_version
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._deadline, sock_read=silence)
+        try:
+            async with await self._send("GET", path, params=params, timeout=timeout) as response:
+                rest = b""
+                async for chunk in response.content.iter_any():
+                    *lines, rest = (rest + chunk).split(b"\n")  # readline() would refuse objects above 256 kB
+                    for line in lines:
+                        event: Json = orjson.loads(line)
+                        if event["type"] == "ERROR":
+                            status = event["object"]
+                            raise _refusal(status.get("code", 500), status)
+                        yield event
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise _unreachable(path, error) from error
+
+    # writing
+
+    async def create(self, path: str, body: Json, *, field_manager: str = "", dry_run: bool = False) -> Json:
+        """Create an object in a collection, or post to a subresource (``…/token``, ``…/eviction``)."""
+        return await self._call("POST", path, params=_writing(field_manager, dry_run=dry_run), body=body)
+
+    async def replace(self, path: str, body: Json) -> Json:
+        """Put an object; with ``metadata.resourceVersion`` only over that very version (else Conflict)."""
+        return await self._call("PUT", path, body=body)
+
+    async def apply(
+        self,
+        path: str,
+        body: Json | bytes,
+        *,
+        field_manager: str,
+        force: bool = True,
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> Json:
+        """Server-side apply: this manager's fields shall be as in ``body`` (a dict, or JSON already).
+
+        Creates what is not there, except through a subresource (NotFound). Raises Fenced when the status there
+        carries a higher epoch; Conflict when ``metadata.uid`` of the body is another than the object's.
+        """
+        params = _writing(field_manager, dry_run=dry_run) | ({"force": "true"} if force else {})
+        return await self._call("PATCH", _below(path, subresource), params=params, body=body, content_type=APPLY)
+
+    async def patch_merge(self, path: str, body: Json, *, subresource: str = "", field_manager: str = "") -> Json:
+        """JSON merge patch; ``metadata.uid`` and ``metadata.resourceVersion`` in it are preconditions (Conflict)."""
+        params = _writing(field_manager)
+        return await self._call("PATCH", _below(path, subresource), params=params, body=body, content_type=MERGE)
+
+    async def patch_json(
+        self,
+        path: str,
+        operations: JsonList,
+        *,
+        subresource: str = "",
+        field_manager: str = "",
+    ) -> Json:
+        """JSON patch (RFC 6902); a ``test`` operation that does not hold raises Invalid."""
+        body = orjson.dumps(operations)
+        params = _writing(field_manager)
+        return await self._call("PATCH", _below(path, subresource), params=params, body=body, content_type=JSON_PATCH)
+
+    async def delete(self, path: str, *, uid: str = "", grace: float | None = None, propagation: str = "") -> Json:
+        """Delete an object: of this ``uid`` only (else Conflict), giving it ``grace`` seconds (whole ones)."""
+        body: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if uid:
+            body["preconditions"] = {"uid": uid}
+        if grace is not None:
+            body["gracePeriodSeconds"] = round(grace)
+        if propagation:
+            body["propagationPolicy"] = propagation
+        return await self._call("DELETE", path, body=body)
+
+    async def review_token(self, token: str, audiences: tuple[str, ...]) -> Json:
+        """Status of a TokenReview: ``authenticated``, ``user``, ``audiences``, ``error``."""
+        body = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": {"token": token, "audiences": list(audiences)},
+        }
+        status: Json = (await self.create(TOKEN_REVIEWS.path(), body)).get("status", {})
+        return status
+
+    # the way
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: Json | bytes | None = None,
+        content_type: str = JSON,
+        deadline: float | None = None,
+    ) -> Json:
+        data = body if isinstance(body, bytes | None) else orjson.dumps(body)
+        timeout = aiohttp.ClientTimeout(total=self._deadline if deadline is None else deadline)
+        try:
+            async with await self._send(
+                method, path, params=params, data=data, content_type=content_type, timeout=timeout
+            ) as response:
+                answer: Json = orjson.loads(await response.read())
+                return answer
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise _unreachable(path, error) from error
+        except orjson.JSONDecodeError as error:
+            raise errors.Unreachable(f"{path}: the answer is not JSON") from error
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None,
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109  aiohttp's own
+        data: bytes | None = None,
+        content_type: str = JSON,
+    ) -> aiohttp.ClientResponse:
+        """Answer whose status is a success; the caller reads and releases it."""
+        if self._session is None:
+            raise errors.ClusterError("the client is not open: use it by `async with`")
+        for again in (False, True):
+            headers = {**self._headers, **await self._authorization(renew=again)}
+            if data is not None:
+                headers["Content-Type"] = content_type
+            sent = time.monotonic()
+            response = await self._session.request(
+                method,
+                self._base + path,
+                params=params,
+                data=data,
+                headers=headers,
+                timeout=timeout,
+                proxy=self._proxy,
+                server_hostname=self._server_name,
+                allow_redirects=False,
+            )
+            self._tell_time(response, sent)
+            if response.status < 300:
+                return response
+            async with response:
+                error = _refusal(response.status, await _status(response), response.headers.get("Retry-After"))
+            if again or not isinstance(error, errors.Unauthorized):
+                break
+        raise error
+
+    def _tell_time(self, response: aiohttp.ClientResponse, sent: float) -> None:
+        if date := response.headers.get("Date"):
+            self.clock.observe(parsedate_to_datetime(date).timestamp(), sent=sent, received=time.monotonic())
+
+    async def _authorization(self, *, renew: bool) -> dict[str, str]:
+        """Header that shows who asks; renewed in a thread, for a plugin may take its time."""
+        asked = time.monotonic()
+        if renew or asked - self._renewed > CREDENTIALS_AGE:
+            async with self._renewal:
+                if asked > self._renewed:  # else another call renewed them while this one waited
+                    if renew or self._configuration is None:
+                        self._configuration = await asyncio.to_thread(load_configuration, *self._where)
+                    self._token = await asyncio.to_thread(_token, self._configuration)
+                    self._renewed = time.monotonic()
+        return {"Authorization": self._token} if self._token else {}
+
+
+def _token(configuration: Configuration) -> str | None:
+    """Value of the Authorization header; re-reads a token file and runs an exec plugin when they are due."""
+    # "authorization" is the name it had before kubernetes 37
+    token: str | None = configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
+    return token
+
+
+def _tls(configuration: Configuration) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    if not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, configuration.key_file)
+    return context
+
+
+def _proxy(configuration: Configuration) -> str | None:
+    host = urlsplit(configuration.host).hostname or ""
+    if configuration.proxy and urllib.request.proxy_bypass(host, {"no": configuration.no_proxy or ""}):
+        return None
+    proxy: str | None = configuration.proxy
+    return proxy
+
+
+def _selectors(label_selector: str, field_selector: str) -> dict[str, str]:
+    asked = {"labelSelector": label_selector, "fieldSelector": field_selector}
+    return {name: value for name, value in asked.items() if value}
+
+
+def _writing(field_manager: str, *, dry_run: bool = False) -> dict[str, str]:
+    asked = {"fieldManager": field_manager, "dryRun": "All" if dry_run else ""}
+    return {name: value for name, value in asked.items() if value}
+
+
+def _below(path: str, subresource: str) -> str:
+    return f"{path}/{subresource}" if subresource else path
+
+
+async def _status(response: aiohttp.ClientResponse) -> Json:
+    """Read the Status object that explains a refusal; proxies on the way explain themselves in other words."""
+    text = await response.read()
+    try:
+        status = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        status = None
+    if isinstance(status, dict):
+        return status
+    return {"message": text[:500].decode(errors="replace").strip()}
+
+
+def _refusal(code: int, status: Json, retry_after: str | None = None) -> errors.ClusterError:  # noqa: C901, PLR0911  a table
+    """Make an exception of a status: the one place that does."""
+    details = status.get("details") or {}
+    causes = details.get("causes") or ()
+    message = status.get("message") or f"status {code}"
+    match code:
+        case 401:
+            return errors.Unauthorized(message)
+        case 403:
+            return errors.Forbidden(message)
+        case 404:
+            return errors.NotFound(message)
+        case 409 if status.get("reason") == "AlreadyExists":
+            return errors.AlreadyExists(message)
+        case 409:
+            return errors.Conflict(message)
+        case 410:
+            return errors.Gone(message)
+        case 500 if message.startswith("failed to create typed patch object"):
+            return errors.Invalid(message)  # an apply against the schema: the server's own name for it is wrong
+        case _ if code in {408, 429} or code >= 500:
+            asked = retry_after if retry_after and retry_after.isdigit() else details.get("retryAfterSeconds")
+            return errors.Busy(message, retry_after=float(asked or SOON))
+        case 422 if any(_is_fence(cause) for cause in causes):
+            return errors.Fenced(message)
+        case 422 if any(cause.get("field") == "metadata.uid" for cause in causes):
+            # a patch whose uid is another than the object's; through other verbs the same is a 409
+            return errors.Conflict(message)
+        case _:
+            return errors.Invalid(message)
+
+
+def _is_fence(cause: Json) -> bool:
+    """Whether the status' CEL rule on the epoch is what failed: it says so in its message."""
+    return EPOCH_NEVER_FALLS.message in cause.get("message", "")
+
+
+def _unreachable(path: str, error: Exception) -> errors.Unreachable:
+    return errors.Unreachable(f"{path}: no answer: {str(error) or type(error).__name__}", retry_after=SOON)

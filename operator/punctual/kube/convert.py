@@ -1,0 +1,330 @@
+"""Between what stands in the API server and the core's values, both ways.
+
+In: models become jobs, pools and records, with absolute times. Out: records become statuses. A record that goes out and
+comes in again is the same to the microsecond: it is all a new leader has.
+
+What is wrong with a job is not an error here but part of it: it becomes a ``refusal``, which the Pool answers with.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from punctual import reasons
+from punctual.errors import UserError
+from punctual.kube import api
+from punctual.kube.conditions import Since, conditions
+from punctual.kube.duration import format_duration, format_time
+from punctual.kube.podspec import Owner, pod_name
+from punctual.scheduling.job import Chunk, Job, JobRecord, Offer, Promise, Sample, Verdict
+from punctual.scheduling.ranges import Count, Counts, Ranges
+from punctual.scheduling.spec import NodeLine, PoolRecord, PoolSpec
+from punctual.theory.cost import Cost
+
+Json = dict[str, Any]
+
+MOST_NODES = 1000  # as the schema of PoolStatus.nodes has it
+
+_JOB_CONDITIONS = {
+    "Admitted": "admitted",
+    "OnTrack": "on_track",
+    "Completed": "completed_condition",
+    "Failed": "failed_condition",
+    "SpecApplied": "spec_applied",
+}
+
+
+# in
+
+
+def to_job(job: api.DivisibleJob, *, profile: api.Profile | None = None, refusal: tuple[str, str] | None = None) -> Job:
+    """Return the job as the core knows it; ``profile`` is the one it names, None where there is none."""
+    meta, spec = job.metadata, job.spec
+    cost = _cost(spec.cost)
+    if spec.profile is not None:
+        if profile is not None:
+            cost = _cost(profile.spec)
+        else:
+            refusal = refusal or (
+                reasons.PROFILE_NOT_FOUND,
+                f"there is no Profile {spec.profile} in namespace {meta.namespace}: create it, or set spec.cost",
+            )
+    # the schema asks for exactly one of the two
+    deadline = spec.deadline_time if spec.deadline is None else meta.creation_timestamp + spec.deadline
+    return Job(
+        uid=meta.uid,
+        namespace=meta.namespace,
+        name=meta.name,
+        generation=meta.generation,
+        arrival=meta.creation_timestamp,
+        units=spec.units,
+        deadline=cast(float, deadline),
+        cost=cost,
+        min_processors=spec.processors.min,
+        max_processors=spec.processors.max,
+        restart=spec.restart,
+        chunk_retries=spec.chunk_retries,
+        stall_timeout=spec.stall_timeout,
+        on_miss=spec.on_miss,
+        dry_run=spec.dry_run,
+        suspend=spec.suspend,
+        reduce_duration=spec.reduce.duration if spec.reduce else None,
+        ttl=None if spec.ttl_seconds_after_finished is None else float(spec.ttl_seconds_after_finished),
+        refusal=refusal,
+    )
+
+
+def to_unreadable_job(meta: api.Metadata, units: int, error: UserError) -> Job:
+    """Return a job whose spec cannot be read, but perhaps its units: all that can be done with it is to say so."""
+    created = meta.creation_timestamp
+    return Job(
+        uid=meta.uid,
+        namespace=meta.namespace,
+        name=meta.name,
+        generation=meta.generation,
+        arrival=created,
+        units=max(1, units),
+        deadline=created,
+        cost=None,
+        refusal=(error.reason, error.message),
+    )
+
+
+def _cost(asked: api.JobCost | api.ProfileSpec | None) -> Cost | None:
+    if asked is None or asked.chi is None:
+        return None
+    return Cost(asked.chi, asked.tau, asked.theta_cm, asked.theta_cp)
+
+
+def to_pool_spec(pool: api.Pool) -> PoolSpec:
+    """Return the pool as the core knows it."""
+    return _pool_spec(pool.metadata.name, pool.spec, pool.metadata.generation)
+
+
+def _pool_spec(name: str, spec: api.PoolSpec, generation: int) -> PoolSpec:
+    return PoolSpec(
+        name=name,
+        generation=generation,
+        cpu=spec.processor.cpu,
+        memory=spec.processor.memory,
+        period=spec.processor.period,
+        hold=spec.hold,
+        headroom=spec.headroom,
+        margin=spec.margin,
+    )
+
+
+def to_record(status: api.DivisibleJobStatus) -> JobRecord:
+    """Return what a job's status says."""
+    said = {c.type: Verdict(c.status, c.reason, c.message) for c in status.conditions}
+    promise, offer, cost, units = status.promise, status.offer, status.cost, status.units or api.UnitCounts()
+    return JobRecord(
+        epoch=status.epoch or 0,
+        observed_generation=status.observed_generation or 0,
+        admitted=said.get("Admitted"),
+        on_track=said.get("OnTrack"),
+        completed_condition=said.get("Completed"),
+        failed_condition=said.get("Failed"),
+        spec_applied=said.get("SpecApplied"),
+        promise=Promise(promise.deadline, promise.finish, promise.margin, promise.processors, promise.start)
+        if promise
+        else None,
+        offer=Offer(offer.earliest_deadline, offer.valid_until, offer.largest_load) if offer else None,
+        cost=Cost(cost.chi, cost.tau, cost.theta_cm, cost.theta_cp) if cost else None,
+        completed=Ranges.of(*((r.begin, r.end) for r in status.completed)),
+        failed=Counts(tuple(Count(c.begin, c.end, c.count) for c in status.failed)),
+        tried=Counts(tuple(Count(c.begin, c.end, c.count) for c in status.tried)),
+        chunks=tuple(_to_chunk(c) for c in status.chunks),
+        pilots=tuple(Sample(p.units, p.seconds) for p in status.pilots),
+        started=status.started_at,
+        finished=status.finished_at,
+        done=units.done,
+        running=units.running,
+        eta=status.eta,
+    )
+
+
+def _to_chunk(chunk: api.ChunkRecord) -> Chunk:
+    return Chunk(
+        begin=chunk.begin,
+        end=chunk.end,
+        origin=chunk.end if chunk.origin is None else chunk.origin,
+        node=chunk.node,
+        attempt=chunk.attempt,
+        kind=chunk.kind,
+        created=chunk.created_at,
+        promised_end=chunk.promised_end,
+        offered=chunk.offered_end,
+        leftover=bool(chunk.leftover),
+        done=chunk.done or 0,
+    )
+
+
+def to_pool_record(name: str, status: api.PoolStatus) -> PoolRecord:
+    """Return what a pool's status says. The generation of the spec in force is known only where it is the newest."""
+    said = {c.type: Verdict(c.status, c.reason, c.message) for c in status.conditions}
+    seen = status.observed_generation or 0
+    applied = said.get("SpecApplied")
+    generation = seen if applied and applied.status == "True" else 0
+    return PoolRecord(
+        epoch=status.epoch or 0,
+        observed_generation=seen,
+        ready=said.get("Ready"),
+        spec_applied=applied,
+        applied=_pool_spec(name, status.applied, generation) if status.applied else None,
+        processors=status.processors or 0,
+        free=status.free or 0,
+        queue=status.queue or 0,
+        nodes=tuple(NodeLine(name=n.name, processors=n.processors, reason=n.reason) for n in status.nodes),
+        startups=tuple(status.startup.samples) if status.startup else (),
+    )
+
+
+# out
+
+
+def job_status(record: JobRecord, job: Job, *, owner: Owner, standing: Since, now: float) -> Json:
+    """Return a job's status. ``standing``: its conditions so far."""
+    deadline = record.promise.deadline if record.promise else job.deadline
+    status: Json = {
+        "conditions": conditions(
+            {kind: getattr(record, field) for kind, field in _JOB_CONDITIONS.items()},
+            standing,
+            now=now,
+            generation=record.observed_generation,
+        ),
+        "epoch": record.epoch,
+        "observedGeneration": record.observed_generation,
+        "units": {"done": record.done, "running": record.running, "total": job.units},
+        "progress": f"{100 * record.done // job.units}%",  # 100% only when all is done
+        "applied": {"deadlineTime": format_time(deadline), "suspend": job.suspend},
+    }
+    if record.promise:
+        promise = record.promise
+        status["promise"] = {
+            "deadline": format_time(promise.deadline),
+            "finish": format_time(promise.finish),
+            "margin": format_duration(promise.margin),
+            "processors": promise.processors,
+            "start": format_time(promise.start),
+        }
+    if record.offer:
+        status["offer"] = _offer(record.offer)
+    if cost := record.cost:
+        status["cost"] = {"chi": cost.chi, "tau": cost.tau, "thetaCm": cost.theta_cm, "thetaCp": cost.theta_cp}
+    if record.eta is not None:
+        status["eta"] = format_time(record.eta)
+        status["margin"] = format_duration(round(deadline - record.eta, 3))
+    for field, time in (("startedAt", record.started), ("finishedAt", record.finished)):
+        if time is not None:
+            status[field] = format_time(time)
+    lists: dict[str, list[Json]] = {
+        "completed": [{"begin": r.begin, "end": r.end} for r in record.completed],
+        "failed": _counts(record.failed),
+        "tried": _counts(record.tried),
+        "chunks": [_chunk(c, owner) for c in record.chunks],
+        "pilots": [p._asdict() for p in record.pilots],
+    }
+    return status | {field: some for field, some in lists.items() if some}
+
+
+def _counts(counts: Counts) -> list[Json]:
+    return [{"begin": c.begin, "end": c.end, "count": c.times} for c in counts]
+
+
+def _offer(offer: Offer) -> Json:
+    made: Json = {"validUntil": format_time(offer.valid_until), "largestLoad": offer.largest_load}
+    if offer.earliest_deadline is not None:
+        made["earliestDeadline"] = format_duration(offer.earliest_deadline)
+    return made
+
+
+def _chunk(chunk: Chunk, owner: Owner) -> Json:
+    made: Json = {
+        "begin": chunk.begin,
+        "end": chunk.end,
+        "node": chunk.node,
+        "attempt": chunk.attempt,
+        "kind": chunk.kind,
+        "pod": pod_name(owner, chunk),
+        "createdAt": format_time(chunk.created),
+        "promisedEnd": format_time(chunk.promised_end),
+    }
+    if chunk.origin != chunk.end:
+        made["origin"] = chunk.origin
+    if chunk.offered is not None:
+        made["offeredEnd"] = chunk.offered
+    if chunk.leftover:
+        made["leftover"] = True
+    if chunk.done:
+        made["done"] = chunk.done
+    return made
+
+
+def pool_status(record: PoolRecord, *, selector: Mapping[str, Any], standing: Since, now: float) -> Json:
+    """Return a pool's status. ``selector``: its node selector as written, which the core does not know."""
+    verdicts = {"Ready": record.ready, "SpecApplied": record.spec_applied, "NodesOverlap": _overlap(record.nodes)}
+    status: Json = {
+        "conditions": conditions(verdicts, standing, now=now, generation=record.observed_generation),
+        "epoch": record.epoch,
+        "observedGeneration": record.observed_generation,
+        "processors": record.processors,
+        "free": record.free,
+        "queue": record.queue,
+        "nodes": [_line(n) for n in record.nodes[:MOST_NODES]],
+        "startup": _startup(record.startups),
+    }
+    if applied := record.applied:
+        status["applied"] = api.PoolSpec(
+            node_selector=api.LabelSelector.model_validate(selector),
+            processor=api.Processor(cpu=applied.cpu, memory=applied.memory, period=applied.period),
+            hold=applied.hold,
+            headroom=applied.headroom,
+            margin=applied.margin,
+        ).manifest()
+    return status
+
+
+def _line(node: NodeLine) -> Json:
+    line: Json = {"name": node.name, "processors": node.processors}
+    return line if node.reason is None else {**line, "reason": node.reason}
+
+
+def _startup(samples: tuple[float, ...]) -> Json:
+    if not samples:
+        return {}
+    ordered = sorted(samples)
+    rank = len(ordered) - 1
+    return {"p50": ordered[rank // 2], "p95": ordered[-(-95 * rank // 100)], "samples": list(samples)}
+
+
+def _overlap(nodes: tuple[NodeLine, ...]) -> Verdict:
+    shared = [n.name for n in nodes if n.reason == reasons.NODES_OVERLAP]
+    if not shared:
+        return Verdict("False", reasons.NO_OVERLAP, "no node that it selects belongs to an older pool")
+    some = ", ".join(shared[:3]) + (f" and {len(shared) - 3} more" if len(shared) > 3 else "")
+    return Verdict("True", reasons.NODES_OVERLAP, f"belong to an older pool and are left out: {some}")
+
+
+def pool_missing(record: JobRecord | None, job: Job, pool: str, *, epoch: int) -> JobRecord:
+    """Return the record of a job whose pool does not exist: asked again when it appears, what it has done stands."""
+    return replace(
+        record or JobRecord(),
+        epoch=epoch,
+        observed_generation=job.generation,
+        promise=None,
+        on_track=None,
+        admitted=Verdict("False", reasons.POOL_NOT_FOUND, f"there is no Pool {pool}: create it, and this job is asked"),
+    )
+
+
+def undecided(record: JobRecord | None) -> bool:
+    """Whether nobody has decided about the job but that its pool is missing."""
+    return record is None or record.admitted is None or record.admitted.reason == reasons.POOL_NOT_FOUND
+
+
+def without_decision(record: JobRecord | None) -> JobRecord | None:
+    """Return what an undecided job brings along: its ledger, if it has one."""
+    if record is None or not (record.completed or record.chunks or record.tried.parts or record.ended):
+        return None
+    return replace(record, admitted=None, observed_generation=0)

@@ -1,0 +1,279 @@
+"""CustomResourceDefinitions and their documentation, generated from the models of :mod:`punctual.kube.api`.
+
+``punctual crds`` prints them, ``crds/`` and ``docs/api.md`` hold them, a test compares. pydantic speaks JSON Schema
+2020; the API server wants a structural schema of its own dialect: no references, no unions, no null, what is not
+named is pruned. :func:`structural` is that difference; a keyword that neither dialect shares stops the generator
+rather than the API server.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
+
+from punctual.kube.api import KINDS, Resource
+from punctual.kube.api.base import (
+    API_VERSION,
+    CATEGORY,
+    GROUP,
+    INT_OR_STRING,
+    LIST_MAP_KEYS,
+    LIST_TYPE,
+    PRESERVE_UNKNOWN,
+    VALIDATIONS,
+    VERSION,
+    Model,
+)
+
+Schema = dict[str, Any]
+
+_KEPT: Final = (
+    "type",
+    "format",
+    "description",
+    "default",
+    "enum",
+    "pattern",
+    "minLength",
+    "maxLength",
+    "minimum",
+    "maximum",
+    "minItems",
+    "maxItems",
+    "minProperties",
+    "maxProperties",
+    "required",
+    LIST_TYPE,
+    LIST_MAP_KEYS,
+    INT_OR_STRING,
+    PRESERVE_UNKNOWN,
+    VALIDATIONS,
+)
+_DROPPED: Final = {"title", "examples", "x-type", "$defs"}
+_HEADER: Final = "# Made by `punctual crds --write crds` from operator/punctual/kube/api; edit that.\n"
+
+
+class _Generator(GenerateJsonSchema):
+    """pydantic's own, but a default stands as a user would write it: ``2s``, not 2.0."""
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        made = super().default_schema(schema)
+        default = schema.get("default")
+        if isinstance(default, Model):
+            made["default"] = default.manifest()
+        elif default is not None and (write := _serializer(schema)):
+            made["default"] = write(default)
+        return made
+
+
+def _serializer(schema: Any) -> Any:
+    """Return the function of the field's PlainSerializer, below whatever wraps it."""
+    while isinstance(schema, dict):
+        if function := schema.get("serialization", {}).get("function"):
+            return function
+        schema = schema.get("schema")
+    return None
+
+
+def structural(schema: Schema, definitions: dict[str, Schema]) -> Schema:
+    """Return pydantic's schema in the API server's dialect, references written out."""
+    schema = _resolved(schema, definitions)
+    made: Schema = {key: schema[key] for key in _KEPT if key in schema}
+    rest = schema.keys() - made.keys() - _DROPPED
+    if "description" in made:
+        made["description"] = _unwrapped(made["description"])
+    if "const" in rest:
+        made["enum"] = [schema["const"]]
+    for limit, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if exclusive in rest:
+            made |= {limit: schema[exclusive], exclusive: True}
+    match made.get("type"):
+        case "integer":
+            made["format"] = "int64"
+        case "array":
+            made.setdefault(LIST_TYPE, "atomic")
+            made["items"] = structural(schema["items"], definitions)
+        case "object" if "properties" in schema:
+            made["properties"] = {k: structural(v, definitions) for k, v in schema["properties"].items()}
+        case "object" if isinstance(schema.get("additionalProperties"), dict):
+            made["additionalProperties"] = structural(schema["additionalProperties"], definitions)
+    if unknown := rest - {
+        "const",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "items",
+        "properties",
+        "additionalProperties",
+    }:
+        raise ValueError(f"no structural form is known for {sorted(unknown)} in {schema}")
+    return made
+
+
+def _resolved(schema: Schema, definitions: dict[str, Schema]) -> Schema:
+    """Return the schema without its reference or its alternative null; what stands beside those wins."""
+    beside = {
+        k: v for k, v in schema.items() if k not in {"$ref", "anyOf"} and not (k == "default" and v in (None, []))
+    }
+    if "$ref" in schema:
+        return {**_resolved(definitions[schema["$ref"].rpartition("/")[2]], definitions), **beside}
+    if "anyOf" in schema:
+        (only,) = (option for option in schema["anyOf"] if option != {"type": "null"})
+        return {**_resolved(only, definitions), **beside}
+    return beside
+
+
+def _unwrapped(text: str) -> str:
+    """Return paragraphs as one line each: kubectl breaks lines itself."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+
+
+def schema_of(kind: type[Resource]) -> Schema:
+    """Return the structural schema of a kind."""
+    made = kind.model_json_schema(schema_generator=_Generator)
+    schema = structural(made, made["$defs"])
+    for name in ("apiVersion", "kind"):
+        schema["properties"][name].pop("default", None)
+    schema["properties"]["metadata"] = {"type": "object"}  # the API server's own; it takes no description here
+    schema["required"] = ["spec"]
+    _without_defaults(schema["properties"].get("status", {}))
+    return schema
+
+
+def _without_defaults(schema: Schema) -> None:
+    """Take defaults out of a status: the API server would write them on the operator's behalf."""
+    schema.pop("default", None)
+    for part in (*schema.get("properties", {}).values(), *([schema["items"]] if "items" in schema else [])):
+        _without_defaults(part)
+
+
+def crd(kind: type[Resource]) -> dict[str, Any]:
+    """Return the CustomResourceDefinition of a kind."""
+    names = kind.NAMES
+    schema = schema_of(kind)
+    columns = [
+        {
+            "name": c.name,
+            "type": c.type,
+            "jsonPath": c.path,
+            **({"description": c.description} if c.description else {}),
+            **({"priority": c.priority} if c.priority else {}),
+        }
+        for c in kind.COLUMNS
+    ]
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{names.plural}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "scope": names.scope,
+            "names": {
+                "kind": names.kind,
+                "listKind": f"{names.kind}List",
+                "plural": names.plural,
+                "singular": names.singular,
+                **({"shortNames": list(names.short)} if names.short else {}),
+                "categories": [CATEGORY],
+            },
+            "versions": [
+                {
+                    "name": VERSION,
+                    "served": True,
+                    "storage": True,
+                    **({"subresources": {"status": {}}} if "status" in schema["properties"] else {}),
+                    "additionalPrinterColumns": columns,
+                    "schema": {"openAPIV3Schema": schema},
+                }
+            ],
+        },
+    }
+
+
+class _Dumper(yaml.SafeDumper):
+    """No anchors: the same rule at two fields is written twice."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002  PyYAML's signature
+        return True
+
+
+def _yaml(kind: type[Resource]) -> str:
+    return _HEADER + yaml.dump(crd(kind), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+
+
+def all_yaml() -> str:
+    """Return all CRDs as one stream of YAML documents."""
+    return "---\n".join(_yaml(kind) for kind in KINDS)
+
+
+def files() -> dict[str, str]:
+    """Return what ``crds/`` holds: content by file name."""
+    return {f"{GROUP}_{kind.NAMES.plural}.yaml": _yaml(kind) for kind in KINDS}
+
+
+def write(folder: Path) -> None:
+    """Write the CRDs into the folder, one file per kind."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files().items():
+        (folder / name).write_text(text)
+
+
+def documentation() -> str:
+    """Return ``docs/api.md``: each kind with an example, its columns and all its fields."""
+    kinds = ", ".join(f"[{k.NAMES.kind}](#{k.NAMES.singular})" for k in KINDS)
+    parts = [
+        "# API reference\n",
+        "<!-- Made by `punctual crds --docs` from operator/punctual/kube/api; edit that. -->\n",
+        f"The kinds of `{API_VERSION}`: {kinds}.\n",
+        "The same text is on the cluster: `kubectl explain dj.spec.deadline`.\n",
+        (
+            "Durations are written as in Go: a number and unit (`h`, `m`, `s`, `ms`, `us`), several in a row where\n"
+            "wanted: `45m`, `1h30m`, `20ms`. Times are RFC 3339: `2030-01-02T15:04:05Z`. Quantities are those of\n"
+            "Kubernetes: `500m`, `2Gi`.\n"
+        ),
+    ]
+    return "\n".join(parts + [_kind_page(kind) for kind in KINDS])
+
+
+def _kind_page(kind: type[Resource]) -> str:
+    names, made = kind.NAMES, kind.model_json_schema(schema_generator=_Generator)
+    schema = schema_of(kind)
+    short = f", short name `{names.short[0]}`" if names.short else ""
+    wide = [c.name for c in kind.COLUMNS if c.priority]
+    text = [
+        f"## {names.kind}\n",
+        f"{'In a namespace' if names.scope == 'Namespaced' else 'Cluster-wide'}{short}, category `{CATEGORY}`.\n",
+        f"{schema['description']}\n",
+        f"```yaml\n{kind.EXAMPLE}```\n",
+        f"`kubectl get {names.plural}` shows {', '.join(c.name for c in kind.COLUMNS if not c.priority)}"
+        + (f"; with `-o wide` also {', '.join(wide)}.\n" if wide else ".\n"),
+    ]
+    for part in ("spec", "status"):
+        if part in schema["properties"]:
+            fields = _rows(schema["properties"][part], made["properties"][part], made["$defs"], part)
+            text += [f"### {names.kind} {part}\n", "| Field | Type | Meaning |", "|---|---|---|", *fields, ""]
+    if rules := schema.get(VALIDATIONS):
+        text += ["The API server also sees to it that\n", *(f"- {rule['message']}" for rule in rules), ""]
+    return "\n".join(text)
+
+
+def _rows(schema: Schema, made: Schema, definitions: dict[str, Schema], path: str) -> Iterator[str]:
+    """Yield the table's row of each field below, its own fields right after it."""
+    source = _resolved(made, definitions)
+    if "items" in source:
+        schema, source, path = schema["items"], _resolved(source["items"], definitions), f"{path}[]"
+    for name, field in schema.get("properties", {}).items():
+        below = _resolved(source["properties"][name], definitions)
+        meaning = field.get("description", "").replace("|", "\\|").replace("\n\n", "<br>")
+        yield f"| `{path}.{name}` | {_type(field, below)} | {meaning} |"
+        yield from _rows(field, below, definitions, f"{path}.{name}")
+
+
+def _type(field: Schema, source: Schema) -> str:
+    if "enum" in field:
+        return " or ".join(f"`{value}`" for value in field["enum"])
+    if "items" in field:
+        return "list"
+    return str(source.get("x-type") or field.get("type") or "any")

@@ -1,0 +1,187 @@
+"""What the edge knows of our kinds: the newest of each pool, job and profile, as they came from the API server.
+
+Filled by kopf's events and by a new leader's lists, on one loop, whether this replica leads or not. It says what
+changed; a leader's :class:`~punctual.kube.term.Term` asks it for the rest. A job's manifest is kept as bytes: a tenth
+of what its template takes as dicts, and needed only when a pod is made. Statuses are not kept: a new leader reads them
+anew, after its stamp.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+import structlog
+
+from punctual.errors import UserError
+from punctual.kube import api
+from punctual.kube.client import Resource
+from punctual.kube.conditions import Since
+from punctual.kube.podspec import Owner
+from punctual.scheduling.job import Job, JobRecord
+
+POOLS: Final = Resource(api.API_VERSION, "pools")
+JOBS: Final = Resource(api.API_VERSION, "divisiblejobs")
+PROFILES: Final = Resource(api.API_VERSION, "profiles")
+
+Body = Mapping[str, Any]
+
+log = structlog.get_logger(__name__)
+
+_META = ("name", "namespace", "uid", "generation", "creationTimestamp", "deletionTimestamp")
+
+
+@dataclass(slots=True)
+class KnownJob:
+    """A job as it is now, and what a leader has said about it."""
+
+    owner: Owner
+    generation: int
+    deleting: bool
+    profile: str
+    manifest: bytes
+    version: str
+    """Its resource version when it was first seen."""
+    job: Job | None = None
+    """As the Pool was last told."""
+    record: JobRecord | None = None
+    """As the Pool last said, or as a new leader found it."""
+    standing: Since = field(default_factory=dict)
+    """Its conditions."""
+
+    @property
+    def open(self) -> bool:
+        """Whether its pool has to wait for it: promised, running or being measured."""
+        record = self.record
+        if self.deleting or record is None or record.ended:
+            return False
+        measuring = record.admitted is not None and record.admitted.status == "Unknown"
+        return bool(record.promise or record.chunks) or measuring
+
+    def template(self) -> Any:
+        """Return the manifest's template and reduce, as the user wrote them."""
+        return orjson.loads(self.manifest)["spec"]
+
+
+@dataclass(slots=True)
+class KnownPool:
+    """A pool as it is now."""
+
+    uid: str
+    pool: api.Pool
+    selector: Body
+    """Its node selector as written."""
+    finalizers: tuple[str, ...]
+    deleting: bool
+    standing: Since = field(default_factory=dict)
+
+
+class Directory:
+    """Pools and profiles by name, jobs by uid. Each ``observe`` tells whether it changed anything that matters."""
+
+    def __init__(self) -> None:
+        self.pools: dict[str, KnownPool] = {}
+        self.jobs: dict[str, KnownJob] = {}
+        self.profiles: dict[tuple[str, str], api.Profile] = {}
+        self.epoch = 0
+        """The highest epoch that any object carries."""
+
+    def observe_job(self, body: Body) -> KnownJob | None:
+        """Take in a job; None where nothing has changed but its status, or it is older than what is known."""
+        self._see_epoch(body)
+        meta = body["metadata"]
+        known = self.jobs.get(meta["uid"])
+        deleting = meta.get("deletionTimestamp") is not None
+        generation = meta.get("generation", 0)
+        # a list may have been newer than the event that comes now
+        if known and (generation, deleting) <= (known.generation, known.deleting):
+            return None
+        spec = body.get("spec") or {}
+        units = spec.get("units")
+        owner = Owner(
+            meta["uid"], meta["namespace"], meta["name"], str(spec.get("pool")), units if isinstance(units, int) else 0
+        )
+        kept = {key: meta[key] for key in _META if key in meta}
+        manifest = _packed({"apiVersion": api.API_VERSION, "kind": "DivisibleJob", "metadata": kept, "spec": spec})
+        profile = str(spec.get("profile") or "")
+        if known:
+            known.owner, known.generation, known.deleting = owner, generation, deleting
+            known.manifest, known.profile = manifest, profile
+            return known
+        self.jobs[owner.uid] = made = KnownJob(
+            owner, generation, deleting, profile, manifest, meta.get("resourceVersion", "")
+        )
+        return made
+
+    def forget_job(self, uid: str) -> KnownJob | None:
+        """Take in that a job is gone."""
+        return self.jobs.pop(uid, None)
+
+    def observe_pool(self, body: Body) -> KnownPool | None:
+        """Take in a pool; None where nothing has changed but its status, or it cannot be read."""
+        self._see_epoch(body)
+        meta = body["metadata"]
+        known = self.pools.get(meta["name"])
+        if known and known.uid == meta["uid"]:
+            old = known.pool.metadata
+            deleting = meta.get("deletionTimestamp") is not None
+            finalizers = tuple(meta.get("finalizers") or ())
+            if (meta.get("generation", 0), deleting) < (old.generation, known.deleting):
+                return None
+            known.finalizers = finalizers
+            if (meta.get("generation", 0), deleting) == (old.generation, known.deleting):
+                return None
+        try:
+            pool = api.parse(api.Pool, {**body, "status": None})
+        except UserError as error:
+            log.warning("pool_unreadable", pool=meta["name"], error=error.message)
+            return None
+        made = KnownPool(
+            uid=pool.metadata.uid,
+            pool=pool,
+            selector=body["spec"]["nodeSelector"],
+            finalizers=tuple(pool.metadata.finalizers),
+            deleting=pool.metadata.deletion_timestamp is not None,
+            standing=known.standing if known and known.uid == pool.metadata.uid else {},
+        )
+        self.pools[pool.metadata.name] = made
+        return made
+
+    def forget_pool(self, name: str) -> KnownPool | None:
+        """Take in that a pool is gone."""
+        return self.pools.pop(name, None)
+
+    def observe_profile(self, body: Body) -> api.Profile | None:
+        """Take in a profile; None where nothing has changed, or it cannot be read."""
+        meta = body["metadata"]
+        key = (meta["namespace"], meta["name"])
+        try:
+            profile = api.parse(api.Profile, {**body, "status": None})
+        except UserError as error:
+            log.warning("profile_unreadable", namespace=key[0], profile=key[1], error=error.message)
+            return None
+        known = self.profiles.get(key)
+        if known and known.spec == profile.spec:
+            return None
+        self.profiles[key] = profile
+        return profile
+
+    def forget_profile(self, namespace: str, name: str) -> None:
+        """Take in that a profile is gone."""
+        self.profiles.pop((namespace, name), None)
+
+    def see_epoch(self, epoch: int) -> None:
+        """Take in an epoch that stands somewhere."""
+        self.epoch = max(self.epoch, epoch)
+
+    def of_pool(self, pool: str) -> Iterator[KnownJob]:
+        """Return the jobs that ask for a pool."""
+        return (j for j in list(self.jobs.values()) if j.owner.pool == pool)
+
+    def _see_epoch(self, body: Body) -> None:
+        self.see_epoch((body.get("status") or {}).get("epoch") or 0)
+
+
+def _packed(value: Any) -> bytes:
+    # a copy: what orjson returns lies in a buffer that is many times larger
+    return bytes(memoryview(orjson.dumps(value)))

@@ -1,0 +1,90 @@
+"""Durations and times as Kubernetes users write them, and the float seconds that everything inside uses.
+
+A duration is Go's: ``45m``, ``1h30m``, ``20ms``, ``2.5s`` (units us, ms, s, m, h), so that kubectl, CEL's
+``duration()`` and other operators read it alike; days are no unit there and none here. A time is RFC 3339 with an
+offset; inside it is seconds since 1970-01-01T00:00:00Z. Nothing here knows what time it is.
+"""
+
+import re
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Final
+
+PATTERN: Final = r"^([0-9]{1,9}(\.[0-9]{1,9})?(us|ms|s|m|h))+$"
+"""What a duration looks like, for schemas (RE2 and Python alike)."""
+
+TIME_PATTERN: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$"
+"""What a time looks like, for schemas."""
+
+MAX_SECONDS: Final = 87600 * 3600.0
+"""Ten years: the longest duration taken, far from where Go's nanoseconds overflow."""
+
+_PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(us|ms|s|m|h)")
+_WHOLE = re.compile(PATTERN)
+_TIME = re.compile(TIME_PATTERN)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NANOSECONDS = {"us": 1_000, "ms": 1_000_000, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds that ``text`` means; ValueError says what would be right.
+
+    >>> parse_duration("1h30m"), parse_duration("20ms")
+    (5400.0, 0.02)
+    """
+    if not _WHOLE.fullmatch(text):
+        raise ValueError(f"{text!r} is not a duration: write {_suggestion(text)}")
+    # in decimal: 9 * 0.001 is not 0.009 in floats
+    return float(sum(Decimal(n) * _NANOSECONDS[unit] for n, unit in _PART.findall(text)) / 10**9)
+
+
+def _suggestion(text: str) -> str:
+    if re.fullmatch(r"[0-9]{1,9}", text):
+        return f"{text}s, {text}m or {text}h, whichever is meant"
+    if days := re.fullmatch(r"([0-9]{1,5})d", text):
+        return f"{int(days[1]) * 24}h (there is no unit for days)"
+    return "it with units us, ms, s, m, h, such as 45m, 1h30m or 20ms"
+
+
+def format_duration(seconds: float) -> str:
+    """Return ``seconds`` as a user would write it, to the nanosecond; what is below zero gets a minus.
+
+    >>> format_duration(5400), format_duration(0.0025), format_duration(-12)
+    ('1h30m', '2.5ms', '-12s')
+    """
+    nanoseconds = round(abs(seconds) * 10**9)
+    sign = "-" if seconds < 0 and nanoseconds else ""
+    if nanoseconds < 10**9:
+        unit = "s" if nanoseconds == 0 else "ms" if nanoseconds >= 10**6 else "us"
+        return f"{sign}{_decimal(nanoseconds, _NANOSECONDS[unit])}{unit}"
+    hours, rest = divmod(nanoseconds, _NANOSECONDS["h"])
+    minutes, rest = divmod(rest, _NANOSECONDS["m"])
+    parts = [f"{hours}h" * bool(hours), f"{minutes}m" * bool(minutes), f"{_decimal(rest, 10**9)}s" * bool(rest)]
+    return sign + "".join(parts)
+
+
+def _decimal(count: int, unit: int) -> str:
+    """Return count/unit without an exponent and without idle zeros."""
+    whole, rest = divmod(count, unit)
+    digits = f"{rest * 10**9 // unit:09d}".rstrip("0")
+    return f"{whole}.{digits}" if digits else str(whole)
+
+
+def parse_time(text: str) -> float:
+    """Return the seconds since 1970 (UTC) that an RFC 3339 time means; ValueError says what would be right."""
+    try:
+        if _TIME.fullmatch(text):
+            return (datetime.fromisoformat(text) - _EPOCH).total_seconds()
+    except (ValueError, OverflowError):
+        pass  # a thirteenth month and its like: the pattern alone does not know the calendar
+    raise ValueError(f"{text!r} is not a time: write it with date and offset, such as 2030-01-02T15:04:05Z")
+
+
+def format_time(epoch: float) -> str:
+    """Return RFC 3339 in UTC, to the microsecond where there is a fraction.
+
+    >>> format_time(0), format_time(1.25)
+    ('1970-01-01T00:00:00Z', '1970-01-01T00:00:01.250000Z')
+    """
+    moment = _EPOCH + timedelta(seconds=epoch)
+    return moment.isoformat().removesuffix("+00:00") + "Z"

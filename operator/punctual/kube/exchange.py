@@ -1,0 +1,241 @@
+"""Where agents report: HTTPS, one POST per node and second; the answer is what that node shall hold.
+
+A report counts only when all of this is so, and each refusal is counted by its reason:
+
+    this replica leads                       else 503, and the connection is closed: the Service points elsewhere
+    the token is the agent's, for us         TokenReview, remembered up to a minute (``identity.py``)
+    it comes from the node it speaks of      the token's node-name, not what the body says
+    it is newer than the last one            (instance, sequence); of two instances the younger speaks
+    it has not seen a higher epoch           else a newer leader is there and this one must not speak
+    a pod is known on that node              others in the report are left out
+
+Then the pods go to the Pool as one ``Reported`` and the answer is made from the board. Nothing here goes through the
+API server but a TokenReview.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import structlog
+from aiohttp import web
+from pydantic import ValidationError
+
+from punctual import wire
+from punctual.errors import ClusterError
+from punctual.kube.board import SetPointBoard
+from punctual.kube.identity import Identity, Reviewer
+from punctual.scheduling.events import Progress, Reported
+
+log = structlog.get_logger(__name__)
+
+LARGEST: Final = 1 << 20
+"""Bytes of a report: some 200 per pod, and a kubelet has a few hundred pods at most."""
+PATIENCE: Final = 10.0
+"""Seconds for the body to arrive."""
+
+Refusal = Literal[
+    "notLeading",
+    "noToken",
+    "badToken",
+    "reviewFailed",
+    "otherAccount",
+    "otherNode",
+    "tooLarge",
+    "tooSlow",
+    "malformed",
+    "oldInstance",
+    "oldSequence",
+    "higherEpoch",
+    "unknownPod",
+]
+_STATUS: Final[dict[Refusal, int]] = {
+    "notLeading": 503,
+    "noToken": 401,
+    "badToken": 401,
+    "reviewFailed": 503,
+    "otherAccount": 403,
+    "otherNode": 403,
+    "tooLarge": 413,
+    "tooSlow": 408,
+    "malformed": 400,
+    "oldInstance": 409,
+    "oldSequence": 409,
+    "higherEpoch": 409,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doors:
+    """What the exchange asks of the rest of the operator; all are called in its event loop."""
+
+    epoch: Callable[[], int | None]
+    """The leader's epoch; None while this replica does not lead."""
+    now: Callable[[], float]
+    """The API server's clock: ends of set points are on it."""
+    monotonic: Callable[[], float]
+    pods_on: Callable[[str], Collection[str]]
+    """uids of our pods on that node."""
+    heard: Callable[[Reported], None]
+    """Takes a report that counts."""
+    refused: Callable[[Refusal, int], None]
+    """Counts refusals."""
+
+
+@dataclass(slots=True)
+class _Voice:
+    """Who spoke last for a node."""
+
+    instance: str
+    sequence: int
+    born: float
+    """When that agent's process started, on our monotonic clock."""
+    heard: float
+    quota: float
+    """CPU caps in force on the node's pods together, cores."""
+    drift: int
+    """How often something else changed one of them."""
+
+
+class _Refused(Exception):  # noqa: N818  an outcome, not an error of the program
+    def __init__(self, reason: Refusal) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Exchange:
+    """The server agents report to."""
+
+    def __init__(self, board: SetPointBoard, reviewer: Reviewer, doors: Doors, *, account: str) -> None:
+        """``account``: ``system:serviceaccount:<namespace>:<name>`` of the agent."""
+        self._board = board
+        self._reviewer = reviewer
+        self._doors = doors
+        self._account = account
+        self._voices: dict[str, _Voice] = {}
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, context: ssl.SSLContext, *, host: str | None = None, port: int = 8443) -> int:
+        """Listen; return the port (asked for 0: the one given)."""
+        app = web.Application(client_max_size=LARGEST)
+        app.router.add_post(wire.REPORT_PATH, self._handle)
+        self._runner = web.AppRunner(app, access_log=None, keepalive_timeout=75.0, shutdown_timeout=2.0)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host, port, ssl_context=context)
+        await site.start()
+        return int(self._runner.addresses[0][1])
+
+    async def stop(self) -> None:
+        """Stop listening; requests under way have two seconds."""
+        if self._runner:
+            await self._runner.cleanup()
+            self._runner = None
+
+    def silent(self, expected: Collection[str], *, after: float = 10.0) -> list[str]:
+        """Return those of the expected nodes that have not reported for so many seconds, or never."""
+        limit = self._doors.monotonic() - after
+        return sorted(n for n in expected if (v := self._voices.get(n)) is None or v.heard < limit)
+
+    def quota(self, *, within: float = 10.0) -> float:
+        """Return the caps in force, cores, over all nodes heard in so many seconds."""
+        return sum(v.quota for v in self._lately(within))
+
+    def drift(self, *, within: float = 10.0) -> int:
+        """Return how often something else changed a cap of a pod that is there now."""
+        return sum(v.drift for v in self._lately(within))
+
+    def forget(self, node: str) -> None:
+        """Forget a node that is gone."""
+        self._voices.pop(node, None)
+
+    def _lately(self, within: float) -> list[_Voice]:
+        limit = self._doors.monotonic() - within
+        return [v for v in self._voices.values() if v.heard >= limit]
+
+    async def _handle(self, request: web.Request) -> web.Response:
+        try:
+            return await self._take(request)
+        except _Refused as refused:
+            self._doors.refused(refused.reason, 1)
+            response = web.json_response({"reason": refused.reason}, status=_STATUS[refused.reason])
+            if refused.reason == "notLeading":
+                response.force_close()  # a kept connection would go on past the Service to a replica that left
+            return response
+
+    async def _take(self, request: web.Request) -> web.Response:
+        self._epoch()
+        identity = await self._identify(request)
+        report = await self._read(request)
+        if identity.node != report.node:
+            raise _Refused("otherNode")
+        epoch = self._epoch()  # again: awaits lie between, and a turn may end in any of them
+        if report.epoch > epoch:
+            raise _Refused("higherEpoch")
+        fresh = self._order(report)
+        known = self._doors.pods_on(report.node)
+        pods = [p for p in report.pods if p.uid in known]
+        if fresh:
+            if len(pods) < len(report.pods):
+                self._doors.refused("unknownPod", len(report.pods) - len(pods))
+            self._doors.heard(Reported(report.node, tuple(_progress(p) for p in pods)))
+        done = {p.uid: p.done for p in pods}
+        points = self._board.answer(report.node, now=self._doors.now(), epoch=epoch, done=done)
+        return web.Response(text=points.model_dump_json(exclude_none=True), content_type="application/json")
+
+    def _epoch(self) -> int:
+        if (epoch := self._doors.epoch()) is None:
+            raise _Refused("notLeading")
+        return epoch
+
+    async def _identify(self, request: web.Request) -> Identity:
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            raise _Refused("noToken")
+        try:
+            identity = await self._reviewer.identify(token.strip())
+        except ClusterError as error:
+            log.warning("token_not_reviewed", error=str(error))
+            raise _Refused("reviewFailed") from error
+        if identity is None:
+            raise _Refused("badToken")
+        if identity.account != self._account:
+            raise _Refused("otherAccount")
+        return identity
+
+    async def _read(self, request: web.Request) -> wire.Report:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                body = await request.read()
+            return wire.Report.model_validate_json(body)
+        except web.HTTPRequestEntityTooLarge as error:
+            raise _Refused("tooLarge") from error
+        except TimeoutError as error:
+            raise _Refused("tooSlow") from error
+        except ValidationError as error:
+            raise _Refused("malformed") from error
+
+    def _order(self, report: wire.Report) -> bool:
+        """Refuse what is older than what was heard, remember what is newer; False: heard, the answer was lost."""
+        now = self._doors.monotonic()
+        born = now - report.started
+        last = self._voices.get(report.node)
+        if last is not None and last.instance == report.instance:
+            if report.sequence == last.sequence:
+                return False
+            if report.sequence < last.sequence:
+                raise _Refused("oldSequence")
+            born = last.born  # as first heard: later reports may have travelled longer
+        elif last is not None and born <= last.born:
+            raise _Refused("oldInstance")
+        quota = sum(p.cap or 0.0 for p in report.pods)
+        drift = sum(p.drift for p in report.pods)
+        self._voices[report.node] = _Voice(report.instance, report.sequence, born, now, quota, drift)
+        return True
+
+
+def _progress(pod: wire.PodReport) -> Progress:
+    return Progress(
+        pod=pod.uid, done=pod.done, end=pod.end, cpu_seconds=pod.cpu_seconds, faults=sum(pod.faults.values())
+    )

@@ -1,0 +1,236 @@
+"""A Pool's actions, carried out: each becomes an operation of the writer, a set point, an event.
+
+Everything about one job is submitted under its uid, in the order in which the Pool said it, so a chunk's pod follows
+the status that records it. Nothing is decided here, and nothing is kept but what conditions and results need.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, assert_never
+
+import orjson
+import structlog
+
+from punctual.kube import api
+from punctual.kube.accounts import Accounts
+from punctual.kube.board import SetPointBoard
+from punctual.kube.client import PODS
+from punctual.kube.conditions import standing
+from punctual.kube.convert import job_status, pool_status, to_pool_spec
+from punctual.kube.directory import JOBS, POOLS, Directory, KnownJob
+from punctual.kube.hold import Holds
+from punctual.kube.operations import Annotate, ApplyStatus, CreatePod, DeleteObject, DeletePod
+from punctual.kube.podspec import ATTEMPT, BEGIN, END, JOB_UID_LABEL, OFFERED_END, chunk_pod
+from punctual.kube.recorder import Recorder, Regarding
+from punctual.kube.results import Results
+from punctual.kube.writer import Writer
+from punctual.scheduling.actions import (
+    Action,
+    CreateChunk,
+    DeleteJob,
+    DropSetPoint,
+    Emit,
+    EndPod,
+    HoldNode,
+    OfferEnd,
+    SetPoint,
+    StoreResult,
+    WritePool,
+    WriteStatus,
+)
+from punctual.scheduling.job import Job, JobRecord
+from punctual.scheduling.spec import PoolSpec
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """What the hands of all pools share during a leader's term."""
+
+    epoch: int
+    now: Callable[[], float]
+    directory: Directory
+    writer: Writer
+    recorder: Recorder
+    board: SetPointBoard
+    holds: Holds
+    accounts: Accounts
+    results: dict[str, Results]
+    """By job; filled from the API server for jobs that an earlier leader began."""
+    found: dict[str, bytes] = field(default_factory=dict)
+    """Statuses (JSON) as a new leader found them, by the writer's key: a stamp that says the same is not written."""
+    job_of: Callable[[str], str | None]
+    """uid of the job that a pod (uid) belongs to."""
+
+
+class PoolHands:
+    """Carries out the actions of one pool's Pool."""
+
+    def __init__(self, pool: str, tools: Tools) -> None:
+        self._pool = pool
+        self._tools = tools
+        self._spec: PoolSpec | None = None  # in force, not only asked for
+        self._progress: dict[str, JobRecord] = {}  # by job, oldest first
+        self._unwritten: set[str] = set()  # keys whose status is not written yet
+        self._written = asyncio.Event()
+        self._written.set()
+
+    def perform(self, action: Action) -> None:  # noqa: C901, PLR0912  one arm for each kind
+        """Take an action on; returns at once."""
+        tools = self._tools
+        match action:
+            case WriteStatus(uid, record, urgent):
+                if known := tools.directory.jobs.get(uid):
+                    self._write_status(known, record, urgent=urgent)
+            case WritePool():
+                self._write_pool(action)
+            case CreateChunk():
+                self._create(action)
+            case EndPod(namespace, name, uid, grace):
+                tools.writer.submit(tools.job_of(uid) or uid, DeletePod(namespace, name, uid, grace))
+            case OfferEnd(namespace, name, uid, end):
+                path = PODS.path(namespace=namespace, name=name)
+                tools.writer.submit(tools.job_of(uid) or uid, Annotate(path, {OFFERED_END: str(end)}, uid))
+            case StoreResult():
+                self._store(action)
+            case SetPoint():
+                tools.board.put(action)
+            case DropSetPoint():
+                tools.board.drop(action)
+            case HoldNode(node, held):
+                tools.holds.hold(node, self._pool, held=held)
+            case DeleteJob(uid):
+                if known := tools.directory.jobs.get(uid):
+                    path = JOBS.path(namespace=known.owner.namespace, name=known.owner.name)
+                    tools.writer.submit(uid, DeleteObject(path, uid))
+            case Emit():
+                self._emit(action)
+            case _:
+                assert_never(action)
+
+    async def flush(self) -> None:
+        """Return when the newest status of everything is written; writes that fail are repeated while we lead."""
+        await self._written.wait()
+
+    def settled(self, key: str) -> None:
+        """Take in that a status is written, or never will be."""
+        self._unwritten.discard(key)
+        if not self._unwritten:
+            self._written.set()
+
+    def tell_progress(self, most: int | None = None) -> None:
+        """Submit the progress that waits, oldest first: of so many jobs, or of all."""
+        for uid in list(islice(self._progress, most)):
+            known = self._tools.directory.jobs.get(uid)
+            record = self._progress.pop(uid)
+            if known and known.job:
+                self._submit_status(uid, status_write(self._tools, known, known.job, record, urgent=False))
+
+    def _write_status(self, known: KnownJob, record: JobRecord, *, urgent: bool) -> None:
+        uid = known.owner.uid
+        self._tools.accounts.job(known, record)
+        known.record = record
+        if not urgent:
+            # a forecast that moves moves those of all jobs behind it: most are never made into a status
+            self._progress[uid] = record
+            return
+        self._progress.pop(uid, None)
+        if known.job:
+            self._submit_status(uid, status_write(self._tools, known, known.job, record, urgent=True))
+
+    def _submit_status(self, key: str, operation: ApplyStatus) -> None:
+        found = self._tools.found.pop(key, None)
+        if found is not None and orjson.loads(found) == operation.body["status"]:
+            return
+        self._unwritten.add(key)
+        self._written.clear()
+        self._tools.writer.submit(key, operation)
+
+    def _write_pool(self, action: WritePool) -> None:
+        tools, known = self._tools, self._tools.directory.pools.get(self._pool)
+        if known is None:
+            return
+        record = action.record
+        self._spec = record.applied
+        tools.holds.observe_pool(self._pool, holding=record.applied is None or record.applied.hold == "Taint")
+        tools.accounts.pool(self._pool, record)
+        status = pool_status(record, selector=known.selector, standing=known.standing, now=tools.now())
+        known.standing = standing(status["conditions"])
+        meta = {"name": self._pool, "uid": known.uid}
+        body = {"apiVersion": api.API_VERSION, "kind": "Pool", "metadata": meta, "status": status}
+        self._submit_status(pool_key(known.uid), ApplyStatus(POOLS.path(name=self._pool), body, action.urgent))
+
+    def _create(self, action: CreateChunk) -> None:
+        tools, known = self._tools, self._tools.directory.jobs.get(action.job)
+        pool = tools.directory.pools.get(self._pool)
+        if known is None or pool is None:
+            return
+        reduce = action.chunk.kind == "Reduce"
+        spec = known.template()
+        results = tools.results.get(action.job)
+        body = chunk_pod(
+            known.owner,
+            action.chunk,
+            spec["reduce"]["template"] if reduce else spec["template"],
+            processor=self._spec or to_pool_spec(pool.pool),
+            epoch=tools.epoch,
+            results=results.sources() if reduce and results else (),
+        )
+        tools.accounts.created(action.chunk.kind)
+        tools.writer.submit(action.job, CreatePod(known.owner.namespace, body, _same(body)))
+
+    def _store(self, action: StoreResult) -> None:
+        tools, known = self._tools, self._tools.directory.jobs.get(action.job)
+        if known is None:
+            return
+        results = tools.results.setdefault(action.job, Results(known.owner))
+        for operation in results.store(action):
+            tools.writer.submit(action.job, operation)
+
+    def _emit(self, action: Emit) -> None:
+        regarding = self._regarding(action.job)
+        if regarding is None:
+            return
+        log.info("told", kind=regarding.kind, name=regarding.name, namespace=regarding.namespace, reason=action.reason)
+        self._tools.recorder.emit(regarding, action.type, action.reason, action.message)
+
+    def _regarding(self, job: str | None) -> Regarding | None:
+        directory = self._tools.directory
+        if job is None:
+            pool = directory.pools.get(self._pool)
+            return Regarding(api.API_VERSION, "Pool", "", self._pool, pool.uid) if pool else None
+        known = directory.jobs.get(job)
+        if known is None:
+            return None
+        return Regarding(api.API_VERSION, "DivisibleJob", known.owner.namespace, known.owner.name, job)
+
+
+def pool_key(uid: str) -> str:
+    """Return the writer's key of a pool."""
+    return f"pool:{uid}"
+
+
+def status_write(tools: Tools, known: KnownJob, job: Job, record: JobRecord, *, urgent: bool) -> ApplyStatus:
+    """Return the write of a job's whole status, and remember its conditions."""
+    status = job_status(record, job, owner=known.owner, standing=known.standing, now=tools.now())
+    known.standing = standing(status["conditions"])
+    owner = known.owner
+    meta = {"name": owner.name, "namespace": owner.namespace, "uid": owner.uid}
+    body = {"apiVersion": api.API_VERSION, "kind": "DivisibleJob", "metadata": meta, "status": status}
+    return ApplyStatus(JOBS.path(namespace=owner.namespace, name=owner.name), body, urgent, known.version)
+
+
+def _same(body: Mapping[str, Any]) -> Callable[[dict[str, Any]], bool]:
+    """Make the test whether a pod of that name is the very attempt: its job, range and number."""
+    job, notes = body["metadata"]["labels"][JOB_UID_LABEL], body["metadata"]["annotations"]
+    wanted = {key: notes[key] for key in (BEGIN, END, ATTEMPT)}
+
+    def same(pod: dict[str, Any]) -> bool:
+        meta = pod["metadata"]
+        there = meta.get("annotations") or {}
+        return (meta.get("labels") or {}).get(JOB_UID_LABEL) == job and wanted.items() <= there.items()
+
+    return same

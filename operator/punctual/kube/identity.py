@@ -1,0 +1,93 @@
+"""Who is calling: TokenReview, and a memory of its answers.
+
+The agent's projected token has an audience of its own; the API server says whose it is, on which node. Asking for each
+report would be one write a second and node, so an answer is kept for up to a minute, by the token's hash: a revoked
+token works that much longer. Tokens themselves are neither kept nor logged.
+"""
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from punctual import wire
+
+KEEP = 60.0
+KEEP_REFUSED = 10.0  # a token just minted may not be known to each API server yet
+NODE_NAME = "authentication.kubernetes.io/node-name"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A caller that the API server vouches for."""
+
+    account: str
+    """``system:serviceaccount:<namespace>:<name>``."""
+    node: str | None
+    """The node its pod runs on; None for a token bound to no pod."""
+
+
+Review = Callable[[str], Awaitable[Identity | None]]
+"""Ask the API server about a token; None: not good, or not for our audience. Raises ClusterError if it cannot say."""
+
+
+def identity_of(status: Mapping[str, Any]) -> Identity | None:
+    """Read the status of a TokenReview."""
+    # an API server that knows no audiences leaves them out: then the token is not known to be for us
+    if not status.get("authenticated") or wire.AUDIENCE not in (status.get("audiences") or ()):
+        return None
+    user = status.get("user") or {}
+    nodes = (user.get("extra") or {}).get(NODE_NAME) or [None]
+    return Identity(account=str(user.get("username", "")), node=nodes[0])
+
+
+class Reviewer:
+    """Identities by token, remembered; one question at a time per token, a bounded number of tokens."""
+
+    def __init__(
+        self,
+        review: Review,
+        monotonic: Callable[[], float],
+        *,
+        size: int = 4096,
+        at_once: int = 16,
+    ) -> None:
+        self._review = review
+        self._monotonic = monotonic
+        self._size = size
+        self._known: OrderedDict[bytes, tuple[float, Identity | None]] = OrderedDict()
+        self._asked: dict[bytes, asyncio.Task[Identity | None]] = {}
+        self._slots = asyncio.Semaphore(at_once)  # strangers must not keep the API server busy with their tokens
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    async def identify(self, token: str) -> Identity | None:
+        """Return who that is, None for nobody. Raises ClusterError where the API server does not answer."""
+        key = hashlib.sha256(token.encode()).digest()
+        if (known := self._known.get(key)) is not None:
+            until, identity = known
+            if self._monotonic() < until:
+                return identity
+            del self._known[key]
+        if (task := self._asked.get(key)) is None:
+            task = asyncio.create_task(self._ask(key, token))
+            self._asked[key] = task
+            task.add_done_callback(lambda done: self._forget(key, done))
+        return await asyncio.shield(task)  # a caller that hangs up must not spoil the answer for the others
+
+    def _forget(self, key: bytes, done: asyncio.Task[Identity | None]) -> None:
+        self._asked.pop(key, None)
+        if not done.cancelled():
+            done.exception()  # seen: all who asked may have hung up
+
+    async def _ask(self, key: bytes, token: str) -> Identity | None:
+        async with self._slots:
+            asked = self._monotonic()
+            identity = await self._review(token)
+        self._known[key] = (asked + (KEEP if identity else KEEP_REFUSED), identity)
+        while len(self._known) > self._size:
+            self._known.popitem(last=False)
+        return identity

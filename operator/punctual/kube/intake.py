@@ -1,0 +1,138 @@
+"""How a job gets to its Pool: what the edge knows against it is found out before, and goes along as a refusal.
+
+    namespaceSelector     the pool does not take jobs from this namespace
+    profile               the one it names does not exist
+    dry-run create        quota, LimitRange, Pod Security or another admission plugin would not have its pods
+
+Whether pods would be let through is asked once a minute per namespace, template and processor; meanwhile jobs wait
+here, not in the Pool. A job that is decided already is not asked about again: its promise stands.
+"""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import orjson
+import structlog
+
+from punctual import reasons
+from punctual.errors import ClusterError, Forbidden, Invalid, NotFound, UserError
+from punctual.kube import api
+from punctual.kube.client import PODS, ApiClient
+from punctual.kube.convert import to_job, to_pool_spec, to_unreadable_job
+from punctual.kube.directory import Directory, KnownJob
+from punctual.kube.podspec import chunk_pod
+from punctual.scheduling.job import Chunk, Job, Kind
+from punctual.scheduling.spec import PoolSpec
+
+KEPT: Final = 60.0
+"""Seconds that the API server's answer about a template is relied on."""
+MOST: Final = 4096
+"""Answers kept."""
+
+log = structlog.get_logger(__name__)
+
+Answer = tuple[str, str] | None
+"""None: the pods would be let through."""
+
+
+class Intake:
+    """Turns known jobs into what the Pool is told; ``again(uid)`` hears when a job that waited may be tried anew."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        directory: Directory,
+        labels: Callable[[str], Mapping[str, str]],
+        again: Callable[[str], None],
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._directory = directory
+        self._labels = labels
+        self._again = again
+        self._monotonic = monotonic
+        self._answers: dict[bytes, tuple[float, Answer]] = {}
+        self._waiting: dict[bytes, set[str]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def job(self, known: KnownJob, *, decided: bool) -> Job | None:
+        """Return the job to tell the Pool of; None: ``again`` follows when it is known whether its pods may be."""
+        try:
+            model = api.parse(api.DivisibleJob, orjson.loads(known.manifest))
+        except UserError as error:
+            meta = api.parse_metadata(orjson.loads(known.manifest))
+            return to_unreadable_job(meta, known.owner.units, error)
+        profile = self._directory.profiles.get((known.owner.namespace, known.profile))
+        if decided:
+            return to_job(model, profile=profile)
+        pool = self._directory.pools[known.owner.pool]
+        refusal = self._not_allowed(known, pool.pool.spec.namespace_selector)
+        if refusal is None:
+            spec = known.template()
+            for kind, template in (("Chunk", spec["template"]), ("Reduce", (spec.get("reduce") or {}).get("template"))):
+                if template is None:
+                    continue
+                key = _key(known, template, to_pool_spec(pool.pool))
+                answer = self._answers.get(key)
+                if answer is None or answer[0] < self._monotonic():
+                    self._ask(key, known, kind, template, to_pool_spec(pool.pool))
+                    return None
+                refusal = refusal or answer[1]
+        return to_job(model, profile=profile, refusal=refusal)
+
+    async def close(self) -> None:
+        """Give up on what is being asked."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _not_allowed(self, known: KnownJob, selector: api.LabelSelector | None) -> Answer:
+        if selector is None or selector.matches(self._labels(known.owner.namespace)):
+            return None
+        return reasons.NOT_ALLOWED, (
+            f"Pool {known.owner.pool} does not take jobs from namespace {known.owner.namespace}: its labels do not "
+            "match the pool's namespaceSelector"
+        )
+
+    def _ask(self, key: bytes, known: KnownJob, kind: str, template: Mapping[str, Any], processor: PoolSpec) -> None:
+        if waiting := self._waiting.get(key):
+            waiting.add(known.owner.uid)
+            return
+        self._waiting[key] = {known.owner.uid}
+        named: Kind = "Reduce" if kind == "Reduce" else "Chunk"
+        chunk = Chunk(
+            begin=0, end=1, origin=1, node="any", attempt=0, kind=named, created=0.0, promised_end=0.0, leftover=True
+        )
+        body = chunk_pod(known.owner, chunk, template, processor=processor, epoch=0)
+        task = asyncio.ensure_future(self._find_out(key, known.owner.namespace, body))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _find_out(self, key: bytes, namespace: str, body: dict[str, Any]) -> None:
+        pause = 0.2
+        while True:
+            try:
+                await self._client.create(PODS.path(namespace=namespace), body, dry_run=True)
+                answer: Answer = None
+            except (Forbidden, Invalid, NotFound) as error:
+                answer = (reasons.POD_REFUSED, f"its pods would be refused: {error}")
+            except ClusterError as error:
+                log.warning("dry_run_failed", namespace=namespace, error=str(error), again_in=pause)
+                await asyncio.sleep(max(pause, error.retry_after))
+                pause = min(2 * pause, 5.0)
+                continue
+            break
+        if len(self._answers) >= MOST:
+            self._answers.pop(next(iter(self._answers)))
+        self._answers[key] = (self._monotonic() + KEPT, answer)
+        for uid in self._waiting.pop(key):
+            self._again(uid)
+
+
+def _key(known: KnownJob, template: Mapping[str, Any], processor: PoolSpec) -> bytes:
+    about = (known.owner.namespace, known.owner.pool, processor.cpu, processor.memory, template)
+    return hashlib.blake2b(orjson.dumps(about, option=orjson.OPT_SORT_KEYS), digest_size=16).digest()

@@ -1,0 +1,171 @@
+"""What nodes leave to each pool: allocatable, less what pods that are not ours ask for.
+
+The informers tell what they see, the Pools are told what it means to them, and only when that changes. A node belongs
+to the oldest pool that selects it; a younger one is told that it may not use it, and why. Decides nothing: how many
+processors fit into the room is the Pool's to say.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from punctual import reasons
+from punctual.kube.podspec import GROUP, POOL_LABEL, ForeignPod
+from punctual.kube.quantity import parse_bytes, parse_cores
+from punctual.scheduling.events import NodeGone, NodeObserved
+
+CPU_MANAGER: Final = f"{GROUP}/cpu-manager"
+"""Label of a node that says its kubelet's CPU manager policy: the API does not show it."""
+
+_REFUSING = ("NoSchedule", "NoExecute")
+
+Selects = Callable[[Mapping[str, str]], bool]
+"""Whether an object with these labels is meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What is kept of a node: cores, bytes, pods it can take, and what decides whose it is."""
+
+    name: str
+    ready: bool
+    cpu: float
+    memory: int
+    pods: int
+    labels: Mapping[str, str]
+    taints: tuple[Mapping[str, str], ...]
+    """As the node carries them: a patch must name them exactly."""
+
+
+class _Claim(NamedTuple):
+    """A pool that asks for nodes. The oldest goes first, by name where two are of one second."""
+
+    created: float
+    name: str
+    selects: Selects
+
+
+def project_node(body: Mapping[str, Any]) -> Node:
+    """Return what is kept of a node's body."""
+    meta, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
+    room = status.get("allocatable") or {}
+    return Node(
+        name=meta["name"],
+        ready=any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions") or ()),
+        cpu=parse_cores(room.get("cpu", 0)),
+        memory=parse_bytes(room.get("memory", 0)),
+        pods=parse_bytes(room.get("pods", 110)),
+        labels=meta.get("labels") or {},
+        taints=tuple(spec.get("taints") or ()),
+    )
+
+
+class Inventory:
+    """Nodes, the pods on them that are not ours, and whose nodes they are. ``tell(pool, event)`` hears of changes."""
+
+    def __init__(self, tell: Callable[[str, NodeObserved | NodeGone], None]) -> None:
+        self._tell = tell
+        self._nodes: dict[str, Node] = {}
+        self._foreign: dict[str, dict[str, ForeignPod]] = {}
+        self._claims: dict[str, _Claim] = {}
+        self._told: dict[str, dict[str, NodeObserved]] = {}  # by node, then pool
+
+    def observe_node(self, node: Node) -> None:
+        """Take in a node as it is now."""
+        self._nodes[node.name] = node
+        self._update(node.name)
+
+    def forget_node(self, name: str) -> None:
+        """Take in that a node is gone."""
+        self._nodes.pop(name, None)
+        self._update(name)
+
+    def observe_pod(self, pod: ForeignPod) -> None:
+        """Take in a pod that takes room."""
+        self._foreign.setdefault(pod.node, {})[pod.uid] = pod
+        self._update(pod.node)
+
+    def forget_pod(self, pod: ForeignPod) -> None:
+        """Take in that a pod takes room no more."""
+        pods = self._foreign.get(pod.node, {})
+        pods.pop(pod.uid, None)
+        if not pods:
+            self._foreign.pop(pod.node, None)
+        self._update(pod.node)
+
+    def observe_pool(self, name: str, *, created: float, selects: Selects) -> None:
+        """Take in a pool, or another selector of a pool that is known."""
+        self._claims[name] = _Claim(created, name, selects)
+        self._update_all()
+
+    def forget_pool(self, name: str) -> None:
+        """Take in that a pool is gone: its nodes go to the next."""
+        self._claims.pop(name, None)
+        self._update_all()
+
+    def of(self, pool: str) -> list[NodeObserved]:
+        """Return all that a pool has been told, for one that begins."""
+        return [told[pool] for told in self._told.values() if pool in told]
+
+    def owners(self) -> dict[str, str]:
+        """Return the pool of each node that has one."""
+        return {
+            node: pool
+            for node, told in self._told.items()
+            for pool, seen in told.items()
+            if seen.left_out != reasons.NODES_OVERLAP
+        }
+
+    def nodes(self) -> list[Node]:
+        """Return all nodes as they were last seen."""
+        return list(self._nodes.values())
+
+    def _update_all(self) -> None:
+        for name in self._nodes:
+            self._update(name)
+
+    def _update(self, name: str) -> None:
+        seen = self._seen(name)
+        told = self._told.setdefault(name, {})
+        for pool in [p for p in told if p not in seen]:
+            del told[pool]
+            self._tell(pool, NodeGone(name))
+        for pool, node in seen.items():
+            if told.get(pool) != node:
+                told[pool] = node
+                self._tell(pool, node)
+        if not told:
+            del self._told[name]
+
+    def _seen(self, name: str) -> dict[str, NodeObserved]:
+        """Return how each pool that selects the node sees it."""
+        node = self._nodes.get(name)
+        if node is None:
+            return {}
+        claims = sorted(c for c in self._claims.values() if c.selects(node.labels))
+        foreign = self._foreign.get(name, {}).values()
+        # rounded: a sum of floats must not change with the order of its parts
+        cpu = round(max(0.0, node.cpu - sum(p.cpu for p in foreign)), 6)
+        memory = max(0, node.memory - sum(p.memory for p in foreign))
+        pods = max(0, node.pods - len(foreign))
+        return {
+            claim.name: NodeObserved(
+                name=name,
+                ready=node.ready,
+                cpu=cpu,
+                memory=memory,
+                pods=pods,
+                left_out=_left_out(node) if place == 0 else reasons.NODES_OVERLAP,
+            )
+            for place, claim in enumerate(claims)
+        }
+
+
+def _left_out(node: Node) -> str | None:
+    """Return why the node's own pool may not use it, if it may not."""
+    if node.labels.get(CPU_MANAGER) == "static":
+        return reasons.STATIC_CPU_MANAGER
+    # cordoned, a control plane, under pressure: the scheduler would leave a chunk's pod waiting
+    if any(t["effect"] in _REFUSING and t["key"] != POOL_LABEL for t in node.taints):
+        return reasons.NODE_TAINTED
+    return None

@@ -1,0 +1,65 @@
+"""The label by which the Service selects the leader, on this replica's own pod: what is shown follows what is so.
+
+One write at a time, repeated until it is done: leadership is lost just when the API server is hard to reach, and two
+pods that show the label share the agents' reports between them. Decides nothing.
+"""
+
+import asyncio
+import contextlib
+from typing import Final
+
+import structlog
+
+from punctual.errors import ClusterError
+from punctual.kube.client import PODS, ApiClient
+from punctual.kube.podspec import GROUP
+
+LEADER: Final = f"{GROUP}/leader"
+
+log = structlog.get_logger(__name__)
+
+
+class LeaderLabel:
+    """``show(leading=…)`` says what is so, ``run()`` writes it; outside a cluster there is no pod to write on."""
+
+    def __init__(self, client: ApiClient, *, namespace: str, pod: str) -> None:
+        self._client = client
+        self._path = PODS.path(namespace=namespace, name=pod) if pod else None
+        self._leading = False
+        self._shown: bool | None = None  # not known: an earlier process of this pod may have led
+        self._changed = asyncio.Event()
+        self._written = asyncio.Event()
+        self._changed.set()
+
+    def show(self, *, leading: bool) -> None:
+        """Take in whether this replica leads."""
+        self._leading = leading
+        if self._shown is not leading:
+            self._written.clear()
+            self._changed.set()
+
+    async def settled(self, within: float) -> None:
+        """Return when what is so is shown, or after so many seconds."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await self._written.wait()
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        if self._path is None:
+            self._written.set()
+            return
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            while self._shown is not self._leading:
+                leading = self._leading
+                try:
+                    value = "true" if leading else None
+                    await self._client.patch_merge(self._path, {"metadata": {"labels": {LEADER: value}}})
+                except ClusterError as error:
+                    log.warning("label_not_written", path=self._path, error=str(error))
+                    await asyncio.sleep(error.retry_after)
+                else:
+                    self._shown = leading
+            self._written.set()

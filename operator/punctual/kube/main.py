@@ -1,0 +1,449 @@
+"""``punctual-operator``: one replica. Owns signals, the loop and the order in which things begin and end.
+
+    begin    the API server's answer · metrics and probes · authority · exchange · informers and kopf · elector
+    lead     a Term while the lease is ours; the label that the Service selects
+    end      no new decisions · statuses flushed (5 s) · lease released · kopf stopped
+
+A lost lease ends the term, and this replica stands by again. What should not happen (an invariant broken, a newer
+leader's write met, a thread that ended) ends the process: another replica begins from what is written down.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Self
+
+import structlog
+
+from punctual import metric_names as names
+from punctual import wire
+from punctual.errors import ClusterError, InvariantError, PunctualError
+from punctual.kube.authority import service_names
+from punctual.kube.board import SetPointBoard
+from punctual.kube.caches import Caches
+from punctual.kube.client import ApiClient, Json
+from punctual.kube.directory import JOBS, POOLS
+from punctual.kube.elector import ElectorThread, Timing
+from punctual.kube.exchange import Doors, Exchange, Refusal
+from punctual.kube.handlers import KopfThread
+from punctual.kube.identity import Identity, Reviewer, identity_of
+from punctual.kube.informer import Informer
+from punctual.kube.keeper import Keeper
+from punctual.kube.leader_label import LeaderLabel
+from punctual.kube.metrics import Metrics
+from punctual.kube.serve import Observatory
+from punctual.kube.term import Term
+from punctual.kube.vault import ClusterVault
+from punctual.runtime.actor import Core
+from punctual.scheduling.events import Reported
+from punctual.scheduling.pool import Pool
+
+FLUSH = 5.0
+"""Seconds for the last statuses to be written."""
+LABEL = 2.0
+"""Seconds for the leader's label to be taken off at the end."""
+HUNG = 10.0
+"""Seconds without a step after which the planner counts as hung."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """What the environment says."""
+
+    pod: str
+    """Name of our pod; empty outside of a cluster."""
+    namespace: str
+    service: str
+    lease: str
+    authority: str
+    """Name of the Secret and of the ConfigMap."""
+    agent: str
+    """Account of the agents."""
+    report_port: int
+    metrics_port: int
+    log_level: str
+    kubeconfig: str | None = None
+    """None: the pod's own account, or the user's kubeconfig."""
+    timing: Timing
+
+    @classmethod
+    def read(cls, env: Mapping[str, str]) -> Self:
+        """Read the environment; ValueError names the variable that is wrong."""
+        namespace = env.get("POD_NAMESPACE", "default")
+        service = env.get("PUNCTUAL_SERVICE", "punctual")
+        timing = Timing(
+            **{
+                field: _number(env, f"PUNCTUAL_LEASE_{field.upper()}", standard)
+                for field, standard in (("lease", 15.0), ("renew", 10.0), ("retry", 2.0))
+            }
+        )
+        return cls(
+            pod=env.get("POD_NAME", ""),
+            namespace=namespace,
+            service=service,
+            lease=env.get("PUNCTUAL_LEASE", service),
+            authority=env.get("PUNCTUAL_CA", f"{service}-ca"),
+            agent=env.get("PUNCTUAL_AGENT_ACCOUNT", f"system:serviceaccount:{namespace}:{service}-agent"),
+            report_port=int(_number(env, "PUNCTUAL_REPORT_PORT", 8443)),
+            metrics_port=int(_number(env, "PUNCTUAL_METRICS_PORT", 8080)),
+            log_level=env.get("PUNCTUAL_LOG_LEVEL", "info"),
+            kubeconfig=env.get("KUBECONFIG"),
+            timing=timing,
+        )
+
+
+def _number(env: Mapping[str, str], name: str, standard: float) -> float:
+    try:
+        return float(env.get(name, standard))
+    except ValueError as error:
+        raise ValueError(f"{name}={env[name]!r} is not a number") from error
+
+
+class Operator:
+    """One replica: ``await Operator(config).run(stop)`` until ``stop`` is set; raises what ends it otherwise."""
+
+    def __init__(self, config: Config, *, core: Callable[[int], Core] = Pool) -> None:
+        self._config = config
+        self._core = core
+        self._metrics = Metrics()
+        self._board = SetPointBoard()
+        self._term: Term | None = None
+        self._leading: asyncio.Task[None] | None = None
+        self._elector: ElectorThread | None = None
+        self._caches: Caches | None = None
+        self._label: LeaderLabel | None = None
+        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._ended.add_done_callback(_seen)
+        self._instance = config.pod or socket.gethostname()
+        self.ports: tuple[int, int] = (0, 0)
+        """Where reports and metrics are served."""
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Begin, stand for election, lead in turns, end."""
+        config = self._config
+        async with contextlib.AsyncExitStack() as stack:
+            client = await stack.enter_async_context(ApiClient(config.kubeconfig, user_agent="punctual-operator"))
+            version = await _patiently(lambda: client.get("/version"), stop)
+            if version is None:
+                return
+            caches = self._caches = Caches(client)
+            kopf = KopfThread(self._observe, kubeconfig=config.kubeconfig, streaming=_streams(version))
+            kopf.start()
+            stack.push_async_callback(kopf.stop)
+            group = await stack.enter_async_context(_Tasks(self._fail))
+            group.begin(_unexpected(kopf.ended, "kopf ended"))
+            group.begin(caches.run())
+            self._label = LeaderLabel(client, namespace=config.namespace, pod=config.pod)
+            group.begin(self._label.run())
+            reports = await self._serve(client, caches, stack, group)
+            await caches.synced()
+            await _again_until_done(lambda: _see_epochs(client, caches))
+            self._elector = elector = ElectorThread(
+                config.kubeconfig,
+                namespace=config.namespace,
+                name=config.lease,
+                identity=f"{self._instance}-{secrets.token_hex(4)}",
+                on_started=lambda epoch: self._start_leading(client, caches, epoch),
+                on_stopped=self._stop_leading,
+                min_epoch=lambda: caches.directory.epoch,
+                timing=config.timing,
+                clock=client.clock,
+            )
+            elector.start()
+            log.info("started", instance=self._instance, reports=reports[0], metrics=reports[1])
+            try:
+                await self._wait(stop)
+            finally:
+                await self._retire()
+                await elector.stop()
+
+    async def _wait(self, stop: asyncio.Event) -> None:
+        assert self._elector is not None
+        stopping = asyncio.ensure_future(stop.wait())
+        try:
+            ends: list[asyncio.Future[Any]] = [stopping, self._ended, self._elector.ended]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if self._ended.done():
+                self._ended.result()
+            if self._elector.ended.done():
+                self._elector.ended.result()
+                raise ClusterError("the elector ended")
+        finally:
+            stopping.cancel()
+
+    def _observe(self, plural: str, change: str | None, body: Json) -> None:
+        assert self._caches is not None
+        try:
+            self._caches.observe(plural, change, body)
+        except InvariantError as error:
+            self._fail(error)
+        except Exception:
+            # one object nobody can read must not take the answers of all others
+            log.exception("not_understood", kind=plural, name=body.get("metadata", {}).get("name"))
+
+    # serving
+
+    async def _serve(
+        self, client: ApiClient, caches: Caches, stack: contextlib.AsyncExitStack, group: "_Tasks"
+    ) -> tuple[int, int]:
+        config, metrics = self._config, self._metrics
+        observatory = Observatory(metrics, healthy=self._unhealthy, ready=self._unready)
+        metrics_port = await observatory.start(port=config.metrics_port)
+        stack.push_async_callback(observatory.stop)
+        vault = ClusterVault(client, config.namespace, config.authority)
+        keeper = Keeper(vault, service_names(config.service, config.namespace), client.clock.now)
+        await _again_until_done(keeper.tend)
+        group.begin(keeper.run())
+        exchange = Exchange(
+            self._board,
+            Reviewer(self._review(client), time.monotonic),
+            Doors(
+                epoch=self._epoch,
+                now=client.clock.now,
+                monotonic=time.monotonic,
+                pods_on=caches.pods_on,
+                heard=self._heard,
+                refused=self._refused,
+            ),
+            account=config.agent,
+        )
+        report_port = await exchange.start(keeper.context, port=config.report_port)
+        stack.push_async_callback(exchange.stop)
+        self._watch(caches, exchange, keeper)
+        self.ports = (report_port, metrics_port)
+        return self.ports
+
+    def _watch(self, caches: Caches, exchange: Exchange, keeper: Keeper) -> None:
+        metrics = self._metrics
+        ends = metrics.certificate_end
+        ends.labels("authority").set_function(lambda: keeper.trust.signing.end if keeper.trust else 0.0)
+        ends.labels("serving").set_function(lambda: keeper.serving.end if keeper.serving else 0.0)
+        metrics.watch(names.LEADER, lambda: float(self._epoch() is not None))
+        metrics.watch(names.EPOCH, lambda: float(self._term.epoch if self._term else caches.directory.epoch))
+        metrics.watch(names.PLANNER_AGE, lambda: self._term.silent if self._term else 0.0)
+        metrics.watch(names.WRITER_DEPTH, lambda: float(self._term.depth if self._term else 0))
+        metrics.watch(
+            names.AGENTS_SILENT,
+            lambda: float(len(exchange.silent(caches.inventory.owners())) if self._epoch() is not None else 0),
+        )
+        metrics.watch(names.REPORTED_QUOTA, exchange.quota)
+        metrics.watch(names.REPORTED_DRIFT, exchange.drift)
+        for informer in caches.informers:
+            resource = informer.path.rpartition("/")[2]
+            metrics.informer_staleness.labels(resource).set_function(partial(_staleness, informer))
+
+    def _review(self, client: ApiClient) -> Callable[[str], Any]:
+        async def review(token: str) -> Identity | None:
+            identity = identity_of(await client.review_token(token, (wire.AUDIENCE,)))
+            self._metrics.token_reviews.labels("known" if identity else "unknown").inc()
+            return identity
+
+        return review
+
+    def _heard(self, reported: Reported) -> None:
+        self._metrics.reports.inc()
+        if self._term:
+            self._term.reported(reported)
+
+    def _refused(self, reason: Refusal, count: int) -> None:
+        self._metrics.refusals.labels(reason).inc(count)
+
+    def _epoch(self) -> int | None:
+        leading = self._elector is not None and self._elector.leading
+        return self._term.epoch if self._term is not None and leading else None
+
+    def _unhealthy(self) -> str | None:
+        silent = self._term.silent if self._term else 0.0
+        return None if silent <= HUNG else f"the planner has not ticked for {silent:.1f} s"
+
+    def _unready(self) -> str | None:
+        return None if self._caches is not None and self._caches.ready else "the caches are not filled yet"
+
+    # leading
+
+    def _start_leading(self, client: ApiClient, caches: Caches, epoch: int) -> None:
+        assert self._elector is not None
+        elector = self._elector
+        self._term = Term(
+            epoch,
+            client=client,
+            caches=caches,
+            metrics=self._metrics,
+            board=self._board,
+            instance=self._instance,
+            leading=lambda: elector.leading,
+            core=self._core,
+        )
+        self._leading = asyncio.ensure_future(self._lead(self._term, self._leading))
+
+    async def _lead(self, term: Term, before: asyncio.Task[None] | None) -> None:
+        if before:
+            await asyncio.gather(before, return_exceptions=True)
+        self._show(leading=True)
+        try:
+            await term.run()
+        except asyncio.CancelledError:
+            pass  # the lease is lost, or we are leaving
+        except BaseException as error:  # noqa: BLE001  whatever it is, it ends the process
+            self._fail(error)
+        finally:
+            self._show(leading=False)
+
+    def _stop_leading(self) -> None:
+        """Stand by again: the lease is lost, so another may lead by now and nothing may be written."""
+        if self._leading:
+            self._leading.cancel()
+        self._term = None
+
+    async def _retire(self) -> None:
+        """Write what was decided and let go."""
+        if self._leading is None:
+            return
+        if self._term and not self._leading.done():
+            await self._term.retire(FLUSH)
+        self._stop_leading()
+        await asyncio.gather(self._leading, return_exceptions=True)
+        if self._label:
+            await self._label.settled(LABEL)
+
+    def _show(self, *, leading: bool) -> None:
+        if self._label:
+            self._label.show(leading=leading)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self._ended.done():
+            self._ended.set_exception(error)
+
+
+class _Tasks:
+    """Tasks that live as long as the replica; one that fails is told of, all are cancelled at the end."""
+
+    def __init__(self, failed: Callable[[BaseException], None]) -> None:
+        self._failed = failed
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()):
+            self._failed(error)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+async def _see_epochs(client: ApiClient, caches: Caches) -> None:
+    """Learn the highest epoch that any object carries: where the Lease was deleted ours must not begin below it."""
+    for resource in (POOLS, JOBS):
+        async for page in client.pages(resource.path()):
+            for body in page.items:
+                caches.directory.see_epoch((body.get("status") or {}).get("epoch") or 0)
+
+
+def _seen(ended: "asyncio.Future[None]") -> None:
+    """Keep asyncio from telling of a second error when the first has ended us already."""
+    if not ended.cancelled():
+        ended.exception()
+
+
+def _staleness(informer: Informer[Any]) -> float:
+    return informer.staleness
+
+
+async def _unexpected(ended: "asyncio.Future[None]", what: str) -> None:
+    await asyncio.shield(ended)
+    raise ClusterError(what)
+
+
+async def _patiently(call: Callable[[], Any], stop: asyncio.Event) -> Any:
+    """Call until the API server answers; None when told to stop before."""
+    while not stop.is_set():
+        try:
+            return await call()
+        except ClusterError as error:
+            log.warning("no_api_server", error=str(error))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(error.retry_after):
+                    await stop.wait()
+    return None
+
+
+async def _again_until_done(work: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        try:
+            await work()
+        except ClusterError as error:
+            log.warning("not_begun", error=str(error))
+            await asyncio.sleep(error.retry_after)
+        else:
+            return
+
+
+def _streams(version: Mapping[str, Any]) -> bool:
+    minor = "".join(c for c in str(version.get("minor", "")) if c.isdigit())
+    return (int(version.get("major") or 0), int(minor or 0)) >= (1, 34)
+
+
+def _log_as_json(level: str) -> None:
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper(), logging.INFO)),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)  # kopf's and aiohttp's
+
+
+async def _serve(config: Config) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await Operator(config).run(stop)
+
+
+def main() -> int:
+    """Run until told to stop; 1 where it ended otherwise."""
+    try:
+        config = Config.read(os.environ)
+    except ValueError as error:
+        sys.stderr.write(f"punctual-operator: {error}\n")
+        return 2
+    _log_as_json(config.log_level)
+    try:
+        asyncio.run(_serve(config))
+    except PunctualError as error:
+        log.error("ended", error=str(error), kind=type(error).__name__)  # noqa: TRY400
+        return 1
+    except BaseExceptionGroup as group:
+        log.exception("ended", error=str(group))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

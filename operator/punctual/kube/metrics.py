@@ -1,0 +1,95 @@
+"""The operator's metrics in one registry. Names, help and labels come from :mod:`punctual.metric_names`.
+
+The runtime counts as things happen and sets gauges by pool when it looks at a pool; what is cheap to ask is asked at
+scrape time (``watch``).
+"""
+
+from collections.abc import Callable
+from importlib.metadata import version
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.process_collector import ProcessCollector
+
+from punctual import metric_names as names
+
+_BY_POOL = (
+    names.PROMISES_OPEN,
+    names.SLACK,
+    names.PROGRESS,
+    names.JOBS_WAITING,
+    names.PROCESSORS,
+    names.PROCESSORS_FREE,
+    names.MAILBOX_DEPTH,
+    names.MAILBOX_AGE,
+)
+
+
+class Metrics:
+    """One object per process, an attribute per metric. Tests make as many as they like."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self.decisions = self._counter(names.ADMISSION_DECISIONS)
+        self.decision_seconds = self._histogram(names.ADMISSION_DURATION)
+        self.promises_kept = self._counter(names.PROMISES_KEPT)
+        self.misses = self._counter(names.DEADLINE_MISSES)
+        self.finish_slack = self._histogram(names.FINISH_SLACK)
+        self.chunks_created = self._counter(names.CHUNKS_CREATED)
+        self.step_seconds = self._histogram(names.STEP_DURATION)
+        self.writes = self._counter(names.WRITES)
+        self.write_seconds = self._histogram(names.WRITE_DURATION)
+        self.informer_staleness = self._gauge(names.INFORMER_STALENESS)
+        self.reports = self._counter(names.AGENT_REPORTS)
+        self.refusals = self._counter(names.EXCHANGE_REFUSALS)
+        self.token_reviews = self._counter(names.TOKEN_REVIEWS)
+        self.certificate_end = self._gauge(names.CERTIFICATE_END)
+        self._pools = {m: self._gauge(m) for m in _BY_POOL}
+        self._gauge(names.OPERATOR_BUILD).labels(version("punctual")).set(1)
+
+    def pool(self, pool: str, values: dict[names.Metric, float]) -> None:
+        """Set gauges of a pool."""
+        for metric, value in values.items():
+            self._pools[metric].labels(pool).set(value)
+
+    def forget_pool(self, pool: str) -> None:
+        """Take a pool that is gone out of all gauges: its last values must not stand for ever."""
+        for gauge in self._pools.values():
+            if (pool,) in gauge._metrics:  # noqa: SLF001  remove() of a stranger warns
+                gauge.remove(pool)
+
+    def forget_pools(self) -> None:
+        """Take out all pools: this replica leads no more, another speaks for them."""
+        for gauge in self._pools.values():
+            gauge.clear()
+
+    def watch(self, metric: names.Metric, ask: Callable[[], float]) -> None:
+        """Export a gauge without labels whose value is asked for at each scrape."""
+        self._gauge(metric).set_function(ask)
+
+    def text(self) -> bytes:
+        """Return all of it in the text format."""
+        return generate_latest(self.registry)
+
+    def _counter(self, metric: names.Metric) -> Counter:
+        made = Counter(metric.name, metric.help, metric.labels, registry=self.registry)
+        _settle(made, metric)
+        return made
+
+    def _gauge(self, metric: names.Metric) -> Gauge:
+        return Gauge(metric.name, metric.help, metric.labels, registry=self.registry)
+
+    def _histogram(self, metric: names.Metric) -> Histogram:
+        return Histogram(metric.name, metric.help, metric.labels, registry=self.registry, buckets=metric.buckets)
+
+
+def _settle(made: MetricWrapperBase, metric: names.Metric) -> None:
+    """Let a counter's known labels stand at 0, or a first increase shows as no increase."""
+    for known in _KNOWN.get(metric, ()):
+        made.labels(*known)
+
+
+_KNOWN: dict[names.Metric, tuple[tuple[str, ...], ...]] = {
+    names.DEADLINE_MISSES: (("CapacityLost",), ("Overrun",), ("ChunkFailed",), ("Late",)),
+}

@@ -1,0 +1,210 @@
+"""What a leader writes, as values, and how each is carried out once.
+
+Each operation is harmless when done twice, and `perform` tells apart what the writer has to know: it is so (``done``),
+there is nothing it could be done to (``gone``), it never will be (``refused``, ``conflict``), or, as a ClusterError,
+that another try may help. It keeps nothing and repeats nothing; `writer` owns order, rate and repetition.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from punctual import errors
+from punctual.kube.client import PODS, ApiClient, Json
+
+FIELD_MANAGER = "punctual-operator"
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyStatus:
+    """Server-side apply of an object's status; ``body`` has apiVersion, kind, metadata (name, uid) and status.
+
+    ``metadata.uid`` belongs into it: an object that was deleted and made anew under the same name is another one, and
+    an old promise must not fall on it.
+    """
+
+    path: str
+    body: Json
+    urgent: bool = True
+    version: str = ""
+    """Resource version that the object was seen at: saves a look at it before the first write."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePod:
+    """Create a pod. When one of its name is there, ``verify(pod)`` tells whether it is the very same (`same`)."""
+
+    namespace: str
+    body: Json
+    verify: Callable[[Json], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePod:
+    """Delete this pod (and no other of its name), giving it ``grace`` seconds."""
+
+    namespace: str
+    name: str
+    uid: str
+    grace: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Annotate:
+    """Set annotations of an object (None removes one); with ``uid`` of this very object only."""
+
+    path: str
+    annotations: dict[str, str | None]
+    uid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyConfigMap:
+    """Server-side apply of a ConfigMap (or of any whole object): what ``body`` says shall be."""
+
+    path: str
+    body: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """JSON merge patch (a dict) or JSON patch (a list) of an object; must be harmless when done twice."""
+
+    path: str
+    body: Json | list[Json]
+    subresource: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteObject:
+    """Delete an object of any kind; with ``uid`` this very one only."""
+
+    path: str
+    uid: str = ""
+    propagation: Literal["", "Background", "Foreground", "Orphan"] = "Background"
+
+
+Operation = ApplyStatus | CreatePod | DeletePod | Annotate | ApplyConfigMap | Patch | DeleteObject
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of an operation.
+
+    ``done``: it is so. ``gone``: there is no such object (any more), which for a delete is ``done``.
+    ``refused``: never, by quota, admission, RBAC or schema; ``message`` is the API server's.
+    ``conflict``: another object has the name of this pod, or it is the same one, but going.
+    """
+
+    key: str
+    operation: Operation
+    result: Literal["done", "gone", "refused", "conflict"]
+    message: str = ""
+    body: Json = field(default_factory=dict)
+    """The object as the API server answered it, where it did."""
+
+
+def same(body: Json, *, labels: tuple[str, ...]) -> Callable[[Json], bool]:
+    """Make a ``verify`` for `CreatePod`: the pod there has the same values of these labels."""
+    wanted = {name: body["metadata"]["labels"].get(name) for name in labels}
+
+    def verify(pod: Json) -> bool:
+        there = pod["metadata"].get("labels", {})
+        return all(there.get(name) == value for name, value in wanted.items())
+
+    return verify
+
+
+async def perform(client: ApiClient, key: str, operation: Operation, *, version: str = "") -> Outcome:
+    """Try once. Raises Fenced when a newer leader wrote there, another ClusterError where a later try may help.
+
+    ``version`` is the resource version that the object of an ApplyStatus was last seen at, where it is known.
+    """
+    try:
+        match operation:
+            case CreatePod():
+                return await _create_pod(client, key, operation)
+            case ApplyStatus():
+                body = await _apply_status(client, operation, version)
+            case _:
+                body = await _write(client, operation)
+    except errors.NotFound as error:
+        return Outcome(key, operation, "gone", str(error))
+    except errors.Conflict as error:
+        if _is_other(operation, error):
+            return Outcome(key, operation, "gone", str(error))
+        raise
+    except errors.Invalid as error:
+        return Outcome(key, operation, "refused", str(error))
+    return Outcome(key, operation, "done", body=body)
+
+
+async def _apply_status(client: ApiClient, operation: ApplyStatus, version: str) -> Json:
+    """Write the status of this very object.
+
+    A status subresource ignores the uid (custom resources' rest takes metadata from what is there), but not the
+    resource version; so the uid is looked at first, and what was looked at must be what is written.
+    """
+    meta = operation.body["metadata"]
+    uid = meta.get("uid")
+    version = version or operation.version
+    known = bool(version)
+    if uid and not known:
+        there = (await client.get(operation.path))["metadata"]
+        if there["uid"] != uid:
+            raise errors.Conflict(f"the uid is {there['uid']}, not {uid}")
+        version = there["resourceVersion"]
+    body = operation.body | {"metadata": meta | {"resourceVersion": version}} if uid else operation.body
+    try:
+        return await client.apply(operation.path, body, field_manager=FIELD_MANAGER, subresource="status")
+    except errors.Conflict:
+        if not known:
+            raise
+    # somebody edited the object since: look again, at once
+    return await _apply_status(client, replace(operation, version=""), "")
+
+
+async def _write(client: ApiClient, operation: ApplyConfigMap | DeletePod | DeleteObject | Annotate | Patch) -> Json:
+    match operation:
+        case ApplyConfigMap(path, body):
+            return await client.apply(path, body, field_manager=FIELD_MANAGER)
+        case DeletePod(namespace, name, uid, grace):
+            return await client.delete(PODS.path(namespace=namespace, name=name), uid=uid, grace=grace)
+        case DeleteObject(path, uid, propagation):
+            return await client.delete(path, uid=uid, propagation=propagation)
+        case Annotate(path, annotations, uid):
+            meta: Json = {"annotations": annotations} | ({"uid": uid} if uid else {})
+            return await client.patch_merge(path, {"metadata": meta}, field_manager=FIELD_MANAGER)
+        case Patch(path, patch, subresource) if isinstance(patch, list):
+            return await client.patch_json(path, patch, subresource=subresource, field_manager=FIELD_MANAGER)
+        case Patch(path, patch, subresource):
+            assert isinstance(patch, dict)
+            return await client.patch_merge(path, patch, subresource=subresource, field_manager=FIELD_MANAGER)
+
+
+async def _create_pod(client: ApiClient, key: str, operation: CreatePod) -> Outcome:
+    collection = PODS.path(namespace=operation.namespace)
+    try:
+        pod = await client.create(collection, operation.body, field_manager=FIELD_MANAGER)
+    except errors.AlreadyExists as error:
+        try:
+            pod = await client.get(f"{collection}/{operation.body['metadata']['name']}")
+        except errors.NotFound:
+            raise error from None  # gone between the two: create it again
+        if not operation.verify(pod):
+            return Outcome(key, operation, "conflict", "another pod has this name", pod)
+        if pod["metadata"].get("deletionTimestamp"):
+            return Outcome(key, operation, "conflict", "the pod is there, but being deleted", pod)
+    except (errors.Forbidden, errors.Invalid, errors.NotFound) as error:
+        return Outcome(key, operation, "refused", str(error))
+    return Outcome(key, operation, "done", body=pod)
+
+
+def _is_other(operation: Operation, error: errors.Conflict) -> bool:
+    """Whether the conflict is about the uid: the object meant is gone, another has its name."""
+    meant: str | None = None
+    if isinstance(operation, ApplyStatus | ApplyConfigMap):
+        meant = operation.body["metadata"].get("uid")
+    elif isinstance(operation, Annotate | DeletePod | DeleteObject):
+        meant = operation.uid
+    return bool(meant) and "uid" in str(error).lower()

@@ -1,0 +1,320 @@
+"""The pod of a chunk, and what a pod's body says.
+
+Out: a job's template becomes the pod of one chunk. Its name follows from what it is about (job, kind, begin, attempt),
+so creating it twice is a 409 and not a second pod. It asks for one processor, on one node; the scheduler stays in
+charge of whether that fits. Progress goes through an emptyDir that the node's agent reads from outside, offers come in
+through a downward-API volume: neither needs a token or the network.
+
+In: the informer sees every pod of the cluster and keeps of each only what is decided on: of ours a
+:class:`~punctual.scheduling.events.PodObserved`, of others the room they ask for.
+"""
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Final, NamedTuple, cast
+
+from punctual.kube.duration import parse_time
+from punctual.kube.quantity import format_bytes, format_cores, parse_quantity
+from punctual.scheduling.events import PodObserved, PodPhase
+from punctual.scheduling.job import Chunk, Kind
+from punctual.scheduling.spec import PoolSpec
+
+GROUP: Final = "punctual.dev"
+POOL_LABEL: Final = f"{GROUP}/pool"
+JOB_LABEL: Final = f"{GROUP}/job"
+JOB_UID_LABEL: Final = f"{GROUP}/job-uid"
+KIND_LABEL: Final = f"{GROUP}/kind"
+BEGIN: Final = f"{GROUP}/begin"
+END: Final = f"{GROUP}/end"
+ATTEMPT: Final = f"{GROUP}/attempt"
+EPOCH: Final = f"{GROUP}/epoch"
+OFFERED_END: Final = f"{GROUP}/offered-end"
+
+FOLDER: Final = "/punctual"
+OFFERS: Final = "/etc/punctual"
+RESULTS: Final = "/punctual-results"
+VOLUME: Final = "punctual"
+"""The agent finds it by this name: ``<pods>/<uid>/volumes/kubernetes.io~empty-dir/punctual``."""
+
+_LABEL = 63  # the longest value a label may have
+_PREFIX = 40  # of the job's name in the pod's: the name is a hostname too
+
+
+class Owner(NamedTuple):
+    """The job that a pod belongs to."""
+
+    uid: str
+    namespace: str
+    name: str
+    pool: str
+    units: int
+
+
+class ForeignPod(NamedTuple):
+    """The room on a node that a pod which is not ours asks for: cores and bytes."""
+
+    uid: str
+    node: str
+    cpu: float
+    memory: int
+
+
+def pod_name(owner: Owner, chunk: Chunk) -> str:
+    """Return the one name of this attempt's pod."""
+    about = f"{owner.uid}/{chunk.kind}/{chunk.begin}/{chunk.attempt}"
+    digest = hashlib.sha256(about.encode()).hexdigest()[:12]
+    return f"{owner.name[:_PREFIX].rstrip('-.')}-{digest}"
+
+
+def chunk_pod(
+    owner: Owner,
+    chunk: Chunk,
+    template: Mapping[str, Any],
+    *,
+    processor: PoolSpec,
+    epoch: int,
+    results: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
+    """Return the manifest of a chunk's (or pilot's, or reduce's) pod.
+
+    ``template`` is left as it is; ``results``: sources of the volume in which a reduce pod finds them all.
+    """
+    meta = template.get("metadata") or {}
+    spec = {**template.get("spec", {}), "restartPolicy": "Never"}
+    spec.setdefault("automountServiceAccountToken", False)
+    spec["affinity"] = _on_node(spec.get("affinity") or {}, chunk.node)
+    toleration = {"key": POOL_LABEL, "operator": "Equal", "value": label(owner.pool), "effect": "NoSchedule"}
+    spec["tolerations"] = [*(spec.get("tolerations") or ()), toleration]
+    reduce = chunk.kind == "Reduce"
+    spec["volumes"] = [*(spec.get("volumes") or ()), *_volumes(results if reduce else None)]
+    env, mounts = _environment(owner, chunk), _mounts(reduce=reduce)
+    for field in ("initContainers", "containers"):
+        if spec.get(field):
+            spec[field] = [_furnish(container, env, mounts) for container in spec[field]]
+    first, *others = spec["containers"]
+    spec["containers"] = [{**first, "resources": _resources(first.get("resources") or {}, processor)}, *others]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": pod_name(owner, chunk),
+            "namespace": owner.namespace,
+            "labels": {
+                **(meta.get("labels") or {}),
+                POOL_LABEL: label(owner.pool),
+                JOB_LABEL: label(owner.name),
+                JOB_UID_LABEL: owner.uid,
+                KIND_LABEL: chunk.kind,
+            },
+            "annotations": {
+                **(meta.get("annotations") or {}),
+                BEGIN: str(chunk.begin),
+                END: str(chunk.origin),
+                ATTEMPT: str(chunk.attempt),
+                EPOCH: str(epoch),
+            },
+            "ownerReferences": [owner_reference(owner)],
+        },
+        "spec": spec,
+    }
+
+
+def label(name: str) -> str:
+    """Return a name as the value of a label or taint: names may be longer than those."""
+    return name[:_LABEL].rstrip("-.")
+
+
+def owner_reference(owner: Owner) -> dict[str, Any]:
+    """Return the reference by which the garbage collector takes what is the job's."""
+    return {
+        "apiVersion": f"{GROUP}/v1alpha1",
+        "kind": "DivisibleJob",
+        "name": owner.name,
+        "uid": owner.uid,
+        "controller": True,
+    }
+
+
+def _on_node(affinity: Mapping[str, Any], node: str) -> dict[str, Any]:
+    """Add "on this node" to what the template wants: terms are alternatives, so it goes into each of them."""
+    here = {"key": "metadata.name", "operator": "In", "values": [node]}
+    nodes = affinity.get("nodeAffinity") or {}
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    terms = (nodes.get(required) or {}).get("nodeSelectorTerms") or [{}]
+    terms = [{**term, "matchFields": [*(term.get("matchFields") or ()), here]} for term in terms]
+    return {**affinity, "nodeAffinity": {**nodes, required: {"nodeSelectorTerms": terms}}}
+
+
+def _environment(owner: Owner, chunk: Chunk) -> list[dict[str, str]]:
+    values = {
+        "PUNCTUAL_JOB": owner.name,
+        "PUNCTUAL_BEGIN": chunk.begin,
+        "PUNCTUAL_END": chunk.origin,
+        "PUNCTUAL_TOTAL": owner.units,
+        "PUNCTUAL_ATTEMPT": chunk.attempt,
+        "PUNCTUAL_DIR": FOLDER,
+    }
+    if chunk.kind == "Reduce":
+        values["PUNCTUAL_RESULTS"] = RESULTS
+    return [{"name": name, "value": str(value)} for name, value in values.items()]
+
+
+def _mounts(*, reduce: bool) -> list[dict[str, Any]]:
+    mounts: list[dict[str, Any]] = [
+        {"name": VOLUME, "mountPath": FOLDER},
+        {"name": "punctual-offers", "mountPath": OFFERS, "readOnly": True},
+    ]
+    if reduce:
+        mounts.append({"name": "punctual-results", "mountPath": RESULTS, "readOnly": True})
+    return mounts
+
+
+def _volumes(results: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
+    offered = {"path": "end", "fieldRef": {"fieldPath": f"metadata.annotations['{OFFERED_END}']"}}
+    volumes: list[dict[str, Any]] = [
+        {"name": VOLUME, "emptyDir": {}},
+        {"name": "punctual-offers", "downwardAPI": {"items": [offered]}},
+    ]
+    if results is not None:
+        volumes.append({"name": "punctual-results", "projected": {"sources": list(results)}})
+    return volumes
+
+
+def _furnish(container: Mapping[str, Any], env: list[dict[str, str]], mounts: list[dict[str, Any]]) -> dict[str, Any]:
+    # ours first: $(PUNCTUAL_BEGIN) in a later variable is expanded from those before it
+    return {
+        **container,
+        "env": [*env, *(container.get("env") or ())],
+        "volumeMounts": [*(container.get("volumeMounts") or ()), *mounts],
+    }
+
+
+def _resources(asked: Mapping[str, Any], processor: PoolSpec) -> dict[str, Any]:
+    """One processor as request and limit; its memory too, unless the template says how much."""
+    requests, limits = dict(asked.get("requests") or {}), dict(asked.get("limits") or {})
+    requests["cpu"] = limits["cpu"] = format_cores(processor.cpu)
+    if processor.memory and "memory" not in requests and "memory" not in limits:
+        requests["memory"] = limits["memory"] = format_bytes(processor.memory)
+    return {**asked, "requests": requests, "limits": limits}
+
+
+def project_pod(body: Mapping[str, Any]) -> PodObserved | ForeignPod | None:
+    """Return what is kept of a pod: ours, another's while it takes room on a node, or nothing."""
+    meta = body["metadata"]
+    uid = (meta.get("labels") or {}).get(JOB_UID_LABEL)
+    # a label anyone can write does not make a pod ours
+    if uid and any(o.get("uid") == uid for o in meta.get("ownerReferences") or ()):
+        return _ours(meta, body["spec"], body.get("status") or {}, uid)
+    return _foreign(meta, body["spec"], body.get("status") or {})
+
+
+def pod_epoch(body: Mapping[str, Any]) -> int:
+    """Return the epoch of the leader that made a pod; 0 where it is not ours."""
+    return _int((body["metadata"].get("annotations") or {}).get(EPOCH))
+
+
+def _int(text: str | None) -> int:
+    return int(text) if text and text.isdecimal() else 0
+
+
+def _ours(meta: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any], job: str) -> PodObserved:
+    notes = meta.get("annotations") or {}
+    first = spec["containers"][0]["name"]
+    states = {s["name"]: s.get("state") or {} for s in status.get("containerStatuses") or ()}
+    state = states.get(first, {})
+    ended = state.get("terminated")
+    failed_init = ended is None and _failed_init(status)
+    if failed_init:
+        ended = failed_init
+    began = (state.get("running") or state.get("terminated") or {}).get("startedAt")
+    phase = status.get("phase") or "Pending"
+    return PodObserved(
+        name=meta["name"],
+        uid=meta["uid"],
+        namespace=meta["namespace"],
+        job=job,
+        kind=cast(Kind, meta["labels"].get(KIND_LABEL, "Chunk")),
+        begin=_int(notes.get(BEGIN)),
+        end=_int(notes.get(END)),
+        attempt=_int(notes.get(ATTEMPT)),
+        node=spec.get("nodeName") or _meant_for(spec),
+        phase=cast(PodPhase, phase),
+        created=parse_time(meta["creationTimestamp"]),
+        started=parse_time(began) if began else None,
+        finished=parse_time(ended["finishedAt"]) if ended and ended.get("finishedAt") else None,
+        exit_code=ended.get("exitCode") if ended else None,
+        reason=_reason(status, state, ended),
+        disrupted=any(
+            c["type"] == "DisruptionTarget" and c["status"] == "True" for c in status.get("conditions") or ()
+        ),
+        message=(ended or {}).get("message") or "",
+        deleting=meta.get("deletionTimestamp") is not None,
+    )
+
+
+def _failed_init(status: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return how an init container failed: the work's own doing, though its first container never ran."""
+    for init in status.get("initContainerStatuses") or ():
+        ended = (init.get("state") or {}).get("terminated")
+        if ended and ended.get("exitCode"):
+            return cast(Mapping[str, Any], ended)
+    return None
+
+
+def _meant_for(spec: Mapping[str, Any]) -> str:
+    try:
+        terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+        return str(terms[0]["matchFields"][-1]["values"][0])
+    except (KeyError, IndexError):
+        return ""
+
+
+def _reason(status: Mapping[str, Any], state: Mapping[str, Any], ended: Mapping[str, Any] | None) -> str:
+    """Return why it is not running as it should, in the cluster's word; the pod's own word before its container's."""
+    if status.get("reason"):
+        return str(status["reason"])
+    if ended:
+        return str(ended.get("reason") or "")
+    for init in status.get("initContainerStatuses") or ():
+        if waiting := (init.get("state") or {}).get("waiting"):
+            return str(waiting.get("reason") or "")
+    if waiting := state.get("waiting"):
+        return str(waiting.get("reason") or "")
+    for condition in status.get("conditions") or ():
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return str(condition.get("reason") or "")
+    return ""
+
+
+def _foreign(meta: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any]) -> ForeignPod | None:
+    node = spec.get("nodeName")
+    if not node or status.get("phase") in ("Succeeded", "Failed"):
+        return None
+    memory = math.ceil(_room(spec, "memory"))
+    return ForeignPod(meta["uid"], node, float(_room(spec, "cpu")), memory)
+
+
+def _room(spec: Mapping[str, Any], name: str) -> Decimal:
+    """Return what the scheduler counts for a pod: the greater of its start and its run, and the overhead.
+
+    Init containers run one after the other, those with restartPolicy Always stay beside all that follow
+    (KEP-753); a pod-level request speaks for all of them (KEP-2837).
+    """
+
+    def asked(part: Mapping[str, Any]) -> Decimal:
+        return parse_quantity(((part.get("resources") or {}).get("requests") or {}).get(name, 0))
+
+    overhead = parse_quantity((spec.get("overhead") or {}).get(name, 0))
+    if name in ((spec.get("resources") or {}).get("requests") or {}):
+        return asked(spec) + overhead
+    stay = start = Decimal(0)
+    for init in spec.get("initContainers") or ():
+        if init.get("restartPolicy") == "Always":
+            stay += asked(init)
+            start = max(start, stay)
+        else:
+            start = max(start, stay + asked(init))
+    run = sum((asked(c) for c in spec["containers"]), start=stay)
+    return max(start, run) + overhead

@@ -1,0 +1,114 @@
+"""Results of ranges, kept for the reduce pod: ConfigMaps of at most 200 ranges each, owned by the job.
+
+A range's result is the termination message of the attempt that was accounted, at most 4 kB, under the key
+``<begin>-<end>``. Storing it again changes nothing. Which ConfigMap holds which key is kept in memory and read back by
+a new leader before anything is stored: it is asked for by name, so that no right to list is needed.
+
+An attempt may be stored and never accounted (the leader died in between and the node with it); its units are then
+done again in other ranges, and both are there. The reduce pod must see each unit once: :meth:`Results.sources` picks
+ranges that follow each other from the first unit to the last.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from punctual.kube.client import CONFIG_MAPS
+from punctual.kube.operations import ApplyConfigMap, Operation, Patch
+from punctual.kube.podspec import JOB_UID_LABEL, Owner, owner_reference
+from punctual.scheduling.actions import StoreResult
+
+RANGES: Final = 200
+"""Ranges in one ConfigMap: at 4 kB each they stay below the 1 MiB that one may hold."""
+
+
+def config_map_name(uid: str, number: int) -> str:
+    """Return the name of a job's ConfigMap: of its uid, so that a job of the same name does not inherit it."""
+    return f"punctual-{hashlib.sha256(uid.encode()).hexdigest()[:12]}-{number}"
+
+
+def _parse(key: str) -> tuple[int, int] | None:
+    begin, _, end = key.partition("-")
+    return (int(begin), int(end)) if begin.isdecimal() and end.isdecimal() else None
+
+
+@dataclass(slots=True)
+class Results:
+    """What is stored of one job."""
+
+    owner: Owner
+    _maps: list[set[str]] = field(default_factory=list)
+
+    def load(self, maps: Iterable[Mapping[str, Any]]) -> None:
+        """Take in what is there: the contents of the job's ConfigMaps in order."""
+        self._maps = [set(data) for data in maps]
+
+    def store(self, result: StoreResult) -> list[Operation]:
+        """Return the writes that keep a result."""
+        key = f"{result.begin}-{result.end}"
+        number = next((n for n, keys in enumerate(self._maps) if key in keys), None)
+        if number is not None:
+            return [self._put(number, key, result.message)]
+        made: list[Operation] = []
+        if not self._maps or len(self._maps[-1]) >= RANGES:
+            self._maps.append(set())
+            made.append(self._make(len(self._maps) - 1))
+        number = len(self._maps) - 1
+        self._maps[number].add(key)
+        return [*made, self._put(number, key, result.message)]
+
+    def sources(self) -> list[dict[str, Any]]:
+        """Return the sources of the reduce pod's volume: one file for each range, each unit in one of them."""
+        chosen = self._cover()
+        sources = []
+        for number, keys in enumerate(self._maps):
+            source: dict[str, Any] = {"name": config_map_name(self.owner.uid, number)}
+            wanted = keys & chosen
+            if wanted != keys:
+                source["items"] = [{"key": k, "path": k} for k in sorted(wanted)]
+                if not wanted:
+                    continue
+            sources.append({"configMap": source})
+        return sources
+
+    def _cover(self) -> set[str]:
+        """Choose ranges that cover all units without overlap; all of them where none do (durable rests have none)."""
+        keys = {key for keys in self._maps for key in keys}
+        by_end: dict[int, list[tuple[int, str]]] = {}
+        for key in keys:
+            if parsed := _parse(key):
+                by_end.setdefault(parsed[1], []).append((parsed[0], key))
+        # reachable from 0 by whole ranges; of several ways any is right
+        came: dict[int, tuple[int, str] | None] = {0: None}
+        for end in sorted(by_end):
+            for begin, key in sorted(by_end[end]):
+                if begin in came and end not in came:
+                    came[end] = (begin, key)
+        chosen: set[str] = set()
+        at = self.owner.units
+        if at not in came:
+            return keys
+        while step := came[at]:
+            at = step[0]
+            chosen.add(step[1])
+        return chosen
+
+    def _make(self, number: int) -> ApplyConfigMap:
+        name = config_map_name(self.owner.uid, number)
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": name,
+                "namespace": self.owner.namespace,
+                "labels": {JOB_UID_LABEL: self.owner.uid},
+                "ownerReferences": [owner_reference(self.owner)],
+            },
+        }
+        return ApplyConfigMap(CONFIG_MAPS.path(namespace=self.owner.namespace, name=name), body)
+
+    def _put(self, number: int, key: str, message: str) -> Patch:
+        name = config_map_name(self.owner.uid, number)
+        # a merge patch adds a key and leaves the others, which an apply of ours would have to name
+        return Patch(CONFIG_MAPS.path(namespace=self.owner.namespace, name=name), {"data": {key: message}})

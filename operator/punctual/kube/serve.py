@@ -1,0 +1,53 @@
+"""Plain HTTP for Prometheus and the kubelet: ``/metrics``, ``/healthz``, ``/readyz``.
+
+Alive means that the planner ticked lately, not that the process is there: a loop that hangs is restarted. Each question
+is answered by a callback that returns None, or the sentence that says what is wrong.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from punctual.kube.metrics import Metrics
+
+Answer = Callable[[], str | None]
+"""None: all is well; else one sentence that says what is not."""
+
+
+class Observatory:
+    """The server for metrics and probes."""
+
+    def __init__(self, metrics: Metrics, *, healthy: Answer, ready: Answer) -> None:
+        self._metrics = metrics
+        self._healthy = healthy
+        self._ready = ready
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, *, host: str | None = None, port: int = 8080) -> int:
+        """Listen; return the port (asked for 0: the one given)."""
+        app = web.Application()
+        app.router.add_get("/metrics", self._exposition)
+        app.router.add_get("/healthz", _probe(self._healthy))
+        app.router.add_get("/readyz", _probe(self._ready))
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, host, port).start()
+        return int(self._runner.addresses[0][1])
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        if self._runner:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def _exposition(self, _: web.Request) -> web.Response:
+        return web.Response(body=self._metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def _probe(answer: Answer) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def handle(_: web.Request) -> web.Response:
+        wrong = answer()
+        return web.Response(text=f"{wrong or 'ok'}\n", status=503 if wrong else 200)
+
+    return handle

@@ -1,0 +1,585 @@
+"""One term of a leader: takes over what stands in the API server, lets each pool's actor decide, until it ends.
+
+Taking over goes in this order, and nothing is decided before its end:
+
+    list       pools, profiles and jobs as they are now
+    stamp      the new epoch onto each pool and each unfinished job, by itself: what comes back is what an earlier
+               leader wrote last, for from then on the API server refuses what it still has under way
+    restore    a Pool from each pool's and its jobs' records, with the nodes and pods of the informers
+
+A term never goes on after an error: what was decided is written down, and the next one begins from there.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import orjson
+import structlog
+
+from punctual import metric_names as names
+from punctual import reasons
+from punctual.errors import ClusterError, Conflict, Fenced, InvariantError, NotFound, UserError
+from punctual.kube import api
+from punctual.kube.accounts import Accounts
+from punctual.kube.board import SetPointBoard
+from punctual.kube.caches import Caches
+from punctual.kube.client import CONFIG_MAPS, NODES, ApiClient, Json, Resource
+from punctual.kube.conditions import standing
+from punctual.kube.convert import (
+    pool_missing,
+    to_pool_record,
+    to_pool_spec,
+    to_record,
+    undecided,
+    without_decision,
+)
+from punctual.kube.directory import JOBS, POOLS, PROFILES, KnownJob, KnownPool
+from punctual.kube.hands import PoolHands, Tools, pool_key, status_write
+from punctual.kube.hold import Holds
+from punctual.kube.intake import Intake
+from punctual.kube.inventory import Node
+from punctual.kube.metrics import Metrics
+from punctual.kube.operations import FIELD_MANAGER, ApplyStatus, CreatePod, Outcome, Patch
+from punctual.kube.podspec import ATTEMPT, BEGIN, GROUP, KIND_LABEL
+from punctual.kube.recorder import Recorder
+from punctual.kube.results import Results, config_map_name
+from punctual.kube.writer import Writer
+from punctual.runtime.actor import Core, PoolActor
+from punctual.runtime.mailbox import Mailbox
+from punctual.scheduling.events import (
+    CreateRefused,
+    Event,
+    JobApplied,
+    JobDeleted,
+    NodeGone,
+    PodGone,
+    PodObserved,
+    PoolApplied,
+    Progress,
+    Reported,
+)
+from punctual.scheduling.pool import Pool
+from punctual.scheduling.spec import PoolRecord
+
+FINALIZER: Final = f"{GROUP}/jobs"
+"""On a pool while jobs of it are promised or run: its deletion waits for them."""
+STAMPS: Final = 32
+"""Stamps under way at once."""
+PAGE: Final = 100
+"""Objects listed at once."""
+PROGRESS: Final = 0.25
+"""Seconds between looks at progress that waits to be written."""
+HOUSEKEEPING: Final = 2.0
+"""Seconds between looks at what is shown and what waits."""
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Seat:
+    """A pool with its actor."""
+
+    actor: PoolActor
+    hands: PoolHands
+    task: asyncio.Task[None]
+
+
+class Term:
+    """A leader's term, from its epoch to its end. ``await run()`` raises what ends it."""
+
+    def __init__(
+        self,
+        epoch: int,
+        *,
+        client: ApiClient,
+        caches: Caches,
+        metrics: Metrics,
+        board: SetPointBoard,
+        instance: str,
+        leading: Callable[[], bool],
+        core: Callable[[int], Core] = Pool,
+    ) -> None:
+        self.epoch = epoch
+        self._client = client
+        self._caches = caches
+        self._metrics = metrics
+        self._board = board
+        self._core = core
+        self._leading = leading
+        self._directory = caches.directory
+        self._recorder = Recorder(client, controller="punctual.dev/operator", instance=instance)
+        self._writer = Writer(
+            client,
+            on_outcome=self._on_outcome,
+            on_fenced=lambda: self._fail(Fenced("a newer leader has written")),
+            leading=leading,
+            on_write=self._on_write,
+        )
+        self._intake = Intake(client, self._directory, caches.labels, self._again)
+        self._accounts = Accounts(metrics, client.clock.now)
+        self._holds = Holds(self._directory.pools, self._write_taints)
+        self._results: dict[str, Results] = {}
+        self._seats: dict[str, _Seat] = {}
+        self._told: dict[str, str] = {}  # pool that was told of a job, by uid
+        self._host: dict[str, str] = {}  # pool that was told of a pod, by uid
+        self._taken = False
+        self._gone: set[str] = set()  # jobs that went while we took over
+        self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._tools = Tools(
+            epoch=epoch,
+            now=client.clock.now,
+            directory=self._directory,
+            writer=self._writer,
+            recorder=self._recorder,
+            board=board,
+            holds=self._holds,
+            accounts=self._accounts,
+            results=self._results,
+            job_of=caches.job_of,
+        )
+
+    async def run(self) -> None:
+        """Take over, then lead until cancelled or something fails."""
+        self._caches.listener = self
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                for work in (self._writer.run(), self._recorder.run(), self._watch_for_failure()):
+                    group.create_task(work)
+                await self._take_over()
+                log.info("term_begun", epoch=self.epoch, pools=len(self._seats), jobs=len(self._directory.jobs))
+                group.create_task(self._keep_house())
+                group.create_task(self._tell_progress())
+        finally:
+            if self._caches.listener is self:
+                self._caches.listener = None
+            await self._intake.close()
+            self._board.clear()
+            self._metrics.forget_pools()
+
+    async def retire(self, within: float) -> None:
+        """Decide nothing more, and write what was decided, within so many seconds."""
+        self._taken = False
+        for seat in self._seats.values():
+            seat.task.cancel()
+            seat.hands.tell_progress()
+        if not await self._writer.flush(within):
+            log.warning("not_all_written", left=self._writer.depth)
+        await self._recorder.flush(1.0)
+
+    @property
+    def silent(self) -> float:
+        """Seconds since the pool that has been silent longest was stepped."""
+        return max((seat.actor.silent for seat in self._seats.values()), default=0.0)
+
+    @property
+    def depth(self) -> int:
+        """Writes that wait."""
+        return self._writer.depth
+
+    def reported(self, reported: Reported) -> None:
+        """Take in a node's report: each pool hears of its own pods."""
+        pods: dict[str, list[Progress]] = {}
+        for pod in reported.pods:
+            if pool := self._told.get(self._caches.job_of(pod.pod) or ""):
+                pods.setdefault(pool, []).append(pod)
+        for pool, some in pods.items():
+            self.tell(pool, Reported(reported.node, tuple(some)))
+
+    # taking over
+
+    async def _take_over(self) -> None:
+        before = set(self._directory.jobs)
+        records: dict[str, PoolRecord | None] = {}
+        async for body in self._all(PROFILES):
+            self._directory.observe_profile(body)
+        async for body in self._all(POOLS, stamped=True):
+            records[body["metadata"]["name"]] = self._restore_pool(body)
+        there: set[str] = set()
+        async for body in self._all(JOBS, stamped=True):
+            there.add(body["metadata"]["uid"])
+            await self._load_results(body)
+            if body["metadata"]["uid"] not in self._gone:
+                self._restore_job(body)
+        for uid in before - there:
+            self._directory.forget_job(uid)  # went while kopf did not look
+        self._begin(records)
+
+    def _begin(self, records: Mapping[str, PoolRecord | None]) -> None:
+        """Seat every pool, and ask it about the jobs that nobody has decided about."""
+        self._taken = True
+        for node in self._caches.inventory.nodes():
+            self._holds.observe(node)
+        for name, pool in self._directory.pools.items():
+            self._seat(pool, records.get(name))
+        for job in list(self._directory.jobs.values()):
+            if job.owner.uid not in self._told:
+                self._consider(job)
+
+    async def _all(self, resource: Resource, *, stamped: bool = False) -> AsyncIterator[Json]:
+        """Yield each object of a kind, stamped with our epoch first unless it has come to its end.
+
+        Page by page: bodies take ten times what is kept of them. A list that breaks off is begun anew.
+        """
+        while True:
+            try:
+                async for page in self._client.pages(resource.path(), page=PAGE):
+                    for body in await self._stamp_all(resource, page.items) if stamped else page.items:
+                        yield body
+            except Fenced:
+                raise
+            except ClusterError as error:
+                await self._wait(error)
+            else:
+                return
+
+    async def _stamp_all(self, resource: Resource, bodies: Iterable[Json]) -> list[Json]:
+        """Write the epoch onto each; return them as they are with it, without those that are gone."""
+        slots = asyncio.Semaphore(STAMPS)
+
+        async def stamp(body: Json) -> Json | None:
+            if _ended(body):
+                return body
+            meta = body["metadata"]
+            path = resource.path(namespace=meta.get("namespace", ""), name=meta["name"])
+            patch = {"metadata": {"uid": meta["uid"]}, "status": {"epoch": self.epoch}}
+            async with slots:
+                try:
+                    return await self._patiently(
+                        lambda: self._client.patch_merge(path, patch, subresource="status", field_manager=FIELD_MANAGER)
+                    )
+                except (NotFound, Conflict):  # gone, or another of that name by now
+                    return None
+
+        return [b for b in await asyncio.gather(*(stamp(b) for b in bodies)) if b is not None]
+
+    async def _patiently(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Call until there is an answer; raises what another try would not change."""
+        while True:
+            try:
+                return await call()
+            except (Fenced, NotFound, Conflict):
+                raise
+            except ClusterError as error:
+                await self._wait(error)
+
+    async def _wait(self, error: ClusterError) -> None:
+        """Wait before the next try of what may get better while we lead."""
+        if not self._leading():
+            raise error
+        log.warning("takeover_delayed", error=str(error))
+        await asyncio.sleep(error.retry_after)
+
+    async def _load_results(self, body: Json) -> None:
+        """Read back which results are stored of a job whose reduce pod is still to come."""
+        if _ended(body) or "reduce" not in body["spec"] or not (body.get("status") or {}).get("completed"):
+            return
+        meta = body["metadata"]
+        maps: list[Mapping[str, Any]] = []
+        while (data := await self._config_map(meta["namespace"], config_map_name(meta["uid"], len(maps)))) is not None:
+            maps.append(data)
+        known = self._directory.jobs.get(meta["uid"]) or self._directory.observe_job(body)
+        if known and maps:
+            self._results[meta["uid"]] = results = Results(known.owner)
+            results.load(maps)
+
+    async def _config_map(self, namespace: str, name: str) -> Mapping[str, Any] | None:
+        try:
+            found = await self._patiently(lambda: self._client.get(CONFIG_MAPS.path(namespace=namespace, name=name)))
+        except NotFound:
+            return None
+        return found.get("data") or {}
+
+    def _restore_pool(self, body: Json) -> PoolRecord | None:
+        if made := self._directory.observe_pool(body):
+            self._caches.claim(made)
+        name = body["metadata"]["name"]
+        known = self._directory.pools.get(name)
+        try:
+            status = api.parse_status(api.PoolStatus, body)
+        except UserError as error:
+            raise InvariantError(f"the status of Pool {name} cannot be read: {error.message}") from error
+        if known is None or status is None:
+            return None
+        known.standing = standing(c.manifest() for c in status.conditions)
+        self._tools.found[pool_key(known.uid)] = orjson.dumps(body["status"])
+        return to_pool_record(name, status) if status.applied else None
+
+    def _restore_job(self, body: Json) -> None:
+        self._directory.observe_job(body)
+        known = self._directory.jobs[body["metadata"]["uid"]]
+        try:
+            status = api.parse_status(api.DivisibleJobStatus, body)
+        except UserError as error:
+            # of one job: the others go on, and what it has running is left alone until somebody edits it
+            self._told[known.owner.uid] = ""
+            log.error("status_unreadable", job=known.owner.name, namespace=known.owner.namespace, error=error.message)  # noqa: TRY400
+            return
+        if status is not None:
+            known.standing = standing(c.manifest() for c in status.conditions)
+            known.record = to_record(status)
+            self._tools.found[known.owner.uid] = orjson.dumps(body["status"])
+
+    def _seat(self, known: KnownPool, record: PoolRecord | None) -> None:
+        """Begin with a pool: its Pool knows all that is decided before its first step."""
+        name = known.pool.metadata.name
+        events: list[Event] = [PoolApplied(to_pool_spec(known.pool), record, known.deleting)]
+        events += self._caches.inventory.of(name)
+        for job in self._directory.of_pool(name):
+            if not undecided(job.record) and not job.deleting:
+                job.job = self._intake.job(job, decided=True)
+                assert job.job is not None
+                self._told[job.owner.uid] = name
+                events.append(JobApplied(job.job, job.record))
+        pods = [pod for pod in self._caches.pods.values() if self._told.get(pod.job) == name]
+        self._host.update((pod.uid, name) for pod in pods)
+        events += pods
+        hands = PoolHands(name, self._tools)
+        actor = PoolActor(
+            self._core(self.epoch),
+            Mailbox(),
+            hands,
+            now=self._client.clock.now,
+            timed=self._metrics.step_seconds.observe,
+        )
+        self._seats[name] = _Seat(actor, hands, self._group.create_task(actor.run(events)))
+
+    # what changes: the caches tell
+
+    def tell(self, pool: str, event: Event) -> None:
+        """Put into a pool's mailbox; of a pool that is not here nobody needs to hear."""
+        if seat := self._seats.get(pool):
+            seat.actor.mailbox.put(event)
+        if isinstance(event, NodeGone):
+            self._holds.hold(event.name, pool, held=False)
+
+    def job_changed(self, known: KnownJob) -> None:
+        """Take in that a job is new, edited or going."""
+        if self._taken:
+            self._consider(known)
+
+    def job_gone(self, known: KnownJob) -> None:
+        """Take in that a job is gone."""
+        self._gone.add(known.owner.uid)
+        self._drop(known)
+
+    def pool_changed(self, known: KnownPool) -> None:
+        """Take in that a pool is new, edited or going."""
+        if not self._taken:
+            return
+        name = known.pool.metadata.name
+        if name in self._seats:
+            self.tell(name, PoolApplied(to_pool_spec(known.pool), None, known.deleting))
+        else:
+            self._seat(known, None)
+        for job in self._directory.of_pool(name):
+            if undecided(job.record) or _refused_at_the_door(job):
+                self._consider(job)
+
+    def pool_gone(self, known: KnownPool) -> None:
+        """Take in that a pool is gone."""
+        name = known.pool.metadata.name
+        if (seat := self._seats.pop(name, None)) is None:
+            return
+        seat.task.cancel()
+        self._holds.forget_pool(name)
+        self._metrics.forget_pool(name)
+        self._writer.forget(pool_key(known.uid))
+        for job in self._directory.of_pool(name):
+            self._told.pop(job.owner.uid, None)
+            self._consider(job)
+
+    def profile_changed(self, namespace: str, name: str) -> None:
+        """Take in that a profile is new or edited: jobs that are not promised yet are asked with it."""
+        for job in list(self._directory.jobs.values()):
+            if (job.owner.namespace, job.profile) == (namespace, name) and (
+                undecided(job.record) or _refused_at_the_door(job)
+            ):
+                self._consider(job)
+
+    def namespace_changed(self, namespace: str) -> None:
+        """Take in that a namespace has other labels: jobs refused for them are asked again."""
+        for job in list(self._directory.jobs.values()):
+            if job.owner.namespace == namespace and _refused_at_the_door(job):
+                self._consider(job)
+
+    def node_changed(self, node: Node) -> None:
+        """Take in a node as it is."""
+        if self._taken:
+            self._holds.observe(node)
+
+    def node_gone(self, name: str) -> None:
+        """Take in that a node is gone."""
+        self._holds.forget_node(name)
+
+    def pod(self, key: str, job: str, event: PodObserved | PodGone) -> None:
+        """Take in what became of a pod of ours."""
+        self._writer.observed(key)
+        # a job that is gone leaves pods behind that keep their processors until they are gone too
+        pool = self._host.get(event.uid) or self._told.get(job)
+        if isinstance(event, PodGone):
+            self._host.pop(event.uid, None)
+        elif pool:
+            self._host[event.uid] = pool
+        if pool:
+            self.tell(pool, event)
+
+    # jobs
+
+    def _again(self, uid: str) -> None:
+        if self._taken and (known := self._directory.jobs.get(uid)):
+            self._consider(known)
+
+    def _consider(self, known: KnownJob) -> None:
+        """Tell the job's pool how the job is now, or the job that its pool is not there."""
+        uid, pool = known.owner.uid, known.owner.pool
+        if known.deleting:
+            self._drop(known)
+            return
+        told = self._told.get(uid)
+        if told is not None and told != pool:
+            self.tell(told, JobDeleted(uid))
+            del self._told[uid]
+        if pool not in self._seats:
+            self._miss_pool(known)
+            return
+        promised = (
+            known.record is not None and known.record.admitted is not None and (known.record.admitted.status != "False")
+        )
+        job = self._intake.job(known, decided=promised)
+        if job is None:
+            return
+        known.job = job
+        self._told[uid] = pool
+        record = without_decision(known.record) if undecided(known.record) else known.record
+        self.tell(pool, JobApplied(job, record))
+
+    def _miss_pool(self, known: KnownJob) -> None:
+        if known.record is not None and known.record.ended:
+            return
+        known.job = self._intake.job(known, decided=True)
+        if known.job is not None:
+            record = pool_missing(known.record, known.job, known.owner.pool, epoch=self.epoch)
+            self._accounts.job(known, record)
+            known.record = record
+            self._writer.submit(known.owner.uid, status_write(self._tools, known, known.job, record, urgent=True))
+
+    def _drop(self, known: KnownJob) -> None:
+        uid = known.owner.uid
+        self._writer.forget(uid)
+        self._results.pop(uid, None)
+        if (pool := self._told.pop(uid, None)) is not None:
+            self.tell(pool, JobDeleted(uid))
+
+    # what becomes of writes
+
+    def _on_outcome(self, outcome: Outcome) -> None:
+        operation = outcome.operation
+        match operation:
+            case ApplyStatus():
+                for seat in self._seats.values():
+                    seat.hands.settled(outcome.key)
+                self._on_status(outcome)
+            case CreatePod(_, body) if outcome.result in {"refused", "conflict"}:
+                if pool := self._told.get(outcome.key):
+                    self.tell(pool, _refused(outcome.key, body, outcome.message))
+            case Patch(path) if outcome.key.startswith(_NODE):
+                log.info("taint_written", path=path, result=outcome.result)
+                self._holds.settled(outcome.key.removeprefix(_NODE))
+            case _:
+                pass
+
+    def _on_status(self, outcome: Outcome) -> None:
+        if outcome.result == "done":
+            self._accounts.written(outcome.key)
+        elif outcome.result == "gone":
+            if known := self._directory.forget_job(outcome.key):
+                self.job_gone(known)
+        else:
+            # the schema will not have it: a new leader would plan from an older record
+            log.error("status_refused", key=outcome.key, message=outcome.message)
+
+    def _on_write(self, kind: str, result: str, seconds: float) -> None:
+        self._metrics.writes.labels(kind, result).inc()
+        self._metrics.write_seconds.observe(seconds)
+
+    def _write_taints(self, node: str, patch: list[Json]) -> None:
+        self._writer.submit(f"{_NODE}{node}", Patch(NODES.path(name=node), patch))
+
+    # keeping house
+
+    async def _keep_house(self) -> None:
+        self._tools.found.clear()  # the stamps are behind us
+        while True:
+            jobs: dict[str, list[KnownJob]] = {name: [] for name in self._seats}
+            for job in self._directory.jobs.values():
+                if job.owner.pool in jobs:
+                    jobs[job.owner.pool].append(job)
+            for name, seat in self._seats.items():
+                mailbox = seat.actor.mailbox
+                self._metrics.pool(name, {names.MAILBOX_DEPTH: mailbox.depth, names.MAILBOX_AGE: mailbox.age})
+                self._accounts.promises(name, jobs[name])
+                if known := self._directory.pools.get(name):
+                    self._guard(known, wanted=any(j.open for j in jobs[name]))
+            await asyncio.sleep(HOUSEKEEPING)
+
+    async def _tell_progress(self) -> None:
+        """Make statuses of progress, no more of them a second than the writer has a budget for."""
+        while True:
+            await asyncio.sleep(PROGRESS)
+            for seat in self._seats.values():
+                seat.hands.tell_progress(5)
+
+    def _guard(self, known: KnownPool, *, wanted: bool) -> None:
+        """Let a pool's deletion wait while it has promises to keep."""
+        there = known.finalizers
+        if wanted == (FINALIZER in there) or (wanted and known.deleting):
+            return
+        after = [*there, FINALIZER] if wanted else [f for f in there if f != FINALIZER]
+        patch: list[Json] = [
+            {"op": "test", "path": "/metadata/uid", "value": known.uid},
+            {"op": "test", "path": "/metadata/finalizers", "value": list(there) or None},
+            {"op": "add", "path": "/metadata/finalizers", "value": after},
+        ]
+        self._writer.submit(
+            f"{pool_key(known.uid)}:finalizers", Patch(POOLS.path(name=known.pool.metadata.name), patch)
+        )
+
+    def _fail(self, error: Exception) -> None:
+        if not self._failure.done():
+            self._failure.set_exception(error)
+
+    async def _watch_for_failure(self) -> None:
+        await self._failure
+
+
+_NODE = "node:"
+
+
+def _ended(body: Mapping[str, Any]) -> bool:
+    return "finishedAt" in (body.get("status") or {})
+
+
+def _refused_at_the_door(known: KnownJob) -> bool:
+    """Whether it was refused for what the edge found, not for want of processors."""
+    verdict = known.record.admitted if known.record else None
+    return verdict is not None and verdict.reason in {
+        reasons.NOT_ALLOWED,
+        reasons.PROFILE_NOT_FOUND,
+        reasons.POD_REFUSED,
+    }
+
+
+def _refused(job: str, body: Json, message: str) -> CreateRefused:
+    notes = body["metadata"]["annotations"]
+    return CreateRefused(
+        job=job,
+        kind=body["metadata"]["labels"][KIND_LABEL],
+        begin=int(notes[BEGIN]),
+        attempt=int(notes[ATTEMPT]),
+        message=message,
+    )

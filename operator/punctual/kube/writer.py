@@ -1,0 +1,429 @@
+"""All writes of a leader, in the order each object needs them, under one rate.
+
+Operations are values, submitted under a key (a job's uid, a pool's name). Within one key they are carried out strictly
+in order, each until it is done or will never be: a chunk's pod is created after the status that records the chunk was
+written, a range's pod is deleted after the status that accounts it. Across keys up to `CONCURRENCY` are under way.
+
+A status replaces one of the same path that waits *directly* before it; with anything between them it waits its turn,
+for a later status must not overtake a create that an earlier one announced. A status that equals the last one written
+is not written. Statuses that are not urgent (progress) wait until nothing urgent does, under a budget of their own and
+at most one per object and some seconds, unless another operation waits behind them.
+
+What fails by time-out, 429 or 5xx is tried again while we lead, however long; so every operation is harmless when done
+twice, and an answer that got lost is found out by the repetition: a create meets its own pod (409, then a GET must show
+the same job, range and attempt), a delete finds nothing (404). What the API server refuses for good goes to
+``on_outcome``. A status refused because of its epoch ends it all: everything is dropped, ``on_fenced`` is called once,
+and nothing is written any more: a Writer serves one term of one leader.
+"""
+
+import asyncio
+import contextlib
+import random
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from hashlib import blake2b
+
+import orjson
+import structlog
+
+from punctual import errors
+from punctual.kube.bucket import Bucket
+from punctual.kube.client import ApiClient
+from punctual.kube.operations import (
+    Annotate,
+    ApplyConfigMap,
+    ApplyStatus,
+    CreatePod,
+    DeleteObject,
+    DeletePod,
+    Operation,
+    Outcome,
+    Patch,
+    perform,
+    same,
+)
+
+CONCURRENCY = 32
+FIRST_RETRY, LAST_RETRY = 0.2, 5.0
+"""Seconds of back-off of one operation, doubled in between."""
+
+__all__ = [
+    "Annotate",
+    "ApplyConfigMap",
+    "ApplyStatus",
+    "CreatePod",
+    "DeleteObject",
+    "DeletePod",
+    "Operation",
+    "Outcome",
+    "Patch",
+    "Writer",
+    "same",
+]
+
+log = structlog.get_logger()
+
+
+class _State(Enum):
+    IDLE = "nothing to do"
+    READY = "waits for its turn"
+    READY_PROGRESS = "waits until nothing urgent does"
+    DELAYED = "waits until its time has come"
+    BUSY = "is being carried out"
+
+
+@dataclass(slots=True)
+class _Entry:
+    operation: Operation
+    since: float
+    attempts: int = 0
+    digest: bytes = b""
+    """Of a status, once it was asked for."""
+
+
+@dataclass(slots=True)
+class _Line:
+    """One key: what waits, in order (a list: lines are short and many), and what is known to be written."""
+
+    key: str
+    queue: list[_Entry] = field(default_factory=list)
+    state: _State = _State.IDLE
+    timer: asyncio.TimerHandle | None = None
+    retrying: bool = False
+    """The head failed: its timer is a back-off, which nothing shortens."""
+    written: dict[str, tuple[bytes, str]] = field(default_factory=dict)
+    """By path: digest of the status last written, and its resource version; else it is not known what is there."""
+    progress_at: float = float("-inf")
+    forgotten: bool = False
+
+
+class Writer:
+    """``writer.submit(key, operation)`` from the loop that runs ``await writer.run()``; one per term of a leader.
+
+    ``leading()`` is asked before each request (`Elector.leading`); once False, it ends as if fenced.
+    ``on_outcome(outcome)`` hears of each operation that came to an end; ``on_write(kind, result, seconds)`` of each
+    request, for metrics: the operation's class name and one word. ``rate`` and ``progress_rate`` are operations per
+    second, ``progress_every`` seconds per object.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        *,
+        on_outcome: Callable[[Outcome], None],
+        on_fenced: Callable[[], None],
+        leading: Callable[[], bool] = lambda: True,
+        on_write: Callable[[str, str, float], None] = lambda _kind, _result, _seconds: None,
+        rate: float = 500.0,
+        progress_rate: float = 20.0,
+        progress_every: float = 5.0,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._on_outcome = on_outcome
+        self._on_fenced = on_fenced
+        self._leading = leading
+        self._on_write = on_write
+        self._progress_every = progress_every
+        self._monotonic = monotonic
+        self._bucket = Bucket(rate, max(1.0, rate / 5), monotonic)
+        self._progress_bucket = Bucket(progress_rate, max(1.0, progress_rate / 5), monotonic)
+        self._lines: dict[str, _Line] = {}
+        self._ready: deque[_Line] = deque()
+        self._ready_progress: deque[_Line] = deque()
+        self._expected: dict[str, dict[str, None]] = {}  # pods by key
+        self._expects: dict[str, str] = {}  # key by pod
+        self._depth = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._wake = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._hurry = False  # flushing: progress does not wait
+        self._over = False
+
+    def submit(self, key: str, operation: Operation) -> None:
+        """Queue an operation behind the others of its key. Never blocks; after the end of the term it does nothing."""
+        if self._over:
+            return
+        line = self._lines.get(key)
+        if line is None:
+            line = self._lines[key] = _Line(key)
+        line.forgotten = False
+        if isinstance(operation, CreatePod):
+            pod = _pod(operation)
+            self._expected.setdefault(key, {})[pod] = None
+            self._expects[pod] = key
+        last = line.queue[-1] if line.queue else None
+        if (
+            last is not None
+            and isinstance(operation, ApplyStatus)
+            and isinstance(last.operation, ApplyStatus)
+            and last.operation.path == operation.path
+            and not (line.state is _State.BUSY and len(line.queue) == 1)
+        ):
+            last.operation = replace(operation, urgent=operation.urgent or last.operation.urgent)
+            last.digest = b""
+        else:
+            line.queue.append(_Entry(operation, self._monotonic()))
+            self._depth += 1
+            self._idle.clear()
+        self._schedule(line)
+
+    def forget(self, key: str) -> None:
+        """Drop what waits for a key and what is known of it: its object is gone. What is under way is finished."""
+        line = self._lines.get(key)
+        for pod in self._expected.pop(key, ()):
+            self._expects.pop(pod, None)
+        if line is None:
+            return
+        busy = line.state is _State.BUSY
+        self._count_down(len(line.queue) - busy)
+        del line.queue[busy:]
+        line.forgotten = True
+        if not busy:
+            self._rest(line)
+            del self._lines[key]
+
+    def expected(self, key: str) -> frozenset[str]:
+        """Pods ("namespace/name") of a key whose create waits, is under way, or is done but not `observed` yet."""
+        return frozenset(self._expected.get(key, ()))
+
+    def observed(self, pod: str) -> None:
+        """Take note that the informer has seen this pod ("namespace/name"): it is expected no more."""
+        key = self._expects.pop(pod, None)
+        if key is not None:
+            pods = self._expected[key]
+            del pods[pod]
+            if not pods:
+                del self._expected[key]
+
+    @property
+    def depth(self) -> int:
+        """Operations that wait or are under way."""
+        return self._depth
+
+    @property
+    def oldest(self) -> float:
+        """Seconds the oldest of them has waited; 0 without any."""
+        first = min((line.queue[0].since for line in self._lines.values() if line.queue), default=None)
+        return 0.0 if first is None else self._monotonic() - first
+
+    async def run(self) -> None:
+        """Write until cancelled or fenced."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                while (line := await self._next()) is not None:
+                    line.state = _State.BUSY
+                    task = group.create_task(self._carry_out(line))
+                    self._tasks.add(task)
+                    task.add_done_callback(self._finished)
+        finally:
+            self.drop_all()
+
+    async def flush(self, within: float) -> bool:
+        """Wait until nothing waits, progress is written at once; False when ``within`` seconds were not enough."""
+        self._hurry = True
+        for line in list(self._lines.values()):
+            self._schedule(line)
+        try:
+            async with asyncio.timeout(within):
+                await self._idle.wait()
+        except TimeoutError:
+            return False
+        finally:
+            self._hurry = False
+        return True
+
+    def drop_all(self) -> None:
+        """End the term: drop what waits, abandon what is under way, take no more."""
+        self._over = True
+        for line in self._lines.values():
+            self._rest(line)
+        self._lines.clear()
+        self._ready.clear()
+        self._ready_progress.clear()
+        self._expected.clear()
+        self._expects.clear()
+        self._count_down(self._depth)
+        for task in self._tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
+        self._wake.set()
+
+    # whose turn it is
+
+    def _schedule(self, line: _Line) -> None:
+        """Put a line where its first operation belongs; those that change nothing end here."""
+        if line.state is _State.BUSY or (line.state is _State.DELAYED and line.retrying):
+            return
+        self._skip_unchanged(line)
+        if not line.queue:
+            self._rest(line)
+            if (line.forgotten or not line.written) and self._lines.get(line.key) is line:
+                del self._lines[line.key]  # nothing left to remember; another of this key may have begun meanwhile
+            return
+        head = line.queue[0].operation
+        if self._hurry or len(line.queue) > 1 or not isinstance(head, ApplyStatus) or head.urgent:
+            self._stand(line, _State.READY, self._ready)
+        elif (wait := line.progress_at + self._progress_every - self._monotonic()) > 0:
+            if line.state is not _State.DELAYED:
+                self._delay(line, wait)
+        else:
+            self._stand(line, _State.READY_PROGRESS, self._ready_progress)
+
+    def _skip_unchanged(self, line: _Line) -> None:
+        while line.queue:
+            head = line.queue[0]
+            if not isinstance(head.operation, ApplyStatus):
+                return
+            if not head.digest:
+                data = orjson.dumps(head.operation.body, option=orjson.OPT_SORT_KEYS)
+                head.digest = blake2b(data, digest_size=16).digest()
+            if line.written.get(head.operation.path, (b"",))[0] != head.digest:
+                return
+            del line.queue[0]
+            self._tell(Outcome(line.key, head.operation, "done"))
+
+    def _stand(self, line: _Line, state: _State, where: deque[_Line]) -> None:
+        if line.state is not state:
+            self._rest(line)
+            line.state = state
+            where.append(line)  # where it stood before, it is passed over: its state is another
+            self._wake.set()
+
+    def _delay(self, line: _Line, seconds: float, *, retrying: bool = False) -> None:
+        self._rest(line)
+        line.state = _State.DELAYED
+        line.retrying = retrying
+        line.timer = asyncio.get_running_loop().call_later(seconds, self._due, line)
+
+    def _due(self, line: _Line) -> None:
+        self._rest(line)
+        self._schedule(line)
+
+    def _rest(self, line: _Line) -> None:
+        if line.timer is not None:
+            line.timer.cancel()
+            line.timer = None
+        line.retrying = False
+        line.state = _State.IDLE
+
+    async def _next(self) -> _Line | None:
+        """Wait for a line whose turn it is; None when the term is over."""
+        while not self._over:
+            wait: float | None = None
+            if len(self._tasks) < CONCURRENCY:
+                where = self._standing()
+                if where is not None:
+                    wait = self._bucket.delay()
+                    if wait == 0 and where is self._ready_progress:
+                        wait = self._progress_bucket.delay()
+                    if wait == 0:
+                        self._bucket.take()
+                        if where is self._ready_progress:
+                            self._progress_bucket.take()
+                        return where.popleft()
+            self._wake.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._wake.wait()
+        return None
+
+    def _standing(self) -> deque[_Line] | None:
+        """Queue whose head is to be served next, without those who stand elsewhere by now."""
+        for where, state in (
+            (self._ready, _State.READY),
+            (self._ready_progress, _State.READY_PROGRESS),
+        ):
+            while where and where[0].state is not state:
+                where.popleft()
+            if where:
+                return where
+        return None
+
+    # carrying out
+
+    async def _carry_out(self, line: _Line) -> None:
+        entry = line.queue[0]
+        kind = type(entry.operation).__name__
+        if not self._leading():
+            self._end_term("no longer leading")
+            return
+        version = ""
+        if isinstance(entry.operation, ApplyStatus):
+            # before the request: when its answer gets lost, nobody knows which of the two stands there
+            _, version = line.written.pop(entry.operation.path, (b"", ""))
+        began = self._monotonic()
+        try:
+            outcome = await perform(self._client, line.key, entry.operation, version=version)
+        except errors.ClusterError as error:
+            self._on_write(kind, type(error).__name__.lower(), self._monotonic() - began)
+            if isinstance(error, errors.Fenced):
+                self._end_term(str(error))
+            elif not self._over:
+                self._try_again(line, entry, error)
+        else:
+            self._on_write(kind, outcome.result, self._monotonic() - began)
+            if not self._over:
+                self._finish(line, entry, outcome)
+
+    def _try_again(self, line: _Line, entry: _Entry, error: errors.ClusterError) -> None:
+        entry.attempts += 1
+        if entry.attempts in {1, 10} or entry.attempts % 100 == 0:
+            kind = type(entry.operation).__name__
+            log.warning("write_failed", key=line.key, kind=kind, attempts=entry.attempts, error=str(error))
+        if line.forgotten:
+            line.queue.clear()
+            self._count_down(1)
+            self._rest(line)
+            self._schedule(line)
+            return
+        wait = max(error.retry_after, min(FIRST_RETRY * 2 ** min(entry.attempts - 1, 10), LAST_RETRY))
+        # jitter: what failed together must not come back together
+        self._delay(line, wait * random.uniform(1.0, 1.25), retrying=True)  # noqa: S311  no secret
+
+    def _finish(self, line: _Line, entry: _Entry, outcome: Outcome) -> None:
+        operation = entry.operation
+        if isinstance(operation, ApplyStatus):
+            if not operation.urgent:
+                line.progress_at = self._monotonic()
+            if outcome.result == "done":
+                version = outcome.body.get("metadata", {}).get("resourceVersion", "")
+                line.written[operation.path] = entry.digest, version
+        elif isinstance(operation, DeletePod):
+            self.observed(f"{operation.namespace}/{operation.name}")
+        elif isinstance(operation, CreatePod) and outcome.result != "done":
+            self.observed(_pod(operation))
+        if outcome.result == "refused":
+            log.warning("write_refused", key=line.key, kind=type(operation).__name__, message=outcome.message[:500])
+        del line.queue[0]
+        self._rest(line)
+        self._tell(outcome)
+        self._schedule(line)
+
+    def _tell(self, outcome: Outcome) -> None:
+        self._on_outcome(outcome)
+        if not self._over:
+            self._count_down(1)  # not before: what the outcome made somebody submit belongs to the same flush
+
+    def _end_term(self, why: str) -> None:
+        if not self._over:
+            log.warning("writer_fenced", why=why, dropped=self._depth)
+            self.drop_all()
+            self._on_fenced()
+
+    def _finished(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        self._wake.set()
+
+    def _count_down(self, operations: int) -> None:
+        self._depth -= operations
+        if self._depth == 0:
+            self._idle.set()
+
+
+def _pod(operation: CreatePod) -> str:
+    return f"{operation.namespace}/{operation.body['metadata']['name']}"

@@ -1,0 +1,1 @@
+"""One actor per pool: mailbox in, actions out, under a clock."""

@@ -1,0 +1,100 @@
+"""The actor of one pool: wakes on mail or a tick, steps its Pool, hands the actions on.
+
+It owns the Pool, so nothing else may touch it. It decides nothing and performs nothing: :class:`Hands` carries
+actions out and says when what must be on record is. A Pool bounds its own work per step; while it says that more is
+waiting the actor steps again at once, but lets the loop breathe between, so that reports and writes go on in a burst.
+
+Any error ends the actor, and with it the leader's turn: what was decided is written down, so a new leader goes on from
+there, and nothing is to be gained by going on with a Pool that may be wrong.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from punctual.runtime.mailbox import Mailbox
+from punctual.scheduling.actions import Action
+from punctual.scheduling.events import Event
+
+TICK: Final = 0.25
+"""Seconds between steps when nothing happens: chunks start and jobs overrun by the clock alone."""
+
+
+class Core(Protocol):
+    """What the actor needs of a :class:`punctual.scheduling.pool.Pool`."""
+
+    @property
+    def backlog(self) -> int:
+        """Decisions still waiting for a step."""
+
+    def restore(self, now: float, events: Sequence[Event]) -> list[Action]:
+        """Take in what is written down; answer with the stamps of the new epoch."""
+
+    def step(self, now: float, events: Sequence[Event]) -> list[Action]:
+        """Take in events, decide a bounded amount, answer with actions."""
+
+
+class Hands(Protocol):
+    """Carries actions out, in order within one job."""
+
+    def perform(self, action: Action) -> None:
+        """Take an action on; returns at once."""
+
+    async def flush(self) -> None:
+        """Return when every urgent status taken on so far is written; raise if one cannot be."""
+
+
+class PoolActor:
+    """Steps one Pool. ``now`` is the API server's clock; ``timed`` is told the seconds that each step took."""
+
+    def __init__(
+        self,
+        core: Core,
+        mailbox: Mailbox,
+        hands: Hands,
+        *,
+        now: Callable[[], float],
+        timed: Callable[[float], None] = lambda _: None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.mailbox = mailbox
+        self._core = core
+        self._hands = hands
+        self._now = now
+        self._timed = timed
+        self._monotonic = monotonic
+        self._ticked: float | None = None
+
+    async def run(self, restored: Sequence[Event]) -> None:
+        """Take over from what the API server holds, then step for ever.
+
+        Nothing is decided before the stamps of the new epoch stand: from then on the API server refuses what an
+        earlier leader still has under way.
+        """
+        self._perform(self._core.restore(self._now(), restored))
+        await self._hands.flush()
+        while True:
+            self.step()
+            if self._core.backlog:
+                await asyncio.sleep(0)
+            else:
+                await self.mailbox.wait(at_most=TICK)
+
+    def step(self) -> None:
+        """Take all mail and let the Pool answer it, once."""
+        events = self.mailbox.take()
+        began = self._monotonic()
+        actions = self._core.step(self._now(), events)
+        self._ticked = ended = self._monotonic()
+        self._timed(ended - began)
+        self._perform(actions)
+
+    @property
+    def silent(self) -> float:
+        """Seconds since the last step ended; 0 before the first: a takeover takes as long as the API server does."""
+        return 0.0 if self._ticked is None else self._monotonic() - self._ticked
+
+    def _perform(self, actions: Sequence[Action]) -> None:
+        for action in actions:
+            self._hands.perform(action)

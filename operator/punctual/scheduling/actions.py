@@ -1,0 +1,132 @@
+"""What a Pool wants done. Each names what it is about, so doing it twice is harmless.
+
+Within one job actions are carried out in order: a chunk is in the written status before its pod is created, a result
+is stored before the status accounts it, the status accounts a range before its pod is deleted.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from punctual.scheduling.job import Chunk, JobRecord
+from punctual.scheduling.spec import PoolRecord
+
+
+@dataclass(frozen=True, slots=True)
+class WriteStatus:
+    """Write a job's whole record; a newer one replaces an older one that has not been written yet.
+
+    ``urgent``: a decision or a change of ownership; the rest is progress, written behind under a budget.
+    """
+
+    job: str
+    record: JobRecord
+    urgent: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class WritePool:
+    """Write the pool's whole record."""
+
+    record: PoolRecord
+    urgent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateChunk:
+    """Create the pod of a chunk (or pilot, or reduce) that the record already holds."""
+
+    job: str
+    chunk: Chunk
+
+
+@dataclass(frozen=True, slots=True)
+class EndPod:
+    """Delete a pod, this uid and no other, giving it ``grace`` seconds."""
+
+    namespace: str
+    name: str
+    uid: str
+    grace: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class OfferEnd:
+    """Annotate the chunk's pod with an end it may stop at."""
+
+    namespace: str
+    name: str
+    uid: str
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreResult:
+    """Keep the termination message of an accounted range for the reduce step."""
+
+    job: str
+    begin: int
+    end: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetPoint:
+    """What the agent of ``node`` shall hold for a pod from now on; ``end`` is absolute, agents get seconds left."""
+
+    node: str
+    pod: str
+    """uid"""
+    cap: float
+    """cores"""
+    period: float
+    """seconds"""
+    units: int
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class DropSetPoint:
+    """The pod has ended: the agent need not care any more."""
+
+    node: str
+    pod: str
+
+
+@dataclass(frozen=True, slots=True)
+class HoldNode:
+    """Put the pool's NoSchedule taint on a node, or take it off (``hold: Taint``)."""
+
+    node: str
+    held: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteJob:
+    """Its time to live after the end is over."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class Emit:
+    """Tell the user: an event on the job (``job``: uid) or on the pool (None)."""
+
+    job: str | None
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+Action = (
+    WriteStatus
+    | WritePool
+    | CreateChunk
+    | EndPod
+    | OfferEnd
+    | StoreResult
+    | SetPoint
+    | DropSetPoint
+    | HoldNode
+    | DeleteJob
+    | Emit
+)

@@ -1,0 +1,197 @@
+"""What the Pool knows: jobs, processors, the plan, and what is to be written.
+
+The stages of a step (``life``, ``planner``, ``dispatcher``, ``pool``) all work on one Books; it decides nothing. What
+is in the jobs' records survives a crash, all else here is forgotten on purpose.
+"""
+
+import heapq
+import math
+from dataclasses import dataclass, field, replace
+
+from punctual import reasons
+from punctual.scheduling.actions import Action, WritePool, WriteStatus
+from punctual.scheduling.events import PodObserved
+from punctual.scheduling.job import Chunk, JobRecord, Verdict
+from punctual.scheduling.offers_desk import OffersDesk
+from punctual.scheduling.plan import Plan
+from punctual.scheduling.processors import Occupant, Processors
+from punctual.scheduling.spec import PoolRecord, PoolSpec
+from punctual.scheduling.standing import Key, Standing
+from punctual.scheduling.startup import Startups
+from punctual.scheduling.words import some
+
+TELL = 0.5
+"""Seconds at least between two statuses of a job that differ in progress alone."""
+LIVE = frozenset({"Measuring", "Promised", "Leftover"})
+"""States that planning and dispatch must look at."""
+
+
+@dataclass(slots=True)
+class Books:
+    """All that one Pool has in mind."""
+
+    epoch: int
+    spec: PoolSpec | None = None
+    """In force."""
+    asked: PoolSpec | None = None
+    """As last applied."""
+    edited: bool = False
+    """``asked`` is new and not yet tested."""
+    deleting: bool = False
+    spec_applied: Verdict | None = None
+    jobs: dict[str, Standing] = field(default_factory=dict)
+    live: dict[str, Standing] = field(default_factory=dict)
+    """Jobs that planning and dispatch must look at; some that need it no more may still be in it."""
+    active: dict[str, None] = field(default_factory=dict)
+    """Jobs that own chunks, in order."""
+    processors: Processors = field(default_factory=Processors)
+    plan: Plan = field(default_factory=Plan)
+    startups: Startups = field(default_factory=Startups)
+    desk: OffersDesk = field(default_factory=OffersDesk)
+    waiting: list[tuple[float, str]] = field(default_factory=list)
+    """Heap of (arrival, uid): jobs that wait for their answer."""
+    expiring: list[tuple[float, str]] = field(default_factory=list)
+    """Heap of (end of ttl, uid)."""
+    pods: dict[tuple[str, str], PodObserved] = field(default_factory=dict)
+    """(namespace, name) -> last seen."""
+    watched: dict[str, tuple[str, Key]] = field(default_factory=dict)
+    """Pod uid -> its job's uid and chunk."""
+    ending: set[str] = field(default_factory=set)
+    """Uids of pods told to end."""
+    held: set[str] = field(default_factory=set)
+    """Nodes that carry our taint."""
+    stale: bool = False
+    """The plan may no longer be the best, or no longer stand."""
+    causes: dict[str, str] = field(default_factory=dict)
+    """Job uid -> reason: whose own doing made the plan stale."""
+    recreate: bool = False
+    """A restore is just behind us: pods not seen must be created (again)."""
+    changed: bool = True
+    """The pool's own record may have changed, or a processor may be free."""
+    looked: float = -math.inf
+    """When running chunks were last looked after."""
+    given: float = -math.inf
+    """When free processors were last given out."""
+    touched: dict[str, None] = field(default_factory=dict)
+    """Jobs whose record may have changed in this step."""
+    progressed: dict[str, None] = field(default_factory=dict)
+    """Jobs of which only the progress has changed, longest first."""
+    pool_written: PoolRecord | None = None
+    before: list[Action] = field(default_factory=list)
+    """To be done before the statuses are written."""
+    after: list[Action] = field(default_factory=list)
+    """To be done behind them."""
+
+    def occupant(self, uid: str, chunk: Chunk) -> Occupant:
+        """Name a chunk as the occupant of a processor."""
+        return Occupant(uid, chunk.kind, chunk.begin, chunk.attempt)
+
+    def ask(self, st: Standing) -> None:
+        """Queue a job for its answer."""
+        heapq.heappush(self.waiting, (st.job.arrival, st.job.uid))
+
+    def touch(self, st: Standing) -> None:
+        """Note that the job may have to be written."""
+        self.changed = True
+        self.touched[st.job.uid] = None
+
+    def stamped(self, st: Standing) -> JobRecord:
+        """Return the record as it is to be written: epoch, progress and ETA brought up to date."""
+        record = st.record
+        running = sum(c.size for c in record.chunks if c.kind != "Reduce")
+        chunks = tuple(
+            c if c.done == (done := min(st.watch(c).done, c.size)) else replace(c, done=done) for c in record.chunks
+        )
+        reported = sum(c.done for c in chunks if c.kind != "Reduce")
+        eta = None
+        if not record.ended and record.promise is not None and st.state == "Promised":
+            eta = record.promise.finish
+        return replace(
+            record,
+            epoch=self.epoch,
+            observed_generation=st.asked.generation,
+            chunks=chunks,
+            done=record.completed.total + reported,
+            running=running,
+            eta=eta,
+        )
+
+    def pool_record(self) -> PoolRecord:
+        """Return what is to be written about the pool itself."""
+        ready = (
+            Verdict("True", reasons.READY, some(self.processors.total, "processor"))
+            if self.processors.total
+            else Verdict(
+                "False", reasons.NO_NODES, "no ready node matches spec.nodeSelector, or other pods fill them all"
+            )
+        )
+        queue = len(self.waiting) + sum(1 for b in self.plan.bookings if not self.jobs[b.demand.uid].record.started)
+        assert self.asked is not None
+        return PoolRecord(
+            epoch=self.epoch,
+            observed_generation=self.asked.generation,
+            ready=ready,
+            spec_applied=self.spec_applied,
+            applied=self.spec,
+            processors=self.processors.total,
+            free=self.processors.free,
+            queue=queue,
+            nodes=self.processors.lines(),
+            startups=tuple(self.startups.seen),
+        )
+
+    def flush(self, now: float) -> list[Action]:
+        """Return what is to be done: results first, then statuses that differ from what is written, then the rest."""
+        statuses: list[Action] = []
+        for uid in self.touched:
+            st = self.jobs.get(uid)
+            if st is None or st.state == "Waiting":
+                continue
+            if st.state not in LIVE:
+                self.live.pop(uid, None)
+            record = self.stamped(st)
+            if record == st.written:
+                continue
+            urgent = st.written is None or _without_progress(record) != _without_progress(st.written)
+            st.written, st.told = record, now
+            statuses.append(WriteStatus(uid, record, urgent))
+        self.touched.clear()
+        statuses += self._progress(now)
+        out = [*self.before, *statuses, *self.after]
+        self.before, self.after = [], []
+        if self.spec is not None and self.changed:
+            self.changed = False
+            pool = self.pool_record()
+            if pool != self.pool_written:
+                urgent = (
+                    self.pool_written is None
+                    or pool.ready != self.pool_written.ready
+                    or (pool.spec_applied != self.pool_written.spec_applied)
+                )
+                self.pool_written = pool
+                out.append(WritePool(pool, urgent))
+        return out
+
+    def _progress(self, now: float) -> list[Action]:
+        """Return statuses that differ in progress alone, of jobs that were told of long enough ago."""
+        statuses: list[Action] = []
+        while self.progressed:
+            uid = next(iter(self.progressed))
+            st = self.jobs.get(uid)
+            if st is not None and now < st.told + TELL:
+                break
+            del self.progressed[uid]
+            if st is None or st.state == "Waiting":
+                continue
+            record = self.stamped(st)
+            if record != st.written:
+                st.written, st.told = record, now
+                statuses.append(WriteStatus(uid, record, urgent=False))
+        return statuses
+
+
+def _without_progress(record: JobRecord) -> JobRecord:
+    """Return the record without what moves by itself: a change in that alone can wait."""
+    promise = record.promise._replace(finish=0.0) if record.promise else None
+    chunks = tuple(replace(c, done=0) for c in record.chunks)
+    return replace(record, done=0, running=0, eta=None, promise=promise, chunks=chunks)

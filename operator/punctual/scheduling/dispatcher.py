@@ -1,0 +1,258 @@
+"""Giving out processors: booked chunks first, what nobody booked to pilots and jobs on leftovers.
+
+Leftover chunks leave when their processor is booked: they are offered an end, and ended if they do not answer.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from punctual import reasons
+from punctual.scheduling import ledger, pilots
+from punctual.scheduling.actions import CreateChunk, OfferEnd
+from punctual.scheduling.books import Books
+from punctual.scheduling.job import Chunk, Kind
+from punctual.scheduling.life import LOOK, Life
+from punctual.scheduling.planner import NOTICE, Planner
+from punctual.scheduling.processors import Place
+from punctual.scheduling.ranges import Range
+from punctual.scheduling.standing import Standing
+
+UNBOOKED = frozenset({"Measuring", "Leftover"})
+"""States that run on leftovers."""
+PATIENCE = 2.0
+"""Seconds an unanswered offer waits when its processor is needed."""
+LEFTOVER_CHUNK = 30.0
+"""Seconds of work in a leftover chunk: little is lost when it must go."""
+
+
+@dataclass(slots=True)
+class Dispatcher:
+    """Creates chunks on free processors, and asks leftover chunks to leave."""
+
+    books: Books
+    life: Life
+    planner: Planner
+
+    def work(self, now: float) -> None:
+        """Do all of it when something has changed, else twice a second for what is due by the clock."""
+        if not (self.books.changed or self.books.stale) and now < self.books.given + LOOK:
+            return
+        self.books.given = now
+        self.vacate(now)
+        self.dispatch(now)
+        self.relieve(now)
+
+    def _active(self) -> Iterator[Standing]:
+        return (self.books.jobs[uid] for uid in self.books.active)
+
+    def vacate(self, now: float) -> None:
+        """Ask leftover chunks to leave the processors that a booking waits for; end those that do not answer."""
+        if not any(st.state == "Leftover" or any(c.leftover for c in st.record.chunks) for st in self._active()):
+            return
+        seen: set[int] = set()
+        for booking in self.books.plan.bookings:
+            if booking.demand.not_before > now:
+                continue
+            for w in booking.where.tolist():
+                if w in seen:
+                    continue
+                seen.add(w)
+                occupant = self.books.processors.occupants.get(self.books.plan.places[w])
+                st = self.books.jobs.get(occupant.job) if occupant else None
+                chunk = st.chunk(occupant.kind, occupant.begin, occupant.attempt) if st and occupant else None
+                if st is None or chunk is None or not (chunk.leftover or st.state == "Leftover"):
+                    continue
+                watch = st.watch(chunk)
+                if (
+                    chunk.offered is None
+                    and watch.pod is not None
+                    and watch.pod.phase == "Running"
+                    and watch.offered_at is None
+                ):
+                    self._offer(now, st, chunk, chunk.begin + watch.done)
+                elif watch.offered_at is None or now - watch.offered_at > PATIENCE:
+                    self.life.end_and_lose(now, st, chunk, reasons.CAPACITY_LOST, "its processor was needed", own=False)
+
+    def _offer(self, now: float, st: Standing, chunk: Chunk, end: int) -> None:
+        watch = st.watch(chunk)
+        pod = watch.pod
+        assert pod is not None
+        watch.offered_at = now
+        st.record = st.record.with_chunk(replace(chunk, offered=end))
+        self.books.touch(st)
+        self.books.after.append(OfferEnd(pod.namespace, pod.name, pod.uid, end))
+
+    def relieve(self, now: float) -> None:
+        """Offer late chunks an end, so that idle processors can take a part of what is left."""
+        if not any(w.late for st in self._active() for w in st.watches.values()):
+            return
+        idle = len(self._idle(now))
+        for uid in list(self.books.active):
+            st = self.books.jobs[uid]
+            cost = st.cost
+            if idle <= 0 or cost is None:
+                return
+            for chunk in st.record.chunks:
+                watch = st.watch(chunk)
+                if (
+                    not watch.late
+                    or chunk.offered is not None
+                    or chunk.kind == "Reduce"
+                    or watch.offered_at is not None
+                ):
+                    continue
+                if watch.pod is None or watch.pod.phase != "Running":
+                    continue
+                left = chunk.size - watch.done
+                seconds = left * cost.per_unit * st.slowed
+                if left < 2 or seconds < 2 * (cost.setup + NOTICE):
+                    continue
+                share = min(idle, left - 1)
+                self._offer(now, st, chunk, chunk.begin + watch.done + math.ceil(left / (share + 1)))
+                idle -= share
+
+    def _idle(self, now: float) -> list[Place]:
+        """Return free places that no booking waits for."""
+        booked = {self.books.plan.places[int(w)] for b in self.books.plan.bookings for w in b.where}
+        booked |= {self.books.plan.places[b.reducer] for b in self.books.plan.bookings if b.reducer is not None}
+        return [
+            p for p in self.books.processors.usable(now) if p not in self.books.processors.occupants and p not in booked
+        ]
+
+    def dispatch(self, now: float) -> None:
+        """Give each free processor the first chunk booked on it, and what nobody booked to leftover work."""
+        if self.books.stale:
+            self.planner.replan(now)
+        free = {p for p in self.books.processors.usable(now) if p not in self.books.processors.occupants}
+        if not free:
+            return
+        claimed: set[Place] = set()
+        places = self.books.plan.places
+        for booking in self.books.plan.bookings:
+            if len(claimed) >= len(free):
+                break
+            for w in booking.where.tolist():
+                if (place := places[w]) in free and place not in claimed:
+                    claimed.add(place)
+                    if booking.demand.not_before <= now:
+                        self._create_booked(now, booking.demand.uid, w)
+            if booking.reducer is not None and (place := places[booking.reducer]) in free and place not in claimed:
+                claimed.add(place)
+                self._create_reduce(now, self.books.jobs[booking.demand.uid], place)
+        self._use_leftovers(now, [p for p in sorted(free, key=lambda p: (p.slot, p.node)) if p not in claimed])
+
+    def _create_booked(self, now: float, uid: str, w: int) -> None:
+        booking = self.books.plan.booking_of(uid)
+        position = int(np.flatnonzero(booking.where == w)[0])
+        piece = booking.pieces()[position][0]
+        end = now + booking.demand.cost.seconds(piece.size)
+        self._create(now, self.books.jobs[uid], piece, self.books.plan.places[w], end=end)
+        self.books.plan = self.books.plan.created(booking, position, piece, end=end)
+
+    def _create_reduce(self, now: float, st: Standing, place: Place) -> None:
+        if not st.work_done or st.record.chunks or st.job.reduce_duration is None:
+            return
+        units = st.job.units  # the reduce step stands as one unit behind the last
+        cost = st.cost
+        assert cost is not None
+        end = now + st.job.reduce_duration + cost.theta_cp
+        self._create(now, st, Range(units, units + 1), place, end=end, kind="Reduce")
+        self.books.plan = self.books.plan.without(st.job.uid)
+
+    def _create(
+        self,
+        now: float,
+        st: Standing,
+        piece: Range,
+        place: Place,
+        *,
+        end: float,
+        kind: Kind = "Chunk",
+        leftover: bool = False,
+    ) -> None:
+        chunk = Chunk(
+            begin=piece.begin,
+            end=piece.end,
+            origin=piece.end,
+            node=place.node,
+            attempt=ledger.next_attempt(st.record, piece.begin, piece.end),
+            kind=kind,
+            created=now,
+            promised_end=end,
+            leftover=leftover,
+        )
+        st.record = replace(st.record.with_chunk(chunk), started=st.record.started or now)
+        self.books.processors.seat_at(self.books.occupant(st.job.uid, chunk), place)
+        self.books.active[st.job.uid] = None
+        self.books.touch(st)
+        self.books.after.append(CreateChunk(st.job.uid, chunk))
+
+    def _use_leftovers(self, now: float, free: list[Place]) -> None:
+        """Run pilots and jobs without booked processors on what is free; such chunks go when the room is needed."""
+        if not free:
+            return
+        wanting = sorted(
+            (st for st in self.books.live.values() if st.state in UNBOOKED),
+            key=lambda st: (st.state != "Measuring", st.job.deadline, st.job.arrival, st.job.uid),
+        )
+        for i, st in enumerate(wanting):
+            if not free:
+                return
+            if st.state == "Measuring":
+                self._pilot(now, st, free)
+            elif st.work_done and st.job.reduce_duration is not None:
+                if not st.record.chunks:
+                    self._create_reduce(now, st, free.pop(0))
+            else:
+                self._run_on_leftovers(now, st, free, share=max(1, len(free) // (len(wanting) - i)))
+
+    def _run_on_leftovers(self, now: float, st: Standing, free: list[Place], *, share: int) -> None:
+        """Create up to ``share`` short chunks of a job on free places."""
+        assert self.books.spec is not None
+        cost = st.cost
+        if cost is None:
+            return
+        per_unit = cost.per_unit * st.slowed / (1 - self.books.spec.headroom)
+        if st.job.max_processors is not None:
+            share = min(share, st.job.max_processors - len(st.record.chunks))
+        for _ in range(min(share, len(free))):
+            left = ledger.remaining(st.job.units, st.record)
+            if not left:
+                return
+            first = left.parts[0]
+            size = min(first.size, max(1, int(LEFTOVER_CHUNK / per_unit)), -(-left.total // share))
+            end = now + cost.setup + size * per_unit
+            self._create(now, st, Range(first.begin, first.begin + size), free.pop(0), end=end, leftover=True)
+
+    def _pilot(self, now: float, st: Standing, free: list[Place]) -> None:
+        record = st.record
+        if record.chunks:
+            return
+        left = ledger.remaining(st.job.units, record)
+        size = pilots.next_pilot(record.pilots, left.total)
+        if size is None:
+            if not record.pilots:
+                return
+            st.record = replace(record, cost=pilots.fit(record.pilots), admitted=None)
+            if not left and st.job.reduce_duration is None:
+                self.life.finish(now, st)
+            self.books.touch(st)
+            if st.state == "Waiting":
+                self.books.ask(st)
+            return
+        first = left.parts[0]
+        piece = Range(first.begin, min(first.end, first.begin + size))
+        # nothing is known yet: it is late once it stalls, not by the clock
+        self._create(now, st, piece, free.pop(0), end=st.job.deadline, kind="Pilot", leftover=True)
+
+    def create_again(self) -> None:
+        """After a restore: create (again) the pod of every recorded chunk that was not seen. A 409 is a success."""
+        self.books.recreate = False
+        for uid in self.books.active:
+            st = self.books.jobs[uid]
+            for chunk in st.record.chunks:
+                if st.watch(chunk).pod is None:
+                    self.books.after.append(CreateChunk(uid, chunk))

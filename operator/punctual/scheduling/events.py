@@ -1,0 +1,135 @@
+"""What can happen to a Pool. Level-triggered: each says how things are, not what changed; newest per key wins."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from punctual.scheduling.job import Job, JobRecord, Kind
+from punctual.scheduling.spec import PoolRecord, PoolSpec
+
+PodPhase = Literal["Pending", "Running", "Succeeded", "Failed", "Unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolApplied:
+    """The pool as its spec says now; ``record`` is read only by a Pool that has none yet (rebuild)."""
+
+    spec: PoolSpec
+    record: PoolRecord | None = None
+    deleting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JobApplied:
+    """A job as its spec says now; ``record`` is read only where the Pool does not know the job (rebuild)."""
+
+    job: Job
+    record: JobRecord | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobDeleted:
+    """The job is going or gone: it owns nothing any more; its pods are ended."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodObserved:
+    """A pod of ours as the API server shows it: a projection, never the body."""
+
+    name: str
+    uid: str
+    namespace: str
+    job: str
+    """uid of its job."""
+    kind: Kind
+    begin: int
+    end: int
+    """The end it was created with (``Chunk.origin``)."""
+    attempt: int
+    node: str
+    """Node it is bound or meant for."""
+    phase: PodPhase
+    created: float
+    started: float | None = None
+    """When its first container began to run."""
+    finished: float | None = None
+    """When its first container ended."""
+    exit_code: int | None = None
+    reason: str = ""
+    """Pod or waiting reason: Evicted, Preempted, NodeLost, ImagePullBackOff, Unschedulable, …"""
+    disrupted: bool = False
+    """A DisruptionTarget condition stands: ended by the cluster, not by its own doing."""
+    message: str = ""
+    """Termination message: the range's result, at most 4 kB."""
+    deleting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PodGone:
+    """A pod of ours that the API server no longer has."""
+
+    namespace: str
+    name: str
+    uid: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateRefused:
+    """The API server would not have a chunk's pod (quota, LimitRange, …): nothing runs."""
+
+    job: str
+    kind: Kind
+    begin: int
+    attempt: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeObserved:
+    """A node that is this pool's to use."""
+
+    name: str
+    ready: bool
+    cpu: float
+    """Allocatable cores less the requests of pods that are not ours."""
+    memory: int
+    """Allocatable bytes less the requests of pods that are not ours."""
+    pods: int = 110
+    """Allocatable pods less those that are not ours."""
+    left_out: str | None = None
+    """A reason not to use it: StaticCPUManager, NodesOverlap, …"""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGone:
+    """A node that is no longer there, or no longer this pool's."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What the agent read of one pod."""
+
+    pod: str
+    """uid"""
+    done: int | None
+    end: int | None
+    """The end the worker will honour, if it has answered."""
+    cpu_seconds: float
+    faults: int = 0
+    """Faulty files so far; the edge says which in the job's events."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """One node's report, already checked for its sender and order."""
+
+    node: str
+    pods: tuple[Progress, ...]
+
+
+Event = (
+    PoolApplied | JobApplied | JobDeleted | PodObserved | PodGone | CreateRefused | NodeObserved | NodeGone | Reported
+)

@@ -1,0 +1,179 @@
+"""What was asked and what was answered: the job, its promise, its chunks, and the record that holds them.
+
+All times are float seconds on one clock (the API server's), all units int. Nothing here decides.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+from punctual.errors import InvariantError
+from punctual.scheduling.ranges import Counts, Ranges
+from punctual.theory.cost import Cost
+
+Restart = Literal["Redo", "Resume"]
+OnMiss = Literal["Continue", "Stop"]
+Kind = Literal["Chunk", "Pilot", "Reduce"]
+Status = Literal["True", "False", "Unknown"]
+
+
+class Verdict(NamedTuple):
+    """A condition's content: status, reason (a word of ``punctual.reasons``), message."""
+
+    status: Status
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A divisible job as asked for."""
+
+    uid: str
+    namespace: str
+    name: str
+    generation: int = 1
+    arrival: float
+    """When it was created."""
+    units: int
+    deadline: float
+    """Absolute."""
+    cost: Cost | None
+    """As declared, by hand or by profile; None: to be measured by pilot chunks."""
+    min_processors: int = 1
+    max_processors: int | None = None
+    restart: Restart = "Redo"
+    chunk_retries: int = 3
+    stall_timeout: float = 60.0
+    on_miss: OnMiss = "Continue"
+    dry_run: bool = False
+    suspend: bool = False
+    reduce_duration: float | None = None
+    """Seconds planned for the reduce pod after the last chunk; None: no reduce."""
+    ttl: float | None = None
+    """Seconds to keep the job after its end; None: for ever."""
+    refusal: tuple[str, str] | None = None
+    """(reason, message) where the edge already knows that it cannot run: pod refused, profile missing, …"""
+
+
+class Promise(NamedTuple):
+    """What was promised: the deadline. ``finish`` is a forecast and may move while it stays before it."""
+
+    deadline: float
+    finish: float
+    margin: float
+    """Seconds before the deadline that planning left free."""
+    processors: int
+    start: float
+
+
+class Offer(NamedTuple):
+    """What could have been promised instead."""
+
+    earliest_deadline: float | None
+    """Seconds after a new submission, whole, submission allowance included; None: no deadline would do."""
+    valid_until: float
+    largest_load: int
+    """Units that would fit the deadline that was asked for."""
+
+
+class Sample(NamedTuple):
+    """One pilot: so many units took so many seconds from the pod's creation to its end."""
+
+    units: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Units owned by one attempt: recorded before its pod exists, until accounted."""
+
+    begin: int
+    end: int
+    """The end it owns; lower than ``origin`` once it has agreed to a cut."""
+    origin: int
+    """The end its pod was created with."""
+    node: str
+    attempt: int
+    kind: Kind = "Chunk"
+    created: float
+    """When it was decided."""
+    promised_end: float
+    """Planned end (forecast for a leftover chunk)."""
+    offered: int | None = None
+    """End offered to it and not yet answered."""
+    leftover: bool = False
+    """Runs on capacity that nobody was promised: must go when the room is needed."""
+    done: int = 0
+    """Units it has reported (for people; nothing is decided on it)."""
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """Identity within the job: kind, begin and attempt (a cut changes none of them)."""
+        return (self.kind, self.begin, self.attempt)
+
+    @property
+    def size(self) -> int:
+        """Units owned."""
+        return self.end - self.begin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRecord:
+    """All that is written down about a job: a new leader rebuilds the Pool from these alone."""
+
+    epoch: int = 0
+    observed_generation: int = 0
+    admitted: Verdict | None = None
+    on_track: Verdict | None = None
+    completed_condition: Verdict | None = None
+    failed_condition: Verdict | None = None
+    spec_applied: Verdict | None = None
+    promise: Promise | None = None
+    offer: Offer | None = None
+    cost: Cost | None = None
+    """The cost in force: declared or measured."""
+    completed: Ranges = Ranges()
+    failed: Counts = Counts()
+    """Own failures of the work per unit."""
+    tried: Counts = Counts()
+    """Attempts made so far per unit that is not completed."""
+    chunks: tuple[Chunk, ...] = ()
+    pilots: tuple[Sample, ...] = ()
+    started: float | None = None
+    finished: float | None = None
+    done: int = 0
+    """Units completed, plus units that running chunks have reported (for people; nothing is decided on it)."""
+    running: int = 0
+    eta: float | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has come to its end, well or not."""
+        return self.finished is not None
+
+    def check(self, units: int) -> None:
+        """Raise InvariantError unless ranges are sound and no unit is owned twice."""
+        self.completed.check()
+        self.failed.check()
+        self.tried.check()
+        work = [c for c in self.chunks if c.kind != "Reduce"]
+        owned = Ranges.of(*((c.begin, c.end) for c in work))
+        if owned.total != sum(c.size for c in work):
+            raise InvariantError(f"two chunks own the same unit: {work}")
+        if (owned & self.completed).total:
+            raise InvariantError(f"a chunk owns completed units: {owned & self.completed}")
+        for r in (owned | self.completed).parts:
+            if r.end > units:
+                raise InvariantError(f"{r} goes beyond {units} units")
+        if len({c.key for c in self.chunks}) != len(self.chunks):
+            raise InvariantError("two chunks have one identity")
+
+    def without(self, chunk: Chunk) -> "JobRecord":
+        """Return the record without that chunk."""
+        return replace(self, chunks=tuple(c for c in self.chunks if c.key != chunk.key))
+
+    def with_chunk(self, chunk: Chunk) -> "JobRecord":
+        """Return the record with that chunk added, or put in the place of its earlier self."""
+        if any(c.key == chunk.key for c in self.chunks):
+            return replace(self, chunks=tuple(chunk if c.key == chunk.key else c for c in self.chunks))
+        return replace(self, chunks=(*self.chunks, chunk))

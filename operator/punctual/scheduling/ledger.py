@@ -1,0 +1,62 @@
+"""Which unit is whose: the moves a job's record can make when a chunk begins, ends, fails or is cut.
+
+Each move takes a record and returns the next; a unit is completed, owned by one chunk, or remaining, never two of them
+(``JobRecord.check``). Accounting is exactly once because only an owned range can be accounted and it is owned no more
+after that.
+"""
+
+from dataclasses import replace
+
+from punctual.scheduling.job import Chunk, JobRecord, Restart
+from punctual.scheduling.ranges import Ranges
+
+
+def remaining(units: int, record: JobRecord) -> Ranges:
+    """Units neither completed nor owned by a chunk."""
+    whole = Ranges.of((0, units))
+    if not record.chunks and not record.completed:  # most of those that wait
+        return whole
+    owned = ((c.begin, c.end) for c in record.chunks if c.kind != "Reduce")
+    return whole - (record.completed | Ranges.of(*owned))
+
+
+def next_attempt(record: JobRecord, begin: int, end: int) -> int:
+    """Return the attempt number for these units: one more than the most any of them has seen."""
+    return record.tried.largest(begin, end) + 1
+
+
+def account(record: JobRecord, chunk: Chunk) -> JobRecord:
+    """Take its units as done, as the chunk ended well; what was counted about them is forgotten."""
+    return replace(
+        record.without(chunk),
+        completed=record.completed | Ranges.of((chunk.begin, chunk.end)),
+        failed=record.failed.drop(chunk.begin, chunk.end),
+        tried=record.tried.drop(chunk.begin, chunk.end),
+    )
+
+
+def lose(record: JobRecord, chunk: Chunk, *, durable: int = 0, own: bool = False) -> JobRecord:
+    """End the attempt without success: ``durable`` units from its begin count, the rest is to be done again.
+
+    ``own``: the work failed by its own doing, which chunkRetries bounds; else a node, an eviction or we ended it.
+    """
+    kept = chunk.begin + min(max(durable, 0), chunk.size)
+    end = chunk.end
+    return replace(
+        record.without(chunk),
+        completed=record.completed | Ranges.of((chunk.begin, kept)),
+        failed=record.failed.drop(chunk.begin, kept).add(kept, end, int(own)),
+        # every unit, not only the least tried: a pod's name is made of begin and attempt, and must be new
+        tried=record.tried.drop(chunk.begin, kept).raise_to(kept, end, chunk.attempt),
+    )
+
+
+def cut(record: JobRecord, chunk: Chunk, at: int) -> JobRecord:
+    """Cut it at the end the worker will honour: the tail is nobody's again. Above the owned end nothing changes."""
+    end = max(chunk.begin, min(at, chunk.end))
+    return record.with_chunk(replace(chunk, end=end, offered=None))
+
+
+def durable(restart: Restart, done: int | None) -> int:
+    """Units that survive the end of their pod: under Resume those reported done, under Redo none."""
+    return done or 0 if restart == "Resume" else 0

@@ -1,0 +1,272 @@
+"""What becomes of chunks and jobs: accounted, lost, failed, finished; and who looks after those that run."""
+
+import heapq
+import math
+from dataclasses import dataclass, replace
+
+from punctual import reasons
+from punctual.scheduling import ledger
+from punctual.scheduling.actions import DeleteJob, Emit, EndPod, SetPoint, StoreResult
+from punctual.scheduling.books import Books
+from punctual.scheduling.events import PodObserved
+from punctual.scheduling.job import Chunk, Sample, Verdict
+from punctual.scheduling.standing import Key, Standing, Watch, expected_end
+from punctual.scheduling.supervision import finding
+from punctual.scheduling.words import some, span
+
+LOOK = 0.5
+"""Seconds between two looks at all running chunks: what is found this way is counted in seconds."""
+LAST_WORD = 30.0
+"""Seconds to wait for the agent to read the last answer of a pod that ended with an offer open."""
+BLOCKED = 10.0
+"""Seconds a node offers nothing after a pod did not fit there."""
+
+
+@dataclass(slots=True)
+class Life:
+    """Moves records on as pods and agents report."""
+
+    books: Books
+
+    def answered(self, now: float, st: Standing, chunk: Chunk, end: int) -> None:
+        """Give the tail away now that the worker has said where it will stop."""
+        st.record = ledger.cut(st.record, chunk, end)
+        self.books.touch(st)
+        kept = st.chunk(*chunk.key)
+        assert kept is not None
+        if kept.end < chunk.end:
+            self.books.stale = True
+        if kept.size == 0:  # nothing of it was begun
+            self.end_and_lose(now, st, kept, reasons.OVERRUN, "gave its whole range back", own=False)
+
+    def see_success(self, now: float, st: Standing, key: Key) -> None:
+        """Account a chunk whose pod has succeeded, if it is still owned and its last word is known."""
+        chunk = st.chunk(*key)
+        watch = st.watches.get(key)
+        if chunk and watch and watch.pod and watch.pod.phase == "Succeeded":
+            self.succeeded(now, st, chunk, watch)
+
+    def succeeded(self, now: float, st: Standing, chunk: Chunk, watch: Watch) -> None:
+        """Account the chunk; where an offer is open, only once its last word is known."""
+        pod = watch.pod
+        assert pod is not None
+        if chunk.offered is not None:
+            # It may have stopped early: only its answer, read after its end, tells what was done.
+            if watch.ended_at is None:
+                watch.ended_at = now
+                return
+            if watch.ended_at != -math.inf:
+                if now < watch.ended_at + LAST_WORD:
+                    return
+                self.lose(now, st, chunk, reasons.CHUNK_FAILED, f"pod {pod.name} ended without its answer", own=False)
+                return
+        self.books.touch(st)
+        self.books.stale = True
+        if chunk.kind == "Reduce":
+            st.record = st.record.without(chunk)
+            self.finish(now, st)
+        else:
+            if st.job.reduce_duration is not None:
+                self.books.before.append(StoreResult(st.job.uid, chunk.begin, chunk.end, pod.message))
+            st.record = ledger.account(st.record, chunk)
+            if chunk.kind == "Pilot":
+                self._measured(st, Sample(chunk.size, now - chunk.created))
+        self._forget(st, chunk)
+        if chunk.kind != "Reduce":  # its log is the job's result: it stays as long as the job
+            self.end(pod)
+        self._maybe_finish(now, st)
+
+    def end_and_lose(self, now: float, st: Standing, chunk: Chunk, reason: str, message: str, *, own: bool) -> None:
+        """End the chunk's pod, if it has one, and take its units back."""
+        pod = st.watch(chunk).pod
+        if pod is None:
+            self.books.processors.leave(self.books.occupant(st.job.uid, chunk))
+        else:
+            self.end(pod)
+        self.lose(now, st, chunk, reason, message, own=own)
+
+    def lose(self, now: float, st: Standing, chunk: Chunk, reason: str, message: str, *, own: bool) -> None:
+        """End an attempt without success and see what becomes of the job; an empty message is not told."""
+        watch = st.watch(chunk)
+        done = ledger.durable(st.job.restart, watch.done)
+        if done and st.job.reduce_duration is not None and chunk.kind != "Reduce":
+            # what is durable has no termination message; reduce still sees that the range is there
+            self.books.before.append(StoreResult(st.job.uid, chunk.begin, chunk.begin + min(done, chunk.size), ""))
+        st.record = ledger.lose(st.record, chunk, durable=done, own=own)
+        self._forget(st, chunk)
+        self.books.touch(st)
+        self.books.stale = True
+        what = "reduce" if chunk.kind == "Reduce" else f"units {chunk.begin}-{chunk.end}"
+        if message:
+            text = f"{what}, attempt {chunk.attempt}: {message}"
+            self.books.after.append(Emit(st.job.uid, "Warning", reason, text))
+        if own:
+            self.books.causes.setdefault(st.job.uid, reasons.CHUNK_FAILED)
+            if st.record.failed.largest(chunk.begin, chunk.end) > st.job.chunk_retries:
+                last = reasons.REDUCE_FAILED if chunk.kind == "Reduce" else reason
+                self.fail(now, st, last, f"{what} failed {st.job.chunk_retries + 1} times: {message}")
+                return
+        if chunk.kind == "Pilot" and own and not st.record.ended:
+            self.books.touch(st)
+        self._maybe_finish(now, st)
+
+    def _forget(self, st: Standing, chunk: Chunk) -> None:
+        st.watches.pop(chunk.key, None)
+        if not st.record.chunks:
+            self.books.active.pop(st.job.uid, None)
+
+    def end(self, pod: PodObserved) -> None:
+        """Have a pod deleted, once."""
+        if pod.deleting or pod.uid in self.books.ending:
+            return
+        self.books.ending.add(pod.uid)
+        self.books.after.append(EndPod(pod.namespace, pod.name, pod.uid, 1.0 if pod.phase == "Succeeded" else 5.0))
+
+    def _measured(self, st: Standing, sample: Sample) -> None:
+        st.record = replace(st.record, pilots=(*st.record.pilots, sample))
+
+    def _maybe_finish(self, now: float, st: Standing) -> None:
+        if st.record.ended or st.record.chunks or not st.work_done or st.job.reduce_duration is not None:
+            return
+        self.finish(now, st)
+
+    def finish(self, now: float, st: Standing) -> None:
+        """End the job well: every unit is done, and reduce if there is one."""
+        deadline = st.job.deadline
+        taken = span(now - (st.record.started or now))
+        if st.record.promise is None or now <= deadline:
+            verdict = Verdict("True", reasons.COMPLETED, f"{some(st.job.units, 'unit')} done in {taken}")
+            kind: str = "Normal"
+        else:
+            verdict = Verdict("True", reasons.DEADLINE_MISSED, f"done in {taken}, {span(now - deadline)} late")
+            kind = "Warning"
+        on_track = st.record.on_track
+        if on_track and now <= deadline:
+            on_track = Verdict("True", reasons.ON_TRACK, f"finished {span(deadline - now)} before the deadline")
+        st.record = replace(
+            st.record, completed_condition=verdict, on_track=on_track, finished=now, eta=None, chunks=()
+        )
+        self._close(st)
+        self.books.after.append(
+            Emit(st.job.uid, "Normal" if kind == "Normal" else "Warning", verdict.reason, verdict.message)
+        )
+
+    def fail(self, now: float, st: Standing, reason: str, message: str) -> None:
+        """End the job without success: what runs of it is ended, what is done stays on the record."""
+        for chunk in st.record.chunks:
+            pod = st.watch(chunk).pod
+            if pod is None:
+                self.books.processors.leave(self.books.occupant(st.job.uid, chunk))
+            else:
+                self.end(pod)
+        verdict = Verdict("True", reason, message)
+        st.record = replace(
+            st.record,
+            chunks=(),
+            failed_condition=verdict,
+            on_track=Verdict("False", reason, message) if st.record.promise else None,
+            finished=now,
+            eta=None,
+        )
+        self._close(st)
+        self.books.after.append(Emit(st.job.uid, "Warning", reason, message))
+
+    def _close(self, st: Standing) -> None:
+        uid = st.job.uid
+        st.watches.clear()
+        self.books.active.pop(uid, None)
+        self.books.causes.pop(uid, None)
+        self.books.desk.drop(uid)
+        self.books.plan = self.books.plan.without(uid)
+        self.books.stale = True
+        self.books.touch(st)
+        self.note_end(st)
+
+    def note_end(self, st: Standing) -> None:
+        """Have the job deleted when its time to live is over."""
+        if st.job.ttl is not None and st.record.finished is not None:
+            heapq.heappush(self.books.expiring, (st.record.finished + st.job.ttl, st.job.uid))
+
+    def expire(self, now: float) -> None:
+        """Delete ended jobs whose time to live is over."""
+        while self.books.expiring and self.books.expiring[0][0] <= now:
+            _, uid = heapq.heappop(self.books.expiring)
+            st = self.books.jobs.get(uid)
+            # an edit may have moved it since
+            due = st.record.finished + st.job.ttl if st and st.record.finished and st.job.ttl is not None else math.inf
+            if due <= now:
+                self.books.after.append(DeleteJob(uid))
+
+    def supervise(self, now: float) -> None:
+        """Look after running chunks: what is wrong with them, whether they are late, what their agents shall hold."""
+        assert self.books.spec is not None
+        if now < self.books.looked + LOOK:
+            return
+        self.books.looked = now
+        self._give_up_measuring(now)
+        for uid in list(self.books.active):
+            st = self.books.jobs[uid]
+            for chunk in st.record.chunks:
+                watch = st.watch(chunk)
+                if watch.pod and watch.pod.phase == "Succeeded":
+                    self.succeeded(now, st, chunk, watch)
+                    continue
+                if found := finding(st.job, chunk, watch, now):
+                    if found.reason == reasons.CAPACITY_LOST:
+                        self.books.processors.blocked_until[chunk.node] = now + BLOCKED
+                    self.end_and_lose(now, st, chunk, found.reason, found.message, own=found.own)
+                    continue
+                self.aim(chunk, watch)
+                if now > chunk.promised_end + self.books.spec.margin / 2:
+                    self._overrun(now, st, chunk, watch)
+
+    def _give_up_measuring(self, now: float) -> None:
+        """Reject jobs whose deadline has come while pilots were still to find out what a unit costs."""
+        late = [st for st in self.books.live.values() if st.state == "Measuring" and now >= st.job.deadline]
+        for st in late:
+            for chunk in st.record.chunks:
+                self.end_and_lose(now, st, chunk, reasons.MEASURING, "the deadline has come", own=False)
+            if st.record.ended:
+                continue
+            text = "the deadline came before pilot chunks had found out what a unit costs"
+            st.record = replace(st.record, admitted=Verdict("False", reasons.INFEASIBLE_STARTUP, text))
+            self.books.touch(st)
+            self.books.after.append(Emit(st.job.uid, "Warning", reasons.INFEASIBLE_STARTUP, text))
+
+    def aim(self, chunk: Chunk, watch: Watch) -> None:
+        """Tell the agent what to hold for the chunk, when that has changed."""
+        assert self.books.spec is not None
+        pod = watch.pod
+        if pod is None or pod.phase not in {"Pending", "Running"}:
+            return
+        point = (self.books.spec.cpu, chunk.promised_end, pod.uid)
+        if watch.set_point != point:
+            watch.set_point = point
+            self.books.after.append(
+                SetPoint(
+                    node=pod.node,
+                    pod=pod.uid,
+                    cap=self.books.spec.cpu,
+                    period=self.books.spec.period,
+                    units=chunk.origin - chunk.begin,
+                    end=chunk.promised_end,
+                )
+            )
+
+    def _overrun(self, now: float, st: Standing, chunk: Chunk, watch: Watch) -> None:
+        """Book what a chunk needs beyond its planned end, if nobody else pays for it; else it is on its own.
+
+        What is left is admitted again: with the pace it was seen to keep. Refused, the job goes on with leftover
+        capacity (``onMiss: Stop`` ends it). Never at another job's cost.
+        """
+        watch.late = True
+        cost = st.cost
+        if cost is not None and watch.done > 0 and watch.running_since is not None:
+            pace = (now - watch.running_since) / watch.done
+            st.slowed = max(st.slowed, pace / cost.per_unit)
+        end = expected_end(chunk, watch, now=now)
+        st.record = st.record.with_chunk(replace(chunk, promised_end=end))
+        self.books.touch(st)
+        self.books.stale = True
+        if st.state == "Promised":
+            self.books.causes.setdefault(st.job.uid, reasons.OVERRUN)

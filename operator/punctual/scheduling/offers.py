@@ -1,0 +1,89 @@
+"""What could be promised instead: the earliest deadline and the largest load, found by asking admission again.
+
+Acceptance is not monotone in the deadline (a later one moves the job behind others in EDF order), so bisection alone
+may stop at the wrong edge: what it finds is tested a millionth tighter, and searched on below if that would pass. The
+search is a generator: each ``next`` costs at most one test, so that a step can bound its work.
+"""
+
+import math
+from collections.abc import Generator
+from dataclasses import replace
+
+from punctual.scheduling.plan import Demand, Order, Plan, Shortfall
+from punctual.scheduling.ranges import Ranges
+
+ALLOWANCE = 3.0
+"""Seconds added to what is offered: creation times are whole seconds, and submitting takes a moment."""
+VALID = 60.0
+"""Seconds an offer is held out; it reserves nothing, and ends when something else is admitted."""
+TIGHTER = 1e-6
+ROUNDS = 8
+
+
+def with_deadline(demand: Demand, deadline: float) -> Demand:
+    """Return the demand under another absolute deadline: due time and EDF place move with it."""
+    order = Order(deadline, demand.order.arrival, demand.order.uid)
+    return replace(demand, order=order, due=demand.due + deadline - demand.order.deadline)
+
+
+def fits(plan: Plan, demand: Demand) -> bool:
+    """Whether the demand would be admitted."""
+    return not isinstance(plan.insert(demand), Shortfall)
+
+
+def earliest_deadline(plan: Plan, demand: Demand, now: float) -> Generator[None, None, float | None]:
+    """Search the earliest deadline, seconds after ``now``, that is accepted while one a millionth tighter is not.
+
+    Returns None where none is. At most about 40 tests a round, ROUNDS rounds.
+    """
+    if not plan.places:
+        return None
+
+    def ok(relative: float) -> bool:
+        return fits(plan, with_deadline(demand, now + relative))
+
+    kept_back = demand.order.deadline - demand.due
+    # behind everything, on one processor alone; twice that where least processors or holes want more
+    behind = max(float(plan.after.max()), demand.not_before, now) - now
+    high = behind + demand.cost.seconds(demand.ranges.total) + kept_back + demand.cost.setup * len(demand.ranges.parts)
+    for _ in range(4):
+        yield
+        if ok(high):
+            break
+        high *= 2
+    else:
+        return None
+    floor = max(0.0, kept_back)
+    for _ in range(ROUNDS):
+        low = floor
+        while high - low > TIGHTER / 10 * high:
+            middle = (low + high) / 2
+            yield
+            if ok(middle):
+                high = middle
+            else:
+                low = middle
+        yield
+        tighter = high * (1 - TIGHTER)
+        if not ok(tighter):
+            return high
+        high = tighter
+    return high
+
+
+def largest_load(plan: Plan, demand: Demand) -> Generator[None, None, int]:
+    """Search the most units, of those asked, that would be accepted under the deadline asked; 0: none."""
+    low, high = 0, demand.ranges.total
+    while high - low > 1:
+        middle = (low + high) // 2
+        yield
+        if fits(plan, replace(demand, ranges=Ranges.of((0, middle)))):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def shown(relative: float) -> float:
+    """Return the deadline to offer: whole seconds, submission allowance included."""
+    return float(math.ceil(relative + ALLOWANCE))

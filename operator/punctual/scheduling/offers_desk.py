@@ -1,0 +1,59 @@
+"""The searches for offers that are under way, worked on a little in every step, oldest first."""
+
+from collections.abc import Generator, Iterator
+
+from punctual.scheduling import offers
+from punctual.scheduling.job import Offer
+from punctual.scheduling.plan import Demand, Plan
+
+TESTS = 24
+"""Tests of admission that a step spends on offers."""
+
+
+class OffersDesk:
+    """Who waits for an offer, and how far the search for it is."""
+
+    def __init__(self) -> None:
+        self._demands: dict[str, Demand] = {}
+        self._search: Generator[None, None, Offer] | None = None
+        self._for: str | None = None
+
+    def __len__(self) -> int:
+        return len(self._demands)
+
+    def ask(self, uid: str, demand: Demand) -> None:
+        """Queue a search; a newer question replaces an older one of the same job."""
+        self.drop(uid)
+        self._demands[uid] = demand
+
+    def drop(self, uid: str) -> None:
+        """Forget a job's question."""
+        self._demands.pop(uid, None)
+        if self._for == uid:
+            self._search = self._for = None
+
+    def work(self, plan: Plan, now: float) -> Iterator[tuple[str, Offer]]:
+        """Spend one step's budget; yield the offers found.
+
+        A search goes on under the plan and time it began with: a plan that changes each second would never let it end.
+        """
+        budget = max(1, TESTS * 32 // (32 + len(plan.bookings)))
+        while self._demands and budget > 0:
+            if self._search is None:
+                self._for = next(iter(self._demands))
+                self._search = _search(plan, self._demands[self._for], now)
+            try:
+                next(self._search)
+                budget -= 1
+            except StopIteration as end:
+                uid = self._for
+                assert uid is not None
+                self.drop(uid)
+                yield uid, end.value
+
+
+def _search(plan: Plan, demand: Demand, now: float) -> Generator[None, None, Offer]:
+    earliest = yield from offers.earliest_deadline(plan, demand, now)
+    largest = yield from offers.largest_load(plan, demand)
+    shown = None if earliest is None else offers.shown(earliest)
+    return Offer(earliest_deadline=shown, valid_until=now + offers.VALID, largest_load=largest)

@@ -1,0 +1,48 @@
+"""Measuring a job that declares no cost: pilot chunks of different sizes separate chi from theta.
+
+seconds = theta_cp + chi * units, seen from the decision to create a pod to its end, so theta_cp holds the start-up that
+planning needs. Least squares over all pilots (with two sizes: the line through them).
+"""
+
+from collections.abc import Sequence
+
+from punctual.scheduling.job import Sample
+from punctual.theory.cost import Cost
+
+PILOT_SECONDS = 10.0
+"""A pilot aims at no more than this."""
+MOST_PILOTS = 4
+CLEAR = 2.0
+"""The larger pilot must take so many seconds longer than the smaller, or start-up noise hides chi."""
+LEAST_CHI = 1e-6
+
+
+def next_pilot(samples: Sequence[Sample], units_left: int) -> int | None:
+    """Return the size of the next pilot, None when what was seen is enough (or no units are left)."""
+    if units_left <= 0 or len(samples) >= MOST_PILOTS:
+        return None
+    if not samples:
+        return 1
+    small = min(samples)
+    large = max(samples)
+    if large.units == small.units:
+        # chi is at most the whole time of the small one: this many units take at most PILOT_SECONDS more
+        wanted = max(2 * large.units, int(PILOT_SECONDS / max(small.seconds / small.units, LEAST_CHI)))
+    elif large.seconds - small.seconds < CLEAR:
+        wanted = 8 * large.units
+    else:
+        return None
+    return min(wanted, max(1, units_left // 4), units_left)
+
+
+def fit(samples: Sequence[Sample]) -> Cost:
+    """Return chi and theta_cp by least squares; with one size alone all is taken for chi (the safe side)."""
+    n = len(samples)
+    mean_u = sum(s.units for s in samples) / n
+    mean_t = sum(s.seconds for s in samples) / n
+    spread = sum((s.units - mean_u) ** 2 for s in samples)
+    if spread == 0:
+        return Cost(chi=max(LEAST_CHI, mean_t / mean_u))
+    slope = sum((s.units - mean_u) * (s.seconds - mean_t) for s in samples) / spread
+    chi = max(LEAST_CHI, slope)
+    return Cost(chi=chi, theta_cp=max(0.0, mean_t - chi * mean_u))

@@ -1,0 +1,239 @@
+"""Who gets which processor when: plans are made, kept or repaired, and promises given up where none fits.
+
+A new plan replaces the old one only if it keeps every promise (schedules have anomalies); else the old one stands at
+its new times. Only when neither does, margins go first and then promises: whose own doing it was, then the newest.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from punctual import reasons
+from punctual.scheduling import ledger
+from punctual.scheduling.actions import Emit
+from punctual.scheduling.books import Books
+from punctual.scheduling.job import Verdict
+from punctual.scheduling.life import Life
+from punctual.scheduling.plan import EPSILON, Demand, Floats, Order, Plan
+from punctual.scheduling.processors import Place
+from punctual.scheduling.standing import Standing, expected_end
+from punctual.scheduling.words import span
+from punctual.theory.cost import Cost
+
+MOST_CHUNKS = 4000
+"""Chunks one job may own at a time: its status must hold them all."""
+NOTICE = 3.0
+"""Seconds in which a leftover chunk leaves its processor: offer, answer, end."""
+ENDING = 2.0
+"""Seconds a pod that was told to end is expected to keep its processor."""
+FORECAST_STEP = 1.0
+"""Seconds by which a forecast must move to be told."""
+
+
+@dataclass(slots=True)
+class Planner:
+    """Makes the books' plan and keeps it."""
+
+    books: Books
+    life: Life
+
+    def ready(self, places: Sequence[Place], now: float, *, evicted: frozenset[str] = frozenset()) -> Floats:
+        """Return when each place becomes free; jobs in ``evicted`` are taken to be on leftovers."""
+        ends = dict.fromkeys(self.books.processors.occupants, now + ENDING)  # whose chunk is no more: its pod is going
+        for uid in self.books.active:
+            st = self.books.jobs[uid]
+            unbooked = uid in evicted or st.state == "Leftover"
+            for chunk in st.record.chunks:
+                place = self.books.processors.places_of.get(self.books.occupant(uid, chunk))
+                if place is not None:
+                    end = now + NOTICE if unbooked or chunk.leftover else expected_end(chunk, st.watch(chunk), now=now)
+                    ends[place] = max(now, end)
+        return np.array([ends.get(place, now) for place in places], dtype=np.float64)
+
+    def running_until(self, st: Standing, now: float) -> float:
+        """Return when the last of its running chunks is expected to end."""
+        return max((expected_end(c, st.watch(c), now=now) for c in st.record.chunks), default=now)
+
+    def _margin(self, cost: Cost) -> float:
+        assert self.books.spec is not None
+        return self.books.spec.margin + self.books.startups.beyond(cost.setup)
+
+    def demand(self, st: Standing, now: float) -> Demand | None:
+        """Return what of the job is still to be placed; None: nothing."""
+        assert self.books.spec is not None
+        job, record, cost = st.job, st.record, st.cost
+        assert cost is not None
+        left = ledger.remaining(job.units, record)
+        reducing = any(c.kind == "Reduce" for c in record.chunks)
+        reduce = 0.0 if job.reduce_duration is None or reducing else job.reduce_duration + cost.theta_cp
+        if not left and not reduce:
+            return None
+        margin = record.promise.margin if record.promise else self._margin(cost)
+        if st.squeezed:
+            margin = 0.0
+        slowed = cost if st.slowed == 1.0 else replace(cost, chi=cost.chi * st.slowed)
+        planned = slowed.with_headroom(self.books.spec.headroom)
+        running = [c for c in record.chunks if c.kind != "Reduce"]
+        until = self.running_until(st, now) if running else now
+        most, not_before = min(job.max_processors or MOST_CHUNKS, MOST_CHUNKS), 0.0
+        if running:
+            if len(running) < most:
+                most -= len(running)
+            else:
+                not_before = until
+        return Demand(
+            order=Order(job.deadline, job.arrival, job.uid),
+            ranges=left,
+            cost=planned,
+            due=job.deadline - margin - reduce,
+            least=1 if record.completed or running else job.min_processors,
+            most=most,
+            not_before=not_before,
+            running_until=until if running else 0.0,
+            reduce=reduce,
+        )
+
+    def demands(self, now: float, *, but: frozenset[str] = frozenset()) -> list[Demand]:
+        """Return what is to be placed of all promised jobs, those in ``but`` left out."""
+        out = []
+        for uid, st in self.books.live.items():
+            if st.state == "Promised" and uid not in but and (demand := self.demand(st, now)):
+                out.append(demand)
+        return out
+
+    def replan(self, now: float) -> None:
+        """Plan again after something has changed; keep the old plan where the new one breaks a promise it keeps."""
+        self.books.stale = False
+        self.books.changed = True
+        places = self.books.processors.usable(now)
+        ready = self.ready(places, now)
+        demands = self.demands(now)
+        plan, missed = Plan.of(places, ready, demands)
+        late = [st for st in self._promised() if self.running_until(st, now) > st.job.deadline and st.record.chunks]
+        if missed or late:
+            kept = self._kept(places, ready, demands) if not late else None
+            plan = kept or self._repair(now, places, ready, [s.uid for s in missed], [st.job.uid for st in late])
+        self.books.causes.clear()
+        self.adopt(plan, now)
+        self._promise_again(now)
+
+    def _promised(self) -> Iterable[Standing]:
+        return (st for st in list(self.books.live.values()) if st.state == "Promised")
+
+    def _kept(self, places: Sequence[Place], ready: Floats, demands: list[Demand]) -> Plan | None:
+        """Return the old plan at the new ready times, if it still covers what is to be done and keeps every promise."""
+        old = self.books.plan
+        at = {place: i for i, place in enumerate(places)}
+        booked = {int(w) for b in old.bookings for w in (*b.where, *(() if b.reducer is None else (b.reducer,)))}
+        if any(old.places[w] not in at for w in booked):
+            return None
+        if {b.demand.uid: b.demand.ranges for b in old.bookings} != {d.uid: d.ranges for d in demands}:
+            return None
+        moved = np.array([ready[at[p]] if p in at else math.inf for p in old.places])
+        kept = old.retimed(moved)
+        return kept if kept.keeps_all() else None
+
+    def _repair(
+        self,
+        now: float,
+        places: Sequence[Place],
+        ready: Floats,
+        missed: list[str],
+        late: list[str],
+    ) -> Plan:
+        """Find a plan for as many promises as can be kept: first margins go, then promises.
+
+        Who caused the trouble by its own doing goes first (isolation), then the newest, until the rest fits.
+        """
+        for uid in missed:
+            self.books.jobs[uid].squeezed = True
+        at_fault = [
+            uid for uid in self.books.causes if uid in self.books.jobs and self.books.jobs[uid].state == "Promised"
+        ]
+        newest = sorted(self._promised(), key=lambda st: (-st.job.arrival, st.job.uid))
+        queue = list(dict.fromkeys([*late, *at_fault, *(st.job.uid for st in newest)]))
+
+        def without(count: int) -> tuple[Plan, bool]:
+            but = frozenset(queue[:count])
+            free = self.ready(places, now, evicted=but) if but else ready
+            plan, gone = Plan.of(places, free, self.demands(now, but=but))
+            return plan, not gone
+
+        low, high = len(late), len(queue)  # giving up ``high`` of them is enough: with none left everything fits
+        plan, fits = without(low)
+        if fits:
+            high = low
+        else:
+            while high - low > 1:
+                middle = (low + high) // 2
+                if without(middle)[1]:
+                    high = middle
+                else:
+                    low = middle
+            plan, _ = without(high)
+        for uid in queue[:high]:
+            reason = self.books.causes.get(uid, reasons.OVERRUN if uid in late else reasons.CAPACITY_LOST)
+            self._give_up(now, self.books.jobs[uid], reason)
+        return plan
+
+    def _give_up(self, now: float, st: Standing, reason: str) -> None:
+        text = {
+            reasons.OVERRUN: "its units take longer than declared; what is left fits no more before the deadline",
+            reasons.CHUNK_FAILED: "chunks failed; doing them again fits no more before the deadline",
+        }.get(reason, "processors were lost; not every promise fits any more, the newest go first")
+        if st.job.on_miss == "Stop":
+            self.life.fail(now, st, reason, f"{text}; spec.onMiss is Stop")
+            return
+        st.record = replace(st.record, on_track=Verdict("False", reason, f"{text}; it goes on with leftover capacity"))
+        self.books.touch(st)
+        self.books.after.append(Emit(st.job.uid, "Warning", reason, text))
+
+    def _promise_again(self, now: float) -> None:
+        """Book again what lost its processors to a node's loss, oldest first, where it fits now."""
+        lost = [
+            st for st in self.books.live.values()
+            if st.state == "Leftover" and st.record.on_track and st.record.on_track.reason == reasons.CAPACITY_LOST
+        ]  # fmt: skip
+        for st in sorted(lost, key=lambda s: (s.job.arrival, s.job.uid))[:8]:
+            demand = self.demand(st, now)
+            if demand is None or self.running_until(st, now) > st.job.deadline:
+                continue
+            plan = self.books.plan.at(now).insert(demand)
+            if isinstance(plan, Plan):
+                st.record = replace(
+                    st.record, on_track=Verdict("True", reasons.ON_TRACK, "processors are booked again")
+                )
+                st.record = replace(st.record, chunks=tuple(replace(c, leftover=False) for c in st.record.chunks))
+                self.books.touch(st)
+                self.books.after.append(Emit(st.job.uid, "Normal", reasons.ON_TRACK, "processors are booked again"))
+                self.adopt(plan, now)
+
+    def adopt(self, plan: Plan, now: float) -> None:
+        """Make a plan the one in force, and move the forecasts that it changes."""
+        self.books.plan = plan
+        booked = {b.demand.uid: b for b in plan.bookings}
+        for st in self._promised():
+            promise = st.record.promise
+            if promise is None:
+                continue
+            booking = booked.get(st.job.uid)
+            finish = max(self.running_until(st, now), booking.finish if booking else 0.0)
+            if abs(finish - promise.finish) > FORECAST_STEP:
+                st.record = replace(st.record, promise=promise._replace(finish=finish))
+                self.books.touch(st)
+            self._judge_track(st, finish)
+
+    def _judge_track(self, st: Standing, finish: float) -> None:
+        deadline = st.job.deadline
+        on_time = finish <= deadline + EPSILON
+        now_on = st.record.on_track is None or st.record.on_track.status == "True"
+        if on_time and (st.record.on_track is None or not now_on):
+            verdict = Verdict("True", reasons.ON_TRACK, "the forecast is before the deadline")
+        elif not on_time and now_on:
+            verdict = Verdict("False", reasons.LATE, f"the forecast is {span(finish - deadline)} behind the deadline")
+        else:
+            return
+        st.record = replace(st.record, on_track=verdict)
+        self.books.touch(st)

@@ -1,0 +1,563 @@
+"""The Pool: events in, actions out; the only door to the core.
+
+One step takes in what happened, looks after running chunks, plans again if something changed, answers a bounded number
+of waiting jobs, gives free processors their next chunks and says what must be written. It never asks the time and
+never waits. What it decides is in the records that it hands out with ``WriteStatus``: a new leader makes a Pool from
+those alone (``restore``); all else is forgotten on purpose.
+
+Here are the cycle, the events and the answers; ``books`` holds what is known, ``life`` says what becomes of chunks and
+jobs, ``planner`` who gets which processor when, ``dispatcher`` gives processors out.
+"""
+
+import heapq
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from punctual import reasons
+from punctual.errors import InvariantError
+from punctual.scheduling import ledger
+from punctual.scheduling.actions import Action, DropSetPoint, Emit, HoldNode, WritePool, WriteStatus
+from punctual.scheduling.admission import Application, Rejected, admit, objection
+from punctual.scheduling.books import LIVE, Books
+from punctual.scheduling.dispatcher import Dispatcher
+from punctual.scheduling.events import (
+    CreateRefused,
+    Event,
+    JobApplied,
+    JobDeleted,
+    NodeGone,
+    NodeObserved,
+    PodGone,
+    PodObserved,
+    PoolApplied,
+    Reported,
+)
+from punctual.scheduling.job import Job, JobRecord, Promise, Verdict
+from punctual.scheduling.life import BLOCKED, Life
+from punctual.scheduling.plan import Booking, Demand, Order, Plan, Shortfall
+from punctual.scheduling.planner import Planner
+from punctual.scheduling.processors import Occupant
+from punctual.scheduling.standing import Standing
+from punctual.scheduling.startup import Startups
+from punctual.scheduling.words import some, span
+from punctual.theory.cost import Cost
+
+PLACEMENTS = 64
+"""Placements (one demand tested upon the plan) that a step spends on decisions."""
+SEEN = 2.0
+"""Seconds within which a pod's start is seen as it happens."""
+NOT_OWN = frozenset({
+    "Evicted", "Preempted", "Preempting", "NodeLost", "NodeShutdown", "Shutdown", "Terminated", "OutOfcpu",
+    "OutOfmemory", "OutOfpods", "NodeAffinity", "UnexpectedAdmissionError", "DeadlineExceeded",
+})  # fmt: skip
+"""Pod reasons that are the cluster's doing, not the work's."""
+
+
+class Pool:
+    """One pool's jobs, processors and promises.
+
+    The runtime calls :meth:`step` with the time (seconds, the API server's clock) and what happened, newest per key,
+    and carries out what comes back. A new leader makes a Pool with its epoch and calls :meth:`restore` with all that
+    the API server holds before the first step.
+    """
+
+    def __init__(self, epoch: int) -> None:
+        self.books = Books(epoch)
+        self.life = Life(self.books)
+        self.planner = Planner(self.books, self.life)
+        self.dispatcher = Dispatcher(self.books, self.life, self.planner)
+        self.together = 1
+        """Jobs that are tried together where one does not fit behind the plan: grows while that succeeds."""
+
+    def restore(self, now: float, events: Iterable[Event]) -> list[Action]:
+        """Take in what is written down; answer with the stamps (WriteStatus, WritePool) of the new epoch, no more.
+
+        Everything else that follows from it comes with the next step: pods are not created, ended or accounted before
+        the API server has the new epoch and refuses the old leader's writes.
+        """
+        self.books.recreate = True
+        for event in sorted(events, key=_restore_order):
+            self._take(now, event)
+        self.books.stale = True
+        stamps: list[Action] = [
+            WriteStatus(uid, self.books.stamped(st)) for uid, st in self.books.jobs.items() if not st.record.ended
+        ]
+        for st in self.books.jobs.values():
+            st.written = self.books.stamped(st)
+        if self.books.spec is not None:
+            self.books.pool_written = self.books.pool_record()
+            stamps.append(WritePool(self.books.pool_written, urgent=True))
+        return stamps
+
+    def step(self, now: float, events: Sequence[Event]) -> list[Action]:
+        """Take in events, decide a bounded amount, answer with actions. ``step(now, [])`` is a tick."""
+        for event in events:
+            self._take(now, event)
+            self.books.changed = self.books.changed or not isinstance(event, Reported)
+        if self.books.spec is None:
+            return self.books.flush(now)
+        if self.books.edited:
+            self._edit_pool(now)
+        if self.books.recreate:
+            self.dispatcher.create_again()
+        self.life.supervise(now)
+        if self.books.stale:
+            self.planner.replan(now)
+        self._decide(now)
+        self.dispatcher.work(now)
+        self._search_offers(now)
+        self.life.expire(now)
+        return self.books.flush(now)
+
+    @property
+    def backlog(self) -> int:
+        """Answers still owed: decisions and offers. Call again at once while it is not 0."""
+        return len(self.books.waiting) + len(self.books.desk) if self.books.spec is not None else 0
+
+    def check(self) -> None:
+        """Raise InvariantError where the Pool has broken its own rules."""
+        self.books.processors.check()
+        self.books.plan.check()
+        booked = {b.demand.uid: b for b in self.books.plan.bookings}
+        for uid, st in self.books.jobs.items():
+            st.record.check(st.job.units)
+            for chunk in st.record.chunks:
+                answering = st.watch(chunk).ended_at is not None  # it has left its place, its last word is awaited
+                if not answering and self.books.occupant(uid, chunk) not in self.books.processors.places_of:
+                    raise InvariantError(f"{uid}: chunk {chunk.key} sits nowhere")
+            if uid in booked and st.state != "Promised":
+                raise InvariantError(f"{uid}: booked, but {st.state}")
+            if not self.books.stale and st.state == "Promised":
+                left = ledger.remaining(st.job.units, st.record)
+                if left and (uid not in booked or booked[uid].demand.ranges != left):
+                    raise InvariantError(f"{uid}: promised, but its remaining units are not booked")
+
+    def _take(self, now: float, event: Event) -> None:  # noqa: C901  one arm per kind of event
+        match event:
+            case PoolApplied():
+                self._take_pool(event)
+            case JobApplied():
+                self._take_job(now, event)
+            case JobDeleted(uid):
+                self._take_deleted(uid)
+            case PodObserved():
+                self._take_pod(now, event)
+            case PodGone(namespace, name):
+                self._take_gone(now, namespace, name)
+            case NodeObserved():
+                self._take_node(now, event)
+            case NodeGone(name):
+                if self.books.processors.forget(name):
+                    self.books.stale = True
+                self.books.held.discard(name)
+                self._lose_node(now, name)
+            case CreateRefused():
+                if (st := self.books.jobs.get(event.job)) and (c := st.chunk(event.kind, event.begin, event.attempt)):
+                    self.books.processors.leave(self.books.occupant(event.job, c))
+                    self.books.processors.blocked_until[c.node] = now + BLOCKED
+                    self.life.lose(now, st, c, reasons.POD_REFUSED, event.message, own=False)
+            case Reported():
+                self._take_report(now, event)
+
+    def _take_pool(self, event: PoolApplied) -> None:
+        books = self.books
+        books.deleting = event.deleting
+        new = event.spec != books.asked
+        if books.spec is None:
+            record = event.record
+            books.spec = record.applied if record and record.applied else event.spec
+            if record:
+                books.spec_applied = record.spec_applied
+                books.startups = Startups(record.startups)
+                new = record.observed_generation < event.spec.generation
+            for node in books.processors.nodes.values():
+                books.processors.observe(node, books.spec)
+            books.stale = True
+        books.asked = event.spec
+        # tested in the next step: after a restart the promises that it could break may not have been read yet
+        books.edited = books.edited or new
+        self._hold()
+
+    def _edit_pool(self, now: float) -> None:
+        """Put an edited spec in force if every promise still stands under it, else say why not."""
+        books = self.books
+        old, asked = books.spec, books.asked
+        assert old is not None
+        assert asked is not None
+        books.edited = False
+        books.spec = asked
+        books.processors.resize(asked)
+        places = books.processors.usable(now)
+        _, missed = Plan.of(places, self.planner.ready(places, now), self.planner.demands(now))
+        if missed:
+            books.spec = old
+            books.processors.resize(old)
+            text = f"the change would break {some(len(missed), 'promise')}; the old spec stands"
+            books.spec_applied = Verdict("False", reasons.EDIT_REFUSED, text)
+            return
+        books.spec_applied = Verdict("True", reasons.APPLIED, "the spec is in force")
+        books.stale = True
+        self._hold()
+
+    def _hold(self) -> None:
+        assert self.books.spec is not None
+        # also while it is being deleted: its promises stand until the pool is gone, and then the taint goes with it
+        wanted = set(self.books.processors.nodes) if self.books.spec.hold == "Taint" else set()
+        self.books.after += [HoldNode(node, held=True) for node in sorted(wanted - self.books.held)]
+        self.books.after += [HoldNode(node, held=False) for node in sorted(self.books.held - wanted)]
+        self.books.held = wanted
+
+    def _take_job(self, now: float, event: JobApplied) -> None:
+        job = event.job
+        st = self.books.jobs.get(job.uid)
+        if st is None:
+            st = Standing(job, job)
+            self.books.jobs[job.uid] = st
+            if event.record is not None:
+                self._take_record(now, st, event.record)
+            if st.state == "Waiting":
+                self.books.ask(st)
+            return
+        if job == st.asked:
+            return
+        st.asked = job
+        self._edit_job(now, st, job)
+
+    def _take_record(self, now: float, st: Standing, record: JobRecord) -> None:
+        """Take over a job as written down by an earlier leader."""
+        st.record = record
+        st.written = record
+        if st.state in LIVE:
+            self.books.live[st.job.uid] = st
+        if record.promise is not None:  # in force, whatever a refused edit asks
+            st.job = replace(st.job, deadline=record.promise.deadline)
+        for chunk in record.chunks:
+            self.books.processors.seat(self.books.occupant(st.job.uid, chunk), chunk.node)
+            self.books.active[st.job.uid] = None
+        if record.ended:
+            self.life.note_end(st)
+        elif record.observed_generation < st.asked.generation:
+            self._edit_job(now, st, st.asked)
+
+    def _edit_job(self, now: float, st: Standing, job: Job) -> None:
+        self.books.touch(st)
+        state = st.state
+        if state == "Ended":
+            st.job = replace(st.job, ttl=job.ttl)
+            self.life.note_end(st)
+        elif state in {"Waiting", "Refused", "Answered"}:
+            st.job = job
+            st.record = replace(st.record, admitted=None, offer=None, observed_generation=job.generation)
+            self.books.ask(st)
+        elif job.suspend and state != "Suspended":
+            self._suspend(now, st, job)
+        elif state == "Suspended":
+            st.job = job
+            if not job.suspend:
+                st.record = replace(st.record, admitted=None, on_track=None, promise=None)
+                self.books.ask(st)
+        elif state in {"Measuring", "Leftover"}:
+            st.job = replace(job, units=st.job.units)
+            st.record = replace(st.record, spec_applied=Verdict("True", reasons.APPLIED, "the change is in force"))
+        else:
+            self._edit_promised(now, st, job)
+
+    def _edit_promised(self, now: float, st: Standing, job: Job) -> None:
+        """Test another deadline as a change: refused, it leaves the promise as it is."""
+        old = st.job
+        promise = st.record.promise
+        assert promise is not None
+        fixed = replace(job, units=old.units, cost=old.cost, reduce_duration=old.reduce_duration, restart=old.restart)
+        if job.deadline != old.deadline:
+            st.job = fixed
+            places = self.books.processors.usable(now)
+            plan, missed = Plan.of(places, self.planner.ready(places, now), self.planner.demands(now))
+            if missed or self.planner.running_until(st, now) > job.deadline:
+                st.job = replace(fixed, deadline=old.deadline)
+                text = f"a deadline {span(job.deadline - now)} from now would break a promise; the old one stands"
+                st.record = replace(st.record, spec_applied=Verdict("False", reasons.EDIT_REFUSED, text))
+                self.books.after.append(Emit(job.uid, "Warning", reasons.EDIT_REFUSED, text))
+                return
+            st.record = replace(st.record, promise=promise._replace(deadline=job.deadline))
+            self.planner.adopt(plan, now)
+        st.job = fixed
+        st.record = replace(st.record, spec_applied=Verdict("True", reasons.APPLIED, "the change is in force"))
+
+    def _suspend(self, now: float, st: Standing, job: Job) -> None:
+        st.job = job
+        for chunk in st.record.chunks:
+            self.life.end_and_lose(now, st, chunk, reasons.SUSPENDED, "", own=False)
+        self.books.plan = self.books.plan.without(job.uid)
+        self.books.stale = True
+        verdict = Verdict("False", reasons.SUSPENDED, "spec.suspend is true: the promise was given up")
+        st.record = replace(st.record, admitted=verdict, on_track=None, promise=None, offer=None, eta=None)
+        self.books.after.append(Emit(job.uid, "Normal", reasons.SUSPENDED, verdict.message))
+
+    def _take_deleted(self, uid: str) -> None:
+        st = self.books.jobs.pop(uid, None)
+        if st is None:
+            return
+        self.books.touched.pop(uid, None)
+        self.books.active.pop(uid, None)
+        self.books.live.pop(uid, None)
+        self.books.desk.drop(uid)
+        self.books.plan = self.books.plan.without(uid)
+        self.books.stale = True
+        for chunk in st.record.chunks:
+            pod = st.watch(chunk).pod
+            if pod is None:  # never seen: if it comes, _take_pod ends it
+                self.books.processors.leave(self.books.occupant(uid, chunk))
+            else:
+                self.life.end(pod)
+
+    def _take_node(self, now: float, node: NodeObserved) -> None:
+        was = self.books.processors.nodes.get(node.name)
+        if self.books.spec is None:
+            self.books.processors.nodes[node.name] = node
+            return
+        if self.books.processors.observe(node, self.books.spec):
+            self.books.stale = True
+        self._hold()
+        if not node.ready and was is not None and was.ready:
+            self._lose_node(now, node.name)
+
+    def _lose_node(self, now: float, name: str) -> None:
+        """Take back what runs on a node that is gone: what it still finishes there is not accounted."""
+        for uid in list(self.books.active):
+            st = self.books.jobs[uid]
+            for chunk in [c for c in st.record.chunks if c.node == name]:
+                self.life.end_and_lose(
+                    now, st, chunk, reasons.NODE_LOST, f"node {name} is not ready or gone", own=False
+                )
+        for place in [p for p in self.books.processors.occupants if p.node == name]:
+            self.books.processors.leave(self.books.processors.occupants[place])
+
+    def _take_pod(self, now: float, pod: PodObserved) -> None:
+        self.books.pods[pod.namespace, pod.name] = pod
+        st = self.books.jobs.get(pod.job)
+        occupant = Occupant(pod.job, pod.kind, pod.begin, pod.attempt)
+        over = pod.phase in {"Succeeded", "Failed"}
+        chunk = st.chunk(pod.kind, pod.begin, pod.attempt) if st else None
+        if over:
+            if self.books.processors.leave(occupant):
+                self.books.stale = True
+            self.books.after.append(DropSetPoint(pod.node, pod.uid))
+        elif pod.node in self.books.processors.counts or chunk is not None:
+            self.books.processors.seat(occupant, pod.node)
+        if st is None or chunk is None:
+            # Its units are not its own (any more): whatever it does is not accounted. A failed pod stays to be read,
+            # and so does a reduce that went well.
+            read = pod.phase == "Failed" or (pod.kind == "Reduce" and pod.phase == "Succeeded" and st is not None)
+            if not read and (st is not None or self.books.spec is not None):
+                self.life.end(pod)
+            return
+        watch = st.watch(chunk)
+        watch.pod = pod
+        self.books.watched[pod.uid] = (pod.job, chunk.key)
+        self.life.aim(chunk, watch)
+        if pod.phase == "Running" and watch.running_since is None:
+            late = pod.started is not None and pod.started < now - SEEN
+            # seen late, by a new leader or behind an outage: the kubelet's word, which is in whole seconds
+            watch.running_since = max(chunk.created, pod.started) if late and pod.started is not None else now
+            watch.moved = now
+            if chunk.created <= now and not self.books.recreate:
+                self.books.startups.add(watch.running_since - chunk.created)
+        if pod.phase == "Succeeded":
+            self.life.succeeded(now, st, chunk, watch)
+        elif pod.phase == "Failed":
+            own = not pod.disrupted and pod.reason not in NOT_OWN
+            code = f"exit code {pod.exit_code}" if pod.exit_code is not None else pod.reason or "failed"
+            text = f"pod {pod.name}: {code}" + (f" ({pod.reason})" if pod.reason and pod.exit_code is not None else "")
+            self.life.lose(
+                now, st, chunk, reasons.CHUNK_FAILED if own else pod.reason or reasons.CAPACITY_LOST, text, own=own
+            )
+
+    def _take_gone(self, now: float, namespace: str, name: str) -> None:
+        pod = self.books.pods.pop((namespace, name), None)
+        if pod is None:
+            return
+        self.books.ending.discard(pod.uid)
+        self.books.watched.pop(pod.uid, None)
+        if self.books.processors.leave(Occupant(pod.job, pod.kind, pod.begin, pod.attempt)):
+            self.books.stale = True
+        self.books.after.append(DropSetPoint(pod.node, pod.uid))
+        st = self.books.jobs.get(pod.job)
+        chunk = st.chunk(pod.kind, pod.begin, pod.attempt) if st else None
+        if st and chunk:
+            self.life.lose(now, st, chunk, reasons.CAPACITY_LOST, f"pod {name} was deleted", own=False)
+
+    def _take_report(self, now: float, report: Reported) -> None:
+        for p in report.pods:
+            uid, key = self.books.watched.get(p.pod, ("", None))
+            st = self.books.jobs.get(uid)
+            chunk = st.chunk(*key) if st and key else None
+            if st is None or chunk is None:
+                continue
+            watch = st.watch(chunk)
+            if watch.pod is None or watch.pod.node != report.node:
+                continue  # only its own node may speak of a pod
+            watch.reported = now
+            done = min(p.done or 0, chunk.size)
+            if done > watch.done or p.cpu_seconds > watch.cpu + 0.01:
+                watch.moved = now
+            if done > watch.done:
+                watch.done = done
+                self.books.progressed[st.job.uid] = None
+            watch.cpu = max(watch.cpu, p.cpu_seconds)
+            if chunk.offered is not None and p.end is not None:
+                self.life.answered(now, st, chunk, p.end)
+            elif watch.ended_at is not None and now >= watch.ended_at + 1.0:
+                watch.ended_at = -math.inf  # the agent has looked after the end: there is no answer
+            self.life.see_success(now, st, chunk.key)
+
+    def _decide(self, now: float) -> None:
+        if not self.books.waiting:
+            return
+        if any(b.start < now for b in self.books.plan.bookings):  # something has not begun as booked
+            self.planner.replan(now)
+        self.books.plan = self.books.plan.at(now)
+        budget = PLACEMENTS
+        while self.books.waiting and budget > 0:
+            st = self._next_waiting()
+            if st is None:
+                continue
+            application = self._application(now, st)
+            if application is None:
+                continue
+            if self.together > 1 and self._is_plain(application) and self._needs_another_order(application.demand):
+                budget -= 1 + self._answer_together(now, application)
+            else:
+                budget -= 1 + self._answer(now, st, application)
+
+    def _next_waiting(self) -> Standing | None:
+        """Take the first job off the queue; None where its question is void."""
+        _, uid = heapq.heappop(self.books.waiting)
+        st = self.books.jobs.get(uid)
+        return st if st is not None and st.state == "Waiting" else None
+
+    def _is_plain(self, application: Application) -> bool:
+        """Whether nothing but the plan can stand against the job, and an answer would book something."""
+        return not application.job.dry_run and objection(application) is None
+
+    def _needs_another_order(self, demand: Demand) -> bool:
+        """Whether it does not fit behind the plan, and might in front of something."""
+        plan = self.books.plan
+        return isinstance(plan.append(demand), Shortfall) and not plan.overloaded(demand)
+
+    def _answer_together(self, now: float, first: Application) -> int:
+        """Promise a number of jobs at once that fit only in another order; return how many placements that took.
+
+        The test of one costs as much as that of many. Where they do not all fit, their number is halved, and they are
+        asked again in the order they came: one that is refused has been tested behind all before it, alone.
+        """
+        group = [first]
+        while self.books.waiting and len(group) < self.together:
+            entry = self.books.waiting[0]
+            st = self._next_waiting()
+            application = self._application(now, st) if st else None
+            if application is None:
+                continue
+            if not self._is_plain(application):
+                heapq.heappush(self.books.waiting, entry)
+                break
+            group.append(application)
+        plan = self.books.plan.insert_all(a.demand for a in group)
+        if isinstance(plan, Plan):
+            self.together = min(2 * self.together, PLACEMENTS)
+            self.books.plan = plan
+            booked = {b.demand.uid: b for b in plan.bookings}
+            for a in group:
+                self._promise(now, self.books.jobs[a.job.uid], booked[a.job.uid])
+            return len(plan.bookings)
+        self.together //= 2
+        for a in group:
+            self.books.ask(self.books.jobs[a.job.uid])
+        return len(self.books.plan.bookings)
+
+    def _application(self, now: float, st: Standing) -> Application | None:
+        """Return the job's question; None where it is answered without one."""
+        assert self.books.spec is not None
+        job = st.job
+        self.books.live[job.uid] = st
+        self.books.touch(st)
+        st.record = replace(st.record, observed_generation=st.asked.generation)
+        if job.suspend:
+            text = "spec.suspend is true: nothing was promised"
+            st.record = replace(st.record, admitted=Verdict("False", reasons.SUSPENDED, text))
+            return None
+        if st.cost is None and job.refusal is None and not self.books.deleting:
+            text = "neither cost nor profile: pilot chunks on free processors measure what a unit costs"
+            st.record = replace(st.record, admitted=Verdict("Unknown", reasons.MEASURING, text))
+            return None
+        st.record = replace(st.record, cost=st.cost)
+        demand = self.planner.demand(st, now) if st.cost else None
+        if demand is None:
+            demand = Demand(order=Order(job.deadline, job.arrival, job.uid), ranges=ledger.remaining(0, JobRecord()),
+                            cost=Cost(chi=1.0), due=job.deadline)  # fmt: skip
+        return Application(
+            job=job, demand=demand, plan=self.books.plan, now=now, cpu=self.books.spec.cpu, deleting=self.books.deleting
+        )
+
+    def _answer(self, now: float, st: Standing, application: Application) -> int:
+        """Answer one job; return how many placements that took."""
+        answer = admit(application)
+        if isinstance(answer, Rejected):
+            self._reject(st, answer, application.demand)
+            return answer.placements
+        if not answer.appended:
+            self.together = 2  # the next one may need another order too
+        self._promise(now, st, answer.booking)
+        if not st.job.dry_run:
+            self.books.plan = answer.plan
+        return 1 if answer.appended else 1 + len(answer.plan.bookings)
+
+    def _reject(self, st: Standing, answer: Rejected, demand: Demand) -> None:
+        st.record = replace(st.record, admitted=Verdict("False", answer.reason, answer.message), promise=None)
+        self.books.after.append(Emit(st.job.uid, "Warning", answer.reason, answer.message))
+        if answer.by_time:
+            self.books.desk.ask(st.job.uid, demand)
+
+    def _promise(self, now: float, st: Standing, booking: Booking) -> None:
+        job = st.job
+        margin = job.deadline - booking.demand.due - booking.demand.reduce
+        text = (
+            f"{some(booking.demand.ranges.total, 'unit')} on {some(booking.processors, 'processor')} from "
+            f"{span(max(0.0, booking.start - now))} on, forecast in {span(booking.finish - now)}, "
+            f"deadline in {span(job.deadline - now)}, margin {span(margin)}"
+        )
+        if job.dry_run:
+            verdict = Verdict("True", reasons.DRY_RUN, f"would be promised: {text}; nothing is booked")
+            st.record = replace(st.record, admitted=verdict)
+            return
+        st.record = replace(
+            st.record,
+            admitted=Verdict("True", reasons.FEASIBLE, text),
+            on_track=Verdict("True", reasons.ON_TRACK, "the forecast is before the deadline"),
+            offer=None,
+            promise=Promise(job.deadline, booking.finish, margin, booking.processors, max(now, booking.start)),
+        )
+        self.books.after.append(Emit(job.uid, "Normal", reasons.FEASIBLE, text))
+
+    def _search_offers(self, now: float) -> None:
+        if self.books.waiting:  # decisions first
+            return
+        for uid, offer in self.books.desk.work(self.books.plan.at(now), now):
+            st = self.books.jobs.get(uid)
+            if st is None or st.state != "Refused":
+                continue
+            st.record = replace(st.record, offer=offer)
+            self.books.touch(st)
+
+
+def _restore_order(event: Event) -> int:
+    """Pools before nodes before jobs before pods: each is read in the light of the ones before."""
+    match event:
+        case PoolApplied():
+            return 0
+        case NodeObserved() | NodeGone():
+            return 1
+        case JobApplied() | JobDeleted():
+            return 2
+        case _:
+            return 3

@@ -1,0 +1,172 @@
+"""The processors of a pool: how many each node has, who sits on them, when each is free.
+
+A processor is a place ``(node, slot)``; places of one node are alike. An occupant keeps its place until its pod has
+ended or is gone, whether or not its job still owns the units. Called by the Pool and the planner; decides nothing.
+"""
+
+import math
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import NamedTuple
+
+from punctual.errors import InvariantError
+from punctual.scheduling.events import NodeObserved
+from punctual.scheduling.spec import NodeLine, PoolSpec
+
+
+class Place(NamedTuple):
+    """One processor."""
+
+    node: str
+    slot: int
+
+
+class Occupant(NamedTuple):
+    """A pod on a place, named as the core knows it: job uid and chunk key."""
+
+    job: str
+    kind: str
+    begin: int
+    attempt: int
+
+
+def processors_of(node: NodeObserved, spec: PoolSpec) -> int:
+    """Count the processors of a node: floor(what foreign pods leave / processor), at most its free pod places."""
+    if not node.ready or node.left_out is not None:
+        return 0
+    # 1e-9: 0.6 cores hold six processors of 0.1, whatever floats say
+    count = math.floor(node.cpu / spec.cpu + 1e-9)
+    if spec.memory:
+        count = min(count, node.memory // spec.memory)
+    return max(0, min(count, node.pods))
+
+
+@dataclass(slots=True)
+class Processors:
+    """All places of a pool."""
+
+    nodes: dict[str, NodeObserved] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    occupants: dict[Place, Occupant] = field(default_factory=dict)
+    places_of: dict[Occupant, Place] = field(default_factory=dict)
+    blocked_until: dict[str, float] = field(default_factory=dict)
+    """Nodes on which a pod could not be placed just now: not to be tried again before that time."""
+    strays: set[Place] = field(default_factory=set)
+    """Places in use beyond their node's processors."""
+    _regular: list[Place] | None = None
+    """All places of all nodes, by (slot, node), as if there were neither strays nor blocked nodes."""
+
+    def observe(self, node: NodeObserved, spec: PoolSpec) -> bool:
+        """Take in a node; say whether the number of its processors has changed."""
+        self.nodes[node.name] = node
+        count = processors_of(node, spec)
+        changed = self.counts.get(node.name, 0) != count
+        self.counts[node.name] = count
+        if changed:
+            self._count_anew()
+        return changed
+
+    def forget(self, name: str) -> bool:
+        """Drop a node that is gone; say whether it had processors. Occupants stay until their pods are gone."""
+        self.nodes.pop(name, None)
+        self.blocked_until.pop(name, None)
+        counted = self.counts.pop(name, 0) > 0
+        self._count_anew()
+        return counted
+
+    def resize(self, spec: PoolSpec) -> None:
+        """Count anew under another processor size."""
+        self.counts = {name: processors_of(node, spec) for name, node in self.nodes.items()}
+        self._count_anew()
+
+    def _count_anew(self) -> None:
+        self._regular = None
+        self.strays = {place for place in self.occupants if place.slot >= self.counts.get(place.node, 0)}
+
+    def seat(self, occupant: Occupant, node: str) -> Place:
+        """Give the occupant a free place on the node, or one beyond its processors where all are taken."""
+        if occupant in self.places_of:
+            return self.places_of[occupant]
+        slot = 0
+        while Place(node, slot) in self.occupants:
+            slot += 1
+        self.seat_at(occupant, Place(node, slot))
+        return Place(node, slot)
+
+    def seat_at(self, occupant: Occupant, place: Place) -> None:
+        """Give the occupant that free place."""
+        if place in self.occupants:
+            raise InvariantError(f"{place} is taken by {self.occupants[place]}")
+        self.occupants[place] = occupant
+        self.places_of[occupant] = place
+        if place.slot >= self.counts.get(place.node, 0):
+            self.strays.add(place)
+
+    def leave(self, occupant: Occupant) -> bool:
+        """Free the place of an occupant whose pod has ended or is gone; say whether it had one."""
+        place = self.places_of.pop(occupant, None)
+        if place is None:
+            return False
+        del self.occupants[place]
+        self.strays.discard(place)
+        return True
+
+    def usable(self, now: float) -> list[Place]:
+        """Places that planning may count on, by (slot, node): as many per node as it has processors.
+
+        By slot first, so that chunks that start together spread over the nodes. Where a node holds more occupants than
+        processors (a foreign pod came), its lowest places count: the others vanish with their occupants. A node on
+        which a pod could not be placed just now offers no free place.
+        """
+        if self._regular is None:
+            regular = (Place(node, i) for node, count in self.counts.items() for i in range(count))
+            self._regular = sorted(regular, key=lambda p: (p.slot, p.node))
+        blocked = {node for node, until in self.blocked_until.items() if until > now}
+        odd = (blocked | {place.node for place in self.strays}) & self.counts.keys()
+        if not odd:
+            return self._regular.copy()
+        taken: dict[str, set[int]] = {node: set() for node in odd}
+        for place in self.occupants:
+            if place.node in odd:
+                taken[place.node].add(place.slot)
+        out = [place for place in self._regular if place.node not in odd]
+        for node, sat in taken.items():
+            count = self.counts[node]
+            slots = sorted(sat)[:count]
+            if node not in blocked:
+                free = (i for i in range(count + len(sat)) if i not in sat)
+                slots.extend(islice(free, max(0, count - len(sat))))
+            out.extend(Place(node, i) for i in slots)
+        out.sort(key=lambda p: (p.slot, p.node))
+        return out
+
+    @property
+    def total(self) -> int:
+        """Processors in all."""
+        return sum(self.counts.values())
+
+    @property
+    def free(self) -> int:
+        """Processors that nobody sits on."""
+        taken: dict[str, int] = {}
+        for place in self.occupants:
+            taken[place.node] = taken.get(place.node, 0) + 1
+        return sum(max(0, count - taken.get(node, 0)) for node, count in self.counts.items())
+
+    def lines(self) -> tuple[NodeLine, ...]:
+        """One line per node for the pool's status."""
+        return tuple(
+            NodeLine(
+                name=name,
+                processors=self.counts.get(name, 0),
+                reason=node.left_out or (None if node.ready else "NotReady"),
+            )
+            for name, node in sorted(self.nodes.items())
+        )
+
+    def check(self) -> None:
+        """Raise InvariantError unless places and occupants are each other's inverse."""
+        if {o: p for p, o in self.occupants.items()} != self.places_of:
+            raise InvariantError("two occupants on one processor, or one on two")
+        if self.strays != {p for p in self.occupants if p.slot >= self.counts.get(p.node, 0)}:
+            raise InvariantError("a place beyond its node's processors was overlooked")

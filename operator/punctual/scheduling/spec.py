@@ -1,0 +1,55 @@
+"""The pool as asked for, and what is written down about it."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from punctual.scheduling.job import Verdict
+
+Hold = Literal["None", "Taint"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolSpec:
+    """Processors and the discipline that fills them. CPU in cores, memory in bytes, times in seconds."""
+
+    name: str
+    generation: int = 1
+    cpu: float
+    """CPU of one processor."""
+    memory: int = 0
+    period: float = 0.1
+    """CFS period of its quota."""
+    hold: Hold = "None"
+    headroom: float = 0.125
+    """r: planning takes chi/(1-r); a running chunk may use the whole processor."""
+    margin: float = 2.0
+    """Planning aims so much before the deadline: the control plane's reaction."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeLine:
+    """One node in the pool's status."""
+
+    name: str
+    processors: int
+    reason: str | None = None
+    """Why it is left out, if it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolRecord:
+    """All that is written down about a pool."""
+
+    epoch: int = 0
+    observed_generation: int = 0
+    ready: Verdict | None = None
+    spec_applied: Verdict | None = None
+    applied: PoolSpec | None = None
+    """The spec in force: not the newest one where an edit was refused."""
+    processors: int = 0
+    free: int = 0
+    queue: int = 0
+    """Jobs waiting for their first chunk or for an answer."""
+    nodes: tuple[NodeLine, ...] = ()
+    startups: tuple[float, ...] = ()
+    """The last start-up times seen, seconds from a pod's creation to its running: they make the margin."""

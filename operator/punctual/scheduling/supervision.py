@@ -1,0 +1,70 @@
+"""What is wrong with a running chunk, if anything: predicates named as the fact that failed, tried in order.
+
+Each looks at one chunk, what was seen of it and the time, and answers with a Finding or None. The Pool acts on the
+first. A silent agent is no evidence: a chunk that nobody looked at has not stalled.
+"""
+
+from typing import NamedTuple
+
+from punctual import reasons
+from punctual.scheduling.job import Chunk, Job
+from punctual.scheduling.standing import Watch
+from punctual.scheduling.words import span
+
+NO_IMAGE = frozenset({
+    "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError",
+    "CreateContainerError", "RunContainerError",
+})  # fmt: skip
+"""Waiting reasons of a container that its own template causes."""
+NO_ROOM = frozenset({"Unschedulable"})
+START_PATIENCE = 20.0
+"""Seconds a pod may wait for its image or configuration: pulls are retried, hiccups pass."""
+ROOM_PATIENCE = 5.0
+"""Seconds a pod may be unschedulable on the node chosen for it."""
+FRESH = 5.0
+"""Seconds within which an agent's report counts as looking."""
+
+
+class Finding(NamedTuple):
+    """Why a chunk must be ended: reason, message, and whether it is the work's own doing."""
+
+    reason: str
+    message: str
+    own: bool
+
+
+def cannot_start(_job: Job, chunk: Chunk, watch: Watch, now: float) -> Finding | None:
+    """Find a container that waits for an image or a configuration that does not come."""
+    pod = watch.pod
+    if pod is None or pod.phase != "Pending" or pod.reason not in NO_IMAGE or now - chunk.created < START_PATIENCE:
+        return None
+    return Finding(reasons.CHUNK_FAILED, f"pod {pod.name} cannot start: {pod.reason}", own=True)
+
+
+def has_no_room(_job: Job, chunk: Chunk, watch: Watch, now: float) -> Finding | None:
+    """Find a pod that its node has no room for: something else came in between."""
+    pod = watch.pod
+    if pod is None or pod.phase != "Pending" or pod.reason not in NO_ROOM or now - chunk.created < ROOM_PATIENCE:
+        return None
+    return Finding(reasons.CAPACITY_LOST, f"node {chunk.node} has no room for pod {pod.name}", own=False)
+
+
+def has_stalled(job: Job, _chunk: Chunk, watch: Watch, now: float) -> Finding | None:
+    """Find a chunk that neither progresses nor uses CPU for stallTimeout."""
+    if watch.running_since is None or watch.reported is None or now - watch.reported > FRESH:
+        return None
+    idle = now - max(watch.moved, watch.running_since)
+    if idle < job.stall_timeout:
+        return None
+    return Finding(reasons.STALLED, f"neither progress nor CPU use for {span(idle)}", own=True)
+
+
+CHECKS = (cannot_start, has_no_room, has_stalled)
+
+
+def finding(job: Job, chunk: Chunk, watch: Watch, now: float) -> Finding | None:
+    """Return the first thing found wrong with the chunk."""
+    for check in CHECKS:
+        if found := check(job, chunk, watch, now):
+            return found
+    return None

@@ -1,0 +1,20 @@
+"""Numbers as people read them, for messages only."""
+
+
+def span(seconds: float) -> str:
+    """Write seconds as Kubernetes users do: 2583.4 -> 43m3s, 3.42 -> 3.4s."""
+    if seconds < 0:
+        return f"-{span(-seconds)}"
+    if seconds < 10:
+        return f"{seconds:.1f}s"
+    whole = round(seconds)
+    days, rest = divmod(whole, 86400)
+    hours, rest = divmod(rest, 3600)
+    minutes, secs = divmod(rest, 60)
+    parts = [(days, "d"), (hours, "h"), (minutes, "m"), (secs, "s")]
+    return "".join(f"{n}{unit}" for n, unit in parts if n) or "0s"
+
+
+def some(count: int, noun: str) -> str:
+    """Write a count with its noun: 1 unit, 2 units."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

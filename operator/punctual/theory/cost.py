@@ -1,0 +1,58 @@
+"""What one unit of a load costs on one processor.
+
+The linear cost model of divisible load theory (Mamat 2011, ch. 4): to send a units takes θcm + aτ, to compute them
+θcp + aχ. Everything in :mod:`punctual.theory` is a consequence of these four numbers. They are estimates: a plan made
+from them keeps room for error with :meth:`Cost.with_headroom`.
+"""
+
+from dataclasses import dataclass, fields, replace
+from math import isfinite
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Four numbers of one job; ``ValueError`` names the field that is negative, infinite or (``chi``) zero.
+
+    chi       χ, Cps   s/unit   to process one unit on one processor
+    tau       τ, Cms   s/unit   to send one unit from the head node to one processor
+    theta_cm  θcm      s        to set up one transfer (connection, latency)
+    theta_cp  θcp      s        to set up one computation (container, process)
+    """
+
+    chi: float
+    tau: float = 0.0
+    theta_cm: float = 0.0
+    theta_cp: float = 0.0
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not isfinite(value) or value < 0.0:
+                raise ValueError(f"{field.name} must be finite and not negative, not {value}")
+        if self.chi == 0.0:
+            raise ValueError("chi must be more than 0")
+
+    @property
+    def setup(self) -> float:
+        """θcm + θcp: seconds a chunk costs before its first unit."""
+        return self.theta_cm + self.theta_cp
+
+    @property
+    def per_unit(self) -> float:
+        """τ + χ: seconds each unit costs the processor that gets it."""
+        return self.tau + self.chi
+
+    @property
+    def beta(self) -> float:
+        """β = χ/(τ + χ) (4.5), in (0, 1]; 1 where nothing is sent."""
+        return self.chi / (self.tau + self.chi)
+
+    def with_headroom(self, r: float) -> "Cost":
+        """Return the cost to plan with, χ/(1 − r), so that a loop may still speed up by 1/(1 − r); 0 <= r < 1."""
+        if not 0.0 <= r < 1.0:
+            raise ValueError(f"headroom must be in [0, 1), not {r}")
+        return replace(self, chi=self.chi / (1.0 - r))
+
+    def seconds(self, units: float) -> float:
+        """Return how long one processor alone takes for a chunk of ``units``, its set-up included."""
+        return self.setup + units * self.per_unit

@@ -1,0 +1,124 @@
+"""How long a load takes on n equal processors that start together, and how many of them it needs.
+
+The closed forms of Mamat 2011, ch. 4, for one port: special cases of :mod:`punctual.theory.partition`, and quicker.
+OPR, the optimal partitioning rule, ends all processors together; EPR, the equal partitioning rule, is the common
+practice, kept as the baseline. Called where a schedule counts processors as the paper does, by the orders that weigh
+jobs, and by workload generators. ``load`` σ is in units, ``n`` counts processors, all times are durations in seconds;
+``window`` is what the paper writes A + D − s, the time from a start to the deadline.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable
+from math import ceil, expm1, log1p, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from punctual.theory.cost import Cost
+
+
+def execution_time(load: float, n: int, cost: Cost) -> float:
+    """Return E(σ, n) = θcm + θcp + σ(τ + χ)B(n) under OPR (4.6), in s.
+
+    Above :func:`n_star` the formula goes on with negative shares: a number that workload generators use, no schedule.
+    """
+    return cost.setup + cost.per_unit * _first_share(load, n, cost)
+
+
+def opr_shares(load: float, n: int, cost: Cost) -> NDArray[np.float64]:
+    """Return σα_j, j = 1..n, in units: α_j = α_1 β^(j−1) − φ(1 − β^(j−1))/(1 − β), below (4.5)."""
+    first, step = _first_share(load, n, cost), cost.theta_cm / cost.per_unit
+    return np.array([first * cost.beta**j - step * _geometric(j, cost) for j in range(n)])
+
+
+def execution_time_equal(load: float, n: int, cost: Cost) -> float:
+    """Return E(σ, n) = nθcm + στ + θcp + σχ/n under EPR (4.8), in s."""
+    return n * cost.theta_cm + load * cost.tau + cost.theta_cp + load * cost.chi / n
+
+
+def n_star(load: float, cost: Cost, *, limit: int) -> int:
+    """Return min(``limit``, n*): with how many processors OPR ends soonest (4.4). Without θcm more is always better.
+
+    The n-th has a share, and shortens E, exactly if σ exceeds what keeps n − 1 busy until it would start:
+    θcm/(τ + χ) · Σ_{i=1}^{n−1} Σ_{m=1}^{i} β^−m.
+    """
+    if cost.theta_cm == 0.0:
+        return limit
+    grow, share, held = 1.0, 0.0, 0.0
+    for n in range(1, limit):
+        grow /= cost.beta
+        share += grow * cost.theta_cm / cost.per_unit
+        held += share
+        if load <= held:
+            return n
+    return limit
+
+
+def n_min(load: float, cost: Cost, *, window: float, limit: int) -> int | None:
+    """Return n^min under OPR: the least n <= ``limit`` with E(σ, n) <= ``window`` (4.7); None: there is none.
+
+    Without θcm n^min = ⌈ln(1 − στ/(window − θcp)) / ln β⌉, or ⌈σχ/(window − θcp)⌉ for τ = 0 (β = 1); else a search
+    up to n*, where E still falls.
+    """
+    if cost.theta_cm == 0.0:
+        net = window - cost.theta_cp
+        if net <= load * cost.tau:
+            return None  # the port alone takes longer
+        exact = (
+            load * cost.chi / net
+            if cost.tau == 0.0
+            else log1p(-load * cost.tau / net) / log1p(-cost.tau / cost.per_unit)
+        )
+        return _settle(exact, limit, lambda n: execution_time(load, n, cost) <= window)
+    most = n_star(load, cost, limit=limit)
+    n = 1 + bisect_left(range(1, most + 1), x=True, key=lambda n: execution_time(load, n, cost) <= window)
+    return n if n <= most else None
+
+
+def n_min_equal(load: float, cost: Cost, *, window: float, limit: int) -> int | None:
+    """Return n^min under EPR: the least integer n <= ``limit`` with θcm n² − ωn + σχ <= 0 (4.10); None: there is none.
+
+    ω = window − στ − θcp. The paper's three cases are no real root, one, and two, of which the lower is rounded up;
+    where no integer lies between the two (1.2 and 1.8) it would still answer, here it is None.
+    """
+    omega = window - load * cost.tau - cost.theta_cp
+    if omega <= 0.0:
+        return None
+    # Below 0 there is no root: 0 gives the lowest point of the parabola, and it fails the test.
+    root = sqrt(max(0.0, omega * omega - 4.0 * cost.theta_cm * load * cost.chi))
+    # (ω − root) / 2θcm, in the form that stays exact when θcm goes to 0
+    exact = 2.0 * load * cost.chi / (omega + root)
+    return _settle(exact, limit, lambda n: execution_time_equal(load, n, cost) <= window)
+
+
+def _settle(exact: float, limit: int, fits: Callable[[int], bool]) -> int | None:
+    """Round a real n^min up; where rounding errors put it beside an integer, the test itself decides."""
+    if exact > limit + 1:
+        return None
+    up = ceil(exact)
+    return next((n for n in range(max(1, up - 1), min(limit, up + 1) + 1) if fits(n)), None)
+
+
+def _geometric(n: int, cost: Cost) -> float:
+    """(1 − β^n)/(1 − β), and n for τ = 0, where β = 1."""
+    if cost.tau == 0.0:
+        return float(n)
+    rest = cost.tau / cost.per_unit  # 1 − β without its cancellation
+    return -expm1(n * log1p(-rest)) / rest
+
+
+def _first_share(load: float, n: int, cost: Cost) -> float:
+    """σα_1 = σB(n), in units, written as a quotient of positive sums.
+
+    As printed B(n) subtracts nφ/(1 − β^n) and φ/(1 − β), which both grow beyond all bounds as τ goes to 0.
+    """
+    rest = cost.tau / cost.per_unit
+    each = _geometric(n, cost)
+    if n * rest > 1e-3:
+        held = (n - each) / rest  # Σ_{k=1}^{n−1} (1 − β^k)/(1 − β)
+    else:  # its binomial series Σ_i C(n, i + 2)(−rest)^i; four terms are exact to 1e-14 here
+        held, term = 0.0, n * (n - 1) / 2.0
+        for i in range(4):
+            held += term
+            term *= -rest * (n - 2 - i) / (i + 3)
+    return (load + held * cost.theta_cm / cost.per_unit) / each

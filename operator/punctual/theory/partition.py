@@ -1,0 +1,238 @@
+"""Cut a load so that all processors that get a share finish together.
+
+Divisible load theory's one idea (Mamat 2011, ch. 4: the optimal partitioning rule): while one processor ends before
+another, moving load between them helps. Here for processors that become ready at different times and differ in
+speed, of which the paper's closed forms (:mod:`punctual.theory.execution_time`) are special cases.
+
+Concurrent: every processor fetches its own input as soon as it is ready,
+
+    a_j(T) = max(0, (T − r_j − θcm − θcp) / (τ_j + χ_j)),
+
+One port: the head node sends to one processor at a time, in the order given,
+
+    x_j = max(r_j, port_free),  a_j(T) = max(0, (T − x_j − θcm − θcp) / (τ_j + χ_j)),  port_free = x_j + θcm + a_j τ_j
+
+and a processor with a_j = 0 is skipped: it neither is set up nor uses the port. T is the least with Σ a_j(T) = load.
+
+Shares are real numbers; :mod:`punctual.theory.cut_points` makes whole units of them. Callers: admission (does it end
+by the deadline, and with how many processors) and dispatch. Times are absolute seconds on the caller's clock.
+"""
+
+from dataclasses import dataclass
+from math import inf, isfinite, nextafter
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from punctual.theory.cost import Cost
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)  # arrays have no one truth value
+class Partition:
+    """Who gets how much, from when, and until when.
+
+    shares  a_j  units  load per processor, in the order given; 0 = skipped
+    starts  x_j  s      when its transfer (one port) or its chunk (concurrent) begins; skipped: would begin
+    finish  T    s      when all that have a share end
+    """
+
+    shares: Floats
+    starts: Floats
+    finish: float
+
+
+def partition(
+    load: float,
+    ready: ArrayLike,
+    cost: Cost,
+    *,
+    one_port: bool = False,
+    speeds: ArrayLike | None = None,
+    links: ArrayLike | None = None,
+) -> Partition:
+    """Cut ``load`` units over the processors with the ready times ``ready`` (s, any clock), earliest common finish.
+
+    ``speeds`` and ``links`` multiply χ and τ per processor (2 = half as fast). The order of ``ready`` is the order of
+    service: with one port it decides the result, and ready-time order is the optimum for equal processors; for
+    different ones no simple order is (tests measure by how much). Concurrent processors do not meet, so any order
+    gives the optimum. With set-up costs and one port the optimum may leave out a processor that would have a share.
+
+    Exact but for rounding (Σ shares = load to 1e-11 relative); O(N) for sorted equal processors, O(N log N) otherwise.
+    ValueError: load not positive, no processor, a ready time or factor not finite, a factor not positive.
+    """
+    at, ascending = _times(ready)
+    if not 0.0 < load < inf:
+        raise ValueError(f"load must be positive and finite, not {load}")
+    # From the first ready time: on a clock that counts since 1970, cumulative sums would lose milliseconds.
+    origin = at.item(0) if ascending else at.min().item()
+    gap = at - origin
+    if one_port:
+        tau = cost.tau * _factors(links, at)
+        per_unit = tau + cost.chi * _factors(speeds, at)
+        return _one_port(load, at, cost, per_unit, tau, origin=origin, ascending=ascending)
+    if speeds is not None or links is not None:
+        per_unit = cost.tau * _factors(links, at) + cost.chi * _factors(speeds, at)
+        return _concurrent(load, at, gap, 1.0 / per_unit, origin=origin + cost.setup)
+    # Equal processors: need_k = k·r_k − Σ_{i<=k} r_i is the work done before the k-th joins, in seconds.
+    line = gap if ascending else np.sort(gap)
+    work = load * cost.per_unit
+    total = line.cumsum()
+    need = np.arange(1.0, line.size + 1.0)
+    need *= line
+    need -= total
+    busy = int(need.searchsorted(work))
+    end = (work + total.item(busy - 1)) / busy
+    shares = end - gap
+    np.maximum(shares, 0.0, out=shares)
+    shares /= cost.per_unit
+    return Partition(shares, at.copy(), origin + cost.setup + end)
+
+
+def least_processors(
+    load: float, ready: ArrayLike, cost: Cost, *, deadline: float, least: int = 1, one_port: bool = False
+) -> int | None:
+    """Return n^min: the least n >= ``least`` for which the partition over ``ready[:n]`` ends by ``deadline``.
+
+    ``ready`` ascends (s, the deadline's clock). None: not even all of them are enough. In ready-time order a share at a
+    given finish does not depend on later processors, so one pass over the shares at the deadline finds n (4.7 "solved
+    numerically", without a search): O(N). What it returns does end by the deadline, to the last bit.
+    """
+    at, ascending = _times(ready)
+    if not ascending or not isfinite(deadline):
+        raise ValueError("ready times must ascend, and the deadline must be finite")
+    if one_port:
+        origin = at.item(0)
+        ready_in, per_unit, tau = (at - origin).tolist(), [cost.per_unit] * at.size, [cost.tau] * at.size
+        room = np.array(_walk(deadline - origin, ready_in, per_unit, tau, cost).shares)
+    else:
+        room = (deadline - cost.setup) - at
+        np.maximum(room, 0.0, out=room)
+        room /= cost.per_unit
+    # A hair early, as rounding can put an exact fit on either side of the line; then as partition() itself says.
+    n = max(least, 1 + int(room.cumsum().searchsorted(load * (1.0 - 1e-9))))
+    while n <= at.size:
+        if partition(load, at[:n], cost, one_port=one_port).finish <= deadline:
+            return n
+        n += 1
+        if n <= at.size and room.item(n - 1) == 0.0:
+            return None  # ready too late to help, and so are all behind it
+    return None
+
+
+def _times(ready: ArrayLike) -> tuple[Floats, bool]:
+    """Return the ready times as an array, and whether they ascend."""
+    at = np.asarray(ready, dtype=np.float64)
+    if at.ndim != 1 or at.size == 0:
+        raise ValueError("ready must be a line of at least one time")
+    ascending = bool((at[1:] >= at[:-1]).all())
+    if not (isfinite(at.item(0)) and isfinite(at.item(-1)) and (ascending or np.isfinite(at).all())):
+        raise ValueError("ready times must be finite")
+    return at, ascending
+
+
+def _factors(given: ArrayLike | None, like: Floats) -> Floats:
+    if given is None:
+        return np.ones_like(like)
+    factors = np.asarray(given, dtype=np.float64)
+    if factors.shape != like.shape or not ((factors > 0.0) & (factors < inf)).all():
+        raise ValueError("speeds and links must be positive and finite, one per processor")
+    return factors
+
+
+def _concurrent(load: float, at: Floats, gap: Floats, rate: Floats, *, origin: float) -> Partition:
+    """Solve Σ w_j (T − r_j)⁺ = load for T: breakpoints in order, w_j = ``rate`` in units/s."""
+    order = gap.argsort(kind="stable")
+    line = gap[order] - gap[order[0]]
+    rates = rate[order].cumsum()
+    done = (rate[order] * line).cumsum()
+    busy = int((rates * line - done).searchsorted(load))
+    end = gap.item(order.item(0)) + (load + done.item(busy - 1)) / rates.item(busy - 1)
+    return Partition(np.maximum(end - gap, 0.0) * rate, at.copy(), origin + end)
+
+
+@dataclass(slots=True)
+class _Walk:
+    """The shares at one finish, how fast their sum grows with it, and up to which finish that holds."""
+
+    shares: list[float]
+    starts: list[float]
+    slope: float
+    until: float
+
+
+def _walk(
+    end: float, ready: list[float], per_unit: list[float], tau: list[float], cost: Cost, *, after: bool = False
+) -> _Walk:
+    """Serve the processors in order so that each ends at ``end``; with derivatives by ``end``.
+
+    ``after``: what holds right after ``end`` rather than up to it, if this is where a processor joins.
+    """
+    port, drift = -inf, 0.0  # port_free and d port_free / d end
+    walk = _Walk([], [], 0.0, inf)
+    for r, p, t in zip(ready, per_unit, tau, strict=True):
+        start, moves = (port, drift) if port > r or (after and port == r) else (r, 0.0)
+        if port < r and drift > 0.0:
+            walk.until = min(walk.until, end + (r - port) / drift)
+        due = start + cost.setup
+        walk.starts.append(start)
+        if end < due or (end == due and not after):
+            walk.shares.append(0.0)
+            if moves < 1.0:
+                walk.until = min(walk.until, end + (due - end) / (1.0 - moves))
+            continue
+        share, grows = (end - due) / p, (1.0 - moves) / p
+        walk.shares.append(share)
+        walk.slope += grows
+        port, drift = start + cost.theta_cm + share * t, moves + grows * t
+    return walk
+
+
+def _one_port(
+    load: float, at: Floats, cost: Cost, per_unit: Floats, tau: Floats, *, origin: float, ascending: bool
+) -> Partition:
+    ready, p, t = (at - origin).tolist(), per_unit.tolist(), tau.tolist()
+    if ascending:
+        # Solved once more without those that are skipped: on them not even the last bit of the finish may depend.
+        busy, served = len(ready), -1
+        while busy != served:
+            served = busy
+            end, walk = _bracket(load, ready[:served], p[:served], t[:served], cost)
+            busy = sum(share > 0.0 for share in walk.shares)
+        walk = _walk(end, ready, p, t, cost)
+    else:
+        end, walk = _march(load, ready, p, t, cost)
+    starts = np.maximum(np.array(walk.starts) + origin, at)  # rounding must not start one before it is ready
+    return Partition(np.array(walk.shares), starts, origin + end)
+
+
+def _bracket(
+    load: float, ready: list[float], per_unit: list[float], tau: list[float], cost: Cost
+) -> tuple[float, _Walk]:
+    """Find T in ready-time order, where Σ a_j(T) never falls: Newton on a piecewise linear line, kept in a bracket."""
+    low, high = cost.setup, cost.setup + load * per_unit[0]  # nothing is done; the first alone does all
+    end, width = high, inf
+    while True:
+        walk = _walk(end, ready, per_unit, tau, cost)
+        over = sum(walk.shares) - load
+        if abs(over) <= 1e-13 * load or nextafter(low, inf) >= high:
+            return end, walk
+        low, high = (low, end) if over > 0.0 else (end, high)
+        end = end - over / walk.slope if walk.slope > 0.0 else high
+        if not low < end < high or high - low > width / 2.0:
+            end = low + (high - low) / 2.0
+        width = high - low
+
+
+def _march(load: float, ready: list[float], per_unit: list[float], tau: list[float], cost: Cost) -> tuple[float, _Walk]:
+    """Find the least T in any order, piece by piece: a processor that joins can lower Σ a_j(T). O(N²)."""
+    end = min(ready) + cost.setup
+    while True:
+        walk = _walk(end, ready, per_unit, tau, cost, after=True)
+        short = load - sum(walk.shares)
+        reached = end + max(0.0, short) / walk.slope if walk.slope > 0.0 else inf
+        if reached <= walk.until:
+            return reached, _walk(reached, ready, per_unit, tau, cost)
+        # one tick at least: what moves the port may be too little for a clock that stands at ``end``
+        end = max(walk.until, nextafter(end, inf))

@@ -1,0 +1,338 @@
+"""What a program needs to be cut into chunks: its range, its progress, the offer to stop early, its result.
+
+    from punctual import worker
+
+    total = 0
+    for unit in worker.units():             # or: for record in worker.records("input.csv")
+        total += work(unit)
+    worker.result(str(total))
+
+and in the job's ``reduce``:
+
+    print(sum(int(data) for begin, end, data in worker.results()))
+
+Called by users' programs in chunk pods; the other side is the node agent, which reads what is written here each second,
+and the operator, which offers ends. Standard library only, Python 3.9 or newer, nothing else of Punctual: this one
+file may be copied into any image. Outside Punctual it works all the same (``PUNCTUAL_TOTAL=100 python program.py``).
+
+The one rule that must never break: **a unit at or after an end that was answered is not begun**, for by then another
+pod may be doing it. So an answer and the end of the loop change together under one lock, and an answer that could not
+be written leaves the range as it was.
+
+Environment: PUNCTUAL_BEGIN, PUNCTUAL_END, PUNCTUAL_TOTAL (units), PUNCTUAL_DIR (folder of ``progress`` and ``end``;
+unset: nothing is written), PUNCTUAL_RESULTS (folder, for reduce); for tests PUNCTUAL_OFFER (default /etc/punctual/end)
+and PUNCTUAL_TERMINATION_LOG (default /dev/termination-log).
+"""
+
+from __future__ import annotations
+
+import atexit
+import mmap
+import os
+import re
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+__all__ = ["MAX_RESULT", "Result", "WorkerError", "records", "result", "results", "span", "units"]
+
+MAX_RESULT: Final = 4096
+"""Bytes of a result: what Kubernetes keeps of a container's termination message."""
+
+_PERIOD: Final = 0.25
+"""Seconds between two looks: progress is written and offers are answered at most so often."""
+_ANSWER_STANDS: Final = 2.5
+"""Seconds an answer stands before a finished worker exits. The agent reads once a second; an exit whose answer nobody
+saw leaves open which range was done, and the whole of it would have to be done again."""
+_OFFER: Final = "/etc/punctual/end"
+_TERMINATION_LOG: Final = "/dev/termination-log"
+
+
+class WorkerError(Exception):
+    """The environment or the program cannot be right; the message says which variable or call, and what would be."""
+
+
+class Result(NamedTuple):
+    """What one chunk left behind: ``data`` is the result of the units [begin, end)."""
+
+    begin: int
+    end: int
+    data: bytes
+
+
+def units(total: int | None = None) -> Iterator[int]:
+    """Iterate over the units of this chunk, in order; a unit counts as done when the next one is asked for.
+
+    ``total``: how many units the whole job has, for a program that knows it. Outside Punctual it is the range; under
+    Punctual a job with another number of units raises WorkerError. Stops early where an offered end was honoured.
+    A process iterates once.
+    """
+    chunk = _this(total)
+    return chunk.units()
+
+
+def records(path: str | os.PathLike[str], *, separator: bytes = b"\n", total: int | None = None) -> Iterator[bytes]:
+    """Iterate over the records of a file that belong to this chunk, each without its separator (one byte).
+
+    The file's bytes are shared out evenly among the job's units: unit k of n has the bytes from k·size/n to
+    (k+1)·size/n, and a record belongs to the unit in whose bytes it *starts*. So any number of units will do, every
+    record is read exactly once wherever the range is cut, and no index is needed. A unit in which no record starts is
+    done at once. Outside Punctual, without ``total``: the whole file.
+    """
+    if len(separator) != 1:
+        # longer ones may overlap themselves: where a record starts would depend on where reading began
+        raise WorkerError(f"separator must be one byte, not {separator!r}")
+    if not Path(path).is_file():
+        raise WorkerError(f"{os.fspath(path)} is not a file that can be cut into records")
+    return _this(total, otherwise=1).records(path, separator)
+
+
+def span() -> tuple[int, int]:
+    """Return begin and end of the range this process answers for.
+
+    The end falls when an offer is honoured; after the loop over units() it is final.
+    """
+    chunk = _this(None)
+    return chunk.begin, chunk.end
+
+
+def result(data: str | bytes) -> None:
+    """Leave the result of this chunk's range, at most 4096 bytes of UTF-8; call it once, after the loop.
+
+    It is written as the container's termination message; outside a pod to standard output.
+    Raises WorkerError when it is too large or not UTF-8.
+    """
+    raw = data.encode() if isinstance(data, str) else data
+    if len(raw) > MAX_RESULT:
+        raise WorkerError(
+            f"a result of {len(raw)} bytes does not fit into {MAX_RESULT}: store it elsewhere under a name made of "
+            "its range and give the name"
+        )
+    try:
+        raw.decode()
+    except UnicodeDecodeError as error:
+        raise WorkerError(f"a result must be UTF-8 ({error}): encode it, say as base64") from None
+    given = os.environ.get("PUNCTUAL_TERMINATION_LOG")
+    if given is None and not Path(_TERMINATION_LOG).exists():
+        sys.stdout.buffer.write(raw + b"\n")
+        sys.stdout.flush()
+        return
+    # in place: the kubelet mounts the file itself, it cannot be replaced by renaming
+    Path(given or _TERMINATION_LOG).write_bytes(raw)
+
+
+def results(total: int | None = None) -> list[Result]:
+    """Return the results of all chunks, sorted by range, for a job's reduce.
+
+    Raises WorkerError unless they cover [0, total) exactly once (``total``: PUNCTUAL_TOTAL where not given).
+    """
+    folder = os.environ.get("PUNCTUAL_RESULTS")
+    if not folder:
+        raise WorkerError("PUNCTUAL_RESULTS is not set: it names the folder of the chunks' results, one per range")
+    total = _total(total)
+    if total is None:
+        raise WorkerError("PUNCTUAL_TOTAL is not set: without it nobody can tell whether a result is missing")
+    found = []
+    for entry in Path(folder).iterdir():
+        if entry.name.startswith("."):  # a mounted ConfigMap keeps its versions there
+            continue
+        match = re.fullmatch(r"([0-9]+)-([0-9]+)", entry.name)
+        if match is None:
+            raise WorkerError(f"{entry} is no result: results are named <begin>-<end>")
+        found.append(Result(int(match[1]), int(match[2]), entry.read_bytes()))
+    found.sort(key=lambda one: (one.begin, one.end))
+    missing = _missing(found, total)
+    if missing:
+        more = f" and {len(missing) - 10} more" if len(missing) > 10 else ""
+        raise WorkerError(f"results are missing for {', '.join(missing[:10])}{more} of {total} units")
+    return found
+
+
+class _Chunk:
+    """The range of this process, and what it owes to the agent and the operator while it works on it.
+
+    ``begin`` ≤ units done < ``_begun`` ≤ ``end``: the loop moves ``_done`` and ``_begun``, the watching thread lowers
+    ``end``, both under the lock.
+    """
+
+    def __init__(self, begin: int, end: int, total: int | None) -> None:
+        self.begin, self.end, self.total = begin, end, total
+        self._done = self._begun = begin
+        folder = os.environ.get("PUNCTUAL_DIR")
+        self._folder = Path(folder) if folder else None
+        self._offer = Path(os.environ.get("PUNCTUAL_OFFER", _OFFER))
+        self._lock = threading.Lock()
+        self._leaving = threading.Event()
+        self._started = self._finished = self._warned = False
+        self._reported = self._offered = -1
+        self._answered = 0.0
+        self._pid = os.getpid()
+
+    def units(self) -> Iterator[int]:
+        if self._started:
+            raise WorkerError("the units of this process were iterated already: one process, one loop")
+        self._started = True
+        if self._folder is not None:
+            self._look()
+            threading.Thread(target=self._watch, name="punctual-worker", daemon=True).start()
+            atexit.register(self._leave)
+            main = threading.current_thread() is threading.main_thread()
+            if main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+                # the first process of a container ignores SIGTERM unless it handles it, and is killed much later
+                signal.signal(signal.SIGTERM, _terminated)
+        return self._loop()
+
+    def records(self, path: str | os.PathLike[str], separator: bytes) -> Iterator[bytes]:
+        total = self.total
+        if total is None:
+            raise WorkerError("PUNCTUAL_TOTAL is not set: without it no unit's share of the file is known")
+        loop = self.units()
+
+        def read() -> Iterator[bytes]:
+            with Path(path).open("rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""  # empty maps are refused
+                at = -1
+                for unit in loop:
+                    share = unit * size // total
+                    if at < 0:
+                        # a record starts at the share's first byte if the byte before it ends another
+                        at = 0 if share == 0 else data.find(separator, share - 1) + 1 or size
+                    while at < (unit + 1) * size // total:
+                        stop = data.find(separator, at)
+                        stop = size if stop < 0 else stop
+                        yield data[at:stop]
+                        at = stop + 1
+
+        return read()
+
+    def _loop(self) -> Iterator[int]:
+        unit = self.begin
+        while True:
+            with self._lock:
+                self._done = unit
+                if unit >= self.end:
+                    break
+                self._begun = unit + 1
+            yield unit
+            unit += 1
+        self._finished = True
+        self._look()
+
+    def _watch(self) -> None:
+        while not self._leaving.wait(_PERIOD):
+            self._look()
+
+    def _look(self) -> None:
+        """Answer a new offer, report new progress."""
+        if self._folder is None or os.getpid() != self._pid:  # a forked child has no say
+            return
+        with self._lock:
+            try:
+                self._answer(self._folder)
+                if self._done - self.begin != self._reported:
+                    _replace(self._folder / "progress", self._done - self.begin)
+                    self._reported = self._done - self.begin
+            except OSError as error:  # the work goes on: a chunk need not report
+                if not self._warned:
+                    print(f"punctual.worker: {error}", file=sys.stderr)  # noqa: T201  the program's log is ours
+                self._warned = True
+
+    def _answer(self, folder: Path) -> None:
+        offered = _read(self._offer)
+        if offered is None or offered == self._offered:
+            return
+        end = min(self.end, max(offered, self._begun))
+        _replace(folder / "end", end)  # first: when this fails, nobody was told, and the range stays whole
+        self.end, self._offered, self._answered = end, offered, time.monotonic()
+
+    def _leave(self) -> None:
+        """At exit, also by an exception or SIGTERM: the last progress, and time for the answer to be seen."""
+        if os.getpid() != self._pid:
+            return
+        self._leaving.set()
+        self._look()
+        if self._finished and self._answered:
+            if signal.getsignal(signal.SIGTERM) is _terminated:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            time.sleep(max(0.0, self._answered + _ANSWER_STANDS - time.monotonic()))
+
+
+def _missing(found: list[Result], total: int) -> list[str]:
+    gaps, at = [], 0
+    for one in found:
+        if one.begin < at or one.end < one.begin or one.end > total:
+            raise WorkerError(
+                f"result {one.begin}-{one.end} does not fit: [0, {at}) is there already, of {total} units"
+            )
+        if one.begin > at:
+            gaps.append(f"[{at}, {one.begin})")
+        at = one.end
+    return gaps if at == total else [*gaps, f"[{at}, {total})"]
+
+
+_current: _Chunk | None = None
+
+
+def _this(total: int | None, *, otherwise: int | None = None) -> _Chunk:
+    """Return this process' chunk, read from the environment at the first call.
+
+    ``otherwise``: the total where nothing tells it.
+    """
+    global _current  # noqa: PLW0603  one process, one chunk
+    if _current is None:
+        whole = _total(total)
+        begin, end = _count("PUNCTUAL_BEGIN"), _count("PUNCTUAL_END")
+        if begin is None and end is None:
+            whole = otherwise if whole is None else whole
+            begin, end = 0, whole
+        if end is None:
+            raise WorkerError(
+                "PUNCTUAL_END is not set: the operator sets it in a chunk's pod; elsewhere set PUNCTUAL_BEGIN and "
+                "PUNCTUAL_END, or PUNCTUAL_TOTAL alone for all units"
+            )
+        if begin is None:
+            raise WorkerError("PUNCTUAL_BEGIN is not set, but PUNCTUAL_END is: a range needs both")
+        if not begin <= end <= (end if whole is None else whole):
+            of = "" if whole is None else f" within {whole} units"
+            raise WorkerError(f"PUNCTUAL_BEGIN={begin}, PUNCTUAL_END={end}: no range{of}")
+        _current = _Chunk(begin, end, whole)
+    return _current
+
+
+def _total(given: int | None) -> int | None:
+    told = _count("PUNCTUAL_TOTAL")
+    if told is not None and given is not None and told != given:
+        raise WorkerError(f"PUNCTUAL_TOTAL is {told}, but this program has {given} units: set the job's spec.units so")
+    return given if told is None else told
+
+
+def _count(name: str) -> int | None:
+    text = os.environ.get(name, "").strip()
+    if text and not re.fullmatch("[0-9]+", text):
+        raise WorkerError(f"{name} must be a number of units, not {text!r}")
+    return int(text) if text else None
+
+
+def _read(path: Path) -> int | None:
+    """Return the number in a file; None where there is none (the annotation behind an offer comes later, if ever)."""
+    try:
+        text = path.read_bytes().strip()
+    except OSError:
+        return None
+    return int(text) if re.fullmatch(b"[0-9]{1,19}", text) else None
+
+
+def _replace(path: Path, number: int) -> None:
+    """Write a number so that a reader sees the old one or the new one, never half of it."""
+    draft = path.with_name(path.name + ".tmp")
+    draft.write_text(f"{number}\n", encoding="ascii")
+    draft.replace(path)
+
+
+def _terminated(signum: int, _frame: object) -> None:
+    raise SystemExit(128 + signum)  # _leave writes the progress; the range is not counted as done

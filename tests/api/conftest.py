@@ -1,0 +1,171 @@
+"""A real API server for the tests of this folder: `kubeconfig` is all they need to ask for."""
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from punctual.kube.client import ApiClient
+
+ROOT = Path(__file__).parents[2]
+APISERVER = ROOT / "hack" / "apiserver"
+
+Kubectl = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is here as `api`; time tests without the server's start, as a machine's first is built for minutes."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker("api")
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(60, func_only=True))
+
+
+@pytest.fixture(scope="session")
+def kubeconfig() -> Iterator[Path]:
+    """Path of an admin's kubeconfig for an API server of this run alone, with our CRDs established.
+
+    One server serves the whole run: take a namespace per test, and unique names for cluster-scoped objects. There are
+    no controllers: nobody schedules pods, fills namespaces or collects children of what is deleted.
+    """
+    name = f"tests-{os.getpid()}"
+    try:
+        path = Path(subprocess.run([APISERVER, "up", "--name", name], check=True, stdout=-1, text=True).stdout.strip())
+        run = _kubectl(path)
+        run("apply", "--server-side", "-f", str(ROOT / "crds"), check=True)
+        run("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s", check=True)
+        yield path
+    finally:
+        subprocess.run([APISERVER, "down", "--name", name], check=True)
+
+
+@pytest.fixture(scope="session")
+def kubectl(kubeconfig: Path) -> Kubectl:
+    """kubectl as a function: ``kubectl("get", "pools")`` answers with a CompletedProcess; ``input=`` is its stdin."""
+    return _kubectl(kubeconfig)
+
+
+def _kubectl(kubeconfig: Path) -> Kubectl:
+    folder = subprocess.run([APISERVER, "bin"], check=True, stdout=-1, text=True).stdout.strip()
+
+    def run(*arguments: str, check: bool = False, **options: str) -> subprocess.CompletedProcess[str]:
+        command = [f"{folder}/kubectl", f"--kubeconfig={kubeconfig}", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
+        assert not check or done.returncode == 0, done.stderr
+        return done
+
+    return run
+
+
+@pytest.fixture
+async def client(kubeconfig: Path) -> AsyncIterator[ApiClient]:
+    """An admin's `ApiClient`, open."""
+    async with ApiClient(str(kubeconfig)) as client:
+        yield client
+
+
+@pytest.fixture
+async def namespace(client: ApiClient) -> str:
+    """Name of a namespace of the test's own."""
+    name = f"t-{uuid.uuid4().hex[:10]}"
+    await client.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    return name
+
+
+Eventually = Callable[..., Awaitable[None]]
+
+
+@pytest.fixture
+def eventually() -> Eventually:
+    """``await eventually(lambda: …, within=5)``: wait until it holds, fail when it does not in so many seconds."""
+
+    async def wait(holds: Callable[[], object], *, within: float = 5.0) -> None:
+        async with asyncio.timeout(within):
+            while not holds():  # noqa: ASYNC110  it is the API server's state, nobody sets an event
+                await asyncio.sleep(0.01)
+
+    return wait
+
+
+class Tunnel:
+    """A way to the API server that a test can stall (bytes stop, connections stay) or cut (connections end)."""
+
+    def __init__(self, kubeconfig: Path, to: Path) -> None:
+        config = json.loads(kubeconfig.read_text())
+        self._config = config
+        self._target = config["clusters"][0]["cluster"]["server"].removeprefix("https://").split(":")
+        self.kubeconfig = to
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+        self._refusing = False
+        self._pipes: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+
+    async def open(self) -> None:
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        port = self._server.sockets[0].getsockname()[1]
+        self._config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{port}"
+        self.kubeconfig.write_text(json.dumps(self._config))
+
+    async def close(self) -> None:
+        self._server.close()
+        await self.cut()
+
+    def stall(self) -> None:
+        """Nothing goes through any more, old connections or new."""
+        self._flowing.clear()
+
+    def resume(self) -> None:
+        """All goes through again, what waited too."""
+        self._flowing.set()
+        self._refusing = False
+
+    async def cut(self) -> None:
+        """End all connections and take no new ones."""
+        self._refusing = True
+        for pipe in self._pipes:
+            pipe.cancel()
+        await asyncio.gather(*self._pipes, return_exceptions=True)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._pipes.add(task := asyncio.current_task())
+        task.add_done_callback(self._pipes.discard)
+        ends = [writer]
+        try:
+            if self._refusing:
+                return
+            far_reader, far_writer = await asyncio.open_connection(*self._target)
+            ends.append(far_writer)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._pump(reader, far_writer))
+                group.create_task(self._pump(far_reader, writer))
+        except* (OSError, asyncio.CancelledError):
+            pass
+        finally:
+            for end in ends:
+                end.transport.abort()
+                with contextlib.suppress(OSError):
+                    await end.wait_closed()
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(2**16):
+            await self._flowing.wait()
+            writer.write(data)
+            await writer.drain()
+        raise ConnectionResetError  # ends the other direction too
+
+
+@pytest.fixture
+async def tunnel(kubeconfig: Path, tmp_path: Path) -> AsyncIterator[Tunnel]:
+    """A `Tunnel` that is open; its ``kubeconfig`` leads through it."""
+    tunnel = Tunnel(kubeconfig, tmp_path / "tunnel")
+    await tunnel.open()
+    yield tunnel
+    await tunnel.close()

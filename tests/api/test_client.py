@@ -1,0 +1,322 @@
+"""The client against a real API server: reading, writing, watching, every error, every way to show who asks."""
+
+import asyncio
+import base64
+import contextlib
+import datetime as dt
+import json
+import stat
+import time
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from punctual import errors
+from punctual.kube.client import CONFIG_MAPS, PODS, ApiClient, Resource
+
+POOLS = Resource("punctual.dev/v1alpha1", "pools")
+ACCOUNTS = Resource("v1", "serviceaccounts")
+
+
+def config_map(name: str, **data: str):
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+
+
+def rewritten(kubeconfig: Path, to: Path, *, user: dict | None = None, server: str = "") -> str:
+    """Copy of a kubeconfig for another user or server."""
+    config = json.loads(kubeconfig.read_text())
+    if user is not None:
+        config["users"][0]["user"] = user
+    if server:
+        config["clusters"][0]["cluster"]["server"] = server
+    to.write_text(json.dumps(config))
+    return str(to)
+
+
+@contextlib.asynccontextmanager
+async def serving(handle):
+    """URL of a server that treats each connection so, then ends it."""
+    handlers: set[asyncio.Task[None]] = set()
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        handlers.add(asyncio.current_task())
+        try:
+            await handle(reader, writer)
+        finally:
+            writer.close()
+            await writer.wait_closed()
+
+    async with await asyncio.start_server(connected, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    await asyncio.gather(*handlers)
+
+
+async def token_of(client: ApiClient, namespace: str, account: str, *, audiences: tuple[str, ...] = ()) -> str:
+    """Token of a service account that is made for it."""
+    with contextlib.suppress(errors.AlreadyExists):
+        await client.create(ACCOUNTS.path(namespace=namespace), {"metadata": {"name": account}})
+    path = ACCOUNTS.path(namespace=namespace, name=account, subresource="token")
+    answer = await client.create(path, {"spec": {"audiences": list(audiences), "expirationSeconds": 600}})
+    return answer["status"]["token"]
+
+
+async def test_a_collection_is_read_by_pages(client, namespace):
+    path = CONFIG_MAPS.path(namespace=namespace)
+    for n in range(7):
+        await client.create(path, config_map(f"c{n}", n=str(n)))
+    pages = [[item["metadata"]["name"] for item in page.items] async for page in client.pages(path, page=3)]
+    assert [len(page) for page in pages] == [3, 3, 1]
+    listing = await client.list(path, page=3, field_selector="metadata.name!=c3")
+    assert [item["metadata"]["name"] for item in listing.items] == ["c0", "c1", "c2", "c4", "c5", "c6"]
+    assert int(listing.resource_version) > 0
+
+
+async def test_apply_owns_its_fields_and_leaves_those_of_others(client, namespace):
+    path = CONFIG_MAPS.path(namespace=namespace, name="shared")
+    await client.apply(path, config_map("shared", ours="1", gone="1"), field_manager="a")
+    await client.apply(path, config_map("shared", theirs="1"), field_manager="b")
+    await client.apply(path, config_map("shared", ours="2"), field_manager="a")
+    assert (await client.get(path))["data"] == {"ours": "2", "theirs": "1"}
+    with pytest.raises(errors.Conflict):
+        await client.apply(path, config_map("shared", ours="3"), field_manager="b", force=False)
+
+
+async def test_merge_and_json_patches(client, namespace):
+    path = CONFIG_MAPS.path(namespace=namespace, name="p")
+    made = await client.create(CONFIG_MAPS.path(namespace=namespace), config_map("p", a="1", b="1"))
+    await client.patch_merge(path, {"data": {"a": None, "c": "1"}})
+    assert (await client.get(path))["data"] == {"b": "1", "c": "1"}
+    version = made["metadata"]["resourceVersion"]
+    test = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
+    with pytest.raises(errors.Invalid):
+        await client.patch_json(path, [test, {"op": "remove", "path": "/data/b"}])
+    await client.patch_json(path, [{"op": "remove", "path": "/data/b"}])
+    assert (await client.get(path))["data"] == {"c": "1"}
+
+
+async def test_a_dry_run_changes_nothing(client, namespace):
+    await client.create(CONFIG_MAPS.path(namespace=namespace), config_map("dry"), dry_run=True)
+    with pytest.raises(errors.NotFound):
+        await client.get(CONFIG_MAPS.path(namespace=namespace, name="dry"))
+
+
+async def test_every_precondition_that_does_not_hold_is_a_conflict(client, namespace):
+    collection = CONFIG_MAPS.path(namespace=namespace)
+    path = CONFIG_MAPS.path(namespace=namespace, name="c")
+    made = await client.create(collection, config_map("c", a="1"))
+    await client.patch_merge(path, {"data": {"a": "2"}})
+    other = {"name": "c", "uid": "00000000-0000-0000-0000-000000000000"}
+    with pytest.raises(errors.Conflict):
+        await client.replace(path, made)
+    with pytest.raises(errors.Conflict):
+        await client.patch_merge(path, {"metadata": {"resourceVersion": made["metadata"]["resourceVersion"]}})
+    with pytest.raises(errors.Conflict):
+        await client.patch_merge(path, {"metadata": other})
+    with pytest.raises(errors.Conflict):
+        await client.apply(path, config_map("c") | {"metadata": other}, field_manager="a")
+    with pytest.raises(errors.Conflict):
+        await client.apply(f"{collection}/d", config_map("d") | {"metadata": other | {"name": "d"}}, field_manager="a")
+    with pytest.raises(errors.Conflict) as there:
+        await client.delete(path, uid=other["uid"])
+    assert not isinstance(there.value, errors.AlreadyExists)
+    with pytest.raises(errors.AlreadyExists):
+        await client.create(collection, config_map("c"))
+    await client.delete(path, uid=made["metadata"]["uid"])
+    with pytest.raises(errors.NotFound):
+        await client.delete(path)
+
+
+async def test_what_can_never_be_right_is_invalid(client, namespace):
+    with pytest.raises(errors.Invalid, match="Invalid value"):
+        await client.create(CONFIG_MAPS.path(namespace=namespace), config_map("No Good Name"))
+    await client.create(CONFIG_MAPS.path(namespace=namespace), config_map("x"))
+    with pytest.raises(errors.Invalid):
+        await client.patch_merge(CONFIG_MAPS.path(namespace=namespace, name="x"), [])
+    with pytest.raises(errors.NotFound):
+        await client.get("/apis/no.such.group/v1/things")
+
+
+async def test_an_epoch_that_falls_is_fenced(client, namespace):
+    pool = {"apiVersion": POOLS.version, "kind": "Pool", "metadata": {"name": namespace}}
+    spec = {"nodeSelector": {"matchLabels": {"a": "b"}}, "processor": {"cpu": "1"}}
+    await client.create(POOLS.path(), pool | {"spec": spec})
+    path = POOLS.path(name=namespace)
+    for epoch in (3, 3, 4):
+        await client.apply(path, pool | {"status": {"epoch": epoch}}, field_manager="m", subresource="status")
+    with pytest.raises(errors.Fenced):
+        await client.apply(path, pool | {"status": {"epoch": 3}}, field_manager="m", subresource="status")
+    with pytest.raises(errors.Invalid):
+        await client.apply(path, pool | {"status": {"epoch": "5"}}, field_manager="m", subresource="status")
+    with pytest.raises(errors.NotFound):
+        await client.apply(
+            POOLS.path(name="none"),
+            pool | {"metadata": {"name": "none"}, "status": {"epoch": 1}},
+            field_manager="m",
+            subresource="status",
+        )
+
+
+async def test_a_watch_tells_what_happens_and_ends_in_order(client, namespace):
+    path = CONFIG_MAPS.path(namespace=namespace)
+    version = (await client.list(path)).resource_version
+    big = "x" * 700_000  # above what readline() of aiohttp takes
+    await client.create(path, config_map("big", a=big))
+    await client.delete(f"{path}/big")
+    watch = client.watch(path, resource_version=version, seconds=1)
+    told = [(event["type"], len(event["object"].get("data", {}).get("a", ""))) async for event in watch]
+    assert told[:2] == [("ADDED", len(big)), ("DELETED", len(big))]
+
+
+async def test_a_watch_from_a_version_long_forgotten_is_gone(client, namespace):
+    # our kinds came into being after version 1, which nobody can tell about them
+    async with asyncio.timeout(30):
+        while True:
+            with contextlib.suppress(errors.Busy):  # the server gets to know a new kind some time after it is there
+                with pytest.raises(errors.Gone):
+                    await anext(client.watch(POOLS.path(), resource_version="1", seconds=3))
+                return
+            await asyncio.sleep(0.1)
+
+
+async def test_nobody_there_and_nobody_answering_are_unreachable(kubeconfig, tmp_path, unused_tcp_port):
+    refused = rewritten(kubeconfig, tmp_path / "refused", server=f"http://127.0.0.1:{unused_tcp_port}")
+    async with ApiClient(refused) as client:
+        with pytest.raises(errors.Unreachable):
+            await client.get("/version")
+
+    async with (
+        serving(lambda reader, _: reader.read()) as url,
+        ApiClient(rewritten(kubeconfig, tmp_path / "silent", server=url), deadline=0.3) as client,
+    ):
+        began = time.monotonic()
+        with pytest.raises(errors.Unreachable):
+            await client.get("/version")
+        assert time.monotonic() - began < 2
+        with pytest.raises(errors.Unreachable):
+            await anext(client.watch(PODS.path(), silence=0.3))
+
+
+@pytest.mark.parametrize("answer", ["429 Too Many Requests\r\nRetry-After: 7", "503 Unavailable", "502 Bad Gateway"])
+async def test_a_server_that_wants_patience_is_busy(kubeconfig, tmp_path, answer):
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        body = b"<html>a proxy speaks no JSON</html>"
+        writer.write(f"HTTP/1.1 {answer}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+
+    async with serving(refuse) as url, ApiClient(rewritten(kubeconfig, tmp_path / "busy", server=url)) as client:
+        with pytest.raises(errors.Busy, match="no JSON") as busy:
+            await client.get("/version")
+    assert busy.value.retry_after == (7 if "429" in answer else 0.2)
+
+
+async def test_a_token_that_is_wrong_is_unauthorized_and_one_without_rights_forbidden(
+    client, namespace, kubeconfig, tmp_path
+):
+    wrong = rewritten(kubeconfig, tmp_path / "wrong", user={"token": "wrong"})
+    async with ApiClient(wrong) as stranger:
+        with pytest.raises(errors.Unauthorized):
+            await stranger.get("/api/v1/pods")
+    token = await token_of(client, namespace, "poor")
+    poor = rewritten(kubeconfig, tmp_path / "poor", user={"token": token})
+    async with ApiClient(poor) as stranger:
+        with pytest.raises(errors.Forbidden, match="cannot list"):
+            await stranger.list("/api/v1/pods")
+
+
+async def test_tokens_are_reviewed_for_their_audience(client, namespace):
+    token = await token_of(client, namespace, "agent", audiences=("punctual",))
+    status = await client.review_token(token, ("punctual",))
+    assert status["authenticated"]
+    assert status["user"]["username"] == f"system:serviceaccount:{namespace}:agent"
+    assert not (await client.review_token(token, ("another",))).get("authenticated")
+    assert not (await client.review_token("rubbish", ("punctual",))).get("authenticated")
+
+
+async def test_a_client_certificate_from_a_kubeconfig_is_shown(kubeconfig, tmp_path):
+    pki = kubeconfig.parent / "pki"
+    authority = x509.load_pem_x509_certificate((pki / "ca.crt").read_bytes())
+    authority_key = serialization.load_pem_private_key((pki / "ca.key").read_bytes(), None)
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name(
+        [
+            x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, "system:masters"),
+            x509.NameAttribute(x509.NameOID.COMMON_NAME, "tester"),
+        ]
+    )
+    now = dt.datetime.now(dt.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(authority.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(minutes=5))
+        .not_valid_after(now + dt.timedelta(minutes=5))
+        .add_extension(x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+        .sign(authority_key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    key_pem = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    user = {
+        "client-certificate-data": base64.b64encode(certificate.public_bytes(pem)).decode(),
+        "client-key-data": base64.b64encode(key_pem).decode(),
+    }
+    async with ApiClient(rewritten(kubeconfig, tmp_path / "certificate", user=user)) as client:
+        review = await client.create("/apis/authentication.k8s.io/v1/selfsubjectreviews", {})
+    assert review["status"]["userInfo"]["username"] == "tester"
+
+
+async def test_a_token_of_an_exec_plugin_is_asked_for_again_when_it_is_refused(kubeconfig, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("expired")
+    plugin = tmp_path / "plugin"
+    credential = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential"}
+    plugin.write_text(
+        f'#!/bin/sh\nprintf \'{json.dumps(credential)[:-1]}, "status": {{"token": "%s"}}}}\' "$(cat {token})"\n'
+    )
+    plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)
+    user = {
+        "exec": {
+            "apiVersion": credential["apiVersion"],
+            "command": str(plugin),
+            "args": [],
+            "interactiveMode": "Never",
+        }
+    }
+    async with ApiClient(rewritten(kubeconfig, tmp_path / "exec", user=user)) as client:
+        with pytest.raises(errors.Unauthorized):
+            await client.get("/api/v1/pods")
+        token.write_text("admin")
+        await client.get("/api/v1/pods")
+
+
+async def test_in_a_pod_the_mounted_token_is_shown_and_its_rotation_noticed(kubeconfig, tmp_path, monkeypatch):
+    cluster = json.loads(kubeconfig.read_text())["clusters"][0]["cluster"]
+    host, port = cluster["server"].removeprefix("https://").split(":")
+    token = tmp_path / "token"
+    token.write_text("admin")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
+    monkeypatch.setattr("kubernetes.config.incluster_config.SERVICE_TOKEN_FILENAME", str(token))
+    monkeypatch.setattr("kubernetes.config.incluster_config.SERVICE_CERT_FILENAME", cluster["certificate-authority"])
+    async with ApiClient() as client:
+        await client.get("/api/v1/pods")
+        client._token = "bearer rotated-out"  # as the server sees the old one after a rotation
+        await asyncio.gather(*(client.get("/api/v1/pods") for _ in range(5)))
+
+
+async def test_no_configuration_is_said_in_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(errors.ClusterError, match="no way to the API server"):
+        async with ApiClient(str(tmp_path / "none")):
+            pass
+
+
+async def test_every_answer_tells_the_servers_time(client):
+    assert client.clock.error == float("inf")
+    await client.get("/version")
+    assert client.clock.error < 0.6
+    assert abs(client.clock.now() - time.time()) < 1.1

@@ -1,0 +1,397 @@
+"""What the real API server makes of our CRDs: it takes them and their rules, and refuses what is wrong by name."""
+
+import copy
+import json
+import ssl
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
+
+import pytest
+import yaml
+
+from punctual.kube.api import (
+    KINDS,
+    AppliedSpec,
+    ChunkRecord,
+    Condition,
+    CostInForce,
+    CountedRange,
+    DivisibleJob,
+    DivisibleJobStatus,
+    Offer,
+    PilotSample,
+    Pool,
+    PoolNode,
+    PoolStatus,
+    Promise,
+    Startup,
+    UnitCounts,
+    UnitRange,
+    parse,
+)
+
+BAD = yaml.safe_load((Path(__file__).parents[1] / "manifests" / "bad.yaml").read_text())
+BY_NAME = {kind.NAMES.kind: kind for kind in KINDS}
+EXAMPLES = {kind.NAMES.kind: yaml.safe_load(kind.EXAMPLE) for kind in KINDS}
+NOW = 1_893_596_645.5
+PROMISE = Promise(deadline=NOW + 2700, finish=NOW + 2600, margin=2.5, processors=3, start=NOW)
+
+
+def spoil(case):
+    manifest = at = copy.deepcopy(EXAMPLES[case["kind"]])
+    *path, last = (int(step) if step.isdigit() else step for step in case["at"].split("."))
+    for step in path:
+        at = at.setdefault(step, {}) if isinstance(at, dict) else at[step]
+    if "to" in case:
+        at[last] = case["to"]
+    else:
+        del at[last]
+    return manifest
+
+
+@pytest.fixture(scope="module")
+def post(kubeconfig):
+    """Post an object; answer with the status code and the body. kubectl would take its time 90 times over."""
+    config = json.loads(kubeconfig.read_text())
+    cluster, token = config["clusters"][0]["cluster"], config["users"][0]["user"]["token"]
+    trust = ssl.create_default_context(cafile=cluster["certificate-authority"])
+    opener = build_opener(ProxyHandler({}), HTTPSHandler(context=trust))
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+
+    def call(path, body):
+        request = Request(cluster["server"] + path, json.dumps(body).encode(), headers)
+        try:
+            with opener.open(request, timeout=10) as response:
+                return response.status, json.load(response)
+        except HTTPError as error:
+            with error:
+                return error.code, json.load(error)
+
+    return call
+
+
+@pytest.mark.parametrize("case", BAD, ids=lambda case: case["name"])
+def test_a_bad_manifest_is_refused_by_field_with_what_would_be_right(post, case):
+    path = BY_NAME[case["kind"]].NAMES.plural
+    if BY_NAME[case["kind"]].NAMES.scope == "Namespaced":
+        path = f"namespaces/default/{path}"
+    code, answer = post(f"/apis/punctual.dev/v1alpha1/{path}?dryRun=All", spoil(case))
+    assert code == 422, answer
+    assert case.get("field", case["at"]) in answer["message"]
+    assert case.get("server", case["says"]) in answer["message"]
+
+
+class Object:
+    """One object of the server, changed as a user (spec) or as an operator (status) would."""
+
+    def __init__(self, kubectl, kind, name, **spec):
+        self.kubectl, self.kind = kubectl, kind
+        self.manifest = copy.deepcopy(EXAMPLES[kind.NAMES.kind])
+        self.manifest["metadata"]["name"] = name
+        self.manifest["spec"] |= spec
+        self.where = [kind.NAMES.plural, name]
+        self.kubectl("create", "-f", "-", input=json.dumps(self.manifest), check=True)
+
+    def edit(self, **spec):
+        return self.kubectl("patch", *self.where, "--type=merge", "-p", json.dumps({"spec": spec}))
+
+    def write_status(self, status, manager="punctual"):
+        own = {"apiVersion": "punctual.dev/v1alpha1", "kind": self.kind.NAMES.kind, "metadata": {"name": self.where[1]}}
+        if status is not None:
+            own["status"] = status.manifest()
+        return self.kubectl(
+            "apply",
+            "--server-side",
+            "--subresource=status",
+            f"--field-manager={manager}",
+            "-f",
+            "-",
+            input=json.dumps(own),
+        )
+
+    def read(self):
+        return json.loads(self.kubectl("get", *self.where, "-o", "json", check=True).stdout)
+
+    def row(self, *options):
+        return self.kubectl("get", *self.where, *options, check=True).stdout.splitlines()
+
+
+def test_defaults_are_filled_in_as_documented(kubectl):
+    job = Object(kubectl, DivisibleJob, "defaults")
+    spec = job.read()["spec"]
+    assert {k: spec[k] for k in spec.keys() - {"template", "units", "pool", "deadline"}} == {
+        "class": "Guaranteed",
+        "cost": {"chi": "20ms", "tau": "0s", "thetaCm": "0s", "thetaCp": "2s"},
+        "processors": {"min": 1},
+        "restart": "Redo",
+        "chunkRetries": 3,
+        "stallTimeout": "1m",
+        "onMiss": "Continue",
+        "dryRun": False,
+        "suspend": False,
+    }
+    assert spec["template"] == EXAMPLES["DivisibleJob"]["spec"]["template"]
+    assert parse(DivisibleJob, job.read()).spec == parse(DivisibleJob, job.manifest).spec
+
+    pool = Object(kubectl, Pool, "defaults", processor={"cpu": 1})
+    assert pool.read()["spec"]["processor"] == {"cpu": 1, "memory": "2Gi", "period": "100ms"}
+    assert pool.read()["spec"]["headroom"] == 0.125
+    assert parse(Pool, pool.read()).spec == parse(Pool, pool.manifest).spec
+
+
+def test_an_unknown_field_is_told_to_the_user(kubectl):
+    manifest = copy.deepcopy(EXAMPLES["DivisibleJob"])
+    manifest["spec"]["dedline"] = "45m"
+    done = kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(manifest))
+    assert 'unknown field "spec.dedline"' in done.stderr
+
+
+def test_all_of_a_pod_may_stand_in_the_template(kubectl):
+    spec = {
+        "containers": [
+            {"name": "main", "image": "i", "env": [{"name": "A", "value": "b"}], "resources": {"limits": {"memory": 5}}}
+        ],
+        "volumes": [{"name": "data", "emptyDir": {"sizeLimit": "1Gi"}}],
+        "tolerations": [{"operator": "Exists"}],
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 5,
+    }
+    job = Object(kubectl, DivisibleJob, "whole-pod", template={"metadata": {"labels": {"a": "b"}}, "spec": spec})
+    assert job.read()["spec"]["template"] == {"metadata": {"labels": {"a": "b"}}, "spec": spec}
+    assert parse(DivisibleJob, job.read()).spec.template.spec.manifest() == spec
+
+
+def test_a_full_status_comes_back_as_it_was_written(kubectl):
+    job = Object(kubectl, DivisibleJob, "full-status")
+    status = DivisibleJobStatus(
+        conditions=[
+            Condition(type="Admitted", status="True", reason="Feasible", message="m", last_transition_time=NOW)
+        ],
+        epoch=7,
+        observed_generation=1,
+        promise=PROMISE,
+        offer=Offer(earliest_deadline=3000, valid_until=NOW, largest_load=10**15),
+        cost=CostInForce(chi=1 / 3, theta_cp=2),
+        units=UnitCounts(done=5, running=4, total=9),
+        progress="55%",
+        eta=NOW,
+        margin=-3,
+        completed=[UnitRange(begin=0, end=5)],
+        failed=[CountedRange(begin=5, end=9, count=2)],
+        tried=[CountedRange(begin=5, end=9, count=3)],
+        chunks=[
+            ChunkRecord(
+                begin=5,
+                end=9,
+                origin=12,
+                node="n",
+                attempt=3,
+                pod="p",
+                created_at=NOW,
+                promised_end=NOW,
+                offered_end=8,
+                leftover=True,
+            )
+        ],
+        pilots=[PilotSample(units=5, seconds=0.25)],
+        started_at=NOW,
+        finished_at=NOW,
+        applied=AppliedSpec(deadline_time=NOW),
+    )
+    done = job.write_status(status)
+    assert done.returncode == 0, done.stderr
+    assert parse(DivisibleJob, job.read()).status == status
+
+    pool = Object(kubectl, Pool, "full-status")
+    status = PoolStatus(
+        conditions=[Condition(type="Ready", status="True", reason="Ready", last_transition_time=NOW)],
+        epoch=7,
+        observed_generation=1,
+        processors=8,
+        free=3,
+        queue=1,
+        nodes=[PoolNode(name="a", processors=8), PoolNode(name="b", processors=0, reason="StaticCPUManager")],
+        startup=Startup(p50=1.5, p95=2.25, samples=[1.5, 2.25]),
+        applied=parse(Pool, pool.manifest).spec,
+    )
+    done = pool.write_status(status)
+    assert done.returncode == 0, done.stderr
+    assert parse(Pool, pool.read()).status == status
+
+
+def test_the_largest_status_fits_into_an_object(kubectl):
+    job = Object(kubectl, DivisibleJob, "largest")
+    node = "node-0123456789.of-a-cluster.example"
+    status = DivisibleJobStatus(
+        epoch=1,
+        completed=[UnitRange(begin=10**14 + 2 * i, end=10**14 + 2 * i + 1) for i in range(4096)],
+        chunks=[
+            ChunkRecord(
+                begin=2 * i, end=2 * i + 1, node=node, attempt=i, pod=f"largest-{i}", created_at=NOW, promised_end=NOW
+            )
+            for i in range(4096)
+        ],
+    )
+    done = job.write_status(status)
+    assert done.returncode == 0, done.stderr[:500]
+
+
+def test_the_reduce_pod_of_the_largest_job_can_be_written_down(kubectl):
+    job = Object(kubectl, DivisibleJob, "largest-reduce", units=10**15)
+    last = {"begin": 10**15, "end": 10**15 + 1}
+    chunk = ChunkRecord(**last, node="n", attempt=0, kind="Reduce", created_at=NOW, promised_end=NOW)
+    done = job.write_status(DivisibleJobStatus(tried=[CountedRange(**last, count=1)], chunks=[chunk]))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("epoch", "taken"),
+    [(4, False), (0, False), (None, False), (5, True), (6, True)],
+    ids=["older", "none", "absent", "same", "newer"],
+)
+@pytest.mark.parametrize("kind", [Pool, DivisibleJob])
+def test_an_older_leader_cannot_write(kubectl, kind, epoch, taken):
+    status = {Pool: PoolStatus, DivisibleJob: DivisibleJobStatus}[kind]
+    thing = Object(kubectl, kind, f"fence-{epoch}".lower())
+    assert thing.write_status(status(epoch=5)).returncode == 0
+    done = thing.write_status(status(epoch=epoch))
+    assert (done.returncode == 0) is taken
+    if not taken:
+        assert "status.epoch: Invalid value" in done.stderr
+        assert ": epoch must not fall" in done.stderr
+        assert thing.read()["status"]["epoch"] == 5
+
+
+def test_a_status_cannot_be_dropped_to_get_around_the_fence(kubectl):
+    job = Object(kubectl, DivisibleJob, "dropped")
+    assert job.write_status(DivisibleJobStatus(epoch=5)).returncode == 0
+    done = job.write_status(None)
+    assert "epoch must not fall" in done.stderr
+    assert job.read()["status"]["epoch"] == 5
+
+
+OTHER_TEMPLATE = {"spec": {"containers": [{"name": "main", "image": "render:2"}]}}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("units", 5),
+        ("pool", "other"),
+        ("template", OTHER_TEMPLATE),
+        ("cost", {"chi": "1ms"}),
+        ("cost", None),
+        ("reduce", {"duration": "1s", "template": OTHER_TEMPLATE}),
+        ("restart", "Resume"),
+        ("dryRun", True),
+    ],
+)
+def test_what_a_promise_counts_on_is_fixed_while_it_stands(kubectl, field, value):
+    job = Object(kubectl, DivisibleJob, f"fixed-{field}-{value is None}".lower())
+    assert job.write_status(DivisibleJobStatus(epoch=1, promise=PROMISE)).returncode == 0
+    done = job.edit(**{field: value})
+    assert f"spec.{field}: Invalid value" in done.stderr
+    assert f"{field} cannot change while a promise stands" in done.stderr
+    assert job.write_status(DivisibleJobStatus(epoch=1)).returncode == 0
+    done = job.edit(**{field: value})  # no promise, no rule
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_profile_is_fixed_while_a_promise_stands(kubectl):
+    job = Object(kubectl, DivisibleJob, "fixed-profile", cost=None, profile="a")
+    assert job.write_status(DivisibleJobStatus(epoch=1, promise=PROMISE)).returncode == 0
+    assert "profile cannot change while a promise stands" in job.edit(profile="b").stderr
+
+
+def test_deadline_suspend_and_the_like_may_change_at_any_time(kubectl):
+    job = Object(kubectl, DivisibleJob, "editable")
+    assert job.write_status(DivisibleJobStatus(epoch=1, promise=PROMISE)).returncode == 0
+    for change in (
+        {"deadline": "1h"},
+        {"suspend": True},
+        {"onMiss": "Stop"},
+        {"ttlSecondsAfterFinished": 5},
+        {"deadline": None, "deadlineTime": "2030-01-02T15:04:05Z"},
+    ):
+        done = job.edit(**change)
+        assert done.returncode == 0, done.stderr
+
+
+def test_the_answer_to_a_dry_run_binds_nobody(kubectl):
+    job = Object(kubectl, DivisibleJob, "dry-run", dryRun=True)
+    assert job.write_status(DivisibleJobStatus(epoch=1, promise=PROMISE)).returncode == 0
+    done = job.edit(units=7, dryRun=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_conditions_are_kept_by_type_and_the_rest_is_owned_whole(kubectl):
+    job = Object(kubectl, DivisibleJob, "owners")
+    one = Condition(type="Admitted", status="True", reason="Feasible", last_transition_time=NOW)
+    assert job.write_status(DivisibleJobStatus(conditions=[one])).returncode == 0
+    two = Condition(type="Seen", status="True", reason="Seen", last_transition_time=NOW)
+    theirs = {"apiVersion": "punctual.dev/v1alpha1", "kind": "DivisibleJob", "metadata": {"name": "owners"}}
+    theirs["status"] = {"conditions": [two.manifest()]}
+    kubectl(
+        "apply",
+        "--server-side",
+        "--subresource=status",
+        "--field-manager=other",
+        "-f",
+        "-",
+        input=json.dumps(theirs),
+        check=True,
+    )
+    assert {c["type"] for c in job.read()["status"]["conditions"]} == {"Admitted", "Seen"}
+
+
+def test_columns_of_a_job(kubectl):
+    job = Object(kubectl, DivisibleJob, "columns")
+    heads = "NAME DEADLINE ADMITTED PROGRESS ETA MARGIN AGE"
+    assert job.row()[0].split() == heads.split()
+    status = DivisibleJobStatus(
+        conditions=[Condition(type="Admitted", status="True", reason="Feasible", last_transition_time=NOW)],
+        promise=PROMISE,
+        progress="42%",
+        eta=1_893_596_645,
+        margin=120,
+        applied=AppliedSpec(deadline_time=1_893_599_345),
+    )
+    assert job.write_status(status).returncode == 0
+    assert job.row()[1].split()[:6] == ["columns", "2030-01-02T15:49:05Z", "True", "42%", "2030-01-02T15:04:05Z", "2m"]
+    head, row = job.row("-o", "wide")
+    assert head.split() == [*heads.split(), "POOL", "UNITS", "FINISH", "REASON"]
+    assert row.split()[7:] == ["main", "120000", "2030-01-02T15:47:25.500000Z", "Feasible"]
+
+
+def test_columns_of_a_pool(kubectl):
+    pool = Object(kubectl, Pool, "columns")
+    ready = Condition(type="Ready", status="True", reason="Ready", last_transition_time=NOW)
+    assert pool.write_status(PoolStatus(conditions=[ready], processors=8, free=3, queue=0)).returncode == 0
+    assert pool.row()[0].split() == ["NAME", "PROCESSORS", "FREE", "QUEUE", "READY", "AGE"]
+    assert pool.row()[1].split()[:5] == ["columns", "8", "3", "0", "True"]
+
+
+def test_short_name_and_category(kubectl):
+    assert kubectl("get", "dj", check=True)
+    for kind in KINDS:
+        assert kubectl("apply", "--server-side", "-f", "-", input=kind.EXAMPLE).returncode == 0
+    names = kubectl("get", "punctual", "-A", "-o", "name", check=True).stdout.split()
+    assert {"pool.punctual.dev/main", "divisiblejob.punctual.dev/render", "profile.punctual.dev/thumbnails"} <= set(
+        names
+    )
+
+
+@pytest.mark.parametrize(
+    ("field", "taught"),
+    [
+        ("dj.spec.deadline", "`45m`, `1h30m`"),
+        ("dj.spec.cost.chi", "χ: CPU time of one unit"),
+        ("dj.spec.template.spec.containers", "PUNCTUAL_BEGIN"),
+        ("dj.status.offer.earliestDeadline", "put it into `spec.deadline`"),
+        ("pool.spec.headroom", "chi/(1 - r)"),
+        ("profile.spec.thetaCp", "Default 2s"),
+    ],
+)
+def test_kubectl_explain_teaches(kubectl, field, taught):
+    assert taught in " ".join(kubectl("explain", field, check=True).stdout.split())

@@ -1,0 +1,140 @@
+"""Electors in threads of their own against a real API server, in real time: handover, crash, a starved main loop."""
+
+import asyncio
+import contextlib
+import time
+from contextlib import asynccontextmanager
+
+import pytest
+
+from punctual.kube.client import LEASES
+from punctual.kube.elector import ElectorThread, Timing
+
+TIMING = Timing(lease=3, renew=2, retry=0.5)
+
+
+@pytest.fixture
+def candidates(kubeconfig, namespace):
+    """``async with candidates("a", log) as elector``: one that stands, and says so in the log with the time."""
+
+    @asynccontextmanager
+    async def candidate(name: str, log: list, *, path=kubeconfig, min_epoch: int = 0):
+        elector = ElectorThread(
+            str(path),
+            namespace=namespace,
+            name="punctual",
+            identity=name,
+            on_started=lambda epoch: log.append((time.monotonic(), f"{name} leads {epoch}")),
+            on_stopped=lambda: log.append((time.monotonic(), f"{name} stops")),
+            min_epoch=lambda: min_epoch,
+            timing=TIMING,
+        )
+        elector.start()
+        try:
+            yield elector
+        finally:
+            await elector.stop()
+
+    return candidate
+
+
+def said(log: list) -> list[str]:
+    return [what for _, what in log]
+
+
+async def test_a_leader_that_ends_hands_over_at_once(candidates, client, namespace, eventually):
+    log: list = []
+    async with candidates("a", log) as a:
+        await eventually(lambda: said(log) == ["a leads 1"])
+        async with candidates("b", log) as b:
+            await eventually(lambda: b._elector._lease is not None)
+            assert a.leading
+            assert not b.leading
+            await a.stop()
+            assert not a.leading
+            await eventually(lambda: b.leading, within=1.5)
+    assert said(log) == ["a leads 1", "a stops", "b leads 2", "b stops"]
+    lease = await client.get(LEASES.path(namespace=namespace, name="punctual"))
+    assert "holderIdentity" not in lease["spec"]
+    assert lease["spec"]["leaseTransitions"] == 2
+
+
+async def test_after_a_crash_a_standby_leads_within_lease_and_retry(candidates, tunnel, eventually):
+    log: list = []
+    async with candidates("a", log, path=tunnel.kubeconfig) as a:
+        await eventually(lambda: a.leading)
+        async with candidates("b", log) as b:
+            await eventually(lambda: b._elector._lease is not None)
+            tunnel.stall()
+            began = time.monotonic()
+            overlap = False
+            async with asyncio.timeout(10):
+                while not b.leading:
+                    await asyncio.sleep(0.01)
+                    overlap |= a.leading and b.leading
+            took = time.monotonic() - began
+            assert not overlap
+            assert TIMING.lease - TIMING.retry - 0.5 <= took <= TIMING.lease + 2
+            await eventually(lambda: len(log) == 3)
+            assert said(log) == ["a leads 1", "a stops", "b leads 2"]
+            assert log[1][0] < log[2][0]
+            await tunnel.cut()
+            tunnel.resume()
+
+
+async def test_a_main_loop_that_plans_for_long_does_not_lose_the_lease(candidates, eventually):
+    log: list = []
+    async with candidates("a", log) as a, candidates("b", log) as b:
+        await eventually(lambda: a.leading or b.leading)
+        leader = a if a.leading else b
+        time.sleep(2 * TIMING.lease)  # noqa: ASYNC251  nothing else is the point
+        assert leader.leading
+        await asyncio.sleep(0)
+        assert len(log) == 1
+
+
+async def test_a_deleted_lease_goes_on_above_what_the_objects_carry(candidates, client, namespace, eventually):
+    log: list = []
+    async with candidates("a", log, min_epoch=41) as a:
+        await eventually(lambda: a.leading)
+        await client.delete(LEASES.path(namespace=namespace, name="punctual"))
+        await eventually(lambda: len(log) == 3)
+        assert said(log) == ["a leads 42", "a stops", "a leads 43"]
+
+
+async def test_no_api_server_is_waited_for(candidates, tunnel, eventually):
+    await tunnel.cut()
+    log: list = []
+    async with candidates("a", log, path=tunnel.kubeconfig) as a:
+        with contextlib.suppress(TimeoutError):
+            await eventually(lambda: a.leading, within=1)
+        assert not a.leading
+        tunnel.resume()
+        await eventually(lambda: a.leading, within=3)
+
+
+async def test_a_thread_that_was_never_started_can_be_stopped(kubeconfig, namespace):
+    elector = ElectorThread(
+        str(kubeconfig),
+        namespace=namespace,
+        name="punctual",
+        identity="a",
+        on_started=lambda epoch: None,
+        on_stopped=lambda: None,
+    )
+    await elector.stop()
+
+
+async def test_what_ends_the_thread_is_raised_where_somebody_waits(tmp_path, namespace):
+    elector = ElectorThread(
+        str(tmp_path / "no-such-kubeconfig"),
+        namespace=namespace,
+        name="punctual",
+        identity="a",
+        on_started=lambda epoch: None,
+        on_stopped=lambda: None,
+    )
+    elector.start()
+    with pytest.raises(Exception, match="no way to the API server"):
+        await elector.ended
+    await elector.stop()

@@ -1,0 +1,497 @@
+"""The whole operator against a real API server; where a pod must run, the test plays the kubelet."""
+
+import asyncio
+import contextlib
+import itertools
+import os
+import subprocess
+import sys
+import uuid
+
+import pytest
+
+from punctual import errors
+from punctual.kube.client import CONFIG_MAPS, NODES, PODS
+from punctual.kube.directory import JOBS, POOLS, PROFILES
+from punctual.kube.duration import format_time
+from punctual.kube.podspec import JOB_UID_LABEL
+
+GROUP = "punctual.dev/v1alpha1"
+NAMES = itertools.count(1)
+
+
+class World:
+    """A namespace, a pool with a node, and what a test does with them. Answers are read from the API server alone."""
+
+    def __init__(self, client, namespace):
+        self.client = client
+        self.namespace = namespace
+        self.pool = f"pool-{uuid.uuid4().hex[:8]}"
+        self.node = f"node-{self.pool}"
+        self._cleanup = []
+
+    async def add_node(self, cpu="4", name=None):
+        name = name or self.node
+        meta = {"name": name, "labels": {"pool": self.pool}}
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": meta}
+        await self.client.create(NODES.path(), node)
+        self._cleanup.append(NODES.path(name=name))
+        # admission taints a new node until a controller, that is not here, sees it ready
+        await self.client.patch_merge(NODES.path(name=name), {"spec": {"taints": None}})
+        status = {
+            "allocatable": {"cpu": cpu, "memory": "64Gi", "pods": "110"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        }
+        await self.client.patch_merge(NODES.path(name=name), {"status": status}, subresource="status")
+
+    async def add_pool(self, **spec):
+        body = {
+            "apiVersion": GROUP,
+            "kind": "Pool",
+            "metadata": {"name": self.pool},
+            "spec": {
+                "nodeSelector": {"matchLabels": {"pool": self.pool}},
+                "processor": {"cpu": "1", "memory": "64Mi"},
+                **spec,
+            },
+        }
+        await self.client.create(POOLS.path(), body)
+        self._cleanup.append(POOLS.path(name=self.pool))
+
+    async def add_job(self, **spec):
+        name = f"job-{next(NAMES)}"
+        body = {
+            "apiVersion": GROUP,
+            "kind": "DivisibleJob",
+            "metadata": {"name": name, "namespace": self.namespace},
+            "spec": {
+                "pool": self.pool,
+                "units": 100,
+                "deadline": "10m",
+                "cost": {"chi": "100ms", "thetaCp": "1s"},
+                "template": {"spec": {"containers": [{"name": "main", "image": "work:1"}]}},
+                **spec,
+            },
+        }
+        made = await self.client.create(JOBS.path(namespace=self.namespace), body)
+        self._cleanup.append(self.path(made))
+        return made
+
+    def path(self, job):
+        return JOBS.path(namespace=self.namespace, name=job["metadata"]["name"])
+
+    async def status(self, job):
+        return (await self.client.get(self.path(job))).get("status") or {}
+
+    async def pods(self, job):
+        selector = f"{JOB_UID_LABEL}={job['metadata']['uid']}"
+        found = await self.client.list(PODS.path(namespace=self.namespace), label_selector=selector)
+        return {p["metadata"]["name"]: p for p in found.items if not p["metadata"].get("deletionTimestamp")}
+
+    async def until(self, holds, *, within=20.0):
+        """Wait until ``holds()`` answers with something true, and return that."""
+        last = None
+        try:
+            async with asyncio.timeout(within):
+                while not (last := await holds()):  # noqa: ASYNC110  it is the API server's state
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            pytest.fail(f"not within {within} s: {holds}, last {last}")
+        return last
+
+    async def answered(self, job, reason=None, kind="Admitted"):
+        """Wait for a condition (with that reason), return the status."""
+
+        async def holds():
+            status = await self.status(job)
+            found = condition(status, kind)
+            return status if found and reason in (None, found["reason"]) else None
+
+        return await self.until(holds)
+
+    async def given(self, job, count):
+        """Wait until the job has that many pods."""
+
+        async def holds():
+            pods = await self.pods(job)
+            return (pods,) if len(pods) == count else None
+
+        return (await self.until(holds))[0]
+
+    async def set_pod(self, pod, **status):
+        path = PODS.path(namespace=self.namespace, name=pod["metadata"]["name"])
+        await self.client.patch_merge(path, {"status": status}, subresource="status")
+
+    async def begin(self, pod):
+        """Run a pod, as its kubelet would."""
+        now = format_time(int(self.client.clock.now()))
+        state = [{**CONTAINER, "state": {"running": {"startedAt": now}}}]
+        await self.set_pod(pod, phase="Running", containerStatuses=state)
+
+    async def end(self, pod, *, code=0, message=""):
+        """End a pod, as its kubelet would."""
+        now = format_time(int(self.client.clock.now()))
+        ended = {"exitCode": code, "startedAt": now, "finishedAt": now, "message": message}
+        state = [{**CONTAINER, "state": {"terminated": ended}}]
+        await self.set_pod(pod, phase="Succeeded" if code == 0 else "Failed", containerStatuses=state)
+
+    async def work(self, job, *, until=("Completed", "Failed")):
+        """Play the kubelet for all pods of a job to its end; return names of all the pods there were."""
+        seen = set()
+
+        async def ended():
+            for name, pod in (await self.pods(job)).items():
+                if name not in seen and pod["status"]["phase"] == "Pending":
+                    seen.add(name)
+                    await self.begin(pod)
+                    await self.end(pod, message=f"did {pod['metadata']['annotations']['punctual.dev/begin']}")
+            status = await self.status(job)
+            return any((condition(status, kind) or {}).get("status") == "True" for kind in until)
+
+        await self.until(ended)
+        return seen
+
+    async def clean(self):
+        pods = await self.client.list(PODS.path(namespace=self.namespace))
+        for pod in pods.items:
+            path = PODS.path(namespace=self.namespace, name=pod["metadata"]["name"])
+            with contextlib.suppress(errors.NotFound):
+                await self.client.delete(path, grace=0)
+        for path in reversed(self._cleanup):
+            with contextlib.suppress(errors.NotFound):
+                if "/pools/" in path:
+                    await self.client.patch_merge(path, {"metadata": {"finalizers": None}})
+                await self.client.delete(path)
+
+
+CONTAINER = {"name": "main", "image": "work:1", "imageID": "", "ready": False, "restartCount": 0}
+
+
+def condition(status, kind):
+    return next((c for c in status.get("conditions") or () if c["type"] == kind), None)
+
+
+class Replica:
+    """An operator in a process of its own."""
+
+    def __init__(self, kubeconfig, namespace, log, **more):
+        self.log = log
+        env = {
+            **os.environ,
+            "KUBECONFIG": str(kubeconfig),
+            "POD_NAMESPACE": namespace,
+            "PUNCTUAL_REPORT_PORT": "0",
+            "PUNCTUAL_METRICS_PORT": "0",
+            "PUNCTUAL_LEASE_LEASE": "2",
+            "PUNCTUAL_LEASE_RENEW": "1",
+            "PUNCTUAL_LEASE_RETRY": "0.2",
+            **more,
+        }
+        with log.open("wb") as output:
+            command = [sys.executable, "-m", "punctual.kube.main"]
+            self.process = subprocess.Popen(command, env=env, stderr=output, stdout=output)
+
+    async def end(self):
+        """Stop it in good order; return its exit status."""
+        self.process.terminate()
+        return await asyncio.to_thread(self.process.wait, 20)
+
+    async def kill(self):
+        """Stop it where it is: nothing is flushed and the lease is not released."""
+        self.process.kill()
+        await asyncio.to_thread(self.process.wait)
+
+
+@pytest.fixture
+async def replica(kubeconfig, namespace, tmp_path):
+    """A function that starts a replica of the operator; all are stopped at the end, in good order."""
+    started = []
+
+    async def start():
+        one = Replica(kubeconfig, namespace, tmp_path / f"replica-{len(started)}.log")
+        started.append(one)
+        async with asyncio.timeout(40):  # a busy machine takes its time to import it all
+            while '"started"' not in one.log.read_text():
+                assert one.process.poll() is None
+                await asyncio.sleep(0.05)
+        return one
+
+    yield start
+    codes = [await one.end() for one in started if one.process.poll() is None]
+    for one in started:
+        sys.stderr.write(one.log.read_text())  # pytest shows it where the test failed
+    assert codes == [0] * len(codes)
+
+
+@pytest.fixture
+async def world(client, namespace):
+    made = World(client, namespace)
+    yield made
+    await made.clean()
+
+
+async def test_a_job_that_fits_is_promised_and_its_pods_are_those_of_its_status(world, replica):
+    await world.add_node()
+    await world.add_pool()
+    await replica()
+    job = await world.add_job(units=400, deadline="30s")
+    status = await world.answered(job, "Feasible")
+    processors = status["promise"]["processors"]
+    assert processors > 1  # 40 s of work in 30 s
+    pods = await world.given(job, processors)
+    chunks = {c["pod"]: c for c in (await world.status(job))["chunks"]}
+    assert set(pods) == set(chunks)
+    assert min(c["begin"] for c in chunks.values()) == 0
+    for name, pod in pods.items():
+        first = pod["spec"]["containers"][0]
+        assert first["resources"]["limits"]["cpu"] == "1"
+        assert {"name": "PUNCTUAL_BEGIN", "value": str(chunks[name]["begin"])} in first["env"]
+    assert status["epoch"] >= 1
+
+
+async def test_a_job_that_does_not_fit_gets_an_offer_that_is_kept(world, replica):
+    await world.add_node()
+    await world.add_pool()
+    await replica()
+    refused = await world.add_job(units=4000, deadline="30s")
+    await world.answered(refused, "InfeasibleCapacity")
+
+    async def offered():
+        return (await world.status(refused)).get("offer")
+
+    offer = await world.until(offered)
+    again = await world.add_job(units=4000, deadline=offer["earliestDeadline"])
+    await world.answered(again, "Feasible")
+
+
+async def test_a_job_is_worked_off_and_its_pods_are_ended(world, replica):
+    await world.add_node()
+    await world.add_pool()
+    await replica()
+    job = await world.add_job()
+    await world.answered(job, "Feasible")
+    await world.work(job)
+    status = await world.answered(job, kind="Completed")
+    assert status["completed"] == [{"begin": 0, "end": 100}]
+    assert status["progress"] == "100%"
+    assert "chunks" not in status
+    await world.given(job, 0)
+
+
+async def test_a_job_waits_for_its_pool_and_is_asked_when_it_comes(world, replica):
+    await world.add_node()
+    await replica()
+    job = await world.add_job()
+    status = await world.answered(job, "PoolNotFound")
+    assert world.pool in condition(status, "Admitted")["message"]
+    await world.add_pool()
+    await world.answered(job, "Feasible")
+
+
+async def test_a_missing_profile_is_named_and_the_job_asked_again_when_it_comes(world, replica):
+    await world.add_node()
+    await world.add_pool()
+    await replica()
+    job = await world.add_job(profile="thumbs", cost=None)
+    await world.answered(job, "ProfileNotFound")
+    profile = {
+        "apiVersion": GROUP,
+        "kind": "Profile",
+        "metadata": {"name": "thumbs", "namespace": world.namespace},
+        "spec": {"chi": "100ms"},
+    }
+    await world.client.create(PROFILES.path(namespace=world.namespace), profile)
+    await world.answered(job, "Feasible")
+
+
+async def test_a_pool_takes_jobs_from_its_namespaces_only(world, replica):
+    await world.add_node()
+    await world.add_pool(namespaceSelector={"matchLabels": {"team": "vision"}})
+    await replica()
+    job = await world.add_job()
+    status = await world.answered(job, "NotAllowed")
+    assert world.namespace in condition(status, "Admitted")["message"]
+    path = f"/api/v1/namespaces/{world.namespace}"
+    await world.client.patch_merge(path, {"metadata": {"labels": {"team": "vision"}}})
+    await world.answered(job, "Feasible")
+
+
+async def test_nothing_is_promised_to_a_job_whose_pods_would_be_refused(world, replica):
+    await world.add_node()
+    await world.add_pool()
+    path = f"/api/v1/namespaces/{world.namespace}"
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    await world.client.patch_merge(path, {"metadata": {"labels": labels}})
+    await replica()
+    status = await world.answered(await world.add_job(), "PodRefused")
+    assert "restricted" in condition(status, "Admitted")["message"]
+
+
+async def test_a_deleted_job_leaves_no_pod_and_all_processors(world, replica):
+    await world.add_node()
+    await world.add_pool()
+    await replica()
+    job = await world.add_job()
+    await world.given(job, 1)
+
+    async def free(count):
+        return (await world.client.get(POOLS.path(name=world.pool)))["status"]["free"] == count
+
+    await world.until(lambda: free(3))
+    await world.client.delete(world.path(job))
+    await world.given(job, 0)
+    await world.until(lambda: free(4))
+
+
+async def test_the_taint_holds_nodes_while_there_is_the_pool(world, replica):
+    await world.add_node()
+    await world.add_pool(hold="Taint")
+    await replica()
+
+    def tainted(wanted):
+        async def holds():
+            taints = (await world.client.get(NODES.path(name=world.node)))["spec"].get("taints") or []
+            return [t for t in taints if t["key"] == "punctual.dev/pool"] == wanted
+
+        return holds
+
+    await world.until(tainted([{"key": "punctual.dev/pool", "value": world.pool, "effect": "NoSchedule"}]))
+    await world.client.delete(POOLS.path(name=world.pool))
+    await world.until(tainted([]))
+
+
+async def test_a_pool_is_deleted_when_its_promises_are_kept(world, replica):
+    await world.add_node()
+    await world.add_pool()
+    await replica()
+    job = await world.add_job()
+    await world.answered(job, "Feasible")
+    pool = POOLS.path(name=world.pool)
+
+    async def guarded():
+        return (await world.client.get(pool))["metadata"].get("finalizers")
+
+    await world.until(guarded)
+    await world.client.delete(pool)
+    late = await world.add_job()
+    await world.answered(late, "PoolDeleted")
+    await world.work(job)
+
+    async def gone():
+        try:
+            await world.client.get(pool)
+        except errors.NotFound:
+            return True
+
+    await world.until(gone)
+
+
+async def test_the_reduce_pod_finds_the_results_of_all_ranges(world, replica):
+    await world.add_node()
+    await world.add_pool()
+    await replica()
+    template = {"spec": {"containers": [{"name": "main", "image": "sum:1"}]}}
+    job = await world.add_job(units=400, deadline="40s", reduce={"duration": "2s", "template": template})
+    await world.answered(job, "Feasible")
+    seen = {}
+
+    async def reducing():
+        for name, pod in (await world.pods(job)).items():
+            if pod["metadata"]["labels"]["punctual.dev/kind"] == "Reduce":
+                return pod
+            if name not in seen:
+                begin = pod["metadata"]["annotations"]["punctual.dev/begin"]
+                end = pod["metadata"]["annotations"]["punctual.dev/end"]
+                seen[name] = (f"{begin}-{end}", f"did {begin}")
+                await world.begin(pod)
+                await world.end(pod, message=f"did {begin}")
+        return None
+
+    reduce = await world.until(reducing)
+    volume = next(v for v in reduce["spec"]["volumes"] if v["name"] == "punctual-results")
+    (source,) = volume["projected"]["sources"]
+    path = CONFIG_MAPS.path(namespace=world.namespace, name=source["configMap"]["name"])
+    assert (await world.client.get(path))["data"] == dict(seen.values())
+    await world.work(job)
+
+
+async def test_a_new_leader_goes_on_where_a_killed_one_was(world, replica):
+    await world.add_node()
+    await world.add_pool()
+    first = await replica()
+    job = await world.add_job(units=400, deadline="60s", processors={"min": 2, "max": 2})
+    await world.answered(job, "Feasible")
+    pods = await world.given(job, 2)
+    before = await world.status(job)
+    done = next(iter(pods.values()))
+    await first.kill()
+    await world.begin(done)
+    await world.end(done)
+    await replica()
+
+    async def taken_over():
+        status = await world.status(job)
+        return status if status["epoch"] > before["epoch"] and status.get("completed") else None
+
+    after = await world.until(taken_over)
+    assert after["promise"]["deadline"] == before["promise"]["deadline"]
+    assert sum(r["end"] - r["begin"] for r in after["completed"]) == int(
+        done["metadata"]["annotations"]["punctual.dev/end"]
+    ) - int(done["metadata"]["annotations"]["punctual.dev/begin"])
+    await world.work(job)
+    assert (await world.status(job))["completed"] == [{"begin": 0, "end": 400}]
+
+
+async def test_what_an_old_leader_still_writes_is_refused(world, replica):
+    await world.add_node()
+    await world.add_pool()
+    await replica()
+    job = await world.add_job()
+    status = await world.answered(job, "Feasible")
+    body = {
+        "apiVersion": GROUP,
+        "kind": "DivisibleJob",
+        "metadata": {"name": job["metadata"]["name"]},
+        "status": {**status, "epoch": status["epoch"] - 1},
+    }
+    with pytest.raises(errors.Fenced):
+        await world.client.apply(world.path(job), body, field_manager="punctual-operator", subresource="status")
+
+
+async def test_a_standby_takes_over_when_the_leader_leaves(world, replica):
+    await world.add_node()
+    await world.add_pool()
+    first = await replica()
+    before = await world.answered(await world.add_job(), "Feasible")
+    await replica()
+    await first.end()
+    after = await world.answered(await world.add_job(), "Feasible")
+    assert after["epoch"] == before["epoch"] + 1
+
+
+async def test_epochs_go_on_rising_when_the_lease_was_deleted(world, replica, namespace):
+    await world.add_node()
+    await world.add_pool()
+    first = await replica()
+    before = await world.answered(await world.add_job(), "Feasible")
+    await first.end()
+    await world.client.delete(f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/punctual")
+    await replica()
+    after = await world.answered(await world.add_job(), "Feasible")
+    assert after["epoch"] > before["epoch"]
+
+
+async def test_a_leader_that_lost_its_lease_stands_by_and_leads_again(world, replica, namespace):
+    await world.add_node()
+    await world.add_pool()
+    one = await replica()
+    before = await world.answered(await world.add_job(), "Feasible")
+    await world.client.delete(f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/punctual")
+    job = await world.add_job()
+
+    async def led_again():
+        return (await world.status(job)).get("epoch", 0) > before["epoch"]
+
+    await world.until(led_again)
+    await world.work(job)
+    assert one.process.poll() is None

@@ -1,0 +1,248 @@
+"""The chart's rights are what the operator needs, no more: it runs under them, and the audit log tells what it used.
+
+One story touches all that the operator does. A right that no request used is one too many, a request that was refused
+is one too few.
+"""
+
+import contextlib
+import json
+import os
+import runpy
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import aiohttp
+import helm_python
+import pytest
+import yaml
+
+from punctual import errors
+from punctual.kube.directory import POOLS
+from punctual.kube.podspec import Owner, pod_name
+from punctual.scheduling.job import Chunk
+
+ROOT = Path(__file__).parents[2]
+APISERVER = ROOT / "hack" / "apiserver"
+OPERATOR = runpy.run_path(str(Path(__file__).with_name("test_operator.py")))
+
+MAY_REST = {
+    # the informers list where the API server cannot stream what is there (before 1.34)
+    ("list", "", "pods", ""),
+    ("list", "", "nodes", ""),
+    ("list", "", "namespaces", ""),
+}
+
+
+@pytest.fixture(scope="module")
+def server():
+    """An API server of this module alone that logs who asked for what: (kubeconfig, audit log)."""
+    name = f"rights-{os.getpid()}"
+    try:
+        path = subprocess.run([APISERVER, "up", "--name", name, "--audit"], check=True, stdout=-1, text=True).stdout
+        log = subprocess.run([APISERVER, "audit-log", "--name", name], check=True, stdout=-1, text=True).stdout
+        kubectl = subprocess.run([APISERVER, "bin"], check=True, stdout=-1, text=True).stdout.strip() + "/kubectl"
+        run = [kubectl, f"--kubeconfig={path.strip()}"]
+        subprocess.run([*run, "apply", "--server-side", "-f", ROOT / "crds"], check=True, stdout=-1)
+        subprocess.run([*run, "wait", "--for=condition=Established", "crd", "--all"], check=True, stdout=-1)
+        yield Path(path.strip()), Path(log.strip())
+    finally:
+        subprocess.run([APISERVER, "down", "--name", name], check=True)
+
+
+@pytest.fixture
+def kubeconfig(server):
+    return server[0]
+
+
+@pytest.fixture
+async def world(client, namespace):
+    made = OPERATOR["World"](client, namespace)
+    yield made
+    await made.clean()
+
+
+@pytest.fixture
+async def install(client, kubeconfig, namespace, tmp_path):
+    """Create the chart's objects for the operator; return a kubeconfig of its account and the granted rules."""
+    with helm_python.Chart.load(ROOT / "charts" / "punctual") as chart:
+        texts = chart.render({"crds": {"enabled": False}}, name="punctual", namespace=namespace)
+    objects = [o for path, text in texts.items() if "/operator/" in path for o in yaml.safe_load_all(text) if o]
+    for o in objects:
+        if o["kind"] not in ("ServiceAccount", "Secret") and o["apiVersion"] != "rbac.authorization.k8s.io/v1":
+            continue
+        where = f"namespaces/{namespace}/" if "namespace" in o["metadata"] else ""
+        prefix = "/api/v1" if o["apiVersion"] == "v1" else f"/apis/{o['apiVersion']}"
+        await client.create(f"{prefix}/{where}{o['kind'].lower()}s", o)
+    spec = {"spec": {"expirationSeconds": 3600}}
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/punctual-operator/token"
+    token = (await client.create(path, spec))["status"]["token"]
+    config = json.loads(kubeconfig.read_text())
+    config["users"][0]["user"] = {"token": token}
+    own = tmp_path / "operator.kubeconfig"
+    own.write_text(json.dumps(config))
+    return own, granted(objects)
+
+
+def granted(objects):
+    """Give each right as (verb, group, resource, name)."""
+    return {
+        (verb, group, resource, name)
+        for o in objects
+        for rule in (o["rules"] if o["kind"] in ("Role", "ClusterRole") else ())
+        for verb in rule["verbs"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for name in rule.get("resourceNames", [""])
+    }
+
+
+def asked(log, user):
+    """Give what an account asked for, as (verb, group, resource, name), and what of it was refused."""
+    used, refused = set(), set()
+    for line in log.read_text().splitlines():
+        entry = json.loads(line)
+        ref = entry.get("objectRef")
+        if entry["user"]["username"] != user or not ref:
+            continue
+        resource = ref["resource"] + (f"/{ref['subresource']}" if "subresource" in ref else "")
+        right = (entry["verb"], ref.get("apiGroup", ""), resource, ref.get("name", ""))
+        used.add(right)
+        if entry.get("responseStatus", {}).get("code") == 403:
+            refused.add((*right, entry["responseStatus"].get("message", "")))
+    return used, refused
+
+
+class Staff:
+    """Replicas of the operator under its own account, beside a pod that stands for the leader's."""
+
+    def __init__(self, kubeconfig, namespace, folder, log):
+        self.kubeconfig, self.namespace, self.folder, self.log = kubeconfig, namespace, folder, log
+        self.user = f"system:serviceaccount:{namespace}:punctual-operator"
+        self.replicas = []
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+
+    def start(self, **env):
+        path = self.folder / f"replica-{len(self.replicas)}.log"
+        self.replicas.append(OPERATOR["Replica"](self.kubeconfig, self.namespace, path, POD_NAME=POD, **env))
+        return self.replicas[-1]
+
+    async def end(self):
+        for one in self.replicas:
+            if one.process.poll() is None:
+                await one.end()
+            sys.stderr.write(one.log.read_text())  # pytest shows it where the test failed
+
+    async def has_used(self, *right):
+        return any(u[: len(right)] == right for u in asked(self.log, self.user)[0])
+
+
+POD = "punctual-operator-0"
+
+
+@pytest.fixture
+async def staff(client, install, server, namespace, tmp_path):
+    pod = {"metadata": {"name": POD}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
+    await client.create(f"/api/v1/namespaces/{namespace}/pods", pod)
+    made = Staff(install[0], namespace, tmp_path, server[1])
+    yield made
+    await made.end()
+
+
+@pytest.mark.timeout(240)
+async def test_every_right_is_used_and_none_is_missing(world, staff, install):
+    await story(world, staff)
+    used, refused = asked(staff.log, staff.user)
+    assert refused == set()
+    unused = {r for r in install[1] if not any(u[:3] == r[:3] and r[3] in ("", u[3]) for u in used)}
+    assert sorted(unused) == sorted(MAY_REST)
+
+
+async def story(world, staff):
+    """All that an operator has to do, once."""
+    client, namespace = world.client, world.namespace
+    await world.add_node()
+    await world.add_pool(hold="Taint")
+    first = staff.start(PUNCTUAL_REPORT_PORT=str(staff.port))
+    await world.until(lambda: staff.has_used("create", "coordination.k8s.io", "leases"), within=60)
+
+    # a job with results, half done
+    template = {"spec": {"containers": [{"name": "main", "image": "sum:1"}]}}
+    long = await world.add_job(
+        units=400,
+        deadline="20m",
+        cost={"chi": "1s", "thetaCp": "1s"},  # so long that it is not late when this machine is
+        processors={"min": 2, "max": 2},
+        reduce={"duration": "2s", "template": template},
+        ttlSecondsAfterFinished=0,
+    )
+    pod, _ = (await world.given(long, 2)).values()
+    await world.begin(pod)
+    await world.end(pod, message="half")
+    await world.until(lambda: staff.has_used("patch", "", "configmaps"), within=60)
+
+    # an agent with a token that is not known
+    assert await report(staff.port) == 401
+
+    # a job refused twice for one cause: an event, and its series
+    fickle = await world.add_job(template={"spec": {"containers": [{"name": "main", "image": ""}]}})
+    for suspend in (True, False):
+        await world.answered(fickle, "PodRefused" if suspend else "Suspended")
+        await client.patch_merge(world.path(fickle), {"spec": {"suspend": suspend}})
+    await world.until(lambda: staff.has_used("patch", "events.k8s.io", "events"), within=60)
+
+    # a pod of the name that a chunk will have
+    taken = await world.add_job(suspend=True)
+    await world.answered(taken, "Suspended")
+    meta = taken["metadata"]
+    owner = Owner(meta["uid"], namespace, meta["name"], world.pool, 100)
+    chunk = Chunk(begin=0, end=100, origin=100, node=world.node, attempt=1, created=0.0, promised_end=0.0)
+    stranger = {"metadata": {"name": pod_name(owner, chunk)}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
+    await client.create(f"/api/v1/namespaces/{namespace}/pods", stranger)
+    await client.patch_merge(world.path(taken), {"spec": {"suspend": False}})
+    await world.until(lambda: staff.has_used("get", "", "pods"), within=60)
+
+    # another leader; somebody has spoilt what agents trust
+    staff.start()
+    await world.until(lambda: staff.has_used("watch", "coordination.k8s.io", "leases"), within=60)
+    published = f"/api/v1/namespaces/{namespace}/configmaps/punctual-ca"
+    await client.patch_merge(published, {"data": {"ca.crt": "?"}})
+    assert await first.end() == 0
+    third = staff.start()
+    await world.until(lambda: staff.has_used("update", "", "configmaps", "punctual-ca"), within=60)
+    assert third.process.poll() is None
+
+    # all jobs end, one is deleted when its time is over; the pool goes
+    for job in (fickle, taken):
+        await client.delete(world.path(job))
+    await gone(world, world.path(long), lambda: world.work(long))
+    await client.delete(POOLS.path(name=world.pool))
+    await gone(world, POOLS.path(name=world.pool))
+
+
+async def report(port):
+    """Report as somebody; return the status."""
+    connector = aiohttp.TCPConnector(ssl=False)  # whom it trusts is another test
+    async with (
+        aiohttp.ClientSession(connector=connector, headers={"Authorization": "Bearer x"}) as session,
+        session.post(f"https://127.0.0.1:{port}/v1/report", data=b"{}") as answer,
+    ):
+        return answer.status
+
+
+async def gone(world, path, work=None):
+    """Wait until there is no such object, with some work meanwhile."""
+    with contextlib.suppress(errors.NotFound):
+        if work:
+            await work()
+
+    async def missing():
+        try:
+            await world.client.get(path)
+        except errors.NotFound:
+            return True
+
+    await world.until(missing, within=60)

@@ -1,0 +1,321 @@
+#!/usr/bin/env python3
+"""How long a decision takes: from the answer to a job's create until a watcher sees the condition Admitted.
+
+    tests/bench/decisions.py [--idle 100] [--burst 1000] [--nodes 50]
+    tests/bench/decisions.py --installed [--kubeconfig FILE]
+
+Prints JSON: quantiles one job at a time, and decisions per second of a burst, from the first create to the last
+decision seen, each with pods created and events told as in life. Nodes and pool are made up, no pod runs.
+
+The API server is the bare one (hack/apiserver) on this machine, and the operator a process of our own; so it is with
+--kubeconfig or KUBECONFIG, where our CRDs must stand and no other operator may run. With --installed it is the
+operator in that cluster that decides; the nodes are few then, for a real cluster's controllers look after each.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+
+from installed import Installed
+
+from punctual import errors
+from punctual.kube.client import NODES, PODS, ApiClient
+from punctual.kube.directory import JOBS, POOLS
+
+TOP = Path(__file__).resolve().parents[2]
+GROUP = "punctual.dev/v1alpha1"
+TARGET = {"idle_p50_ms": 150.0, "idle_p99_ms": 500.0, "burst_per_second": 60.0, "burst_aim_per_second": 200.0}
+HEARTBEATS = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+CREATES = 32
+"""Creates under way at once."""
+
+
+def apiserver(name):
+    """Start an API server of our own with our CRDs; return the path of its kubeconfig."""
+    script = TOP / "hack" / "apiserver"
+    kubeconfig = subprocess.run([script, "up", "--name", name], check=True, stdout=-1, text=True).stdout.strip()
+    folder = subprocess.run([script, "bin"], check=True, stdout=-1, text=True).stdout.strip()
+    kubectl = [f"{folder}/kubectl", f"--kubeconfig={kubeconfig}"]
+    subprocess.run([*kubectl, "apply", "--server-side", "-f", TOP / "crds"], check=True, stdout=-3)
+    wait = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=30s"]
+    subprocess.run([*kubectl, *wait], check=True, stdout=-3)
+    return kubeconfig
+
+
+class Bench:
+    """A pool with nodes, and a watcher that notes when it sees decisions."""
+
+    def __init__(self, client, *, processors=200):
+        self.client = client
+        self.processors = processors
+        self.namespace = f"bench-{uuid.uuid4().hex[:8]}"
+        self.seen = {}
+        self.changed = asyncio.Event()
+
+    async def prepare(self, nodes):
+        """Make namespace, nodes and pool."""
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
+        await self.client.create("/api/v1/namespaces", body)
+        cpu = -(-self.processors // nodes)
+        await asyncio.gather(*(self._add_node(f"{self.namespace}-{n}", cpu) for n in range(nodes)))
+        pool = {
+            "apiVersion": GROUP,
+            "kind": "Pool",
+            "metadata": {"name": self.namespace},
+            "spec": {
+                "nodeSelector": {"matchLabels": {"pool": self.namespace}},
+                "processor": {"cpu": "1", "memory": "64Mi"},
+            },
+        }
+        await self.client.create(POOLS.path(), pool)
+
+    async def keep_nodes(self, nodes):
+        """Renew the nodes' leases, so that a real cluster's controllers take them for alive."""
+        for n in range(nodes):
+            name = f"{self.namespace}-{n}"
+            lease = {"metadata": {"name": name}, "spec": {"holderIdentity": name, "leaseDurationSeconds": 40}}
+            await self.client.create(HEARTBEATS, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"} | lease)
+        while True:
+            renewed = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+            for n in range(nodes):
+                path = f"{HEARTBEATS}/{self.namespace}-{n}"
+                await self.client.patch_merge(path, {"spec": {"renewTime": renewed}})
+            await asyncio.sleep(10)
+
+    async def _add_node(self, name, cpu):
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"pool": self.namespace}}}
+        await self.client.create(NODES.path(), node)
+        # admission taints a new node until a controller, that is not here, sees it ready
+        await self.client.patch_merge(NODES.path(name=name), {"spec": {"taints": None}})
+        status = {
+            "allocatable": {"cpu": str(cpu), "memory": "64Gi", "pods": "110"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        }
+        await self.client.patch_merge(NODES.path(name=name), {"status": status}, subresource="status")
+
+    async def watch(self):
+        """Note when each job's decision is seen."""
+        path = JOBS.path(namespace=self.namespace)
+        version = (await self.client.list(path)).resource_version
+        while True:
+            async for event in self.client.watch(path, resource_version=version, seconds=600, silence=60.0):
+                body = event["object"]
+                version = body["metadata"]["resourceVersion"]
+                conditions = (body.get("status") or {}).get("conditions") or ()
+                if event["type"] != "BOOKMARK" and any(c["type"] == "Admitted" for c in conditions):
+                    self.seen.setdefault(body["metadata"]["name"], time.monotonic())
+                    self.changed.set()
+
+    async def create(self, name, *, deadline="4h"):
+        """Create a job; return when the answer came."""
+        body = {
+            "apiVersion": GROUP,
+            "kind": "DivisibleJob",
+            "metadata": {"name": name, "namespace": self.namespace},
+            "spec": {
+                "pool": self.namespace,
+                "units": 100,
+                "deadline": deadline,
+                "cost": {"chi": "100ms"},
+                "template": {"spec": {"containers": [{"name": "main", "image": "work:1"}]}},
+            },
+        }
+        await self.client.create(JOBS.path(namespace=self.namespace), body)
+        return time.monotonic()
+
+    async def decided(self, names, *, within):
+        """Wait until all those decisions were seen."""
+        async with asyncio.timeout(within):
+            while any(n not in self.seen for n in names):
+                self.changed.clear()
+                await self.changed.wait()
+
+    async def idle(self, count):
+        """Return milliseconds to each decision, one job at a time."""
+        times = []
+        for n in range(count):
+            answered = await self.create(f"idle-{n}")
+            await self.decided([f"idle-{n}"], within=30)
+            times.append(1000 * max(0.0, self.seen[f"idle-{n}"] - answered))
+            await asyncio.sleep(0.1)  # what follows a decision is done: the next one meets a quiet operator
+        return sorted(times)
+
+    async def burst(self, count):
+        """Return seconds from the first create to the last create's answer, and to the last decision."""
+        names = [f"burst-{n}" for n in range(count)]
+        slots = asyncio.Semaphore(CREATES)
+
+        async def create(name):
+            async with slots:
+                return await self.create(name)
+
+        began = time.monotonic()
+        answered = await asyncio.gather(*(create(n) for n in names))
+        await self.decided(names, within=300)
+        return max(answered) - began, max(self.seen[n] for n in names) - began
+
+    async def clean(self, *, real):
+        """Delete what was made; on a real cluster controllers do a part of it."""
+        for resource in (JOBS, PODS):
+            for item in (await self.client.list(resource.path(namespace=self.namespace))).items:
+                path = resource.path(namespace=self.namespace, name=item["metadata"]["name"])
+                with contextlib.suppress(errors.NotFound):
+                    await self.client.delete(path, grace=0)
+        with contextlib.suppress(errors.NotFound):
+            path = POOLS.path(name=self.namespace)
+            if not real:
+                await self.client.patch_merge(path, {"metadata": {"finalizers": None}})
+            await self.client.delete(path)
+        for item in (await self.client.list(NODES.path(), label_selector=f"pool={self.namespace}")).items:
+            await self.client.delete(NODES.path(name=item["metadata"]["name"]))
+            with contextlib.suppress(errors.NotFound):
+                await self.client.delete(f"{HEARTBEATS}/{item['metadata']['name']}")
+        if real:
+            await self.client.delete(f"/api/v1/namespaces/{self.namespace}")
+
+
+def quantile(ordered, q):
+    """Return the q-quantile by nearest rank."""
+    return round(ordered[min(len(ordered) - 1, int(q * len(ordered)))], 1)
+
+
+def cpu(pid):
+    """Return the CPU seconds a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident(pid):
+    """Return a process's resident memory in MiB."""
+    fields = Path(f"/proc/{pid}/status").read_text().split("VmRSS:")[1].split()
+    return round(int(fields[0]) / 1024, 1)
+
+
+class Process:
+    """The operator as a process of our own."""
+
+    def __init__(self, kubeconfig, namespace):
+        env = {
+            **os.environ,
+            "KUBECONFIG": kubeconfig,
+            "POD_NAMESPACE": namespace,
+            "PUNCTUAL_REPORT_PORT": "0",
+            "PUNCTUAL_METRICS_PORT": "0",
+        }
+        self.log = Path(tempfile.gettempdir(), f"{namespace}.log")
+        with self.log.open("wb") as output:
+            self.process = subprocess.Popen([sys.executable, "-m", "punctual.kube.main"], env=env, stderr=output)
+
+    def used(self):
+        """Return CPU seconds used and resident MiB."""
+        return cpu(self.process.pid), resident(self.process.pid)
+
+    def end(self):
+        """Stop it."""
+        self.process.terminate()
+        self.process.wait()
+        self.log.unlink()
+
+
+class Deployed:
+    """The operator that is installed."""
+
+    def __init__(self, namespace):
+        self.installed = Installed(namespace)
+        self.log = f"that of {self.installed.leader()}"
+
+    def used(self):
+        """Return CPU seconds used and resident MiB of the replica that leads."""
+        told = self.installed.metrics(self.installed.leader())
+        return told["process_cpu_seconds_total"], round(told["process_resident_memory_bytes"] / 2**20, 1)
+
+    def end(self):
+        """Leave it as it is."""
+
+
+async def measure(kubeconfig, options):
+    """Have an operator decide, and measure."""
+    async with contextlib.AsyncExitStack() as stack:
+        client = await stack.enter_async_context(ApiClient(kubeconfig))
+        bench = Bench(client)
+        stack.push_async_callback(bench.clean, real=options.installed)
+        nodes = options.nodes or (4 if options.installed else 50)
+        if options.installed:
+            heart = asyncio.create_task(bench.keep_nodes(nodes))
+            stack.callback(heart.cancel)
+        await bench.prepare(nodes)
+        operator = Deployed(options.namespace) if options.installed else Process(kubeconfig, bench.namespace)
+        stack.callback(operator.end)
+        watcher = asyncio.create_task(bench.watch())
+        stack.callback(watcher.cancel)
+        try:
+            await bench.create("first")
+            await bench.decided(["first"], within=60)
+            _, quiet = operator.used()
+            news(f"{options.idle} jobs one at a time")
+            idle = await bench.idle(options.idle)
+            news(f"{options.burst} jobs at once")
+            before, _ = operator.used()
+            creates, decisions = await bench.burst(options.burst)
+            after, loaded = operator.used()
+        except TimeoutError:
+            sys.exit(f"not decided in time; the operator's log is {operator.log}")
+        return {
+            "operator": "installed" if options.installed else "process",
+            "idle": {
+                "jobs": len(idle),
+                **{f"p{q}_ms": quantile(idle, q / 100) for q in (50, 90, 99)},
+                "max_ms": quantile(idle, 1),
+            },
+            "burst": {
+                "jobs": options.burst,
+                "creates_per_second": round(options.burst / creates, 1),
+                "decisions_per_second": round(options.burst / decisions, 1),
+                "operator_cpu_ms_per_decision": round(1000 * (after - before) / options.burst, 1),
+            },
+            "resident_mib": {"idle": quiet, "after_burst": loaded},
+        }
+
+
+def news(line):
+    """Say what is going on."""
+    print(f"decisions: {line}", file=sys.stderr, flush=True)  # noqa: T201  news
+
+
+def main():
+    """Do what the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--idle", type=int, default=100)
+    parser.add_argument("--burst", type=int, default=1000)
+    parser.add_argument("--nodes", type=int, help="default: 50, 4 with --installed; 200 processors in any case")
+    parser.add_argument("--installed", action="store_true")
+    parser.add_argument("--namespace", default="punctual", help="of the installed operator")
+    parser.add_argument("--kubeconfig", default=os.environ.get("KUBECONFIG"))
+    options = parser.parse_args()
+    given = options.kubeconfig
+    if options.installed and not given:
+        parser.error("--installed needs --kubeconfig or KUBECONFIG")
+    if given:
+        os.environ["KUBECONFIG"] = given
+    name = f"bench-{os.getpid()}"
+    try:
+        found = asyncio.run(measure(given or apiserver(name), options))
+    finally:
+        if not given:
+            subprocess.run([TOP / "hack" / "apiserver", "down", "--name", name], check=True)
+    machine = {"cpus": os.cpu_count(), "machine": platform.machine(), "python": platform.python_version()}
+    print(json.dumps({"decisions": found, "target": TARGET, "machine": machine}, indent=1))  # noqa: T201  its purpose
+
+
+if __name__ == "__main__":
+    main()

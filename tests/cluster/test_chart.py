@@ -1,0 +1,138 @@
+"""The chart on real kubelets: who runs, who may do what, what stays when it is upgraded or goes."""
+
+import json
+
+import pytest
+from live import ROOT, SYSTEM, eventually
+
+COMPONENT = "app.kubernetes.io/component"
+KINDS = ("divisiblejobs.punctual.dev", "pools.punctual.dev", "profiles.punctual.dev")
+
+
+def listed(cluster, *words):
+    return json.loads(cluster.kubectl("get", *words, "-o", "json"))["items"]
+
+
+def install(cluster):
+    repository, _, tag = cluster.image.rpartition(":")
+    values = ("--set", f"image.repository={repository}", "--set", f"image.tag={json.dumps(tag)}")
+    cluster.run(ROOT / "hack/install-chart", "--namespace", SYSTEM, *values)
+
+
+def account(name):
+    return f"system:serviceaccount:{SYSTEM}:punctual-{name}"
+
+
+def may(cluster, who, *words):
+    """Ask the API server whether an account may do that."""
+    answer = cluster.run("kubectl", "auth", "can-i", *words, f"--as={account(who)}", check=False).stdout.strip()
+    assert answer in ("yes", "no"), answer
+    return answer == "yes"
+
+
+def test_an_agent_runs_on_each_node_of_the_pool_without_any_capability(cluster):
+    pods = {p["spec"]["nodeName"]: p for p in listed(cluster, "pods", "-n", SYSTEM, "-l", f"{COMPONENT}=agent")}
+    assert set(cluster.nodes) <= set(pods)
+    for pod in pods.values():
+        # as the kernel says, of the agent's own process
+        words = ("exec", "-n", SYSTEM, pod["metadata"]["name"], "-c", "agent", "--", "cat", "/proc/1/status")
+        status = dict(line.split(":\t", 1) for line in cluster.kubectl(*words).splitlines() if ":\t" in line)
+        assert {int(status[name], 16) for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {0}
+        assert status["NoNewPrivs"].strip() == "1"
+
+
+async def test_the_service_leads_to_the_leader_alone_and_no_agent_is_silent(cluster):
+    leader = await eventually(cluster.leader)
+    slices = listed(cluster, "endpointslices", "-n", SYSTEM, "-l", "kubernetes.io/service-name=punctual")
+    found = [a for s in slices for e in s.get("endpoints") or () for a in e["addresses"]]
+    assert found == [leader["status"]["podIP"]]
+
+    def heard():
+        numbers = cluster.metrics(leader["metadata"]["name"], 8080)
+        return numbers if numbers["punctual_agents_silent"] == 0 else None
+
+    before = await eventually(heard, within=30)
+    assert before["punctual_leader"] == 1
+
+    def more():  # one report per node and second
+        now = cluster.metrics(leader["metadata"]["name"], 8080)
+        return now["punctual_agent_reports_total"] >= before["punctual_agent_reports_total"] + 3 * len(cluster.nodes)
+
+    await eventually(more, within=30)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("get", "secrets", "-A"),
+        ("list", "secrets", "-n", SYSTEM),
+        ("create", "secrets", "-n", SYSTEM),
+        ("get", "secret/another", "-n", SYSTEM),
+        ("update", "leases/another", "-n", SYSTEM),
+        ("create", "pods", "--subresource=exec"),
+        ("get", "nodes", "--subresource=proxy"),
+        ("update", "nodes"),
+        ("delete", "nodes"),
+        ("delete", "configmaps"),
+        ("delete", "namespaces"),
+        ("delete", "pools"),
+        ("create", "divisiblejobs"),
+        ("update", "divisiblejobs"),
+        ("create", "clusterroles"),
+        ("create", "serviceaccounts", "--subresource=token"),
+        ("impersonate", "users"),
+    ],
+    ids=" ".join,
+)
+def test_the_operator_may_not(cluster, words):
+    assert not may(cluster, "operator", *words)
+
+
+def test_the_operator_may_do_its_work(cluster):
+    assert may(cluster, "operator", "update", "secret/punctual-ca", "-n", SYSTEM)
+    assert may(cluster, "operator", "create", "pods", "-A")
+    assert may(cluster, "operator", "patch", "divisiblejobs", "--subresource=status", "-A")
+
+
+def test_the_agent_may_nothing_but_what_everybody_may(cluster):
+    def rights(who):
+        text = cluster.kubectl(
+            "auth", "can-i", "--list", "--no-headers", f"--as={who}", "--as-group=system:authenticated"
+        )
+        return set(text.splitlines())
+
+    assert rights(account("agent")) == rights("somebody")
+
+
+def test_an_upgrade_to_the_same_changes_no_pod_and_keeps_the_authority(cluster):
+    def seen():
+        pods = listed(cluster, "pods", "-n", SYSTEM)
+        secret = json.loads(cluster.kubectl("get", "secret", "punctual-ca", "-n", SYSTEM, "-o", "json"))
+        return sorted(p["metadata"]["uid"] for p in pods), secret["data"]
+
+    before = seen()
+    install(cluster)
+    assert seen() == before
+
+
+@pytest.mark.timeout(300, func_only=True)
+async def test_the_kinds_and_their_objects_outlive_the_chart(cluster, pool):
+    """Uninstalled and installed anew: what was asked is still there, a new operator takes it up."""
+    kinds = {k["metadata"]["uid"] for k in listed(cluster, "crd", *KINDS)}
+    pools = {p["metadata"]["uid"] for p in listed(cluster, "pools")}
+    assert pools
+    try:
+        cluster.run(ROOT / "hack/install-chart", "--namespace", SYSTEM, "--uninstall")
+        rest = listed(cluster, "deployments,daemonsets,services,secrets,roles,networkpolicies", "-n", SYSTEM)
+        assert [o["metadata"]["name"] for o in rest] == []
+        assert "punctual" not in cluster.kubectl("get", "clusterroles,clusterrolebindings", "-o", "name")
+        assert {k["metadata"]["uid"] for k in listed(cluster, "crd", *KINDS)} == kinds
+        assert {p["metadata"]["uid"] for p in listed(cluster, "pools")} == pools
+    finally:
+        install(cluster)
+    leader = await eventually(cluster.leader)
+
+    def heard():  # the authority is a new one
+        return cluster.metrics(leader["metadata"]["name"], 8080).get("punctual_agents_silent") == 0
+
+    await eventually(heard, within=120)

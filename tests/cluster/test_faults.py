@@ -1,0 +1,118 @@
+"""Parts of Punctual die or are meddled with while jobs run; the jobs must not notice."""
+
+from datetime import datetime
+
+import pytest
+from live import SYSTEM, container, covers, eventually, note, pool_status
+
+
+def moment(text):
+    return datetime.fromisoformat(text).timestamp()
+
+
+async def _two_jobs(space):
+    """Start a job that ends while nobody leads, and one that ends later; return when both work."""
+    cost = {"chi": "500ms", "thetaCp": "3s"}
+    spec = {"cost": cost, "pause": 0.4, "reduce": "5s", "deadline": "100s"}
+    await space.apply(
+        space.manifest("short", units=70, processors={"min": 3, "max": 3}, **spec),
+        space.manifest("long", units=240, processors={"min": 3, "max": 3}, **spec),
+    )
+    for name in ("short", "long"):
+        assert (await space.answer(name))["reason"] == "Feasible"
+        await space.running(name, 3)
+    await eventually(lambda: space.status("short")["units"]["done"] > 3)
+
+
+@pytest.mark.parametrize("how", ["KILL", "STOP"])
+async def test_a_leader_that_dies_or_freezes_is_followed_by_the_standby_and_nothing_counts_twice(cluster, space, how):
+    await _two_jobs(space)
+    leader = cluster.leader()
+    (standby,) = (p for p in cluster.pods("operator") if p["metadata"]["uid"] != leader["metadata"]["uid"])
+    epoch = space.status("long")["epoch"]
+    pods = {name: {p["metadata"]["name"] for p in space.pods_of(name)} for name in ("short", "long")}
+    slowest = max((await pool_status(space.client))["startup"]["samples"])
+    cluster.signal(leader, how)
+
+    await eventually(lambda: space.status("long")["epoch"] > epoch, within=60)
+    holder = cluster.kubectl("get", "lease", "-n", SYSTEM, "punctual", "-o", "jsonpath={.spec.holderIdentity}")
+    assert holder.startswith(standby["metadata"]["name"])
+    if how == "STOP":  # it wakes up, believing that it leads
+        cluster.signal(leader, "CONT")
+
+    for name, units in (("short", 70), ("long", 240)):
+        status = await space.end(name)
+        assert space.is_so(name, "Completed", "Completed")
+        assert moment(status["finishedAt"]) <= moment(status["promise"]["deadline"])
+        assert status["epoch"] == space.status("long")["epoch"]
+        found = space.ranges(name)
+        assert covers([r for r, _ in found], units)
+        assert sum(int(said) for _, said in found) == units
+        # what ran went on: no chunk was done anew
+        assert pods[name] == {p["metadata"]["name"] for p in space.pods_of(name) if note(p, "attempt") == 1}
+        epochs = [status["epoch"] for _, status in space.written(name)]
+        assert epochs == sorted(epochs)
+    await eventually(lambda: _in_order(cluster), within=60)
+    # what ran already when the new leader came did not start slowly: such samples would lengthen every margin
+    assert max((await pool_status(space.client))["startup"]["samples"]) <= max(slowest, 15)
+
+
+def _in_order(cluster):
+    """Whether both replicas are ready and one of them says that it leads."""
+    pods = cluster.pods("operator")
+    ready = [all(c["ready"] for c in p["status"]["containerStatuses"]) for p in pods]
+    return ready == [True, True] and cluster.leader()
+
+
+async def test_caps_changed_by_hand_are_put_back_and_a_silent_or_lost_agent_costs_nothing(cluster, space):
+    spec = {"cost": {"chi": "500ms", "thetaCp": "3s"}, "pause": 0.4, "deadline": "100s", "reduce": "5s"}
+    await space.apply(space.manifest("watched", units=85, processors={"max": 1}, **spec))
+    (pod,) = await space.running("watched")
+    await eventually(lambda: space.status("watched")["units"]["done"] > 0)
+    node = pod["spec"]["nodeName"]
+
+    def agent():
+        return next((p for p in cluster.pods("agent") if p["spec"]["nodeName"] == node and _runs(p)), None)
+
+    def drift():
+        return cluster.metrics(agent()["metadata"]["name"], 9464)["punctual_cgroup_drift_total"]
+
+    async def meddle():
+        """Narrow the container's cap by hand, and see it put back and counted."""
+        inner = next(folder for folder in cluster.caps(pod) if container(pod) in folder)
+        assert cluster.caps(pod)[inner] == (10000, 100000)
+        before = drift()
+        cluster.set_quota(node, inner, 5000)
+        await eventually(lambda: cluster.caps(pod)[inner] == (10000, 100000), within=15)
+        await eventually(lambda: drift() == before + 1, within=5)
+
+    await meddle()
+    first = agent()
+    leader = cluster.leader()["metadata"]["name"]
+
+    def told(series):
+        return cluster.metrics(leader, 8080)[series]
+
+    await eventually(lambda: told("punctual_reported_drift") >= 1, within=5)
+    assert told("punctual_agents_silent") == 0
+    cluster.signal(first, "STOP")
+    await eventually(lambda: told("punctual_agents_silent") == 1, within=25)
+    cluster.signal(first, "CONT")
+    await eventually(lambda: told("punctual_agents_silent") == 0, within=10)
+
+    cluster.kubectl(
+        "delete", "pod", "-n", SYSTEM, first["metadata"]["name"], "--force", "--grace-period=0", "--wait=false"
+    )
+    await eventually(lambda: agent() and agent()["metadata"]["uid"] != first["metadata"]["uid"], within=60)
+    done = space.status("watched")["units"]["done"]
+    await eventually(lambda: space.status("watched")["units"]["done"] > done, within=20)
+    await meddle()
+
+    status = await space.end("watched")
+    assert space.is_so("watched", "Completed", "Completed")
+    assert len(space.pods_of("watched")) == 1
+    assert moment(status["finishedAt"]) <= moment(status["promise"]["deadline"])
+
+
+def _runs(pod):
+    return all(c["ready"] for c in pod["status"].get("containerStatuses") or [{"ready": False}])

@@ -1,0 +1,109 @@
+"""What becomes of jobs whose work goes wrong, or whose owner thinks again: all at the same time, on one pool."""
+
+import asyncio
+import re
+
+from live import covers, eventually, note
+
+SLOW = {"chi": "300ms", "thetaCp": "3s"}
+
+
+async def test_work_that_goes_wrong_is_done_again_measured_suspended_or_given_up(space):
+    # units take 0.2 s, which is less than declared
+    common = {"deadline": "2m", "cost": SLOW, "pause": 0.2, "processors": {"max": 1}}
+    await space.apply(
+        space.manifest("redo", units=60, crash=30, reduce="5s", **common),
+        space.manifest("resume", units=60, crash=30, reduce="5s", restart="Resume", **common),
+        space.manifest("hopeless", units=60, crash="always", chunkRetries=1, **common),
+        space.manifest("measured", units=100, deadline="3m", pause=0.2, reduce="5s"),
+        space.manifest("paused", units=120, restart="Resume", **{**common, "deadline": "5m"}),
+    )
+    stories = (redo, resume, hopeless, measured, paused)
+    ends = await asyncio.gather(*(story(space) for story in stories), return_exceptions=True)
+    if failures := [end for end in ends if isinstance(end, Exception)]:
+        raise ExceptionGroup("not as told", failures)
+
+
+async def redo(space):
+    """A chunk that failed half-way is done again as a whole, and each unit counts once."""
+    status = await space.end("redo")
+    assert space.is_so("redo", "Completed")
+    (failed,) = space.pods_of("redo", phase="Failed")
+    again = [p for p in space.pods_of("redo") if note(p, "attempt") == 2]
+    assert [note(p, "begin") for p in again] == [note(failed, "begin")] == [0]
+    assert space.ranges("redo") == [((0, 60), "60")]
+    assert status["completed"] == [{"begin": 0, "end": 60}]
+    assert "exit code 1" in (await space.events("redo"))["ChunkFailed"]
+
+
+async def resume(space):
+    """What was reported before a chunk failed is durable: only the rest is done again."""
+    await space.end("resume")
+    assert space.is_so("resume", "Completed")
+    (failed,) = space.pods_of("resume", phase="Failed")
+    (again,) = [p for p in space.pods_of("resume") if note(p, "attempt") > 1]
+    assert note(failed, "begin") == 0
+    # the agent reads once a second, the worker went on for three more
+    assert note(again, "begin") == 30
+    assert space.ranges("resume") == [((0, 30), ""), ((30, 60), "30")]
+
+
+async def hopeless(space):
+    """Work that fails more often than chunkRetries allows fails the job, with the reason where a user looks."""
+    status = await space.end("hopeless")
+    failed = space.is_so("hopeless", "Failed", "ChunkFailed")
+    assert failed
+    assert "exit code 1" in space.condition("hopeless", "Failed")["message"]
+    assert len(space.pods_of("hopeless", phase="Failed")) == 2
+    assert space.condition("hopeless", "OnTrack")["status"] == "False"
+    assert status["failed"] == [{"begin": 0, "end": 60, "count": 2}]
+
+
+async def measured(space):
+    """A job that declares no cost is measured by pilots, promised what that says, and the pilots' units count."""
+    await eventually(lambda: space.condition("measured", "Admitted").get("reason") == "Measuring", within=20)
+    assert space.condition("measured", "Admitted")["status"] == "Unknown"
+    await eventually(lambda: space.condition("measured", "Admitted").get("reason") == "Feasible", within=90)
+    cost = space.status("measured")["cost"]
+    assert 0.15 < cost["chi"] < 0.6  # units take 0.2 s; starting a program is not theirs
+    assert 0.3 < cost["thetaCp"] < 20
+    status = await space.end("measured", within=150)
+    assert space.is_so("measured", "Completed", "Completed")
+    pilots = space.pods_of("measured", "Pilot")
+    assert len(pilots) >= 2
+    found = space.ranges("measured")
+    assert covers([r for r, _ in found], 100)
+    assert {(note(p, "begin"), note(p, "end")) for p in pilots} < {r for r, _ in found}
+    assert sum(int(said) for _, said in found) == 100
+    assert status["completed"] == [{"begin": 0, "end": 100}]
+
+
+async def paused(space):
+    """Edits of a promise: a deadline refused and one accepted; suspended its pods go, resumed only the rest is done."""
+    assert (await space.answer("paused"))["reason"] == "Feasible"
+    promised = space.status("paused")["promise"]["deadline"]
+
+    await space.edit("paused", deadline="20s")
+    await eventually(lambda: space.condition("paused", "SpecApplied").get("reason") == "EditRefused", within=20)
+    assert space.condition("paused", "SpecApplied")["status"] == "False"
+    assert space.status("paused")["promise"]["deadline"] == promised
+    await space.edit("paused", deadline="4m")
+    await eventually(lambda: space.is_so("paused", "SpecApplied", "Applied"), within=20)
+    assert space.status("paused")["promise"]["deadline"] < promised
+
+    await eventually(lambda: space.status("paused")["units"]["done"] >= 20, within=60)
+    await space.edit("paused", suspend=True)
+    await eventually(lambda: space.condition("paused", "Admitted").get("reason") == "Suspended", within=20)
+    await eventually(lambda: not space.pods_of("paused", gone=False), within=30)
+    assert "promise" not in space.status("paused")
+    (done,) = space.status("paused")["completed"]
+    assert done["begin"] == 0
+    assert 20 <= done["end"] < 120
+
+    await space.edit("paused", suspend=False)
+    await eventually(lambda: space.is_so("paused", "Admitted", "Feasible"), within=20)
+    await space.end("paused")
+    assert space.is_so("paused", "Completed")
+    again = [p for p in space.pods_of("paused") if note(p, "attempt") > 1]
+    assert min(note(p, "begin") for p in again) == done["end"]
+    assert re.fullmatch(r"120 units done in .*", space.condition("paused", "Completed")["message"])

@@ -1,0 +1,85 @@
+"""Work that takes longer than declared: its tail goes to idle processors, by a handshake; what is late pays itself."""
+
+import asyncio
+
+from live import covers, eventually, note
+
+
+async def test_a_chunk_that_overruns_gives_its_tail_to_idle_processors(space):
+    # declared so cheap that one processor does; units take ten times as long, and alone it would be late
+    await space.apply(
+        space.manifest(
+            "cheap",
+            units=100,
+            deadline="55s",
+            cost={"chi": "50ms", "thetaCp": "2s"},
+            pause=0.5,
+            reduce="5s",
+            processors={"min": 1, "max": 6},
+        )
+    )
+    assert (await space.answer("cheap"))["reason"] == "Feasible"
+    assert space.status("cheap")["promise"]["processors"] == 1
+    (first,) = await space.running("cheap")
+    name = first["metadata"]["name"]
+    assert (note(first, "begin"), note(first, "end")) == (0, 100)
+
+    await eventually(lambda: "punctual.dev/offered-end" in space.pods[name]["metadata"]["annotations"], within=40)
+    offered = note(space.pods[name], "offered-end")
+    assert 0 < offered < 100
+    status = await space.end("cheap")
+    assert space.is_so("cheap", "Completed", "Completed")
+    assert status["completed"] == [{"begin": 0, "end": 100}]
+
+    # the worker may have begun a unit beyond what it was offered, and stops where it said
+    given, cut = next(
+        (written, chunk)
+        for written, status in space.written("cheap")
+        for chunk in status.get("chunks", ())
+        if chunk.get("origin") == 100
+    )
+    assert offered <= cut["end"] < 100
+    found = space.ranges("cheap")
+    assert covers([r for r, _ in found], 100)
+    assert found[0] == ((0, cut["end"]), str(cut["end"]))
+    assert sum(int(said) for _, said in found) == 100
+
+    # others do the tail, and none of them was made before the cut was written
+    others = [p for p in space.pods_of("cheap") if p["metadata"]["name"] != name]
+    assert len(others) > 1
+    assert min(note(p, "begin") for p in others) == cut["end"]
+    assert min(space.born[p["metadata"]["name"]] for p in others) > given
+
+
+async def test_who_overruns_pays_itself_goes_on_late_or_stops_and_is_counted(cluster, space):
+    leader = (await eventually(cluster.leader))["metadata"]["name"]
+    before = cluster.metrics(leader, 8080)
+    lie = {"units": 40, "deadline": "14s", "cost": {"chi": "50ms", "thetaCp": "2s"}, "pause": 0.5}
+    truth = {"units": 60, "deadline": "60s", "cost": {"chi": "500ms", "thetaCp": "3s"}, "pause": 0.4}
+    await space.apply(
+        space.manifest("goes-on", processors={"max": 1}, **lie),
+        space.manifest("stops", processors={"max": 1}, onMiss="Stop", **lie),
+        space.manifest("honest", **truth),
+    )
+    for name in ("goes-on", "stops", "honest"):
+        assert (await space.answer(name))["reason"] == "Feasible"
+
+    await eventually(lambda: space.condition("goes-on", "OnTrack").get("reason") == "Overrun", within=40)
+    assert space.condition("goes-on", "OnTrack")["status"] == "False"
+    await eventually(lambda: space.is_so("stops", "Failed", "Overrun"), within=40)
+    await eventually(lambda: not space.pods_of("stops", gone=False), within=20)
+
+    goes_on, stops, honest = await asyncio.gather(*(space.end(name) for name in ("goes-on", "stops", "honest")))
+    assert space.is_so("goes-on", "Completed", "DeadlineMissed")
+    assert goes_on["completed"] == [{"begin": 0, "end": 40}]
+    assert goes_on["finishedAt"] > goes_on["promise"]["deadline"]
+    assert stops["units"]["done"] < 40
+    assert space.is_so("honest", "Completed", "Completed")
+    assert honest["finishedAt"] < honest["promise"]["deadline"]
+    assert {"Overrun", "DeadlineMissed"} <= set(await space.events("goes-on"))
+
+    def grown(series):
+        return cluster.metrics(leader, 8080)[series] - before.get(series, 0)
+
+    await eventually(lambda: grown('punctual_deadline_miss_total{reason="Overrun"}') == 2, within=10)
+    assert grown("punctual_promises_kept_total") >= 1

@@ -1,0 +1,141 @@
+"""A pool and its nodes: what others leave, a node held for the pool alone, and both ends of that."""
+
+import json
+import uuid
+
+import pytest
+from live import LABEL, POOL, container, covers, eventually, note, pool_manifest, pool_status
+
+PERIOD = 20000
+
+
+@pytest.fixture
+async def own(cluster, client, space):
+    """A pool of the test's own on one of the nodes, which the pool that all share lends for so long."""
+    node = cluster.nodes[-1]
+    name = f"own-{uuid.uuid4().hex[:6]}"
+    cluster.kubectl("label", "node", node, f"{LABEL}={name}", "--overwrite")
+    spec = pool_manifest(name, {LABEL: name})
+    spec["spec"]["processor"]["period"] = f"{PERIOD // 1000}ms"
+    cluster.kubectl("create", "-f", "-", stdin=json.dumps(spec))
+    try:
+        yield name
+    finally:
+        cluster.kubectl("delete", "pool", name, "--ignore-not-found", "--wait=false")
+        cluster.kubectl("label", "node", node, f"{LABEL}={POOL}", "--overwrite")
+        await eventually(lambda: back(cluster, client, node), within=60)
+
+
+async def back(cluster, client, node):
+    lines = {n["name"]: n["processors"] for n in (await pool_status(client))["nodes"]}
+    return lines.get(node, 0) > 0 and not taints(cluster, node)
+
+
+def taints(cluster, node):
+    found = json.loads(cluster.kubectl("get", "node", node, "-o", "json"))["spec"].get("taints") or []
+    return [t for t in found if t["key"] == LABEL]
+
+
+def stranger(cluster, space, node, cpu="10m"):
+    """A pod of somebody else on that node."""
+    main = {
+        "name": "main",
+        "image": cluster.image,
+        "command": ["sleep", "600"],
+        "resources": {"requests": {"cpu": cpu}},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"stranger-{cpu}", "namespace": space.namespace},
+        "spec": {
+            "containers": [main],
+            "nodeSelector": {"kubernetes.io/hostname": node},
+            "terminationGracePeriodSeconds": 0,
+        },
+    }
+
+
+async def test_processors_are_what_others_leave_and_a_held_node_takes_nobody_else(cluster, client, space, own):
+    node = cluster.nodes[-1]
+
+    async def processors(count):
+        return await eventually(lambda: _has(client, own, count), within=20)
+
+    def phase(name):
+        return space.pods.get(name, {}).get("status", {}).get("phase")
+
+    status = await eventually(lambda: _ready(client, own), within=20)
+    whole = status["processors"]
+    assert [n["name"] for n in status["nodes"]] == [node]
+
+    # a foreign pod of three processors' CPU takes three, and leaves them again
+    await space.apply(stranger(cluster, space, node, cpu="300m"))
+    await processors(whole - 3)
+    await space.kubectl("delete", "pod", "stranger-300m")
+    await processors(whole)
+
+    # held: the taint comes, strangers stay out, jobs of the pool get in; the cap has the pool's period
+    cluster.kubectl("patch", "pool", own, "--type=merge", "-p", '{"spec": {"hold": "Taint"}}')
+    await eventually(lambda: taints(cluster, node), within=20)
+    assert taints(cluster, node) == [{"key": LABEL, "value": own, "effect": "NoSchedule"}]
+    await space.apply(
+        stranger(cluster, space, node),
+        space.manifest("inside", units=30, deadline="90s", cost={"chi": "500ms", "thetaCp": "3s"}, pause=0.4, pool=own),
+    )
+    (pod,) = await space.running("inside")
+    assert pod["spec"]["nodeName"] == node
+    wanted = (PERIOD // 10, PERIOD)
+    await eventually(lambda: wanted in {f: c for f, c in cluster.caps(pod).items() if container(pod) in f}.values())
+    await eventually(lambda: set(cluster.caps(pod).values()) >= {wanted}, within=10)
+    assert phase("stranger-10m") == "Pending"
+
+    # the pool waits for its job; when it goes, the taint goes and the stranger comes in
+    cluster.kubectl("delete", "pool", own, "--wait=false")
+    await space.apply(
+        space.manifest("late", units=1, deadline="90s", cost={"chi": "1s", "thetaCp": "3s"}, pause=0.1, pool=own)
+    )
+    assert (await space.answer("late"))["reason"] == "PoolDeleted"
+    assert taints(cluster, node)
+    await space.end("inside")
+    assert space.is_so("inside", "Completed", "Completed")
+    await eventually(lambda: not taints(cluster, node), within=30)
+    await eventually(lambda: phase("stranger-10m") == "Running", within=60)
+    assert cluster.kubectl("get", "pool", own, "--ignore-not-found") == ""
+
+
+async def test_what_ran_on_a_node_that_leaves_the_pool_is_done_elsewhere_in_time(cluster, client, space):
+    leaving = cluster.nodes[-1]
+    cost = {"chi": "500ms", "thetaCp": "3s"}
+    spec = {"deadline": "90s", "cost": cost, "pause": 0.3, "reduce": "5s", "processors": {"min": 4}}
+    await space.apply(space.manifest("moved", units=120, **spec))
+    assert (await space.answer("moved"))["reason"] == "Feasible"
+    pods = await space.running("moved", 4)
+    there = {p["metadata"]["name"] for p in pods if p["spec"]["nodeName"] == leaving}
+    assert there
+    await eventually(lambda: space.status("moved")["units"]["done"] > 4)
+    try:
+        cluster.kubectl("label", "node", leaving, f"{LABEL}=none", "--overwrite")
+        await eventually(lambda: there <= space.gone, within=20)
+        status = await space.end("moved")
+    finally:
+        cluster.kubectl("label", "node", leaving, f"{LABEL}={POOL}", "--overwrite")
+        await eventually(lambda: back(cluster, client, leaving), within=60)
+    assert space.is_so("moved", "Completed", "Completed")
+    assert status["finishedAt"] <= status["promise"]["deadline"]
+    again = [p for p in space.pods_of("moved") if note(p, "attempt") > 1]
+    assert again
+    assert leaving not in {p["spec"]["nodeName"] for p in again}
+    found = space.ranges("moved")
+    assert covers([r for r, _ in found], 120)
+    assert sum(int(said) for _, said in found) == 120
+    assert "NodeLost" in await space.events("moved")
+
+
+async def _ready(client, name):
+    status = await pool_status(client, name)
+    return status if status.get("processors") else None
+
+
+async def _has(client, name, count):
+    return (await pool_status(client, name)).get("processors") == count

@@ -1,0 +1,216 @@
+"""What was promised is kept, in any trace where costs are as declared; and the Pool survives any crash."""
+
+from dataclasses import replace
+
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from world import Worker, World, job
+
+from punctual.scheduling.actions import CreateChunk, WriteStatus
+from punctual.scheduling.events import JobApplied
+from punctual.scheduling.ranges import Ranges
+
+requests = st.tuples(
+    st.integers(1, 300),  # units
+    st.sampled_from([0.1, 0.5, 1.0, 3.0]),  # chi
+    st.integers(5, 200),  # relative deadline
+    st.floats(0, 60),  # gap to the next arrival
+    st.booleans(),  # reduce
+)
+
+
+@given(st.lists(requests, min_size=1, max_size=12), st.integers(1, 8), st.integers(1, 3))
+def test_no_accepted_job_misses_when_costs_are_as_declared(wanted, cpu, nodes):
+    w = World(startup=2.0)
+    for n in range(nodes):
+        w.node(f"n{n}", cpu)
+    chis = {}
+    w.workers = lambda uid, c: Worker(pace=2.0 if c.kind == "Reduce" else chis[uid])
+    for k, (units, chi, deadline, gap, reduce) in enumerate(wanted):
+        uid = f"j{k}"
+        chis[uid] = chi
+        # ticks see an end up to 0.25 s late, and a pod starts at a tick: theta_cp holds both
+        w.apply(
+            job(
+                uid,
+                units=units,
+                chi=chi,
+                theta_cp=2.5,
+                arrival=w.now,
+                deadline=w.now + deadline,
+                reduce_duration=3.0 if reduce else None,
+            )
+        )
+        w.run(w.now + gap)
+    w.run(w.now + 400)
+    for uid in w.jobs:
+        record = w.records[uid]
+        if record.promise is not None:
+            assert record.finished is not None, uid
+            assert record.finished <= record.promise.deadline, (uid, record)
+            assert record.completed == Ranges.of((0, w.jobs[uid].units))
+
+
+class PoolMachine(RuleBasedStateMachine):
+    """Jobs, nodes, pods and leaders come and go; the ledger stays sound and the Pool can be rebuilt."""
+
+    @initialize(cpu=st.integers(1, 4))
+    def start(self, cpu):
+        self.w = World()
+        self.w.node("n0", cpu)
+        self.w.tick()
+        self.serial = 0
+        self.manners = st.none()
+        self.next_worker = Worker()
+        self.w.workers = lambda _u, _c: self.next_worker
+
+    @rule(
+        units=st.integers(1, 60),
+        chi=st.sampled_from([None, 0.2, 1.0]),
+        deadline=st.integers(5, 200),
+        restart=st.sampled_from(["Redo", "Resume"]),
+        reduce=st.booleans(),
+        dry=st.sampled_from([False, False, False, True]),
+    )
+    def apply(self, *, units, chi, deadline, restart, reduce, dry):
+        self.serial += 1
+        self.w.apply(
+            job(
+                f"j{self.serial}",
+                units=units,
+                chi=chi,
+                arrival=self.w.now,
+                deadline=self.w.now + deadline,
+                restart=restart,
+                reduce_duration=2.0 if reduce else None,
+                dry_run=dry,
+                stall_timeout=20.0,
+            )
+        )
+
+    @rule(
+        worker=st.sampled_from(
+            [
+                Worker(),
+                Worker(),
+                Worker(pace=0.3),
+                Worker(pace=2.5),
+                Worker(answers=False),
+                Worker(answer=0),
+                Worker(fails_after=2.0),
+                Worker(hangs=True),
+                Worker(never_starts="ImagePullBackOff"),
+                Worker(never_starts="Unschedulable"),
+            ]
+        )
+    )
+    def manners_change(self, worker):
+        self.next_worker = worker
+
+    @rule(seconds=st.sampled_from([0.25, 1.0, 3.0, 11.0, 40.0]))
+    def time_passes(self, seconds):
+        self.w.run(self.w.now + seconds)
+
+    @rule(n=st.integers(0, 3), cpu=st.integers(0, 4), ready=st.sampled_from([True, True, False]))
+    def node_is(self, n, cpu, ready):
+        self.w.node(f"n{n}", cpu, ready=ready)
+
+    @precondition(lambda self: len(self.w.nodes) > 1)
+    @rule(data=st.data())
+    def node_goes(self, data):
+        self.w.lose(data.draw(st.sampled_from(sorted(self.w.nodes))))
+
+    @precondition(lambda self: self.w.jobs)
+    @rule(data=st.data(), change=st.sampled_from(["tighter", "looser", "suspend", "resume", "delete"]))
+    def edit(self, data, change):
+        uid = data.draw(st.sampled_from(sorted(self.w.jobs)))
+        old = self.w.jobs[uid]
+        if change == "delete":
+            self.w.delete(uid)
+            return
+        new = replace(old, generation=old.generation + 1)
+        if change in {"tighter", "looser"}:
+            new = replace(new, deadline=old.deadline + (-5 if change == "tighter" else 20))
+        else:
+            new = replace(new, suspend=change == "suspend")
+        self.w.apply(new)
+
+    @precondition(lambda self: any(not p.deleting for p in self.w.pods.values()))
+    @rule(data=st.data(), how=st.sampled_from(["delete", "evict", "kill"]))
+    def pod_dies(self, data, how):
+        pod = self.w.pods[data.draw(st.sampled_from(sorted(n for n, p in self.w.pods.items() if not p.deleting)))]
+        if how == "delete":
+            pod.deleting, pod.ends_at = True, self.w.now + 0.25
+        elif pod.phase in {"Pending", "Running"}:
+            pod.phase = "Failed"
+            pod.reason, pod.exit_code = ("Evicted", None) if how == "evict" else ("", 137)
+        self.w.inbox.append(pod.observed())
+
+    @rule()
+    def crash(self):
+        self.w.crash()
+
+    @rule()
+    def split_brain(self):
+        """An old leader goes on for one step: its writes carry the old epoch, its pods have recorded names."""
+        old = self.w.crash()
+        for action in old.step(self.w.now, []):
+            if isinstance(action, WriteStatus):
+                assert action.record.epoch < self.w.epoch
+                self.w.carry_out_one(action)  # the fence refuses it
+            elif isinstance(action, CreateChunk):
+                recorded = self.w.records.get(action.job)
+                if recorded and action.chunk.key in {c.key for c in recorded.chunks}:
+                    self.w.carry_out_one(action)
+
+    @rule()
+    def twice(self):
+        """A step done twice equals a step done once: the same events again change nothing that is written."""
+        self.w.tick()
+        before = dict(self.w.records)
+        self.w.inbox += [JobApplied(j) for j in self.w.jobs.values()]
+        self.w.inbox += [p.observed() for p in self.w.pods.values()]
+        self.w.carry_out(self.w.pool.step(self.w.now, self.w._mail()))
+        assert {u: r.completed for u, r in before.items()} == {u: r.completed for u, r in self.w.records.items()}
+
+    @invariant()
+    def the_ledger_is_sound(self):
+        if not hasattr(self, "w"):
+            return
+        self.w.pool.check()
+        for uid, record in self.w.records.items():
+            wanted = self.w.jobs[uid]
+            record.check(wanted.units)
+            if record.completed_condition is not None:
+                assert record.completed == Ranges.of((0, wanted.units)), uid
+
+    def teardown(self):
+        if not hasattr(self, "w"):
+            return
+        w = self.w
+        self.next_worker = Worker(pace=0.2)
+        for pod in w.pods.values():
+            pod.worker = Worker(pace=0.2)
+        for n in range(4):
+            w.node(f"n{n}", 4)
+        for wanted in list(w.jobs.values()):
+            if wanted.suspend:
+                w.apply(replace(wanted, suspend=False, generation=wanted.generation + 1))
+        w.run(w.now + 500)
+        for uid in w.jobs:
+            note(f"{uid}: {w.records.get(uid)}")
+            assert uid in w.records
+            record = w.records[uid]
+            answered = record.admitted.status == "False" or record.admitted.reason == "DryRun"
+            assert record.finished is not None or answered
+        quiet = [a for _ in range(8) for a in self._tick()]
+        assert not quiet, quiet
+
+    def _tick(self):
+        self.w.now += 0.25
+        return self.w.tick()
+
+
+TestPoolMachine = PoolMachine.TestCase
+TestPoolMachine.settings = settings(stateful_step_count=30)

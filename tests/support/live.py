@@ -1,0 +1,312 @@
+"""A real cluster as the tests of tests/cluster see it: kubectl, a way onto the nodes, a namespace that is watched."""
+
+import asyncio
+import contextlib
+import inspect
+import json
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from punctual import errors
+from punctual.kube.directory import JOBS, POOLS
+from punctual.kube.podspec import JOB_LABEL, KIND_LABEL
+
+ROOT = Path(__file__).parents[2]
+POOL = "main"
+LABEL = "punctual.dev/pool"
+SYSTEM = "punctual"
+
+WORK = """
+import os, sys, time
+from punctual import worker
+
+pause, crash = float(os.environ["PAUSE"]), os.environ.get("CRASH", "")
+first = os.environ["PUNCTUAL_ATTEMPT"] == "1"
+done = 0
+for unit in worker.units():
+    if crash == "always" or (crash and first and done == int(crash)):
+        time.sleep(3)  # the agent reads progress once a second
+        sys.exit(1)
+    time.sleep(pause)
+    done += 1
+worker.result(str(done))
+"""
+"""A worker that is as quick on a loaded machine: units take time, not CPU."""
+
+JOIN = 'cd "$PUNCTUAL_RESULTS"; for r in [0-9]*-*; do echo "$r $(cat "$r")"; done | sort -n >/dev/termination-log'
+"""A reduce that tells what was accounted: a line per range, with what its worker said."""
+
+
+async def eventually(holds, *, within=60.0, every=0.1):
+    """Wait until ``holds()``, a function or coroutine function, is true; return what it gave."""
+    end = time.monotonic() + within
+    while True:
+        found = holds()
+        if inspect.isawaitable(found):
+            found = await found
+        if found:
+            return found
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {within:.0f} s: {inspect.getsource(holds).strip()}")
+        await asyncio.sleep(every)
+
+
+class Cluster:
+    """What does not change during a run: how to get there, the image, the nodes."""
+
+    def __init__(self, env, *, own):
+        self.env = env
+        self.own = own
+        self.kubeconfig = env.get("KUBECONFIG")
+        self.image = ""
+        self.nodes = []
+
+    def run(self, *argv, stdin=None, check=True):
+        done = subprocess.run(argv, env=self.env, input=stdin, capture_output=True, text=True, check=False)
+        assert not check or done.returncode == 0, f"{' '.join(map(str, argv))}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    def kubectl(self, *words, stdin=None):
+        return self.run("kubectl", *words, stdin=stdin).stdout
+
+    def refused(self, *words, stdin=None):
+        """Run kubectl, which must fail; return what it says."""
+        done = self.run("kubectl", *words, stdin=stdin, check=False)
+        assert done.returncode != 0, done.stdout
+        return done.stderr
+
+    def on_node(self, node, script):
+        """Run a shell script as root on a node."""
+        if not self.own:
+            pytest.skip("needs a way onto the nodes")
+        return self.run("docker", "exec", node, "sh", "-ec", script).stdout
+
+    def caps(self, pod):
+        """Return {cgroup: (quota, period)} in microseconds of a pod and its containers, as the kernel says."""
+        uid = pod["metadata"]["uid"]
+        find = f"find /sys/fs/cgroup \\( -path '*{uid}*' -o -path '*{uid.replace('-', '_')}*' \\) "
+        script = (
+            f"for f in $({find} -name cpu.cfs_quota_us); do echo ${{f%/*}} $(cat $f ${{f%quota_us}}period_us); done; "
+            f"for f in $({find} -name cpu.max); do echo ${{f%/*}} $(cat $f); done"
+        )
+        found = [line.split() for line in self.on_node(pod["spec"]["nodeName"], script).splitlines()]
+        return {folder: (int(quota), int(period)) for folder, quota, period in found}
+
+    def set_quota(self, node, folder, quota):
+        """Write a quota into a cgroup by hand, in microseconds per 100 ms."""
+        v1, v2 = f"{folder}/cpu.cfs_quota_us", f"{folder}/cpu.max"
+        self.on_node(node, f"if [ -e {v1} ]; then echo {quota} >{v1}; else echo {quota} 100000 >{v2}; fi")
+
+    def signal(self, pod, name):
+        """Send a signal to all processes of a pod's first container, whose pod stays."""
+        identity = container(pod)
+        script = f"kill -{name} $(cat $(find /sys/fs/cgroup -path '*{identity}*' -name cgroup.procs | head -n 1))"
+        self.on_node(pod["spec"]["nodeName"], script)
+
+    def pods(self, component):
+        """Return the pods of operator or agent that are not going."""
+        selector = f"app.kubernetes.io/component={component}"
+        found = json.loads(self.kubectl("get", "pods", "-n", SYSTEM, "-l", selector, "-o", "json"))["items"]
+        return [p for p in found if not p["metadata"].get("deletionTimestamp")]
+
+    def metrics(self, pod, port):
+        """Return {series: value} of a pod of ours, a series as Prometheus writes it: ``name{label="value"}``."""
+        path = f"/api/v1/namespaces/{SYSTEM}/pods/{pod}:{port}/proxy/metrics"
+        lines = self.kubectl("get", "--raw", path).splitlines()
+        return {
+            series: float(value)
+            for series, _, value in (x.rpartition(" ") for x in lines if x and not x.startswith("#"))
+        }
+
+    def leader(self):
+        """Return the pod that leads, None while that is not clear."""
+        found = [p for p in self.pods("operator") if p["metadata"]["labels"].get("punctual.dev/leader") == "true"]
+        return found[0] if len(found) == 1 else None
+
+
+class Space:
+    """A test's own namespace: what is asked for in it, and all that was seen to happen there."""
+
+    def __init__(self, cluster, client, namespace):
+        self.cluster = cluster
+        self.client = client
+        self.namespace = namespace
+        self.jobs = {}
+        """Name -> job as last seen."""
+        self.pods = {}
+        """Name -> pod as last seen, also of those that are gone."""
+        self.gone = set()
+        """Names of pods that are gone."""
+        self.past = []
+        """(monotonic time, job) of each change of a job."""
+        self.born = {}
+        """Name of a pod -> the resource version it was created with: etcd's order of all writes."""
+
+    async def follow(self, resource):
+        """Take in what happens, for ever."""
+        while True:
+            with contextlib.suppress(errors.ClusterError):
+                path = resource.path(namespace=self.namespace)
+                async with contextlib.aclosing(
+                    self.client.watch(path, initial=True, seconds=900, silence=910)
+                ) as events:
+                    async for event in events:
+                        self._take(resource, event["type"], event["object"])
+
+    def _take(self, resource, what, body):
+        if what == "BOOKMARK":
+            return
+        name = body["metadata"]["name"]
+        if resource is JOBS:
+            self.past.append((time.monotonic(), body))
+            self.jobs[name] = body
+            if what == "DELETED":
+                del self.jobs[name]
+        else:
+            self.pods[name] = body
+            self.born.setdefault(name, version(body))
+            if what == "DELETED":
+                self.gone.add(name)
+
+    async def kubectl(self, *words, stdin=None):
+        """Run kubectl in the namespace while the world goes on."""
+        return await asyncio.to_thread(self.cluster.kubectl, "-n", self.namespace, *words, stdin=stdin)
+
+    def manifest(self, name, *, units, deadline, pause=None, crash="", cost=None, reduce=None, **spec):
+        """Return a job; ``pause``: seconds that a unit really takes, ``crash``: when its first attempts end badly."""
+        first = {
+            "name": "main",
+            "image": self.cluster.image,
+            "command": ["python3", "-c", WORK],
+            "env": [{"name": "PAUSE", "value": str(pause)}, {"name": "CRASH", "value": str(crash)}],
+        }
+        spec = {"pool": POOL, "units": units, "deadline": deadline, **spec}
+        spec.setdefault("template", {"spec": {"containers": [first]}})
+        if cost:
+            spec["cost"] = cost
+        if reduce:
+            join = {"name": "main", "image": self.cluster.image, "command": ["sh", "-ec", JOIN]}
+            spec["reduce"] = {"duration": reduce, "template": {"spec": {"containers": [join]}}}
+        meta = {"name": name, "namespace": self.namespace}
+        return {"apiVersion": "punctual.dev/v1alpha1", "kind": "DivisibleJob", "metadata": meta, "spec": spec}
+
+    def example(self, name, **spec):
+        """Return the job of an example, with our image."""
+        text = (ROOT / f"examples/{name}/job.yaml").read_text()
+        body = yaml.safe_load(text.replace("punctual:dev", self.cluster.image))
+        body["metadata"]["namespace"] = self.namespace
+        body["spec"] |= {"pool": POOL, **spec}
+        return body
+
+    async def apply(self, *bodies):
+        """Apply manifests with kubectl; return when it had its answer."""
+        everything = {"apiVersion": "v1", "kind": "List", "items": list(bodies)}
+        await self.kubectl("apply", "-f", "-", stdin=json.dumps(everything))
+        return time.monotonic()
+
+    async def edit(self, name, **spec):
+        """Change a job's spec with kubectl."""
+        await self.kubectl("patch", "dj", name, "--type=merge", "-p", json.dumps({"spec": spec}))
+
+    def status(self, name):
+        return (self.jobs.get(name) or {}).get("status") or {}
+
+    def written(self, name):
+        """Return [(resource version, status)] of a job in the order of its writes."""
+        return [
+            (version(job), job["status"]) for _, job in self.past if job["metadata"]["name"] == name and "status" in job
+        ]
+
+    def condition(self, name, kind):
+        """Return a condition of a job, {} where it is not there."""
+        return condition(self.status(name), kind)
+
+    def is_so(self, name, kind, reason=None):
+        """Return a job's status if that condition is True (with that reason)."""
+        found = self.condition(name, kind)
+        return self.status(name) if found.get("status") == "True" and reason in (None, found["reason"]) else None
+
+    async def answer(self, name, *, within=20.0):
+        """Wait for the decision; return the condition Admitted."""
+        decided = {"True", "False"}
+        await eventually(lambda: self.condition(name, "Admitted").get("status") in decided, within=within)
+        return self.condition(name, "Admitted")
+
+    async def end(self, name, *, within=120.0):
+        """Wait for a job's end; return its status."""
+        await eventually(lambda: self.status(name).get("finishedAt"), within=within)
+        return self.status(name)
+
+    def pods_of(self, name, kind="Chunk", *, phase=None, gone=None):
+        """Return a job's pods in order of their ranges; ``gone``: those that are, or are not, gone."""
+        found = [
+            p
+            for p in self.pods.values()
+            if p["metadata"].get("labels", {}).get(JOB_LABEL) == name
+            and p["metadata"]["labels"].get(KIND_LABEL) == kind
+            and phase in (None, p["status"]["phase"])
+            and gone in (None, p["metadata"]["name"] in self.gone)
+        ]
+        return sorted(found, key=lambda p: (note(p, "begin"), note(p, "attempt")))
+
+    async def running(self, name, count=1, *, within=30.0):
+        """Wait until so many of a job's chunks run; return their pods."""
+        await eventually(lambda: len(self.pods_of(name, phase="Running", gone=False)) >= count, within=within)
+        return self.pods_of(name, phase="Running", gone=False)
+
+    def result(self, name):
+        """Return what a job's reduce said."""
+        (pod,) = self.pods_of(name, "Reduce", phase="Succeeded")
+        return pod["status"]["containerStatuses"][0]["state"]["terminated"]["message"].strip()
+
+    def ranges(self, name):
+        """Return what JOIN found: [((begin, end), what the worker said)]."""
+        found = [re.fullmatch(r"(\d+)-(\d+) ?(.*)", line) for line in self.result(name).splitlines()]
+        return [((int(m[1]), int(m[2])), m[3]) for m in found]
+
+    async def events(self, name):
+        """Return {reason: message} of a job's events."""
+        found = await self.client.list(
+            f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events",
+            field_selector=f"regarding.name={name},regarding.kind=DivisibleJob",
+        )
+        return {e["reason"]: e["note"] for e in found.items}
+
+
+def condition(status, kind):
+    return next((c for c in status.get("conditions") or () if c["type"] == kind), {})
+
+
+def container(pod):
+    """Return the runtime's identity of a pod's first container."""
+    name = pod["spec"]["containers"][0]["name"]
+    statuses = pod["status"]["containerStatuses"]
+    return next(s["containerID"] for s in statuses if s["name"] == name).rpartition("/")[2]
+
+
+def version(body):
+    return int(body["metadata"]["resourceVersion"])
+
+
+def note(pod, name):
+    """Return a number that the operator wrote on a pod."""
+    return int(pod["metadata"]["annotations"][f"punctual.dev/{name}"])
+
+
+def covers(ranges, units):
+    """Whether ranges follow each other from 0 to ``units``: each unit once."""
+    return [r[0] for r in ranges] == [0, *(r[1] for r in ranges[:-1])] and ranges[-1][1] == units
+
+
+def pool_manifest(name, labels, **spec):
+    spec = {"nodeSelector": {"matchLabels": labels}, "processor": {"cpu": "100m", "memory": "64Mi"}, **spec}
+    return {"apiVersion": "punctual.dev/v1alpha1", "kind": "Pool", "metadata": {"name": name}, "spec": spec}
+
+
+async def pool_status(client, name=POOL):
+    return (await client.get(POOLS.path(name=name))).get("status") or {}

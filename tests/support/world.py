@@ -1,0 +1,345 @@
+"""A cluster in a few lines, for stories about the Pool: a virtual clock, nodes, kubelets that start pods and workers
+that make progress, an API server that holds what was written. It knows nothing of how the Pool decides.
+
+Time moves in ticks; at each one pods move on, events go to ``Pool.step`` and its actions are carried out in order.
+``crash()`` drops the Pool and builds a new one from what was written, with the next epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from punctual.scheduling.actions import (
+    Action,
+    CreateChunk,
+    DeleteJob,
+    Emit,
+    EndPod,
+    HoldNode,
+    OfferEnd,
+    StoreResult,
+    WritePool,
+    WriteStatus,
+)
+from punctual.scheduling.events import (
+    Event,
+    JobApplied,
+    JobDeleted,
+    NodeGone,
+    NodeObserved,
+    PodGone,
+    PodObserved,
+    PoolApplied,
+    Progress,
+    Reported,
+)
+from punctual.scheduling.job import Chunk, Job, JobRecord
+from punctual.scheduling.pool import Pool
+from punctual.scheduling.spec import PoolRecord, PoolSpec
+from punctual.theory.cost import Cost
+
+TICK = 0.25
+
+
+def job(uid: str = "j1", *, units: int = 100, deadline: float = 100.0, chi: float | None = 1.0, **more) -> Job:
+    cost = None if chi is None else Cost(chi=chi, theta_cp=more.pop("theta_cp", 2.0))
+    more.setdefault("namespace", "default")
+    more.setdefault("name", uid)
+    more.setdefault("arrival", 0.0)
+    return Job(uid=uid, units=units, deadline=deadline, cost=cost, **more)
+
+
+@dataclass
+class Worker:
+    """What runs in a pod: seconds per unit, and its manners."""
+
+    pace: float = 1.0
+    answers: bool = True
+    answer: int | None = None
+    """The end it answers instead of the honest one."""
+    exit_code: int = 0
+    fails_after: float | None = None
+    hangs: bool = False
+    never_starts: str | None = None
+    """A waiting reason."""
+
+
+@dataclass
+class Pod:
+    name: str
+    uid: str
+    job: str
+    chunk: Chunk
+    born: float
+    worker: Worker
+    phase: str = "Pending"
+    started: float | None = None
+    offered: int | None = None
+    answered: int | None = None
+    cpu: float = 0.0
+    done: int = 0
+    ends_at: float | None = None
+    exit_code: int | None = None
+    reason: str = ""
+    disrupted: bool = False
+    deleting: bool = False
+
+    def observed(self) -> PodObserved:
+        return PodObserved(
+            name=self.name,
+            uid=self.uid,
+            namespace="default",
+            job=self.job,
+            kind=self.chunk.kind,
+            begin=self.chunk.begin,
+            end=self.chunk.origin,
+            attempt=self.chunk.attempt,
+            node=self.chunk.node,
+            phase=self.phase,
+            created=self.born,
+            started=self.started,
+            exit_code=self.exit_code,
+            reason=self.reason,
+            disrupted=self.disrupted,
+            message=f"{self.chunk.begin}",
+            deleting=self.deleting,
+        )
+
+
+@dataclass
+class World:
+    spec: PoolSpec = field(default_factory=lambda: PoolSpec(name="main", cpu=1.0, headroom=0.0, margin=2.0))
+    startup: float = 1.0
+    now: float = 0.0
+    epoch: int = 1
+    nodes: dict[str, NodeObserved] = field(default_factory=dict)
+    jobs: dict[str, Job] = field(default_factory=dict)
+    records: dict[str, JobRecord] = field(default_factory=dict)
+    pool_record: PoolRecord | None = None
+    pods: dict[str, Pod] = field(default_factory=dict)
+    results: dict[tuple[str, int, int], str] = field(default_factory=dict)
+    log: list[str] = field(default_factory=list)
+    inbox: list[Event] = field(default_factory=list)
+    workers: Callable[[str, Chunk], Worker] = lambda _job, _chunk: Worker()
+    held: set[str] = field(default_factory=set)
+    silent_agents: set[str] = field(default_factory=set)
+    processed: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    pool: Pool = field(init=False)
+    serial: int = 0
+    refuse_creates: str | None = None
+
+    def __post_init__(self) -> None:
+        self.pool = Pool(self.epoch)
+        self.inbox.append(PoolApplied(self.spec))
+
+    # what people and the cluster do
+
+    def node(self, name: str, cpu: float = 4.0, *, ready: bool = True) -> None:
+        self.nodes[name] = NodeObserved(name=name, ready=ready, cpu=cpu, memory=2**40)
+        self.inbox.append(self.nodes[name])
+        if not ready:
+            for pod in self.pods.values():
+                if pod.chunk.node == name:
+                    pod.reason = pod.reason or "NodeLost"
+
+    def lose(self, name: str) -> None:
+        del self.nodes[name]
+        for pod in [p for p in self.pods.values() if p.chunk.node == name]:
+            del self.pods[pod.name]
+            self.inbox.append(PodGone("default", pod.name, pod.uid))
+        self.inbox.append(NodeGone(name))
+
+    def apply(self, wanted: Job) -> None:
+        self.jobs[wanted.uid] = wanted
+        self.inbox.append(JobApplied(wanted))
+
+    def delete(self, uid: str) -> None:
+        self.jobs.pop(uid)
+        self.records.pop(uid, None)
+        self.inbox.append(JobDeleted(uid))
+
+    def edit_pool(self, spec: PoolSpec) -> None:
+        self.spec = spec
+        self.inbox.append(PoolApplied(spec))
+
+    # time
+
+    def run(self, until: float) -> World:
+        while self.now < until - 1e-9:
+            self.now = round(self.now + TICK, 6)
+            self.tick()
+        return self
+
+    def run_until(self, done: Callable[[World], bool], within: float = 1000.0) -> World:
+        end = self.now + within
+        while not done(self):
+            if self.now >= end:
+                raise AssertionError(f"not reached within {within} s; log: {self.log[-20:]}")
+            self.now = round(self.now + TICK, 6)
+            self.tick()
+        return self
+
+    def tick(self) -> list[Action]:
+        self._kubelets()
+        actions = self.pool.step(self.now, self._mail())
+        self.carry_out(actions)
+        self.pool.check()
+        rounds = 0
+        while self.pool.backlog and rounds < 1000:
+            rounds += 1
+            more = self.pool.step(self.now, self._mail())
+            self.carry_out(more)
+            actions += more
+        return actions
+
+    def _mail(self) -> list[Event]:
+        mail, self.inbox = self.inbox, []
+        return mail
+
+    def _observe(self, pod: Pod) -> None:
+        self.inbox.append(pod.observed())
+
+    def _kubelets(self) -> None:
+        told: dict[str, list[Progress]] = {}
+        for pod in list(self.pods.values()):
+            if pod.chunk.node not in self.nodes or not self.nodes[pod.chunk.node].ready:
+                continue
+            self._kubelet(pod)
+            if pod.started is not None:
+                progress = Progress(pod=pod.uid, done=pod.done, end=pod.answered, cpu_seconds=pod.cpu)
+                told.setdefault(pod.chunk.node, []).append(progress)
+        if round(self.now % 1.0, 6) == 0:
+            for node, pods in told.items():
+                if node not in self.silent_agents:
+                    self.inbox.append(Reported(node, tuple(pods)))
+
+    def _kubelet(self, pod: Pod) -> None:  # noqa: C901  one life in one place
+        w = pod.worker
+        if pod.deleting and pod.ends_at is not None and self.now >= pod.ends_at:
+            del self.pods[pod.name]
+            self.inbox.append(PodGone("default", pod.name, pod.uid))
+            return
+        if pod.phase == "Pending":
+            if w.never_starts:
+                if pod.reason != w.never_starts:
+                    pod.reason = w.never_starts
+                    self._observe(pod)
+            elif self.now >= pod.born + self.startup:
+                pod.phase, pod.started = "Running", self.now
+                self._observe(pod)
+            return
+        if pod.phase != "Running" or pod.started is None or pod.deleting:
+            return
+        run = self.now - pod.started
+        if w.hangs:
+            return
+        pod.cpu = run
+        begun = min(pod.chunk.origin - pod.chunk.begin, int(run / w.pace + 1e-9))
+        if pod.offered is not None and pod.answered is None and w.answers:
+            honest = max(pod.offered, pod.chunk.begin + min(begun + 1, pod.chunk.origin - pod.chunk.begin))
+            pod.answered = honest if w.answer is None else w.answer
+        end = pod.chunk.origin if pod.answered is None else max(pod.answered, pod.chunk.begin)
+        pod.done = min(begun, end - pod.chunk.begin)
+        if w.fails_after is not None and run >= w.fails_after:
+            pod.phase, pod.exit_code = "Failed", 1
+            self._observe(pod)
+        elif pod.done >= end - pod.chunk.begin:
+            pod.phase, pod.exit_code = ("Succeeded", 0) if w.exit_code == 0 else ("Failed", w.exit_code)
+            if w.exit_code == 0 and pod.chunk.kind != "Reduce":
+                self.processed.setdefault(pod.job, []).append((pod.chunk.begin, end))
+            self._observe(pod)
+
+    # what the Pool wants
+
+    def carry_out(self, actions: list[Action]) -> None:
+        for action in actions:
+            self.carry_out_one(action)
+
+    def carry_out_one(self, action: Action) -> None:  # noqa: C901, PLR0912
+        match action:
+            case WriteStatus(uid, record):
+                if uid in self.jobs and record.epoch >= self.records.get(uid, JobRecord()).epoch:
+                    record.check(self.jobs[uid].units)
+                    self._say(uid, record)
+                    self.records[uid] = record
+            case WritePool(record):
+                self.pool_record = record
+            case CreateChunk(uid, chunk):
+                self._create(uid, chunk)
+            case EndPod(_, name, uid):
+                pod = self.pods.get(name)
+                if pod and pod.uid == uid and not pod.deleting:
+                    pod.deleting, pod.ends_at = True, self.now + 0.5
+                    self._observe(pod)
+            case OfferEnd(_, name, uid, end):
+                pod = self.pods.get(name)
+                if pod and pod.uid == uid:
+                    pod.offered = end
+                    self.log.append(f"{self.now:g} offer {pod.job} [{pod.chunk.begin},{pod.chunk.origin}) -> {end}")
+            case StoreResult(uid, begin, end, message):
+                self.results[uid, begin, end] = message
+            case HoldNode(node, held):
+                (self.held.add if held else self.held.discard)(node)
+            case DeleteJob(uid):
+                self.log.append(f"{self.now:g} delete {uid}")
+                self.jobs.pop(uid, None)
+                self.records.pop(uid, None)
+                self.inbox.append(JobDeleted(uid))
+            case Emit(uid, _, reason, _):
+                self.log.append(f"{self.now:g} event {uid} {reason}")
+            case _:
+                pass
+
+    def _create(self, uid: str, chunk: Chunk) -> None:
+        recorded = self.records.get(uid)
+        assert recorded is not None, "a chunk's pod before its record"
+        assert chunk.key in {c.key for c in recorded.chunks}, "a chunk's pod before it is in the status"
+        name = f"{uid}-{chunk.kind}-{chunk.begin}-{chunk.attempt}"
+        if name in self.pods:
+            return
+        self.serial += 1
+        pod = Pod(name, f"p{self.serial}", uid, chunk, self.now, self.workers(uid, chunk))
+        self.pods[name] = pod
+        self.log.append(f"{self.now:g} create {uid} {chunk.kind} [{chunk.begin},{chunk.end}) {chunk.node}")
+        self._observe(pod)
+
+    def _say(self, uid: str, record: JobRecord) -> None:
+        before = self.records.get(uid, JobRecord())
+        for name in ("admitted", "on_track", "completed_condition", "failed_condition", "spec_applied"):
+            was, now = getattr(before, name), getattr(record, name)
+            if now is not None and (was is None or was[:2] != now[:2]):
+                self.log.append(f"{self.now:g} {uid} {name}={now.status} {now.reason}")
+
+    # crash and rebuild
+
+    def written(self) -> list[Event]:
+        events: list[Event] = [PoolApplied(self.spec, self.pool_record), *self.nodes.values()]
+        events += [JobApplied(j, self.records.get(uid)) for uid, j in self.jobs.items()]
+        events += [p.observed() for p in self.pods.values()]
+        return events
+
+    def crash(self) -> Pool:
+        """Drop the Pool, build another from what was written; return the old one (for split brain)."""
+        old = self.pool
+        self.epoch += 1
+        self.inbox.clear()
+        self.pool = Pool(self.epoch)
+        self.carry_out(self.pool.restore(self.now, self.written()))
+        return old
+
+    # what came of it
+
+    def state(self, uid: str) -> tuple[str, str]:
+        verdict = self.records[uid].admitted
+        return (verdict.status, verdict.reason) if verdict else ("", "")
+
+    def done(self, uid: str) -> bool:
+        record = self.records.get(uid)
+        return record is not None and record.finished is not None
+
+    def met(self, uid: str) -> bool:
+        record = self.records[uid]
+        return (
+            record.finished is not None and record.finished <= self.jobs[uid].deadline and not record.failed_condition
+        )

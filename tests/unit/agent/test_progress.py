@@ -1,0 +1,246 @@
+"""Files of workers that lie: nothing is followed, nothing blocks, nothing large is read."""
+
+import os
+import socket
+import typing
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from punctual import wire
+from punctual_agent import progress
+from punctual_agent.progress import Progress, Wrong, read_count, with_volume
+
+UID = "7a9e1f0c-3b2d-4c5e-8f70-112233445566"
+
+
+@contextmanager
+def opened(folder):
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+@pytest.fixture
+def pods(tmp_path):
+    folder = tmp_path / "pods"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def volume(pods):
+    folder = pods / UID / "volumes/kubernetes.io~empty-dir/punctual"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def look(pods, of):
+    with opened(pods) as handle:
+        return of.read(handle)
+
+
+def test_the_fault_words_are_the_wires():
+    assert typing.get_args(progress.Fault) == typing.get_args(wire.Fault)
+
+
+@pytest.mark.parametrize("text", ["412", "412\n", " 412\r\n", "0000412"])
+def test_a_count_is_read(volume, text):
+    (volume / "progress").write_text(text)
+    with opened(volume) as handle:
+        assert read_count(handle, "progress") == 412
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("", "empty"),
+        ("\n", "empty"),
+        ("-1", "negative"),
+        ("12.5", "notANumber"),
+        ("1e3", "notANumber"),
+        ("+4", "notANumber"),
+        ("0x10", "notANumber"),
+        ("twelve", "notANumber"),
+        ("1\n2", "notANumber"),
+        ("٣", "notANumber"),
+        ("\0\0", "notANumber"),
+        (str(2**63), "beyondEnd"),
+        ("9" * 64, "beyondEnd"),
+        ("9" * 65, "tooLarge"),
+        (" " * 65, "tooLarge"),
+    ],
+)
+def test_what_is_no_count_is_a_fault(volume, text, fault):
+    (volume / "progress").write_text(text)
+    with opened(volume) as handle, pytest.raises(Wrong) as caught:
+        read_count(handle, "progress")
+    assert caught.value.fault == fault
+
+
+def link_to_shadow(path):
+    path.symlink_to("/etc/shadow")
+
+
+def link_to_a_count(path):
+    (path.parent / "elsewhere").write_text("7")
+    path.symlink_to("elsewhere")
+
+
+def sparse_gigabyte(path):
+    with path.open("wb") as file:
+        file.truncate(1 << 30)
+
+
+def bound_socket(path):
+    # a relative name: an address has 108 bytes
+    here = Path.cwd()
+    os.chdir(path.parent)
+    try:
+        with socket.socket(socket.AF_UNIX) as one:
+            one.bind(path.name)
+    finally:
+        os.chdir(here)
+
+
+@pytest.mark.parametrize(
+    ("make", "fault"),
+    [
+        (link_to_shadow, "notRegular"),
+        (link_to_a_count, "notRegular"),
+        (os.mkfifo, "notRegular"),
+        (Path.mkdir, "notRegular"),
+        (bound_socket, "notRegular"),
+        (sparse_gigabyte, "tooLarge"),
+    ],
+)
+def test_what_is_no_small_regular_file_is_not_read(pods, volume, make, fault):
+    make(volume / "progress")
+    one = Progress(UID)
+    assert look(pods, one) == [fault]
+    assert one.done is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes a device")
+def test_a_device_is_not_even_opened(pods, volume, monkeypatch):
+    try:
+        os.mknod(volume / "progress", 0o600 | 0o020000, os.makedev(1, 3))
+    except PermissionError:
+        pytest.skip("this machine does not let root make devices")
+    names = []
+    real = os.open
+    monkeypatch.setattr(os, "open", lambda path, *rest, **more: (names.append(path), real(path, *rest, **more))[1])
+    assert look(pods, Progress(UID)) == ["notRegular"]
+    assert "punctual" in names
+    assert "progress" not in names
+
+
+def test_a_file_exchanged_for_a_fifo_after_the_look_neither_blocks_nor_counts(volume, monkeypatch):
+    (volume / "progress").write_text("5")
+    real = os.stat
+
+    def exchanging(path, **more):
+        there = real(path, **more)
+        (volume / "progress").unlink()
+        os.mkfifo(volume / "progress")
+        return there
+
+    monkeypatch.setattr(os, "stat", exchanging)
+    with opened(volume) as handle, pytest.raises(Wrong) as caught:
+        read_count(handle, "progress")
+    assert caught.value.fault == "notRegular"
+
+
+@pytest.mark.parametrize(
+    "step", ["volumes", "volumes/kubernetes.io~empty-dir", "volumes/kubernetes.io~empty-dir/punctual"]
+)
+def test_no_step_on_the_way_is_followed(pods, step, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    target = elsewhere / Path("volumes/kubernetes.io~empty-dir/punctual").relative_to(step)
+    target.mkdir(parents=True)
+    (target / "progress").write_text("7")
+    (pods / UID / step).parent.mkdir(parents=True)
+    (pods / UID / step).symlink_to(elsewhere)
+    one = Progress(UID)
+    assert look(pods, one) == []
+    assert one.done is None
+
+
+def test_an_unreadable_file_is_a_fault(pods, volume, monkeypatch):
+    (volume / "progress").write_text("5")
+    real = os.open
+
+    def refusing(path, *rest, **more):
+        if path == "progress":
+            raise PermissionError(13, "Permission denied")  # root without CAP_DAC_OVERRIDE meets another's 0600
+        return real(path, *rest, **more)
+
+    monkeypatch.setattr(os, "open", refusing)
+    assert look(pods, Progress(UID)) == ["unreadable"]
+
+
+def test_story_of_a_worker_that_lies(pods, volume):
+    file = volume / "progress"
+    one = Progress(UID, units=100)
+    log = []
+    for text in ("5", "50", "50", "20", "20", "19", "101", "60", "", "", "x", None, None, "70"):
+        if text is None:
+            file.unlink(missing_ok=True)
+        else:
+            file.write_text(text)
+        log.append((text, *look(pods, one), one.done))
+    assert log == [
+        ("5", 5),
+        ("50", 50),
+        ("50", 50),
+        ("20", "backwards", 50),
+        ("20", 50),  # the same fault once
+        ("19", "backwards", 50),
+        ("101", "beyondEnd", 50),
+        ("60", 60),
+        ("", "empty", 60),
+        ("", 60),
+        ("x", "notANumber", 60),
+        (None, "missing", 60),
+        (None, 60),
+        ("70", 70),
+    ]
+    assert one.faults == {"backwards": 2, "beyondEnd": 1, "empty": 1, "notANumber": 1, "missing": 1}
+
+
+def test_a_worker_that_writes_nothing_is_no_fault(pods, volume):
+    one = Progress(UID)
+    assert look(pods, one) == []
+    assert (one.done, one.end, one.received, dict(one.faults)) == (None, None, None, {})
+
+
+def test_an_end_may_be_drawn_in_and_bytes_may_not_go_back(pods, volume):
+    one = Progress(UID, units=10)
+    for end, received in ((900, 5000), (800, 4000)):
+        (volume / "end").write_text(str(end))
+        (volume / "received").write_text(str(received))
+        look(pods, one)
+    assert (one.end, one.received, one.faults) == (800, 5000, {"backwards": 1})
+
+
+def test_no_descriptor_is_left_open(pods, volume):
+    link_to_shadow(volume / "progress")
+    (volume / "end").write_text("x")
+    sparse_gigabyte(volume / "received")
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for uid in (UID, "gone", "../" + UID):
+        look(pods, Progress(uid))
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_pods_with_the_volume_are_found(pods, volume):
+    (pods / "other/volumes/kubernetes.io~empty-dir/cache").mkdir(parents=True)
+    (pods / "linked/volumes/kubernetes.io~empty-dir").mkdir(parents=True)
+    (pods / "linked/volumes/kubernetes.io~empty-dir/punctual").symlink_to(volume)
+    (pods / "file").write_text("")
+    with opened(pods) as handle:
+        assert with_volume(handle) == {UID}
+        assert with_volume(handle) == {UID}

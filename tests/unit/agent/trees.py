@@ -1,0 +1,93 @@
+"""A node's cgroup and pods folders in a temporary folder: v1 and v2, both drivers, any root."""
+
+import os
+from pathlib import Path
+
+from punctual_agent.cgroup import Cap, Hierarchy
+
+
+class Tree:
+    """A node without a kernel: files only, so nothing is refused and nothing is counted."""
+
+    def __init__(self, top: Path, *, version: str, driver: str, below: str = "") -> None:
+        self.root = top / "cgroup"
+        self.pods = top / "pods"
+        self.pods.mkdir()
+        self.version, self.driver = version, driver
+        cpu = self.root if version == "v2" else self.root / "cpu"
+        self.cpu = cpu
+        self._trees = [cpu] if version == "v2" else [cpu, self.root / "cpuacct"]
+        for tree in self._trees:
+            (tree / below).mkdir(parents=True)
+        if version == "v2":
+            (self.root / "cgroup.controllers").write_text("cpuset cpu io memory\n")
+            (self.root / "cpu.stat").write_text("usage_usec 12500000\nuser_usec 1\n")
+            (self.root / "cpu.pressure").write_text("some avg10=7.50 avg60=1.00 avg300=0.00 total=1\n")
+            (self.root / "memory.current").write_text("1048576\n")
+        else:
+            (cpu / "cgroup.procs").write_text("")
+            (self.root / "cpuacct/cpuacct.usage").write_text("12500000000\n")
+            (self.root / "memory").mkdir()
+            (self.root / "memory/memory.usage_in_bytes").write_text("1048576\n")
+        parts = [part for part in below.split("/") if part]
+        if driver == "systemd":
+            prefix = f"{parts[-1].removesuffix('.slice')}-" if parts and parts[-1].endswith(".slice") else ""
+            self._prefix = f"{prefix}kubepods"
+            self.base = cpu / below / f"{self._prefix}.slice"
+        else:
+            self.base = cpu / below / "kubepods"
+        self.base.mkdir()
+
+    def hierarchy(self, **more) -> Hierarchy:
+        return Hierarchy(str(self.root), **more)
+
+    def pod_folder(self, uid: str, qos: str = "burstable") -> Path:
+        if self.driver == "systemd":
+            part = f"{self._prefix}-{qos}" if qos else self._prefix
+            above = self.base / f"{part}.slice" if qos else self.base
+            return above / f"{part}-pod{uid.replace('-', '_')}.slice"
+        return self.base / qos / f"pod{uid}"
+
+    def pod(self, uid: str, *, qos: str = "burstable", containers: int = 2, quota: int = -1) -> Path:
+        """A pod with containers, all with the same cap."""
+        folder = self.pod_folder(uid, qos)
+        name = "cri-containerd-{}.scope" if self.driver == "systemd" else "{}"
+        for one in (folder, *(folder / name.format(f"c{n}") for n in range(containers))):
+            self.folder(one, quota=quota)
+        return folder
+
+    def folder(self, path: Path, *, quota: int = -1, period: int = 100_000) -> Path:
+        for tree in self._trees:
+            (tree / path.relative_to(self.cpu)).mkdir(parents=True, exist_ok=True)
+        if self.version == "v2":
+            (path / "cpu.max").write_text(f"{'max' if quota < 0 else quota} {period}\n")
+            (path / "cpu.max.burst").write_text("0\n")
+            (path / "cpu.stat").write_text("usage_usec 1500000\nnr_throttled 1\nthrottled_usec 250000\n")
+        else:
+            (path / "cpu.cfs_quota_us").write_text(f"{quota}\n")
+            (path / "cpu.cfs_period_us").write_text(f"{period}\n")
+            (path / "cpu.cfs_burst_us").write_text("0\n")
+            (path / "cpu.stat").write_text("nr_periods 4\nnr_throttled 1\nthrottled_time 250000000\n")
+            (self.root / "cpuacct" / path.relative_to(self.cpu) / "cpuacct.usage").write_text("1500000000\n")
+        return path
+
+    def remove(self, folder: Path) -> None:
+        """End a pod's or a container's cgroup."""
+        for tree in self._trees:
+            here = tree / folder.relative_to(self.cpu)
+            for above, _, files in os.walk(here, topdown=False):
+                for name in files:
+                    Path(above, name).unlink()
+                Path(above).rmdir()
+
+    def cap(self, folder: Path) -> Cap:
+        return self.hierarchy().cap(str(folder))
+
+    def volume(self, uid: str) -> Path:
+        """The pod's volume, as the kubelet makes it."""
+        folder = self.volume_of(uid)
+        folder.mkdir(parents=True)
+        return folder
+
+    def volume_of(self, uid: str) -> Path:
+        return self.pods / uid / "volumes/kubernetes.io~empty-dir/punctual"

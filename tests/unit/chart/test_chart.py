@@ -1,0 +1,270 @@
+"""The chart as users meet it: what it renders, what it refuses, what its pods may do."""
+
+import re
+import runpy
+from pathlib import Path
+
+import helm_python
+import kubernetes_validate
+import pytest
+import yaml
+
+from punctual import wire
+from punctual.kube.authority import service_names
+
+ROOT = Path(__file__).resolve().parents[3]
+CHART = ROOT / "charts" / "punctual"
+MODEL = runpy.run_path(str(ROOT / "hack" / "values_schema.py"))
+
+EVERYTHING = {
+    "fullnameOverride": "deadlines",
+    "image": {"repository": "registry.example.org/lab/punctual", "tag": "1.2", "pullPolicy": "Always"},
+    "imagePullSecrets": [{"name": "pull"}],
+    "operator": {
+        "replicas": 3,
+        "logLevel": "DEBUG",
+        "nodeSelector": {"a": "b"},
+        "tolerations": [{"key": "x", "operator": "Exists"}],
+        "priorityClassName": "high",
+    },
+    "agent": {
+        "nodeSelector": {"a": "b"},
+        "tolerations": [{"operator": "Exists"}],
+        "priorityClassName": "",
+        "seLinuxOptions": {"type": "spc_t"},
+    },
+    "networkPolicy": {"metricsFrom": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}]},
+    "monitoring": {"labels": {"release": "prometheus"}, "interval": "1m"},
+}
+CASES = {
+    "defaults": {},
+    "everything": EVERYTHING,
+    "one replica, no policy, no kinds": {
+        "operator": {"replicas": 1},
+        "networkPolicy": {"enabled": False},
+        "crds": {"enabled": False},
+    },
+}
+
+
+def of(objects, kind, name=None):
+    found = [o for o in objects if o["kind"] == kind and name in (None, o["metadata"]["name"])]
+    assert found, f"no {kind} {name or ''}"
+    return found[0]
+
+
+def containers(objects):
+    for o in objects:
+        if o["kind"] in ("Deployment", "DaemonSet"):
+            yield from ((o, c) for c in o["spec"]["template"]["spec"]["containers"])
+
+
+@pytest.mark.parametrize("values", CASES.values(), ids=CASES)
+def test_lint_finds_nothing_to_warn_of(values):
+    report = helm_python.lint(CHART, values, strict=True)
+    assert report["errors"] == []
+    assert [m for m in report["messages"] if m["severity"] > 1] == []
+
+
+@pytest.mark.parametrize("version", ["1.29", "1.33", "1.37"])
+@pytest.mark.parametrize("values", CASES.values(), ids=CASES)
+def test_every_object_is_strictly_valid(render, values, version):
+    objects = render(values)
+    for o in objects:
+        assert kubernetes_validate.validate(o, version, strict=True).startswith(version)  # not an older schema
+    keys = [(o["apiVersion"], o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]) for o in objects]
+    assert len(set(keys)) == len(keys)
+
+
+def test_monitors_are_made_where_asked_for_only(render):
+    kinds = {o["kind"] for o in render({"monitoring": {"monitors": "Always", "labels": {"release": "prometheus"}}})}
+    assert {"ServiceMonitor", "PodMonitor"} <= kinds
+    for wish in ("Auto", "Never"):  # offline there is no cluster that could have these kinds
+        assert not {"ServiceMonitor", "PodMonitor"} & {o["kind"] for o in render({"monitoring": {"monitors": wish}})}
+
+
+# values
+
+
+def test_the_schema_is_the_models():
+    assert (CHART / "values.schema.json").read_text() == MODEL["schema"](), "run hack/values_schema.py"
+
+
+def test_defaults_are_the_models_and_each_value_has_a_comment():
+    text = (CHART / "values.yaml").read_text()
+    assert yaml.safe_load(text) == MODEL["Values"]().model_dump(by_alias=True, exclude={"global_"}) | {"global": {}}
+    lines = text.splitlines()
+    inside = {"requests", "limits", "kubernetes.io/os"}  # Kubernetes' own words, or a user's
+    for above, line in zip(["", *lines], lines, strict=False):
+        if (key := re.match(r" *([\w./]+):", line)) and key[1] not in inside:
+            assert above.lstrip().startswith("#"), f"{line!r} has no comment"
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"operator": {"replica": 2}}, "replica"),
+        ({"operatr": {}}, "operatr"),
+        ({"operator": {"replicas": "two"}}, "/operator/replicas"),
+        ({"operator": {"replicas": 0}}, "/operator/replicas"),
+        ({"operator": {"logLevel": "LOUD"}}, "/operator/logLevel"),
+        ({"operator": {"resources": {"request": {}}}}, "request"),
+        ({"operator": {"resources": {"limits": {"memory": "much"}}}}, "/operator/resources/limits/memory"),
+        ({"agent": {"cgroupRoot": "sys/fs/cgroup"}}, "/agent/cgroupRoot"),
+        ({"image": {"repository": ""}}, "/image/repository"),
+        ({"image": {"pullPolicy": "Sometimes"}}, "/image/pullPolicy"),
+        ({"monitoring": {"interval": "often"}}, "/monitoring/interval"),
+        ({"monitoring": {"monitors": True}}, "/monitoring/monitors"),
+        ({"imagePullSecrets": ["pull"]}, "/imagePullSecrets/0"),
+        ({"fullnameOverride": "No Spaces"}, "/fullnameOverride"),
+        ({"crds": {"enabled": "yes"}}, "/crds/enabled"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_its_name(chart, values, named):
+    with pytest.raises(helm_python.HelmValuesError, match=re.escape(named)):
+        chart.render(values, name="punctual", namespace="lab")
+
+
+def test_a_chart_that_contains_this_one_may_set_globals(chart):
+    chart.validate_schema({"global": {"anything": 1}})
+
+
+# kinds
+
+
+def test_the_kinds_are_those_of_crds_and_stay_when_the_chart_goes(render):
+    ours = {p.name: p.read_text() for p in sorted((ROOT / "crds").glob("*.yaml"))}
+    theirs = {p.name: p.read_text() for p in sorted((CHART / "crd-files").glob("*.yaml"))}
+    assert theirs == ours, "run: cp crds/*.yaml charts/punctual/crd-files/"
+    rendered = {o["metadata"]["name"]: o for o in render() if o["kind"] == "CustomResourceDefinition"}
+    assert len(rendered) == len(ours)
+    for text in ours.values():
+        want = yaml.safe_load(text)
+        found = rendered[want["metadata"]["name"]]
+        assert found["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}
+        assert found == want
+
+
+# pods
+
+
+def test_the_image_is_the_charts_version_unless_told(render):
+    assert {c["image"] for _, c in containers(render())} == {"punctual:0.1.0"}
+    assert {c["image"] for _, c in containers(render({"image": {"tag": "dev"}}))} == {"punctual:dev"}
+    assert {c["image"] for _, c in containers(render(EVERYTHING))} == {"registry.example.org/lab/punctual:1.2"}
+
+
+def test_no_container_may_do_more_than_it_needs(render):
+    seen = []
+    for o, c in containers(render()):
+        pod = o["spec"]["template"]["spec"]
+        seen.append(c["name"])
+        assert c["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert not {"hostPID", "hostNetwork", "hostIPC"} & pod.keys()
+        assert {"requests", "limits"} == c["resources"].keys()
+        assert "cpu" not in c["resources"]["limits"]  # a throttled planner or agent is late
+    assert seen == ["agent", "watchdog", "operator"]
+
+
+def test_the_operator_is_nobody_and_mounts_no_host_folder(render):
+    pod = of(render(), "Deployment")["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] == 65532
+    assert not [v for v in pod["volumes"] if "hostPath" in v]
+
+
+def test_the_agent_has_one_token_for_the_operator_alone_and_no_rights(render):
+    objects = render()
+    pod = of(objects, "DaemonSet")["spec"]["template"]["spec"]
+    assert pod["automountServiceAccountToken"] is False
+    tokens = [s for v in pod["volumes"] for s in v.get("projected", {}).get("sources", [])]
+    assert [t["serviceAccountToken"]["audience"] for t in tokens] == [wire.AUDIENCE]
+    bound = [s["name"] for o in objects if o["kind"].endswith("Binding") for s in o["subjects"]]
+    assert set(bound) == {"punctual-operator"}
+
+
+def test_the_agent_sees_pods_folders_read_only(render):
+    for o, c in containers(render()):
+        if o["kind"] == "DaemonSet":
+            hosts = {
+                v["name"]: v["hostPath"]["path"] for v in o["spec"]["template"]["spec"]["volumes"] if "hostPath" in v
+            }
+            mounts = {hosts[m["name"]]: m.get("readOnly", False) for m in c["volumeMounts"] if m["name"] in hosts}
+            assert mounts.pop("/sys/fs/cgroup") is False
+            assert mounts in ({}, {"/var/lib/kubelet/pods": True})
+
+
+def test_names_that_meet_elsewhere_agree(render):
+    for values in ({}, EVERYTHING):
+        objects = render(values)
+        env = {
+            c["name"]: {e["name"]: e.get("value") for e in c.get("env", [])} for _, c in containers(objects)
+        }  # by container
+        operator, agent = env["operator"], env["agent"]
+        service = of(objects, "Service", operator["PUNCTUAL_SERVICE"])
+        host, port = re.fullmatch(r"https://(.*):(\d+)", agent["OPERATOR_URL"]).groups()
+        assert host in service_names(operator["PUNCTUAL_SERVICE"], "lab")
+        assert [p["port"] for p in service["spec"]["ports"]] == [int(port)]
+        assert service["spec"]["selector"]["punctual.dev/leader"] == "true"
+        account = of(objects, "DaemonSet")["spec"]["template"]["spec"]["serviceAccountName"]
+        assert operator["PUNCTUAL_AGENT_ACCOUNT"] == f"system:serviceaccount:lab:{account}"
+        assert of(objects, "Secret", operator["PUNCTUAL_CA"]).keys() & {"data", "stringData"} == set()
+        volumes = of(objects, "DaemonSet")["spec"]["template"]["spec"]["volumes"]
+        assert {"name": operator["PUNCTUAL_CA"]} in [v.get("configMap") for v in volumes]
+        ports = {p["name"]: str(p["containerPort"]) for _, c in containers(objects) for p in c.get("ports", [])}
+        assert operator["PUNCTUAL_REPORT_PORT"] == ports["reports"]
+        rules = of(objects, "Role")["rules"]
+        assert {n for r in rules for n in r.get("resourceNames", [])} == {
+            operator["PUNCTUAL_LEASE"],
+            operator["PUNCTUAL_CA"],
+        }
+
+
+def test_services_and_policies_select_the_pods_they_mean(render):
+    objects = render()
+    labels = {
+        o["kind"]: o["spec"]["template"]["metadata"]["labels"] for o in objects if "template" in o.get("spec", {})
+    }
+    leader = labels["Deployment"] | {"punctual.dev/leader": "true"}
+
+    def selects(selector, pod):
+        return selector.items() <= pod.items()
+
+    assert not selects(of(objects, "Service", "punctual")["spec"]["selector"], labels["Deployment"])
+    assert selects(of(objects, "Service", "punctual")["spec"]["selector"], leader)
+    assert selects(of(objects, "Service", "punctual-metrics")["spec"]["selector"], labels["Deployment"])
+    policy = of(objects, "NetworkPolicy", "punctual-operator")["spec"]
+    assert selects(policy["podSelector"]["matchLabels"], labels["Deployment"])
+    sender = policy["ingress"][0]["from"][0]["podSelector"]["matchLabels"]
+    assert selects(sender, labels["DaemonSet"])
+    assert not selects(sender, labels["Deployment"])
+    monitor = of(render({"monitoring": {"monitors": "Always"}}), "ServiceMonitor")["spec"]["selector"]["matchLabels"]
+    chosen = [
+        o["metadata"]["name"] for o in objects if o["kind"] == "Service" and selects(monitor, o["metadata"]["labels"])
+    ]
+    assert chosen == ["punctual-metrics"]
+
+
+def test_two_releases_share_no_object_but_the_kinds(render):
+    def keys(objects):
+        return {(o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]) for o in objects}
+
+    values = {"crds": {"enabled": False}}
+    assert not keys(render(values)) & keys(render(values, namespace="other"))
+    assert not keys(render(values)) & keys(render(values, name="second"))
+
+
+def test_a_disruption_budget_needs_a_second_replica(render):
+    assert of(render(), "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
+    assert not [o for o in render({"operator": {"replicas": 1}}) if o["kind"] == "PodDisruptionBudget"]
+
+
+def test_notes_tell_the_next_command(chart):
+    notes = chart.render({}, name="punctual", namespace="lab")["punctual/templates/NOTES.txt"]
+    for words in ("kubectl label node", "kind: Pool", "kind: DivisibleJob", "kubectl get divisiblejobs"):
+        assert words in notes

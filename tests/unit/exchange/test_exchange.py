@@ -1,0 +1,298 @@
+"""Agents report over real TLS on the loopback: who is heard, who is refused and why, what is answered."""
+
+import asyncio
+import io
+import json
+import ssl
+from collections import Counter
+
+import aiohttp
+import pytest
+
+from punctual import wire
+from punctual.errors import Unreachable
+from punctual.kube.authority import Lifetimes, make_serving, new_trust
+from punctual.kube.board import SetPointBoard
+from punctual.kube.exchange import LARGEST, Doors, Exchange
+from punctual.kube.identity import Identity, Reviewer
+from punctual.kube.keeper import Keeper
+from punctual.scheduling.actions import DropSetPoint, SetPoint
+from punctual.scheduling.events import Progress, Reported
+
+AGENT = "system:serviceaccount:lab:punctual-agent"
+HOST = "punctual.lab.svc"
+TOKENS = {
+    "n1": Identity(AGENT, "n1"),
+    "n2": Identity(AGENT, "n2"),
+    "unbound": Identity(AGENT, None),
+    "other account": Identity("system:serviceaccount:lab:default", "n1"),
+}
+
+
+def report(node="n1", instance="a", sequence=1, **more):
+    return {"node": node, "instance": instance, "sequence": sequence, "started": 5.0} | more
+
+
+class Operator:
+    """All that the exchange talks to, in plain lists and numbers."""
+
+    def __init__(self):
+        self.epoch = 7
+        self.now = 1000.0
+        self.clock = 50.0
+        self.pods = {"n1": {"p1", "p2"}, "n2": {"p3"}}
+        self.heard = []
+        self.refused = Counter()
+        self.reviews = []
+        self.away = False
+        self.board = SetPointBoard()
+        doors = Doors(
+            epoch=lambda: self.epoch,
+            now=lambda: self.now,
+            monotonic=lambda: self.clock,
+            pods_on=lambda node: self.pods.get(node, set()),
+            heard=self.heard.append,
+            refused=lambda reason, count: self.refused.update({reason: count}),
+        )
+        self.exchange = Exchange(self.board, Reviewer(self.review, lambda: self.clock), doors, account=AGENT)
+
+    async def review(self, token):
+        self.reviews.append(token)
+        if self.away:
+            raise Unreachable("no answer")
+        return TOKENS.get(token)
+
+
+class Agents:
+    """Connections of agents that trust one bundle."""
+
+    def __init__(self, port, bundle):
+        self.port = port
+        self.trust(bundle)
+
+    def trust(self, bundle):
+        self.context = ssl.create_default_context(cadata=bundle)
+        self.context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_STRICT
+
+    async def post(self, body, token="n1", *, scheme="Bearer", path=wire.REPORT_PATH):
+        headers = {"Authorization": f"{scheme} {token}"} if token else {}
+        data = io.BytesIO(body if isinstance(body, bytes) else json.dumps(body).encode())
+        connector = aiohttp.TCPConnector(ssl=self.context, resolver=Loopback())
+        async with (
+            aiohttp.ClientSession(connector=connector) as session,
+            session.post(f"https://{HOST}:{self.port}{path}", data=data, headers=headers) as answer,
+        ):
+            return answer.status, json.loads(await answer.text()), answer.headers
+
+
+class Loopback(aiohttp.abc.AbstractResolver):
+    """Every name is here."""
+
+    async def resolve(self, host, port=0, family=0):
+        return [{"hostname": host, "host": "127.0.0.1", "port": port, "family": family, "proto": 0, "flags": 0}]
+
+    async def close(self):
+        pass
+
+
+@pytest.fixture(scope="module")
+def authority():
+    import time
+
+    now = time.time()
+    trust = new_trust(now, lifetimes=Lifetimes())
+    serving = make_serving(trust.signing, [HOST], now, lifetimes=Lifetimes())
+    return trust, serving
+
+
+@pytest.fixture
+async def stage(authority, tmp_path):
+    trust, serving = authority
+    pem = tmp_path / "tls.pem"
+    pem.write_text(serving.key + serving.certificate)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem)
+    operator = Operator()
+    port = await operator.exchange.start(context, host="127.0.0.1", port=0)
+    yield operator, Agents(port, trust.bundle)
+    await operator.exchange.stop()
+
+
+def point(node="n1", pod="p1", **more):
+    return SetPoint(**({"node": node, "pod": pod, "cap": 0.1, "period": 0.1, "units": 40, "end": 1030.0} | more))
+
+
+async def test_a_report_goes_to_the_pool_and_set_points_come_back(stage):
+    operator, agents = stage
+    operator.board.put(point())
+    operator.board.put(point(node="n2", pod="p3"))
+    pods = [{"uid": "p1", "done": 12, "end": 30, "cpu_seconds": 1.5, "faults": {"backwards": 2, "empty": 1}}]
+    status, answer, _ = await agents.post(report(pods=pods))
+    assert status == 200
+    assert operator.heard == [Reported("n1", (Progress(pod="p1", done=12, end=30, cpu_seconds=1.5, faults=3),))]
+    assert wire.SetPoints.model_validate(answer) == wire.SetPoints(
+        epoch=7,
+        pods=[wire.SetPoint(uid="p1", cap=0.1, rest_cap=0.1, period=0.1, units=40, units_left=28.0, seconds_left=30.0)],
+    )
+    assert not operator.refused
+
+
+async def test_seconds_left_are_those_at_the_moment_of_the_answer(stage):
+    operator, agents = stage
+    operator.board.put(point())
+    left = []
+    for sequence, now in ((1, 1000.0), (2, 1029.5), (3, 1031.0)):
+        operator.now = now
+        left.append((await agents.post(report(sequence=sequence)))[1]["pods"][0]["seconds_left"])
+    assert left == [30.0, 0.5, -1.0]
+    operator.board.drop(DropSetPoint("n1", "p1"))
+    assert (await agents.post(report(sequence=4)))[1] == {"epoch": 7, "pods": []}
+
+
+REFUSALS = {
+    "without a token": (report(), {"token": ""}, 401, "noToken"),
+    "with a password": (report(), {"scheme": "Basic"}, 401, "noToken"),
+    "with a token for something else": (report(), {"token": "made for others"}, 401, "badToken"),
+    "of another account": (report(), {"token": "other account"}, 403, "otherAccount"),
+    "for another node": (report("n2"), {}, 403, "otherNode"),
+    "with a token bound to no node": (report(), {"token": "unbound"}, 403, "otherNode"),
+    "that is no report": (b"[1, 2", {}, 400, "malformed"),
+    "with a negative count": (report(pods=[{"uid": "p1", "done": -1}]), {}, 400, "malformed"),
+    "with not-a-number": (b'{"node":"n1","instance":"a","sequence":1,"started":NaN}', {}, 400, "malformed"),
+    "with too many pods": (report(pods=[{"uid": str(i)} for i in range(1001)]), {}, 400, "malformed"),
+    "of too many bytes": (b" " * (LARGEST + 1), {}, 413, "tooLarge"),
+    "from the future": (report(epoch=8), {}, 409, "higherEpoch"),
+}
+
+
+@pytest.mark.parametrize(("body", "how", "status", "reason"), REFUSALS.values(), ids=REFUSALS)
+async def test_a_report_is_refused(stage, body, how, status, reason):
+    operator, agents = stage
+    assert (await agents.post(body, **how))[:2] == (status, {"reason": reason})
+    assert operator.refused == {reason: 1}
+    assert operator.heard == []
+    # and leaves no trace: the right one is heard
+    assert (await agents.post(report()))[0] == 200
+
+
+async def test_pods_of_other_nodes_are_left_out_and_counted(stage):
+    operator, agents = stage
+    status, _, _ = await agents.post(report(pods=[{"uid": "p1"}, {"uid": "p3"}, {"uid": "stranger"}]))
+    assert status == 200
+    assert [p.pod for r in operator.heard for p in r.pods] == ["p1"]
+    assert operator.refused == {"unknownPod": 2}
+
+
+async def test_who_does_not_lead_says_so_and_hangs_up(stage):
+    operator, agents = stage
+    operator.epoch = None
+    status, answer, headers = await agents.post(report())
+    assert (status, answer, headers["Connection"]) == (503, {"reason": "notLeading"}, "close")
+    assert operator.reviews == []  # a standby asks the API server nothing
+
+
+async def test_a_turn_that_ends_while_the_token_is_reviewed_is_over(stage):
+    operator, agents = stage
+
+    async def review(_):
+        operator.epoch = None
+        return TOKENS["n1"]
+
+    operator.exchange._reviewer = Reviewer(review, lambda: operator.clock)
+    assert (await agents.post(report()))[0] == 503
+    assert operator.heard == []
+
+
+ORDERS = {
+    "one after the other": ([("a", 1, 5), ("a", 2, 6)], [200, 200], 2),
+    "an older one": ([("a", 2, 5), ("a", 1, 6)], [200, 409], 1),
+    "the same again, its answer was lost": ([("a", 1, 5), ("a", 1, 6)], [200, 200], 1),
+    "a younger instance": ([("a", 9, 500), ("b", 1, 1)], [200, 200], 2),
+    "an older instance comes back": ([("a", 9, 500), ("b", 1, 1), ("a", 10, 502)], [200, 200, 409], 2),
+    "nodes do not mix": ([("a", 5, 5, "n1"), ("a", 1, 5, "n2")], [200, 200], 2),
+}
+
+
+@pytest.mark.parametrize(("said", "answers", "heard"), ORDERS.values(), ids=ORDERS)
+async def test_of_two_reports_the_newer_speaks(stage, said, answers, heard):
+    operator, agents = stage
+    found = []
+    for instance, sequence, started, *node in said:
+        operator.clock += 1
+        where = node[0] if node else "n1"
+        found.append((await agents.post(report(where, instance, sequence, started=started), token=where))[0])
+    assert found == answers
+    assert len(operator.heard) == heard
+
+
+async def test_a_node_is_silent_that_was_heard_too_long_ago_or_never(stage):
+    operator, agents = stage
+    await agents.post(report(pods=[{"uid": "p1", "cap": 0.3, "drift": 2}]))
+    assert operator.exchange.silent({"n1", "n2"}) == ["n2"]
+    assert (operator.exchange.quota(), operator.exchange.drift()) == (0.3, 2)
+    operator.clock += 10.5
+    assert operator.exchange.silent({"n1", "n2"}) == ["n1", "n2"]
+    assert (operator.exchange.quota(), operator.exchange.drift()) == (0, 0)
+
+
+async def test_a_token_is_reviewed_once_a_minute(stage):
+    operator, agents = stage
+    for sequence in range(1, 130):
+        operator.clock += 1
+        assert (await agents.post(report(sequence=sequence)))[0] == 200
+    assert operator.reviews == ["n1"] * 3
+
+
+async def test_an_api_server_that_is_away_is_no_verdict(stage):
+    operator, agents = stage
+    operator.away = True
+    assert (await agents.post(report()))[:2] == (503, {"reason": "reviewFailed"})
+    operator.away = False
+    assert (await agents.post(report()))[0] == 200  # it was not remembered
+
+
+async def test_authority_and_certificates_change_while_agents_report(vault, time):
+    """One agent keeps its connection, another makes a new one each time: none is refused, both know the new CA."""
+    lives = Lifetimes(authority=3300, serving=3300, backdate=60, spread=60)
+    keeper = Keeper(vault, [HOST], time, lifetimes=lives)
+    await keeper.tend()
+    operator = Operator()
+    port = await operator.exchange.start(keeper.context, host="127.0.0.1", port=0)
+    newcomer = Agents(port, vault.map)
+    kept = aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=newcomer.context, resolver=Loopback(), limit=1))
+    serials, sequence = set(), 0
+    async with kept:
+        for seconds in (0, 1000, 1190, 1, 30, 31, 200, 200):
+            time.now += seconds
+            await keeper.tend()
+            sequence += 1
+            body = report(sequence=sequence)
+            async with kept.post(
+                f"https://{HOST}:{port}{wire.REPORT_PATH}", json=body, headers={"Authorization": "Bearer n1"}
+            ) as answer:
+                assert answer.status == 200
+            assert (await newcomer.post(report("n2", sequence=sequence), token="n2"))[0] == 200
+            serials.add(keeper.serving.certificate)
+            if sequence % 2:
+                newcomer.trust(vault.map)  # the kubelet is late with every other change
+    assert len(serials) == 3  # the first, its renewal, one of the new authority
+    assert len(keeper.trust.retired) == 1
+    assert not operator.refused
+    await operator.exchange.stop()
+
+
+async def test_only_the_one_path_is_there(stage):
+    _, agents = stage
+    with pytest.raises(json.JSONDecodeError):  # aiohttp's own plain 404
+        await agents.post(report(), path="/metrics")
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for(stage, monkeypatch):
+    operator, agents = stage
+    monkeypatch.setattr("punctual.kube.exchange.PATIENCE", 0.05)
+    reader, writer = await asyncio.open_connection("127.0.0.1", agents.port, ssl=agents.context, server_hostname=HOST)
+    writer.write(b"POST /v1/report HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer n1\r\nContent-Length: 10\r\n\r\n")
+    assert (await reader.readline()).startswith(b"HTTP/1.1 408")
+    writer.close()
+    await writer.wait_closed()
+    assert operator.refused == {"tooSlow": 1}

@@ -1,0 +1,89 @@
+"""Metrics and probes over HTTP, and the rules that names of metrics keep."""
+
+import re
+from pathlib import Path
+
+import aiohttp
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from punctual import metric_names, reasons
+from punctual.kube.metrics import Metrics
+from punctual.kube.serve import Observatory
+
+ALL = [m for m in vars(metric_names).values() if isinstance(m, metric_names.Metric)]
+
+
+@pytest.fixture
+async def get():
+    state = {"wrong": None, "unready": None}
+    metrics = Metrics()
+    server = Observatory(metrics, healthy=lambda: state["wrong"], ready=lambda: state["unready"])
+    port = await server.start(host="127.0.0.1", port=0)
+
+    async def ask(path, **now):
+        state.update(now)
+        async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}{path}") as answer:
+            return answer.status, await answer.text()
+
+    ask.metrics = metrics
+    yield ask
+    await server.stop()
+
+
+async def test_probes_say_what_is_wrong(get):
+    assert await get("/healthz") == (200, "ok\n")
+    assert await get("/readyz", unready="the caches are empty") == (503, "the caches are empty\n")
+    assert await get("/healthz", wrong="the planner sleeps") == (503, "the planner sleeps\n")
+
+
+async def test_what_is_counted_is_exported(get):
+    metrics = get.metrics
+    metrics.decisions.labels("True", reasons.FEASIBLE).inc()
+    metrics.decision_seconds.observe(0.12)
+    metrics.misses.labels(reasons.CAPACITY_LOST).inc()
+    metrics.pool("main", {metric_names.SLACK: 12.5, metric_names.MAILBOX_DEPTH: 3})
+    metrics.pool("other", {metric_names.SLACK: 1.0})
+    metrics.watch(metric_names.AGENTS_SILENT, lambda: 2.0)
+    metrics.forget_pool("other")
+    status, text = await get("/metrics")
+    assert status == 200
+    samples = {
+        (s.name, *sorted(s.labels.values())): s.value for f in text_string_to_metric_families(text) for s in f.samples
+    }
+    assert samples["punctual_admission_decisions_total", "Feasible", "True"] == 1
+    assert samples["punctual_admission_duration_seconds_bucket", "0.15"] == 1
+    assert samples["punctual_admission_duration_seconds_bucket", "0.1"] == 0
+    assert samples["punctual_deadline_miss_total", "CapacityLost"] == 1
+    assert samples["punctual_deadline_miss_total", "Overrun"] == 0  # there from the start: an increase shows
+    assert samples["punctual_slack_seconds", "main"] == 12.5
+    assert ("punctual_slack_seconds", "other") not in samples
+    assert samples["punctual_agents_silent",] == 2
+    metrics.forget_pools()
+    assert b'pool="main"' not in metrics.text()
+
+
+def test_names_keep_the_rules():
+    assert len({m.name for m in ALL}) == len(ALL)
+    for m in ALL:
+        assert re.fullmatch(r"punctual(_[a-z0-9]+)+", m.name), m.name
+        assert (m.kind == "counter") == m.name.endswith("_total"), m.name
+        assert (m.kind == "histogram") == bool(m.buckets), m.name
+        assert m.help.endswith("."), m.name
+        # uid: of the pods on one node, on that node's agent alone
+        assert not {"job", "pod", "namespace", *(() if m in agents() else ("uid",))} & set(m.labels), m.name
+
+
+def agents():
+    """Names of the agent's block: what the agent's module makes."""
+    source = (Path(metric_names.__file__).parents[2] / "node-agent/punctual_agent/metrics.py").read_text()
+    used = set(re.findall(r"\bnames\.([A-Z_]+)", source))
+    return [m for name, m in vars(metric_names).items() if isinstance(m, metric_names.Metric) and name in used]
+
+
+def test_every_name_of_the_operator_is_exported_or_asked_for():
+    """A metric that nobody sets would stand in dashboards as an empty line."""
+    registered = set(Metrics().registry._names_to_collectors)
+    for m in ALL:
+        if m not in agents() and (m.labels or m.kind != "gauge"):  # gauges without labels are watched by the runtime
+            assert m.name in registered, m.name

@@ -1,0 +1,344 @@
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from punctual import reasons
+from punctual.errors import UserError
+from punctual.kube import api
+from punctual.kube.conditions import standing
+from punctual.kube.convert import (
+    job_status,
+    pool_missing,
+    pool_status,
+    to_job,
+    to_pool_record,
+    to_pool_spec,
+    to_record,
+    to_unreadable_job,
+    undecided,
+    without_decision,
+)
+from punctual.kube.podspec import Owner
+from punctual.scheduling.job import Chunk, Job, JobRecord, Offer, Promise, Sample, Verdict
+from punctual.scheduling.ranges import Count, Counts, Ranges
+from punctual.scheduling.spec import NodeLine, PoolRecord, PoolSpec
+from punctual.theory.cost import Cost
+
+OWNER = Owner(uid="u1", namespace="ns", name="render", pool="main", units=10**9)
+JOB = Job(uid="u1", namespace="ns", name="render", arrival=0.0, units=10**9, deadline=1e9, cost=None)
+
+
+def manifest(kind="DivisibleJob", *, name="render", **spec):
+    created = "2030-01-01T00:00:00Z"
+    meta = {"name": name, "namespace": "ns", "uid": "u1", "generation": 4, "creationTimestamp": created}
+    return {"apiVersion": "punctual.dev/v1alpha1", "kind": kind, "metadata": meta, "spec": spec}
+
+
+def job(**spec):
+    least = {
+        "pool": "main",
+        "units": 100,
+        "deadline": "45m",
+        "template": {"spec": {"containers": [{"name": "main"}]}},
+    }
+    return api.parse(api.DivisibleJob, manifest(**{**least, **spec}))
+
+
+CREATED = 1893456000.0  # 2030-01-01
+
+
+def test_defaults_of_the_schema_are_those_of_the_core():
+    assert to_job(job()) == Job(
+        uid="u1",
+        namespace="ns",
+        name="render",
+        generation=4,
+        arrival=CREATED,
+        units=100,
+        deadline=CREATED + 2700,
+        cost=None,
+    )
+
+
+def test_everything_asked_for_reaches_the_core():
+    asked = to_job(
+        job(
+            deadline=None,
+            deadlineTime="2030-01-01T01:00:00.5+01:00",
+            cost={"chi": "20ms", "tau": "1ms", "thetaCm": "500ms", "thetaCp": "3s"},
+            processors={"min": 2, "max": 8},
+            restart="Resume",
+            chunkRetries=1,
+            stallTimeout="5m",
+            onMiss="Stop",
+            dryRun=True,
+            suspend=True,
+            ttlSecondsAfterFinished=60,
+            reduce={"duration": "30s", "template": {"spec": {"containers": [{"name": "main"}]}}},
+        )
+    )
+    assert asked == Job(
+        uid="u1",
+        namespace="ns",
+        name="render",
+        generation=4,
+        arrival=CREATED,
+        units=100,
+        deadline=CREATED + 0.5,
+        cost=Cost(0.02, 0.001, 0.5, 3.0),
+        min_processors=2,
+        max_processors=8,
+        restart="Resume",
+        chunk_retries=1,
+        stall_timeout=300.0,
+        on_miss="Stop",
+        dry_run=True,
+        suspend=True,
+        ttl=60.0,
+        reduce_duration=30.0,
+    )
+
+
+def test_a_profile_gives_the_cost():
+    profile = api.parse(api.Profile, manifest("Profile", name="thumbs", chi="5ms"))
+    assert to_job(job(profile="thumbs"), profile=profile).cost == Cost(0.005, 0.0, 0.0, 2.0)
+
+
+def test_a_profile_that_knows_nothing_leaves_it_to_the_pilots():
+    profile = api.parse(api.Profile, manifest("Profile", name="thumbs"))
+    asked = to_job(job(profile="thumbs"), profile=profile)
+    assert (asked.cost, asked.refusal) == (None, None)
+
+
+def test_a_missing_profile_is_a_refusal_that_names_it():
+    reason, message = to_job(job(profile="thumbs")).refusal
+    assert reason == reasons.PROFILE_NOT_FOUND
+    assert "thumbs" in message
+    assert "ns" in message
+
+
+def test_what_the_edge_knew_before_is_the_refusal():
+    assert to_job(job(profile="thumbs"), refusal=("NotAllowed", "no")).refusal == ("NotAllowed", "no")
+
+
+def test_a_spec_that_cannot_be_read_is_a_refusal_that_names_the_field():
+    bad = manifest(pool="main", units=0, deadline="45", template={"spec": {"containers": [{"name": "m"}]}})
+    with pytest.raises(UserError) as caught:
+        api.parse(api.DivisibleJob, bad)
+    asked = to_unreadable_job(api.parse_metadata(bad), 0, caught.value)
+    reason, message = asked.refusal
+    assert reason == reasons.INVALID_SPEC
+    assert "spec.units" in message
+    assert "spec.deadline" in message
+    assert (asked.uid, asked.generation, asked.arrival) == ("u1", 4, CREATED)
+
+
+def test_a_pool_is_taken_in_cores_bytes_and_seconds():
+    pool = api.parse(
+        api.Pool,
+        manifest(
+            "Pool",
+            name="main",
+            nodeSelector={},
+            processor={"cpu": "100m", "memory": "64Mi", "period": "20ms"},
+            hold="Taint",
+            headroom=0.25,
+            margin="5s",
+        ),
+    )
+    assert to_pool_spec(pool) == PoolSpec(
+        name="main", generation=4, cpu=0.1, memory=2**26, period=0.02, hold="Taint", headroom=0.25, margin=5.0
+    )
+
+
+times = st.integers(10**15, 4 * 10**15).map(lambda us: us / 1e6)
+spans = st.integers(0, 10**12).map(lambda us: us / 1e6)
+small = st.integers(0, 10**6)
+words = st.text(st.characters(min_codepoint=32, max_codepoint=1000), max_size=40)
+verdicts = st.builds(
+    Verdict, st.sampled_from(["True", "False", "Unknown"]), st.sampled_from(["Feasible", "Late"]), words
+)
+maybe = st.none
+
+
+def ranges(cuts):
+    ordered = sorted(set(cuts))
+    return Ranges.of(*zip(ordered[::2], ordered[1::2], strict=False))
+
+
+def counts(cuts):
+    ordered = sorted(set(cuts))
+    # every other gap, so that equal neighbours need no merging
+    pairs = zip(ordered[::2], ordered[1::2], strict=False)
+    return Counts(tuple(Count(a, b, 1 + i % 3) for i, (a, b) in enumerate(pairs)))
+
+
+@st.composite
+def chunks(draw):
+    begin, size, more = draw(small), draw(st.integers(1, 1000)), draw(st.integers(0, 10))
+    return Chunk(
+        begin=begin,
+        end=begin + size,
+        origin=begin + size + more,
+        node=draw(st.sampled_from(["n1", "n2"])),
+        attempt=draw(st.integers(0, 9)),
+        kind=draw(st.sampled_from(["Chunk", "Pilot", "Reduce"])),
+        created=draw(times),
+        promised_end=draw(times),
+        offered=draw(maybe() | small),
+        leftover=draw(st.booleans()),
+        done=draw(st.integers(0, size)),
+    )
+
+
+costs = st.builds(Cost, st.floats(1e-9, 1e6), st.floats(0, 1e6), st.floats(0, 1e6), st.floats(0, 1e6))
+records = st.builds(
+    JobRecord,
+    epoch=small,
+    observed_generation=small,
+    admitted=maybe() | verdicts,
+    on_track=maybe() | verdicts,
+    completed_condition=maybe() | verdicts,
+    failed_condition=maybe() | verdicts,
+    spec_applied=maybe() | verdicts,
+    promise=maybe() | st.builds(Promise, times, times, spans, st.integers(1, 4096), times),
+    offer=maybe() | st.builds(Offer, maybe() | spans, times, small),
+    cost=maybe() | costs,
+    completed=st.lists(small, max_size=8).map(ranges),
+    failed=st.lists(small, max_size=8).map(counts),
+    tried=st.lists(small, max_size=8).map(counts),
+    chunks=st.lists(chunks(), max_size=4).map(tuple),
+    pilots=st.lists(st.builds(Sample, small, spans), max_size=3).map(tuple),
+    started=maybe() | times,
+    finished=maybe() | times,
+    done=small,
+    running=small,
+    eta=maybe() | times,
+)
+
+
+def through_the_server(kind, status):
+    """Return the status as it comes back: through JSON and the model."""
+    return api.parse_status(kind, {"status": json.loads(json.dumps(status))})
+
+
+@given(records, times)
+def test_a_record_that_is_written_and_read_again_is_the_same(record, now):
+    status = job_status(record, JOB, owner=OWNER, standing={}, now=now)
+    assert to_record(through_the_server(api.DivisibleJobStatus, status)) == record
+
+
+@given(records, times)
+def test_a_record_makes_one_status(record, now):
+    first = job_status(record, JOB, owner=OWNER, standing={}, now=now)
+    again = job_status(record, JOB, owner=OWNER, standing=standing(first["conditions"]), now=now + 60)
+    assert again == first
+
+
+specs = st.builds(
+    PoolSpec,
+    name=st.just("main"),
+    generation=st.just(7),
+    cpu=st.integers(10, 4096).map(lambda m: m / 1000),
+    memory=st.integers(2**20, 2**40),
+    period=st.integers(100, 1000).map(lambda ms: ms / 1000),
+    hold=st.sampled_from(["None", "Taint"]),
+    headroom=st.floats(0, 0.9),
+    margin=spans,
+)
+lines = st.builds(
+    NodeLine, name=st.sampled_from(["n1", "n2"]), processors=small, reason=maybe() | st.just("StaticCPUManager")
+)
+pool_records = st.builds(
+    PoolRecord,
+    epoch=small,
+    observed_generation=st.just(7),
+    ready=maybe() | verdicts,
+    spec_applied=st.just(Verdict("True", "Applied", "")),
+    applied=maybe() | specs,
+    processors=small,
+    free=small,
+    queue=small,
+    nodes=st.lists(lines, max_size=3).map(tuple),
+    startups=st.lists(spans, max_size=5).map(tuple),
+)
+
+
+@given(pool_records, times)
+def test_a_pools_record_that_is_written_and_read_again_is_the_same(record, now):
+    status = pool_status(record, selector={"matchLabels": {"a": "b"}}, standing={}, now=now)
+    assert to_pool_record("main", through_the_server(api.PoolStatus, status)) == record
+
+
+def test_the_spec_in_force_of_a_refused_edit_is_not_the_newest_generation():
+    spec = PoolSpec(name="main", generation=3, cpu=1.0, memory=2**30)
+    record = PoolRecord(observed_generation=4, spec_applied=Verdict("False", "EditRefused", ""), applied=spec)
+    status = pool_status(record, selector={}, standing={}, now=0.0)
+    back = to_pool_record("main", through_the_server(api.PoolStatus, status))
+    assert back == replace(record, applied=replace(spec, generation=0))
+
+
+@pytest.mark.parametrize(
+    ("record", "column", "shown"),
+    [
+        (JobRecord(done=0), "progress", "0%"),
+        (JobRecord(done=999_999_999), "progress", "99%"),
+        (JobRecord(done=10**9), "progress", "100%"),
+        (JobRecord(eta=1e9 - 90), "margin", "1m30s"),
+        (JobRecord(eta=1e9 + 2.5), "margin", "-2.5s"),
+        (JobRecord(eta=5.0), "eta", "1970-01-01T00:00:05Z"),
+        (JobRecord(eta=None), "eta", None),
+        (JobRecord(promise=Promise(10.0, 9.0, 2.0, 1, 0.0), eta=8.0), "margin", "2s"),
+    ],
+)
+def test_what_the_columns_show(record, column, shown):
+    assert job_status(record, JOB, owner=OWNER, standing={}, now=0.0).get(column) == shown
+
+
+def test_the_deadline_shown_is_the_promised_one_and_before_a_promise_the_one_asked_for():
+    promised = JobRecord(promise=Promise(10.0, 9.0, 2.0, 1, 0.0))
+    for record, deadline in ((JobRecord(), "2001-09-09T01:46:40Z"), (promised, "1970-01-01T00:00:10Z")):
+        status = job_status(record, JOB, owner=OWNER, standing={}, now=0.0)
+        assert status["applied"]["deadlineTime"] == deadline
+
+
+def test_startup_times_are_shown_as_quantiles():
+    record = PoolRecord(startups=tuple(float(n) for n in range(101)))
+    startup = pool_status(record, selector={}, standing={}, now=0.0)["startup"]
+    assert (startup["p50"], startup["p95"]) == (50.0, 95.0)
+
+
+def test_nodes_of_an_older_pool_are_a_condition():
+    def overlap(*reasons_):
+        nodes = tuple(NodeLine(name=f"n{i}", processors=0, reason=r) for i, r in enumerate(reasons_))
+        status = pool_status(PoolRecord(nodes=nodes), selector={}, standing={}, now=0.0)
+        return next(c for c in status["conditions"] if c["type"] == "NodesOverlap")
+
+    assert overlap(None, "StaticCPUManager")["status"] == "False"
+    both = overlap(None, reasons.NODES_OVERLAP)
+    assert both["status"] == "True"
+    assert "n1" in both["message"]
+    assert "and 2 more" in overlap(*5 * [reasons.NODES_OVERLAP])["message"]
+
+
+def test_a_job_without_a_pool_is_told_so_and_keeps_what_it_has_done():
+    done = JobRecord(completed=Ranges.of((0, 5)), promise=Promise(10.0, 9.0, 2.0, 1, 0.0))
+    record = pool_missing(done, JOB, "main", epoch=3)
+    assert record.epoch == 3
+    assert record.admitted.status == "False"
+    assert "main" in record.admitted.message
+    assert record.promise is None
+    assert record.completed == done.completed
+
+
+def test_what_an_undecided_job_brings_along_is_its_ledger():
+    done = JobRecord(completed=Ranges.of((0, 5)))
+    missing = pool_missing(done, JOB, "main", epoch=3)
+    assert undecided(None)
+    assert undecided(missing)
+    assert not undecided(replace(missing, admitted=Verdict("False", "InfeasibleCapacity", "")))
+    assert without_decision(pool_missing(None, JOB, "main", epoch=3)) is None
+    assert without_decision(missing) == replace(done, epoch=3)

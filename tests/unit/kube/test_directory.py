@@ -1,0 +1,117 @@
+import pytest
+
+from punctual.kube.directory import Directory
+from punctual.scheduling.job import Chunk, JobRecord, Promise, Verdict
+
+
+def meta(name="x", uid="u1", generation=1, **more):
+    created = "2030-01-01T00:00:00Z"
+    return {
+        "name": name,
+        "namespace": "ns",
+        "uid": uid,
+        "generation": generation,
+        "resourceVersion": "7",
+        "creationTimestamp": created,
+        **more,
+    }
+
+
+def job(*, spec=None, status=None, **more):
+    spec = {"pool": "main", "units": 5, "template": {"spec": {}}, **(spec or {})}
+    return {"metadata": meta(**more), "spec": spec, **({"status": status} if status else {})}
+
+
+def pool(*, cpu="1", **more):
+    return {
+        "apiVersion": "punctual.dev/v1alpha1",
+        "kind": "Pool",
+        "metadata": meta(**more),
+        "spec": {"nodeSelector": {"matchLabels": {"a": "b"}}, "processor": {"cpu": cpu}},
+    }
+
+
+@pytest.fixture
+def directory():
+    return Directory()
+
+
+def test_a_status_of_ours_that_comes_back_is_no_change(directory):
+    known = directory.observe_job(job())
+    assert known.owner == ("u1", "ns", "x", "main", 5)
+    assert directory.observe_job(job(status={"epoch": 3})) is None
+    assert directory.epoch == 3
+
+
+def test_an_edit_and_a_deletion_are_changes(directory):
+    directory.observe_job(job())
+    edited = directory.observe_job(job(generation=2, spec={"pool": "other"}))
+    assert edited.owner.pool == "other"
+    assert directory.observe_job(job(generation=2, deletionTimestamp="2030-01-01T00:00:00Z")).deleting
+
+
+def test_an_event_older_than_the_list_is_no_change(directory):
+    directory.observe_job(job(generation=2))
+    assert directory.observe_job(job(generation=1)) is None
+    assert directory.jobs["u1"].generation == 2
+
+
+def test_a_job_of_the_same_name_is_another_job(directory):
+    directory.observe_job(job())
+    directory.observe_job(job(uid="u2"))
+    assert set(directory.jobs) == {"u1", "u2"}
+
+
+def test_a_spec_that_nobody_can_read_is_kept_all_the_same(directory):
+    known = directory.observe_job(job(spec={"pool": None, "units": "many"}))
+    assert (known.owner.pool, known.owner.units) == ("None", 0)
+
+
+def test_a_pool_changes_with_its_spec_and_its_deletion_only(directory):
+    assert directory.observe_pool(pool())
+    assert directory.observe_pool(pool()) is None
+    assert directory.observe_pool(pool(finalizers=["f"])) is None
+    assert directory.pools["x"].finalizers == ("f",)
+    assert directory.observe_pool(pool(generation=2, cpu="2")).pool.spec.processor.cpu == 2.0
+    assert directory.observe_pool(pool(generation=2, deletionTimestamp="2030-01-01T00:00:00Z")).deleting
+    assert directory.observe_pool(pool(generation=1)) is None
+
+
+def test_a_pool_made_anew_under_its_name_is_another_pool(directory):
+    first = directory.observe_pool(pool())
+    first.standing = {"Ready": ("True", 0.0)}
+    again = directory.observe_pool(pool(uid="u2"))
+    assert again.uid == "u2"
+    assert again.standing == {}
+
+
+def test_a_pool_that_cannot_be_read_does_not_replace_one_that_could(directory):
+    directory.observe_pool(pool())
+    assert directory.observe_pool(pool(generation=2, cpu="none")) is None
+    assert directory.pools["x"].pool.spec.processor.cpu == 1.0
+
+
+CHUNK = Chunk(begin=0, end=1, origin=1, node="n", attempt=1, created=0.0, promised_end=1.0)
+PROMISE = Promise(10.0, 9.0, 2.0, 1, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("record", "is_open"),
+    [
+        (None, False),
+        (JobRecord(admitted=Verdict("False", "InfeasibleCapacity", "")), False),
+        (JobRecord(admitted=Verdict("Unknown", "Measuring", "")), True),
+        (JobRecord(promise=PROMISE), True),
+        (JobRecord(chunks=(CHUNK,)), True),
+        (JobRecord(promise=PROMISE, finished=9.0), False),
+    ],
+)
+def test_a_pool_waits_for_what_is_promised_or_runs(directory, record, is_open):
+    known = directory.observe_job(job())
+    known.record = record
+    assert known.open == is_open
+
+
+def test_a_template_is_given_back_as_it_was_written(directory):
+    template = {"spec": {"containers": [{"name": "main", "args": ["$(PUNCTUAL_BEGIN)"]}]}}
+    assert directory.observe_job(job(spec={"template": template})).template()["template"] == template

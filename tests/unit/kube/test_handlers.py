@@ -1,0 +1,86 @@
+import asyncio
+import json
+
+import kopf
+import pytest
+
+from punctual.kube.handlers import KopfThread, NoDiffBase, NoProgress, connection, registry, settings
+
+
+@pytest.fixture
+def kubeconfig(tmp_path):
+    path = tmp_path / "kubeconfig"
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": {"token": "secret"}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    path.write_text(json.dumps(config))
+    return str(path)
+
+
+def handlers(made):
+    return made._watching.get_all_handlers()
+
+
+def test_our_kinds_are_followed_and_nothing_else():
+    made = registry(lambda *_: None)
+    assert {h.selector.any_name for h in handlers(made)} == {"pools", "divisiblejobs", "profiles"}
+
+
+def test_no_handler_needs_a_state_of_kopfs():
+    # with null storages a create or update handler would fire on every event, and timers add finalizers
+    made = registry(lambda *_: None)
+    assert made._changing.get_all_handlers() == []
+    assert made._spawning.get_all_handlers() == []
+    assert made._indexing.get_all_handlers() == []
+    assert made._webhooks.get_all_handlers() == []
+
+
+@pytest.mark.parametrize("change", [None, "ADDED", "MODIFIED", "DELETED"])
+async def test_an_event_is_posted_as_it_came(change):
+    posted = []
+    made = registry(lambda *event: posted.append(event))
+    for handler in handlers(made):
+        await handler.fn(event={"type": change, "object": {"kind": handler.id}}, memo=None, patch={})
+    assert sorted(posted) == [(plural, change, {"kind": h}) for plural, h in sorted(zip(*names(made), strict=True))]
+
+
+def names(made):
+    return [h.selector.any_name for h in handlers(made)], [h.id for h in handlers(made)]
+
+
+def test_kopf_writes_nothing():
+    made = settings(streaming=True)
+    assert not made.posting.enabled
+    assert isinstance(made.persistence.progress_storage, NoProgress)
+    assert isinstance(made.persistence.diffbase_storage, NoDiffBase)
+    assert made.persistence.diffbase_storage.build(body={"spec": {}}) == {}
+    assert made.peering.standalone
+    assert made.scanning.disabled
+
+
+@pytest.mark.parametrize(("streaming", "chunk"), [(True, None), (False, 500)])
+def test_what_is_there_comes_as_a_stream_where_the_server_has_one(streaming, chunk):
+    made = settings(streaming=streaming)
+    assert (made.watching.initial_streaming, made.watching.chunk_size) == (streaming, chunk)
+
+
+def test_kopf_asks_as_our_own_client_does(kubeconfig):
+    found = connection(kubeconfig)
+    assert (found.server, found.scheme, found.token) == ("http://127.0.0.1:1", "Bearer", "secret")
+
+
+async def test_a_kopf_that_fails_is_not_silent(kubeconfig):
+    async def refuse():
+        raise kopf.LoginError("no way in")
+
+    thread = KopfThread(lambda *_: None, kubeconfig=kubeconfig, streaming=True)
+    thread._operate = refuse
+    thread.start()
+    with pytest.raises(kopf.LoginError):
+        async with asyncio.timeout(5):
+            await thread.ended

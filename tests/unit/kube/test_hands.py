@@ -1,0 +1,293 @@
+import asyncio
+from dataclasses import replace
+
+import orjson
+import pytest
+
+from punctual import metric_names as names
+from punctual.kube.accounts import Accounts
+from punctual.kube.board import SetPointBoard
+from punctual.kube.directory import Directory
+from punctual.kube.hands import PoolHands, Tools
+from punctual.kube.hold import Holds
+from punctual.kube.metrics import Metrics
+from punctual.kube.operations import Annotate, ApplyConfigMap, ApplyStatus, CreatePod, DeleteObject, DeletePod, Patch
+from punctual.scheduling.actions import (
+    CreateChunk,
+    DeleteJob,
+    DropSetPoint,
+    Emit,
+    EndPod,
+    OfferEnd,
+    SetPoint,
+    StoreResult,
+    WritePool,
+    WriteStatus,
+)
+from punctual.scheduling.job import Chunk, Job, JobRecord, Promise, Verdict
+from punctual.scheduling.spec import PoolRecord, PoolSpec
+
+CREATED = "2030-01-01T00:00:00Z"
+CHUNK = Chunk(begin=0, end=5, origin=5, node="n1", attempt=1, created=0.0, promised_end=9.0)
+YES = Verdict("True", "Feasible", "fits")
+PROMISE = Promise(10.0, 9.0, 2.0, 1, 0.0)
+
+
+class Log:
+    """A writer and a recorder that keep what they were given."""
+
+    def __init__(self):
+        self.submitted = []
+        self.emitted = []
+
+    def submit(self, key, operation):
+        self.submitted.append((key, operation))
+
+    def emit(self, regarding, type_, reason, note):
+        self.emitted.append((regarding.kind, regarding.name, regarding.namespace, type_, reason, note))
+
+    def take(self):
+        taken, self.submitted = self.submitted, []
+        return taken
+
+
+@pytest.fixture
+def log():
+    return Log()
+
+
+@pytest.fixture
+def metrics():
+    return Metrics()
+
+
+@pytest.fixture
+def directory():
+    made = Directory()
+    template = {"spec": {"containers": [{"name": "main", "image": "img"}]}}
+    made.observe_pool(
+        {
+            "metadata": {"name": "main", "uid": "p1", "generation": 1, "creationTimestamp": CREATED},
+            "spec": {"nodeSelector": {}, "processor": {"cpu": "1"}},
+        }
+    )
+    known = made.observe_job(
+        {
+            "metadata": {
+                "name": "render",
+                "namespace": "ns",
+                "uid": "j1",
+                "generation": 1,
+                "creationTimestamp": CREATED,
+                "resourceVersion": "7",
+            },
+            "spec": {
+                "pool": "main",
+                "units": 5,
+                "template": template,
+                "reduce": {"duration": "1s", "template": template},
+            },
+        }
+    )
+    known.job = Job(uid="j1", namespace="ns", name="render", arrival=0.0, units=5, deadline=10.0, cost=None)
+    return made
+
+
+@pytest.fixture
+async def hands(directory, log, metrics):
+    tools = Tools(
+        epoch=3,
+        now=lambda: 4.0,
+        directory=directory,
+        writer=log,
+        recorder=log,
+        board=SetPointBoard(),
+        holds=Holds([], lambda *_: None),
+        accounts=Accounts(metrics, lambda: 4.0),
+        results={},
+        job_of={"pod1": "j1"}.get,
+    )
+    return PoolHands("main", tools)
+
+
+async def test_what_concerns_a_job_is_submitted_under_its_uid_in_order(hands, log):
+    record = JobRecord(epoch=3, admitted=YES, chunks=(CHUNK,))
+    for action in (
+        WriteStatus("j1", record),
+        CreateChunk("j1", CHUNK),
+        OfferEnd("ns", "render-1", "pod1", 3),
+        StoreResult("j1", 0, 5, "42"),
+        EndPod("ns", "render-1", "pod1"),
+        DeleteJob("j1"),
+    ):
+        hands.perform(action)
+    kinds = [ApplyStatus, CreatePod, Annotate, ApplyConfigMap, Patch, DeletePod, DeleteObject]
+    assert [(key, type(operation)) for key, operation in log.submitted] == [("j1", kind) for kind in kinds]
+
+
+async def test_a_status_is_of_this_very_job_and_of_the_version_it_was_seen_at(hands, log):
+    hands.perform(WriteStatus("j1", JobRecord(epoch=3, admitted=YES)))
+    ((_, write),) = log.take()
+    assert write.path == "/apis/punctual.dev/v1alpha1/namespaces/ns/divisiblejobs/render"
+    assert write.body["metadata"] == {"name": "render", "namespace": "ns", "uid": "j1"}
+    assert write.body["status"]["epoch"] == 3
+    assert write.version == "7"
+    assert write.urgent
+
+
+async def test_conditions_keep_their_time_from_one_status_to_the_next(hands, log):
+    hands.perform(WriteStatus("j1", JobRecord(admitted=YES)))
+    hands._tools = replace(hands._tools, now=lambda: 99.0)
+    hands.perform(WriteStatus("j1", JobRecord(admitted=YES, done=1)))
+    first, second = (write.body["status"]["conditions"] for _, write in log.take())
+    assert first == second
+
+
+async def test_progress_waits_and_only_the_newest_becomes_a_status(hands, log):
+    hands.perform(WriteStatus("j1", JobRecord(done=1), urgent=False))
+    hands.perform(WriteStatus("j1", JobRecord(done=2), urgent=False))
+    assert log.take() == []
+    hands.tell_progress()
+    ((_, write),) = log.take()
+    assert write.body["status"]["units"]["done"] == 2
+    assert not write.urgent
+    hands.tell_progress()
+    assert log.take() == []
+
+
+async def test_a_decision_takes_the_place_of_progress_that_waits(hands, log):
+    hands.perform(WriteStatus("j1", JobRecord(done=1), urgent=False))
+    hands.perform(WriteStatus("j1", JobRecord(done=1, admitted=YES)))
+    hands.tell_progress()
+    assert len(log.take()) == 1
+
+
+async def test_stamps_are_waited_for(hands):
+    hands.perform(WriteStatus("j1", JobRecord(admitted=YES)))
+    hands.perform(WritePool(PoolRecord(), urgent=True))
+    flush = asyncio.ensure_future(hands.flush())
+    hands.settled("j1")
+    await asyncio.sleep(0)
+    assert not flush.done()
+    hands.settled("pool:p1")
+    async with asyncio.timeout(5):
+        await flush
+
+
+async def test_a_pod_gets_the_processor_that_is_in_force(hands, log):
+    hands.perform(WritePool(PoolRecord(applied=PoolSpec(name="main", cpu=0.5, memory=2**30))))
+    hands.perform(CreateChunk("j1", CHUNK))
+    create = log.take()[-1][1]
+    assert create.body["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "500m", "memory": "1Gi"}
+    assert create.body["metadata"]["annotations"]["punctual.dev/epoch"] == "3"
+
+
+async def test_a_pod_of_its_name_is_the_same_only_if_it_is_the_same_attempt(hands, log):
+    hands.perform(CreateChunk("j1", CHUNK))
+    ((_, create),) = log.take()
+    assert create.verify(create.body)
+    for field, key, value in (
+        ("annotations", "punctual.dev/end", "6"),
+        ("annotations", "punctual.dev/attempt", "2"),
+        ("labels", "punctual.dev/job-uid", "j2"),
+    ):
+        meta = create.body["metadata"]
+        other = {**create.body, "metadata": {**meta, field: {**meta[field], key: value}}}
+        assert not create.verify(other)
+
+
+async def test_the_reduce_pod_is_given_what_was_stored(hands, log):
+    hands.perform(StoreResult("j1", 0, 5, "42"))
+    log.take()
+    hands.perform(CreateChunk("j1", replace(CHUNK, kind="Reduce", begin=5, end=6, origin=6)))
+    ((_, create),) = log.take()
+    volume = create.body["spec"]["volumes"][-1]
+    assert len(volume["projected"]["sources"]) == 1
+
+
+async def test_a_pod_of_a_job_that_is_gone_is_still_ended(hands, log):
+    hands.perform(EndPod("ns", "x-1", "pod9", 1.0))
+    assert log.take() == [("pod9", DeletePod("ns", "x-1", "pod9", 1.0))]
+
+
+async def test_nothing_is_written_about_a_job_that_is_gone(hands, log, directory):
+    directory.forget_job("j1")
+    for action in (
+        WriteStatus("j1", JobRecord()),
+        CreateChunk("j1", CHUNK),
+        StoreResult("j1", 0, 5, ""),
+        DeleteJob("j1"),
+        Emit("j1", "Normal", "Feasible", ""),
+    ):
+        hands.perform(action)
+    assert (log.submitted, log.emitted) == ([], [])
+
+
+async def test_set_points_stand_on_the_board_until_dropped(hands):
+    point = SetPoint(node="n1", pod="pod1", cap=0.5, period=0.1, units=5, end=9.0)
+    hands.perform(point)
+    assert len(hands._tools.board) == 1
+    hands.perform(DropSetPoint("n1", "pod1"))
+    assert len(hands._tools.board) == 0
+
+
+async def test_events_are_about_the_job_or_the_pool(hands, log):
+    hands.perform(Emit("j1", "Normal", "Feasible", "fits"))
+    hands.perform(Emit(None, "Warning", "NoNodes", "none"))
+    assert log.emitted == [
+        ("DivisibleJob", "render", "ns", "Normal", "Feasible", "fits"),
+        ("Pool", "main", "", "Warning", "NoNodes", "none"),
+    ]
+
+
+def value(metrics, name, **labels):
+    return metrics.registry.get_sample_value(name, labels)
+
+
+async def test_a_decision_is_counted_once(hands, metrics):
+    for done in range(3):
+        hands.perform(WriteStatus("j1", JobRecord(admitted=YES, done=done)))
+    assert value(metrics, names.ADMISSION_DECISIONS.name, result="True", reason="Feasible") == 1.0
+    hands._tools.accounts.written("j1")
+    hands._tools.accounts.written("j1")
+    assert value(metrics, f"{names.ADMISSION_DURATION.name}_count") == 1.0
+    assert value(metrics, f"{names.ADMISSION_DURATION.name}_sum") == 4.0
+
+
+@pytest.mark.parametrize(("finished", "kept", "late"), [(9.5, 1.0, 0.0), (10.5, 0.0, 1.0)])
+async def test_a_promise_is_kept_or_missed_at_its_end(hands, metrics, finished, kept, late):
+    hands.perform(WriteStatus("j1", JobRecord(admitted=YES, promise=PROMISE)))
+    done = Verdict("True", "Completed", "")
+    behind = Verdict("False", "Late", "") if late else None
+    ended = JobRecord(admitted=YES, promise=PROMISE, finished=finished, completed_condition=done, on_track=behind)
+    hands.perform(WriteStatus("j1", ended))
+    hands.perform(WriteStatus("j1", ended))
+    assert value(metrics, names.PROMISES_KEPT.name) == kept
+    assert value(metrics, names.DEADLINE_MISSES.name, reason="Late") == late
+    assert value(metrics, f"{names.FINISH_SLACK.name}_bucket", le="0.0") == late
+
+
+async def test_a_job_taken_over_at_its_end_is_not_counted_again(hands, metrics, directory):
+    ended = JobRecord(admitted=YES, promise=PROMISE, finished=9.0)
+    directory.jobs["j1"].record = ended
+    hands.perform(WriteStatus("j1", ended))
+    assert value(metrics, names.PROMISES_KEPT.name) == 0.0
+
+
+async def test_open_promises_are_summed_up(hands, metrics, directory):
+    hands.perform(WriteStatus("j1", JobRecord(admitted=YES, promise=PROMISE, done=2, eta=7.0)))
+    hands._tools.accounts.promises("main", directory.of_pool("main"))
+    assert value(metrics, names.PROMISES_OPEN.name, pool="main") == 1.0
+    assert value(metrics, names.SLACK.name, pool="main") == 3.0
+    assert value(metrics, names.PROGRESS.name, pool="main") == 0.4
+
+
+async def test_a_stamp_that_says_what_stands_there_is_not_written_again(hands, log):
+    record = JobRecord(epoch=3, admitted=YES)
+    hands.perform(WriteStatus("j1", record))
+    ((_, write),) = log.take()
+    hands._tools.found["j1"] = orjson.dumps(write.body["status"])
+    hands.perform(WriteStatus("j1", record))
+    assert log.take() == []
+    hands.perform(WriteStatus("j1", record))
+    assert len(log.take()) == 1

@@ -1,0 +1,177 @@
+import asyncio
+
+import pytest
+
+from punctual import errors, reasons
+from punctual.kube.directory import Directory
+from punctual.kube.intake import KEPT, Intake
+from punctual.theory.cost import Cost
+
+CREATED = "2030-01-01T00:00:00Z"
+
+
+class Server:
+    """An API server that answers dry-run creates as it is told."""
+
+    def __init__(self):
+        self.answers = []
+        self.asked = []
+
+    async def create(self, path, body, *, dry_run):
+        assert dry_run
+        self.asked.append((path, body))
+        answer = self.answers.pop(0) if self.answers else None
+        if answer:
+            raise answer
+        return body
+
+
+def job(uid="j1", **spec):
+    container = {"containers": [{"name": "main", "image": "img"}]}
+    return {
+        "metadata": {
+            "name": uid,
+            "namespace": "ns",
+            "uid": uid,
+            "generation": 1,
+            "creationTimestamp": CREATED,
+        },
+        "spec": {
+            "pool": "main",
+            "units": 5,
+            "deadline": "1h",
+            "cost": {"chi": "1s"},
+            "template": {"spec": container},
+            **spec,
+        },
+    }
+
+
+@pytest.fixture
+def directory():
+    made = Directory()
+    made.observe_pool(
+        {
+            "metadata": {"name": "main", "uid": "p1", "generation": 1, "creationTimestamp": CREATED},
+            "spec": {
+                "nodeSelector": {},
+                "processor": {"cpu": "1"},
+                "namespaceSelector": {"matchLabels": {"team": "vision"}},
+            },
+        }
+    )
+    return made
+
+
+class Desk:
+    """An intake with a server, a clock and labels that a test may turn."""
+
+    def __init__(self, directory):
+        self.server = Server()
+        self.now = 0.0
+        self.labels = {"team": "vision"}
+        self.again = []
+        self.directory = directory
+        self.intake = Intake(
+            self.server, directory, lambda _: self.labels, self.again.append, monotonic=lambda: self.now
+        )
+
+    def ask(self, body, *, decided=False):
+        known = self.directory.observe_job(body) or self.directory.jobs[body["metadata"]["uid"]]
+        return self.intake.job(known, decided=decided)
+
+    async def answered(self):
+        async with asyncio.timeout(5):
+            await asyncio.gather(*self.intake._tasks)
+
+
+@pytest.fixture
+async def desk(directory):
+    made = Desk(directory)
+    yield made
+    await made.intake.close()
+
+
+async def test_a_job_waits_until_it_is_known_that_its_pods_may_be(desk):
+    assert desk.ask(job()) is None
+    await desk.answered()
+    assert desk.again == ["j1"]
+    assert desk.ask(job()).refusal is None
+    ((path, body),) = desk.server.asked
+    assert path == "/api/v1/namespaces/ns/pods"
+    assert body["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "1"
+
+
+async def test_one_question_serves_all_jobs_of_a_template(desk):
+    assert [desk.ask(job(uid)) for uid in ("j1", "j2", "j3")] == [None, None, None]
+    await desk.answered()
+    assert sorted(desk.again) == ["j1", "j2", "j3"]
+    assert len(desk.server.asked) == 1
+
+
+async def test_the_answer_is_asked_for_again_after_a_minute(desk):
+    desk.ask(job())
+    await desk.answered()
+    desk.now = KEPT + 1
+    assert desk.ask(job("j2")) is None
+
+
+async def test_another_template_is_another_question(desk):
+    desk.ask(job())
+    await desk.answered()
+    assert desk.ask(job("j2", template={"spec": {"containers": [{"name": "main", "image": "other"}]}})) is None
+
+
+@pytest.mark.parametrize("error", [errors.Forbidden("exceeded quota"), errors.Invalid("exceeded quota")])
+async def test_what_the_server_refuses_is_refused_in_its_words(desk, error):
+    desk.server.answers = [error]
+    desk.ask(job())
+    await desk.answered()
+    reason, message = desk.ask(job()).refusal
+    assert reason == reasons.POD_REFUSED
+    assert "exceeded quota" in message
+
+
+async def test_a_server_that_is_away_is_asked_again(desk):
+    desk.server.answers = [errors.Unreachable("away", retry_after=0.0)]
+    desk.ask(job())
+    await desk.answered()
+    assert desk.ask(job()).refusal is None
+    assert len(desk.server.asked) == 2
+
+
+async def test_the_reduce_pod_is_asked_about_before_the_promise_too(desk):
+    reduce = {"duration": "1s", "template": {"spec": {"containers": [{"name": "sum", "image": "sum"}]}}}
+    desk.server.answers = [None, errors.Forbidden("no sums here")]
+    assert desk.ask(job(reduce=reduce)) is None
+    await desk.answered()
+    assert desk.ask(job(reduce=reduce)) is None
+    await desk.answered()
+    assert "no sums here" in desk.ask(job(reduce=reduce)).refusal[1]
+
+
+async def test_a_namespace_that_is_not_the_pools_is_refused_without_a_question(desk):
+    desk.labels = {}
+    assert desk.ask(job()).refusal[0] == reasons.NOT_ALLOWED
+    assert desk.server.asked == []
+
+
+async def test_a_promise_that_stands_is_not_asked_about_again(desk):
+    desk.labels = {}
+    assert desk.ask(job(), decided=True).refusal is None
+    assert desk.server.asked == []
+
+
+async def test_a_profile_gives_the_cost(desk):
+    named = job(profile="thumbs")
+    del named["spec"]["cost"]
+    assert desk.ask(named, decided=True).refusal[0] == reasons.PROFILE_NOT_FOUND
+    meta = {"name": "thumbs", "namespace": "ns", "uid": "f1", "creationTimestamp": CREATED}
+    desk.directory.observe_profile({"metadata": meta, "spec": {"chi": "2s"}})
+    assert desk.ask(named, decided=True).cost == Cost(2.0, 0.0, 0.0, 2.0)
+
+
+async def test_a_spec_that_cannot_be_read_is_a_refusal(desk):
+    reason, message = desk.ask(job(deadline="soon")).refusal
+    assert reason == reasons.INVALID_SPEC
+    assert "spec.deadline" in message

@@ -1,0 +1,159 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from punctual import reasons
+from punctual.kube.inventory import CPU_MANAGER, Inventory, Node, project_node
+from punctual.kube.podspec import POOL_LABEL, ForeignPod
+from punctual.scheduling.events import NodeGone, NodeObserved
+
+NODE = Node(name="n1", ready=True, cpu=4.0, memory=1000, pods=10, labels={"pool": "main"}, taints=())
+
+
+def seen(**more):
+    return NodeObserved(**{"name": "n1", "ready": True, "cpu": 4.0, "memory": 1000, "pods": 10, **more})
+
+
+def everything(labels):
+    return True
+
+
+@pytest.fixture
+def told():
+    return []
+
+
+@pytest.fixture
+def inventory(told):
+    made = Inventory(lambda pool, event: told.append((pool, event)))
+    made.observe_pool("main", created=0.0, selects=lambda labels: labels.get("pool") == "main")
+    return made
+
+
+def test_a_body_is_kept_as_numbers():
+    body = {
+        "metadata": {"name": "n1", "labels": {"a": "b"}},
+        "spec": {"taints": [{"key": "k", "effect": "NoSchedule", "timeAdded": "t"}]},
+        "status": {
+            "allocatable": {"cpu": "1500m", "memory": "2Ki", "pods": "7"},
+            "conditions": [{"type": "MemoryPressure", "status": "False"}, {"type": "Ready", "status": "True"}],
+        },
+    }
+    taints = ({"key": "k", "effect": "NoSchedule", "timeAdded": "t"},)
+    assert project_node(body) == Node(
+        name="n1", ready=True, cpu=1.5, memory=2048, pods=7, labels={"a": "b"}, taints=taints
+    )
+
+
+def test_a_node_without_a_status_is_not_ready():
+    assert not project_node({"metadata": {"name": "n1"}}).ready
+
+
+def test_the_pool_is_told_what_others_leave(inventory, told):
+    inventory.observe_pod(ForeignPod("f1", "n1", 0.5, 100))
+    inventory.observe_node(NODE)
+    inventory.observe_pod(ForeignPod("f2", "n1", 0.25, 10))
+    inventory.forget_pod(ForeignPod("f1", "n1", 0.5, 100))
+    assert told == [
+        ("main", seen(cpu=3.5, memory=900, pods=9)),
+        ("main", seen(cpu=3.25, memory=890, pods=8)),
+        ("main", seen(cpu=3.75, memory=990, pods=9)),
+    ]
+
+
+def test_nothing_is_told_when_nothing_changed_for_the_pool(inventory, told):
+    inventory.observe_node(NODE)
+    told.clear()
+    inventory.observe_node(replace(NODE, labels={**NODE.labels, "other": "x"}))
+    inventory.observe_pod(ForeignPod("f1", "elsewhere", 0.5, 100))
+    assert told == []
+
+
+def test_room_is_never_below_nothing(inventory, told):
+    inventory.observe_node(NODE)
+    inventory.observe_pod(ForeignPod("f1", "n1", 9.0, 9999))
+    assert told[-1] == ("main", seen(cpu=0.0, memory=0, pods=9))
+
+
+@pytest.mark.parametrize(
+    "lose",
+    [
+        lambda i: i.forget_node("n1"),
+        lambda i: i.observe_node(replace(NODE, labels={})),
+        lambda i: i.forget_pool("main"),
+        lambda i: i.observe_pool("main", created=0.0, selects=lambda labels: False),
+    ],
+)
+def test_a_node_that_is_no_more_the_pools_is_gone_for_it(inventory, told, lose):
+    inventory.observe_node(NODE)
+    lose(inventory)
+    assert told[-1] == ("main", NodeGone("n1"))
+    assert inventory.of("main") == []
+    assert inventory.owners() == {}
+
+
+def test_a_node_belongs_to_the_oldest_pool_and_the_younger_one_knows_why_not(inventory, told):
+    inventory.observe_pool("young", created=5.0, selects=everything)
+    inventory.observe_node(NODE)
+    assert told == [("main", seen()), ("young", seen(left_out=reasons.NODES_OVERLAP))]
+    assert inventory.owners() == {"n1": "main"}
+    told.clear()
+    inventory.forget_pool("main")
+    assert told == [("main", NodeGone("n1")), ("young", seen())]
+
+
+def test_of_two_pools_of_one_second_the_name_decides(inventory):
+    inventory.observe_pool("alpha", created=0.0, selects=everything)
+    inventory.observe_node(NODE)
+    assert inventory.owners() == {"n1": "alpha"}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"labels": {**NODE.labels, CPU_MANAGER: "static"}}, reasons.STATIC_CPU_MANAGER),
+        ({"taints": ({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},)}, reasons.NODE_TAINTED),
+        ({"taints": ({"key": "gpu", "value": "x", "effect": "NoExecute"},)}, reasons.NODE_TAINTED),
+        ({"taints": ({"key": "gpu", "effect": "PreferNoSchedule"},)}, None),
+        ({"taints": ({"key": POOL_LABEL, "value": "main", "effect": "NoSchedule"},)}, None),
+    ],
+)
+def test_why_a_node_is_left_out(inventory, told, change, reason):
+    inventory.observe_node(replace(NODE, **change))
+    assert told == [("main", seen(left_out=reason))]
+
+
+pods = st.builds(
+    ForeignPod, st.sampled_from("abc"), st.just("n1"), st.integers(0, 30).map(lambda n: n / 10), st.just(1)
+)
+
+
+@given(st.permutations([ForeignPod(str(i), "n1", i / 10, i) for i in range(8)]))
+def test_the_order_in_which_pods_come_changes_nothing(order):
+    inventory = Inventory(lambda pool, event: None)
+    inventory.observe_pool("main", created=0.0, selects=everything)
+    for pod in order:
+        inventory.observe_pod(pod)
+    inventory.observe_node(NODE)
+    assert inventory.of("main") == [seen(cpu=1.2, memory=972, pods=2)]
+
+
+@given(st.lists(st.tuples(st.booleans(), pods), max_size=20))
+def test_what_was_told_last_is_what_is_so(moves):
+    told = {}
+    inventory = Inventory(told.__setitem__)
+    inventory.observe_pool("main", created=0.0, selects=everything)
+    inventory.observe_node(NODE)
+    there = {}
+    for comes, pod in moves:
+        if comes:
+            inventory.observe_pod(pod)
+            there[pod.uid] = pod
+        else:
+            inventory.forget_pod(pod)
+            there.pop(pod.uid, None)
+    assert told["main"].pods == 10 - len(there)
+    assert told["main"].cpu == pytest.approx(max(0.0, 4.0 - sum(p.cpu for p in there.values())))
+    assert inventory.of("main") == [told["main"]]

@@ -1,0 +1,87 @@
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from punctual.kube.operations import ApplyConfigMap, Patch
+from punctual.kube.podspec import Owner
+from punctual.kube.results import RANGES, Results, config_map_name
+from punctual.scheduling.actions import StoreResult
+
+OWNER = Owner(uid="u1", namespace="ns", name="render", pool="main", units=100)
+
+
+def result(begin, end, message="r"):
+    return StoreResult("u1", begin, end, message)
+
+
+def kept(*keys, owner=OWNER):
+    results = Results(owner)
+    results.load([dict.fromkeys(keys, "r")])
+    return results
+
+
+def files(results):
+    """Return the keys that the reduce pod finds."""
+    found = set()
+    for source in results.sources():
+        items = source["configMap"].get("items")
+        number = int(source["configMap"]["name"].rpartition("-")[2])
+        found |= {i["key"] for i in items} if items else results._maps[number]
+    return found
+
+
+def test_the_first_result_makes_the_jobs_own_config_map():
+    make, put = Results(OWNER).store(result(0, 50, "42"))
+    name = config_map_name("u1", 0)
+    assert isinstance(make, ApplyConfigMap)
+    assert make.body["metadata"]["name"] == name
+    assert make.body["metadata"]["ownerReferences"][0]["uid"] == "u1"
+    assert "data" not in make.body  # an apply would take back what it does not name
+    assert put == Patch(f"/api/v1/namespaces/ns/configmaps/{name}", {"data": {"0-50": "42"}})
+
+
+def test_a_result_that_is_stored_again_goes_where_it_was():
+    results = Results(OWNER)
+    first = results.store(result(0, 50))[-1]
+    results.store(result(50, 60))
+    assert results.store(result(0, 50)) == [first]
+
+
+def test_a_new_leader_goes_on_in_the_config_map_that_is_there():
+    (put,) = kept("0-50").store(result(50, 60))
+    assert put.path.endswith(config_map_name("u1", 0))
+
+
+def test_a_config_map_takes_200_ranges():
+    results = Results(OWNER)
+    made = [op for n in range(2 * RANGES + 1) for op in results.store(result(n, n + 1))]
+    assert sum(isinstance(op, ApplyConfigMap) for op in made) == 3
+
+
+def test_all_results_are_mounted_whole_where_nothing_overlaps():
+    assert kept("0-50", "50-100").sources() == [{"configMap": {"name": config_map_name("u1", 0)}}]
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        pytest.param({"0-50", "0-25", "25-50", "50-100"}, [{"0-50", "50-100"}, {"0-25", "25-50", "50-100"}], id="redo"),
+        pytest.param({"0-60", "0-50", "50-100"}, [{"0-50", "50-100"}], id="a stored end that was cut"),
+        pytest.param({"0-50", "60-100"}, [{"0-50", "60-100"}], id="a durable rest has no result"),
+    ],
+)
+def test_the_reduce_pod_finds_each_unit_once(keys, expected):
+    assert files(kept(*keys)) in expected
+
+
+@given(st.sets(st.integers(1, 99)), st.sets(st.tuples(st.integers(0, 99), st.integers(1, 50))))
+def test_whatever_else_is_stored_a_cut_of_all_units_is_found(cuts, others):
+    places = [0, *sorted(cuts), 100]
+    keys = {f"{a}-{b}" for a, b in pairwise(places)}
+    keys |= {f"{a}-{min(100, a + size)}" for a, size in others}
+    ranges = sorted(tuple(map(int, key.split("-"))) for key in files(kept(*keys)))
+    assert ranges[0][0] == 0
+    assert ranges[-1][1] == 100
+    assert all(a[1] == b[0] for a, b in pairwise(ranges))

@@ -1,0 +1,546 @@
+"""The writer's order, rates and repetitions, under a clock that jumps and a client that answers by script.
+
+`Server` notes each request and does what a rule says: by default all goes well after 10 ms. The same writer meets a
+real API server in tests/api.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+from punctual import errors
+from punctual.kube.client import Json
+from punctual.kube.writer import (
+    Annotate,
+    ApplyConfigMap,
+    ApplyStatus,
+    CreatePod,
+    DeleteObject,
+    DeletePod,
+    Outcome,
+    Patch,
+    Writer,
+    same,
+)
+
+pytestmark = pytest.mark.looptime
+LABELS = ("punctual.dev/job", "punctual.dev/begin", "punctual.dev/attempt")
+
+
+def status(job: str, done: int, *, urgent: bool = True) -> ApplyStatus:
+    body = {"apiVersion": "punctual.dev/v1alpha1", "kind": "DivisibleJob", "status": {"done": done}}
+    # no uid: how the object is told from one of the same name is tested on a real API server
+    return ApplyStatus(f"/{job}", body | {"metadata": {"name": job}}, urgent)
+
+
+def pod_body(name: str, *, job: str = "j", begin: int = 0, attempt: int = 0) -> Json:
+    labels = dict(zip(LABELS, (job, str(begin), str(attempt)), strict=True))
+    return {"metadata": {"name": name, "labels": labels}}
+
+
+def create(name: str, **kwargs) -> CreatePod:
+    body = pod_body(name, **kwargs)
+    return CreatePod("ns", body, same(body, labels=LABELS))
+
+
+class Server:
+    """``rules`` are asked in turn for each request: one may raise, or return an answer other than None."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+        self.at: list[float] = []
+        self.rules: list[Callable[[str], Json | None]] = []
+        self.took = 0.01
+        self.under_way = self.most = 0
+
+    async def _request(self, what: str) -> Json:
+        self.log.append(what)
+        self.at.append(asyncio.get_running_loop().time())
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        try:
+            await asyncio.sleep(self.took)
+            for rule in self.rules:
+                if (answer := rule(what)) is not None:
+                    return answer
+        finally:
+            self.under_way -= 1
+        return {}
+
+    async def apply(self, path, body, *, field_manager, subresource="") -> Json:
+        said = body["status"]["done"] if subresource else body["data"]
+        return await self._request(f"apply {path} {said}")
+
+    async def create(self, path, body, *, field_manager) -> Json:
+        return await self._request(f"create {body['metadata']['name']}")
+
+    async def get(self, path) -> Json:
+        return await self._request(f"get {path.rsplit('/', 1)[1]}")
+
+    async def delete(self, path, *, uid="", grace=None, propagation="") -> Json:
+        return await self._request(f"delete {path.rsplit('/', 1)[1]}")
+
+    async def patch_merge(self, path, body, *, field_manager, subresource="") -> Json:
+        return await self._request(f"merge {path} {body}")
+
+    async def patch_json(self, path, operations, *, field_manager, subresource="") -> Json:
+        return await self._request(f"json {path}")
+
+    def fail(self, what: str, error: Exception, *, times: int = 10**9) -> None:
+        """Requests that begin with ``what`` fail, so many times."""
+
+        def rule(asked: str) -> None:
+            nonlocal times
+            if asked.startswith(what) and times > 0:
+                times -= 1
+                raise error
+
+        self.rules.append(rule)
+
+    def answer(self, what: str, body: Json) -> None:
+        self.rules.append(lambda asked: body if asked.startswith(what) else None)
+
+
+class Term:
+    """A writer that runs, and all it said."""
+
+    def __init__(self, **settings) -> None:
+        self.server = Server()
+        self.outcomes: list[Outcome] = []
+        self.fenced = 0
+        self.metrics: list[tuple[str, str]] = []
+        self.leads = True
+        self.writer = Writer(
+            self.server,
+            on_outcome=self.outcomes.append,
+            on_fenced=self._on_fenced,
+            leading=lambda: self.leads,
+            on_write=lambda kind, result, seconds: self.metrics.append((kind, result)),
+            monotonic=asyncio.get_running_loop().time,
+            **settings,
+        )
+        self.task = asyncio.create_task(self.writer.run())
+
+    def _on_fenced(self) -> None:
+        self.fenced += 1
+
+    @property
+    def results(self) -> list[str]:
+        return [outcome.result for outcome in self.outcomes]
+
+    async def settle(self, within: float = 60) -> None:
+        async with asyncio.timeout(within):
+            await self.writer._idle.wait()
+
+
+@pytest.fixture
+async def terms():
+    made: list[Term] = []
+
+    def begin(**settings) -> Term:
+        made.append(Term(**settings))
+        return made[-1]
+
+    yield begin
+    for term in made:
+        term.task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await term.task
+
+
+async def test_one_key_is_written_strictly_in_order(terms):
+    term = terms()
+    for operation in (status("j", 1), create("p1"), create("p2"), status("j", 2), DeletePod("ns", "p0", "u")):
+        term.writer.submit("j", operation)
+    await term.settle()
+    assert term.server.log == ["apply /j 1", "create p1", "create p2", "apply /j 2", "delete p0"]
+    assert term.server.most == 1
+
+
+async def test_different_keys_are_written_at_the_same_time_up_to_a_limit(terms):
+    term = terms()
+    for n in range(100):
+        term.writer.submit(f"j{n}", status(f"j{n}", 1))
+    await term.settle()
+    assert len(term.server.log) == 100
+    assert term.server.most == 32
+
+
+async def test_a_newer_status_replaces_one_that_waits_directly_before_it(terms):
+    term = terms()
+    for done in (1, 2, 3):
+        term.writer.submit("j", status("j", done))
+    assert term.writer.depth == 1
+    await term.settle()
+    assert term.server.log == ["apply /j 3"]
+
+
+async def test_a_newer_status_never_overtakes_the_create_that_an_older_one_announced(terms):
+    term = terms()
+    for operation in (status("j", 1), create("p1"), status("j", 2), status("j", 3)):
+        term.writer.submit("j", operation)
+    await term.settle()
+    assert term.server.log == ["apply /j 1", "create p1", "apply /j 3"]
+
+
+async def test_a_status_that_is_being_written_is_not_replaced(terms):
+    term = terms()
+    term.writer.submit("j", status("j", 1))
+    await asyncio.sleep(0.005)
+    term.writer.submit("j", status("j", 2))
+    term.writer.submit("j", status("j", 3))
+    await term.settle()
+    assert term.server.log == ["apply /j 1", "apply /j 3"]
+
+
+async def test_a_status_that_says_what_stands_there_is_not_written(terms):
+    term = terms()
+    term.writer.submit("j", status("j", 1))
+    await term.settle()
+    term.writer.submit("j", status("j", 1))
+    term.writer.submit("k", status("k", 1))
+    await term.settle()
+    assert term.server.log == ["apply /j 1", "apply /k 1"]
+    assert term.results == ["done"] * 3
+
+
+async def test_a_status_whose_predecessor_may_or_may_not_stand_there_is_written(terms):
+    term = terms()
+    term.writer.submit("j", status("j", 1))
+    await term.settle()
+    term.server.fail("apply /j 2", errors.Unreachable("the answer got lost", retry_after=0.2))
+    term.writer.submit("j", status("j", 2))
+    await asyncio.sleep(0.05)
+    term.writer.submit("j", status("j", 1))
+    await term.settle()
+    assert term.server.log == ["apply /j 1", "apply /j 2", "apply /j 1"]
+
+
+async def test_what_fails_is_tried_again_with_growing_pauses_and_holds_up_its_own_key_only(terms):
+    term = terms()
+    term.server.fail("apply /j", errors.Busy("500", retry_after=0.2), times=7)
+    term.writer.submit("j", status("j", 1))
+    term.writer.submit("j", create("p1"))
+    term.writer.submit("k", status("k", 1))
+    await term.settle()
+    assert term.server.log == ["apply /j 1", "apply /k 1", *["apply /j 1"] * 7, "create p1"]
+    tries = [at for at, what in zip(term.server.at, term.server.log, strict=True) if what == "apply /j 1"]
+    pauses = [b - a - 0.01 for a, b in pairwise(tries)]
+    for pause, least in zip(pauses, (0.2, 0.4, 0.8, 1.6, 3.2, 5, 5), strict=True):
+        assert least <= pause <= 1.25 * least + 0.01
+    assert term.metrics.count(("ApplyStatus", "busy")) == 7
+
+
+async def test_the_server_says_when_to_come_back(terms):
+    term = terms()
+    term.server.fail("apply", errors.Busy("429", retry_after=30), times=1)
+    term.writer.submit("j", status("j", 1))
+    await term.settle()
+    assert 30 <= term.server.at[1] - term.server.at[0] <= 38
+
+
+@pytest.mark.parametrize(
+    ("error", "operation"),
+    [
+        (errors.Forbidden("rbac, for a while"), status("j", 1)),
+        (errors.Unauthorized("token"), status("j", 1)),
+        (errors.Conflict("the object has been modified"), status("j", 1)),
+        (errors.Conflict("Operation cannot be fulfilled on resourcequotas"), create("p1")),
+        (errors.Unreachable("cut off"), DeletePod("ns", "p1", "u")),
+    ],
+)
+async def test_what_may_get_better_by_itself_is_tried_again(terms, error, operation):
+    term = terms()
+    term.server.fail("", error, times=3)
+    term.writer.submit("j", operation)
+    await term.settle()
+    assert term.results == ["done"]
+    assert len(term.server.log) == 4
+
+
+@pytest.mark.parametrize(
+    ("error", "operation", "result"),
+    [
+        (errors.Forbidden("exceeded quota"), create("p1"), "refused"),
+        (errors.Invalid("spec.containers: Required"), create("p1"), "refused"),
+        (errors.NotFound('namespaces "ns" not found'), create("p1"), "refused"),
+        (errors.Invalid("status.x: unknown"), status("j", 1), "refused"),
+        (errors.NotFound("job"), status("j", 1), "gone"),
+        (errors.NotFound("pod"), DeletePod("ns", "p1", "u"), "gone"),
+        (errors.Conflict("the UID in the precondition does not match"), DeletePod("ns", "p1", "u"), "gone"),
+        (errors.NotFound("job"), DeleteObject("/j", "u"), "gone"),
+        (errors.NotFound("pod"), Annotate("/p1", {"a": "1"}), "gone"),
+        (errors.Conflict("metadata.uid: field is immutable"), Annotate("/p1", {"a": "1"}, "u"), "gone"),
+        (errors.NotFound("node"), Patch("/n", {}), "gone"),
+        (errors.Invalid("test failed"), Patch("/n", []), "refused"),
+        (errors.Invalid("too large"), ApplyConfigMap("/c", {"metadata": {}, "data": 1}), "refused"),
+    ],
+)
+async def test_what_will_never_be_is_told_once_and_the_next_one_goes_on(terms, error, operation, result):
+    term = terms()
+    term.server.fail("", error, times=1)
+    term.writer.submit("j", operation)
+    term.writer.submit("j", create("next"))
+    await term.settle()
+    assert [(o.key, o.operation, o.result, o.message) for o in term.outcomes][:1] == [
+        ("j", operation, result, str(error))
+    ]
+    assert term.results[1:] == ["done"]
+    assert len(term.server.log) == 2
+
+
+async def test_a_create_whose_answer_was_lost_finds_its_own_pod(terms):
+    term = terms()
+    term.server.fail("create", errors.Unreachable("the answer got lost"), times=1)
+    term.server.fail("create", errors.AlreadyExists("there"))
+    term.server.answer("get", pod_body("p1"))
+    term.writer.submit("j", create("p1"))
+    await term.settle()
+    assert term.server.log == ["create p1", "create p1", "get p1"]
+    assert term.results == ["done"]
+    assert term.writer.expected("j") == {"ns/p1"}
+
+
+@pytest.mark.parametrize(
+    "there",
+    [
+        pod_body("p1", job="another"),
+        pod_body("p1", begin=7),
+        pod_body("p1", attempt=2),
+        {"metadata": {"name": "p1"}},
+        {"metadata": pod_body("p1")["metadata"] | {"deletionTimestamp": "2026-01-01T00:00:00Z"}},
+    ],
+)
+async def test_a_pod_of_the_same_name_that_is_not_ours_to_count_is_a_conflict(terms, there):
+    term = terms()
+    term.server.fail("create", errors.AlreadyExists("there"))
+    term.server.answer("get", there)
+    term.writer.submit("j", create("p1"))
+    await term.settle()
+    assert term.results == ["conflict"]
+    assert term.writer.expected("j") == frozenset()
+
+
+async def test_a_pod_that_vanishes_between_create_and_get_is_created_again(terms):
+    term = terms()
+    term.server.fail("create", errors.AlreadyExists("there"), times=1)
+    term.server.fail("get", errors.NotFound("gone"))
+    term.writer.submit("j", create("p1"))
+    await term.settle()
+    assert term.server.log == ["create p1", "get p1", "create p1"]
+    assert term.results == ["done"]
+
+
+async def test_pods_are_expected_until_they_are_seen(terms):
+    term = terms()
+    term.server.fail("create p2", errors.Forbidden("quota"))
+    for name in ("p1", "p2", "p3"):
+        term.writer.submit("j", create(name))
+    assert term.writer.expected("j") == {"ns/p1", "ns/p2", "ns/p3"}
+    term.writer.observed("ns/p1")
+    await term.settle()
+    assert term.writer.expected("j") == {"ns/p3"}
+    term.writer.submit("j", DeletePod("ns", "p3", "u"))
+    term.writer.observed("ns/stranger")
+    await term.settle()
+    assert term.writer.expected("j") == frozenset()
+
+
+async def test_a_fenced_status_ends_the_term_once(terms):
+    term = terms()
+    term.server.fail("apply /j5", errors.Fenced("epoch must not fall"))
+    for n in range(200):
+        term.writer.submit(f"j{n}", status(f"j{n}", 1))
+        term.writer.submit(f"j{n}", create(f"p{n}"))
+    async with asyncio.timeout(5):
+        await term.task
+    assert term.fenced == 1
+    assert term.writer.depth == 0
+    assert len(term.server.log) < 100
+    asked = len(term.server.log)
+    term.writer.submit("j1", status("j1", 2))
+    await asyncio.sleep(5)
+    assert len(term.server.log) == asked
+    assert term.writer.depth == 0
+
+
+async def test_a_leader_whose_time_ran_out_writes_nothing_even_before_it_hears_of_it(terms):
+    term = terms()
+    term.writer.submit("j", status("j", 1))
+    await term.settle()
+    term.leads = False
+    term.writer.submit("j", status("j", 2))
+    async with asyncio.timeout(5):
+        await term.task
+    assert term.server.log == ["apply /j 1"]
+    assert term.fenced == 1
+
+
+async def test_progress_waits_behind_decisions_and_keeps_to_its_budget(terms):
+    term = terms(progress_rate=10.0, rate=100.0)
+    for n in range(100):
+        term.writer.submit(f"p{n}", status(f"p{n}", 1, urgent=False))
+    for n in range(50):
+        term.writer.submit(f"d{n}", status(f"d{n}", 1))
+    await term.settle()
+    assert all(what.startswith("apply /d") for what in term.server.log[:50])
+    took = term.server.at[-1] - term.server.at[50]
+    assert 9.5 <= took <= 10.5
+
+
+async def test_progress_of_one_object_is_written_every_few_seconds_and_the_newest_of_it(terms):
+    term = terms()
+    for second in range(20):
+        term.writer.submit("j", status("j", second, urgent=False))
+        await asyncio.sleep(1)
+    await term.settle()
+    assert term.server.log == ["apply /j 0", "apply /j 5", "apply /j 10", "apply /j 15", "apply /j 19"]
+
+
+async def test_a_decision_does_not_wait_for_the_progress_of_its_object(terms):
+    term = terms()
+    term.writer.submit("j", status("j", 0, urgent=False))
+    await term.settle()
+    term.writer.submit("j", status("j", 1, urgent=False))
+    await asyncio.sleep(0.1)
+    began = asyncio.get_running_loop().time()
+    term.writer.submit("j", status("j", 2))
+    term.writer.submit("j", create("p1"))
+    await term.settle()
+    assert term.server.log == ["apply /j 0", "apply /j 2", "create p1"]
+    assert term.server.at[-1] - began < 0.1
+
+
+async def test_progress_before_a_create_is_written_at_once(terms):
+    term = terms()
+    term.writer.submit("j", status("j", 0, urgent=False))
+    await term.settle()
+    term.writer.submit("j", status("j", 1, urgent=False))
+    term.writer.submit("j", create("p1"))
+    await term.settle(within=1)
+    assert term.server.log == ["apply /j 0", "apply /j 1", "create p1"]
+
+
+async def test_a_decision_that_waits_stays_one_when_progress_replaces_it(terms):
+    term = terms(rate=1.0)
+    for n in range(3):
+        term.writer.submit(f"k{n}", status(f"k{n}", 1))
+    term.writer.submit("j", status("j", 1))
+    term.writer.submit("p", status("p", 1, urgent=False))
+    term.writer.submit("j", status("j", 2, urgent=False))
+    await term.settle()
+    assert term.server.log[-2:] == ["apply /j 2", "apply /p 1"]
+
+
+async def test_the_rate_holds_over_all_keys(terms):
+    term = terms(rate=50.0)
+    for n in range(210):
+        term.writer.submit(f"j{n}", status(f"j{n}", 1))
+    await term.settle()
+    assert 3.8 <= term.server.at[-1] - term.server.at[0] <= 4.2
+
+
+async def test_flush_hurries_and_tells_whether_it_was_enough(terms):
+    term = terms()
+    for done in (0, 1):
+        term.writer.submit("j", status("j", done, urgent=False))
+        await asyncio.sleep(0.1)
+    assert term.writer.depth == 1
+    began = asyncio.get_running_loop().time()
+    assert await term.writer.flush(5)
+    assert asyncio.get_running_loop().time() - began < 0.1
+    term.server.fail("apply", errors.Unreachable("down"))
+    term.writer.submit("j", status("j", 2))
+    assert not await term.writer.flush(5)
+
+
+async def test_depth_and_age_of_the_queue(terms):
+    term = terms()
+    assert (term.writer.depth, term.writer.oldest) == (0, 0.0)
+    term.server.fail("apply", errors.Unreachable("down"))
+    term.writer.submit("j", status("j", 2))
+    term.writer.submit("j", create("p1"))
+    await asyncio.sleep(60)
+    assert term.writer.depth == 2
+    assert term.writer.oldest == pytest.approx(60)
+
+
+async def test_what_is_forgotten_is_neither_written_nor_remembered(terms):
+    term = terms()
+    term.server.took = 1.0
+    term.writer.submit("j", status("j", 1))
+    term.writer.submit("j", create("p1"))
+    term.writer.submit("k", create("p2"))
+    await asyncio.sleep(0.5)
+    term.writer.forget("j")
+    term.writer.forget("stranger")
+    assert term.writer.expected("j") == frozenset()
+    await term.settle()
+    assert sorted(term.server.log) == ["apply /j 1", "create p2"]
+    assert not term.writer._lines
+    term.writer.submit("j", status("j", 1))
+    await term.settle()
+    assert term.server.log.count("apply /j 1") == 2
+
+
+async def test_what_is_forgotten_while_it_fails_is_not_tried_again(terms):
+    term = terms()
+    term.server.fail("apply", errors.Unreachable("down"))
+    term.writer.submit("j", status("j", 1))
+    await asyncio.sleep(0.005)
+    term.writer.forget("j")
+    await term.settle()
+    await asyncio.sleep(30)
+    assert term.server.log == ["apply /j 1"]
+    assert not term.writer._lines
+
+
+async def test_what_an_outcome_submits_comes_after_it(terms):
+    term = terms()
+
+    def on_outcome(outcome: Outcome) -> None:
+        if isinstance(outcome.operation, CreatePod) and outcome.result == "refused":
+            term.writer.submit("j", status("j", 2))
+
+    term.writer._on_outcome = on_outcome
+    term.server.fail("create", errors.Forbidden("quota"))
+    term.writer.submit("j", status("j", 1))
+    term.writer.submit("j", create("p1"))
+    await term.settle()
+    assert term.server.log == ["apply /j 1", "create p1", "apply /j 2"]
+
+
+async def test_a_key_that_an_outcome_forgets_and_uses_again_keeps_its_order(terms):
+    term = terms()
+
+    def on_outcome(outcome: Outcome) -> None:
+        if outcome.result == "gone":
+            term.writer.forget("j")
+            term.writer.submit("j", create("p1"))
+
+    term.writer._on_outcome = on_outcome
+    term.server.fail("apply /j 1", errors.NotFound("job"), times=1)
+    term.writer.submit("j", status("j", 1))
+    await asyncio.sleep(0.015)
+    assert term.server.log[-1] == "create p1"
+    term.writer.submit("j", status("j", 2))
+    await asyncio.sleep(0.001)
+    assert term.server.under_way == 1
+    await term.settle()
+    assert term.server.log == ["apply /j 1", "create p1", "apply /j 2"]
+
+
+async def test_a_cancelled_writer_abandons_what_is_under_way(terms):
+    term = terms()
+    term.server.took = 100
+    term.writer.submit("j", status("j", 1))
+    await asyncio.sleep(1)
+    term.task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await term.task
+    assert term.server.under_way == 0
+    assert term.writer.depth == 0
+    assert term.fenced == 0

@@ -1,0 +1,141 @@
+import asyncio
+import contextlib
+
+import pytest
+
+from punctual.errors import InvariantError
+from punctual.runtime.actor import PoolActor
+from punctual.runtime.mailbox import Mailbox
+from punctual.scheduling.actions import Emit, HoldNode
+from punctual.scheduling.events import NodeGone
+
+
+class Script:
+    """A Pool that answers each step with the next line of a script."""
+
+    def __init__(self, *answers, backlog=()):
+        self.answers = list(answers)
+        self.left = list(backlog)
+        self.seen = []
+        self.stepped = asyncio.Event()
+
+    @property
+    def backlog(self):
+        return self.left.pop(0) if self.left else 0
+
+    def restore(self, now, events):
+        self.seen.append(("restore", now, list(events)))
+        return [HoldNode("stamp", held=True)]
+
+    def step(self, now, events):
+        self.seen.append(("step", now, list(events)))
+        self.stepped.set()
+        answer = self.answers.pop(0) if self.answers else []
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+class Log:
+    """Hands that write down what they were given."""
+
+    def __init__(self):
+        self.lines = []
+        self.written = asyncio.Event()
+        self.written.set()
+
+    def perform(self, action):
+        self.lines.append(action)
+
+    async def flush(self):
+        await self.written.wait()
+        self.lines.append("flushed")
+
+
+async def reached(event):
+    async with asyncio.timeout(5):
+        await event.wait()
+
+
+@contextlib.asynccontextmanager
+async def running(actor, restored=()):
+    task = asyncio.ensure_future(actor.run(restored))
+    try:
+        yield task
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError, InvariantError):
+            await task
+
+
+async def test_a_new_leader_decides_nothing_before_its_stamps_are_written():
+    core, log = Script([Emit(None, "Normal", "Ready", "")]), Log()
+    log.written.clear()
+    actor = PoolActor(core, Mailbox(), log, now=lambda: 7.0)
+    async with running(actor, [NodeGone("a")]):
+        while not log.lines:  # noqa: ASYNC110  the loop turns until the stamp was handed on
+            await asyncio.sleep(0)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert core.seen == [("restore", 7.0, [NodeGone("a")])]
+        log.written.set()
+        await reached(core.stepped)
+    assert log.lines == [HoldNode("stamp", held=True), "flushed", Emit(None, "Normal", "Ready", "")]
+
+
+async def test_mail_wakes_the_pool_long_before_the_tick():
+    core, log, box = Script(), Log(), Mailbox()
+    actor = PoolActor(core, box, log, now=lambda: 0.0)
+    async with running(actor):
+        await reached(core.stepped)
+        core.stepped.clear()
+        box.put(NodeGone("a"))
+        await reached(core.stepped)
+    assert ("step", 0.0, [NodeGone("a")]) in core.seen
+
+
+async def test_without_mail_the_clock_alone_makes_it_step():
+    core = Script()
+    async with running(PoolActor(core, Mailbox(), Log(), now=lambda: 0.0)):
+        for _ in range(3):
+            await reached(core.stepped)
+            core.stepped.clear()
+    assert [e for what, _, e in core.seen if what == "step"] == [[], [], []]
+
+
+async def test_a_backlog_is_worked_off_at_once_with_the_loop_running_between():
+    core, turns = Script(backlog=[3, 2, 1]), 0
+
+    async def other():
+        nonlocal turns
+        while len(core.seen) < 4:
+            turns += 1
+            await asyncio.sleep(0)
+
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    async with running(PoolActor(core, Mailbox(), Log(), now=lambda: 0.0)):
+        async with asyncio.timeout(5):
+            await other()
+        assert loop.time() - began < 0.2  # three ticks would be 0.75 s
+    assert turns >= 3
+
+
+async def test_a_broken_invariant_ends_the_turn():
+    core = Script(InvariantError("two chunks own the same unit"))
+    async with running(PoolActor(core, Mailbox(), Log(), now=lambda: 0.0)) as task:
+        with pytest.raises(InvariantError, match="own the same unit"):
+            async with asyncio.timeout(5):
+                await task
+
+
+async def test_each_step_is_timed_and_silence_is_seen():
+    at = iter(range(100))
+    times = []
+    actor = PoolActor(
+        Script(), Mailbox(), Log(), now=lambda: 0.0, timed=times.append, monotonic=lambda: float(next(at))
+    )
+    assert actor.silent == 0.0
+    actor.step()
+    assert times == [1.0]
+    assert actor.silent == 1.0

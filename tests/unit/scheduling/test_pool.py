@@ -1,0 +1,297 @@
+"""Stories about the Pool: what happened in, what was written and created out."""
+
+from dataclasses import replace
+
+from world import Worker, World, job
+
+from punctual import reasons
+from punctual.scheduling.events import PoolApplied
+
+
+def small(cpu: float = 4.0, **more) -> World:
+    world = World(**more)
+    world.node("n1", cpu)
+    world.tick()
+    return world
+
+
+def test_a_job_that_fits_is_promised_cut_run_and_finished_on_time():
+    w = small()
+    w.apply(job(units=100, deadline=100))
+    w.run_until(lambda w: w.done("j1"))
+    assert w.state("j1") == ("True", reasons.FEASIBLE)
+    record = w.records["j1"]
+    assert record.promise is not None
+    assert record.promise.processors == 2  # 96 s hold 94 units on one, so two
+    assert w.met("j1")
+    assert sorted(w.processed["j1"]) == [(0, 50), (50, 100)]
+    assert record.completed.total == 100
+
+
+def test_a_job_that_does_not_fit_is_rejected_with_an_offer_that_is_kept():
+    w = small()
+    w.apply(job(units=1000, deadline=100))
+    w.run(5)
+    assert w.state("j1") == ("False", reasons.INFEASIBLE_CAPACITY)
+    offer = w.records["j1"].offer
+    assert offer is not None
+    assert 254 <= offer.earliest_deadline <= 260
+    w.apply(job("j2", units=1000, arrival=w.now, deadline=w.now + offer.earliest_deadline))
+    w.apply(job("j3", units=offer.largest_load, arrival=w.now, deadline=100 + w.now))
+    w.run(6)
+    assert w.state("j2") == ("True", reasons.FEASIBLE)
+    w.run_until(lambda w: w.done("j2"))
+    assert w.met("j2")
+
+
+def test_a_second_job_fits_only_because_the_first_leaves_room():
+    w = small()
+    w.apply(job("a", units=180, deadline=100))
+    w.apply(job("b", units=180, deadline=100))
+    w.apply(job("c", units=180, deadline=100))
+    w.run(2)
+    assert [w.state(u)[0] for u in "abc"] == ["True", "True", "False"]
+    w.run_until(lambda w: w.done("a") and w.done("b"))
+    assert w.met("a")
+    assert w.met("b")
+
+
+def test_a_chunk_that_exits_1_is_done_again_and_the_promise_kept():
+    failures = iter([True])
+    w = small()
+    w.workers = lambda _j, _c: Worker(fails_after=10 if next(failures, False) else None)
+    w.apply(job(units=60, deadline=100))
+    w.run_until(lambda w: w.done("j1"))
+    assert w.met("j1")
+    assert w.records["j1"].completed.total == 60
+
+
+def test_a_chunk_that_always_fails_ends_the_job_after_its_retries():
+    w = small()
+    w.workers = lambda _j, _c: Worker(fails_after=1)
+    w.apply(job(units=3, deadline=500, chunk_retries=2))
+    w.run_until(lambda w: w.done("j1"))
+    assert w.records["j1"].failed_condition.reason == reasons.CHUNK_FAILED
+    creates = [line for line in w.log if "create" in line]
+    assert len(creates) == 3
+
+
+def test_a_lost_node_gives_up_the_newest_promise_and_keeps_the_oldest():
+    w = World()
+    w.node("n1", 2)
+    w.node("n2", 2)
+    w.apply(job("old", units=150, deadline=100))
+    w.run(1)
+    w.apply(job("new", units=150, deadline=110, arrival=1))
+    w.run(10)
+    assert w.state("new") == ("True", reasons.FEASIBLE)
+    w.lose("n2")
+    w.run(12)
+    assert w.records["new"].on_track.reason == reasons.CAPACITY_LOST
+    w.run_until(lambda w: w.done("old") and w.done("new"))
+    assert w.met("old")
+
+
+def test_a_job_that_overruns_pays_itself():
+    w = small(cpu=1.0)
+    w.workers = lambda uid, _c: Worker(pace=3.0 if uid == "liar" else 1.0)
+    w.apply(job("liar", units=40, deadline=60, chi=1.0))
+    w.apply(job("honest", units=40, deadline=110, chi=1.0))
+    w.run_until(lambda w: w.done("honest") and w.done("liar"))
+    assert w.met("honest")
+    assert not w.met("liar")
+
+
+def test_pilots_measure_a_job_without_cost_and_their_units_count():
+    w = small()
+    w.apply(job(units=200, deadline=300, chi=None))
+    w.run_until(lambda w: w.done("j1"))
+    record = w.records["j1"]
+    assert record.cost is not None
+    assert 0.8 <= record.cost.chi <= 1.2
+    assert w.met("j1")
+    assert record.completed.total == 200
+
+
+def test_reduce_runs_once_after_the_last_chunk_and_its_time_is_part_of_the_plan():
+    w = small()
+    w.workers = lambda _u, c: Worker(pace=5.0 if c.kind == "Reduce" else 1.0)
+    w.apply(job(units=100, deadline=100, reduce_duration=10.0))
+    w.run_until(lambda w: w.done("j1"))
+    assert w.met("j1")
+    reduces = [line for line in w.log if "Reduce" in line and "create" in line]
+    assert len(reduces) == 1
+    assert sum(e - b for _, b, e in w.results) == 100
+
+
+def test_suspend_gives_the_promise_up_and_resuming_asks_again():
+    w = small()
+    w.apply(job(units=100, deadline=200))
+    w.run(10)
+    w.apply(job(units=100, deadline=200, suspend=True, generation=2))
+    w.run(15)
+    assert w.state("j1") == ("False", reasons.SUSPENDED)
+    assert not [p for p in w.pods.values() if not p.deleting]
+    assert len([line for line in w.log if "event j1 Suspended" in line]) == 1
+    w.apply(job(units=100, deadline=200, generation=3))
+    w.run_until(lambda w: w.done("j1"))
+    assert w.met("j1")
+
+
+def test_a_tighter_deadline_that_does_not_fit_leaves_the_promise():
+    w = small()
+    w.apply(job(units=100, deadline=100))
+    w.run(5)
+    w.apply(job(units=100, deadline=20, generation=2))
+    w.run(6)
+    assert w.records["j1"].spec_applied.status == "False"
+    assert w.records["j1"].promise.deadline == 100
+    w.jobs["j1"] = replace(w.jobs["j1"], deadline=100)
+    w.run_until(lambda w: w.done("j1"))
+    assert w.met("j1")
+
+
+def test_dry_run_answers_and_books_nothing():
+    w = small()
+    w.apply(job(units=100, deadline=100, dry_run=True))
+    w.run(10)
+    assert w.state("j1") == ("True", reasons.DRY_RUN)
+    assert not w.pods
+
+
+def test_a_crash_in_the_middle_changes_nothing_for_the_user():
+    w = small()
+    w.apply(job(units=100, deadline=100))
+    w.run(20)
+    promise = w.records["j1"].promise
+    w.crash()
+    w.run_until(lambda w: w.done("j1"))
+    assert w.met("j1")
+    assert w.records["j1"].promise.deadline == promise.deadline
+    assert sorted(w.processed["j1"]) == [(0, 50), (50, 100)]
+
+
+def test_a_stalled_chunk_is_ended_and_done_again():
+    first = iter([True])
+    w = small()
+    w.workers = lambda _j, _c: Worker(hangs=next(first, False))
+    w.apply(job(units=20, deadline=200, stall_timeout=10.0))
+    w.run_until(lambda w: w.done("j1"))
+    assert any("Stalled" in line for line in w.log)
+    assert w.met("j1")
+
+
+def test_a_late_chunk_is_offered_an_end_and_idle_processors_take_the_tail():
+    w = small(cpu=2.0)
+    w.workers = lambda _u, c: Worker(pace=4.0 if c.begin == 0 and c.attempt == 1 else 1.0)
+    w.apply(job(units=40, deadline=120))
+    w.run_until(lambda w: w.done("j1"))
+    assert any("offer" in line for line in w.log)
+    assert w.met("j1")
+    assert w.records["j1"].completed.total == 40
+
+
+def test_a_chunk_that_ended_before_its_answer_was_read_waits_for_it_on_no_processor():
+    w = World()
+    for n in range(4):
+        w.node(f"n{n}", cpu=1)
+    w.workers = lambda _job, chunk: Worker(pace=2.0 if chunk.attempt == 1 else 1.0)
+    w.silent_agents = {f"n{n}" for n in range(4)}
+    w.apply(job("j1", units=40, deadline=300, max_processors=1))
+    w.run_until(lambda w: any("offer" in line for line in w.log))
+    w.run_until(lambda w: any(p.phase == "Succeeded" for p in w.pods.values()))
+    w.run(w.now + 5)
+    assert not w.done("j1")
+    w.silent_agents.clear()
+    w.run_until(lambda w: w.done("j1"), within=200)
+    assert w.met("j1")
+
+
+def test_many_jobs_that_fit_only_in_another_order_are_answered_together_and_kept():
+    """Deadlines fall, so that each must be placed before all that came earlier; the tightest do not fit."""
+
+    def told(at_once):
+        w = small(cpu=2.0)
+        for n in range(40):
+            w.apply(job(f"j{n:02}", units=40, deadline=460.0 - 10 * n, arrival=n / 1000))
+            if not at_once:
+                w.tick()
+        w.run(1)
+        return [uid for uid in w.jobs if w.state(uid)[0] == "True"], w
+
+    one_by_one, _ = told(at_once=False)
+    together, w = told(at_once=True)
+    assert 0 < len(one_by_one) <= len(together) < 40
+    w.run_until(lambda w: all(w.done(uid) for uid in together), within=600)
+    assert all(w.met(uid) for uid in together)
+
+
+def test_a_refused_edit_of_the_pool_stays_refused_after_a_restart():
+    w = small()
+    w.apply(job(units=300, deadline=100))
+    w.apply(job("j2", units=300, deadline=190))
+    w.run(2)
+    w.edit_pool(replace(w.spec, cpu=2.0, generation=2))
+    w.run(3)
+    assert w.pool_record.spec_applied[:2] == ("False", reasons.EDIT_REFUSED)
+    w.crash()
+    w.run(4)
+    assert w.pool_record.spec_applied[:2] == ("False", reasons.EDIT_REFUSED)
+    assert w.pool_record.applied.cpu == 1.0
+    w.run_until(lambda w: w.done("j1"))
+    assert w.met("j1")
+
+
+def test_an_edit_of_the_pool_is_tested_against_promises_made_before_a_restart():
+    w = small()
+    w.apply(job(units=300, deadline=100))
+    w.apply(job("j2", units=300, deadline=190))
+    w.run(2)
+    w.spec = replace(w.spec, cpu=2.0, generation=2)  # while no operator runs
+    w.crash()
+    w.run(4)
+    assert w.pool_record.spec_applied[:2] == ("False", reasons.EDIT_REFUSED)
+
+
+def test_a_job_still_being_measured_at_its_deadline_is_rejected():
+    w = World()
+    w.tick()  # no node at all: no pilot can run
+    w.apply(job(units=10, deadline=20, chi=None))
+    w.run(25)
+    assert w.state("j1") == ("False", reasons.INFEASIBLE_STARTUP)
+
+
+def test_a_pool_that_is_deleted_holds_its_nodes_while_it_keeps_promises():
+    w = World(spec=replace(World().spec, hold="Taint"))
+    w.node("n1", cpu=4)
+    w.apply(job(units=100, deadline=100))
+    w.run(5)
+    assert w.held == {"n1"}
+    w.inbox.append(PoolApplied(w.spec, deleting=True))
+    w.run(10)
+    assert w.held == {"n1"}
+    w.run_until(lambda w: w.done("j1"))
+    assert w.met("j1")
+
+
+def test_a_new_leader_does_not_take_pods_that_ran_already_for_slow_starters():
+    w = small()
+    w.apply(job(units=100, deadline=300))
+    w.run(30)
+    before = w.pool_record.startups
+    assert before
+    w.crash()
+    w.run(35)
+    assert w.pool_record.startups == before
+
+
+def test_a_start_that_is_seen_late_counts_from_when_it_was():
+    w = small()
+    w.apply(job(units=100, deadline=300))
+    w.run(1)
+    (pod,) = w.pods.values()
+    pod.phase, pod.started = "Running", 1.5
+    w.now = 21.0  # nobody heard of it for so long
+    w.inbox.append(pod.observed())
+    w.tick()
+    assert w.pool_record.startups == (1.25,)  # it was decided at 0.25

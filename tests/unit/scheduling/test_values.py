@@ -1,0 +1,240 @@
+"""The small values of the core: ranges, counts, the ledger's moves, start-ups, pilots, offers, findings."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from world import World, job
+
+from punctual import reasons
+from punctual.errors import InvariantError
+from punctual.scheduling import ledger, offers, pilots
+from punctual.scheduling.events import NodeObserved, PodObserved
+from punctual.scheduling.job import Chunk, JobRecord, Sample
+from punctual.scheduling.processors import Occupant, Place, Processors, processors_of
+from punctual.scheduling.ranges import Count, Counts, Ranges
+from punctual.scheduling.spec import PoolSpec
+from punctual.scheduling.standing import Watch, expected_end
+from punctual.scheduling.startup import Startups
+from punctual.scheduling.supervision import finding
+from punctual.scheduling.words import span
+
+pairs = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=6)
+
+
+def members(ranges: Ranges) -> set[int]:
+    return {u for r in ranges for u in range(r.begin, r.end)}
+
+
+@given(pairs, pairs)
+def test_ranges_are_sets(a, b):
+    left, right = Ranges.of(*a), Ranges.of(*b)
+    for made, wanted in (
+        (left | right, members(left) | members(right)),
+        (left - right, members(left) - members(right)),
+        (left & right, members(left) & members(right)),
+    ):
+        made.check()
+        assert members(made) == wanted
+        assert made.total == len(wanted)
+
+
+@given(pairs, st.data())
+def test_slices_cover_the_set_in_order(a, data):
+    ranges = Ranges.of(*a)
+    cuts = sorted({0, ranges.total, *data.draw(st.lists(st.integers(0, ranges.total), max_size=4))})
+    slices = ranges.slices(cuts)
+    assert [u for s in slices for r in s for u in range(r.begin, r.end)] == sorted(members(ranges))
+    assert [sum(r.size for r in s) for s in slices] == [b - a for a, b in pairwise(cuts)]
+
+
+counts = st.lists(
+    st.tuples(st.sampled_from(["add", "raise", "drop"]), st.integers(0, 20), st.integers(0, 20)), max_size=8
+)
+
+
+@given(counts)
+def test_counts_are_step_functions(moves):
+    made, naive = Counts(), dict.fromkeys(range(20), 0)
+    for what, a, b in moves:
+        begin, end = min(a, b), max(a, b)
+        if what == "add":
+            made = made.add(begin, end)
+        elif what == "raise":
+            made = made.raise_to(begin, end, 3)
+        else:
+            made = made.drop(begin, end)
+        for u in range(begin, end):
+            naive[u] = {"add": naive[u] + 1, "raise": max(naive[u], 3), "drop": 0}[what]
+        made.check()
+    assert {u: made.largest(u, u + 1) for u in naive} == naive
+
+
+def chunk(begin=0, end=10, **more) -> Chunk:
+    more.setdefault("attempt", 1)
+    return Chunk(begin=begin, end=end, origin=more.pop("origin", end), node="n", created=0.0, promised_end=10.0, **more)
+
+
+def owning(*chunks: Chunk) -> JobRecord:
+    return JobRecord(chunks=chunks)
+
+
+def test_a_chunk_is_accounted_once():
+    c = chunk()
+    done = ledger.account(owning(c), c)
+    assert done.completed == Ranges.of((0, 10))
+    assert not done.chunks
+    done.check(10)
+
+
+def test_a_lost_chunk_under_resume_keeps_what_was_reported():
+    c = chunk(10, 20)
+    lost = ledger.lose(owning(c), c, durable=4, own=True)
+    assert lost.completed == Ranges.of((10, 14))
+    assert lost.failed.parts == (Count(14, 20, 1),)
+    assert ledger.remaining(20, lost) == Ranges.of((0, 10), (14, 20))
+
+
+def test_no_two_attempts_share_begin_and_number():
+    record = JobRecord(tried=Counts().raise_to(5, 10, 2))
+    c = chunk(0, 10, attempt=ledger.next_attempt(record, 0, 10))
+    assert c.attempt == 3
+    record = ledger.lose(record.with_chunk(c), c)
+    assert ledger.next_attempt(record, 0, 1) == 4  # unit 0 had been tried less often than the rest
+
+
+@pytest.mark.parametrize(("answer", "end"), [(4, 4), (10, 10), (99, 10), (0, 0), (-3, 0)])
+def test_an_answer_cuts_within_what_is_owned(answer, end):
+    c = chunk(offered=5)
+    assert ledger.cut(owning(c), c, answer).chunks[0].end == end
+
+
+def test_two_owners_of_one_unit_are_an_error():
+    with pytest.raises(InvariantError, match="own the same unit"):
+        owning(chunk(0, 10), chunk(5, 15)).check(20)
+
+
+SPEC = PoolSpec(name="p", cpu=0.1, memory=2**20)
+
+
+@pytest.mark.parametrize(
+    ("node", "count"),
+    [
+        (NodeObserved(name="n", ready=True, cpu=0.6, memory=2**30), 6),
+        (NodeObserved(name="n", ready=True, cpu=0.59, memory=2**30), 5),
+        (NodeObserved(name="n", ready=True, cpu=4.0, memory=3 * 2**20), 3),
+        (NodeObserved(name="n", ready=True, cpu=4.0, memory=2**30, pods=7), 7),
+        (NodeObserved(name="n", ready=False, cpu=4.0, memory=2**30), 0),
+        (NodeObserved(name="n", ready=True, cpu=4.0, memory=2**30, left_out=reasons.STATIC_CPU_MANAGER), 0),
+        (NodeObserved(name="n", ready=True, cpu=-0.5, memory=2**30), 0),
+    ],
+)
+def test_processors_of_a_node(node, count):
+    assert processors_of(node, SPEC) == count
+
+
+def test_a_foreign_pod_takes_free_places_first_and_crowds_out_none_that_runs():
+    p = Processors()
+    p.observe(NodeObserved(name="n", ready=True, cpu=0.4, memory=2**30), SPEC)
+    p.seat(Occupant("j", "Chunk", 0, 1), "n")
+    p.seat(Occupant("j", "Chunk", 5, 1), "n")
+    p.observe(NodeObserved(name="n", ready=True, cpu=0.3, memory=2**30), SPEC)
+    assert p.usable(0.0) == [Place("n", 0), Place("n", 1), Place("n", 2)]
+    p.observe(NodeObserved(name="n", ready=True, cpu=0.1, memory=2**30), SPEC)
+    assert p.usable(0.0) == [Place("n", 0)]
+    assert p.free == 0
+    p.check()
+
+
+def test_startups_beyond_the_declared_setup_become_margin():
+    s = Startups([1.0] * 19 + [4.0])
+    assert s.beyond(2.0) == 2.0
+    assert s.beyond(5.0) == 0.0
+    assert Startups([9.0]).beyond(0.0) == 0.0  # one sample says nothing
+
+
+@given(st.floats(0.01, 5), st.floats(0, 5))
+def test_pilots_separate_chi_from_theta(chi, theta):
+    samples: list[Sample] = []
+    left = 10_000
+    while (size := pilots.next_pilot(samples, left)) is not None:
+        samples.append(Sample(size, theta + chi * size))
+        left -= size
+    cost = pilots.fit(samples)
+    assert len({s.units for s in samples}) >= 2
+    assert cost.chi == pytest.approx(chi, rel=1e-6)
+    assert cost.theta_cp == pytest.approx(theta, abs=1e-6)
+
+
+def test_a_job_of_one_unit_is_measured_on_the_safe_side():
+    assert pilots.next_pilot([Sample(1, 3.0)], 0) is None
+    assert pilots.fit([Sample(1, 3.0)]).chi == 3.0
+
+
+def watched(**more) -> Watch:
+    pod = PodObserved(
+        name="p", uid="u", namespace="d", job="j", kind="Chunk", begin=0, end=10, attempt=1, node="n",
+        phase=more.pop("phase", "Running"), created=0.0, reason=more.pop("reason", ""),
+    )  # fmt: skip
+    return Watch(pod=pod, **more)
+
+
+@pytest.mark.parametrize(
+    ("watch", "now", "reason"),
+    [
+        (watched(running_since=0.0, moved=0.0, reported=99.0), 100.0, reasons.STALLED),
+        (watched(running_since=0.0, moved=50.0, reported=99.0), 100.0, None),
+        (watched(running_since=0.0, moved=0.0, reported=50.0), 100.0, None),  # a silent agent is no evidence
+        (watched(phase="Pending", reason="ErrImagePull"), 30.0, reasons.CHUNK_FAILED),
+        (watched(phase="Pending", reason="ErrImagePull"), 10.0, None),
+        (watched(phase="Pending", reason="Unschedulable"), 6.0, reasons.CAPACITY_LOST),
+        (Watch(), 1000.0, None),
+    ],
+)
+def test_what_is_wrong_with_a_chunk(watch, now, reason):
+    found = finding(job(stall_timeout=60.0), chunk(), watch, now)
+    assert (found.reason if found else None) == reason
+
+
+def test_an_end_is_expected_as_planned_then_by_progress():
+    assert expected_end(chunk(), Watch(), now=5.0) == 10.0
+    assert expected_end(chunk(), Watch(running_since=0.0, done=5), now=20.0) == 40.0
+    assert expected_end(chunk(), Watch(), now=20.0) == 22.0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0, "0.0s"), (3.42, "3.4s"), (59.6, "1m"), (2583.4, "43m3s"), (90061.0, "1d1h1m1s"), (-3.0, "-3.0s")],
+)
+def test_spans_read_as_kubernetes_writes_them(seconds, text):
+    assert span(seconds) == text
+
+
+@given(
+    st.integers(1, 400), st.integers(1, 60), st.lists(st.tuples(st.integers(1, 200), st.integers(20, 200)), max_size=5)
+)
+def test_what_the_core_offers_is_accepted_and_a_millionth_tighter_is_not(units, deadline, earlier):
+    w = World()
+    w.node("n", 3)
+    for k, (load, due) in enumerate(earlier):
+        w.apply(job(f"e{k}", units=load, deadline=due))
+    w.run(1)
+    plan = w.pool.books.plan.at(w.now)
+    asked = w.pool.planner.demand(_standing(w, units, deadline), w.now)
+    search = offers.earliest_deadline(plan, asked, w.now)
+    try:
+        while True:
+            next(search)
+    except StopIteration as end:
+        earliest = end.value
+    assert earliest is not None
+    assert offers.fits(plan, offers.with_deadline(asked, w.now + earliest))
+    assert not offers.fits(plan, offers.with_deadline(asked, w.now + earliest * (1 - 1.000001e-6)))
+
+
+def _standing(w: World, units: int, deadline: float):
+    from punctual.scheduling.standing import Standing
+
+    wanted = job("new", units=units, arrival=w.now, deadline=w.now + deadline)
+    return Standing(wanted, wanted)

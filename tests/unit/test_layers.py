@@ -1,0 +1,68 @@
+"""The shape of the program: who may import whom, and what the pure core may not even mention."""
+
+import io
+import re
+import subprocess
+import sys
+import tokenize
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PURE = ("theory", "control", "linger", "scheduling")
+FORBIDDEN = re.compile(r"\b(time|random)\.|\b(asyncio|logging|datetime|kopf|kubernetes)\b|\bfrom (time|random) ")
+
+
+def pure_modules():
+    return sorted(path for name in PURE for path in (ROOT / "operator/punctual" / name).rglob("*.py"))
+
+
+def forbidden_words(source):
+    """Return what the code, without its comments and strings, mentions and may not."""
+    lines = {}
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type in {tokenize.NAME, tokenize.OP}:
+            spaced = f" {token.string}" if token.type == tokenize.NAME else token.string
+            lines[token.start[0]] = lines.get(token.start[0], "") + spaced
+    return [f"{n}:{text}" for n, text in lines.items() if FORBIDDEN.search(text + " ")]
+
+
+@pytest.mark.timeout(120)
+def test_the_import_contracts_hold():
+    lint = Path(sys.executable).with_name("lint-imports")
+    ran = subprocess.run([lint, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_there_is_a_pure_core_to_look_at():
+    assert {path.parent.name for path in pure_modules()} >= {"theory", "scheduling"}
+
+
+@pytest.mark.parametrize("path", pure_modules(), ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_the_pure_core_mentions_no_clock_loop_log_dice_or_cluster(path):
+    assert forbidden_words(path.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import time\nnow = time.time()",
+        "from time import monotonic",
+        "from random import random as dice",
+        "x = np.random.default_rng()",
+        "import asyncio",
+        "from kubernetes import client",
+        "logging.getLogger()",
+        "from datetime import datetime",
+    ],
+)
+def test_what_the_core_may_not_mention_is_found(source):
+    assert forbidden_words(source + "\n")
+
+
+@pytest.mark.parametrize(
+    "source", ['"""It all ends at one time."""', "x = 1  # kubernetes does it", "start_time.x", "lifetime = 3"]
+)
+def test_words_and_names_are_free(source):
+    assert not forbidden_words(source + "\n")

@@ -1,0 +1,334 @@
+"""The actuator on a real hierarchy: what the kernel refuses, caps silently, and really gives a busy process.
+
+Runs under pytest on this machine's hierarchy, v1 or v2, and as a plain script (standard library only) in the virtual
+machine of ``test_vm.py``, which has v2. Needs root and a hierarchy that it may make folders in; else skipped, saying
+so.
+"""
+
+# cgroup paths are strings, as in the module under test
+# ruff: noqa: PTH102, PTH106, PTH110, PTH112, PTH120
+
+import contextlib
+import itertools
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+from punctual_agent.actuator import Actuator, NodeLock
+from punctual_agent.cgroup import Cap, CgroupError, Hierarchy, VanishedError
+from punctual_agent.state import Rest, Saved, State
+
+ROOT = os.environ.get("PUNCTUAL_TEST_CGROUP_ROOT", "/sys/fs/cgroup")
+SPIN = "while True: pass"
+_number = itertools.count()
+
+
+def hierarchy() -> Hierarchy:
+    if os.geteuid() != 0:
+        raise unittest.SkipTest("not root: cannot make cgroups")
+    try:
+        return Hierarchy(ROOT)
+    except CgroupError as error:
+        raise unittest.SkipTest(str(error)) from error
+
+
+class Node:
+    """Folders as the kubelet makes them, below a folder of our own; all gone at the end, processes too."""
+
+    def __init__(self, driver: str = "cgroupfs") -> None:
+        self.hierarchy = hierarchy()
+        number = next(_number)
+        self.uid = f"0aaf2a3c-18c2-4a3e-9d5e-{os.getpid():08x}{number:04x}"
+        top = f"punctual-test-{os.getpid()}-{number}"
+        if driver == "systemd":
+            unit = self.uid.replace("-", "_")
+            base = f"{top}/kubepods.slice/kubepods-burstable.slice"
+            self.pod = self._path(f"{base}/kubepods-burstable-pod{unit}.slice")
+            names = ("cri-containerd-main.scope", "cri-containerd-sandbox.scope")
+        else:
+            self.pod = self._path(f"{top}/kubepods/burstable/pod{self.uid}")
+            names = ("main", "sandbox")
+        self.folders: list[str] = []
+        self.processes: list[subprocess.Popen] = []
+        try:
+            self.make(self.pod)
+        except OSError as error:
+            raise unittest.SkipTest(f"cannot make cgroups here: {error}") from error
+        self.qos, self.kubepods = os.path.dirname(self.pod), os.path.dirname(os.path.dirname(self.pod))
+        self.main, self.sandbox = (self.make(f"{self.pod}/{name}") for name in names)
+
+    def _path(self, relative: str) -> str:
+        return f"{self.hierarchy.cpu}/{relative}"
+
+    def make(self, folder: str) -> str:
+        """Make a folder and those above it, in the accounting tree too where that is another one."""
+        here = self.hierarchy
+        steps = folder.removeprefix(here.cpu + "/").split("/")
+        for n in range(len(steps)):
+            for tree in dict.fromkeys((here.cpu, here.accounting)):
+                above = "/".join((tree, *steps[:n]))
+                if here.version == "v2":
+                    Path(above, "cgroup.subtree_control").write_text("+cpu")
+                path = f"{above}/{steps[n]}"
+                if not os.path.isdir(path):
+                    os.mkdir(path)
+                    self.folders.append(path)
+        return folder
+
+    def limit(self, folder: str, quota: int, period: int = 100_000) -> None:
+        """Set a cap as the kubelet's runtime does, without our code."""
+        if self.hierarchy.version == "v2":
+            Path(folder, "cpu.max").write_text(f"{quota if quota >= 0 else 'max'} {period}")
+        else:
+            Path(folder, "cpu.cfs_period_us").write_text(str(period))
+            Path(folder, "cpu.cfs_quota_us").write_text(str(quota))
+
+    def spin(self, folder: str) -> subprocess.Popen:
+        """A busy process in a container."""
+        process = subprocess.Popen([sys.executable, "-c", SPIN])
+        self.processes.append(process)
+        for tree in dict.fromkeys((self.hierarchy.cpu, self.hierarchy.accounting)):
+            Path(tree + folder.removeprefix(self.hierarchy.cpu), "cgroup.procs").write_text(str(process.pid))
+        return process
+
+    def kill(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+    def remove(self) -> None:
+        self.kill()
+        for folder in reversed(self.folders):
+            with contextlib.suppress(FileNotFoundError):
+                os.rmdir(folder)
+
+
+def eventually(true, within: float = 40.0) -> bool:
+    end = time.monotonic() + within
+    while not true():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+class ActuatorTest(unittest.TestCase):
+    def node(self, driver: str = "cgroupfs") -> Node:
+        node = Node(driver)
+        self.addCleanup(node.remove)
+        return node
+
+    def settles(self, node: Node, *, above: float, below: float) -> bool:
+        """Whether the pod's share, counted from now on, comes to lie between the two (cores).
+
+        A process may overrun its quota until the next timer tick and then pays it back, and other work on the machine
+        takes from it: what counts is where the average goes, after 0.2 s of CPU at least.
+        """
+        before, began = node.hierarchy.use(node.pod, [node.main]), time.monotonic()
+
+        def share_lies_between() -> bool:
+            now = node.hierarchy.use(node.pod, [node.main])
+            used = now.cpu - before.cpu
+            return used >= 0.2 and above < used / (time.monotonic() - began) < below
+
+        return eventually(share_lies_between)
+
+    def throttled(self, node: Node) -> bool:
+        """Whether the cap comes to hold the pod's processes back."""
+        return eventually(lambda: node.hierarchy.use(node.pod, [node.main]).throttled > 0)
+
+    def test_a_busy_process_gets_the_capped_share_at_either_period(self):
+        for period in (0.1, 0.01):
+            with self.subTest(period=period):
+                node = self.node()
+                actuator = Actuator(node.hierarchy)
+                node.spin(node.main)
+                held = actuator.hold(node.uid, Cap.of(0.3, period))
+                assert held.found
+                assert held.error is None
+                assert held.cap == Cap(round(300000 * period), round(1000000 * period))
+                assert self.settles(node, above=0.15, below=0.35)
+                assert self.throttled(node), "the cap never held it"
+
+    def test_a_wider_cap_gives_more_and_a_narrower_one_less(self):
+        node = self.node("systemd")
+        actuator = Actuator(node.hierarchy)
+        node.spin(node.main)
+        for cores, above in ((0.1, 0.05), (0.4, 0.15), (0.1, 0.05)):
+            with self.subTest(cores=cores):
+                actuator.hold(node.uid, Cap.of(cores, 0.02))
+                assert self.settles(node, above=above, below=1.15 * cores)
+
+    def test_no_change_of_cap_is_refused_when_pod_and_container_both_carry_one(self):
+        caps = [Cap(30_000, 100_000), Cap(3_000, 10_000), Cap(6_000, 20_000), Cap(60_000, 100_000)]
+        caps += [Cap(1_000, 1_000_000), Cap(1_000, 1_000), Cap(33_333, 100_000), Cap(6_667, 20_000)]
+        for driver in ("cgroupfs", "systemd"):
+            node = self.node(driver)
+            for before, after in itertools.permutations(caps, 2):
+                with self.subTest(driver=driver, before=before, after=after):
+                    actuator = Actuator(node.hierarchy)
+                    for cap in (before, after):
+                        held = actuator.hold(node.uid, cap)
+                        assert held.error is None
+                        assert held.cap.share == cap.share
+                        assert node.hierarchy.cap(node.main) == cap
+
+    def test_a_limit_set_by_the_kubelet_follows_up_and_down(self):
+        for cores in (0.1, 0.9):
+            with self.subTest(cores=cores):
+                node = self.node()
+                node.limit(node.pod, 50_000)
+                node.limit(node.main, 50_000)
+                held = Actuator(node.hierarchy).hold(node.uid, Cap.of(cores, 0.1))
+                assert held.error is None
+                assert held.cap == Cap.of(cores, 0.1)
+                assert held.drift == 0
+
+    def test_a_container_with_a_limit_can_still_be_made_after_a_narrow_cap(self):
+        node = self.node()
+        node.limit(node.pod, 50_000)  # one limited container is to come; only the input step runs
+        actuator = Actuator(node.hierarchy)
+        assert actuator.hold(node.uid, Cap.of(0.1, 0.1)).error is None
+        late = node.make(f"{node.pod}/late")
+        node.limit(late, 50_000)  # EINVAL on v1 if the pod had been narrowed
+        held = actuator.hold(node.uid, Cap.of(0.1, 0.1))
+        assert node.hierarchy.cap(late) == Cap(10000)
+        assert (held.cap, held.drift, held.writes["written"]) == (Cap(10000), 0, 1)
+
+    def test_what_something_else_changed_is_put_back_and_counted_once(self):
+        node = self.node()
+        actuator = Actuator(node.hierarchy)
+        cap = Cap.of(0.25, 0.05)
+        assert actuator.hold(node.uid, cap).writes["written"] > 0
+        assert actuator.hold(node.uid, cap).writes.total() == 0
+        node.limit(node.main, -1)  # as a daemon-reload does
+        held = actuator.hold(node.uid, cap)
+        assert (held.drift, held.writes["written"], held.cap) == (1, 1, cap)
+        assert actuator.hold(node.uid, cap).drift == 0
+        assert actuator.hold(node.uid, Cap.of(0.5, 0.05)).drift == 0  # our own change is none
+
+    def test_a_child_above_its_parent_is_refused_on_v1_and_taken_on_v2(self):
+        node = self.node()
+        node.limit(node.pod, 20_000)
+        there = node.hierarchy.cap(node.main)
+        if node.hierarchy.version == "v1":
+            with self.assertRaises(CgroupError) as caught:  # noqa: PT027  no pytest in the virtual machine
+                node.hierarchy.set_cap(node.main, Cap(30_000), there=there)
+            assert caught.exception.kind == "refused"
+        else:
+            node.hierarchy.set_cap(node.main, Cap(30_000), there=there)
+            assert node.hierarchy.cap(node.main) == Cap(30000)
+
+    def test_saved_up_time_is_dropped_before_a_quota_below_it(self):
+        node = self.node()
+        name = "cpu.max.burst" if node.hierarchy.version == "v2" else "cpu.cfs_burst_us"
+        if not os.path.exists(f"{node.main}/{name}"):
+            self.skipTest(f"this kernel has no {name}")
+        node.limit(node.main, 50_000)
+        Path(node.main, name).write_text("40000")
+        held = Actuator(node.hierarchy).hold(node.uid, Cap.of(0.2, 0.1))  # 20 ms is less than the 40 saved up
+        assert held.error is None
+        assert node.hierarchy.cap(node.main) == Cap(20000)
+        assert int(Path(node.main, name).read_text()) == 0
+
+    def test_folders_above_the_pod_are_never_written(self):
+        node = self.node("systemd")
+        above = [node.qos, node.kubepods]
+        before = [node.hierarchy.cap(folder) for folder in above]
+        actuator = Actuator(node.hierarchy)
+        for cores in (0.1, 2.5, 0.3):
+            actuator.hold(node.uid, Cap.of(cores, 0.02))
+        assert [node.hierarchy.cap(folder) for folder in above] == before
+        assert before == [Cap(None), Cap(None)]
+
+    def test_a_pod_that_ends_vanishes_and_is_no_error(self):
+        node = self.node()
+        actuator = Actuator(node.hierarchy)
+        assert actuator.hold(node.uid, Cap.of(0.5, 0.1)).found
+        node.remove()
+        held = actuator.hold(node.uid, Cap.of(0.4, 0.1))
+        assert (held.found, held.writes["vanished"], held.error) == (False, 1, None)
+        assert not actuator.hold(node.uid, Cap.of(0.4, 0.1)).found
+        with self.assertRaises(VanishedError):  # noqa: PT027  no pytest in the virtual machine
+            node.hierarchy.cap(node.pod)
+
+    def test_a_container_that_ends_takes_nothing_from_its_pod(self):
+        node = self.node()
+        actuator = Actuator(node.hierarchy)
+        actuator.hold(node.uid, Cap.of(0.5, 0.1))
+        for tree in dict.fromkeys((node.hierarchy.cpu, node.hierarchy.accounting)):
+            os.rmdir(tree + node.main.removeprefix(node.hierarchy.cpu))
+        held = actuator.hold(node.uid, Cap.of(0.2, 0.1))
+        assert (held.found, held.error, held.cap) == (True, None, Cap(20000))
+
+    def test_no_cap_can_be_told_too(self):
+        node = self.node()
+        actuator = Actuator(node.hierarchy)
+        actuator.hold(node.uid, Cap.of(0.5, 0.02))
+        held = actuator.hold(node.uid, Cap(None))
+        assert (held.error, held.cap) == (None, None)
+        assert node.hierarchy.cap(node.main) == Cap(None)
+
+    def test_the_node_tells_its_use(self):
+        node = self.node()
+        first = node.hierarchy.node()
+        node.spin(node.main)
+        assert eventually(lambda: node.hierarchy.node().cpu > first.cpu + 0.1)
+        assert first.memory > 1 << 20
+        assert first.pressure is None or 0 <= first.pressure <= 100
+        assert node.hierarchy.writable
+
+    def test_a_watchdog_of_its_own_process_puts_pods_to_rest_when_the_agent_was_killed(self):
+        node = self.node()
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        state = State(folder)
+        state.save(Saved(3, 2.0, {node.uid: Rest(0.35, 0.05)}))
+        agent = subprocess.Popen([sys.executable, "-c", _AGENT, ROOT, folder, node.uid], stdout=subprocess.PIPE)
+        node.processes.append(agent)
+        assert agent.stdout.readline() == b"held\n"
+        environ = {**os.environ, "STATE_DIR": folder, "CGROUP_ROOT": ROOT}
+        watchdog = subprocess.Popen(
+            [sys.executable, "-m", "punctual_agent.watchdog"], env=environ, stderr=subprocess.DEVNULL
+        )
+        node.processes.append(watchdog)
+        told, rest = Cap.of(0.2, 0.05), Cap.of(0.35, 0.05)
+        assert not eventually(lambda: node.hierarchy.cap(node.main) != told, within=3), "fought a living agent"
+        agent.kill()
+        agent.wait()
+        agent.stdout.close()
+        killed = time.monotonic()
+        assert eventually(lambda: node.hierarchy.cap(node.main) == rest)
+        assert time.monotonic() - killed < 15  # a lease of 2 s, a look each second, a busy machine
+        lock = NodeLock(node.hierarchy)
+        assert eventually(lock.take)
+        lock.release()
+        watchdog.terminate()
+        assert watchdog.wait(30) == 0
+
+
+# the part of an agent that a watchdog sees: the lock, the heartbeat, a cap held
+_AGENT = """
+import sys, time
+from punctual_agent.actuator import Actuator, NodeLock
+from punctual_agent.cgroup import Cap, Hierarchy
+from punctual_agent.state import State
+root, folder, uid = sys.argv[1:]
+hierarchy = Hierarchy(root)
+lock = NodeLock(hierarchy)
+assert lock.take()
+actuator = Actuator(hierarchy)
+state = State(folder)
+while True:
+    state.beat(time.monotonic())
+    actuator.hold(uid, Cap.of(0.2, 0.05))
+    print("held", flush=True)
+    time.sleep(0.5)
+"""
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
