@@ -209,7 +209,8 @@ class ApiClient:
             params["resourceVersion"] = resource_version
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._deadline, sock_read=silence)
         try:
-            async with await self._send("GET", path, params=params, timeout=timeout) as response:
+            response = await self._send("GET", path, params=params, timeout=timeout)
+            try:
                 rest = b""
                 async for chunk in response.content.iter_any():
                     *lines, rest = (rest + chunk).split(b"\n")  # readline() would refuse objects above 256 kB
@@ -219,6 +220,8 @@ class ApiClient:
                             status = event["object"]
                             raise _refusal(status.get("code", 500), status)
                         yield event
+            finally:
+                _hang_up(response)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise _unreachable(path, error) from error
 
@@ -367,6 +370,13 @@ class ApiClient:
                     self._token = await asyncio.to_thread(_token, self._configuration)
                     self._renewed = time.monotonic()
         return {"Authorization": self._token} if self._token else {}
+
+
+def _hang_up(response: aiohttp.ClientResponse) -> None:
+    """End an answer that may be half read, and its connection at once: a TLS goodbye could outlive the event loop."""
+    if response.connection is not None and response.connection.transport is not None:
+        response.connection.transport.abort()
+    response.close()
 
 
 def _token(configuration: Configuration) -> str | None:
