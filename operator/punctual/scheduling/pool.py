@@ -228,6 +228,9 @@ class Pool:
         """Take over a job as written down by an earlier leader."""
         st.record = record
         st.written = record
+        if st.state in LIVE and st.state != "Measuring" and record.promise is None:
+            # somebody else wrote that: no leader would get past it
+            record = st.record = replace(record, admitted=None)
         if st.state in LIVE:
             self.books.live[st.job.uid] = st
         if record.promise is not None:  # in force, whatever a refused edit asks

@@ -5,7 +5,8 @@ from dataclasses import replace
 from world import Worker, World, job
 
 from punctual import reasons
-from punctual.scheduling.events import PoolApplied
+from punctual.scheduling.actions import Emit
+from punctual.scheduling.events import PoolApplied, Progress, Reported
 
 
 def small(cpu: float = 4.0, **more) -> World:
@@ -295,3 +296,52 @@ def test_a_start_that_is_seen_late_counts_from_when_it_was():
     w.inbox.append(pod.observed())
     w.tick()
     assert w.pool_record.startups == (1.25,)  # it was decided at 0.25
+
+
+def _reported(w: World, done: int | None, *faults: str) -> list[str]:
+    """Have the agent say that of the job's only pod; return what the job's events say then."""
+    (pod,) = w.pods.values()
+    line = Progress(pod=pod.uid, done=done, end=None, cpu_seconds=pod.cpu, faults=frozenset(faults))
+    w.inbox.append(Reported("n1", (line,)))
+    return [a.message for a in w.tick() if isinstance(a, Emit) and a.reason == reasons.FILE_FAULT]
+
+
+def test_what_is_wrong_with_files_is_said_once_per_job():
+    w = small(1.0, workers=lambda *_: Worker(pace=9.0))
+    w.silent_agents.add("n1")
+    w.apply(job(units=10, deadline=100))
+    w.run_until(lambda w: any(p.phase == "Running" for p in w.pods.values()))
+    assert _reported(w, 2) == []
+    said = "pod j1-Chunk-0-1: end is empty, progress goes backwards; the last good value stands"
+    assert _reported(w, 2, "progress goes backwards", "end is empty") == [said]
+    assert _reported(w, 2, "progress goes backwards") == []
+    (again,) = _reported(w, 2, "progress goes backwards", "progress is negative")
+    assert "progress is negative;" in again
+
+
+def test_more_done_than_the_chunk_has_is_not_believed():
+    w = small(1.0, workers=lambda *_: Worker(pace=9.0))
+    w.silent_agents.add("n1")
+    w.apply(job(units=10, deadline=100, restart="Resume"))
+    w.run_until(lambda w: any(p.phase == "Running" for p in w.pods.values()))
+    _reported(w, 3)
+    _reported(w, 11)  # an agent that has just begun does not know the chunk's length
+    (pod,) = w.pods.values()
+    pod.phase, pod.exit_code = "Failed", 1
+    w.inbox.append(pod.observed())
+    w.tick()
+    assert list(w.records["j1"].completed) == [(0, 3)]
+
+
+def test_a_status_that_says_promised_without_a_promise_is_asked_anew_and_no_leader_fails_over_it():
+    w = small()
+    w.apply(job(units=100, deadline=100))
+    w.run(1)
+    w.apply(job("j2", units=60, deadline=100))
+    w.run_until(lambda w: "j2" in w.records)
+    w.records["j2"] = replace(w.records["j2"], promise=None)
+    w.jobs["j2"] = replace(w.jobs["j2"], generation=2)
+    w.crash()
+    w.run_until(lambda w: w.done("j1") and w.done("j2"))
+    assert w.met("j1")
+    assert w.met("j2")
