@@ -5,7 +5,7 @@ A report counts only when all of this is so, and each refusal is counted by its 
     this replica leads                       else 503, and the connection is closed: the Service points elsewhere
     the token is the agent's, for us         TokenReview, remembered up to a minute (``identity.py``)
     it comes from the node it speaks of      the token's node-name, not what the body says
-    it is newer than the last one            (instance, sequence); of two instances the younger speaks
+    it is newer than the last one            (instance, sequence); of two instances that are there the younger speaks
     it has not seen a higher epoch           else a newer leader is there and this one must not speak
     a pod is known on that node              others in the report are left out
 
@@ -35,6 +35,8 @@ LARGEST: Final = 1 << 20
 """Bytes of a report: some 200 per pod, and a kubelet has a few hundred pods at most."""
 PATIENCE: Final = 10.0
 """Seconds for the body to arrive."""
+SILENT: Final = 10.0
+"""Seconds after which an agent that was not heard is no more counted on."""
 
 Refusal = Literal[
     "notLeading",
@@ -133,16 +135,16 @@ class Exchange:
             await self._runner.cleanup()
             self._runner = None
 
-    def silent(self, expected: Collection[str], *, after: float = 10.0) -> list[str]:
+    def silent(self, expected: Collection[str], *, after: float = SILENT) -> list[str]:
         """Return those of the expected nodes that have not reported for so many seconds, or never."""
         limit = self._doors.monotonic() - after
         return sorted(n for n in expected if (v := self._voices.get(n)) is None or v.heard < limit)
 
-    def quota(self, *, within: float = 10.0) -> float:
+    def quota(self, *, within: float = SILENT) -> float:
         """Return the caps in force, cores, over all nodes heard in so many seconds."""
         return sum(v.quota for v in self._lately(within))
 
-    def drift(self, *, within: float = 10.0) -> int:
+    def drift(self, *, within: float = SILENT) -> int:
         """Return how often something else changed a cap of a pod that is there now."""
         return sum(v.drift for v in self._lately(within))
 
@@ -227,7 +229,7 @@ class Exchange:
             if report.sequence < last.sequence:
                 raise _Refused("oldSequence")
             born = last.born  # as first heard: later reports may have travelled longer
-        elif last is not None and born <= last.born:
+        elif last is not None and born <= last.born and now - last.heard <= SILENT:
             raise _Refused("oldInstance")
         quota = sum(p.cap or 0.0 for p in report.pods)
         drift = sum(p.drift for p in report.pods)

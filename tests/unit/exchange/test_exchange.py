@@ -209,7 +209,8 @@ ORDERS = {
     "the same again, its answer was lost": ([("a", 1, 5), ("a", 1, 6)], [200, 200], 1),
     "a younger instance": ([("a", 9, 500), ("b", 1, 1)], [200, 200], 2),
     "an older instance comes back": ([("a", 9, 500), ("b", 1, 1), ("a", 10, 502)], [200, 200, 409], 2),
-    "nodes do not mix": ([("a", 5, 5, "n1"), ("a", 1, 5, "n2")], [200, 200], 2),
+    "the younger one is gone": ([("a", 9, 500), ("b", 1, 1), ("a", 10, 513, 11), ("a", 11, 514)], [200] * 4, 4),
+    "nodes do not mix": ([("a", 5, 5, 1, "n1"), ("a", 1, 5, 1, "n2")], [200, 200], 2),
 }
 
 
@@ -217,9 +218,9 @@ ORDERS = {
 async def test_of_two_reports_the_newer_speaks(stage, said, answers, heard):
     operator, agents = stage
     found = []
-    for instance, sequence, started, *node in said:
-        operator.clock += 1
-        where = node[0] if node else "n1"
+    for instance, sequence, started, *more in said:
+        pause, where = (*more, *(1, "n1")[len(more) :])
+        operator.clock += pause
         found.append((await agents.post(report(where, instance, sequence, started=started), token=where))[0])
     assert found == answers
     assert len(operator.heard) == heard
