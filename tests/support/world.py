@@ -23,6 +23,7 @@ from punctual.scheduling.actions import (
     WriteStatus,
 )
 from punctual.scheduling.events import (
+    CreateRefused,
     Event,
     JobApplied,
     JobDeleted,
@@ -61,6 +62,8 @@ class Worker:
     exit_code: int = 0
     fails_after: float | None = None
     hangs: bool = False
+    deaf: bool = False
+    """Ignores SIGTERM: told to end it goes on until it is killed."""
     never_starts: str | None = None
     """A waiting reason."""
 
@@ -76,6 +79,8 @@ class Pod:
     phase: str = "Pending"
     started: float | None = None
     offered: int | None = None
+    heard: int | None = None
+    """The offer it has answered last."""
     answered: int | None = None
     cpu: float = 0.0
     done: int = 0
@@ -84,6 +89,7 @@ class Pod:
     reason: str = ""
     disrupted: bool = False
     deleting: bool = False
+    skew: float = 0.0
 
     def observed(self) -> PodObserved:
         return PodObserved(
@@ -98,7 +104,7 @@ class Pod:
             node=self.chunk.node,
             phase=self.phase,
             created=self.born,
-            started=self.started,
+            started=None if self.started is None else self.started + self.skew,
             exit_code=self.exit_code,
             reason=self.reason,
             disrupted=self.disrupted,
@@ -127,7 +133,10 @@ class World:
     processed: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     pool: Pool = field(init=False)
     serial: int = 0
-    refuse_creates: str | None = None
+    quota: dict[str, int] = field(default_factory=dict)
+    """Pods that a job's namespace may have at a time, by job."""
+    skew: dict[str, float] = field(default_factory=dict)
+    """Seconds by which a node's clock is off."""
 
     def __post_init__(self) -> None:
         self.pool = Pool(self.epoch)
@@ -153,6 +162,13 @@ class World:
     def apply(self, wanted: Job) -> None:
         self.jobs[wanted.uid] = wanted
         self.inbox.append(JobApplied(wanted))
+
+    def delete_pod(self, name: str, *, grace: float = 30.0, disrupted: bool = False) -> None:
+        """Delete a pod as a person, an eviction (``disrupted``) or the scheduler does."""
+        pod = self.pods[name]
+        pod.deleting, pod.disrupted = True, disrupted
+        pod.ends_at = self.now + (grace if pod.worker.deaf else 0.5)
+        self._observe(pod)
 
     def delete(self, uid: str) -> None:
         self.jobs.pop(uid)
@@ -217,8 +233,7 @@ class World:
     def _kubelet(self, pod: Pod) -> None:  # noqa: C901  one life in one place
         w = pod.worker
         if pod.deleting and pod.ends_at is not None and self.now >= pod.ends_at:
-            del self.pods[pod.name]
-            self.inbox.append(PodGone("default", pod.name, pod.uid))
+            self._end(pod)
             return
         if pod.phase == "Pending":
             if w.never_starts:
@@ -229,15 +244,17 @@ class World:
                 pod.phase, pod.started = "Running", self.now
                 self._observe(pod)
             return
-        if pod.phase != "Running" or pod.started is None or pod.deleting:
+        if pod.phase != "Running" or pod.started is None or (pod.deleting and not w.deaf):
             return
         run = self.now - pod.started
         if w.hangs:
             return
         pod.cpu = run
         begun = min(pod.chunk.origin - pod.chunk.begin, int(run / w.pace + 1e-9))
-        if pod.offered is not None and pod.answered is None and w.answers:
-            honest = max(pod.offered, pod.chunk.begin + min(begun + 1, pod.chunk.origin - pod.chunk.begin))
+        if pod.offered is not None and pod.offered != pod.heard and w.answers:
+            pod.heard = pod.offered
+            last = pod.chunk.origin if pod.answered is None else pod.answered
+            honest = min(last, max(pod.offered, pod.chunk.begin + begun + 1))
             pod.answered = honest if w.answer is None else w.answer
         end = pod.chunk.origin if pod.answered is None else max(pod.answered, pod.chunk.begin)
         pod.done = min(begun, end - pod.chunk.begin)
@@ -249,6 +266,18 @@ class World:
             if w.exit_code == 0 and pod.chunk.kind != "Reduce":
                 self.processed.setdefault(pod.job, []).append((pod.chunk.begin, end))
             self._observe(pod)
+
+    def _end(self, pod: Pod) -> None:
+        """The grace period is over. What the pod has come to is told before it goes."""
+        if pod.phase == "Running":
+            pod.deleting = False
+            self._kubelet(pod)
+            pod.deleting = True
+            if pod.phase == "Running":
+                pod.phase, pod.exit_code, pod.reason = "Failed", 137, "Error"
+            self._observe(pod)
+        del self.pods[pod.name]
+        self.inbox.append(PodGone("default", pod.name, pod.uid))
 
     # what the Pool wants
 
@@ -269,9 +298,12 @@ class World:
                 self._create(uid, chunk)
             case EndPod(_, name, uid):
                 pod = self.pods.get(name)
-                if pod and pod.uid == uid and not pod.deleting:
-                    pod.deleting, pod.ends_at = True, self.now + 0.5
-                    self._observe(pod)
+                if pod and pod.uid == uid:
+                    soon = self.now + (5.0 if pod.worker.deaf else 0.5)
+                    pod.ends_at = soon if pod.ends_at is None else min(pod.ends_at, soon)
+                    if not pod.deleting:
+                        pod.deleting = True
+                        self._observe(pod)
             case OfferEnd(_, name, uid, end):
                 pod = self.pods.get(name)
                 if pod and pod.uid == uid:
@@ -298,8 +330,15 @@ class World:
         name = f"{uid}-{chunk.kind}-{chunk.begin}-{chunk.attempt}"
         if name in self.pods:
             return
+        there = [p for p in self.pods.values() if p.job == uid and p.phase in {"Pending", "Running"}]
+        if len(there) >= self.quota.get(uid, len(there) + 1):
+            self.log.append(f"{self.now:g} refused {uid}")
+            refused = {"kind": chunk.kind, "begin": chunk.begin, "attempt": chunk.attempt}
+            self.inbox.append(CreateRefused(job=uid, message="exceeded quota", **refused))
+            return
         self.serial += 1
         pod = Pod(name, f"p{self.serial}", uid, chunk, self.now, self.workers(uid, chunk))
+        pod.skew = self.skew.get(chunk.node, 0.0)
         self.pods[name] = pod
         self.log.append(f"{self.now:g} create {uid} {chunk.kind} [{chunk.begin},{chunk.end}) {chunk.node}")
         self._observe(pod)

@@ -92,9 +92,10 @@ class Dispatcher:
         idle = len(self._idle(now))
         for uid in list(self.books.active):
             st = self.books.jobs[uid]
-            cost = st.cost
-            if idle <= 0 or cost is None:
+            if idle <= 0:
                 return
+            if st.cost is None:
+                continue
             for chunk in st.record.chunks:
                 watch = st.watch(chunk)
                 if (
@@ -106,13 +107,28 @@ class Dispatcher:
                     continue
                 if watch.pod is None or watch.pod.phase != "Running":
                     continue
-                left = chunk.size - watch.done
-                seconds = left * cost.per_unit * st.slowed
-                if left < 2 or seconds < 2 * (cost.setup + NOTICE):
-                    continue
-                share = min(idle, left - 1)
-                self._offer(now, st, chunk, chunk.begin + watch.done + math.ceil(left / (share + 1)))
-                idle -= share
+                helpers, kept = self._share_out(now, st, chunk.size - watch.done, idle)
+                if helpers:
+                    self._offer(now, st, chunk, chunk.begin + watch.done + kept)
+                    idle -= helpers
+
+    def _share_out(self, now: float, st: Standing, left: int, idle: int) -> tuple[int, int]:
+        """Return how many processors shall take the tail of what a late chunk has left, and how much of it it keeps.
+
+        All of them end together, the helpers after notice and set-up. They are as many as the plan will give the
+        tail: the least that end in time, for a job on leftovers all that there are.
+        """
+        cost = self.planner.planned(st)
+        unit, pause = cost.per_unit, NOTICE + cost.setup
+        most = min(idle, left - 1, (st.job.max_processors or left) - len(st.record.chunks))
+        if most < 1 or left * unit < 2 * pause:
+            return 0, left
+        due = self.planner.due(st) if st.state == "Promised" else -math.inf
+        for helpers in range(1, most + 1):
+            kept = math.ceil((left * unit + helpers * pause) / ((helpers + 1) * unit))
+            if now + kept * unit <= due:
+                break
+        return (helpers, kept) if kept < left else (0, left)
 
     def _idle(self, now: float) -> list[Place]:
         """Return free places that no booking waits for."""
@@ -124,7 +140,9 @@ class Dispatcher:
 
     def dispatch(self, now: float) -> None:
         """Give each free processor the first chunk booked on it, and what nobody booked to leftover work."""
-        if self.books.stale:
+        # what was held up is let go a moment late: those booked behind it move
+        held_up = any(0 < b.demand.not_before <= now and b.start < now for b in self.books.plan.bookings)
+        if self.books.stale or held_up:
             self.planner.replan(now)
         free = {p for p in self.books.processors.usable(now) if p not in self.books.processors.occupants}
         if not free:
@@ -141,7 +159,8 @@ class Dispatcher:
                         self._create_booked(now, booking.demand.uid, w)
             if booking.reducer is not None and (place := places[booking.reducer]) in free and place not in claimed:
                 claimed.add(place)
-                self._create_reduce(now, self.books.jobs[booking.demand.uid], place)
+                if booking.demand.not_before <= now:
+                    self._create_reduce(now, self.books.jobs[booking.demand.uid], place)
         self._use_leftovers(now, [p for p in sorted(free, key=lambda p: (p.slot, p.node)) if p not in claimed])
 
     def _create_booked(self, now: float, uid: str, w: int) -> None:
@@ -195,7 +214,7 @@ class Dispatcher:
         if not free:
             return
         wanting = sorted(
-            (st for st in self.books.live.values() if st.state in UNBOOKED),
+            (st for st in self.books.live.values() if st.state in UNBOOKED and st.refused_until <= now),
             key=lambda st: (st.state != "Measuring", st.job.deadline, st.job.arrival, st.job.uid),
         )
         for i, st in enumerate(wanting):
@@ -218,12 +237,12 @@ class Dispatcher:
         per_unit = cost.per_unit * st.slowed / (1 - self.books.spec.headroom)
         if st.job.max_processors is not None:
             share = min(share, st.job.max_processors - len(st.record.chunks))
-        for _ in range(min(share, len(free))):
+        for places in range(min(share, len(free)), 0, -1):
             left = ledger.remaining(st.job.units, st.record)
             if not left:
                 return
             first = left.parts[0]
-            size = min(first.size, max(1, int(LEFTOVER_CHUNK / per_unit)), -(-left.total // share))
+            size = min(first.size, max(1, int(LEFTOVER_CHUNK / per_unit)), -(-left.total // places))
             end = now + cost.setup + size * per_unit
             self._create(now, st, Range(first.begin, first.begin + size), free.pop(0), end=end, leftover=True)
 

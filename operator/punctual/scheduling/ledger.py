@@ -46,8 +46,9 @@ def lose(record: JobRecord, chunk: Chunk, *, durable: int = 0, own: bool = False
         record.without(chunk),
         completed=record.completed | Ranges.of((chunk.begin, kept)),
         failed=record.failed.drop(chunk.begin, kept).add(kept, end, int(own)),
-        # every unit, not only the least tried: a pod's name is made of begin and attempt, and must be new
-        tried=record.tried.drop(chunk.begin, kept).raise_to(kept, end, chunk.attempt),
+        # every unit, not only the least tried: a pod's name is made of begin and attempt, and must be new; also where
+        # it gave its whole range back, or its pod would be taken for that of the next to begin there
+        tried=record.tried.drop(chunk.begin, kept).raise_to(kept, end if chunk.size else end + 1, chunk.attempt),
     )
 
 

@@ -19,7 +19,7 @@ LOOK = 0.5
 LAST_WORD = 30.0
 """Seconds to wait for the agent to read the last answer of a pod that ended with an offer open."""
 BLOCKED = 10.0
-"""Seconds a node offers nothing after a pod did not fit there."""
+"""Seconds a node offers nothing after a pod did not fit there, and a job creates none after one was refused."""
 
 
 @dataclass(slots=True)
@@ -35,6 +35,10 @@ class Life:
         kept = st.chunk(*chunk.key)
         assert kept is not None
         if kept.end < chunk.end:
+            watch = st.watch(kept)
+            if watch.done > 0:  # it ends earlier now: by its own pace, which an unkept plan does not know
+                until = expected_end(replace(kept, promised_end=now), watch, now=now)
+                st.record = st.record.with_chunk(replace(kept, promised_end=min(kept.promised_end, until)))
             self.books.stale = True
         if kept.size == 0:  # nothing of it was begun
             self.end_and_lose(now, st, kept, reasons.OVERRUN, "gave its whole range back", own=False)
@@ -112,12 +116,13 @@ class Life:
 
     def _forget(self, st: Standing, chunk: Chunk) -> None:
         st.watches.pop(chunk.key, None)
+        st.refused_until = 0.0  # there may be room in a quota again
         if not st.record.chunks:
             self.books.active.pop(st.job.uid, None)
 
     def end(self, pod: PodObserved) -> None:
-        """Have a pod deleted, once."""
-        if pod.deleting or pod.uid in self.books.ending:
+        """Have a pod deleted, once: also one that is going already, for it may have been given a longer grace."""
+        if pod.uid in self.books.ending:
             return
         self.books.ending.add(pod.uid)
         self.books.after.append(EndPod(pod.namespace, pod.name, pod.uid, 1.0 if pod.phase == "Succeeded" else 5.0))

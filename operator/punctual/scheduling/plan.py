@@ -49,7 +49,7 @@ class Demand:
     least: int = 1
     most: int | None = None
     not_before: float = 0.0
-    """No chunk may start earlier (processors.max is used up by running ones until then)."""
+    """No chunk may start earlier: processors.max is used up by running ones until then, or its pods are refused."""
     running_until: float = 0.0
     """Latest expected end of its running chunks: the reduce step waits for it."""
     reduce: float = 0.0
@@ -199,7 +199,7 @@ def _place_reduce(demand: Demand, ready: Floats) -> Booking | Shortfall:
     if not ready.size:
         return Shortfall(demand.uid, 0, 0, 1, 0, 0, demand.due)
     at = int(ready.argmin())
-    start = max(float(ready[at]), demand.running_until)
+    start = max(float(ready[at]), demand.running_until, demand.not_before)
     empty = np.empty(0)
     nowhere = np.empty(0, dtype=np.intp)
     cuts = np.zeros(1, dtype=np.int64)

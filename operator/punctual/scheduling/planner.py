@@ -60,34 +60,51 @@ class Planner:
         assert self.books.spec is not None
         return self.books.spec.margin + self.books.startups.beyond(cost.setup)
 
+    def planned(self, st: Standing) -> Cost:
+        """Return the cost that the job is planned with: as slow as it was seen to be, with headroom."""
+        assert self.books.spec is not None
+        cost = st.cost
+        assert cost is not None
+        slowed = cost if st.slowed == 1.0 else replace(cost, chi=cost.chi * st.slowed)
+        return slowed.with_headroom(self.books.spec.headroom)
+
+    def due(self, st: Standing) -> float:
+        """Return when its chunks must end: margin and reduce before the deadline."""
+        cost, promise = st.cost, st.record.promise
+        assert cost is not None
+        margin = promise.margin if promise else self._margin(cost)
+        return st.job.deadline - (0.0 if st.squeezed else margin) - self._reduce(st, cost)
+
+    @staticmethod
+    def _reduce(st: Standing, cost: Cost) -> float:
+        """Return the seconds of the reduce step that is still to come; 0: none."""
+        if st.job.reduce_duration is None or any(c.kind == "Reduce" for c in st.record.chunks):
+            return 0.0
+        return st.job.reduce_duration + cost.theta_cp
+
     def demand(self, st: Standing, now: float) -> Demand | None:
         """Return what of the job is still to be placed; None: nothing."""
-        assert self.books.spec is not None
         job, record, cost = st.job, st.record, st.cost
         assert cost is not None
         left = ledger.remaining(job.units, record)
-        reducing = any(c.kind == "Reduce" for c in record.chunks)
-        reduce = 0.0 if job.reduce_duration is None or reducing else job.reduce_duration + cost.theta_cp
+        reduce = self._reduce(st, cost)
         if not left and not reduce:
             return None
-        margin = record.promise.margin if record.promise else self._margin(cost)
-        if st.squeezed:
-            margin = 0.0
-        slowed = cost if st.slowed == 1.0 else replace(cost, chi=cost.chi * st.slowed)
-        planned = slowed.with_headroom(self.books.spec.headroom)
         running = [c for c in record.chunks if c.kind != "Reduce"]
         until = self.running_until(st, now) if running else now
         most, not_before = min(job.max_processors or MOST_CHUNKS, MOST_CHUNKS), 0.0
+        if st.refused_until > now:
+            not_before = st.refused_until
         if running:
             if len(running) < most:
                 most -= len(running)
             else:
-                not_before = until
+                not_before = max(not_before, until)
         return Demand(
             order=Order(job.deadline, job.arrival, job.uid),
             ranges=left,
-            cost=planned,
-            due=job.deadline - margin - reduce,
+            cost=self.planned(st),
+            due=self.due(st),
             least=1 if record.completed or running else job.min_processors,
             most=most,
             not_before=not_before,
@@ -149,9 +166,9 @@ class Planner:
         """
         for uid in missed:
             self.books.jobs[uid].squeezed = True
-        at_fault = [
-            uid for uid in self.books.causes if uid in self.books.jobs and self.books.jobs[uid].state == "Promised"
-        ]
+        refused = {uid: reasons.POD_REFUSED for uid, st in self.books.live.items() if st.refused_until > now}
+        causes = refused | self.books.causes
+        at_fault = [uid for uid in causes if uid in self.books.jobs and self.books.jobs[uid].state == "Promised"]
         newest = sorted(self._promised(), key=lambda st: (-st.job.arrival, st.job.uid))
         queue = list(dict.fromkeys([*late, *at_fault, *(st.job.uid for st in newest)]))
 
@@ -174,7 +191,7 @@ class Planner:
                     low = middle
             plan, _ = without(high)
         for uid in queue[:high]:
-            reason = self.books.causes.get(uid, reasons.OVERRUN if uid in late else reasons.CAPACITY_LOST)
+            reason = causes.get(uid, reasons.OVERRUN if uid in late else reasons.CAPACITY_LOST)
             self._give_up(now, self.books.jobs[uid], reason)
         return plan
 
@@ -182,6 +199,7 @@ class Planner:
         text = {
             reasons.OVERRUN: "its units take longer than declared; what is left fits no more before the deadline",
             reasons.CHUNK_FAILED: "chunks failed; doing them again fits no more before the deadline",
+            reasons.POD_REFUSED: "its pods are refused; what is left fits no more before the deadline",
         }.get(reason, "processors were lost; not every promise fits any more, the newest go first")
         if st.job.on_miss == "Stop":
             self.life.fail(now, st, reason, f"{text}; spec.onMiss is Stop")

@@ -33,12 +33,12 @@ from punctual.scheduling.events import (
     PoolApplied,
     Reported,
 )
-from punctual.scheduling.job import Job, JobRecord, Promise, Verdict
+from punctual.scheduling.job import Chunk, Job, JobRecord, Promise, Verdict
 from punctual.scheduling.life import BLOCKED, Life
 from punctual.scheduling.plan import Booking, Demand, Order, Plan, Shortfall
 from punctual.scheduling.planner import Planner
 from punctual.scheduling.processors import Occupant
-from punctual.scheduling.standing import Standing
+from punctual.scheduling.standing import Standing, Watch
 from punctual.scheduling.startup import Startups
 from punctual.scheduling.words import some, span
 from punctual.theory.cost import Cost
@@ -48,10 +48,11 @@ PLACEMENTS = 64
 SEEN = 2.0
 """Seconds within which a pod's start is seen as it happens."""
 NOT_OWN = frozenset({
-    "Evicted", "Preempted", "Preempting", "NodeLost", "NodeShutdown", "Shutdown", "Terminated", "OutOfcpu",
-    "OutOfmemory", "OutOfpods", "NodeAffinity", "UnexpectedAdmissionError", "DeadlineExceeded",
+    "Preempted", "Preempting", "NodeLost", "NodeShutdown", "Shutdown", "Terminated", "OutOfcpu", "OutOfmemory",
+    "OutOfpods", "NodeAffinity", "UnexpectedAdmissionError", "DeadlineExceeded",
 })  # fmt: skip
-"""Pod reasons that are the cluster's doing, not the work's."""
+"""Pod reasons that are the cluster's doing, not the work's. Not so Evicted by itself: where the node was short of
+something the kubelet adds DisruptionTarget; without it the pod has outgrown a limit of its own."""
 
 
 class Pool:
@@ -100,6 +101,7 @@ class Pool:
         if self.books.edited:
             self._edit_pool(now)
         if self.books.recreate:
+            self._lose_nodes_gone(now)
             self.dispatcher.create_again()
         self.life.supervise(now)
         if self.books.stale:
@@ -153,10 +155,7 @@ class Pool:
                 self.books.held.discard(name)
                 self._lose_node(now, name)
             case CreateRefused():
-                if (st := self.books.jobs.get(event.job)) and (c := st.chunk(event.kind, event.begin, event.attempt)):
-                    self.books.processors.leave(self.books.occupant(event.job, c))
-                    self.books.processors.blocked_until[c.node] = now + BLOCKED
-                    self.life.lose(now, st, c, reasons.POD_REFUSED, event.message, own=False)
+                self._take_refused(now, event)
             case Reported():
                 self._take_report(now, event)
 
@@ -336,6 +335,27 @@ class Pool:
         for place in [p for p in self.books.processors.occupants if p.node == name]:
             self.books.processors.leave(self.books.processors.occupants[place])
 
+    def _lose_nodes_gone(self, now: float) -> None:
+        """Take back what runs on nodes that went while nobody led: no event will tell of them again."""
+        nodes = self.books.processors.nodes
+        on = {c.node for uid in self.books.active for c in self.books.jobs[uid].record.chunks}
+        for name in sorted(on):
+            if name not in nodes or not nodes[name].ready:
+                self._lose_node(now, name)
+
+    def _take_refused(self, now: float, event: CreateRefused) -> None:
+        """Take back a chunk whose pod was not let in, and wait before the job asks again.
+
+        It is the job's own matter (its namespace's quota, its template): nobody else's processors wait with it.
+        """
+        st = self.books.jobs.get(event.job)
+        chunk = st.chunk(event.kind, event.begin, event.attempt) if st else None
+        if st is None or chunk is None:
+            return
+        self.books.processors.leave(self.books.occupant(event.job, chunk))
+        self.life.lose(now, st, chunk, reasons.POD_REFUSED, event.message, own=False)
+        st.refused_until = now + BLOCKED
+
     def _take_pod(self, now: float, pod: PodObserved) -> None:
         self.books.pods[pod.namespace, pod.name] = pod
         st = self.books.jobs.get(pod.job)
@@ -360,21 +380,35 @@ class Pool:
         self.books.watched[pod.uid] = (pod.job, chunk.key)
         self.life.aim(chunk, watch)
         if pod.phase == "Running" and watch.running_since is None:
-            late = pod.started is not None and pod.started < now - SEEN
-            # seen late, by a new leader or behind an outage: the kubelet's word, which is in whole seconds
-            watch.running_since = max(chunk.created, pod.started) if late and pod.started is not None else now
+            watch.running_since = self._running_since(now, chunk, pod)
             watch.moved = now
-            if chunk.created <= now and not self.books.recreate:
+            if chunk.created < watch.running_since and not self.books.recreate:
                 self.books.startups.add(watch.running_since - chunk.created)
+        self._judge_pod(now, st, chunk, watch, pod)
+
+    def _judge_pod(self, now: float, st: Standing, chunk: Chunk, watch: Watch, pod: PodObserved) -> None:
+        """Account, lose or leave the chunk by what its pod has come to."""
         if pod.phase == "Succeeded":
             self.life.succeeded(now, st, chunk, watch)
         elif pod.phase == "Failed":
-            own = not pod.disrupted and pod.reason not in NOT_OWN
+            own = not pod.disrupted and not pod.deleting and pod.reason not in NOT_OWN
             code = f"exit code {pod.exit_code}" if pod.exit_code is not None else pod.reason or "failed"
             text = f"pod {pod.name}: {code}" + (f" ({pod.reason})" if pod.reason and pod.exit_code is not None else "")
-            self.life.lose(
-                now, st, chunk, reasons.CHUNK_FAILED if own else pod.reason or reasons.CAPACITY_LOST, text, own=own
-            )
+            self.life.lose(now, st, chunk, reasons.CHUNK_FAILED if own else reasons.CAPACITY_LOST, text, own=own)
+        elif pod.deleting:
+            # by a person, an eviction, the scheduler for the sake of a higher priority: its end may take as long as its
+            # grace period, which no margin holds
+            text = f"pod {pod.name} is being {'evicted' if pod.disrupted else 'deleted'}"
+            self.life.end_and_lose(now, st, chunk, reasons.CAPACITY_LOST, text, own=False)
+
+    def _running_since(self, now: float, chunk: Chunk, pod: PodObserved) -> float:
+        """Tell since when a pod runs: from now on, unless it is seen late, by a new leader or behind an outage.
+
+        Then it is the kubelet's word, in whole seconds on its node's clock: what cannot be is not believed.
+        """
+        if pod.started is None or not (self.books.recreate or pod.started < now - SEEN):
+            return now
+        return pod.started if chunk.created <= pod.started <= now else chunk.created
 
     def _take_gone(self, now: float, namespace: str, name: str) -> None:
         pod = self.books.pods.pop((namespace, name), None)
@@ -408,7 +442,10 @@ class Pool:
                 watch.done = done
                 self.books.progressed[st.job.uid] = None
             watch.cpu = max(watch.cpu, p.cpu_seconds)
-            if chunk.offered is not None and p.end is not None:
+            # An end that gives nothing away may be the answer to an earlier offer, which a new leader does not know
+            # of. Where one was given it may be drawn in further.
+            asked = chunk.offered is not None or chunk.end < chunk.origin
+            if asked and p.end is not None and p.end < chunk.end:
                 self.life.answered(now, st, chunk, p.end)
             elif watch.ended_at is not None and now >= watch.ended_at + 1.0:
                 watch.ended_at = -math.inf  # the agent has looked after the end: there is no answer

@@ -14,7 +14,7 @@ from punctual.scheduling.job import Chunk, Job, JobRecord
 from punctual.theory.cost import Cost
 
 State = Literal["Waiting", "Measuring", "Promised", "Leftover", "Refused", "Answered", "Suspended", "Ended"]
-GIVEN_UP = frozenset({reasons.OVERRUN, reasons.CAPACITY_LOST, reasons.CHUNK_FAILED})
+GIVEN_UP = frozenset({reasons.OVERRUN, reasons.CAPACITY_LOST, reasons.CHUNK_FAILED, reasons.POD_REFUSED})
 """Reasons of OnTrack=False that mean: no processor is booked for it any more, it goes on with what is left over."""
 Key = tuple[str, int, int]
 
@@ -56,6 +56,8 @@ class Standing:
     """How much slower than declared its units were seen to be, at least 1."""
     squeezed: bool = False
     """Trouble has used up its margin: planned against the deadline itself."""
+    refused_until: float = 0.0
+    """The API server did not let a pod of it in: none is created before that time."""
 
     @property
     def state(self) -> State:  # noqa: PLR0911  one line per state reads best

@@ -104,6 +104,14 @@ def test_no_two_attempts_share_begin_and_number():
     assert ledger.next_attempt(record, 0, 1) == 4  # unit 0 had been tried less often than the rest
 
 
+def test_who_begins_where_a_whole_range_was_given_back_is_another_attempt():
+    record = ledger.cut(owning(chunk(20, 40)), chunk(20, 40), 20)
+    (empty,) = record.chunks
+    record = ledger.lose(record, empty)
+    assert ledger.next_attempt(record, 20, 30) == 2
+    assert ledger.remaining(40, record).total == 40
+
+
 @pytest.mark.parametrize(("answer", "end"), [(4, 4), (10, 10), (99, 10), (0, 0), (-3, 0)])
 def test_an_answer_cuts_within_what_is_owned(answer, end):
     c = chunk(offered=5)

@@ -1,0 +1,286 @@
+"""Stories about the Pool when the work or the cluster misbehaves: what each costs, and whom."""
+
+import pytest
+from world import Worker, World, job
+
+from punctual import reasons
+
+
+def nodes(*names: str, cpu: float = 4.0, **more) -> World:
+    w = World(**more)
+    for name in names:
+        w.node(name, cpu)
+    w.tick()
+    return w
+
+
+def running(w: World, uid: str = "j1") -> list:
+    return [p for p in w.pods.values() if p.job == uid and p.phase == "Running" and not p.deleting]
+
+
+def once(w: World, uid: str = "j1") -> bool:
+    """Whether every unit was accounted, and none that no pod has done."""
+    done = sorted(w.processed[uid])
+    total = w.jobs[uid].units
+    return w.records[uid].completed.total == total == len({u for begin, end in done for u in range(begin, end)})
+
+
+def pods_made(w: World, uid: str = "j1") -> int:
+    return sum(f"create {uid} " in line for line in w.log)
+
+
+# a pod goes
+
+
+@pytest.mark.parametrize("disrupted", [False, True], ids=["by hand", "by an eviction"])
+@pytest.mark.parametrize("deaf", [False, True], ids=["heeds SIGTERM", "ignores SIGTERM"])
+def test_a_pod_that_somebody_deletes_is_nobodys_failure_and_its_units_go_elsewhere_at_once(disrupted, deaf):
+    w = nodes("n1")
+    w.workers = lambda _j, chunk: Worker(deaf=deaf and chunk.attempt == 1)
+    w.apply(job(units=40, deadline=60, chunk_retries=0))
+    w.run(10)
+    (pod,) = running(w)
+    w.delete_pod(pod.name, disrupted=disrupted)
+    w.run(w.now + 1)
+    again = [p for p in w.pods.values() if p.chunk.attempt == 2]
+    assert again
+    assert sum(p.chunk.size for p in again) == 40
+    w.run(w.now + 6)
+    assert pod.name not in w.pods, "a pod that ignores its end keeps its processor"
+    w.run_until(lambda w: w.done("j1"))
+    assert w.met("j1")
+    assert once(w)
+    assert f"event j1 {reasons.CAPACITY_LOST}" in " ".join(w.log)
+
+
+def test_a_pod_evicted_for_its_own_greed_counts_as_its_failure():
+    """The kubelet ends a pod that outgrew its own limits without a DisruptionTarget, and would so for ever."""
+    w = nodes("n1")
+    w.apply(job(units=40, deadline=600, chunk_retries=1))
+
+    def evict(w: World) -> bool:
+        for pod in running(w):
+            pod.phase, pod.reason = "Failed", "Evicted"
+            w.inbox.append(pod.observed())
+        return w.done("j1")
+
+    w.run_until(evict)
+    assert w.records["j1"].failed_condition.reason == reasons.CHUNK_FAILED
+    assert pods_made(w) == 2
+
+
+def test_a_pod_evicted_for_want_of_room_on_the_node_is_not_the_works_failure():
+    w = nodes("n1")
+    w.apply(job(units=40, deadline=120, chunk_retries=0))
+    w.run(10)
+    (pod,) = running(w)
+    pod.phase, pod.reason, pod.disrupted = "Failed", "Evicted", True
+    w.inbox.append(pod.observed())
+    w.run_until(lambda w: w.done("j1"))
+    assert w.met("j1")
+    told = {line.split()[3] for line in w.log if "event j1" in line}
+    assert told <= {value for name, value in vars(reasons).items() if name.isupper()}, "a word that no page explains"
+
+
+# a node goes
+
+
+def test_a_node_lost_while_nobody_led_is_given_up_by_the_next_leader():
+    """It may have taken the leader with it: its pods stand there as Running for as long as it is away."""
+    w = nodes("n1", "n2")
+    w.apply(job(units=150, deadline=110))
+    w.run(10)
+    assert {p.chunk.node for p in running(w)} == {"n1", "n2"}
+    w.nodes["n1"] = type(w.nodes["n1"])(name="n1", ready=False, cpu=4.0, memory=2**40)
+    w.crash()
+    w.run(12)
+    assert f"event j1 {reasons.NODE_LOST}" in " ".join(w.log)
+    w.run_until(lambda w: w.done("j1"))
+    assert w.met("j1")
+    assert {c.node for c in w.records["j1"].chunks} <= {"n2"}
+
+
+def test_a_node_that_left_the_pool_while_nobody_led_is_given_up_by_the_next_leader():
+    w = nodes("n1", "n2")
+    w.apply(job(units=150, deadline=110))
+    w.run(10)
+    del w.nodes["n1"]
+    w.crash()
+    w.run_until(lambda w: w.done("j1"))
+    assert w.met("j1")
+    assert f"event j1 {reasons.NODE_LOST}" in " ".join(w.log)
+
+
+def test_what_a_lost_node_finished_meanwhile_is_not_accounted_a_second_time_when_it_is_back():
+    w = nodes("n1", "n2")
+    w.apply(job(units=150, deadline=100))
+    w.run(10)
+    lost = [p for p in running(w) if p.chunk.node == "n1"]
+    assert lost
+    w.node("n1", ready=False)
+    w.run(78)  # long enough for its pods to end
+    w.run_until(lambda w: w.records["j1"].completed)
+    accounted = w.records["j1"].completed.total
+    w.node("n1")
+    w.tick()
+    assert all(p.phase == "Succeeded" for p in lost)
+    assert w.records["j1"].completed.total == accounted < 150
+    w.run_until(lambda w: w.done("j1"))
+    assert w.met("j1")
+    assert once(w)
+    assert sum(end - begin for begin, end in w.processed["j1"]) > 150, "nothing was done twice"
+
+
+@pytest.mark.parametrize("off", [-600.0, 600.0])
+def test_nodes_whose_clocks_are_wrong_by_ten_minutes_change_nothing(off):
+    def told(skew):
+        w = nodes("n1", skew={"n1": skew})
+        w.workers = lambda _j, chunk: Worker(pace=1.5 if chunk.begin == 0 else 1.0, hangs=False)
+        w.apply(job(units=100, deadline=100, stall_timeout=20.0))
+        w.run(30)
+        w.crash()
+        w.run_until(lambda w: w.done("j1"))
+        assert w.met("j1")
+        assert once(w)
+        return [line for line in w.log if "event" in line or "offer" in line]
+
+    assert told(off) == told(0.0)
+
+
+# offers
+
+
+def test_a_worker_that_ignores_the_offered_end_is_waited_for_and_counts_whole():
+    w = nodes("n1", cpu=2.0)
+    w.workers = lambda _j, chunk: Worker(pace=2.0, answers=False)
+    w.apply(job(units=40, deadline=120))
+    w.run_until(lambda w: w.done("j1"))
+    assert any("offer" in line for line in w.log)
+    assert w.met("j1")
+    assert w.processed["j1"] == [(0, 40)]
+    assert once(w)
+
+
+@pytest.mark.parametrize("answer", [0, 3], ids=["nothing at all", "less than it has done"])
+def test_a_worker_that_answers_with_less_than_it_was_offered_loses_nothing(answer):
+    w = nodes("n1", cpu=2.0)
+    w.workers = lambda _j, chunk: Worker(pace=4.0, answer=answer) if chunk.end == 40 and chunk.begin == 0 else Worker()
+    w.apply(job(units=40, deadline=250))
+    w.run_until(lambda w: w.done("j1"))
+    assert any("offer" in line for line in w.log)
+    assert w.met("j1")
+    assert once(w)
+
+
+def test_an_answer_to_an_earlier_offer_is_not_taken_for_one_to_a_new_leaders_offer():
+    """Cut once, late again under a new leader: the file still says the first answer when the second offer goes out."""
+    w = nodes("n1", cpu=2.0)
+    w.workers = lambda _j, chunk: Worker(pace=6.0 if chunk.begin == 0 else 1.0)
+    w.apply(job(units=60, deadline=400))
+    w.run_until(lambda w: any("offer" in line for line in w.log))
+    w.run_until(lambda w: any(c.begin == 0 and c.end < c.origin for c in w.records["j1"].chunks))
+    first = next(c.end for c in w.records["j1"].chunks if c.begin == 0)
+    w.crash()
+    for pod in running(w):
+        pod.worker = Worker(pace=12.0)
+    w.run_until(lambda w: sum("offer" in line for line in w.log) > 1)
+    w.run_until(lambda w: w.done("j1"))
+    assert min(e for b, e in w.processed["j1"] if b == 0) < first, "it was not cut a second time"
+    assert once(w)
+    assert w.met("j1")
+
+
+def test_an_end_drawn_in_after_the_answer_is_believed():
+    w = nodes("n1", cpu=2.0)
+    w.workers = lambda _j, chunk: Worker(pace=4.0) if chunk.attempt == 1 else Worker()
+    w.apply(job(units=40, deadline=200))
+    w.run(1)
+    w.run_until(lambda w: any(c.end < c.origin for c in w.records["j1"].chunks))
+    pod = next(p for p in w.pods.values() if p.answered is not None)
+    pod.answered -= 2
+    w.run_until(lambda w: w.done("j1"))
+    assert (0, pod.answered) in w.processed["j1"]
+    assert once(w)
+
+
+def test_no_end_is_offered_where_the_tail_could_begin_no_earlier():
+    w = nodes("n1")
+    w.workers = lambda _j, chunk: Worker(pace=2.0)
+    w.apply(job(units=40, deadline=300, max_processors=1))
+    w.run_until(lambda w: w.done("j1"))
+    assert not any("offer" in line for line in w.log)
+    assert w.processed["j1"] == [(0, 40)]
+    assert w.met("j1")
+
+
+@pytest.mark.parametrize(
+    ("deadline", "most", "processors"),
+    [(400, None, 2), (400, 3, 2), (50, None, 8), (50, 3, 3)],
+    ids=["in time by one helper", "of three", "on leftovers by all that are idle", "by no more than it may have"],
+)
+def test_a_late_chunk_keeps_what_makes_all_end_together_on_the_processors_that_its_tail_gets(
+    deadline, most, processors
+):
+    w = nodes("n1", cpu=8.0)
+    w.workers = lambda _j, _chunk: Worker(pace=3.0)
+    w.apply(job(units=40, deadline=deadline, max_processors=most))
+    w.run(1)
+    w.run_until(lambda w: len(w.records["j1"].chunks) > 1)
+    assert len(w.records["j1"].chunks) == processors
+    ends = {}
+
+    def ended(w: World) -> bool:
+        for begin, _ in w.processed.get("j1", ()):
+            ends.setdefault(begin, w.now)
+        return w.done("j1")
+
+    w.run_until(ended)
+    assert len(ends) == processors
+    assert max(ends.values()) - min(ends.values()) <= 6.0  # two units
+    assert once(w)
+
+
+# quota
+
+
+def test_a_quota_that_refuses_the_seventh_chunk_leaves_six_at_a_time_and_the_job_goes_on():
+    w = nodes("n1", "n2")
+    w.quota["j1"] = 6
+    w.apply(job(units=240, deadline=100, min_processors=8))
+    w.run(8)
+    assert len(running(w)) == 6
+    refused = sum("refused j1" in line for line in w.log)
+    w.run(18)
+    assert sum("refused j1" in line for line in w.log) <= refused + 2, "asked again and again"
+    w.run_until(lambda w: w.done("j1"))
+    assert once(w)
+    assert w.met("j1")
+    assert f"event j1 {reasons.POD_REFUSED}" in " ".join(w.log)
+
+
+def test_a_quota_that_refuses_one_jobs_pods_keeps_no_processor_from_another():
+    w = nodes("n1", cpu=2.0)
+    w.quota["poor"] = 0
+    w.apply(job("poor", units=40, deadline=300))
+    w.run(2)
+    w.apply(job("rich", units=40, deadline=48, arrival=2))
+    w.run_until(lambda w: w.done("rich"))
+    assert w.met("rich")
+    assert not any("refused rich" in line for line in w.log)
+
+
+def test_who_is_refused_its_pods_pays_for_it_and_not_who_came_later():
+    w = nodes("n1", cpu=2.0)
+    w.quota["poor"] = 0
+    w.apply(job("poor", units=70, deadline=80))
+    w.run(1)
+    w.apply(job("rich", units=60, deadline=140, arrival=1))
+    w.run(2)
+    assert w.state("rich") == ("True", reasons.FEASIBLE)
+    w.run_until(lambda w: w.done("rich"), within=300)
+    assert w.met("rich")
+    assert w.records["rich"].on_track.reason == reasons.ON_TRACK
+    assert w.records["poor"].on_track.reason == reasons.POD_REFUSED
+    del w.quota["poor"]
+    w.run_until(lambda w: w.done("poor"), within=300)
+    assert once(w, "poor")
