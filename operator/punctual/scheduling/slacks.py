@@ -1,0 +1,190 @@
+"""Waiting jobs in order of their deadlines, each with its slack; a suffix is moved, or its minimum found, at once.
+
+Fast admission (Mamat 2011, ch. 6, algs. 6 and 7) runs one waiting job after the other on all processors. A job's slack
+is d − C, how much later it could end (6.3). One more job of length E takes E from the slack of all behind it, and must
+not take more than the least of those. The paper walks over the queue for both; here jobs lie in blocks of some
+hundred, each a numpy array with one number that is still to be added to all of it, so that a decision costs two passes
+over one block and two over the blocks: 37,000 waiting jobs are looked at as 2 × 500 numbers.
+
+Completions are not kept beside slacks: C = d − slack.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from punctual.errors import InvariantError
+from punctual.scheduling.plan import Order
+
+BLOCK = 512
+"""Jobs in a block when it is cut in two."""
+
+
+class Waiting(NamedTuple):
+    """One waiting job. ``length``: seconds that it takes of the line, E(σ, N)."""
+
+    order: Order
+    length: float
+    slack: float
+
+
+class _Block:
+    """Neighbours in the line. Their slacks are ``slacks[:n]`` plus what the line keeps for the whole block."""
+
+    __slots__ = ("lengths", "orders", "slacks")
+
+    def __init__(self, orders: list[Order], lengths: list[float], slacks: Iterable[float]) -> None:
+        self.orders = orders
+        self.lengths = lengths
+        self.slacks: NDArray[np.float64] = np.empty(2 * BLOCK)
+        self.slacks[: len(orders)] = list(slacks)
+
+    def insert(self, at: int, order: Order, length: float, slack: float) -> None:
+        n = len(self.orders)
+        self.orders.insert(at, order)
+        self.lengths.insert(at, length)
+        self.slacks[at + 1 : n + 1] = self.slacks[at:n]
+        self.slacks[at] = slack
+
+    def pop(self, at: int) -> float:
+        n = len(self.orders)
+        del self.orders[at]
+        length = self.lengths.pop(at)
+        self.slacks[at : n - 1] = self.slacks[at + 1 : n]
+        return length
+
+    def least(self, begin: int = 0) -> float:
+        slacks = self.slacks[begin : len(self.orders)]
+        return float(slacks.min()) if slacks.size else inf
+
+
+class Slacks:
+    """A sorted line of `Waiting`. All operations but iteration and `check` are O(BLOCK + n / BLOCK), most of it numpy.
+
+    Orders must be unique (they end with the job's uid).
+    """
+
+    def __init__(self) -> None:
+        self._blocks: list[_Block] = []
+        self._last: list[Order] = []  # of each block
+        self._later = np.empty(0)  # per block: to be added to each of its slacks
+        self._least = np.empty(0)  # per block: least slack, ``_later`` included
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[Waiting]:
+        for b, later in zip(self._blocks, self._later.tolist(), strict=True):
+            for order, length, slack in zip(b.orders, b.lengths, b.slacks.tolist(), strict=False):
+                yield Waiting(order, length, slack + later)
+
+    def least_behind(self, order: Order) -> float:
+        """Return the least slack behind that place (slack_min of the successor, 6.4); inf: nobody is there."""
+        b = bisect_right(self._last, order)
+        if b == len(self._blocks):
+            return inf
+        block = self._blocks[b]
+        least = block.least(bisect_right(block.orders, order)) + self._later.item(b)
+        rest = self._least[b + 1 :]
+        return min(least, float(rest.min())) if rest.size else least
+
+    def before(self, order: Order) -> Waiting | None:
+        """Return the job right before that place; None: it would be the first."""
+        b = bisect_left(self._last, order)
+        at = bisect_left(self._blocks[b].orders, order) if b < len(self._blocks) else 0
+        if at == 0:
+            if b == 0:
+                return None
+            b -= 1
+            at = len(self._blocks[b].orders)
+        block = self._blocks[b]
+        return Waiting(block.orders[at - 1], block.lengths[at - 1], block.slacks.item(at - 1) + self._later.item(b))
+
+    def insert(self, order: Order, length: float, slack: float) -> None:
+        """Put a job into the line and take its length from all slacks behind it."""
+        if not self._blocks:
+            self._blocks.append(_Block([order], [length], [slack]))
+            self._last.append(order)
+            self._later, self._least = np.zeros(1), np.array([slack])
+            self._size = 1
+            return
+        b = min(bisect_left(self._last, order), len(self._blocks) - 1)
+        block = self._blocks[b]
+        at = bisect_left(block.orders, order)
+        block.insert(at, order, length, slack - self._later.item(b))
+        self._size += 1
+        self._last[b] = block.orders[-1]
+        self._move(b, at + 1, -length)
+        if len(block.orders) == 2 * BLOCK:
+            self._cut(b)
+
+    def remove(self, order: Order) -> None:
+        """Take a job out of the line and give its length to all behind it; KeyError where it is not there."""
+        b = bisect_left(self._last, order)
+        block = self._blocks[b] if b < len(self._blocks) else None
+        at = bisect_left(block.orders, order) if block else 0
+        if block is None or block.orders[at] != order:
+            raise KeyError(order)
+        length = block.pop(at)
+        self._size -= 1
+        if block.orders:
+            self._last[b] = block.orders[-1]
+            self._move(b, at, length)
+            return
+        self._later[b + 1 :] += length
+        self._least[b + 1 :] += length
+        del self._blocks[b], self._last[b]
+        self._later, self._least = np.delete(self._later, b), np.delete(self._least, b)
+
+    def shorten(self, order: Order, length: float) -> None:
+        """Give a job of the line another length; its own slack and all behind it move by the difference."""
+        b = bisect_left(self._last, order)
+        block = self._blocks[b] if b < len(self._blocks) else None
+        at = bisect_left(block.orders, order) if block else 0
+        if block is None or block.orders[at] != order:
+            raise KeyError(order)
+        gain = block.lengths[at] - length
+        block.lengths[at] = length
+        self._move(b, at, gain)
+
+    def delay(self, by: float) -> None:
+        """Start the whole line later by so many seconds."""
+        self._later -= by
+        self._least -= by
+
+    def _move(self, b: int, begin: int, by: float) -> None:
+        """Add to all slacks from a place on."""
+        block = self._blocks[b]
+        block.slacks[begin : len(block.orders)] += by
+        self._least[b] = block.least() + self._later.item(b)
+        self._later[b + 1 :] += by
+        self._least[b + 1 :] += by
+
+    def _cut(self, b: int) -> None:
+        """Make two blocks of one that is full."""
+        block, later = self._blocks[b], self._later.item(b)
+        halves = [
+            _Block(block.orders[part], block.lengths[part], block.slacks[: 2 * BLOCK][part])
+            for part in (slice(None, BLOCK), slice(BLOCK, None))
+        ]
+        self._blocks[b : b + 1] = halves
+        self._last[b : b + 1] = [half.orders[-1] for half in halves]
+        self._later = np.insert(self._later, b, later)
+        self._least = np.insert(self._least, b, halves[0].least() + later)
+        self._least[b + 1] = halves[1].least() + later
+
+    def check(self) -> None:
+        """Raise InvariantError where the line is out of order or a block's summary is wrong."""
+        orders = [w.order for w in self]
+        if orders != sorted(set(orders)) or len(orders) != self._size:
+            raise InvariantError("waiting jobs are out of order")
+        for b, block in enumerate(self._blocks):
+            if not block.orders or self._last[b] != block.orders[-1]:
+                raise InvariantError(f"block {b} is empty or ends elsewhere")
+            if abs(self._least.item(b) - (block.least() + self._later.item(b))) > 1e-6:
+                raise InvariantError(f"block {b} has another least slack than it says")
