@@ -91,6 +91,14 @@ def n_min_equal(load: float, cost: Cost, *, window: float, limit: int) -> int | 
     return _settle(exact, limit, lambda n: execution_time_equal(load, n, cost) <= window)
 
 
+def workload_derivative(load: float, n: int, cost: Cost) -> float:
+    """Return δw = w(n + 1) − w(n) with w(n) = n E(σ, n) (4.1): what one more processor than needed costs, in s.
+
+    MWF, maximum workload derivative first, orders jobs by it at their n^min.
+    """
+    return (n + 1) * execution_time(load, n + 1, cost) - n * execution_time(load, n, cost)
+
+
 def _settle(exact: float, limit: int, fits: Callable[[int], bool]) -> int | None:
     """Round a real n^min up; where rounding errors put it beside an integer, the test itself decides."""
     if exact > limit + 1:

@@ -35,7 +35,7 @@ class Partition:
 
     shares  a_j  units  load per processor, in the order given; 0 = skipped
     starts  x_j  s      when its transfer (one port) or its chunk (concurrent) begins; skipped: would begin
-    finish  T    s      when all that have a share end
+    finish  T    s      when all that have a share end, or the last of equal shares
     """
 
     shares: Floats
@@ -119,6 +119,36 @@ def least_processors(
         if n <= at.size and room.item(n - 1) == 0.0:
             return None  # ready too late to help, and so are all behind it
     return None
+
+
+def equal_partition(
+    load: float,
+    ready: ArrayLike,
+    cost: Cost,
+    *,
+    one_port: bool = False,
+    speeds: ArrayLike | None = None,
+    links: ArrayLike | None = None,
+) -> Partition:
+    """Cut ``load`` into equal shares whatever the processors are: the equal partitioning rule (EPR, ch. 4).
+
+    Common practice, kept as the baseline; arguments as for :func:`partition`. All processors get a share, and the last
+    one to end makes the finish: n·θcm + σ·τ + θcp + σχ/n (4.8) where n equal ones share one port from one time on.
+    """
+    at, _ = _times(ready)
+    if not 0.0 < load < inf:
+        raise ValueError(f"load must be positive and finite, not {load}")
+    share = load / at.size
+    sending = cost.theta_cm + share * cost.tau * _factors(links, at)
+    if one_port:
+        # x_j = max(r_j, x_(j-1) + sending_(j-1)): less what was sent before, a running maximum of ready times
+        before = np.concatenate(([0.0], np.cumsum(sending[:-1])))
+        starts = np.maximum.accumulate(at - before) + before
+        starts = np.maximum(starts, at)  # rounding must not start one before it is ready
+    else:
+        starts = at.copy()
+    ends = starts + sending + cost.theta_cp + share * cost.chi * _factors(speeds, at)
+    return Partition(np.full(at.size, share), starts, ends.max().item())
 
 
 def _times(ready: ArrayLike) -> tuple[Floats, bool]:

@@ -13,6 +13,7 @@ from punctual.theory.execution_time import (
     n_min_equal,
     n_star,
     opr_shares,
+    workload_derivative,
 )
 from punctual.theory.partition import least_processors, partition
 
@@ -112,3 +113,15 @@ def test_more_processors_than_there_are():
 
 def test_a_window_without_end_wants_one():
     assert n_min(100, Cost(1, 1), window=inf, limit=9) == 1
+
+
+@pytest.mark.parametrize(
+    ("cost", "n", "derivative"),
+    [
+        (Cost(chi=5.0), 4, 0.0),  # nothing is sent: ten processors do in all what one does
+        (Cost(chi=5.0, theta_cp=3.0), 4, 3.0),  # each is set up
+        (Cost(chi=3.0, tau=1.0), 1, 2 * 40 * 4 / (1 + 0.75) - 40 * 4),  # the second waits for the port
+    ],
+)
+def test_one_processor_more_than_needed_costs_what_it_waits_and_is_set_up(cost, n, derivative):
+    assert workload_derivative(40.0, n, cost) == pytest.approx(derivative, abs=1e-9)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from punctual.theory.cost import Cost
-from punctual.theory.partition import least_processors, partition
+from punctual.theory.execution_time import execution_time_equal
+from punctual.theory.partition import equal_partition, least_processors, partition
 
 UNIT = Cost(chi=1.0)
 
@@ -118,3 +119,41 @@ def test_transfers_through_one_port_ask_for_more_processors():
 def test_least_processors_wants_ready_times_in_order_and_a_deadline(ready, deadline):
     with pytest.raises(ValueError, match="must"):
         least_processors(1, ready, UNIT, deadline=deadline)
+
+
+@pytest.mark.parametrize(
+    ("why", "load", "ready", "cost", "given", "starts", "finish"),
+    [
+        ("one alone", 10, [5], Cost(2, 1, 3, 4), {}, [5], 42),
+        ("the one that is ready last ends last", 10, [0, 4], UNIT, {}, [0, 4], 9),
+        ("the slow one ends last", 10, [0, 0], UNIT, {"speeds": [1, 2]}, [0, 0], 10),
+        ("one port: the second waits", 10, [0, 0], Cost(2, 1, 1, 4), {"one_port": True}, [0, 6], 26),
+        ("one port: till it is ready", 10, [0, 9], Cost(2, 1, 1, 4), {"one_port": True}, [0, 9], 29),
+        (
+            "one port: a gap is not made up for",
+            30, [0, 90, 0], Cost(2, 1), {"one_port": True}, [0, 90, 100], 130,
+        ),
+        (
+            "one port: a slow link holds it longer",
+            10, [0, 0], Cost(1, 1), {"one_port": True, "links": [3, 1]}, [0, 15], 25,
+        ),
+    ],
+)  # fmt: skip
+def test_equal_shares(why, load, ready, cost, given, starts, finish):  # noqa: PLR0917  a case of the table
+    found = equal_partition(load, ready, cost, **given)
+    assert found.shares == pytest.approx([load / len(ready)] * len(ready))
+    assert found.starts == pytest.approx(starts)
+    assert found.finish == pytest.approx(finish)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 40])
+def test_equal_shares_that_start_together_end_as_the_paper_says(n):
+    cost = Cost(chi=1000.0, tau=1.0, theta_cm=500.0, theta_cp=300.0)
+    found = equal_partition(1000.0, [17.0] * n, cost, one_port=True)
+    assert found.finish == pytest.approx(17.0 + execution_time_equal(1000.0, n, cost), rel=1e-12)
+
+
+@pytest.mark.parametrize("load", [0, -1, inf, nan])
+def test_equal_shares_of_no_load_are_refused(load):
+    with pytest.raises(ValueError, match="load"):
+        equal_partition(load, [0.0], UNIT)
