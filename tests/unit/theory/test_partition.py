@@ -139,7 +139,7 @@ def test_least_processors_wants_ready_times_in_order_and_a_deadline(ready, deadl
         ),
     ],
 )  # fmt: skip
-def test_equal_shares(why, load, ready, cost, given, starts, finish):  # noqa: PLR0917  a case of the table
+def test_equal_shares(*, why, load, ready, cost, given, starts, finish):
     found = equal_partition(load, ready, cost, **given)
     assert found.shares == pytest.approx([load / len(ready)] * len(ready))
     assert found.starts == pytest.approx(starts)
