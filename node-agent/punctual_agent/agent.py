@@ -140,7 +140,7 @@ class Agent:
     def _take(self, pod: _Pod, point: SetPoint) -> None:
         pod.told = Rest(point.cap, point.period)
         pod.rest = Rest(point.rest_cap, point.period)
-        pod.progress.units = point.units if point.kind == "chunk" else None
+        pod.progress.bound(point.units or None if point.kind == "chunk" else None)
 
     def _save(self, epoch: int) -> None:
         rests = {pod.uid: pod.rest for pod in self._pods.values() if pod.rest is not None}
@@ -164,9 +164,9 @@ class Agent:
             for uid in with_volume(handle):
                 pod = self._pod(uid, now)
                 pod.seen = now
-                for fault in pod.progress.read(handle):
+                for file, fault in pod.progress.read(handle):
                     self._metrics.faults.labels(fault).inc()
-                    log.info("file_fault", extra={"uid": uid, "fault": fault})
+                    log.info("file_fault", extra={"uid": uid, "file": file, "fault": fault})
         finally:
             os.close(handle)
 
@@ -229,7 +229,7 @@ def _pod_report(pod: _Pod) -> PodReport:
         done=pod.progress.done,
         end=pod.progress.end,
         received=pod.progress.received,
-        faults=dict(pod.progress.faults),
+        faults={file: dict(kinds) for file, kinds in pod.progress.faults.items()},
         cpu_seconds=pod.use.cpu,
         throttled_seconds=pod.use.throttled,
         cap=None if cap is None or cap.cores is None else min(cap.cores, MOST_CORES),

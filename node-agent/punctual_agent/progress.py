@@ -17,7 +17,7 @@ import stat
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from punctual_agent.cgroup import valid_uid
 
@@ -31,10 +31,11 @@ _BELOW_POD: Final = ("volumes", "kubernetes.io~empty-dir", VOLUME)
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
+File = Literal["progress", "end", "received"]
 Fault = Literal[
     "missing", "empty", "notANumber", "negative", "beyondEnd", "backwards", "notRegular", "tooLarge", "unreadable"
 ]
-"""The words of ``punctual.wire.Fault``, again because this module does without pydantic; a test compares them."""
+"""The words of ``punctual.wire``, again because this module does without pydantic; a test compares them."""
 
 
 class Wrong(Exception):  # noqa: N818  a finding about a file, not an error of ours
@@ -108,8 +109,8 @@ class Progress:
 
     uid: str
     units: int | None = None
-    faults: Counter[Fault] = field(default_factory=Counter)
-    _files: dict[str, _File] = field(default_factory=lambda: {n: _File() for n in ("progress", "end", "received")})
+    faults: dict[File, Counter[Fault]] = field(default_factory=dict)
+    _files: dict[File, _File] = field(default_factory=lambda: {n: _File() for n in get_args(File)})
 
     @property
     def done(self) -> int | None:
@@ -126,14 +127,21 @@ class Progress:
         """Bytes fetched by the input step."""
         return self._files["received"].value
 
-    def read(self, pods: int) -> list[Fault]:
+    def bound(self, units: int | None) -> None:
+        """Take in the length of the chunk; what was believed beyond it, before that was known, is believed no more."""
+        self.units = units
+        file = self._files["progress"]
+        if units is not None and file.value is not None and file.value > units:
+            file.value = None
+
+    def read(self, pods: int) -> list[tuple[File, Fault]]:
         """Look at the files below the pods folder (a directory descriptor); returns faults that are new."""
         with _volume(pods, self.uid) as folder:
             if folder is None:
                 return []
-            return [fault for name in self._files if (fault := self._read(folder, name))]
+            return [(name, fault) for name in self._files if (fault := self._read(folder, name))]
 
-    def _read(self, folder: int, name: str) -> Fault | None:
+    def _read(self, folder: int, name: File) -> Fault | None:
         file = self._files[name]
         try:
             value = read_count(folder, name)
@@ -144,12 +152,12 @@ class Progress:
             if file.wrong == (wrong.fault, wrong.seen):
                 return None
             file.wrong = (wrong.fault, wrong.seen)
-            self.faults[wrong.fault] += 1
+            self.faults.setdefault(name, Counter())[wrong.fault] += 1
             return wrong.fault
         file.value, file.wrong = value, None
         return None
 
-    def _check(self, name: str, value: int) -> None:
+    def _check(self, name: File, value: int) -> None:
         """Compare with what is known of the pod. Raises Wrong."""
         last = self._files[name].value
         if name == "progress" and self.units is not None and value > self.units:

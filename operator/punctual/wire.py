@@ -15,6 +15,8 @@ AUDIENCE: Final = "punctual-operator"
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Cores = Annotated[float, Field(ge=0, le=4096, allow_inf_nan=False)]
+File = Literal["progress", "end", "received"]
+"""What a worker writes in PUNCTUAL_DIR."""
 Fault = Literal[
     "missing",
     "empty",
@@ -42,8 +44,8 @@ class PodReport(_Message):
     """The end the worker said it will honour (its answer to an offer)."""
     received: Count | None = None
     """Bytes fetched by the input step."""
-    faults: dict[Fault, Count] = {}
-    """Files that were not what they should be, by kind, counted since the agent started."""
+    faults: dict[File, dict[Fault, Count]] = {}
+    """Files that were not what they should be, by file and kind, counted since the agent started."""
     cpu_seconds: Seconds = 0.0
     """CPU used since the pod began."""
     throttled_seconds: Seconds = 0.0

@@ -69,6 +69,19 @@ _STATUS: Final[dict[Refusal, int]] = {
 }
 
 
+_FAULTY: Final[dict[wire.Fault, str]] = {
+    "missing": "was there and is gone",
+    "empty": "is empty",
+    "notANumber": "is not a number",
+    "negative": "is negative",
+    "beyondEnd": "is beyond the end",
+    "backwards": "goes backwards",
+    "notRegular": "is not a regular file",
+    "tooLarge": "is larger than any number",
+    "unreadable": "cannot be read",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doors:
     """What the exchange asks of the rest of the operator; all are called in its event loop."""
@@ -238,6 +251,5 @@ class Exchange:
 
 
 def _progress(pod: wire.PodReport) -> Progress:
-    return Progress(
-        pod=pod.uid, done=pod.done, end=pod.end, cpu_seconds=pod.cpu_seconds, faults=sum(pod.faults.values())
-    )
+    faults = frozenset(f"{file} {_FAULTY[kind]}" for file, kinds in pod.faults.items() for kind in kinds)
+    return Progress(pod=pod.uid, done=pod.done, end=pod.end, cpu_seconds=pod.cpu_seconds, faults=faults)

@@ -118,8 +118,8 @@ class Progress:
     end: int | None
     """The end the worker will honour, if it has answered."""
     cpu_seconds: float
-    faults: int = 0
-    """Faulty files so far; the edge says which in the job's events."""
+    faults: frozenset[str] = frozenset()
+    """What was wrong with its files so far, as a user shall read it: "progress goes backwards"."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -435,7 +435,9 @@ class Pool:
             if watch.pod is None or watch.pod.node != report.node:
                 continue  # only its own node may speak of a pod
             watch.reported = now
-            done = min(p.done or 0, chunk.size)
+            self._tell_faults(st, watch.pod.name, p.faults)
+            # an agent that does not know the chunk's length yet passes on what it reads; beyond it, it is a lie
+            done = min(p.done, chunk.size) if p.done is not None and p.done <= chunk.origin - chunk.begin else 0
             if done > watch.done or p.cpu_seconds > watch.cpu + 0.01:
                 watch.moved = now
             if done > watch.done:
@@ -450,6 +452,13 @@ class Pool:
             elif watch.ended_at is not None and now >= watch.ended_at + 1.0:
                 watch.ended_at = -math.inf  # the agent has looked after the end: there is no answer
             self.life.see_success(now, st, chunk.key)
+
+    def _tell_faults(self, st: Standing, pod: str, faults: frozenset[str]) -> None:
+        """Say once per job what is wrong with its workers' files: all its chunks run the same program."""
+        if new := faults - st.faults:
+            st.faults |= new
+            text = f"pod {pod}: {', '.join(sorted(new))}; the last good value stands"
+            self.books.after.append(Emit(st.job.uid, "Warning", reasons.FILE_FAULT, text))
 
     def _decide(self, now: float) -> None:
         if not self.books.waiting:

@@ -54,6 +54,8 @@ class Standing:
     """When its status was last handed out, its progress with it."""
     slowed: float = 1.0
     """How much slower than declared its units were seen to be, at least 1."""
+    faults: frozenset[str] = frozenset()
+    """What its events already say about its workers' files."""
     squeezed: bool = False
     """Trouble has used up its margin: planned against the deadline itself."""
     refused_until: float = 0.0

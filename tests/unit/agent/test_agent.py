@@ -68,7 +68,7 @@ def test_a_pod_with_the_volume_is_reported_before_its_first_set_point(tree, star
     assert (report.host.cgroup, report.host.driver, report.host.can_write) == (tree.version, tree.driver, True)
     a, b = report.pods
     assert (a.uid, a.done, a.cap, a.period, a.cpu_seconds) == (A, 12, 0.5, 0.1, 1.5)
-    assert (b.uid, b.done, b.cap, b.faults) == (B, None, None, {"notANumber": 1})
+    assert (b.uid, b.done, b.cap, b.faults) == (B, None, None, {"progress": {"notANumber": 1}})
     assert cap(tree, A) == Cap(50_000)  # nobody told us anything
 
 
@@ -198,7 +198,7 @@ def test_progress_beyond_the_chunk_is_a_fault_once_its_length_is_known(tree, sta
     agent.tell(SetPoints(epoch=1, pods=[point(A, 0.3, units=10)]), 1.0)
     file.write_text("11")
     pod = agent.tick(2.0).pods[0]
-    assert (pod.done, pod.faults) == (5, {"beyondEnd": 1})
+    assert (pod.done, pod.faults) == (5, {"progress": {"beyondEnd": 1}})
     assert value(agent, "punctual_file_faults_total", kind="beyondEnd") == 1
 
 

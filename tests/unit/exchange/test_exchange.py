@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import ssl
+import typing
 from collections import Counter
 
 import aiohttp
@@ -11,6 +12,7 @@ import pytest
 
 from punctual import wire
 from punctual.errors import Unreachable
+from punctual.kube import exchange
 from punctual.kube.authority import Lifetimes, make_serving, new_trust
 from punctual.kube.board import SetPointBoard
 from punctual.kube.exchange import LARGEST, Doors, Exchange
@@ -126,15 +128,21 @@ async def test_a_report_goes_to_the_pool_and_set_points_come_back(stage):
     operator, agents = stage
     operator.board.put(point())
     operator.board.put(point(node="n2", pod="p3"))
-    pods = [{"uid": "p1", "done": 12, "end": 30, "cpu_seconds": 1.5, "faults": {"backwards": 2, "empty": 1}}]
+    faults = {"progress": {"backwards": 2, "empty": 1}, "end": {"notRegular": 1}}
+    pods = [{"uid": "p1", "done": 12, "end": 30, "cpu_seconds": 1.5, "faults": faults}]
     status, answer, _ = await agents.post(report(pods=pods))
     assert status == 200
-    assert operator.heard == [Reported("n1", (Progress(pod="p1", done=12, end=30, cpu_seconds=1.5, faults=3),))]
+    words = frozenset({"progress goes backwards", "progress is empty", "end is not a regular file"})
+    assert operator.heard == [Reported("n1", (Progress(pod="p1", done=12, end=30, cpu_seconds=1.5, faults=words),))]
     assert wire.SetPoints.model_validate(answer) == wire.SetPoints(
         epoch=7,
         pods=[wire.SetPoint(uid="p1", cap=0.1, rest_cap=0.1, period=0.1, units=40, units_left=28.0, seconds_left=30.0)],
     )
     assert not operator.refused
+
+
+def test_there_are_words_for_each_fault():
+    assert exchange._FAULTY.keys() == set(typing.get_args(wire.Fault))
 
 
 async def test_seconds_left_are_those_at_the_moment_of_the_answer(stage):
