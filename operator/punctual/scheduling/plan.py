@@ -198,8 +198,11 @@ def place(demand: Demand, ready: Floats) -> Booking | Shortfall:
 def _place_reduce(demand: Demand, ready: Floats) -> Booking | Shortfall:
     if not ready.size:
         return Shortfall(demand.uid, 0, 0, 1, 0, 0, demand.due)
-    at = int(ready.argmin())
-    start = max(float(ready[at]), demand.running_until, demand.not_before)
+    soonest = max(demand.running_until, demand.not_before)
+    in_time = ready <= soonest
+    # the last to be free, as a rule where its own last chunk ends: what is idle until then is for others
+    at = int(np.where(in_time, ready, -np.inf).argmax() if in_time.any() else ready.argmin())
+    start = max(float(ready[at]), soonest)
     empty = np.empty(0)
     nowhere = np.empty(0, dtype=np.intp)
     cuts = np.zeros(1, dtype=np.int64)

@@ -213,6 +213,21 @@ def test_no_end_is_offered_where_the_tail_could_begin_no_earlier():
     assert w.met("j1")
 
 
+def test_a_reduce_that_is_still_to_come_keeps_no_processor_idle():
+    w = nodes("n1", cpu=4.0)
+    w.workers = lambda uid, chunk: Worker(pace=2.0 if uid == "late" else 1.0)
+    for n in range(3):
+        w.apply(job(f"j{n}", units=100, deadline=120, reduce_duration=5.0))
+    w.run(1)
+    w.apply(job("late", units=40, deadline=400, reduce_duration=5.0, arrival=1))
+    w.run(3)
+    assert len(running(w, "late")) == 1, "there is a fourth processor"
+    w.delete("j0")
+    w.run_until(lambda w: w.done("late"))
+    assert any("offer late" in line for line in w.log), "there is an idle processor"
+    assert w.met("late")
+
+
 @pytest.mark.parametrize(
     ("deadline", "most", "processors"),
     [(400, None, 2), (400, 3, 2), (50, None, 8), (50, 3, 3)],
