@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 from live import LABEL, POOL, ROOT, SYSTEM, Cluster, Space, eventually, pool_manifest, pool_status
 
+from punctual import errors
 from punctual.kube.client import PODS, ApiClient
 from punctual.kube.directory import JOBS
 
@@ -107,7 +108,8 @@ async def new_space(cluster, client):
         for task in following:
             task.cancel()
         await asyncio.gather(*following, return_exceptions=True)
-        await client.delete(f"/api/v1/namespaces/{namespace}")
+        with contextlib.suppress(errors.NotFound, errors.Conflict):  # a test may have deleted it
+            await client.delete(f"/api/v1/namespaces/{namespace}")
 
 
 @pytest.fixture
@@ -115,6 +117,13 @@ async def space(cluster, client, pool):
     """A namespace of the test's own; it goes with all that is in it."""
     async with new_space(cluster, client) as space:
         yield space
+
+
+@pytest.fixture
+async def another(cluster, client, pool):
+    """A coroutine function that makes one more namespace of the test's own."""
+    async with contextlib.AsyncExitStack() as stack:
+        yield lambda: stack.enter_async_context(new_space(cluster, client))
 
 
 @pytest.fixture

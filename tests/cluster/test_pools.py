@@ -1,10 +1,7 @@
 """A pool and its nodes: what others leave, a node held for the pool alone, and both ends of that."""
 
-import json
-import uuid
-
 import pytest
-from live import LABEL, POOL, container, covers, eventually, note, pool_manifest, pool_status
+from live import LABEL, container, covers, eventually, give_back, lend, note, pool_status, stranger, taints
 
 PERIOD = 20000
 
@@ -12,48 +9,9 @@ PERIOD = 20000
 @pytest.fixture
 async def own(cluster, client, space):
     """A pool of the test's own on one of the nodes, which the pool that all share lends for so long."""
-    node = cluster.nodes[-1]
-    name = f"own-{uuid.uuid4().hex[:6]}"
-    cluster.kubectl("label", "node", node, f"{LABEL}={name}", "--overwrite")
-    spec = pool_manifest(name, {LABEL: name})
-    spec["spec"]["processor"]["period"] = f"{PERIOD // 1000}ms"
-    cluster.kubectl("create", "-f", "-", stdin=json.dumps(spec))
-    try:
+    processor = {"cpu": "100m", "memory": "64Mi", "period": f"{PERIOD // 1000}ms"}
+    async with lend(cluster, client, cluster.nodes[-1], processor=processor) as name:
         yield name
-    finally:
-        cluster.kubectl("delete", "pool", name, "--ignore-not-found", "--wait=false")
-        cluster.kubectl("label", "node", node, f"{LABEL}={POOL}", "--overwrite")
-        await eventually(lambda: back(cluster, client, node), within=60)
-
-
-async def back(cluster, client, node):
-    lines = {n["name"]: n["processors"] for n in (await pool_status(client))["nodes"]}
-    return lines.get(node, 0) > 0 and not taints(cluster, node)
-
-
-def taints(cluster, node):
-    found = json.loads(cluster.kubectl("get", "node", node, "-o", "json"))["spec"].get("taints") or []
-    return [t for t in found if t["key"] == LABEL]
-
-
-def stranger(cluster, space, node, cpu="10m"):
-    """A pod of somebody else on that node."""
-    main = {
-        "name": "main",
-        "image": cluster.image,
-        "command": ["sleep", "600"],
-        "resources": {"requests": {"cpu": cpu}},
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": f"stranger-{cpu}", "namespace": space.namespace},
-        "spec": {
-            "containers": [main],
-            "nodeSelector": {"kubernetes.io/hostname": node},
-            "terminationGracePeriodSeconds": 0,
-        },
-    }
 
 
 async def test_processors_are_what_others_leave_and_a_held_node_takes_nobody_else(cluster, client, space, own):
@@ -72,7 +30,7 @@ async def test_processors_are_what_others_leave_and_a_held_node_takes_nobody_els
     # a foreign pod of three processors' CPU takes three, and leaves them again
     await space.apply(stranger(cluster, space, node, cpu="300m"))
     await processors(whole - 3)
-    await space.kubectl("delete", "pod", "stranger-300m")
+    await space.kubectl("delete", "pod", f"stranger-300m-{node}")
     await processors(whole)
 
     # held: the taint comes, strangers stay out, jobs of the pool get in; the cap has the pool's period
@@ -88,7 +46,7 @@ async def test_processors_are_what_others_leave_and_a_held_node_takes_nobody_els
     wanted = (PERIOD // 10, PERIOD)
     await eventually(lambda: wanted in {f: c for f, c in cluster.caps(pod).items() if container(pod) in f}.values())
     await eventually(lambda: set(cluster.caps(pod).values()) >= {wanted}, within=10)
-    assert phase("stranger-10m") == "Pending"
+    assert phase(f"stranger-10m-{node}") == "Pending"
 
     # the pool waits for its job; when it goes, the taint goes and the stranger comes in
     cluster.kubectl("delete", "pool", own, "--wait=false")
@@ -100,7 +58,7 @@ async def test_processors_are_what_others_leave_and_a_held_node_takes_nobody_els
     await space.end("inside")
     assert space.is_so("inside", "Completed", "Completed")
     await eventually(lambda: not taints(cluster, node), within=30)
-    await eventually(lambda: phase("stranger-10m") == "Running", within=60)
+    await eventually(lambda: phase(f"stranger-10m-{node}") == "Running", within=60)
     assert cluster.kubectl("get", "pool", own, "--ignore-not-found") == ""
 
 
@@ -119,8 +77,7 @@ async def test_what_ran_on_a_node_that_leaves_the_pool_is_done_elsewhere_in_time
         await eventually(lambda: there <= space.gone, within=20)
         status = await space.end("moved")
     finally:
-        cluster.kubectl("label", "node", leaving, f"{LABEL}={POOL}", "--overwrite")
-        await eventually(lambda: back(cluster, client, leaving), within=60)
+        await give_back(cluster, client, leaving)
     assert space.is_so("moved", "Completed", "Completed")
     assert status["finishedAt"] <= status["promise"]["deadline"]
     again = [p for p in space.pods_of("moved") if note(p, "attempt") > 1]

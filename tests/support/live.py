@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import time
+import uuid
 from pathlib import Path
 
 import pytest
@@ -177,12 +178,12 @@ class Space:
         """Run kubectl in the namespace while the world goes on."""
         return await asyncio.to_thread(self.cluster.kubectl, "-n", self.namespace, *words, stdin=stdin)
 
-    def manifest(self, name, *, units, deadline, pause=None, crash="", cost=None, reduce=None, **spec):
+    def manifest(self, name, *, units, deadline, pause=None, crash="", program=WORK, cost=None, reduce=None, **spec):
         """Return a job; ``pause``: seconds that a unit really takes, ``crash``: when its first attempts end badly."""
         first = {
             "name": "main",
             "image": self.cluster.image,
-            "command": ["python3", "-c", WORK],
+            "command": ["python3", "-c", program],
             "env": [{"name": "PAUSE", "value": str(pause)}, {"name": "CRASH", "value": str(crash)}],
         }
         spec = {"pool": POOL, "units": units, "deadline": deadline, **spec}
@@ -276,6 +277,57 @@ class Space:
             field_selector=f"regarding.name={name},regarding.kind=DivisibleJob",
         )
         return {e["reason"]: e["note"] for e in found.items}
+
+
+@contextlib.asynccontextmanager
+async def lend(cluster, client, node, **spec):
+    """Let a pool of the test's own have a node of the pool that all share; yield its name."""
+    name = f"own-{uuid.uuid4().hex[:6]}"
+    cluster.kubectl("label", "node", node, f"{LABEL}={name}", "--overwrite")
+    cluster.kubectl("create", "-f", "-", stdin=json.dumps(pool_manifest(name, {LABEL: name}, **spec)))
+    try:
+        yield name
+    finally:
+        cluster.kubectl("delete", "pool", name, "--ignore-not-found", "--wait=false")
+        await give_back(cluster, client, node)
+
+
+async def give_back(cluster, client, node):
+    """Let the pool that all share have its node again, and wait until it has."""
+    cluster.kubectl("label", "node", node, f"{LABEL}={POOL}", "--overwrite")
+
+    async def there():
+        lines = {n["name"]: n["processors"] for n in (await pool_status(client)).get("nodes") or ()}
+        return lines.get(node, 0) > 0 and not taints(cluster, node)
+
+    await eventually(there, within=60)
+
+
+def taints(cluster, node):
+    """Return the taints of pools on a node."""
+    found = json.loads(cluster.kubectl("get", "node", node, "-o", "json"))["spec"].get("taints") or []
+    return [t for t in found if t["key"] == LABEL]
+
+
+def stranger(cluster, space, node, cpu="10m", **spec):
+    """Return a pod of somebody else for that node."""
+    main = {
+        "name": "main",
+        "image": cluster.image,
+        "command": ["sleep", "600"],
+        "resources": {"requests": {"cpu": cpu}},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"stranger-{cpu}-{node}", "namespace": space.namespace},
+        "spec": {
+            "containers": [main],
+            "nodeSelector": {"kubernetes.io/hostname": node},
+            "terminationGracePeriodSeconds": 0,
+            **spec,
+        },
+    }
 
 
 def condition(status, kind):

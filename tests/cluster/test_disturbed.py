@@ -1,0 +1,223 @@
+"""What is done to jobs that run: deleted in every state, refused their pods, doubled agents and none at all."""
+
+import asyncio
+import json
+
+from live import SYSTEM, container, covers, eventually, pool_status
+
+from punctual import errors
+
+QUICK = {"deadline": "2m", "cost": {"chi": "300ms", "thetaCp": "3s"}, "pause": 0.2}
+LONG = {"deadline": "5m", "cost": {"chi": "600ms", "thetaCp": "3s"}, "pause": 0.5}
+ONE = {"processors": {"max": 1}}
+SLOW_REDUCE = {
+    "duration": "60s",
+    "template": {"spec": {"containers": [{"name": "main", "command": ["sleep", "60"]}]}},
+}
+
+
+async def test_jobs_deleted_in_any_state_refused_their_pods_or_without_their_agent_leave_the_rest_alone(
+    cluster, client, space, another, pool
+):
+    await queued(space, pool["processors"])
+    limited, doomed = await another(), await another()
+    await promised_more_than_the_quota(limited)
+    stories = (in_every_state(space), quota(limited), namespace(client, doomed), agents(cluster, space))
+    ends = await asyncio.gather(*stories, return_exceptions=True)
+    if failures := [end for end in ends if isinstance(end, Exception)]:
+        raise ExceptionGroup("not as told", failures)
+    await eventually(lambda: all_free(client))
+
+
+async def all_free(client):
+    status = await pool_status(client)
+    return status["free"] == status["processors"]
+
+
+async def queued(space, processors):
+    """One that waits for its processors, and the one that has them all, are deleted."""
+    await space.apply(space.manifest("all", units=60 * processors, **LONG, processors={"min": processors}))
+    await space.running("all", processors)
+    await space.apply(space.manifest("behind", units=10, **LONG))
+    assert (await space.answer("behind"))["reason"] == "Feasible"
+    assert not space.pods_of("behind")
+    await space.kubectl("delete", "dj", "behind", "all", "--wait=false")
+    await eventually(lambda: not space.jobs and not space.pods_of("all", gone=False))
+    assert not space.pods_of("behind")
+
+
+async def in_every_state(space):
+    """Each job is brought into its state, then all are deleted at once, one of them after what it owns."""
+    reducing = space.manifest("reducing", units=4, **QUICK, **ONE)
+    reducing["spec"]["reduce"] = json.loads(json.dumps(SLOW_REDUCE))
+    reducing["spec"]["reduce"]["template"]["spec"]["containers"][0]["image"] = space.cluster.image
+    await space.apply(
+        reducing,
+        space.manifest("elsewhere", units=4, pool="there-is-no-such-pool", **QUICK),
+        space.manifest("refused", units=10**6, **QUICK),
+        space.manifest("asked-only", units=4, dryRun=True, **QUICK),
+        space.manifest("measuring", units=50, deadline="4m", pause=3),
+        space.manifest("running", units=200, reduce="5s", **LONG, **ONE),
+        space.manifest("paused", units=200, **LONG, **ONE),
+        space.manifest("completed", units=4, reduce="5s", **QUICK, **ONE),
+        space.manifest("failed", units=4, crash="always", chunkRetries=0, **QUICK, **ONE),
+    )
+    await space.running("paused")
+    await space.edit("paused", suspend=True)
+    wanted = {
+        "elsewhere": ("Admitted", "PoolNotFound"),
+        "refused": ("Admitted", "InfeasibleCapacity"),
+        "asked-only": ("Admitted", "DryRun"),
+        "measuring": ("Admitted", "Measuring"),
+        "running": ("OnTrack", "OnTrack"),
+        "paused": ("Admitted", "Suspended"),
+        "completed": ("Completed", "Completed"),
+        "failed": ("Failed", "ChunkFailed"),
+        "reducing": ("Admitted", "Feasible"),
+    }
+    await eventually(lambda: all(space.condition(n, kind).get("reason") == r for n, (kind, r) in wanted.items()))
+    await eventually(lambda: space.pods_of("reducing", "Reduce", phase="Running"))
+    await space.running("running")
+    await eventually(lambda: space.pods_of("measuring", "Pilot", phase="Running", gone=False))
+    assert {c["kind"] for c in space.status("reducing")["chunks"]} == {"Reduce"}
+
+    await space.kubectl("delete", "dj", "running", "--cascade=foreground", "--wait=false")
+    await space.kubectl("delete", "dj", *(name for name in wanted if name != "running"), "--wait=false")
+    mine = set(wanted)
+
+    async def nothing_left():
+        names = {p["metadata"]["labels"].get("punctual.dev/job") for n, p in space.pods.items() if n not in space.gone}
+        maps = (await space.client.list(f"/api/v1/namespaces/{space.namespace}/configmaps")).items
+        owned = [m for m in maps if m["metadata"].get("ownerReferences")]
+        return not mine & (names | space.jobs.keys()) and not owned
+
+    await eventually(nothing_left)
+
+
+async def promised_more_than_the_quota(space):
+    """Promise a job eight processors where six pods may be: a create on trial of one of them passes."""
+    limit = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "six"}, "spec": {"hard": {"pods": "6"}}}
+    await space.kubectl("apply", "-f", "-", stdin=json.dumps(limit))
+
+    async def counted():
+        found = await space.client.get(f"/api/v1/namespaces/{space.namespace}/resourcequotas/six")
+        return (found.get("status") or {}).get("used")
+
+    await eventually(counted, within=20)
+    await space.apply(space.manifest("eight", units=96, reduce="5s", **QUICK, processors={"min": 8}))
+    assert (await space.answer("eight"))["reason"] == "Feasible"
+    assert space.status("eight")["promise"]["processors"] == 8
+
+
+async def quota(space):
+    """The seventh chunk is refused: six at a time, the job goes on, its promise is kept."""
+    await space.running("eight", 6)
+    await eventually(lambda: refused(space))
+    status = await space.end("eight")
+    assert space.is_so("eight", "Completed", "Completed"), status["conditions"]
+    assert status["finishedAt"] <= status["promise"]["deadline"]
+    found = space.ranges("eight")
+    assert covers([r for r, _ in found], 96)
+    assert sum(int(said) for _, said in found) == 96
+    assert len(space.pods_of("eight")) > 6
+
+
+async def refused(space):
+    return "exceeded quota: six" in (await space.events("eight")).get("PodRefused", "")
+
+
+async def namespace(client, space):
+    """Its namespace goes while it runs: nothing of it is left, and nothing holds the namespace back."""
+    await space.apply(space.manifest("with-it", units=200, reduce="5s", **LONG, processors={"min": 2, "max": 2}))
+    await space.running("with-it", 2)
+    path = f"/api/v1/namespaces/{space.namespace}"
+    await client.delete(path)
+
+    async def missing():
+        try:
+            await client.get(path)
+        except errors.NotFound:
+            return True
+
+    await eventually(missing, within=90)
+    assert not space.jobs
+    assert not space.pods_of("with-it", gone=False)
+
+
+async def agents(cluster, space):
+    """Two agents on a node, then none: the younger speaks, one of them writes, the watchdog holds what is safe."""
+    await space.apply(space.manifest("watched", units=400, **LONG, **ONE))
+    (pod,) = await space.running("watched")
+    node = pod["spec"]["nodeName"]
+    await progress(space)
+    inner = next(folder for folder in cluster.caps(pod) if container(pod) in folder)
+
+    def agent():
+        return next(p for p in cluster.pods("agent") if p["spec"]["nodeName"] == node)
+
+    def refusals():
+        leader = cluster.leader()
+        series = cluster.metrics(leader["metadata"]["name"], 8080) if leader else {}
+        return series.get('punctual_exchange_refusals_total{reason="oldInstance"}', 0)
+
+    async def put_back(within):
+        cluster.set_quota(node, inner, 5000)
+        await eventually(lambda: cluster.caps(pod)[inner] == (10000, 100000), within=within)
+
+    before = await asyncio.to_thread(refusals)
+    twin = twin_of(agent())
+    cluster.kubectl("create", "-f", "-", stdin=json.dumps(twin))
+    try:
+        await eventually(lambda: refusals() >= before + 3, every=1.0)
+        await progress(space)
+        await put_back(15)
+    finally:
+        words = ("delete", "pod", "-n", SYSTEM, twin["metadata"]["name"], "--force", "--grace-period=0")
+        await asyncio.to_thread(cluster.kubectl, *words)
+    await progress(space, within=40)  # the older one speaks again
+
+    # killed until the kubelet lets it wait before it may begin again
+    for _ in range(4):
+        if await waits(cluster, agent):
+            break
+    assert "waiting" in state(agent())[1]
+    await put_back(9)
+    assert "waiting" in state(agent())[1]
+    assert "watchdog_rests" in cluster.kubectl("logs", "-n", SYSTEM, agent()["metadata"]["name"], "-c", "watchdog")
+    await progress(space, within=60)  # and so does the one that was begun again
+    assert space.is_so("watched", "OnTrack", "OnTrack")
+    assert [p["metadata"]["uid"] for p in space.pods_of("watched")] == [pod["metadata"]["uid"]]
+    await space.kubectl("delete", "dj", "watched", "--wait=false")
+    await eventually(lambda: not space.pods_of("watched", gone=False))
+
+
+async def progress(space, within=30):
+    done = space.status("watched").get("units", {}).get("done", 0)
+    await eventually(lambda: space.status("watched").get("units", {}).get("done", 0) > done, within=within)
+
+
+def twin_of(agent):
+    """Return another agent for the same node, as a DaemonSet that lost sight of the first would make it."""
+    spec = {k: v for k, v in agent["spec"].items() if k not in ("tolerations", "priority", "preemptionPolicy")}
+    meta = {"name": f"{agent['metadata']['name']}-twin", "namespace": SYSTEM}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+def state(pod):
+    """Return how often the agent's container was begun again, and its state."""
+    (found,) = (s for s in pod["status"]["containerStatuses"] if s["name"] == "agent")
+    return found["restartCount"], found["state"]
+
+
+async def waits(cluster, agent):
+    """Kill the agent; return whether it is kept waiting, rather than begun again at once."""
+    await eventually(lambda: "running" in state(agent())[1], within=90, every=0.5)
+    before, _ = state(agent())
+    cluster.signal(agent(), "KILL")
+
+    def seen():
+        count, now = state(agent())
+        waiting = (now.get("waiting") or {}).get("reason") == "CrashLoopBackOff"
+        return ("waits" if waiting else "runs") if waiting or count > before else None
+
+    return await eventually(seen, within=30) == "waits"

@@ -1,0 +1,181 @@
+"""Work that goes wrong in every way at once, side by side on one pool: it costs no unit and no promise.
+
+What failed by itself and what somebody did to it is told apart: jobs whose pods are deleted or evicted have no retry.
+"""
+
+import asyncio
+import json
+
+from live import covers, eventually, note
+
+HANGS = """
+import os, time
+from punctual import worker
+
+done = 0
+for unit in worker.units():
+    if done == 5 and os.environ["PUNCTUAL_ATTEMPT"] == "1":
+        time.sleep(3600)
+    time.sleep(float(os.environ["PAUSE"]))
+    done += 1
+worker.result(str(done))
+"""
+"""Stands still in the middle of its first attempt, without using CPU."""
+
+DEAF = """
+import os, time
+from pathlib import Path
+
+begin, end = int(os.environ["PUNCTUAL_BEGIN"]), int(os.environ["PUNCTUAL_END"])
+folder = Path(os.environ["PUNCTUAL_DIR"])
+for unit in range(begin, end):
+    time.sleep(float(os.environ["PAUSE"]))
+    (folder / "draft").write_text(str(unit + 1 - begin))
+    (folder / "draft").replace(folder / "progress")
+Path("/dev/termination-log").write_text(str(end - begin))
+"""
+"""Reports what it has done, but hears nothing: neither offers nor SIGTERM."""
+
+MEEK = """
+import os, time
+from pathlib import Path
+
+begin, end = int(os.environ["PUNCTUAL_BEGIN"]), int(os.environ["PUNCTUAL_END"])
+folder = Path(os.environ["PUNCTUAL_DIR"])
+
+def say(name, number):
+    (folder / "draft").write_text(str(number))
+    (folder / "draft").replace(folder / name)
+
+unit = begin
+while unit < end:
+    time.sleep(float(os.environ["PAUSE"]))
+    unit += 1
+    say("progress", unit - begin)
+    offer = Path("/etc/punctual/end").read_text() if Path("/etc/punctual/end").exists() else ""
+    if offer and int(offer) < end:
+        end = max(begin, unit - 2)
+        say("end", end)
+        time.sleep(3)
+Path("/dev/termination-log").write_text(str(end - begin))
+"""
+"""Answers an offer with less than it was offered, and even less than it has done."""
+
+QUICK = {"deadline": "2m", "cost": {"chi": "300ms", "thetaCp": "3s"}, "pause": 0.2, "reduce": "5s"}
+ONE = {"processors": {"max": 1}}
+LIE = {"deadline": "2m", "cost": {"chi": "50ms", "thetaCp": "2s"}, "pause": 0.5, "reduce": "5s"}
+
+
+async def test_work_is_killed_hangs_cannot_start_is_evicted_deleted_or_does_not_listen(cluster, space):
+    await space.apply(
+        space.manifest("killed", units=50, chunkRetries=1, **QUICK, **ONE),
+        space.manifest("hangs", units=50, program=HANGS, stallTimeout="8s", **QUICK, **ONE),
+        without_image(space),
+        space.manifest("evicted", units=50, chunkRetries=0, **QUICK, **ONE),
+        space.manifest("removed", units=50, chunkRetries=0, program=DEAF, **QUICK, **ONE),
+        space.manifest("deaf", units=40, program=DEAF, **LIE),
+        space.manifest("meek", units=40, program=MEEK, **LIE),
+    )
+    stories = (killed, hangs, imageless, evicted, removed, deaf, meek)
+    ends = await asyncio.gather(*(story(space) for story in stories), return_exceptions=True)
+    if failures := [end for end in ends if isinstance(end, Exception)]:
+        raise ExceptionGroup("not as told", failures)
+
+
+def without_image(space):
+    job = space.manifest("imageless", units=50, chunkRetries=0, **QUICK, **ONE)
+    (main,) = job["spec"]["template"]["spec"]["containers"]
+    main |= {"image": "punctual.invalid/none:1", "imagePullPolicy": "IfNotPresent"}
+    return job
+
+
+async def halfway(space, name, count=5):
+    """Wait until a job's only chunk has done something; return its pod."""
+    (pod,) = await space.running(name)
+    await eventually(lambda: space.status(name)["units"]["done"] >= count)
+    return pod
+
+
+async def kept(space, name):
+    """Wait for a job's end: it is in time, and each unit was accounted once."""
+    status = await space.end(name, within=150)
+    assert space.is_so(name, "Completed", "Completed"), status["conditions"]
+    assert status["finishedAt"] <= status["promise"]["deadline"]
+    units = status["units"]["total"]
+    assert status["completed"] == [{"begin": 0, "end": units}]
+    found = space.ranges(name)
+    assert covers([r for r, _ in found], units)
+    assert all(int(said) == end - begin for (begin, end), said in found)
+    return status
+
+
+async def killed(space):
+    """A process that is killed counts as its own failure, and is done again."""
+    pod = await halfway(space, "killed")
+    space.cluster.signal(pod, "KILL")
+    await kept(space, "killed")
+    (failed,) = space.pods_of("killed", phase="Failed")
+    assert failed["metadata"]["uid"] == pod["metadata"]["uid"]
+    assert "exit code 137" in (await space.events("killed"))["ChunkFailed"]
+
+
+async def hangs(space):
+    """A chunk that neither goes on nor uses CPU is ended after stallTimeout, and done again."""
+    pod = await halfway(space, "hangs", 4)
+    name = pod["metadata"]["name"]
+    await eventually(lambda: name in space.gone, within=60)
+    await kept(space, "hangs")
+    assert "neither progress nor CPU use" in (await space.events("hangs"))["Stalled"]
+    assert {note(p, "attempt") for p in space.pods_of("hangs")} == {1, 2}
+
+
+async def imageless(space):
+    """A pod whose image does not exist is given its patience, then fails as any other work."""
+    await eventually(lambda: space.is_so("imageless", "Failed", "ChunkFailed"), within=90)
+    assert "cannot start: " in space.condition("imageless", "Failed")["message"]
+    assert len(space.pods_of("imageless")) == 1
+    await eventually(lambda: not space.pods_of("imageless", gone=False))
+
+
+async def evicted(space):
+    """A pod evicted through the API is nobody's failure: without a single retry the job goes on."""
+    pod = await halfway(space, "evicted")
+    meta = {"name": pod["metadata"]["name"], "namespace": space.namespace}
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta}
+    path = f"/api/v1/namespaces/{space.namespace}/pods/{meta['name']}/eviction"
+    await space.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(eviction))
+    await kept(space, "evicted")
+    assert "is being evicted" in (await space.events("evicted"))["CapacityLost"]
+    assert {note(p, "attempt") for p in space.pods_of("evicted")} == {1, 2}
+
+
+async def removed(space):
+    """A pod deleted by hand is replaced at once, though it goes on for its grace period, which is cut short."""
+    pod = await halfway(space, "removed")
+    name = pod["metadata"]["name"]
+    await space.kubectl("delete", "pod", name, "--wait=false")
+    await eventually(lambda: len(space.pods_of("removed")) == 2, within=10)
+    assert name not in space.gone
+    await eventually(lambda: name in space.gone, within=20)  # its own grace period is 30 s
+    await kept(space, "removed")
+    assert "is being deleted" in (await space.events("removed"))["CapacityLost"]
+
+
+async def deaf(space):
+    """A worker that ignores what it is offered is waited for and accounted whole."""
+    (pod,) = await space.running("deaf")
+    name = pod["metadata"]["name"]
+    await eventually(lambda: "punctual.dev/offered-end" in space.pods[name]["metadata"]["annotations"], within=40)
+    await kept(space, "deaf")
+    assert [p["metadata"]["name"] for p in space.pods_of("deaf")] == [name]
+
+
+async def meek(space):
+    """A worker that answers with less than it was offered is believed; the rest is done elsewhere."""
+    (pod,) = await space.running("meek")
+    name = pod["metadata"]["name"]
+    await kept(space, "meek")
+    offered = note(space.pods[name], "offered-end")
+    (first, _), *others = space.ranges("meek")
+    assert first[1] < offered
+    assert others
