@@ -3,7 +3,11 @@
 from datetime import datetime
 
 import pytest
-from live import SYSTEM, container, covers, eventually, note, pool_status
+from live import POOL, SYSTEM, container, covers, eventually, note, pool_status
+
+from punctual import errors
+from punctual.kube.client import LEASES, PODS
+from punctual.kube.directory import JOBS, POOLS
 
 
 def moment(text):
@@ -25,18 +29,24 @@ async def _two_jobs(space):
 
 
 @pytest.mark.parametrize("how", ["KILL", "STOP"])
-async def test_a_leader_that_dies_or_freezes_is_followed_by_the_standby_and_nothing_counts_twice(cluster, space, how):
+async def test_a_leader_that_dies_or_freezes_is_followed_by_the_standby_and_nothing_counts_twice(
+    cluster, client, space, how
+):
     await _two_jobs(space)
     leader = cluster.leader()
     (standby,) = (p for p in cluster.pods("operator") if p["metadata"]["uid"] != leader["metadata"]["uid"])
     epoch = space.status("long")["epoch"]
     pods = {name: {p["metadata"]["name"] for p in space.pods_of(name)} for name in ("short", "long")}
     slowest = max((await pool_status(space.client))["startup"]["samples"])
+    killed = client.clock.now()
     cluster.signal(leader, how)
 
     await eventually(lambda: space.status("long")["epoch"] > epoch, within=60)
-    holder = cluster.kubectl("get", "lease", "-n", SYSTEM, "punctual", "-o", "jsonpath={.spec.holderIdentity}")
-    assert holder.startswith(standby["metadata"]["name"])
+    lease = (await client.get(LEASES.path(namespace=SYSTEM, name="punctual")))["spec"]
+    assert lease["holderIdentity"].startswith(standby["metadata"]["name"])
+    took = moment(lease["acquireTime"]) - killed
+    assert took <= lease["leaseDurationSeconds"] + 2
+    await _fenced(client, space, epoch)
     if how == "STOP":  # it wakes up, believing that it leads
         cluster.signal(leader, "CONT")
 
@@ -52,9 +62,43 @@ async def test_a_leader_that_dies_or_freezes_is_followed_by_the_standby_and_noth
         assert pods[name] == {p["metadata"]["name"] for p in space.pods_of(name) if note(p, "attempt") == 1}
         epochs = [status["epoch"] for _, status in space.written(name)]
         assert epochs == sorted(epochs)
+    await _created_late(space)
     await eventually(lambda: _in_order(cluster), within=60)
     # what ran already when the new leader came did not start slowly: such samples would lengthen every margin
     assert max((await pool_status(space.client))["startup"]["samples"]) <= max(slowest, 15)
+
+
+async def _fenced(client, space, epoch):
+    """What a leader of that epoch still writes is refused by the API server, of pools and jobs alike."""
+    written = {JOBS.path(namespace=space.namespace, name=name): space.jobs[name] for name in ("short", "long")}
+    written[POOLS.path(name=POOL)] = await client.get(POOLS.path(name=POOL))
+    for path, body in written.items():
+        meta = {key: body["metadata"][key] for key in ("name", "namespace") if key in body["metadata"]}
+        late = {**body, "metadata": meta, "status": {**body["status"], "epoch": epoch}}
+        with pytest.raises(errors.Fenced):
+            await client.apply(path, late, field_manager="punctual-operator", subresource="status")
+
+
+async def _created_late(space):
+    """A pod that an old leader still creates, of an attempt that was accounted long ago, is ended by the new one."""
+    pod = space.pods_of("short")[0]
+    name, first = pod["metadata"]["name"], pod["metadata"]["uid"]
+    await eventually(lambda: name in space.gone)
+    meta = {key: pod["metadata"][key] for key in ("name", "namespace", "labels", "annotations", "ownerReferences")}
+    spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
+    path = PODS.path(namespace=space.namespace)
+    again = await space.client.create(path, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+    assert again["metadata"]["uid"] != first
+    accounted = space.status("short")
+
+    async def ended():
+        try:
+            return (await space.client.get(f"{path}/{name}"))["metadata"]["uid"] != again["metadata"]["uid"]
+        except errors.NotFound:
+            return True
+
+    await eventually(ended, within=30)
+    assert space.status("short") == accounted
 
 
 def _in_order(cluster):
