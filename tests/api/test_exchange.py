@@ -1,6 +1,7 @@
 """The exchange against a real API server: its Secret, its ConfigMap, tokens bound to pods, TokenReview."""
 
 import asyncio
+import itertools
 import json
 import socket
 import ssl
@@ -19,6 +20,7 @@ from punctual.kube.identity import Reviewer, identity_of
 from punctual.kube.keeper import Keeper
 from punctual.kube.vault import ClusterVault
 from punctual.scheduling.actions import SetPoint
+from punctual_agent.exchange import Exchange as AgentsExchange
 
 SERVICE = "punctual"
 
@@ -191,6 +193,41 @@ async def test_replicas_share_one_authority_and_it_changes_while_an_agent_report
     assert replicas[0].trust.signing != first
     assert replicas[0].trust == replicas[1].trust
     assert (await stage.trusted()).count("BEGIN CERTIFICATE") == 2
+    assert not stage.refused
+
+
+async def test_the_agents_own_end_goes_on_while_authority_and_certificate_are_exchanged(stage, tmp_path):
+    """By a connection that is kept and by new ones, with a CA file that is renewed some time after the ConfigMap."""
+    pod = await stage.pod("one")
+    token, ca = tmp_path / "token", tmp_path / "ca.crt"
+    token.write_text(await stage.token("agent", pod=pod))
+    offset, real = -3000.0, stage.client.clock.now
+    lives = Lifetimes(authority=3300, serving=3300, backdate=60, spread=60)
+    await stage.client.delete(f"/api/v1/namespaces/{stage.namespace}/secrets/punctual-ca")
+    keeper = Keeper(stage.vault, ("localhost",), lambda: real() + offset, lifetimes=lives)
+    await keeper.tend()
+    first = keeper.trust.signing, keeper.serving
+    await stage.exchange.stop()
+    port = await stage.exchange.start(keeper.context, host="127.0.0.1", port=0)
+
+    def agent():
+        return AgentsExchange(f"https://localhost:{port}", token_file=token, ca_file=ca, timeout=10)
+
+    ca.write_text(await stage.trusted())
+    kept, sequence = agent(), itertools.count(1)
+    for seconds in (0, 2200, 1, 40, 40, 300):
+        offset += seconds
+        await keeper.tend()
+        fresh = agent()
+        for one in (kept, fresh):
+            said = wire.Report(node=pod[0], instance="i", sequence=next(sequence))
+            assert (await asyncio.to_thread(one.post, said)).epoch == 3
+        fresh.close()
+        ca.write_text(await stage.trusted())  # the kubelet comes round
+    kept.close()
+    assert keeper.trust.signing != first[0]
+    assert keeper.serving != first[1]
+    assert len(stage.heard) == 12
     assert not stage.refused
 
 

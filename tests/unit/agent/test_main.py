@@ -214,6 +214,20 @@ def test_it_tells_its_health_and_its_numbers_and_a_stopped_one_is_not_well(run, 
     assert get(port, "/else")[0] == 404
 
 
+def test_what_a_replaced_leader_still_says_is_refused_and_counted(run, node, operator):
+    def saying(epoch, value):
+        return lambda report: SetPoints(epoch=epoch, pods=[SetPoint(uid=UID, cap=value, rest_cap=0.9)])
+
+    operator.respond = saying(5, 0.3)
+    one = agent(run, node, operator)
+    assert eventually(told(node, 0.3)), one.lines
+    operator.respond = saying(4, 0.8)
+    port = one.events("agent_started")[0]["port"]
+    assert eventually(lambda: 'punctual_agent_exchanges_total{result="lowerEpoch"} 2' in get(port, "/metrics")[1])
+    assert cap(node) == Cap.of(0.3, 0.1)
+    assert "punctual_agent_epoch 5" in get(port, "/metrics")[1]
+
+
 def test_an_agent_that_hangs_ends_itself_within_the_lease(run, node, operator):
     operator.respond = answering(0.3)
     # once it has been told something, its next look at the pods folder never comes back

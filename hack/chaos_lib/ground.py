@@ -1,0 +1,298 @@
+"""Where it happens: our kind cluster, the ways onto its nodes, and the parts of Punctual that run there."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, TypeVar
+
+from chaos_lib.jobs import NAMESPACE, POOL
+from chaos_lib.scribe import PodSeen, Scribe
+from punctual.errors import AlreadyExists, ClusterError, Conflict, Forbidden, Invalid, NotFound, PunctualError
+from punctual.kube.client import LEASES, NODES, PODS, ApiClient, Resource
+from punctual.kube.directory import POOLS
+
+Json = dict[str, Any]
+T = TypeVar("T")
+
+SYSTEM = "punctual"
+LABEL = "punctual.dev/pool"
+CPU = 0.1
+PERIOD = 0.1
+NAMESPACES = Resource("v1", "namespaces")
+CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
+
+FIND = """for p in /proc/[0-9]*; do if [ "$(cat $p/comm 2>/dev/null)" = {name} ]; then echo ${{p#/proc/}}; fi; done"""
+
+
+class NothingThere(Exception):  # noqa: N818  an outcome
+    """There is nothing that this fault could hit now."""
+
+
+@dataclass
+class Ground:
+    """The cluster. What it is asked is asked again while the API server is away: that is part of the game."""
+
+    client: ApiClient
+    scribe: Scribe
+    image: str
+    workers: list[str] = field(default_factory=list)
+    control_plane: str = ""
+    labels: dict[str, str | None] = field(default_factory=dict)
+    """What the workers' label was before."""
+    held_up: set[str] = field(default_factory=set)
+    """Nodes on which nothing can be run now."""
+
+    # commands
+
+    async def run(self, *argv: str, check: bool = True) -> str:
+        """Run a command to its end; return what it prints."""
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            env={**os.environ, "HOME": os.environ.get("HOME", "/root")},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            out, err = await process.communicate()
+        except asyncio.CancelledError:
+            process.kill()
+            await process.wait()
+            raise
+        if process.returncode and check:
+            raise PunctualError(f"{' '.join(argv[:4])} …: {err.decode(errors='replace').strip()[-500:]}")
+        return out.decode(errors="replace")
+
+    async def on_node(self, node: str, script: str) -> str:
+        """Run a shell script as root on a node."""
+        if node in self.held_up:
+            raise NothingThere(f"{node} is held up")
+        return await self.run("docker", "exec", node, "sh", "-ec", script)
+
+    async def patiently(self, call: Callable[[], Awaitable[T]], *, within: float = 90) -> T:
+        """Ask the API server until it answers."""
+        end = asyncio.get_running_loop().time() + within
+        while True:
+            try:
+                return await call()
+            except (NotFound, Conflict, Invalid, Forbidden):
+                raise
+            except ClusterError as error:
+                if asyncio.get_running_loop().time() > end:
+                    raise
+                await asyncio.sleep(max(0.5, error.retry_after))
+
+    async def get(self, path: str) -> Json:
+        """Read an object."""
+        return await self.patiently(lambda: self.client.get(path))
+
+    async def patch(self, path: str, body: Json) -> Json:
+        """Change an object."""
+        return await self.patiently(lambda: self.client.patch_merge(path, body))
+
+    async def create(self, path: str, body: Json) -> None:
+        """Create an object; one that is there has been created by a call whose answer was lost."""
+        try:
+            await self.patiently(lambda: self.client.create(path, body))
+        except AlreadyExists:
+            return
+
+    async def delete(self, path: str, **how: Any) -> None:
+        """Delete an object, if it is there."""
+        try:
+            await self.patiently(lambda: self.client.delete(path, **how))
+        except (NotFound, Conflict):
+            return
+
+    # what is there
+
+    async def survey(self) -> None:
+        """Find the nodes."""
+        nodes = (await self.patiently(lambda: self.client.list(NODES.path()))).items
+        for node in nodes:
+            meta = node["metadata"]
+            if CONTROL_PLANE in meta["labels"]:
+                self.control_plane = meta["name"]
+            else:
+                self.labels[meta["name"]] = meta["labels"].get(LABEL)
+        self.workers = sorted(self.labels)
+
+    async def parts(self, component: str) -> list[Json]:
+        """Return the pods of operator or agent that are not going, in order of their names."""
+        selector = f"app.kubernetes.io/component={component}"
+        path = PODS.path(namespace=SYSTEM)
+        found = await self.patiently(lambda: self.client.list(path, label_selector=selector))
+        pods = [p for p in found.items if not p["metadata"].get("deletionTimestamp")]
+        return sorted(pods, key=lambda p: str(p["metadata"]["name"]))
+
+    async def operator(self, *, leading: bool) -> Json:
+        """Return the operator's pod that holds the lease, or one that does not."""
+        lease = await self.get(LEASES.path(namespace=SYSTEM, name="punctual"))
+        holder = lease["spec"].get("holderIdentity") or ""
+        for pod in await self.parts("operator"):
+            if runs(pod) and holder.startswith(pod["metadata"]["name"]) == leading:
+                return pod
+        raise NothingThere("no such operator")
+
+    async def agent(self, rng: Random) -> Json:
+        """Return an agent that runs."""
+        found = [p for p in await self.parts("agent") if runs(p) and p["spec"].get("nodeName") in self.workers]
+        if not found:
+            raise NothingThere("no agent runs")
+        return rng.choice(found)
+
+    def chunk(self, rng: Random) -> PodSeen:
+        """Return a chunk's pod that runs."""
+        found = [
+            pod
+            for pod in self.scribe.pods.values()
+            if not pod.gone
+            and pod.job
+            and pod.phase == "Running"
+            and not pod.body["metadata"].get("deletionTimestamp")
+            and pod.body["spec"].get("nodeName") not in self.held_up
+        ]
+        if not found:
+            raise NothingThere("no chunk runs")
+        return rng.choice(sorted(found, key=lambda pod: pod.name))
+
+    async def pool(self) -> Json:
+        """Return the pool."""
+        return await self.get(POOLS.path(name=POOL))
+
+    # what can be done to it
+
+    async def signal(self, pod: Json, name: str) -> None:
+        """Send a signal to the processes of a pod's first container."""
+        first = pod["spec"]["containers"][0]["name"]
+        statuses = pod["status"].get("containerStatuses") or ()
+        identity = next((s.get("containerID", "") for s in statuses if s["name"] == first), "").rpartition("/")[2]
+        if not identity:
+            raise NothingThere(f"{pod['metadata']['name']} has no container")
+        script = (
+            f"f=$(find /sys/fs/cgroup -path '*{identity}*' -name cgroup.procs 2>/dev/null | head -n 1); "
+            f'for p in $(cat "$f"); do kill -{name} $p; done'
+        )
+        try:
+            await self.on_node(pod["spec"]["nodeName"], script)
+        except PunctualError as error:
+            raise NothingThere(f"its process is gone: {error}") from error
+
+    async def signal_api_server(self, name: str) -> None:
+        """Send a signal to the API server."""
+        await self.on_node(self.control_plane, f"kill -{name} $({FIND.format(name='kube-apiserver')})")
+
+    async def answers(self, *, within: float) -> bool:
+        """Whether the API server answers, some time soon."""
+
+        async def ask() -> Json:
+            return await self.client.get("/version", deadline=3)
+
+        try:
+            await self.patiently(ask, within=within)
+        except ClusterError:
+            return False
+        return True
+
+    # before and after
+
+    async def prepare(self, pool: Json) -> int:
+        """Have an empty namespace and a pool of our own on the workers; return how many processors it has."""
+        await self.survey()
+        await self.clear()
+        await self.create(NAMESPACES.path(), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        await self.label(POOL)
+        await self.create(POOLS.path(), pool)
+
+        async def ready() -> int:
+            status = (await self.pool()).get("status") or {}
+            whole = {n["name"] for n in status.get("nodes") or () if n["processors"]} == set(self.workers)
+            return int(status["processors"]) if whole and status["free"] == status["processors"] else 0
+
+        for _ in range(120):
+            if count := await ready():
+                return count
+            await asyncio.sleep(0.5)
+        raise PunctualError(f"Pool {POOL} is not ready after 60 s: {json.dumps((await self.pool()).get('status'))}")
+
+    async def label(self, value: str | None) -> None:
+        """Give the workers to a pool; None: to those that had them before."""
+        for node, before in self.labels.items():
+            await self.patch(NODES.path(name=node), {"metadata": {"labels": {LABEL: value or before}}})
+
+    async def clear(self) -> None:
+        """Remove our namespace and pool, and see them gone."""
+        for path in (NAMESPACES.path(name=NAMESPACE), POOLS.path(name=POOL)):
+            await self.delete(path)
+            for _ in range(240):
+                try:
+                    await self.get(path)
+                except NotFound:
+                    break
+                await asyncio.sleep(0.5)
+            else:
+                raise PunctualError(f"{path} does not go")
+
+    async def heal(self) -> None:
+        """Take back what a fault that was broken off may have left; harmless where there is nothing."""
+        for node in self.workers:
+            await self.run("docker", "unpause", node, check=False)
+        self.held_up.clear()
+        go_on = f"kill -CONT $({FIND.format(name='kube-apiserver')})"
+        await self.run("docker", "exec", self.control_plane, "sh", "-c", go_on, check=False)
+        if not await self.answers(within=180):
+            raise PunctualError("the API server does not come back")
+        for node in self.workers:
+            await self.on_node(node, "systemctl start kubelet")
+        await self.label(POOL)
+
+    async def calm(self) -> str:
+        """Wait until nodes, operator and agents are in order; return what is not, in a word."""
+        trouble = "not looked yet"
+        for _ in range(360):
+            if not (trouble := await self._trouble()):
+                return ""
+            await asyncio.sleep(0.5)
+        return trouble
+
+    async def _trouble(self) -> str:
+        nodes = (await self.patiently(lambda: self.client.list(NODES.path()))).items
+        for node in nodes:
+            ready = [c["status"] for c in node["status"]["conditions"] if c["type"] == "Ready"]
+            if ready != ["True"]:
+                return f"node {node['metadata']['name']} is not ready"
+        operators, agents = await self.parts("operator"), await self.parts("agent")
+        if [runs(pod) for pod in operators] != [True, True]:
+            return "not both operators are ready"
+        if [runs(pod) for pod in agents] != [True] * len(self.workers):
+            return "not all agents are ready"
+        leading = [p["metadata"]["name"] for p in operators if p["metadata"]["labels"].get("punctual.dev/leader")]
+        lease = await self.get(LEASES.path(namespace=SYSTEM, name="punctual"))
+        holder = lease["spec"].get("holderIdentity") or ""
+        if len(leading) != 1 or not holder.startswith(leading[0]):
+            return f"the leader's label is on {leading}, the lease {holder!r}'s"
+        return ""
+
+
+def runs(pod: Json) -> bool:
+    """Whether all containers of a pod are ready."""
+    statuses = pod["status"].get("containerStatuses") or [{"ready": False}]
+    return all(c["ready"] for c in statuses)
+
+
+def pool_manifest() -> Json:
+    """Return the pool."""
+    return {
+        "apiVersion": "punctual.dev/v1alpha1",
+        "kind": "Pool",
+        "metadata": {"name": POOL},
+        "spec": {
+            "nodeSelector": {"matchLabels": {LABEL: POOL}},
+            "processor": {"cpu": f"{CPU * 1000:.0f}m", "memory": "64Mi", "period": f"{PERIOD * 1000:.0f}ms"},
+        },
+    }

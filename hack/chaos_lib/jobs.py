@@ -1,0 +1,254 @@
+"""The jobs that keep coming: what is asked, and what must become of it whatever happens meanwhile.
+
+The result of a chunk is the sum of its units' numbers, so that the reduce step shows each range with proof of what was
+done in it. Units take time, not CPU, but for those of kind `burns`: a machine of two cores has to carry it all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Literal
+
+Json = dict[str, Any]
+NAMESPACE = "punctual-chaos"
+POOL = "chaos"
+REDUCE = 5
+"""Seconds."""
+
+WORK = """
+import os, sys, time
+from punctual import worker
+
+pause, burn, crash = (float(os.environ[name]) for name in ("PAUSE", "BURN", "CRASH"))
+tries = int(os.environ["CRASHES"])
+total = done = 0
+for unit in worker.units():
+    if int(os.environ["PUNCTUAL_ATTEMPT"]) <= tries and done >= crash:
+        sys.exit(1)
+    end = time.process_time() + burn
+    while time.process_time() < end:
+        pass
+    time.sleep(pause)
+    total += unit
+    done += 1
+worker.result(str(total))
+"""
+
+SHELL = """
+unit=$PUNCTUAL_BEGIN sum=0
+cd "$PUNCTUAL_DIR"
+while [ $unit -lt $PUNCTUAL_END ]; do
+    sleep $PAUSE
+    sum=$((sum + unit)) unit=$((unit + 1))
+    LOOK
+done
+echo $sum >/dev/termination-log
+"""
+"""A program that knows nothing of offers."""
+TELL = "echo $((unit - PUNCTUAL_BEGIN)) >next; mv next progress"
+LIES = (
+    "echo -1 >progress",
+    "rm -f progress; ln -s /etc/shadow progress",
+    "rm -f progress; mkfifo progress",
+    "truncate -s 1G progress",
+    "echo $((unit * 1000000 + 1000000)) >progress",
+    "echo 3 >progress; echo 0 >end",
+)
+
+JOIN = 'cd "$PUNCTUAL_RESULTS"; for r in [0-9]*-*; do echo "$r $(cat "$r")"; done | sort -n >/dev/termination-log'
+"""Tells what was accounted: a line per range, with what its worker said."""
+
+Expected = Literal["done", "failed", "refused"]
+
+
+@dataclass
+class Wish:
+    """A job as it was asked for."""
+
+    name: str
+    kind: str
+    body: Json
+    expected: Expected
+    """`done`, or refused for want of room: what becomes of a job in which nothing is wrong."""
+    reasons: tuple[str, ...] = ()
+    """Reasons it may end with otherwise."""
+    deadlines: list[float] = field(default_factory=list)
+    """Seconds after creation that were asked for, edits included."""
+    deleted: bool = False
+
+    @property
+    def units(self) -> int:
+        """How many."""
+        return int(self.body["spec"]["units"])
+
+
+@dataclass(frozen=True)
+class Maker:
+    """Makes jobs, each from its number and the seed."""
+
+    seed: int
+    image: str
+    secret: str
+    """Stands in each template's environment."""
+
+    def job(self, number: int) -> Wish:
+        """Return the job of that number."""
+        rng = Random(f"{self.seed} job {number}")
+        kinds = list(KINDS)
+        (kind,) = rng.choices(kinds, [KINDS[k][0] for k in kinds])
+        return KINDS[kind][1](self, rng, f"{kind}-{number}", kind)
+
+    def last(self) -> Wish:
+        """Return a job that nothing happens to."""
+        return self._wish("last", "shell", self._spec(self._shell(TELL, 0.5), units=30, chi=0.8, most=2, slack=90))
+
+    def _spec(
+        self, template: Json, *, units: int, chi: float | None, most: int, slack: float, theta: float = 4, **more: Any
+    ) -> Json:
+        """Return a job's spec whose deadline leaves some seconds of slack on so many processors."""
+        chi_ = chi or 1.0
+        deadline = round(theta + units * chi_ / most + 2 * REDUCE + slack)
+        spec = {
+            "pool": POOL,
+            "units": units,
+            "deadline": f"{deadline}s",
+            "processors": {"max": most},
+            "chunkRetries": 50,  # it is we who kill
+            "stallTimeout": "15s",
+            "template": template,
+            **more,
+        }
+        if chi:
+            spec["cost"] = {"chi": f"{chi * 1000:.0f}ms", "thetaCp": f"{theta:.0f}s"}
+        return spec
+
+    def _container(self, *command: str, **env: object) -> Json:
+        pairs = {"CHAOS_SECRET": self.secret, **env}
+        return {
+            "name": "main",
+            "image": self.image,
+            "command": list(command),
+            "env": [{"name": name, "value": str(value)} for name, value in pairs.items()],
+        }
+
+    def _python(self, pause: float, *, burn: float = 0, crash: float = 0, crashes: int = 0) -> Json:
+        env = {"PAUSE": pause, "BURN": burn, "CRASH": crash, "CRASHES": crashes}
+        return {"spec": {"containers": [self._container("python3", "-c", WORK, **env)]}}
+
+    def _shell(self, look: str, pause: float) -> Json:
+        return {"spec": {"containers": [self._container("sh", "-ec", SHELL.replace("LOOK", look), PAUSE=pause)]}}
+
+    def _reduce(self) -> Json:
+        template = {"spec": {"containers": [self._container("sh", "-ec", JOIN)]}}
+        return {"duration": f"{REDUCE}s", "template": template}
+
+    def _wish(self, name: str, kind: str, spec: Json, expected: Expected = "done", *reasons: str) -> Wish:
+        body = {
+            "apiVersion": "punctual.dev/v1alpha1",
+            "kind": "DivisibleJob",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": spec,
+        }
+        return Wish(name, kind, body, expected, reasons, [float(spec["deadline"].removesuffix("s"))])
+
+    def _sized(self, rng: Random, chi: float) -> Json:
+        """Return numbers of a job of middling size."""
+        most = rng.randint(1, 4)
+        return {
+            "units": round(most * rng.uniform(8, 22) / chi),
+            "chi": chi,
+            "most": most,
+            "slack": rng.uniform(25, 80),
+        }
+
+    def waits(self, rng: Random, name: str, kind: str) -> Wish:
+        """Let Python work with the helper, and reduce."""
+        pause = rng.choice((0.3, 0.6, 1.0))
+        spec = self._spec(self._python(pause), theta=6, reduce=self._reduce(), **self._sized(rng, 1.2 * pause + 0.05))
+        return self._wish(name, kind, spec)
+
+    def resumes(self, rng: Random, name: str, kind: str) -> Wish:
+        """Make the same with units that are durable once reported."""
+        wish = self.waits(rng, name, kind)
+        wish.body["spec"]["restart"] = "Resume"
+        return wish
+
+    def burns(self, rng: Random, name: str, kind: str) -> Wish:
+        """Let units take CPU time."""
+        sized = self._sized(rng, 0.5) | {"most": 1}
+        sized["units"] = min(sized["units"], 30)
+        spec = self._spec(self._python(0, burn=0.03), theta=6, reduce=self._reduce(), **sized)
+        return self._wish(name, kind, spec)
+
+    def shell(self, rng: Random, name: str, kind: str) -> Wish:
+        """Let a shell work, that reports or does not."""
+        pause = rng.choice((0.5, 1.0))
+        spec = self._spec(self._shell(rng.choice((TELL, ":")), pause), **self._sized(rng, pause + 0.25))
+        if rng.random() < 0.5:
+            spec["reduce"] = self._reduce()
+        return self._wish(name, kind, spec)
+
+    def lies(self, rng: Random, name: str, kind: str) -> Wish:
+        """Let a shell work whose files lie; it counts by its exit status."""
+        spec = self._spec(self._shell(rng.choice(LIES), 0.5), reduce=self._reduce(), **self._sized(rng, 0.8))
+        return self._wish(name, kind, spec)
+
+    def crashes(self, rng: Random, name: str, kind: str) -> Wish:
+        """Let each chunk's first attempt or two end badly."""
+        template = self._python(0.5, crash=rng.randint(0, 8), crashes=rng.randint(1, 2))
+        spec = self._spec(template, theta=6, reduce=self._reduce(), **self._sized(rng, 0.7))
+        spec["restart"] = rng.choice(("Redo", "Resume"))
+        return self._wish(name, kind, spec)
+
+    def measured(self, rng: Random, name: str, kind: str) -> Wish:
+        """Declare no cost: pilots."""
+        pause = rng.choice((0.3, 0.6))
+        template = rng.choice((self._python(pause), self._shell(TELL, pause)))
+        spec = self._spec(template, units=rng.randint(40, 80), chi=None, most=3, slack=100, reduce=self._reduce())
+        return self._wish(name, kind, spec, "done", "InfeasibleStartup")
+
+    def hopeless(self, rng: Random, name: str, kind: str) -> Wish:
+        """Ask for what always fails."""
+        template = self._python(0.3, crash=rng.randint(0, 3), crashes=1000)
+        spec = self._spec(template, units=10, chi=0.5, most=1, slack=90, theta=6) | {"chunkRetries": rng.randint(0, 1)}
+        return self._wish(name, kind, spec, "failed", "ChunkFailed", "Stalled")
+
+    def imageless(self, rng: Random, name: str, kind: str) -> Wish:
+        """Ask for an image that does not exist."""
+        template = self._shell(":", 0.5)
+        template["spec"]["containers"][0]["image"] = f"registry.invalid/nothing:{rng.randint(1, 9)}"
+        spec = self._spec(template, units=10, chi=1, most=1, slack=90) | {"chunkRetries": 0}
+        return self._wish(name, kind, spec, "failed", "ChunkFailed")
+
+    def infeasible(self, rng: Random, name: str, kind: str) -> Wish:
+        """Ask for more than there ever is room for."""
+        spec = self._spec(self._shell(":", 0.5), units=rng.randint(10**4, 10**9), chi=1, most=4, slack=0)
+        spec["deadline"] = "40s"
+        return self._wish(name, kind, spec, "refused", "InfeasibleCapacity", "InfeasibleStartup")
+
+    def malformed(self, rng: Random, name: str, kind: str) -> Wish:
+        """Ask for a pool that is not there, or a pod that cannot be."""
+        spec = self._spec(self._shell(":", 0.5), units=10, chi=1, most=1, slack=60)
+        if rng.random() < 0.5:
+            return self._wish(name, kind, spec | {"pool": "nowhere"}, "refused", "PoolNotFound")
+        spec["template"]["spec"]["containers"][0]["image"] = ""
+        return self._wish(name, kind, spec, "refused", "PodRefused")
+
+
+Make = Callable[[Maker, Random, str, str], Wish]
+KINDS: dict[str, tuple[float, Make]] = {
+    "waits": (4, Maker.waits),
+    "resumes": (3, Maker.resumes),
+    "burns": (1, Maker.burns),
+    "shell": (3, Maker.shell),
+    "lies": (1, Maker.lies),
+    "crashes": (2, Maker.crashes),
+    "measured": (1, Maker.measured),
+    "hopeless": (1, Maker.hopeless),
+    "imageless": (0.5, Maker.imageless),
+    "infeasible": (1, Maker.infeasible),
+    "malformed": (0.5, Maker.malformed),
+}
+"""How often each comes, and how it is made."""

@@ -1,0 +1,194 @@
+"""What happens to jobs and pods, taken down as the API server tells it: each status in the order of its writes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from punctual.errors import ClusterError, Gone
+from punctual.kube.client import PODS, ApiClient
+from punctual.kube.directory import JOBS
+from punctual.kube.podspec import ATTEMPT, BEGIN, END, JOB_UID_LABEL, KIND_LABEL
+
+Json = dict[str, Any]
+
+
+@dataclass
+class JobSeen:
+    """One job."""
+
+    body: Json
+    statuses: list[tuple[int, Json]] = field(default_factory=list)
+    """(resource version, status) of each that was seen."""
+    gone: bool = False
+    gaps: int = 0
+    """How often the API server could not tell what came in between."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return str(self.body["metadata"]["name"])
+
+    @property
+    def status(self) -> Json:
+        """As last seen."""
+        return self.body.get("status") or {}
+
+    def condition(self, kind: str) -> Json:
+        """Return a condition, {} where it is not there."""
+        return condition(self.status, kind)
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more is to come: it has ended, or was refused."""
+        if self.gone or self.status.get("finishedAt"):
+            return True
+        return self.condition("Admitted").get("status") == "False" and not self.status.get("chunks")
+
+
+@dataclass
+class PodSeen:
+    """One pod of a job."""
+
+    body: Json
+    born: int | None
+    """Resource version it was created with; None where that was not seen."""
+    succeeded: bool = False
+    gone: bool = False
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return str(self.body["metadata"]["name"])
+
+    @property
+    def job(self) -> str:
+        """Uid of its job; empty for one of somebody else."""
+        return str((self.body["metadata"].get("labels") or {}).get(JOB_UID_LABEL, ""))
+
+    @property
+    def kind(self) -> str:
+        """Chunk, Pilot or Reduce."""
+        return str(self.body["metadata"]["labels"][KIND_LABEL])
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """The units it was created for."""
+        notes = self.body["metadata"]["annotations"]
+        return int(notes[BEGIN]), int(notes[END])
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt at them."""
+        return int(self.body["metadata"]["annotations"][ATTEMPT])
+
+    @property
+    def phase(self) -> str:
+        """As last seen."""
+        return str((self.body.get("status") or {}).get("phase", "Pending"))
+
+    @property
+    def message(self) -> str:
+        """What its first container said at its end."""
+        for one in (self.body.get("status") or {}).get("containerStatuses") or ():
+            ended = (one.get("state") or {}).get("terminated") or {}
+            return str(ended.get("message") or "").strip()
+        return ""
+
+
+def condition(status: Json, kind: str) -> Json:
+    """Return a condition of a status, {} where it is not there."""
+    return next((c for c in status.get("conditions") or () if c["type"] == kind), {})
+
+
+class Scribe:
+    """Follows one namespace; ``news(job, before)`` hears of each change of a job's status."""
+
+    def __init__(self, client: ApiClient, namespace: str, news: Callable[[JobSeen, Json], None]) -> None:
+        self.jobs: dict[str, JobSeen] = {}
+        """By uid."""
+        self.pods: dict[str, PodSeen] = {}
+        """By uid."""
+        self._client = client
+        self._namespace = namespace
+        self._news = news
+
+    def job(self, name: str) -> JobSeen | None:
+        """Return the newest job of that name."""
+        return next((job for job in reversed(self.jobs.values()) if job.name == name), None)
+
+    def pods_of(self, uid: str) -> list[PodSeen]:
+        """Return all pods that a job has had."""
+        return [pod for pod in self.pods.values() if pod.job == uid]
+
+    async def run(self) -> None:
+        """Take down what happens until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._follow(JOBS.path(namespace=self._namespace), self._take_job, self.jobs))
+            group.create_task(self._follow(PODS.path(namespace=self._namespace), self._take_pod, self.pods))
+
+    async def _follow(
+        self, path: str, take: Callable[[str, Json], None], known: dict[str, JobSeen] | dict[str, PodSeen]
+    ) -> None:
+        version = ""
+        while True:
+            try:
+                if not version:
+                    version = await self._list(path, take, known)
+                events = self._client.watch(path, resource_version=version, seconds=60, silence=75)
+                async with contextlib.aclosing(events):
+                    async for event in events:
+                        version = event["object"]["metadata"]["resourceVersion"]
+                        if event["type"] != "BOOKMARK":
+                            take(event["type"], event["object"])
+            except Gone:
+                version = ""
+            except ClusterError as error:
+                await asyncio.sleep(error.retry_after)
+
+    async def _list(
+        self, path: str, take: Callable[[str, Json], None], known: dict[str, JobSeen] | dict[str, PodSeen]
+    ) -> str:
+        found = await self._client.list(path)
+        there = {body["metadata"]["uid"] for body in found.items}
+        for uid, seen in known.items():
+            seen.gone = seen.gone or uid not in there
+            if isinstance(seen, JobSeen):
+                seen.gaps += not seen.over
+        for body in found.items:
+            take("LISTED", body)
+        return found.resource_version
+
+    def _take_job(self, what: str, body: Json) -> None:
+        uid = body["metadata"]["uid"]
+        job = self.jobs.get(uid)
+        if job is None:
+            job = self.jobs[uid] = JobSeen({"metadata": body["metadata"]})
+        before = job.status
+        job.body, job.gone = body, what == "DELETED"
+        if job.status != before:
+            job.statuses.append((int(body["metadata"]["resourceVersion"]), job.status))
+            self._news(job, before)
+
+    def _take_pod(self, what: str, body: Json) -> None:
+        uid = body["metadata"]["uid"]
+        pod = self.pods.get(uid)
+        if pod is None:
+            born = int(body["metadata"]["resourceVersion"]) if what == "ADDED" else None
+            pod = self.pods[uid] = PodSeen(body, born)
+        pod.body, pod.gone = body, what == "DELETED"
+        pod.succeeded = pod.succeeded or pod.phase == "Succeeded"
+
+
+async def eventually(true: Callable[[], object], *, within: float, every: float = 0.2) -> bool:
+    """Whether ``true()`` became true within so many seconds."""
+    end = time.monotonic() + within
+    while not true():
+        if time.monotonic() > end:
+            return False
+        await asyncio.sleep(every)
+    return True
