@@ -1,0 +1,120 @@
+"""How many processors are booked ahead, over all time to come: a step function.
+
+Reservations book processors over windows, half-open as ranges are (Mamat 2011, ch. 5). Asked are the most that are
+booked at once within a window, and the next window in which so many would be free. With a capacity of one it is the
+calendar of a port, whose bookings are the intervals in which inputs of reservations are sent.
+
+Times and counts lie in two sorted arrays, so that each question is a slice and a maximum: 10,000 bookings take some
+tens of microseconds.
+"""
+
+from collections.abc import Iterable
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from punctual.errors import InvariantError
+
+
+class Window(NamedTuple):
+    """Processors over [start, end), seconds on the caller's clock."""
+
+    start: float
+    end: float
+    processors: int
+
+
+class Calendar:
+    """Booked processors over time; nothing is booked before the first and after the last booking."""
+
+    def __init__(self, windows: Iterable[Window] = ()) -> None:
+        self._times = np.array([-inf])
+        self._booked: NDArray[np.int64] = np.zeros(1, dtype=np.int64)  # from its time until the next one
+        edges: dict[float, int] = {}
+        for window in windows:
+            _check_window(window)
+            edges[window.start] = edges.get(window.start, 0) + window.processors
+            edges[window.end] = edges.get(window.end, 0) - window.processors
+        if edges:
+            times = sorted(edges)
+            self._times = np.array([-inf, *times])
+            self._booked = np.cumsum([0, *(edges[t] for t in times)])
+            self._drop_equal(0, self._times.size)
+
+    def book(self, window: Window) -> None:
+        """Book; whether there are so many is the caller's question (`most`)."""
+        _check_window(window)
+        self._add(window, window.processors)
+
+    def release(self, window: Window) -> None:
+        """Take a booking back, or a part of one: what is left of it when it began, was cut short or moved."""
+        _check_window(window)
+        self._add(window, -window.processors)
+
+    def forget(self, until: float) -> None:
+        """Forget all that is booked before ``until``."""
+        first = int(self._times.searchsorted(until, side="right")) - 1
+        if first > 0:
+            self._times = self._times[first:].copy()
+            self._booked = self._booked[first:].copy()
+            self._times[0] = -inf
+
+    def most(self, start: float, end: float) -> int:
+        """Return the most processors that are booked at one time of [start, end)."""
+        first = int(self._times.searchsorted(start, side="right")) - 1
+        last = int(self._times.searchsorted(end, side="left"))
+        return int(self._booked[first : max(last, first + 1)].max())
+
+    def next_window(self, processors: int, seconds: float, *, capacity: int, not_before: float) -> float | None:
+        """Return the earliest start at which so many are free for so long out of ``capacity``; None: they never are."""
+        if processors > capacity:
+            return None
+        full = self._booked > capacity - processors
+        # where each stretch that is too full begins and ends; between them are the gaps
+        edges = np.flatnonzero(np.diff(full, prepend=False, append=False))
+        begins, ends = self._times[edges[::2]], np.append(self._times, inf)[edges[1::2]]
+        starts = np.maximum(np.concatenate(([-inf], ends)), not_before)
+        until = np.concatenate((begins, [inf]))
+        fits = starts + seconds <= until
+        return float(starts[int(fits.argmax())]) if fits.any() else None
+
+    def windows(self) -> list[Window]:
+        """Return the steps of the calendar that have a booking."""
+        booked = self._booked.tolist()
+        times = [*self._times.tolist(), inf]
+        return [Window(times[i], times[i + 1], n) for i, n in enumerate(booked) if n]
+
+    def _add(self, window: Window, count: int) -> None:
+        first, last = self._edge(window.start), self._edge(window.end)
+        self._booked[first:last] += count
+        self._drop_equal(first, last + 1)
+
+    def _edge(self, at: float) -> int:
+        """Return the index of the step that begins at a time, made if there is none."""
+        i = int(self._times.searchsorted(at))
+        if i == self._times.size or self._times[i] != at:
+            self._times = np.insert(self._times, i, at)
+            self._booked = np.insert(self._booked, i, self._booked[i - 1])
+        return i
+
+    def _drop_equal(self, first: int, last: int) -> None:
+        """Drop steps of [first, last) that are none: they go on as the one before."""
+        first = max(first, 1)
+        same = np.flatnonzero(self._booked[first:last] == self._booked[first - 1 : last - 1]) + first
+        if same.size:
+            self._times = np.delete(self._times, same)
+            self._booked = np.delete(self._booked, same)
+
+    def check(self) -> None:
+        """Raise InvariantError where times do not ascend, a step is none, or less than nothing is booked."""
+        if not (np.diff(self._times) > 0).all() or not np.diff(self._booked).all():
+            raise InvariantError("the calendar's steps are out of order or none")
+        if self._booked[0] or self._booked[-1] or (self._booked < 0).any():
+            raise InvariantError("less than nothing is booked, or something for ever")
+
+
+def _check_window(window: Window) -> None:
+    if not (-inf < window.start < window.end < inf and window.processors > 0):
+        raise ValueError(f"a window has a start before its end, and processors: not {window}")
