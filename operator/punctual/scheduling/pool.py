@@ -40,6 +40,7 @@ from punctual.scheduling.planner import Planner
 from punctual.scheduling.processors import Occupant
 from punctual.scheduling.standing import Standing, Watch
 from punctual.scheduling.startup import Startups
+from punctual.scheduling.supervision import FRESH
 from punctual.scheduling.words import some, span
 from punctual.theory.cost import Cost
 
@@ -434,6 +435,8 @@ class Pool:
             watch = st.watch(chunk)
             if watch.pod is None or watch.pod.node != report.node:
                 continue  # only its own node may speak of a pod
+            if watch.reported is not None and now - watch.reported > FRESH:
+                watch.moved += now - watch.reported  # nobody looked meanwhile: perhaps the whole node stood still
             watch.reported = now
             self._tell_faults(st, watch.pod.name, p.faults)
             # an agent that does not know the chunk's length yet passes on what it reads; beyond it, it is a lie

@@ -319,6 +319,23 @@ def test_what_is_wrong_with_files_is_said_once_per_job():
     assert "progress is negative;" in again
 
 
+def test_a_chunk_that_nobody_looked_at_has_not_stalled_when_its_agent_is_back():
+    w = small(1.0, workers=lambda *_: Worker(hangs=True))
+    w.silent_agents.add("n1")
+    w.apply(job(units=10, deadline=300, stall_timeout=20.0, chi=20.0))
+    w.run_until(lambda w: any(p.phase == "Running" for p in w.pods.values()))
+    for second in (1, 2, 3, 60, 61, 62):  # the whole node stood still for a while
+        w.run(10 + second)
+        _reported(w, 3)
+    assert [line for line in w.log if reasons.STALLED in line] == []
+    for second in range(63, 90):
+        w.run(10 + second)
+        if w.pods:
+            _reported(w, 3)
+    (stalled,) = [line for line in w.log if reasons.STALLED in line]
+    assert 10 + 76 <= float(stalled.split()[0]) <= 10 + 80  # 2 s of the 20 s before, the rest after
+
+
 def test_more_done_than_the_chunk_has_is_not_believed():
     w = small(1.0, workers=lambda *_: Worker(pace=9.0))
     w.silent_agents.add("n1")
