@@ -209,6 +209,14 @@ class World:
             actions += more
         return actions
 
+    def leaderless(self, until: float) -> World:
+        """Let time pass while no Pool steps: what happens meanwhile nobody is told."""
+        while self.now < until - 1e-9:
+            self.now = round(self.now + TICK, 6)
+            self._kubelets()
+        self.inbox.clear()
+        return self
+
     def _mail(self) -> list[Event]:
         mail, self.inbox = self.inbox, []
         return mail

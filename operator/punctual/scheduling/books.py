@@ -40,6 +40,8 @@ class Books:
     deleting: bool = False
     spec_applied: Verdict | None = None
     jobs: dict[str, Standing] = field(default_factory=dict)
+    edits: dict[str, None] = field(default_factory=dict)
+    """Jobs whose ``asked`` is new and not yet tested: only once all that was written is read."""
     live: dict[str, Standing] = field(default_factory=dict)
     """Jobs that planning and dispatch must look at; some that need it no more may still be in it."""
     active: dict[str, None] = field(default_factory=dict)
@@ -109,7 +111,7 @@ class Books:
         return replace(
             record,
             epoch=self.epoch,
-            observed_generation=st.asked.generation,
+            observed_generation=record.observed_generation if st.job.uid in self.edits else st.asked.generation,
             chunks=chunks,
             done=record.completed.total + reported,
             running=running,

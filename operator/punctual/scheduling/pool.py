@@ -71,22 +71,29 @@ class Pool:
         self.dispatcher = Dispatcher(self.books, self.life, self.planner)
         self.together = 1
         """Jobs that are tried together where one does not fit behind the plan: grows while that succeeds."""
+        self.unread: list[Event] = []
+        """What a restore leaves to the first step."""
 
     def restore(self, now: float, events: Iterable[Event]) -> list[Action]:
         """Take in what is written down; answer with the stamps (WriteStatus, WritePool) of the new epoch, no more.
 
         Everything else that follows from it comes with the next step: pods are not created, ended or accounted before
-        the API server has the new epoch and refuses the old leader's writes.
+        the API server has the new epoch and refuses the old leader's writes. So a stamp is the record as it was read:
+        what pods have come to, and what edits ask for, is not looked at before the first step. Were it in the stamp,
+        a leader that dies behind it would have told nobody, and the next one would take it for done.
         """
         self.books.recreate = True
         for event in sorted(events, key=_restore_order):
-            self._take(now, event)
+            if isinstance(event, PoolApplied | NodeObserved | NodeGone | JobApplied | JobDeleted):
+                self._take(now, event)
+            else:
+                self.unread.append(event)
         self.books.stale = True
-        stamps: list[Action] = [
-            WriteStatus(uid, self.books.stamped(st)) for uid, st in self.books.jobs.items() if not st.record.ended
-        ]
-        for st in self.books.jobs.values():
-            st.written = self.books.stamped(st)
+        stamps: list[Action] = []
+        for uid, st in self.books.jobs.items():
+            if not st.record.ended:
+                st.written = replace(st.record, epoch=self.books.epoch)
+                stamps.append(WriteStatus(uid, st.written))
         if self.books.spec is not None:
             self.books.pool_written = self.books.pool_record()
             stamps.append(WritePool(self.books.pool_written, urgent=True))
@@ -94,11 +101,15 @@ class Pool:
 
     def step(self, now: float, events: Sequence[Event]) -> list[Action]:
         """Take in events, decide a bounded amount, answer with actions. ``step(now, [])`` is a tick."""
-        for event in events:
+        for event in (*self.unread, *events):
             self._take(now, event)
             self.books.changed = self.books.changed or not isinstance(event, Reported)
+        self.unread = []
         if self.books.spec is None:
             return self.books.flush(now)
+        for uid in self.books.edits:
+            self._edit_job(now, self.books.jobs[uid])
+        self.books.edits.clear()
         if self.books.edited:
             self._edit_pool(now)
         if self.books.recreate:
@@ -141,7 +152,7 @@ class Pool:
             case PoolApplied():
                 self._take_pool(event)
             case JobApplied():
-                self._take_job(now, event)
+                self._take_job(event)
             case JobDeleted(uid):
                 self._take_deleted(uid)
             case PodObserved():
@@ -208,23 +219,22 @@ class Pool:
         self.books.after += [HoldNode(node, held=False) for node in sorted(self.books.held - wanted)]
         self.books.held = wanted
 
-    def _take_job(self, now: float, event: JobApplied) -> None:
+    def _take_job(self, event: JobApplied) -> None:
         job = event.job
         st = self.books.jobs.get(job.uid)
         if st is None:
             st = Standing(job, job)
             self.books.jobs[job.uid] = st
             if event.record is not None:
-                self._take_record(now, st, event.record)
+                self._take_record(st, event.record)
             if st.state == "Waiting":
                 self.books.ask(st)
             return
-        if job == st.asked:
-            return
-        st.asked = job
-        self._edit_job(now, st, job)
+        if job != st.asked:
+            st.asked = job
+            self.books.edits[job.uid] = None
 
-    def _take_record(self, now: float, st: Standing, record: JobRecord) -> None:
+    def _take_record(self, st: Standing, record: JobRecord) -> None:
         """Take over a job as written down by an earlier leader."""
         st.record = record
         st.written = record
@@ -241,9 +251,11 @@ class Pool:
         if record.ended:
             self.life.note_end(st)
         elif record.observed_generation < st.asked.generation:
-            self._edit_job(now, st, st.asked)
+            self.books.edits[st.job.uid] = None
 
-    def _edit_job(self, now: float, st: Standing, job: Job) -> None:
+    def _edit_job(self, now: float, st: Standing) -> None:
+        """Put in force what is asked for now, as far as it can be."""
+        job = st.asked
         self.books.touch(st)
         state = st.state
         if state == "Ended":
@@ -304,6 +316,7 @@ class Pool:
         self.books.touched.pop(uid, None)
         self.books.active.pop(uid, None)
         self.books.live.pop(uid, None)
+        self.books.edits.pop(uid, None)
         self.books.desk.drop(uid)
         self.books.plan = self.books.plan.without(uid)
         self.books.stale = True

@@ -1,0 +1,72 @@
+"""Stories about a new leader: what it reads it writes down as read, and decides on nothing before it has read all."""
+
+from dataclasses import replace
+
+from world import World, job
+
+from punctual import reasons
+
+
+def small(cpu: float = 2.0) -> World:
+    w = World()
+    w.node("n1", cpu)
+    w.tick()
+    return w
+
+
+def test_a_job_that_ended_while_nobody_led_is_written_as_ended():
+    w = small()
+    w.apply(job(units=10, deadline=60))
+    w.run(5)
+    w.leaderless(20)
+    w.crash()
+    w.run(25)
+    assert w.met("j1")
+    assert w.records["j1"].completed.total == 10
+    assert w.processed["j1"] == [(0, 10)], "the next leader would have it done again"
+
+
+def test_a_leader_that_dies_behind_its_stamps_loses_no_result():
+    w = small()
+    w.apply(job(units=20, deadline=90, reduce_duration=3.0, min_processors=2))
+    w.run(5)
+    w.leaderless(20)
+    assert {p.phase for p in w.pods.values()} == {"Succeeded"}
+    w.crash()  # killed before its first step: nothing but the stamps is written
+    assert w.records["j1"].epoch == 2
+    assert w.records["j1"].completed.total == 0, "accounted, but its results are nowhere"
+    w.crash()
+    w.run_until(lambda w: w.done("j1"))
+    assert w.met("j1")
+    assert set(w.results) == {("j1", 0, 10), ("j1", 10, 20)}
+
+
+def test_a_leader_that_dies_behind_its_stamps_has_answered_no_edit():
+    w = small()
+    w.apply(job(units=10, deadline=300))
+    w.run(5)
+    w.jobs["j1"] = replace(w.jobs["j1"], deadline=200.0, generation=2)
+    w.crash()
+    w.crash()
+    w.run(6)
+    assert w.records["j1"].spec_applied.status == "True"
+    assert w.records["j1"].observed_generation == 2
+    assert w.records["j1"].promise.deadline == 200.0
+
+
+def test_an_edit_made_while_nobody_led_breaks_no_promise_that_is_read_after_it():
+    w = small(1.0)
+    w.apply(job("z", units=20, deadline=30))
+    w.run(1)
+    w.apply(job("a", units=40, deadline=200, arrival=1.0))
+    w.run(2)
+    w.apply(job("b", units=50, deadline=80, arrival=1.5, on_miss="Stop"))
+    w.run(3)
+    w.jobs = {uid: w.jobs[uid] for uid in "abz"}  # the order in which the API server lists them
+    w.jobs["a"] = replace(w.jobs["a"], deadline=70.0, generation=2)
+    w.crash()
+    w.run(5)
+    assert w.records["a"].spec_applied[:2] == ("False", reasons.EDIT_REFUSED)
+    w.run_until(lambda w: w.done("a") and w.done("b"))
+    assert w.met("b")
+    assert w.records["a"].finished <= 200
