@@ -81,7 +81,7 @@ class Dispatcher:
         pod = watch.pod
         assert pod is not None
         watch.offered_at = now
-        st.record = st.record.with_chunk(replace(chunk, offered=end))
+        st.record = st.record.changed(replace(chunk, offered=end))
         self.books.touch(st)
         self.books.after.append(OfferEnd(pod.namespace, pod.name, pod.uid, end))
 

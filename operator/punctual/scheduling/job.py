@@ -173,7 +173,11 @@ class JobRecord:
         return replace(self, chunks=tuple(c for c in self.chunks if c.key != chunk.key))
 
     def with_chunk(self, chunk: Chunk) -> "JobRecord":
-        """Return the record with that chunk added, or put in the place of its earlier self."""
-        if any(c.key == chunk.key for c in self.chunks):
-            return replace(self, chunks=tuple(chunk if c.key == chunk.key else c for c in self.chunks))
+        """Return the record with that chunk added."""
         return replace(self, chunks=(*self.chunks, chunk))
+
+    def changed(self, chunk: Chunk) -> "JobRecord":
+        """Return the record with that chunk in the place of its earlier self. Raises InvariantError if it has none."""
+        if all(c.key != chunk.key for c in self.chunks):
+            raise InvariantError(f"chunk {chunk.key} is not owned")
+        return replace(self, chunks=tuple(chunk if c.key == chunk.key else c for c in self.chunks))

@@ -55,7 +55,7 @@ def lose(record: JobRecord, chunk: Chunk, *, durable: int = 0, own: bool = False
 def cut(record: JobRecord, chunk: Chunk, at: int) -> JobRecord:
     """Cut it at the end the worker will honour: the tail is nobody's again. Above the owned end nothing changes."""
     end = max(chunk.begin, min(at, chunk.end))
-    return record.with_chunk(replace(chunk, end=end, offered=None))
+    return record.changed(replace(chunk, end=end, offered=None))
 
 
 def durable(restart: Restart, done: int | None) -> int:

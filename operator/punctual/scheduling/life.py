@@ -38,7 +38,7 @@ class Life:
             watch = st.watch(kept)
             if watch.done > 0:  # it ends earlier now: by its own pace, which an unkept plan does not know
                 until = expected_end(replace(kept, promised_end=now), watch, now=now)
-                st.record = st.record.with_chunk(replace(kept, promised_end=min(kept.promised_end, until)))
+                st.record = st.record.changed(replace(kept, promised_end=min(kept.promised_end, until)))
             self.books.stale = True
         if kept.size == 0:  # nothing of it was begun
             self.end_and_lose(now, st, kept, reasons.OVERRUN, "gave its whole range back", own=False)
@@ -92,8 +92,8 @@ class Life:
     def lose(self, now: float, st: Standing, chunk: Chunk, reason: str, message: str, *, own: bool) -> None:
         """End an attempt without success and see what becomes of the job; an empty message is not told."""
         watch = st.watch(chunk)
-        done = ledger.durable(st.job.restart, watch.done)
-        if done and st.job.reduce_duration is not None and chunk.kind != "Reduce":
+        done = 0 if chunk.kind == "Reduce" else ledger.durable(st.job.restart, watch.done)
+        if done and st.job.reduce_duration is not None:
             # what is durable has no termination message; reduce still sees that the range is there
             self.books.before.append(StoreResult(st.job.uid, chunk.begin, chunk.begin + min(done, chunk.size), ""))
         st.record = ledger.lose(st.record, chunk, durable=done, own=own)
@@ -110,8 +110,6 @@ class Life:
                 last = reasons.REDUCE_FAILED if chunk.kind == "Reduce" else reason
                 self.fail(now, st, last, f"{what} failed {st.job.chunk_retries + 1} times: {message}")
                 return
-        if chunk.kind == "Pilot" and own and not st.record.ended:
-            self.books.touch(st)
         self._maybe_finish(now, st)
 
     def _forget(self, st: Standing, chunk: Chunk) -> None:
@@ -212,6 +210,8 @@ class Life:
         for uid in list(self.books.active):
             st = self.books.jobs[uid]
             for chunk in st.record.chunks:
+                if st.record.ended:  # by the one before
+                    break
                 watch = st.watch(chunk)
                 if watch.pod and watch.pod.phase == "Succeeded":
                     self.succeeded(now, st, chunk, watch)
@@ -270,7 +270,7 @@ class Life:
             pace = (now - watch.running_since) / watch.done
             st.slowed = max(st.slowed, pace / cost.per_unit)
         end = expected_end(chunk, watch, now=now)
-        st.record = st.record.with_chunk(replace(chunk, promised_end=end))
+        st.record = st.record.changed(replace(chunk, promised_end=end))
         self.books.touch(st)
         self.books.stale = True
         if st.state == "Promised":

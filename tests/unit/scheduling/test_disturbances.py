@@ -82,6 +82,17 @@ def test_a_pod_evicted_for_want_of_room_on_the_node_is_not_the_works_failure():
     assert told <= {value for name, value in vars(reasons).items() if name.isupper()}, "a word that no page explains"
 
 
+def test_a_job_that_fails_with_one_chunk_gets_no_chunk_back_that_is_late():
+    w = nodes("n1", cpu=2.0)
+    w.workers = lambda _j, _chunk: Worker(hangs=True, deaf=True)
+    w.apply(job(units=20, deadline=40, chunk_retries=0, stall_timeout=12.0, min_processors=2))
+    w.run_until(lambda w: w.done("j1"))
+    assert w.records["j1"].failed_condition.reason == reasons.STALLED
+    assert w.records["j1"].chunks == ()
+    w.run_until(lambda w: not w.pods)
+    assert w.pool_record.free == 2
+
+
 # a node goes
 
 

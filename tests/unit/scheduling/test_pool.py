@@ -350,6 +350,19 @@ def test_more_done_than_the_chunk_has_is_not_believed():
     assert list(w.records["j1"].completed) == [(0, 3)]
 
 
+def test_what_a_reduce_reports_is_no_unit_of_the_job():
+    w = small(1.0, workers=lambda _j, chunk: Worker(pace=8.0 if chunk.kind == "Reduce" else 1.0))
+    w.apply(job(units=10, deadline=200, restart="Resume", reduce_duration=10.0))
+    w.run_until(lambda w: any(p.chunk.kind == "Reduce" and p.phase == "Running" for p in w.pods.values()))
+    _reported(w, 1)
+    (pod,) = w.pods.values()
+    pod.phase, pod.exit_code = "Failed", 1
+    w.inbox.append(pod.observed())
+    w.run_until(lambda w: w.done("j1"))
+    assert w.met("j1")
+    assert w.records["j1"].completed.total == 10
+
+
 def test_a_status_that_says_promised_without_a_promise_is_asked_anew_and_no_leader_fails_over_it():
     w = small()
     w.apply(job(units=100, deadline=100))
