@@ -67,9 +67,8 @@ class SlacksAgainstAList(RuleBasedStateMachine):
     def look(self, place):
         order = self.order(place)
         behind = [s for o, _, s in self.naive if o > order]
-        before = [tuple(w) for w in self.naive if w[0] < order]
         assert self.line.least_behind(order) == min(behind, default=inf)
-        assert self.line.before(order) == (before[-1] if before else None)
+        assert self.line.ahead(order) == sum(e for o, e, _ in self.naive if o < order)
 
     @invariant()
     def they_are_the_same(self):

@@ -5,8 +5,6 @@ is d − C, how much later it could end (6.3). One more job of length E takes E 
 not take more than the least of those. The paper walks over the queue for both; here jobs lie in blocks of some
 hundred, each a numpy array with one number that is still to be added to all of it, so that a decision costs two passes
 over one block and two over the blocks: 37,000 waiting jobs are looked at as 2 × 500 numbers.
-
-Completions are not kept beside slacks: C = d − slack.
 """
 
 from bisect import bisect_left, bisect_right
@@ -73,6 +71,7 @@ class Slacks:
         self._last: list[Order] = []  # of each block
         self._later = np.empty(0)  # per block: to be added to each of its slacks
         self._least = np.empty(0)  # per block: least slack, ``_later`` included
+        self._lengths = np.empty(0)  # per block: sum of its lengths
         self._size = 0
 
     def __len__(self) -> int:
@@ -93,24 +92,21 @@ class Slacks:
         rest = self._least[b + 1 :]
         return min(least, float(rest.min())) if rest.size else least
 
-    def before(self, order: Order) -> Waiting | None:
-        """Return the job right before that place; None: it would be the first."""
+    def ahead(self, order: Order) -> float:
+        """Return the length of all jobs before that place, s."""
         b = bisect_left(self._last, order)
-        at = bisect_left(self._blocks[b].orders, order) if b < len(self._blocks) else 0
-        if at == 0:
-            if b == 0:
-                return None
-            b -= 1
-            at = len(self._blocks[b].orders)
+        whole = float(self._lengths[:b].sum())
+        if b == len(self._blocks):
+            return whole
         block = self._blocks[b]
-        return Waiting(block.orders[at - 1], block.lengths[at - 1], block.slacks.item(at - 1) + self._later.item(b))
+        return whole + sum(block.lengths[: bisect_left(block.orders, order)])
 
     def insert(self, order: Order, length: float, slack: float) -> None:
         """Put a job into the line and take its length from all slacks behind it."""
         if not self._blocks:
             self._blocks.append(_Block([order], [length], [slack]))
             self._last.append(order)
-            self._later, self._least = np.zeros(1), np.array([slack])
+            self._later, self._least, self._lengths = np.zeros(1), np.array([slack]), np.array([length])
             self._size = 1
             return
         b = min(bisect_left(self._last, order), len(self._blocks) - 1)
@@ -119,38 +115,55 @@ class Slacks:
         block.insert(at, order, length, slack - self._later.item(b))
         self._size += 1
         self._last[b] = block.orders[-1]
+        self._lengths[b] += length
         self._move(b, at + 1, -length)
         if len(block.orders) == 2 * BLOCK:
             self._cut(b)
 
-    def remove(self, order: Order) -> None:
-        """Take a job out of the line and give its length to all behind it; KeyError where it is not there."""
-        b = bisect_left(self._last, order)
-        block = self._blocks[b] if b < len(self._blocks) else None
-        at = bisect_left(block.orders, order) if block else 0
-        if block is None or block.orders[at] != order:
-            raise KeyError(order)
+    def remove(self, order: Order, *, spent: float = 0.0) -> None:
+        """Take a job out of the line; what of its length was not ``spent`` goes to all behind it.
+
+        KeyError where it is not there.
+        """
+        b, at = self._find(order)
+        block = self._blocks[b]
         length = block.pop(at)
         self._size -= 1
         if block.orders:
             self._last[b] = block.orders[-1]
-            self._move(b, at, length)
+            self._lengths[b] -= length
+            self._move(b, at, length - spent)
             return
-        self._later[b + 1 :] += length
-        self._least[b + 1 :] += length
+        self._later[b + 1 :] += length - spent
+        self._least[b + 1 :] += length - spent
         del self._blocks[b], self._last[b]
         self._later, self._least = np.delete(self._later, b), np.delete(self._least, b)
+        self._lengths = np.delete(self._lengths, b)
 
-    def shorten(self, order: Order, length: float) -> None:
-        """Give a job of the line another length; its own slack and all behind it move by the difference."""
-        b = bisect_left(self._last, order)
-        block = self._blocks[b] if b < len(self._blocks) else None
-        at = bisect_left(block.orders, order) if block else 0
-        if block is None or block.orders[at] != order:
-            raise KeyError(order)
-        gain = block.lengths[at] - length
+    def shorten(self, order: Order, length: float, *, spent: float = 0.0) -> None:
+        """Give a job another length; what it lost and was not ``spent`` goes to its own slack and all behind it."""
+        b, at = self._find(order)
+        block = self._blocks[b]
+        lost = block.lengths[at] - length
         block.lengths[at] = length
-        self._move(b, at, gain)
+        self._lengths[b] -= lost
+        self._move(b, at, lost - spent)
+
+    def first(self) -> Waiting | None:
+        """Return the head of the line; None: nobody waits."""
+        return next(iter(self), None)
+
+    def length(self, order: Order) -> float:
+        """Return a job's length; KeyError where it is not there."""
+        b, at = self._find(order)
+        return self._blocks[b].lengths[at]
+
+    def _find(self, order: Order) -> tuple[int, int]:
+        b = bisect_left(self._last, order)
+        at = bisect_left(self._blocks[b].orders, order) if b < len(self._blocks) else 0
+        if b == len(self._blocks) or self._blocks[b].orders[at] != order:
+            raise KeyError(order)
+        return b, at
 
     def delay(self, by: float) -> None:
         """Start the whole line later by so many seconds."""
@@ -177,6 +190,8 @@ class Slacks:
         self._later = np.insert(self._later, b, later)
         self._least = np.insert(self._least, b, halves[0].least() + later)
         self._least[b + 1] = halves[1].least() + later
+        self._lengths = np.insert(self._lengths, b, sum(halves[0].lengths))
+        self._lengths[b + 1] = sum(halves[1].lengths)
 
     def check(self) -> None:
         """Raise InvariantError where the line is out of order or a block's summary is wrong."""
@@ -188,3 +203,5 @@ class Slacks:
                 raise InvariantError(f"block {b} is empty or ends elsewhere")
             if abs(self._least.item(b) - (block.least() + self._later.item(b))) > 1e-6:
                 raise InvariantError(f"block {b} has another least slack than it says")
+            if abs(self._lengths.item(b) - sum(block.lengths)) > 1e-6:
+                raise InvariantError(f"block {b} has another length than it says")
