@@ -4,10 +4,8 @@ Leftover chunks leave when their processor is booked: they are offered an end, a
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-
-import numpy as np
 
 from punctual import reasons
 from punctual.scheduling import ledger, pilots
@@ -15,9 +13,10 @@ from punctual.scheduling.actions import CreateChunk, OfferEnd
 from punctual.scheduling.books import Books
 from punctual.scheduling.job import Chunk, Kind
 from punctual.scheduling.life import LOOK, Life
+from punctual.scheduling.plan import Booking
 from punctual.scheduling.planner import NOTICE, Planner
 from punctual.scheduling.processors import Place
-from punctual.scheduling.ranges import Range
+from punctual.scheduling.ranges import Range, Ranges
 from punctual.scheduling.standing import Standing
 
 UNBOOKED = frozenset({"Measuring", "Leftover"})
@@ -152,24 +151,27 @@ class Dispatcher:
         for booking in self.books.plan.bookings:
             if len(claimed) >= len(free):
                 break
-            for w in booking.where.tolist():
+            begins = []
+            for position, w in enumerate(booking.where.tolist()):
                 if (place := places[w]) in free and place not in claimed:
                     claimed.add(place)
-                    if booking.demand.not_before <= now:
-                        self._create_booked(now, booking.demand.uid, w)
+                    begins.append(position)
+            if begins and booking.demand.not_before <= now:
+                self._create_booked(now, booking, begins)
             if booking.reducer is not None and (place := places[booking.reducer]) in free and place not in claimed:
                 claimed.add(place)
                 if booking.demand.not_before <= now:
                     self._create_reduce(now, self.books.jobs[booking.demand.uid], place)
         self._use_leftovers(now, [p for p in sorted(free, key=lambda p: (p.slot, p.node)) if p not in claimed])
 
-    def _create_booked(self, now: float, uid: str, w: int) -> None:
-        booking = self.books.plan.booking_of(uid)
-        position = int(np.flatnonzero(booking.where == w)[0])
-        piece = booking.pieces()[position][0]
-        end = now + booking.demand.cost.seconds(piece.size)
-        self._create(now, self.books.jobs[uid], piece, self.books.plan.places[w], end=end)
-        self.books.plan = self.books.plan.created(booking, position, piece, end=end)
+    def _create_booked(self, now: float, booking: Booking, positions: list[int]) -> None:
+        """Create the first chunk that is booked at each of these positions."""
+        plan, cost, pieces = self.books.plan, booking.demand.cost, booking.pieces()
+        chunks = {position: pieces[position][0] for position in positions}
+        ends = [now + cost.seconds(piece.size) for piece in chunks.values()]
+        where = [plan.places[w] for w in booking.where[positions].tolist()]
+        self._create(now, self.books.jobs[booking.demand.uid], list(zip(chunks.values(), where, ends, strict=True)))
+        self.books.plan = plan.created(booking, chunks, ends)
 
     def _create_reduce(self, now: float, st: Standing, place: Place) -> None:
         if not st.work_done or st.record.chunks or st.job.reduce_duration is None:
@@ -178,36 +180,39 @@ class Dispatcher:
         cost = st.cost
         assert cost is not None
         end = now + st.job.reduce_duration + cost.theta_cp
-        self._create(now, st, Range(units, units + 1), place, end=end, kind="Reduce")
+        self._create(now, st, [(Range(units, units + 1), place, end)], kind="Reduce")
         self.books.plan = self.books.plan.without(st.job.uid)
 
     def _create(
         self,
         now: float,
         st: Standing,
-        piece: Range,
-        place: Place,
+        pieces: Sequence[tuple[Range, Place, float]],
         *,
-        end: float,
         kind: Kind = "Chunk",
         leftover: bool = False,
     ) -> None:
-        chunk = Chunk(
-            begin=piece.begin,
-            end=piece.end,
-            origin=piece.end,
-            node=place.node,
-            attempt=ledger.next_attempt(st.record, piece.begin, piece.end),
-            kind=kind,
-            created=now,
-            promised_end=end,
-            leftover=leftover,
+        """Make chunks of these ranges, each on its place and planned to end at its time."""
+        chunks = tuple(
+            Chunk(
+                begin=piece.begin,
+                end=piece.end,
+                origin=piece.end,
+                node=place.node,
+                attempt=ledger.next_attempt(st.record, piece.begin, piece.end),
+                kind=kind,
+                created=now,
+                promised_end=end,
+                leftover=leftover,
+            )
+            for piece, place, end in pieces
         )
-        st.record = replace(st.record.with_chunk(chunk), started=st.record.started or now)
-        self.books.processors.seat_at(self.books.occupant(st.job.uid, chunk), place)
+        st.record = replace(st.record, chunks=st.record.chunks + chunks, started=st.record.started or now)
+        for chunk, (_, place, _) in zip(chunks, pieces, strict=True):
+            self.books.processors.seat_at(self.books.occupant(st.job.uid, chunk), place)
         self.books.active[st.job.uid] = None
         self.books.touch(st)
-        self.books.after.append(CreateChunk(st.job.uid, chunk))
+        self.books.after += [CreateChunk(st.job.uid, chunk) for chunk in chunks]
 
     def _use_leftovers(self, now: float, free: list[Place]) -> None:
         """Run pilots and jobs without booked processors on what is free; such chunks go when the room is needed."""
@@ -237,14 +242,18 @@ class Dispatcher:
         per_unit = cost.per_unit * st.slowed / (1 - self.books.spec.headroom)
         if st.job.max_processors is not None:
             share = min(share, st.job.max_processors - len(st.record.chunks))
+        left = ledger.remaining(st.job.units, st.record)
+        pieces = []
         for places in range(min(share, len(free)), 0, -1):
-            left = ledger.remaining(st.job.units, st.record)
             if not left:
-                return
+                break
             first = left.parts[0]
             size = min(first.size, max(1, int(LEFTOVER_CHUNK / per_unit)), -(-left.total // places))
-            end = now + cost.setup + size * per_unit
-            self._create(now, st, Range(first.begin, first.begin + size), free.pop(0), end=end, leftover=True)
+            piece = Range(first.begin, first.begin + size)
+            pieces.append((piece, free.pop(0), now + cost.setup + size * per_unit))
+            left -= Ranges.of(piece)
+        if pieces:
+            self._create(now, st, pieces, leftover=True)
 
     def _pilot(self, now: float, st: Standing, free: list[Place]) -> None:
         record = st.record
@@ -265,7 +274,7 @@ class Dispatcher:
         first = left.parts[0]
         piece = Range(first.begin, min(first.end, first.begin + size))
         # nothing is known yet: it is late once it stalls, not by the clock
-        self._create(now, st, piece, free.pop(0), end=st.job.deadline, kind="Pilot", leftover=True)
+        self._create(now, st, [(piece, free.pop(0), st.job.deadline)], kind="Pilot", leftover=True)
 
     def create_again(self) -> None:
         """After a restore: create (again) the pod of every recorded chunk that was not seen. A 409 is a success."""

@@ -8,7 +8,7 @@ demand; the Pool keeps a new plan only if it keeps every promise.
 A plan stays valid as time goes on while processors do as booked; ``retimed`` tells what it has become where not.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -65,6 +65,16 @@ class Demand:
         """Processor seconds it takes at least."""
         return self.ranges.total * self.cost.per_unit
 
+    def begun(self, owned: Ranges, chunks: int, until: float) -> "Demand":
+        """Return what is still to be placed when so many chunks own these units, ``until`` the last of them ends."""
+        most, not_before = self.most, self.not_before
+        if most is not None and most > chunks:
+            most -= chunks
+        elif most is not None:
+            not_before = max(not_before, until)
+        left = self.ranges - owned
+        return replace(self, ranges=left, least=1, most=most, not_before=not_before, running_until=until)
+
 
 @dataclass(slots=True, eq=False)
 class Booking:
@@ -86,24 +96,24 @@ class Booking:
         """Return what each processor computes: one range, more where the demand has holes."""
         return self.demand.ranges.slices(self.cuts.tolist())
 
-    def created(self, position: int, chunk: Range) -> "Booking | None":
-        """Return what is left of the booking when that chunk, the next of its processor, has been created."""
-        left = replace(self.demand, ranges=self.demand.ranges - Ranges.of(chunk))
+    def created(self, chunks: Mapping[int, Range]) -> "Booking | None":
+        """Return what is left of the booking when these chunks, each the next of its processor, have been created.
+
+        ``chunks``: by position in ``where``.
+        """
         sizes = np.diff(self.cuts)
-        sizes[position] -= chunk.size
-        starts = self.starts
-        if sizes[position]:
-            starts = starts.copy()
-            starts[position] += left.cost.seconds(chunk.size)
+        starts = self.starts.copy()
+        for position, chunk in chunks.items():
+            sizes[position] -= chunk.size
+            starts[position] += self.demand.cost.seconds(chunk.size)
         keep = sizes > 0
         if not keep.any() and self.reducer is None:
             return None
-        cuts = np.concatenate(([0], np.cumsum(sizes[keep])))
-        until = max(left.running_until, float(self.ends[position]))
+        until = max(self.demand.running_until, float(self.ends[list(chunks)].max()))
         return Booking(
-            replace(left, running_until=until),
+            self.demand.begun(Ranges.of(*chunks.values()), len(chunks), until),
             self.where[keep],
-            cuts,
+            np.concatenate(([0], np.cumsum(sizes[keep]))),
             starts[keep],
             self.ends[keep],
             self.finish,
@@ -288,6 +298,18 @@ class Plan:
         work = sum(b.demand.work for b in self.bookings if b.demand.due <= due) + demand.work
         return work > float(np.maximum(due - self.ready, 0.0).sum()) + EPSILON
 
+    def upon(self, places: Sequence[Place], ready: Floats) -> "Plan | None":
+        """Return the same bookings where other places are there to book; None where a booked one is not."""
+        at = {place: i for i, place in enumerate(places)}
+        index = np.array([at.get(place, -1) for place in self.places], dtype=np.intp)
+        bookings = tuple(
+            replace(b, where=index[b.where], reducer=None if b.reducer is None else int(index[b.reducer]))
+            for b in self.bookings
+        )
+        if any((b.where < 0).any() or b.reducer == -1 for b in bookings):
+            return None
+        return Plan(tuple(places), ready, bookings, ready).retimed(ready)
+
     def retimed(self, ready: Floats) -> "Plan":
         """Return the same bookings where processors are ready at other times: ends move, shares do not."""
         after = ready.copy()
@@ -303,11 +325,11 @@ class Plan:
             bookings.append(new)
         return Plan(self.places, ready, tuple(bookings), after)
 
-    def created(self, booking: Booking, position: int, chunk: Range, *, end: float) -> "Plan":
-        """Return the plan when a chunk of a booking has been created: its processor is busy until ``end``."""
-        left = booking.created(position, chunk)
+    def created(self, booking: Booking, chunks: Mapping[int, Range], ends: Sequence[float]) -> "Plan":
+        """Return the plan when chunks of a booking have been created: their processors are busy until ``ends``."""
+        left = booking.created(chunks)
         ready = self.ready.copy()
-        ready[booking.where[position]] = end
+        ready[booking.where[list(chunks)]] = ends
         bookings = tuple(left if b is booking else b for b in self.bookings)
         return replace(self, ready=ready, bookings=tuple(b for b in bookings if b is not None))
 

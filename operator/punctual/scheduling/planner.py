@@ -4,7 +4,6 @@ A new plan replaces the old one only if it keeps every promise (schedules have a
 its new times. Only when neither does, margins go first and then promises: whose own doing it was, then the newest.
 """
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -142,15 +141,10 @@ class Planner:
     def _kept(self, places: Sequence[Place], ready: Floats, demands: list[Demand]) -> Plan | None:
         """Return the old plan at the new ready times, if it still covers what is to be done and keeps every promise."""
         old = self.books.plan
-        at = {place: i for i, place in enumerate(places)}
-        booked = {int(w) for b in old.bookings for w in (*b.where, *(() if b.reducer is None else (b.reducer,)))}
-        if any(old.places[w] not in at for w in booked):
-            return None
         if {b.demand.uid: b.demand.ranges for b in old.bookings} != {d.uid: d.ranges for d in demands}:
             return None
-        moved = np.array([ready[at[p]] if p in at else math.inf for p in old.places])
-        kept = old.retimed(moved)
-        return kept if kept.keeps_all() else None
+        kept = old.upon(places, ready)
+        return kept if kept and kept.keeps_all() else None
 
     def _repair(
         self,
