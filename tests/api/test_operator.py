@@ -481,6 +481,18 @@ async def test_epochs_go_on_rising_when_the_lease_was_deleted(world, replica, na
     assert after["epoch"] > before["epoch"]
 
 
+async def test_an_epoch_that_somebody_wrote_on_a_pod_counts_for_nothing(world, replica, namespace):
+    """Anybody may annotate a pod: a Lease would take no such number, and nobody could lead any more."""
+    notes = {"punctual.dev/epoch": "99999999999"}
+    spec = {"containers": [{"name": "a", "image": "a"}]}
+    path = PODS.path(namespace=namespace)
+    await world.client.create(path, {"metadata": {"name": "boast", "annotations": notes}, "spec": spec})
+    await world.add_node()
+    await world.add_pool()
+    await replica()
+    assert (await world.answered(await world.add_job(), "Feasible"))["epoch"] < 1000
+
+
 async def test_a_leader_that_lost_its_lease_stands_by_and_leads_again(world, replica, namespace):
     await world.add_node()
     await world.add_pool()

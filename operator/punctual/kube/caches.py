@@ -13,7 +13,7 @@ from punctual.kube.client import NODES, PODS, ApiClient, Json, Resource
 from punctual.kube.directory import Directory, KnownJob, KnownPool
 from punctual.kube.informer import Change, Informer
 from punctual.kube.inventory import Inventory, Node, project_node
-from punctual.kube.podspec import ForeignPod, pod_epoch, project_pod
+from punctual.kube.podspec import ForeignPod, project_pod
 from punctual.scheduling.events import Event, NodeGone, NodeObserved, PodGone, PodObserved
 
 NAMESPACES = Resource("v1", "namespaces")
@@ -66,7 +66,7 @@ class Caches:
         self._on_node: dict[str, dict[str, None]] = {}  # uids of our pods by node
         self.informers: tuple[Informer[Any], ...] = (
             Informer(client, NODES.path(), project=project_node, on_change=self._on_node_change),
-            Informer(client, PODS.path(), project=self._project_pod, on_change=self._on_pod_change),
+            Informer(client, PODS.path(), project=project_pod, on_change=self._on_pod_change),
             Informer(client, NAMESPACES.path(), project=_labels, on_change=self._on_namespace_change),
         )
         self._namespaces: dict[str, Mapping[str, str]] = {}
@@ -180,10 +180,6 @@ class Caches:
             self._namespaces[key] = labels
             if self.listener:
                 self.listener.namespace_changed(key)
-
-    def _project_pod(self, body: Json) -> PodObserved | ForeignPod | None:
-        self.directory.see_epoch(pod_epoch(body))
-        return project_pod(body)
 
     def _on_pod_change(self, change: Change, key: str, pod: PodObserved | ForeignPod) -> None:
         if isinstance(pod, ForeignPod):

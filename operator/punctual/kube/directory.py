@@ -6,7 +6,7 @@ of what its template takes as dicts, and needed only when a pod is made. Statuse
 anew, after its stamp.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -84,7 +84,10 @@ class Directory:
         self.jobs: dict[str, KnownJob] = {}
         self.profiles: dict[tuple[str, str], api.Profile] = {}
         self.epoch = 0
-        """The highest epoch that any object carries."""
+        """The highest epoch that any status carries. Nobody but leaders may write those; an annotation of a pod says
+        nothing."""
+        self.on_epoch: Callable[[int], None] = lambda _: None
+        """Hears when that rises."""
 
     def observe_job(self, body: Body) -> KnownJob | None:
         """Take in a job; None where nothing has changed but its status, or it is older than what is known."""
@@ -171,8 +174,10 @@ class Directory:
         self.profiles.pop((namespace, name), None)
 
     def see_epoch(self, epoch: int) -> None:
-        """Take in an epoch that stands somewhere."""
-        self.epoch = max(self.epoch, epoch)
+        """Take in an epoch that stands in a status."""
+        if epoch > self.epoch:
+            self.epoch = epoch
+            self.on_epoch(epoch)
 
     def of_pool(self, pool: str) -> Iterator[KnownJob]:
         """Return the jobs that ask for a pool."""

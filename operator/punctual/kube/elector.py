@@ -3,7 +3,7 @@
 The holder renews the Lease; it stops leading when it could not for ``renew`` seconds, counted on its own monotonic
 clock from *before* the last good request, and so before others, who wait ``lease`` seconds from when they saw that
 renewal, may begin. ``spec.leaseTransitions`` is the epoch: raised at every acquisition, by the same name too, and to at
-least one more than ``min_epoch()`` (the highest epoch that objects and pods carry), or a deleted Lease would begin
+least one more than ``min_epoch()`` (the highest epoch that any status carries), or a deleted Lease would begin
 again at 0. A standby watches the Lease and acts at its expiry or release.
 
 `ElectorThread` runs it in a thread and loop of its own, so that a long plan cannot starve a renewal. Written to be read

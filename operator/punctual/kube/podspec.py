@@ -210,11 +210,6 @@ def project_pod(body: Mapping[str, Any]) -> PodObserved | ForeignPod | None:
     return _foreign(meta, body["spec"], body.get("status") or {})
 
 
-def pod_epoch(body: Mapping[str, Any]) -> int:
-    """Return the epoch of the leader that made a pod; 0 where it is not ours."""
-    return _int((body["metadata"].get("annotations") or {}).get(EPOCH))
-
-
 def _int(text: str | None) -> int:
     return int(text) if text and text.isdecimal() else 0
 

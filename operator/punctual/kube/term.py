@@ -145,6 +145,7 @@ class Term:
     async def run(self) -> None:
         """Take over, then lead until cancelled or something fails."""
         self._caches.listener = self
+        self._directory.on_epoch = self._epoch_seen
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
@@ -157,6 +158,7 @@ class Term:
         finally:
             if self._caches.listener is self:
                 self._caches.listener = None
+                self._directory.on_epoch = lambda _: None
             await self._intake.close()
             self._board.clear()
             self._metrics.forget_pools()
@@ -548,6 +550,12 @@ class Term:
         self._writer.submit(
             f"{pool_key(known.uid)}:finalizers", Patch(POOLS.path(name=known.pool.metadata.name), patch)
         )
+
+    def _epoch_seen(self, epoch: int) -> None:
+        """End at once where a newer leader has stamped something: deletions and the like are not fenced."""
+        if epoch > self.epoch:
+            self._writer.drop_all()
+            self._fail(Fenced(f"a status carries epoch {epoch}: a newer leader has begun"))
 
     def _fail(self, error: Exception) -> None:
         if not self._failure.done():

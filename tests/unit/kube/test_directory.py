@@ -39,8 +39,12 @@ def directory():
 def test_a_status_of_ours_that_comes_back_is_no_change(directory):
     known = directory.observe_job(job())
     assert known.owner == ("u1", "ns", "x", "main", 5)
-    assert directory.observe_job(job(status={"epoch": 3})) is None
-    assert directory.epoch == 3
+    seen = []
+    directory.on_epoch = seen.append
+    for epoch in (3, 3, 2, 4):
+        assert directory.observe_job(job(status={"epoch": epoch})) is None
+    assert directory.epoch == 4
+    assert seen == [3, 4]
 
 
 def test_an_edit_and_a_deletion_are_changes(directory):

@@ -2,7 +2,7 @@ import copy
 
 import pytest
 
-from punctual.kube.podspec import ForeignPod, Owner, chunk_pod, pod_epoch, pod_name, project_pod
+from punctual.kube.podspec import ForeignPod, Owner, chunk_pod, pod_name, project_pod
 from punctual.scheduling.events import PodObserved
 from punctual.scheduling.job import Chunk
 from punctual.scheduling.spec import PoolSpec
@@ -236,11 +236,6 @@ def test_a_label_alone_makes_no_pod_ours():
     stranger = body(ownerReferences=[])
     stranger["spec"] = {**stranger["spec"], "nodeName": "n1"}
     assert project_pod(stranger) == ForeignPod("p1", "n1", 0.5, 2**31)
-
-
-def test_the_epoch_of_a_pod_is_its_makers():
-    assert pod_epoch(body()) == 7
-    assert pod_epoch({"metadata": {}}) == 0
 
 
 def asks(cpu, memory="0", **more):
