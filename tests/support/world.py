@@ -110,6 +110,7 @@ class Pod:
             disrupted=self.disrupted,
             message=f"{self.chunk.begin}",
             deleting=self.deleting,
+            offered=self.offered is not None,
         )
 
 

@@ -246,6 +246,7 @@ def _ours(meta: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str,
         ),
         message=(ended or {}).get("message") or "",
         deleting=meta.get("deletionTimestamp") is not None,
+        offered=bool(notes.get(OFFERED_END)),
     )
 
 

@@ -4,9 +4,9 @@ A range's result is the termination message of the attempt that was accounted, a
 ``<begin>-<end>``. Storing it again changes nothing. Which ConfigMap holds which key is kept in memory and read back by
 a new leader before anything is stored: it is asked for by name, so that no right to list is needed.
 
-An attempt may be stored and never accounted (the leader died in between and the node with it); its units are then
-done again in other ranges, and both are there. The reduce pod must see each unit once: :meth:`Results.sources` picks
-ranges that follow each other from the first unit to the last.
+An attempt may be stored and never accounted (the leader died in between and the node with it, or was replaced and did
+not know it); its units are then done again in other ranges, and both are there. The reduce pod must see each unit once:
+:meth:`Results.sources` picks ranges that follow each other from the first unit to the last, and names each of them.
 """
 
 import hashlib
@@ -63,13 +63,11 @@ class Results:
         chosen = self._cover()
         sources = []
         for number, keys in enumerate(self._maps):
-            source: dict[str, Any] = {"name": config_map_name(self.owner.uid, number)}
-            wanted = keys & chosen
-            if wanted != keys:
-                source["items"] = [{"key": k, "path": k} for k in sorted(wanted)]
-                if not wanted:
-                    continue
-            sources.append({"configMap": source})
+            if wanted := sorted(keys & chosen):
+                items = [{"key": key, "path": key} for key in wanted]
+                # optional: what could not be stored must not keep the pod from saying so
+                source = {"name": config_map_name(self.owner.uid, number), "items": items, "optional": True}
+                sources.append({"configMap": source})
         return sources
 
     def _cover(self) -> set[str]:

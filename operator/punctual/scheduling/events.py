@@ -63,6 +63,8 @@ class PodObserved:
     message: str = ""
     """Termination message: the range's result, at most 4 kB."""
     deleting: bool = False
+    offered: bool = False
+    """It was offered an end, whether we know of it or another leader did so: it may have stopped before its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ class Life:
         """Account the chunk; where an offer is open, only once its last word is known."""
         pod = watch.pod
         assert pod is not None
-        if chunk.offered is not None:
+        if chunk.offered is not None or (pod.offered and chunk.end == chunk.origin):
             # It may have stopped early: only its answer, read after its end, tells what was done.
             if watch.ended_at is None:
                 watch.ended_at = now

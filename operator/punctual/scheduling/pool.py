@@ -462,7 +462,7 @@ class Pool:
             watch.cpu = max(watch.cpu, p.cpu_seconds)
             # An end that gives nothing away may be the answer to an earlier offer, which a new leader does not know
             # of. Where one was given it may be drawn in further.
-            asked = chunk.offered is not None or chunk.end < chunk.origin
+            asked = chunk.offered is not None or chunk.end < chunk.origin or watch.pod.offered
             if asked and p.end is not None and p.end < chunk.end:
                 self.life.answered(now, st, chunk, p.end)
             elif watch.ended_at is not None and now >= watch.ended_at + 1.0:

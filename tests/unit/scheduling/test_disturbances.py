@@ -4,6 +4,7 @@ import pytest
 from world import Worker, World, job
 
 from punctual import reasons
+from punctual.scheduling.actions import StoreResult
 
 
 def nodes(*names: str, cpu: float = 4.0, **more) -> World:
@@ -197,6 +198,23 @@ def test_an_answer_to_an_earlier_offer_is_not_taken_for_one_to_a_new_leaders_off
     w.run_until(lambda w: sum("offer" in line for line in w.log) > 1)
     w.run_until(lambda w: w.done("j1"))
     assert min(e for b, e in w.processed["j1"] if b == 0) < first, "it was not cut a second time"
+    assert once(w)
+    assert w.met("j1")
+
+
+def test_a_replaced_leader_that_knows_nothing_of_an_offer_takes_no_part_for_the_whole():
+    """It would store the result of the part under the whole range, where a later leader could find it."""
+    w = nodes("n1", cpu=2.0)
+    w.workers = lambda _j, chunk: Worker(pace=3.0) if chunk.begin == 0 else Worker()
+    w.apply(job(units=40, deadline=400, reduce_duration=5.0))
+    w.run(30)
+    old = w.crash()
+    w.run_until(lambda w: any(begin == 0 for begin, _ in w.processed.get("j1", ())))
+    (pod,) = (p for p in w.pods.values() if p.chunk.begin == 0 and p.chunk.kind == "Chunk")
+    assert (pod.phase, pod.offered is not None) == ("Succeeded", True)
+    late = old.step(w.now, [pod.observed()]) + old.step(w.now + 2, [])
+    assert not [action for action in late if isinstance(action, StoreResult)]
+    w.run_until(lambda w: w.done("j1"))
     assert once(w)
     assert w.met("j1")
 
