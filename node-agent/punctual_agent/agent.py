@@ -28,6 +28,9 @@ log = logging.getLogger(__name__)
 
 FORGET_AFTER = 60.0
 """Seconds without cgroup and volume after which a pod is over."""
+LAST_LOOK = 2.4
+"""Seconds that a look at the files may have been before they were found gone, to be the last word: the kubelet removes
+them when the containers have ended, and a worker lets its answer stand longer than that before it exits."""
 MOST_PODS = 1000
 """The wire's limit; a kubelet's is 110 unless told otherwise."""
 MOST_CORES = 4096.0
@@ -42,6 +45,10 @@ class _Pod:
     progress: Progress
     seen: float
     """When it last had a cgroup or a volume."""
+    looked: float | None = None
+    """When its files were last read."""
+    over: bool = False
+    """Its files are gone, and what was read of them was the last word."""
     told: Rest | None = None
     """Cap and period of the last set point, since this process began."""
     rest: Rest | None = None
@@ -161,12 +168,17 @@ class Agent:
             log.warning("pods_folder_unreadable", extra={"path": self._pods_root, "error": error.strerror})
             return
         try:
-            for uid in with_volume(handle):
+            there = with_volume(handle)
+            for uid in there:
                 pod = self._pod(uid, now)
-                pod.seen = now
+                pod.seen = pod.looked = now
                 for file, fault in pod.progress.read(handle):
                     self._metrics.faults.labels(fault).inc()
                     log.info("file_fault", extra={"uid": uid, "file": file, "fault": fault})
+            for uid in self._pods.keys() - there:
+                pod = self._pods[uid]
+                if pod.looked is not None and now - pod.looked <= LAST_LOOK:
+                    pod.over = True
         finally:
             os.close(handle)
 
@@ -229,6 +241,7 @@ def _pod_report(pod: _Pod) -> PodReport:
         done=pod.progress.done,
         end=pod.progress.end,
         received=pod.progress.received,
+        over=pod.over,
         faults={file: dict(kinds) for file, kinds in pod.progress.faults.items()},
         cpu_seconds=pod.use.cpu,
         throttled_seconds=pod.use.throttled,

@@ -44,6 +44,9 @@ class PodReport(_Message):
     """The end the worker said it will honour (its answer to an offer)."""
     received: Count | None = None
     """Bytes fetched by the input step."""
+    over: bool = False
+    """Its files are gone, so its containers have ended, and what is said of them here was read so late that an answer
+    to an offer would be in it."""
     faults: dict[File, dict[Fault, Count]] = {}
     """Files that were not what they should be, by file and kind, counted since the agent started."""
     cpu_seconds: Seconds = 0.0

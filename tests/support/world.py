@@ -232,7 +232,8 @@ class World:
                 continue
             self._kubelet(pod)
             if pod.started is not None:
-                progress = Progress(pod=pod.uid, done=pod.done, end=pod.answered, cpu_seconds=pod.cpu)
+                over = pod.phase in {"Succeeded", "Failed"}
+                progress = Progress(pod=pod.uid, done=pod.done, end=pod.answered, cpu_seconds=pod.cpu, over=over)
                 told.setdefault(pod.chunk.node, []).append(progress)
         if round(self.now % 1.0, 6) == 0:
             for node, pods in told.items():

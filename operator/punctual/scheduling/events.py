@@ -120,6 +120,8 @@ class Progress:
     end: int | None
     """The end the worker will honour, if it has answered."""
     cpu_seconds: float
+    over: bool = False
+    """What was read is its last word: its containers have ended, and an answer to an offer would be in it."""
     faults: frozenset[str] = frozenset()
     """What was wrong with its files so far, as a user shall read it: "progress goes backwards"."""
 

@@ -465,8 +465,9 @@ class Pool:
             asked = chunk.offered is not None or chunk.end < chunk.origin or watch.pod.offered
             if asked and p.end is not None and p.end < chunk.end:
                 self.life.answered(now, st, chunk, p.end)
-            elif watch.ended_at is not None and now >= watch.ended_at + 1.0:
-                watch.ended_at = -math.inf  # the agent has looked after the end: there is no answer
+            elif watch.ended_at is not None and p.over:
+                # not by the time of its arrival: it may have been read before the end and have taken long
+                watch.ended_at = -math.inf
             self.life.see_success(now, st, chunk.key)
 
     def _tell_faults(self, st: Standing, pod: str, faults: frozenset[str]) -> None:

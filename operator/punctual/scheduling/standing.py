@@ -33,7 +33,7 @@ class Watch:
     """When its agent last spoke of it."""
     offered_at: float | None = None
     ended_at: float | None = None
-    """When its pod was seen to have succeeded while an offer was open."""
+    """When its pod was seen to have succeeded while an offer was open; -inf: and its last word is no answer."""
     late: bool = False
     set_point: tuple[float, float, str] | None = None
     """(cap, end, pod uid) last sent."""

@@ -1,5 +1,7 @@
 """An agent's seconds, told as stories: the tree is in a temporary folder, the clock is the test's."""
 
+import shutil
+
 import pytest
 
 from punctual.wire import SetPoint, SetPoints
@@ -187,6 +189,34 @@ def test_a_pod_that_ends_is_reported_with_what_it_last_said_and_then_forgotten(t
     assert state.load().rests == {}
     assert value(agent, "punctual_cgroup_writes_total", result="vanished") == 1
     assert value(agent, "punctual_cpu_quota_cores", uid=A) is None
+
+
+def test_what_was_read_just_before_the_files_went_is_the_last_word(tree, start):
+    tree.pod(A)
+    file = tree.volume(A) / "end"
+    agent = start()
+    agent.tick(1.0)
+    file.write_text("7")
+    assert not agent.tick(2.0).pods[0].over
+    shutil.rmtree(tree.volume_of(A))
+    assert [(p.end, p.over) for p in agent.tick(3.0).pods] == [(7, True)]
+    assert agent.tick(30.0).pods[0].over, "a report may be lost"
+
+
+def test_what_was_read_too_long_before_the_files_went_is_not_the_last_word(tree, start):
+    tree.pod(A)
+    tree.volume(A)
+    agent = start()
+    agent.tick(1.0)
+    shutil.rmtree(tree.volume_of(A))
+    assert [p.over for now in (3.5, 4.5) for p in agent.tick(now).pods] == [False, False]
+
+
+def test_a_pod_whose_files_were_never_seen_has_no_last_word(tree, start):
+    tree.pod(A)
+    agent = start()
+    agent.tell(SetPoints(epoch=1, pods=[point(A, 0.3)]), 1.0)
+    assert [p.over for now in (1.5, 2.5) for p in agent.tick(now).pods] == [False, False]
 
 
 def test_progress_beyond_the_chunk_is_a_fault_once_its_length_is_known(tree, start):

@@ -129,11 +129,12 @@ async def test_a_report_goes_to_the_pool_and_set_points_come_back(stage):
     operator.board.put(point())
     operator.board.put(point(node="n2", pod="p3"))
     faults = {"progress": {"backwards": 2, "empty": 1}, "end": {"notRegular": 1}}
-    pods = [{"uid": "p1", "done": 12, "end": 30, "cpu_seconds": 1.5, "faults": faults}]
+    pods = [{"uid": "p1", "done": 12, "end": 30, "cpu_seconds": 1.5, "over": True, "faults": faults}]
     status, answer, _ = await agents.post(report(pods=pods))
     assert status == 200
     words = frozenset({"progress goes backwards", "progress is empty", "end is not a regular file"})
-    assert operator.heard == [Reported("n1", (Progress(pod="p1", done=12, end=30, cpu_seconds=1.5, faults=words),))]
+    line = Progress(pod="p1", done=12, end=30, cpu_seconds=1.5, over=True, faults=words)
+    assert operator.heard == [Reported("n1", (line,))]
     assert wire.SetPoints.model_validate(answer) == wire.SetPoints(
         epoch=7,
         pods=[wire.SetPoint(uid="p1", cap=0.1, rest_cap=0.1, period=0.1, units=40, units_left=28.0, seconds_left=30.0)],

@@ -5,6 +5,7 @@ from world import Worker, World, job
 
 from punctual import reasons
 from punctual.scheduling.actions import StoreResult
+from punctual.scheduling.events import Progress, Reported
 
 
 def nodes(*names: str, cpu: float = 4.0, **more) -> World:
@@ -230,6 +231,42 @@ def test_an_end_drawn_in_after_the_answer_is_believed():
     w.run_until(lambda w: w.done("j1"))
     assert (0, pod.answered) in w.processed["j1"]
     assert once(w)
+
+
+def test_a_report_read_before_the_answer_and_long_under_way_is_not_taken_for_a_look_after_the_end():
+    w = nodes("n1", cpu=2.0)
+    w.workers = lambda _j, chunk: Worker(pace=4.0) if chunk.begin == 0 else Worker()
+    w.apply(job(units=40, deadline=250))
+    w.run_until(lambda w: any("offer" in line for line in w.log))
+    (pod,) = running(w)
+    w.silent_agents.add("n1")
+    before = Progress(pod=pod.uid, done=pod.done, end=None, cpu_seconds=pod.cpu)
+    w.run_until(lambda _: pod.phase == "Succeeded")
+    assert pod.answered < 40
+    w.run(w.now + 3)
+    w.inbox.append(Reported("n1", (before,)))
+    w.tick()
+    assert w.records["j1"].completed.total == 0
+    w.silent_agents.clear()
+    w.run_until(lambda w: w.done("j1"))
+    assert (0, pod.answered) in w.processed["j1"]
+    assert once(w)
+
+
+def test_a_chunk_whose_last_word_nobody_heard_is_done_again():
+    w = nodes("n1", cpu=2.0)
+    w.workers = lambda _j, chunk: Worker(pace=4.0, answers=False) if chunk.attempt == 1 else Worker()
+    w.apply(job(units=40, deadline=400))
+    w.run_until(lambda w: any("offer" in line for line in w.log))
+    (pod,) = running(w)
+    w.silent_agents.add("n1")
+    w.run_until(lambda _: pod.phase == "Succeeded")
+    w.run(w.now + 29)
+    assert w.records["j1"].completed.total == 0
+    w.run_until(lambda w: w.done("j1"))
+    assert w.records["j1"].completed.total == 40
+    assert pods_made(w) > 1
+    assert w.met("j1")
 
 
 def test_no_end_is_offered_where_the_tail_could_begin_no_earlier():
