@@ -43,6 +43,9 @@ CREDENTIALS_AGE = 30.0
 SOON = 0.2
 """Seconds until another try is worth it where the server did not say."""
 
+PATIENCE = 30.0
+"""Seconds that a server's word is followed at most: a promise must not wait for what a proxy says of its own works."""
+
 
 @dataclass(frozen=True, slots=True)
 class Resource:
@@ -215,11 +218,7 @@ class ApiClient:
                 async for chunk in response.content.iter_any():
                     *lines, rest = (rest + chunk).split(b"\n")  # readline() would refuse objects above 256 kB
                     for line in lines:
-                        event: Json = orjson.loads(line)
-                        if event["type"] == "ERROR":
-                            status = event["object"]
-                            raise _refusal(status.get("code", 500), status)
-                        yield event
+                        yield _event(path, line)
             finally:
                 _hang_up(response)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
@@ -310,12 +309,9 @@ class ApiClient:
             async with await self._send(
                 method, path, params=params, data=data, content_type=content_type, timeout=timeout
             ) as response:
-                answer: Json = orjson.loads(await response.read())
-                return answer
+                return _object(path, await response.read())
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise _unreachable(path, error) from error
-        except orjson.JSONDecodeError as error:
-            raise errors.Unreachable(f"{path}: the answer is not JSON") from error
 
     async def _send(
         self,
@@ -356,8 +352,11 @@ class ApiClient:
         raise error
 
     def _tell_time(self, response: aiohttp.ClientResponse, sent: float) -> None:
-        if date := response.headers.get("Date"):
-            self.clock.observe(parsedate_to_datetime(date).timestamp(), sent=sent, received=time.monotonic())
+        try:
+            date = parsedate_to_datetime(response.headers.get("Date", "")).timestamp()
+        except (ValueError, OverflowError):
+            return
+        self.clock.observe(date, sent=sent, received=time.monotonic())
 
     async def _authorization(self, *, renew: bool) -> dict[str, str]:
         """Header that shows who asks; renewed in a thread, for a plugin may take its time."""
@@ -418,6 +417,27 @@ def _below(path: str, subresource: str) -> str:
     return f"{path}/{subresource}" if subresource else path
 
 
+def _object(path: str, data: bytes) -> Json:
+    """Read a JSON object: whoever answers in other words is not the API server."""
+    try:
+        found = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise errors.Unreachable(f"{path}: the answer is not JSON", retry_after=SOON) from error
+    if not isinstance(found, dict):
+        raise errors.Unreachable(f"{path}: the answer is no object", retry_after=SOON)
+    return found
+
+
+def _event(path: str, line: bytes) -> Json:
+    """Read an event of a watch; raises what an event of type ERROR means."""
+    event = _object(path, line)
+    if "type" not in event or not isinstance(event.get("object"), dict):
+        raise errors.Unreachable(f"{path}: the watch tells what is no event", retry_after=SOON)
+    if event["type"] == "ERROR":
+        raise _refusal(event["object"].get("code", 500), event["object"])
+    return event
+
+
 async def _status(response: aiohttp.ClientResponse) -> Json:
     """Read the Status object that explains a refusal; proxies on the way explain themselves in other words."""
     text = await response.read()
@@ -425,7 +445,7 @@ async def _status(response: aiohttp.ClientResponse) -> Json:
         status = orjson.loads(text)
     except orjson.JSONDecodeError:
         status = None
-    if isinstance(status, dict):
+    if isinstance(status, dict) and status.get("kind") == "Status":
         return status
     return {"message": text[:500].decode(errors="replace").strip()}
 
@@ -451,8 +471,8 @@ def _refusal(code: int, status: Json, retry_after: str | None = None) -> errors.
         case 500 if message.startswith("failed to create typed patch object"):
             return errors.Invalid(message)  # an apply against the schema: the server's own name for it is wrong
         case _ if code in {408, 429} or code >= 500:
-            asked = retry_after if retry_after and retry_after.isdigit() else details.get("retryAfterSeconds")
-            return errors.Busy(message, retry_after=float(asked or SOON))
+            asked = retry_after if retry_after and retry_after.isdecimal() else details.get("retryAfterSeconds")
+            return errors.Busy(message, retry_after=min(float(asked or SOON), PATIENCE))
         case 422 if any(_is_fence(cause) for cause in causes):
             return errors.Fenced(message)
         case 422 if any(cause.get("field") == "metadata.uid" for cause in causes):

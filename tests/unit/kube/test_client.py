@@ -1,0 +1,72 @@
+"""What the client makes of answers that no API server gives: proxies on the way speak for themselves."""
+
+import contextlib
+import json
+
+import pytest
+from aiohttp import web
+
+from punctual import errors
+from punctual.kube.client import ApiClient
+
+NO_EVENTS = [b"<html>upstream is gone</html>\n", b'"bye"\n', b'{"message": "bye"}\n']
+
+
+@pytest.fixture
+async def clients(tmp_path):
+    """A function that opens a client to a server which answers everything so."""
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def to(**answer):
+            async def handle(_):
+                return web.Response(**answer)
+
+            app = web.Application()
+            app.router.add_route("*", "/{path:.*}", handle)
+            runner = web.AppRunner(app)
+            await runner.setup()
+            stack.push_async_callback(runner.cleanup)
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            server = f"http://127.0.0.1:{runner.addresses[0][1]}"
+            config = {
+                "current-context": "c",
+                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+                "clusters": [{"name": "c", "cluster": {"server": server}}],
+                "users": [{"name": "u", "user": {}}],
+            }
+            path = tmp_path / "kubeconfig"
+            path.write_text(json.dumps(config))
+            return await stack.enter_async_context(ApiClient(str(path)))
+
+        yield to
+
+
+@pytest.mark.parametrize("date", ["today", "Mon, 01 Jan 0001 00:00:00 -0000", ""])
+async def test_a_date_that_is_none_is_not_believed_and_hides_no_answer(clients, date):
+    client = await clients(body=b"{}", headers={"Date": date})
+    assert await client.get("/x") == {}
+
+
+@pytest.mark.parametrize("line", NO_EVENTS)
+async def test_a_line_of_a_watch_that_is_no_event_is_the_end_of_the_watch(clients, line):
+    client = await clients(body=line)
+    with pytest.raises(errors.Unreachable):
+        await anext(client.watch("/api/v1/pods"))
+
+
+@pytest.mark.parametrize("answer", [b"<html>hello</html>", b'"hello"', b"[]", b""])
+async def test_an_answer_that_is_no_object_is_none(clients, answer):
+    client = await clients(body=answer)
+    with pytest.raises(errors.Unreachable):
+        await client.get("/x")
+
+
+@pytest.mark.parametrize(
+    ("asked", "waits"),
+    [("7", 7.0), ("3600", 30.0), ("9" * 5000, 30.0), ("Sat, 01 Jan 2050 00:00:00 GMT", 0.2), ("²", 0.2), ("-1", 0.2)],
+)
+async def test_nobody_is_waited_for_longer_than_half_a_minute(clients, asked, waits):
+    client = await clients(status=503, headers={"Retry-After": asked})
+    with pytest.raises(errors.Busy) as busy:
+        await client.get("/x")
+    assert busy.value.retry_after == waits
