@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from world import Worker, World, job
 
-from punctual.scheduling.actions import CreateChunk, WriteStatus
 from punctual.scheduling.events import JobApplied
 from punctual.scheduling.ranges import Ranges
 
@@ -149,20 +148,44 @@ class PoolMachine(RuleBasedStateMachine):
 
     @rule()
     def crash(self):
-        self.w.crash()
+        self._take_over()
+
+    @rule(data=st.data(), nth=st.integers(1, 8), again=st.booleans())
+    def interrupted(self, data, nth, again):
+        """The leader dies at any point of its writes, perhaps the next one while it takes over."""
+        reached = _any_part(data)
+        self.w.interrupted(reached, nth=nth)
+        if again:
+            self.w.crash(reached)
+        self._take_over()
+
+    @rule(data=st.data(), nth=st.integers(1, 8), later=st.sampled_from([0.0, 0.25, 3.0]))
+    def two_leaders(self, data, nth, later):
+        """What an old leader had under way arrives when the new one has begun, or some time after."""
+        rest = self.w.interrupted(_any_part(data), nth=nth)
+        self._take_over()
+        self.w.run(self.w.now + later)
+        self.w.late(rest)
 
     @rule()
     def split_brain(self):
-        """An old leader goes on for one step: its writes carry the old epoch, its pods have recorded names."""
+        """An old leader goes on for a step with all that it sees: its writes carry the old epoch."""
         old = self.w.crash()
-        for action in old.step(self.w.now, []):
-            if isinstance(action, WriteStatus):
-                assert action.record.epoch < self.w.epoch
-                self.w.carry_out_one(action)  # the fence refuses it
-            elif isinstance(action, CreateChunk):
-                recorded = self.w.records.get(action.job)
-                if recorded and action.chunk.key in {c.key for c in recorded.chunks}:
-                    self.w.carry_out_one(action)
+        seen = [*self.w.nodes.values(), *(p.observed() for p in self.w.pods.values())]
+        self.w.late(self.w.lines(old.step(self.w.now, seen)))
+
+    def _take_over(self):
+        """A new leader makes a Pool from what is written: the promises stand, but those that an edit asks to change."""
+        promised = {
+            uid: record.promise.deadline
+            for uid, record in self.w.records.items()
+            if record.promise is not None and record.observed_generation == self.w.jobs[uid].generation
+        }
+        self.w.crash()
+        self.w.tick()
+        for uid, deadline in promised.items():
+            if uid in self.w.records:
+                assert self.w.records[uid].promise.deadline == deadline, uid
 
     @rule()
     def twice(self):
@@ -184,6 +207,8 @@ class PoolMachine(RuleBasedStateMachine):
             record.check(wanted.units)
             if record.completed_condition is not None:
                 assert record.completed == Ranges.of((0, wanted.units)), uid
+            if wanted.restart == "Redo":
+                assert not record.completed - Ranges.of(*self.w.processed.get(uid, ())), "accounted, but never done"
 
     def teardown(self):
         if not hasattr(self, "w"):
@@ -204,12 +229,27 @@ class PoolMachine(RuleBasedStateMachine):
             record = w.records[uid]
             answered = record.admitted.status == "False" or record.admitted.reason == "DryRun"
             assert record.finished is not None or answered
+            if record.completed_condition is not None and w.jobs[uid].reduce_duration is not None:
+                assert _cover([(b, e) for u, b, e in w.results if u == uid], w.jobs[uid].units), "reduce lacks units"
         quiet = [a for _ in range(8) for a in self._tick()]
         assert not quiet, quiet
 
     def _tick(self):
         self.w.now += 0.25
         return self.w.tick()
+
+
+def _any_part(data):
+    return lambda count: data.draw(st.integers(0, count))
+
+
+def _cover(ranges, units):
+    """Whether some of the ranges follow each other from the first unit to the last."""
+    reached = {0}
+    for begin, end in sorted(ranges, key=lambda r: r[1]):
+        if begin in reached:
+            reached.add(end)
+    return units in reached
 
 
 TestPoolMachine = PoolMachine.TestCase

@@ -2,7 +2,8 @@
 that make progress, an API server that holds what was written. It knows nothing of how the Pool decides.
 
 Time moves in ticks; at each one pods move on, events go to ``Pool.step`` and its actions are carried out in order.
-``crash()`` drops the Pool and builds a new one from what was written, with the next epoch.
+``crash()`` drops the Pool and builds a new one from what was written, with the next epoch. Of what an ``interrupted()``
+tick wants only a part reaches the API server; the rest may still come ``late()``.
 """
 
 from __future__ import annotations
@@ -303,7 +304,8 @@ class World:
                     self._say(uid, record)
                     self.records[uid] = record
             case WritePool(record):
-                self.pool_record = record
+                if self.pool_record is None or record.epoch >= self.pool_record.epoch:
+                    self.pool_record = record
             case CreateChunk(uid, chunk):
                 self._create(uid, chunk)
             case EndPod(_, name, uid):
@@ -337,6 +339,9 @@ class World:
         recorded = self.records.get(uid)
         assert recorded is not None, "a chunk's pod before its record"
         assert chunk.key in {c.key for c in recorded.chunks}, "a chunk's pod before it is in the status"
+        self._make(uid, chunk)
+
+    def _make(self, uid: str, chunk: Chunk) -> None:
         name = f"{uid}-{chunk.kind}-{chunk.begin}-{chunk.attempt}"
         if name in self.pods:
             return
@@ -362,19 +367,72 @@ class World:
 
     # crash and rebuild
 
+    def interrupted(self, reached: Callable[[int], int], *, nth: int = 1) -> dict[str, list[Action]]:
+        """Go on to the nth tick that decides; of its n actions about one thing the first ``reached(n)`` come through.
+
+        Each job has a line of its own in the writer, so each may have come to another point. Returns the rest.
+        """
+        for _ in range(400):
+            self.now = round(self.now + TICK, 6)
+            self._kubelets()
+            actions = self.pool.step(self.now, self._mail())
+            nth -= any(isinstance(a, WriteStatus) and a.urgent for a in actions)
+            if nth == 0:
+                break
+            self.carry_out(actions)
+        else:
+            return {}
+        lines = self.lines(actions)
+        for line in lines.values():
+            done = reached(len(line))
+            self.carry_out(line[:done])
+            del line[:done]
+        return lines
+
+    def lines(self, actions: list[Action]) -> dict[str, list[Action]]:
+        """Actions as the writer queues them: by what they are about, in order."""
+        lines: dict[str, list[Action]] = {}
+        for action in actions:
+            match action:
+                case WriteStatus(job) | CreateChunk(job) | StoreResult(job) | DeleteJob(job):
+                    key = job
+                case EndPod(_, name) | OfferEnd(_, name) if name in self.pods:
+                    key = self.pods[name].job
+                case _:
+                    key = ""
+            lines.setdefault(key, []).append(action)
+        return lines
+
+    def late(self, lines: dict[str, list[Action]]) -> None:
+        """What an old leader still had under way arrives: of each line all before the first write that is fenced."""
+        for line in lines.values():
+            for action in line:
+                if isinstance(action, WriteStatus):
+                    there = self.records.get(action.job)
+                    if there is None or action.record.epoch < there.epoch:
+                        break
+                if isinstance(action, CreateChunk):
+                    self._make(action.job, action.chunk)
+                else:
+                    self.carry_out_one(action)
+
     def written(self) -> list[Event]:
         events: list[Event] = [PoolApplied(self.spec, self.pool_record), *self.nodes.values()]
         events += [JobApplied(j, self.records.get(uid)) for uid, j in self.jobs.items()]
         events += [p.observed() for p in self.pods.values()]
         return events
 
-    def crash(self) -> Pool:
-        """Drop the Pool, build another from what was written; return the old one (for split brain)."""
+    def crash(self, reached: Callable[[int], int] = lambda n: n) -> Pool:
+        """Drop the Pool, build another from what was written; return the old one (for split brain).
+
+        Only the first ``reached(n)`` of its n stamps are written.
+        """
         old = self.pool
         self.epoch += 1
         self.inbox.clear()
         self.pool = Pool(self.epoch)
-        self.carry_out(self.pool.restore(self.now, self.written()))
+        stamps = self.pool.restore(self.now, self.written())
+        self.carry_out(stamps[: reached(len(stamps))])
         return old
 
     # what came of it

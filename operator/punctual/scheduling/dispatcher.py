@@ -276,11 +276,18 @@ class Dispatcher:
         # nothing is known yet: it is late once it stalls, not by the clock
         self._create(now, st, [(piece, free.pop(0), st.job.deadline)], kind="Pilot", leftover=True)
 
-    def create_again(self) -> None:
-        """After a restore: create (again) the pod of every recorded chunk that was not seen. A 409 is a success."""
+    def take_up(self, now: float) -> None:
+        """After a restore: do (again) what is on record and was not seen to be done.
+
+        The pod of a chunk is created, a 409 is a success; an open offer is made, for nobody else would make it.
+        """
         self.books.recreate = False
         for uid in self.books.active:
             st = self.books.jobs[uid]
             for chunk in st.record.chunks:
-                if st.watch(chunk).pod is None:
+                watch = st.watch(chunk)
+                if watch.pod is None:
                     self.books.after.append(CreateChunk(uid, chunk))
+                elif chunk.offered is not None and watch.pod.phase == "Running":
+                    watch.offered_at = now
+                    self.books.after.append(OfferEnd(watch.pod.namespace, watch.pod.name, watch.pod.uid, chunk.offered))

@@ -114,7 +114,7 @@ class Pool:
             self._edit_pool(now)
         if self.books.recreate:
             self._lose_nodes_gone(now)
-            self.dispatcher.create_again()
+            self.dispatcher.take_up(now)
         self.life.supervise(now)
         if self.books.stale:
             self.planner.replan(now)
