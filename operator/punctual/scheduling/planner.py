@@ -4,7 +4,7 @@ A new plan replaces the old one only if it keeps every promise (schedules have a
 its new times. Only when neither does, margins go first and then promises: whose own doing it was, then the newest.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,7 +15,7 @@ from punctual.scheduling.actions import Emit
 from punctual.scheduling.books import Books
 from punctual.scheduling.job import Verdict
 from punctual.scheduling.life import Life
-from punctual.scheduling.plan import EPSILON, Demand, Floats, Order, Plan
+from punctual.scheduling.plan import EPSILON, Demand, Order, Plan
 from punctual.scheduling.processors import Place
 from punctual.scheduling.standing import Standing, expected_end
 from punctual.scheduling.words import span
@@ -27,6 +27,8 @@ NOTICE = 3.0
 """Seconds in which a leftover chunk leaves its processor: offer, answer, end."""
 ENDING = 2.0
 """Seconds a pod that was told to end is expected to keep its processor."""
+SPARING = 20_000
+"""Placements that a repair spends on finding out who need not be given up."""
 FORECAST_STEP = 1.0
 """Seconds by which a forecast must move to be told."""
 
@@ -38,8 +40,22 @@ class Planner:
     books: Books
     life: Life
 
-    def ready(self, places: Sequence[Place], now: float, *, evicted: frozenset[str] = frozenset()) -> Floats:
-        """Return when each place becomes free; jobs in ``evicted`` are taken to be on leftovers."""
+    def trial(
+        self, now: float, *, but: frozenset[str] = frozenset(), without: Collection[str] = ()
+    ) -> tuple[Plan, list[str]]:
+        """Plan anew what is promised; return the plan, and who misses its due time in it.
+
+        ``but``: jobs that are thought to hold no promise. ``without``: nodes that are thought away; what runs there
+        would have to be done again.
+        """
+        ends = self._ends(now, but)
+        places = [p for p in self.books.processors.usable(now, ends) if p.node not in without]
+        ready = np.array([ends.get(place, now) for place in places], dtype=np.float64)
+        plan, missed = Plan.of(places, ready, self.demands(now, but=but, without=without))
+        return plan, [short.uid for short in missed]
+
+    def _ends(self, now: float, evicted: frozenset[str]) -> dict[Place, float]:
+        """Return when each place that is taken becomes free; jobs in ``evicted`` are taken to be on leftovers."""
         ends = dict.fromkeys(self.books.processors.occupants, now + ENDING)  # whose chunk is no more: its pod is going
         for uid in self.books.active:
             st = self.books.jobs[uid]
@@ -49,11 +65,16 @@ class Planner:
                 if place is not None:
                     end = now + NOTICE if unbooked or chunk.leftover else expected_end(chunk, st.watch(chunk), now=now)
                     ends[place] = max(now, end)
-        return np.array([ends.get(place, now) for place in places], dtype=np.float64)
+        return ends
 
     def running_until(self, st: Standing, now: float) -> float:
         """Return when the last of its running chunks is expected to end."""
         return max((expected_end(c, st.watch(c), now=now) for c in st.record.chunks), default=now)
+
+    def is_late(self, st: Standing, now: float) -> bool:
+        """Whether what of it runs ends too late, reduce included: no processor could help."""
+        reduce = self._reduce(st, st.cost) if st.cost else 0.0
+        return bool(st.record.chunks) and self.running_until(st, now) + reduce > st.job.deadline + EPSILON
 
     def _margin(self, cost: Cost) -> float:
         assert self.books.spec is not None
@@ -111,11 +132,14 @@ class Planner:
             reduce=reduce,
         )
 
-    def demands(self, now: float, *, but: frozenset[str] = frozenset()) -> list[Demand]:
-        """Return what is to be placed of all promised jobs, those in ``but`` left out."""
+    def demands(self, now: float, *, but: frozenset[str] = frozenset(), without: Collection[str] = ()) -> list[Demand]:
+        """Return what is to be placed of all promised jobs, those in ``but`` left out.
+
+        ``without``: nodes that are thought away; what runs there would have to be done again.
+        """
         out = []
         for uid, st in self.books.live.items():
-            if st.state == "Promised" and uid not in but and (demand := self.demand(st, now)):
+            if st.state == "Promised" and uid not in but and (demand := self.demand(_off(st, without), now)):
                 out.append(demand)
         return out
 
@@ -123,14 +147,11 @@ class Planner:
         """Plan again after something has changed; keep the old plan where the new one breaks a promise it keeps."""
         self.books.stale = False
         self.books.changed = True
-        places = self.books.processors.usable(now)
-        ready = self.ready(places, now)
-        demands = self.demands(now)
-        plan, missed = Plan.of(places, ready, demands)
-        late = [st for st in self._promised() if self.running_until(st, now) > st.job.deadline and st.record.chunks]
+        plan, missed = self.trial(now)
+        late = [st.job.uid for st in self._promised() if self.is_late(st, now)]
         if missed or late:
-            kept = self._kept(places, ready, demands) if not late else None
-            plan = kept or self._repair(now, places, ready, [s.uid for s in missed], [st.job.uid for st in late])
+            kept = self._kept(now, plan) if not late else None
+            plan = kept or self._repair(now, missed, late)
         self.books.causes.clear()
         self.adopt(plan, now)
         self._promise_again(now)
@@ -138,25 +159,19 @@ class Planner:
     def _promised(self) -> Iterable[Standing]:
         return (st for st in list(self.books.live.values()) if st.state == "Promised")
 
-    def _kept(self, places: Sequence[Place], ready: Floats, demands: list[Demand]) -> Plan | None:
+    def _kept(self, now: float, anew: Plan) -> Plan | None:
         """Return the old plan at the new ready times, if it still covers what is to be done and keeps every promise."""
         old = self.books.plan
-        if {b.demand.uid: b.demand.ranges for b in old.bookings} != {d.uid: d.ranges for d in demands}:
+        if {b.demand.uid: b.demand.ranges for b in old.bookings} != {d.uid: d.ranges for d in self.demands(now)}:
             return None
-        kept = old.upon(places, ready)
+        kept = old.upon(anew.places, anew.ready)
         return kept if kept and kept.keeps_all() else None
 
-    def _repair(
-        self,
-        now: float,
-        places: Sequence[Place],
-        ready: Floats,
-        missed: list[str],
-        late: list[str],
-    ) -> Plan:
+    def _repair(self, now: float, missed: list[str], late: list[str]) -> Plan:
         """Find a plan for as many promises as can be kept: first margins go, then promises.
 
-        Who caused the trouble by its own doing goes first (isolation), then the newest, until the rest fits.
+        Who caused the trouble by its own doing goes first (isolation), then the newest, until the rest fits. Then those
+        come back that fit all the same: it was not them that stood in the way.
         """
         for uid in missed:
             self.books.jobs[uid].squeezed = True
@@ -165,29 +180,40 @@ class Planner:
         at_fault = [uid for uid in causes if uid in self.books.jobs and self.books.jobs[uid].state == "Promised"]
         newest = sorted(self._promised(), key=lambda st: (-st.job.arrival, st.job.uid))
         queue = list(dict.fromkeys([*late, *at_fault, *(st.job.uid for st in newest)]))
-
-        def without(count: int) -> tuple[Plan, bool]:
-            but = frozenset(queue[:count])
-            free = self.ready(places, now, evicted=but) if but else ready
-            plan, gone = Plan.of(places, free, self.demands(now, but=but))
-            return plan, not gone
-
         low, high = len(late), len(queue)  # giving up ``high`` of them is enough: with none left everything fits
-        plan, fits = without(low)
-        if fits:
+        if not self.trial(now, but=frozenset(queue[:low]))[1]:
             high = low
-        else:
-            while high - low > 1:
-                middle = (low + high) // 2
-                if without(middle)[1]:
-                    high = middle
-                else:
-                    low = middle
-            plan, _ = without(high)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.trial(now, but=frozenset(queue[:middle]))[1]:
+                low = middle
+            else:
+                high = middle
+        gone = self._spare(now, frozenset(queue[:high]), oldest=queue[len(late) : high][::-1])
         for uid in queue[:high]:
-            reason = causes.get(uid, reasons.OVERRUN if uid in late else reasons.CAPACITY_LOST)
-            self._give_up(now, self.books.jobs[uid], reason)
-        return plan
+            if uid in gone:
+                reason = causes.get(uid, reasons.OVERRUN if uid in late else reasons.CAPACITY_LOST)
+                self._give_up(now, self.books.jobs[uid], reason)
+        return self.trial(now, but=gone)[0]
+
+    def _spare(self, now: float, gone: frozenset[str], *, oldest: list[str]) -> frozenset[str]:
+        """Return who of ``gone`` must go where those come back who fit all the same, the oldest first.
+
+        Giving up more need not help: who cannot be saved at all drags down all that are newer. Many are tried at once,
+        half of them where they do not all fit.
+        """
+        groups, placements = [oldest] if oldest else [], SPARING
+        while groups and placements > 0:
+            group = groups.pop()
+            fewer = gone.difference(group)
+            plan, missed = self.trial(now, but=fewer)
+            placements -= 1 + len(plan.bookings)
+            if not missed:
+                gone = fewer
+            elif len(group) > 1:
+                middle = len(group) // 2
+                groups += [group[middle:], group[:middle]]
+        return gone
 
     def _give_up(self, now: float, st: Standing, reason: str) -> None:
         text = {
@@ -210,17 +236,18 @@ class Planner:
         ]  # fmt: skip
         for st in sorted(lost, key=lambda s: (s.job.arrival, s.job.uid))[:8]:
             demand = self.demand(st, now)
-            if demand is None or self.running_until(st, now) > st.job.deadline:
+            if demand and self.books.plan.at(now).overloaded(demand):
                 continue
-            plan = self.books.plan.at(now).insert(demand)
-            if isinstance(plan, Plan):
-                st.record = replace(
-                    st.record, on_track=Verdict("True", reasons.ON_TRACK, "processors are booked again")
-                )
-                st.record = replace(st.record, chunks=tuple(replace(c, leftover=False) for c in st.record.chunks))
-                self.books.touch(st)
-                self.books.after.append(Emit(st.job.uid, "Normal", reasons.ON_TRACK, "processors are booked again"))
-                self.adopt(plan, now)
+            was, text = st.record, "processors are booked again"
+            chunks = tuple(replace(c, leftover=False) for c in was.chunks)
+            st.record = replace(was, on_track=Verdict("True", reasons.ON_TRACK, text), chunks=chunks)
+            plan, missed = self.trial(now)
+            if missed or self.is_late(st, now):
+                st.record = was
+                continue
+            self.books.touch(st)
+            self.books.after.append(Emit(st.job.uid, "Normal", reasons.ON_TRACK, text))
+            self.adopt(plan, now)
 
     def adopt(self, plan: Plan, now: float) -> None:
         """Make a plan the one in force, and move the forecasts that it changes."""
@@ -249,3 +276,10 @@ class Planner:
             return
         st.record = replace(st.record, on_track=verdict)
         self.books.touch(st)
+
+
+def _off(st: Standing, nodes: Collection[str]) -> Standing:
+    """Return how the job would stand if its chunks on these nodes were lost."""
+    if not any(c.node in nodes for c in st.record.chunks):
+        return st
+    return replace(st, record=replace(st.record, chunks=tuple(c for c in st.record.chunks if c.node not in nodes)))

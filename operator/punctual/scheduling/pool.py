@@ -116,7 +116,7 @@ class Pool:
             self._lose_nodes_gone(now)
             self.dispatcher.take_up(now)
         self.life.supervise(now)
-        if self.books.stale:
+        if self.books.processors.unblock(now) or self.books.stale:
             self.planner.replan(now)
         self._decide(now)
         self.dispatcher.work(now)
@@ -199,8 +199,7 @@ class Pool:
         books.edited = False
         books.spec = asked
         books.processors.resize(asked)
-        places = books.processors.usable(now)
-        _, missed = Plan.of(places, self.planner.ready(places, now), self.planner.demands(now))
+        _, missed = self.planner.trial(now)
         if missed:
             books.spec = old
             books.processors.resize(old)
@@ -243,8 +242,17 @@ class Pool:
             record = st.record = replace(record, admitted=None)
         if st.state in LIVE:
             self.books.live[st.job.uid] = st
-        if record.promise is not None:  # in force, whatever a refused edit asks
-            st.job = replace(st.job, deadline=record.promise.deadline)
+        asked, promise = st.asked, record.promise
+        if promise is not None:  # in force, whatever a refused edit asks
+            st.job = replace(st.job, deadline=promise.deadline)
+            refused = record.spec_applied is not None and record.spec_applied.status == "False"
+            if refused or record.observed_generation < asked.generation:
+                least, most = asked.min_processors, asked.max_processors
+                st.job = replace(
+                    st.job,
+                    min_processors=min(least, promise.processors),
+                    max_processors=None if most is None else max(most, promise.processors),
+                )
         for chunk in record.chunks:
             self.books.processors.seat(self.books.occupant(st.job.uid, chunk), chunk.node)
             self.books.active[st.job.uid] = None
@@ -279,22 +287,29 @@ class Pool:
             self._edit_promised(now, st, job)
 
     def _edit_promised(self, now: float, st: Standing, job: Job) -> None:
-        """Test another deadline as a change: refused, it leaves the promise as it is."""
+        """Test another deadline, or another number of processors, as a change: refused, it leaves all as it is."""
         old = st.job
         promise = st.record.promise
         assert promise is not None
         fixed = replace(job, units=old.units, cost=old.cost, reduce_duration=old.reduce_duration, restart=old.restart)
-        if job.deadline != old.deadline:
+        if _tested(job) != _tested(old):
             st.job = fixed
-            places = self.books.processors.usable(now)
-            plan, missed = Plan.of(places, self.planner.ready(places, now), self.planner.demands(now))
-            if missed or self.planner.running_until(st, now) > job.deadline:
-                st.job = replace(fixed, deadline=old.deadline)
+            plan, missed = self.planner.trial(now)
+            if missed or self.planner.is_late(st, now):
+                st.job = replace(
+                    fixed,
+                    deadline=old.deadline,
+                    min_processors=old.min_processors,
+                    max_processors=old.max_processors,
+                )
                 text = f"a deadline {span(job.deadline - now)} from now would break a promise; the old one stands"
+                if job.deadline == old.deadline:
+                    text = "other processors.min or max would break a promise; the old ones stand"
                 st.record = replace(st.record, spec_applied=Verdict("False", reasons.EDIT_REFUSED, text))
                 self.books.after.append(Emit(job.uid, "Warning", reasons.EDIT_REFUSED, text))
                 return
-            st.record = replace(st.record, promise=promise._replace(deadline=job.deadline))
+            processors = max(job.min_processors, min(promise.processors, job.max_processors or promise.processors))
+            st.record = replace(st.record, promise=promise._replace(deadline=job.deadline, processors=processors))
             self.planner.adopt(plan, now)
         st.job = fixed
         st.record = replace(st.record, spec_applied=Verdict("True", reasons.APPLIED, "the change is in force"))
@@ -614,6 +629,11 @@ class Pool:
                 continue
             st.record = replace(st.record, offer=offer)
             self.books.touch(st)
+
+
+def _tested(job: Job) -> tuple[float, int, int | None]:
+    """Return what of a job's spec a promise depends on, and may be changed."""
+    return job.deadline, job.min_processors, job.max_processors
 
 
 def _restore_order(event: Event) -> int:

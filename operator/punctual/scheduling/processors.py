@@ -5,6 +5,7 @@ ended or is gone, whether or not its job still owns the units. Called by the Poo
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
@@ -111,12 +112,12 @@ class Processors:
         self.strays.discard(place)
         return True
 
-    def usable(self, now: float) -> list[Place]:
+    def usable(self, now: float, ends: Mapping[Place, float] | None = None) -> list[Place]:
         """Places that planning may count on, by (slot, node): as many per node as it has processors.
 
         By slot first, so that chunks that start together spread over the nodes. Where a node holds more occupants than
-        processors (a foreign pod came), its lowest places count: the others vanish with their occupants. A node on
-        which a pod could not be placed just now offers no free place.
+        processors (a foreign pod came), those places count whose occupants end last (``ends``: when, by place): the
+        others vanish with theirs. A node on which a pod could not be placed just now offers no free place.
         """
         if self._regular is None:
             regular = (Place(node, i) for node, count in self.counts.items() for i in range(count))
@@ -125,20 +126,26 @@ class Processors:
         odd = (blocked | {place.node for place in self.strays}) & self.counts.keys()
         if not odd:
             return self._regular.copy()
-        taken: dict[str, set[int]] = {node: set() for node in odd}
-        for place in self.occupants:
+        taken: dict[str, list[Place]] = {node: [] for node in odd}
+        for place in sorted(self.occupants, key=lambda p: (-ends.get(p, 0.0) if ends else 0.0, p.slot)):
             if place.node in odd:
-                taken[place.node].add(place.slot)
+                taken[place.node].append(place)
         out = [place for place in self._regular if place.node not in odd]
         for node, sat in taken.items():
             count = self.counts[node]
-            slots = sorted(sat)[:count]
+            out.extend(sat[:count])
             if node not in blocked:
-                free = (i for i in range(count + len(sat)) if i not in sat)
-                slots.extend(islice(free, max(0, count - len(sat))))
-            out.extend(Place(node, i) for i in slots)
+                free = (p for i in range(count + len(sat)) if (p := Place(node, i)) not in self.occupants)
+                out.extend(islice(free, max(0, count - len(sat))))
         out.sort(key=lambda p: (p.slot, p.node))
         return out
+
+    def unblock(self, now: float) -> bool:
+        """Let nodes offer their places again whose time is over; say whether there was one."""
+        over = [node for node, until in self.blocked_until.items() if until <= now]
+        for node in over:
+            del self.blocked_until[node]
+        return bool(over)
 
     @property
     def total(self) -> int:

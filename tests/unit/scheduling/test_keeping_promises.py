@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from world import World, job
+from world import Worker, World, job
 
+from punctual import reasons
 from punctual.scheduling.plan import Booking, Demand, Order, Plan
 from punctual.scheduling.processors import Place
 from punctual.scheduling.ranges import Ranges
@@ -80,3 +81,137 @@ def test_all_chunks_that_begin_together_are_cut_from_their_booking_at_once(monke
     w.tick()
     assert len(w.records["j1"].chunks) > 45 * count
     assert len(cut) == 1
+
+
+# promises given up, and those that are not
+
+
+def track(w: World, uid: str) -> tuple[str, str]:
+    return w.records[uid].on_track[:2]
+
+
+def test_a_promise_that_nothing_can_save_takes_no_newer_one_with_it():
+    w = nodes(1)
+    w.apply(job("old", units=50, deadline=54.5))
+    w.run(1)
+    w.node("n1", 12)
+    newer = [f"new{k:02}" for k in range(12)]
+    for k, uid in enumerate(newer):
+        w.apply(job(uid, units=200, deadline=900, arrival=1.0 + k, on_miss="Stop" if k % 2 else "Continue"))
+        w.run(2.0 + k)
+    w.run(50)
+    w.lose("n0")  # too late to do it again
+    w.run(51)
+    assert track(w, "old") == ("False", reasons.CAPACITY_LOST)
+    assert {track(w, uid) for uid in newer} == {("True", reasons.ON_TRACK)}
+    assert all(w.records[uid].chunks for uid in newer)
+
+
+def test_where_half_must_go_the_oldest_that_fit_are_kept():
+    w = nodes(4)
+    for k in range(4):
+        w.apply(job(f"j{k}", units=60, deadline=100 + k, arrival=float(k)))
+        w.run(1.0 + k)
+    w.run(20)
+    w.lose(w.records["j0"].chunks[0].node)  # 60 units and 62 s of room: it fits again, alone on its processor
+    w.lose(w.records["j1"].chunks[0].node)
+    w.run(21)
+    kept = [uid for uid in w.jobs if track(w, uid)[0] == "True"]
+    assert len(kept) == 2
+    assert "j0" in kept
+
+
+def on_leftovers(*, answers: bool) -> World:
+    """Have ``a`` lose its processor and go on with a short chunk on one that ``f`` has left."""
+    w = nodes(2)
+    w.workers = lambda uid, _c: Worker(answers=answers or uid != "a")
+    w.apply(job("f", units=30, deadline=40))
+    w.run(1)
+    w.apply(job("a", units=90, deadline=100, arrival=1.0))
+    w.run(20)
+    w.lose(w.records["a"].chunks[0].node)
+    w.run(36)
+    assert track(w, "a") == ("False", reasons.CAPACITY_LOST)
+    assert [c.leftover for c in w.records["a"].chunks] == [True]
+    return w
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_job_is_promised_again_only_where_its_running_chunk_may_stay(answers):
+    """``b`` was promised on the processor that ``a`` must leave: booked again it would stay there."""
+    w = on_leftovers(answers=answers)
+    w.apply(replace(w.jobs["a"], deadline=800.0, generation=2))
+    w.run(36.25)
+    w.apply(job("b", units=20, deadline=65.5, arrival=36.25))
+    w.run(36.5)
+    assert w.state("b")[0] == "True"
+    w.pool.books.stale = True
+    w.run_until(lambda w: w.done("b"))
+    assert w.met("b")
+    w.run_until(lambda w: w.done("a"))
+    assert w.met("a")
+
+
+def test_a_promise_whose_units_all_run_is_promised_again_when_it_fits():
+    w = nodes(1)
+    w.apply(job("a", units=50, deadline=100))
+    w.run(10)
+    lost = w.records["a"].on_track._replace(status="False", reason=reasons.CAPACITY_LOST)
+    w.records["a"] = replace(w.records["a"], on_track=lost)
+    w.crash()
+    w.run(11)
+    assert track(w, "a") == ("True", reasons.ON_TRACK)
+    w.run_until(lambda w: w.done("a"))
+    assert w.met("a")
+    assert w.records["a"].completed.total == 50
+
+
+# edits are tested
+
+
+def test_another_number_of_processors_is_tested_as_another_deadline_is():
+    w = nodes(4)
+    w.apply(job("now", units=30, deadline=100, min_processors=3))
+    w.run(1)
+    w.apply(job("old", units=100, deadline=60, arrival=1.0))
+    w.run(2)
+    w.apply(job("new", units=20, deadline=200, arrival=2.0, on_miss="Stop"))
+    w.run(3)
+    was = w.records["old"].promise
+    w.apply(replace(w.jobs["old"], max_processors=1, generation=2))
+    w.run(4)
+    assert w.records["old"].spec_applied[:2] == ("False", reasons.EDIT_REFUSED)
+    assert w.records["old"].promise == was
+    w.crash()  # what is in force is not what the spec says
+    w.delete_pod(next(name for name in w.pods if name.startswith("now")))
+    w.run(6)
+    assert {track(w, uid) for uid in w.jobs} == {("True", reasons.ON_TRACK)}
+    w.run_until(lambda w: all(w.done(uid) for uid in w.jobs))
+    assert all(w.met(uid) for uid in w.jobs)
+
+
+def test_the_processors_that_an_edit_takes_are_those_that_are_free_first():
+    """The others are still taken when a booking needs them: they vanish last."""
+    w = nodes(1, cpu=4.0)
+    for k, (units, deadline) in enumerate([(30, 36), (30, 36), (300, 340), (300, 340)]):
+        w.apply(job(f"f{k}", units=units, deadline=float(deadline)))
+        w.run(0.25 * (k + 1))
+    w.apply(job("b", units=40, deadline=100, arrival=1.0, on_miss="Stop"))
+    w.run(3)
+    w.edit_pool(replace(w.spec, cpu=2.0, generation=2))
+    w.run(5)
+    assert w.pool_record.spec_applied[:2] == ("False", reasons.EDIT_REFUSED)
+    w.run_until(lambda w: w.done("b"))
+    assert w.met("b")
+
+
+def test_a_node_on_which_a_pod_did_not_fit_is_tried_again_though_nothing_else_happens():
+    w = nodes(1, cpu=2.0)
+    w.workers = lambda uid, _c: Worker(never_starts="Unschedulable" if uid == "a" else None)
+    w.apply(job("a", units=20, deadline=100))
+    w.run(7)
+    w.delete("a")
+    w.run(120)
+    w.apply(job("b", units=20, deadline=400, arrival=w.now))
+    w.run(121)
+    assert w.state("b") == ("True", reasons.FEASIBLE)
