@@ -9,7 +9,8 @@
     │   ├── Forbidden                   403: by RBAC, quota or another admission plugin
     │   ├── NotFound                    404
     │   ├── Conflict                    409: another wrote in between, or a precondition does not hold
-    │   │   └── AlreadyExists           409 to a create
+    │   │   ├── AlreadyExists           409 to a create
+    │   │   └── Replaced                the object has another uid than the one meant
     │   ├── Gone                        410: the resource version is too old, list again
     │   ├── Invalid                     422, 400 and what else will not get better by itself
     │   └── Fenced                      a newer leader holds the pool: stop leading at once
@@ -69,6 +70,10 @@ class Conflict(ClusterError):  # noqa: N818
 
 class AlreadyExists(Conflict):
     """An object of this name is there already; whose it is has to be looked at (409 to a create)."""
+
+
+class Replaced(Conflict):
+    """The object meant is gone: it has another uid than the precondition says, or there is none."""
 
 
 class Gone(ClusterError):  # noqa: N818

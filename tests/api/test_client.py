@@ -98,6 +98,14 @@ async def test_merge_and_json_patches(client, namespace):
     assert (await client.get(path))["data"] == {"c": "1"}
 
 
+async def test_any_character_can_be_applied(client, namespace):
+    """The API server reads an apply as YAML, which has its own mind about some characters that JSON takes."""
+    every = "".join(map(chr, (*range(0xD800), *range(0xE000, 0x11000), 0x1F600, 0x10FFFF)))
+    path = CONFIG_MAPS.path(namespace=namespace, name="characters")
+    wanted = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "characters"}, "data": {"all": every}}
+    assert (await client.apply(path, wanted, field_manager="test"))["data"]["all"] == every
+
+
 async def test_a_dry_run_changes_nothing(client, namespace):
     await client.create(CONFIG_MAPS.path(namespace=namespace), config_map("dry"), dry_run=True)
     with pytest.raises(errors.NotFound):
@@ -106,25 +114,28 @@ async def test_a_dry_run_changes_nothing(client, namespace):
 
 async def test_every_precondition_that_does_not_hold_is_a_conflict(client, namespace):
     collection = CONFIG_MAPS.path(namespace=namespace)
-    path = CONFIG_MAPS.path(namespace=namespace, name="c")
-    made = await client.create(collection, config_map("c", a="1"))
+    name = "guide"  # with "uid" in it, which must not be taken for one
+    path = CONFIG_MAPS.path(namespace=namespace, name=name)
+    made = await client.create(collection, config_map(name, a="1"))
     await client.patch_merge(path, {"data": {"a": "2"}})
-    other = {"name": "c", "uid": "00000000-0000-0000-0000-000000000000"}
-    with pytest.raises(errors.Conflict):
-        await client.replace(path, made)
-    with pytest.raises(errors.Conflict):
-        await client.patch_merge(path, {"metadata": {"resourceVersion": made["metadata"]["resourceVersion"]}})
-    with pytest.raises(errors.Conflict):
-        await client.patch_merge(path, {"metadata": other})
-    with pytest.raises(errors.Conflict):
-        await client.apply(path, config_map("c") | {"metadata": other}, field_manager="a")
-    with pytest.raises(errors.Conflict):
-        await client.apply(f"{collection}/d", config_map("d") | {"metadata": other | {"name": "d"}}, field_manager="a")
-    with pytest.raises(errors.Conflict) as there:
-        await client.delete(path, uid=other["uid"])
-    assert not isinstance(there.value, errors.AlreadyExists)
+    other = {"name": name, "uid": "00000000-0000-0000-0000-000000000000"}
+    for version in (
+        client.replace(path, made),
+        client.patch_merge(path, {"metadata": {"resourceVersion": made["metadata"]["resourceVersion"]}}),
+    ):
+        with pytest.raises(errors.Conflict) as conflict:
+            await version
+        assert type(conflict.value) is errors.Conflict
+    for uid in (
+        client.patch_merge(path, {"metadata": other}),
+        client.apply(path, config_map(name) | {"metadata": other}, field_manager="a"),
+        client.apply(f"{collection}/d", config_map("d") | {"metadata": other | {"name": "d"}}, field_manager="a"),
+        client.delete(path, uid=other["uid"]),
+    ):
+        with pytest.raises(errors.Replaced):
+            await uid
     with pytest.raises(errors.AlreadyExists):
-        await client.create(collection, config_map("c"))
+        await client.create(collection, config_map(name))
     await client.delete(path, uid=made["metadata"]["uid"])
     with pytest.raises(errors.NotFound):
         await client.delete(path)

@@ -247,13 +247,13 @@ class ApiClient:
         """Server-side apply: this manager's fields shall be as in ``body`` (a dict, or JSON already).
 
         Creates what is not there, except through a subresource (NotFound). Raises Fenced when the status there
-        carries a higher epoch; Conflict when ``metadata.uid`` of the body is another than the object's.
+        carries a higher epoch; Replaced when ``metadata.uid`` of the body is another than the object's.
         """
         params = _writing(field_manager, dry_run=dry_run) | ({"force": "true"} if force else {})
         return await self._call("PATCH", _below(path, subresource), params=params, body=body, content_type=APPLY)
 
     async def patch_merge(self, path: str, body: Json, *, subresource: str = "", field_manager: str = "") -> Json:
-        """JSON merge patch; ``metadata.uid`` and ``metadata.resourceVersion`` in it are preconditions (Conflict)."""
+        """Merge patch; preconditions are ``metadata.uid`` (Replaced) and ``metadata.resourceVersion`` (Conflict)."""
         params = _writing(field_manager)
         return await self._call("PATCH", _below(path, subresource), params=params, body=body, content_type=MERGE)
 
@@ -271,7 +271,7 @@ class ApiClient:
         return await self._call("PATCH", _below(path, subresource), params=params, body=body, content_type=JSON_PATCH)
 
     async def delete(self, path: str, *, uid: str = "", grace: float | None = None, propagation: str = "") -> Json:
-        """Delete an object: of this ``uid`` only (else Conflict), giving it ``grace`` seconds (whole ones)."""
+        """Delete an object: of this ``uid`` only (else Replaced), giving it ``grace`` seconds (whole ones)."""
         body: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if uid:
             body["preconditions"] = {"uid": uid}
@@ -464,6 +464,8 @@ def _refusal(code: int, status: Json, retry_after: str | None = None) -> errors.
             return errors.NotFound(message)
         case 409 if status.get("reason") == "AlreadyExists":
             return errors.AlreadyExists(message)
+        case 409 if any(words in message for words in _OTHER_UID):
+            return errors.Replaced(message)
         case 409:
             return errors.Conflict(message)
         case 410:
@@ -477,9 +479,13 @@ def _refusal(code: int, status: Json, retry_after: str | None = None) -> errors.
             return errors.Fenced(message)
         case 422 if any(cause.get("field") == "metadata.uid" for cause in causes):
             # a patch whose uid is another than the object's; through other verbs the same is a 409
-            return errors.Conflict(message)
+            return errors.Replaced(message)
         case _:
             return errors.Invalid(message)
+
+
+_OTHER_UID = ("UID in precondition", "UID in the precondition", "uid mismatch:")
+"""What the API server says of a uid, in a message that has names in it too: none can look like these."""
 
 
 def _is_fence(cause: Json) -> bool:

@@ -128,12 +128,8 @@ async def perform(client: ApiClient, key: str, operation: Operation, *, version:
                 body = await _apply_status(client, operation, version)
             case _:
                 body = await _write(client, operation)
-    except errors.NotFound as error:
+    except (errors.NotFound, errors.Replaced) as error:
         return Outcome(key, operation, "gone", str(error))
-    except errors.Conflict as error:
-        if _is_other(operation, error):
-            return Outcome(key, operation, "gone", str(error))
-        raise
     except errors.Invalid as error:
         return Outcome(key, operation, "refused", str(error))
     return Outcome(key, operation, "done", body=body)
@@ -152,7 +148,7 @@ async def _apply_status(client: ApiClient, operation: ApplyStatus, version: str)
     if uid and not known:
         there = (await client.get(operation.path))["metadata"]
         if there["uid"] != uid:
-            raise errors.Conflict(f"the uid is {there['uid']}, not {uid}")
+            raise errors.Replaced(f"the uid is {there['uid']}, not {uid}")
         version = there["resourceVersion"]
     body = operation.body | {"metadata": meta | {"resourceVersion": version}} if uid else operation.body
     try:
@@ -198,13 +194,3 @@ async def _create_pod(client: ApiClient, key: str, operation: CreatePod) -> Outc
     except (errors.Forbidden, errors.Invalid, errors.NotFound) as error:
         return Outcome(key, operation, "refused", str(error))
     return Outcome(key, operation, "done", body=pod)
-
-
-def _is_other(operation: Operation, error: errors.Conflict) -> bool:
-    """Whether the conflict is about the uid: the object meant is gone, another has its name."""
-    meant: str | None = None
-    if isinstance(operation, ApplyStatus | ApplyConfigMap):
-        meant = operation.body["metadata"].get("uid")
-    elif isinstance(operation, Annotate | DeletePod | DeleteObject):
-        meant = operation.uid
-    return bool(meant) and "uid" in str(error).lower()
