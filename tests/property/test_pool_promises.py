@@ -121,7 +121,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.w.lose(data.draw(st.sampled_from(sorted(self.w.nodes))))
 
     @precondition(lambda self: self.w.jobs)
-    @rule(data=st.data(), change=st.sampled_from(["tighter", "looser", "suspend", "resume", "delete"]))
+    @rule(data=st.data(), change=st.sampled_from(["tighter", "looser", "suspend", "resume", "fewer", "delete"]))
     def edit(self, data, change):
         uid = data.draw(st.sampled_from(sorted(self.w.jobs)))
         old = self.w.jobs[uid]
@@ -131,6 +131,11 @@ class PoolMachine(RuleBasedStateMachine):
         new = replace(old, generation=old.generation + 1)
         if change in {"tighter", "looser"}:
             new = replace(new, deadline=old.deadline + (-5 if change == "tighter" else 20))
+        elif change == "fewer":
+            record = self.w.records.get(uid)
+            if record is None or record.promise is not None or record.ended:  # the API refuses it
+                return
+            new = replace(new, units=max(1, old.units // 2))
         else:
             new = replace(new, suspend=change == "suspend")
         self.w.apply(new)

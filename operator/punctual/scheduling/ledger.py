@@ -10,6 +10,9 @@ from dataclasses import replace
 from punctual.scheduling.job import Chunk, JobRecord, Restart
 from punctual.scheduling.ranges import Ranges
 
+MOST_UNITS = 2**63
+"""No unit has a number so high."""
+
 
 def remaining(units: int, record: JobRecord) -> Ranges:
     """Units neither completed nor owned by a chunk."""
@@ -50,6 +53,18 @@ def lose(record: JobRecord, chunk: Chunk, *, durable: int = 0, own: bool = False
         # it gave its whole range back, or its pod would be taken for that of the next to begin there
         tried=record.tried.drop(chunk.begin, kept).raise_to(kept, end if chunk.size else end + 1, chunk.attempt),
     )
+
+
+def within(record: JobRecord, units: int) -> JobRecord:
+    """Forget what was done of units that the job has no more, and what has failed of them.
+
+    Their attempts are not forgotten: names of pods are made of them.
+    """
+    beyond = Ranges.of((units, MOST_UNITS))
+    # what has failed at ``units`` itself may be reduce
+    if not record.completed & beyond and not record.failed.largest(units + 1, MOST_UNITS):
+        return record
+    return replace(record, completed=record.completed - beyond, failed=record.failed.drop(units, MOST_UNITS))
 
 
 def cut(record: JobRecord, chunk: Chunk, at: int) -> JobRecord:

@@ -235,11 +235,11 @@ class Pool:
 
     def _take_record(self, st: Standing, record: JobRecord) -> None:
         """Take over a job as written down by an earlier leader."""
-        st.record = record
+        st.record = ledger.within(record, st.job.units)
         st.written = record
         if st.state in LIVE and st.state != "Measuring" and record.promise is None:
             # somebody else wrote that: no leader would get past it
-            record = st.record = replace(record, admitted=None)
+            st.record = replace(st.record, admitted=None)
         if st.state in LIVE:
             self.books.live[st.job.uid] = st
         asked, promise = st.asked, record.promise
@@ -270,21 +270,39 @@ class Pool:
             st.job = replace(st.job, ttl=job.ttl)
             self.life.note_end(st)
         elif state in {"Waiting", "Refused", "Answered"}:
-            st.job = job
-            st.record = replace(st.record, admitted=None, offer=None, observed_generation=job.generation)
-            self.books.ask(st)
+            self._ask_anew(st, job)
         elif job.suspend and state != "Suspended":
             self._suspend(now, st, job)
         elif state == "Suspended":
-            st.job = job
-            if not job.suspend:
-                st.record = replace(st.record, admitted=None, on_track=None, promise=None)
-                self.books.ask(st)
+            if job.suspend:
+                st.job, st.record = job, ledger.within(st.record, job.units)
+            else:
+                self._ask_anew(st, job)
+        elif state == "Measuring" and job.units != st.job.units:
+            if not self._take_back(now, st, reasons.MEASURING):
+                self._ask_anew(st, job)
         elif state in {"Measuring", "Leftover"}:
             st.job = replace(job, units=st.job.units)
-            st.record = replace(st.record, spec_applied=Verdict("True", reasons.APPLIED, "the change is in force"))
+            promise = st.record.promise._replace(deadline=job.deadline) if st.record.promise else None
+            applied = Verdict("True", reasons.APPLIED, "the change is in force")
+            st.record = replace(st.record, promise=promise, spec_applied=applied)
+            self.books.stale = True
         else:
             self._edit_promised(now, st, job)
+
+    def _ask_anew(self, st: Standing, job: Job) -> None:
+        """Queue an edited job for a new answer; what is done stays done."""
+        st.job = job
+        record = ledger.within(st.record, job.units)
+        st.record = replace(record, admitted=None, on_track=None, promise=None, offer=None)
+        self.books.desk.drop(job.uid)  # whose question was another one
+        self.books.ask(st)
+
+    def _take_back(self, now: float, st: Standing, reason: str) -> bool:
+        """End all chunks of a job; return whether it is at its end, as all its units were reported done."""
+        for chunk in st.record.chunks:
+            self.life.end_and_lose(now, st, chunk, reason, "", own=False)
+        return st.record.ended
 
     def _edit_promised(self, now: float, st: Standing, job: Job) -> None:
         """Test another deadline, or another number of processors, as a change: refused, it leaves all as it is."""
@@ -315,9 +333,9 @@ class Pool:
         st.record = replace(st.record, spec_applied=Verdict("True", reasons.APPLIED, "the change is in force"))
 
     def _suspend(self, now: float, st: Standing, job: Job) -> None:
+        if self._take_back(now, st, reasons.SUSPENDED):
+            return
         st.job = job
-        for chunk in st.record.chunks:
-            self.life.end_and_lose(now, st, chunk, reasons.SUSPENDED, "", own=False)
         self.books.plan = self.books.plan.without(job.uid)
         self.books.stale = True
         verdict = Verdict("False", reasons.SUSPENDED, "spec.suspend is true: the promise was given up")
@@ -566,6 +584,9 @@ class Pool:
         if job.suspend:
             text = "spec.suspend is true: nothing was promised"
             st.record = replace(st.record, admitted=Verdict("False", reasons.SUSPENDED, text))
+            return None
+        if st.work_done and job.reduce_duration is None:  # by an edit: nothing is left to be promised
+            self.life.finish(now, st)
             return None
         if st.cost is None and job.refusal is None and not self.books.deleting:
             text = "neither cost nor profile: pilot chunks on free processors measure what a unit costs"
