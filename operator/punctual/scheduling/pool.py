@@ -286,7 +286,6 @@ class Pool:
             promise = st.record.promise._replace(deadline=job.deadline) if st.record.promise else None
             applied = Verdict("True", reasons.APPLIED, "the change is in force")
             st.record = replace(st.record, promise=promise, spec_applied=applied)
-            self.books.stale = True
         else:
             self._edit_promised(now, st, job)
 
