@@ -121,6 +121,11 @@ def _arithmetic(a: Application, short: Shortfall) -> str:
             f"{some(a.demand.ranges.total, 'unit')} due in {span(a.demand.due - a.now)} would fit only by breaking "
             "an earlier promise"
         )
+    if short.units == 0:
+        return (
+            f"the reduce step must begin within {span(a.demand.due - a.now)}; of {some(short.processors, 'processor')} "
+            f"the first is free in {span(max(0.0, short.first_ready - a.now))}"
+        )
     what = f"{some(short.units, 'unit')} due in {span(a.demand.due - a.now)}"
     first = span(max(0.0, short.first_ready - a.now))
     if short.needed is None:

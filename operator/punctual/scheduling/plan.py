@@ -161,6 +161,8 @@ def place(demand: Demand, ready: Floats) -> Booking | Shortfall:
     """
     cost, due = demand.cost, demand.due
     units = demand.ranges.total
+    if demand.reduce and demand.running_until > due + EPSILON:
+        return Shortfall(demand.uid, units, 0, None, ready.size, 0, demand.running_until)
     if units == 0:
         return _place_reduce(demand, ready)
     ready = np.maximum(ready, demand.not_before)
@@ -207,12 +209,14 @@ def place(demand: Demand, ready: Floats) -> Booking | Shortfall:
 
 def _place_reduce(demand: Demand, ready: Floats) -> Booking | Shortfall:
     if not ready.size:
-        return Shortfall(demand.uid, 0, 0, 1, 0, 0, demand.due)
+        return Shortfall(demand.uid, 0, 0, None, 0, 0, demand.due)
     soonest = max(demand.running_until, demand.not_before)
     in_time = ready <= soonest
     # the last to be free, as a rule where its own last chunk ends: what is idle until then is for others
     at = int(np.where(in_time, ready, -np.inf).argmax() if in_time.any() else ready.argmin())
     start = max(float(ready[at]), soonest)
+    if start > demand.due + EPSILON:
+        return Shortfall(demand.uid, 0, 0, None, ready.size, 0, start)
     empty = np.empty(0)
     nowhere = np.empty(0, dtype=np.intp)
     cuts = np.zeros(1, dtype=np.int64)

@@ -140,12 +140,13 @@ def on_leftovers(*, answers: bool) -> World:
 def test_a_job_is_promised_again_only_where_its_running_chunk_may_stay(answers):
     """``b`` was promised on the processor that ``a`` must leave: booked again it would stay there."""
     w = on_leftovers(answers=answers)
-    w.apply(replace(w.jobs["a"], deadline=800.0, generation=2))
+    w.apply(job("x", suspend=True, arrival=36.0))
+    w.apply(job("b", units=20, deadline=65.25, arrival=36.0))
     w.run(36.25)
-    w.apply(job("b", units=20, deadline=65.5, arrival=36.25))
-    w.run(36.5)
     assert w.state("b")[0] == "True"
-    w.pool.books.stale = True
+    w.apply(replace(w.jobs["a"], deadline=800.0, generation=2))
+    w.delete("x")  # whatever has the Pool plan again
+    w.run(36.5)
     w.run_until(lambda w: w.done("b"))
     assert w.met("b")
     w.run_until(lambda w: w.done("a"))
@@ -215,3 +216,62 @@ def test_a_node_on_which_a_pod_did_not_fit_is_tried_again_though_nothing_else_ha
     w.apply(job("b", units=20, deadline=400, arrival=w.now))
     w.run(121)
     assert w.state("b") == ("True", reasons.FEASIBLE)
+
+
+# reduce is part of a promise
+
+
+def test_a_deadline_before_its_reduce_step_can_end_is_refused():
+    w = nodes(1)
+    w.workers = lambda _u, c: Worker(pace=60.0 if c.kind == "Reduce" else 1.0)
+    w.apply(job("a", units=20, deadline=200, reduce_duration=60.0))
+    w.run(3)
+    w.apply(replace(w.jobs["a"], deadline=25.0, generation=2))
+    w.run(4)
+    assert w.records["a"].spec_applied[:2] == ("False", reasons.EDIT_REFUSED)
+    assert w.records["a"].promise.deadline == 200
+    w.apply(replace(w.jobs["a"], deadline=90.0, generation=3))
+    w.run(5)
+    assert w.records["a"].spec_applied[:2] == ("True", reasons.APPLIED)
+    w.jobs["a"] = replace(w.jobs["a"], deadline=90.0)
+    w.run_until(lambda w: w.done("a"))
+    assert w.met("a")
+
+
+def test_a_job_whose_reduce_step_alone_is_left_is_promised_only_where_it_fits():
+    w = nodes(1)
+    w.workers = lambda _u, c: Worker(pace=30.0 if c.kind == "Reduce" else 1.0)
+    w.apply(job("a", units=10, deadline=100, reduce_duration=30.0))
+    w.run(14)
+    assert w.records["a"].completed.total == 10
+    w.apply(replace(w.jobs["a"], suspend=True, generation=2))
+    w.run(16)
+    w.apply(job("b", units=200, deadline=230, arrival=16.0))
+    w.run(17)
+    w.apply(replace(w.jobs["a"], suspend=False, generation=3))
+    w.run(20)
+    assert w.state("a") == ("False", reasons.INFEASIBLE_CAPACITY)
+    said = w.records["a"].admitted.message
+    assert said == "the reduce step must begin within 49s; of 1 processor the first is free in 3m21s"
+    offered = w.records["a"].offer.earliest_deadline
+    assert 216 + 32 <= 17 + offered <= 218 + 32 + 2 + 4
+    w.apply(replace(w.jobs["a"], deadline=w.now + offered, generation=4))
+    w.run(21)
+    assert w.state("a") == ("True", reasons.FEASIBLE)
+    w.run_until(lambda w: w.done("a") and w.done("b"))
+    assert w.met("a")
+    assert w.met("b")
+
+
+def test_reduce_steps_that_a_lost_node_has_made_late_are_told_so():
+    w = nodes(2)
+    w.workers = lambda _u, c: Worker(pace=30.0 if c.kind == "Reduce" else 1.0)
+    w.apply(job("a", units=10, deadline=48, reduce_duration=30.0))
+    w.run(1)
+    w.run_until(lambda w: any(c.kind == "Reduce" for c in w.records["a"].chunks))
+    w.run(w.now + 10)
+    w.lose(w.records["a"].chunks[0].node)
+    w.run(w.now + 1)
+    assert track(w, "a") == ("False", reasons.CAPACITY_LOST)
+    w.run_until(lambda w: w.done("a"))
+    assert w.records["a"].completed_condition.reason == reasons.DEADLINE_MISSED
