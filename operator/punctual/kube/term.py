@@ -361,8 +361,7 @@ class Term:
 
     def job_changed(self, known: KnownJob) -> None:
         """Take in that a job is new, edited or going."""
-        if self._taken:
-            self._consider(known)
+        self._consider(known)
 
     def job_gone(self, known: KnownJob) -> None:
         """Take in that a job is gone."""
@@ -433,11 +432,13 @@ class Term:
     # jobs
 
     def _again(self, uid: str) -> None:
-        if self._taken and (known := self._directory.jobs.get(uid)):
+        if known := self._directory.jobs.get(uid):
             self._consider(known)
 
     def _consider(self, known: KnownJob) -> None:
         """Tell the job's pool how the job is now, or the job that its pool is not there."""
+        if not self._taken:
+            return  # what is promised is not read yet: it would look undecided, and without a pool
         uid, pool = known.owner.uid, known.owner.pool
         if known.deleting:
             self._drop(known)

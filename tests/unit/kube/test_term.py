@@ -1,0 +1,220 @@
+"""A leader's term against an API server of dictionaries: what goes on around it while it takes over, and after."""
+
+import asyncio
+import contextlib
+import copy
+from types import SimpleNamespace
+
+import pytest
+
+from punctual import errors
+from punctual.kube.board import SetPointBoard
+from punctual.kube.caches import Caches
+from punctual.kube.clock import ServerClock
+from punctual.kube.directory import JOBS, POOLS, PROFILES
+from punctual.kube.duration import format_time
+from punctual.kube.inventory import project_node
+from punctual.kube.metrics import Metrics
+from punctual.kube.term import Term
+
+API = "punctual.dev/v1alpha1"
+KINDS = {"DivisibleJob": JOBS, "Pool": POOLS, "Profile": PROFILES}
+NODE = {
+    "metadata": {"name": "n1", "uid": "n1", "labels": {"pool": "main"}},
+    "spec": {},
+    "status": {
+        "allocatable": {"cpu": "4", "memory": "64Gi", "pods": "110"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+    },
+}
+
+
+class Server:
+    """Objects by path, and what was applied to statuses. ``broken[path, verb]`` is raised, ``gates`` hold lists."""
+
+    def __init__(self):
+        self.clock = ServerClock()
+        self.objects = {}
+        self.written = []  # (path, status)
+        self.events = []
+        self.broken = {}
+        self.gates = {}
+        self._count = 0
+
+    def put(self, kind, name, namespace="", *, spec, status=None, **meta):
+        """Make or edit an object; return it."""
+        path = KINDS[kind].path(namespace=namespace, name=name)
+        old = self.objects.get(path)
+        self._count += 1
+        self.objects[path] = {
+            "apiVersion": API,
+            "kind": kind,
+            "metadata": {
+                "name": name,
+                "uid": old["metadata"]["uid"] if old else f"{name}-{self._count}",
+                "generation": old["metadata"]["generation"] + 1 if old else 1,
+                "creationTimestamp": format_time(int(self.clock.now())),
+                "resourceVersion": str(self._count),
+                **({"namespace": namespace} if namespace else {}),
+                **meta,
+            },
+            "spec": spec,
+            **({"status": status or old["status"]} if status or (old and "status" in old) else {}),
+        }
+        return copy.deepcopy(self.objects[path])
+
+    def _there(self, path, verb):
+        if error := self.broken.get((path, verb)):
+            raise error
+        if path not in self.objects:
+            raise errors.NotFound(path)
+        return self.objects[path]
+
+    async def pages(self, path, *, page):
+        await asyncio.sleep(0)
+        items = [copy.deepcopy(o) for o in self.objects.values() if KINDS[o["kind"]].path() == path]
+        if gate := self.gates.get(path):
+            await gate.wait()
+        yield SimpleNamespace(items=items)
+
+    async def get(self, path):
+        await asyncio.sleep(0)
+        return copy.deepcopy(self._there(path, "get"))
+
+    async def create(self, path, body, **_):
+        await asyncio.sleep(0)
+        if path.endswith("/events"):
+            self.events.append((body["regarding"]["name"], body["reason"]))
+        return {**body, "metadata": {"uid": "made", **body["metadata"]}}
+
+    async def patch_merge(self, path, patch, **_):
+        await asyncio.sleep(0)
+        there = self._there(path, "patch")
+        there["status"] = {**there.get("status", {}), **patch["status"]}
+        return copy.deepcopy(there)
+
+    async def patch_json(self, path, *_, **__):
+        await asyncio.sleep(0)
+        return {}
+
+    async def apply(self, path, body, **_):
+        await asyncio.sleep(0)
+        there = self._there(path, "apply")
+        self.written.append((path, body["status"]))
+        there["status"] = body["status"]
+        return copy.deepcopy(there)
+
+
+class Replica:
+    """Caches as kopf and the informers keep them, and a term on them when it leads."""
+
+    def __init__(self, server):
+        self.server = server
+        self.caches = Caches(server)
+        self.caches._on_node_change("ADDED", "n1", project_node(NODE))
+        for body in copy.deepcopy(list(server.objects.values())):
+            self.observe(None, body)
+        self.task = None
+
+    def observe(self, change, body):
+        self.caches.observe(KINDS[body["kind"]].plural, change, body)
+
+    def lead(self, epoch):
+        self.term = Term(
+            epoch,
+            client=self.server,
+            caches=self.caches,
+            metrics=Metrics(),
+            board=SetPointBoard(),
+            instance="test",
+            leading=lambda: True,
+        )
+        self.task = asyncio.create_task(self.term.run())
+
+    async def end(self):
+        if self.task:
+            self.task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.task
+            self.task = None
+
+
+class World:
+    """A pool ``main`` with four processors, jobs in ``ns``."""
+
+    def __init__(self):
+        self.server = Server()
+        self.replicas = []
+        selector = {"matchLabels": {"pool": "main"}}
+        self.pool = self.server.put(
+            "Pool", "main", spec={"nodeSelector": selector, "processor": {"cpu": "1", "memory": "64Mi"}}
+        )
+
+    def replica(self):
+        self.replicas.append(Replica(self.server))
+        return self.replicas[-1]
+
+    def job(self, name, **spec):
+        template = {"spec": {"containers": [{"name": "main", "image": "work:1"}]}}
+        standard = {"pool": "main", "units": 100, "deadline": "10m", "template": template}
+        cost = {} if "profile" in spec else {"cost": {"chi": "100ms", "thetaCp": "1s"}}
+        return self.server.put("DivisibleJob", name, "ns", spec={**standard, **cost, **spec})
+
+    def profile(self, chi):
+        return self.server.put("Profile", "fast", "ns", spec={"chi": chi, "thetaCp": "1s"})
+
+    def path(self, body):
+        meta = body["metadata"]
+        return KINDS[body["kind"]].path(namespace=meta.get("namespace", ""), name=meta["name"])
+
+    def status(self, body):
+        return self.server.objects[self.path(body)].get("status") or {}
+
+    def admitted(self, body):
+        """Return the reason of its answer, None before that."""
+        conditions = self.status(body).get("conditions") or ()
+        return next((c["reason"] for c in conditions if c["type"] == "Admitted"), None)
+
+    async def until(self, holds):
+        for replica in self.replicas:
+            assert replica.task is None or not replica.task.done(), replica.task.exception()
+        async with asyncio.timeout(30):
+            while not (found := holds()):  # noqa: ASYNC110  it is the server's state
+                await asyncio.sleep(0.01)
+        return found
+
+    async def promised(self, *bodies):
+        """Let a first leader promise these, and go."""
+        first = self.replica()
+        first.lead(1)
+        await self.until(lambda: all(self.status(b).get("chunks") for b in bodies))
+        await first.end()
+        self.replicas.remove(first)
+        self.server.written.clear()
+
+
+@pytest.fixture
+async def world():
+    made = World()
+    yield made
+    for replica in made.replicas:
+        await replica.end()
+
+
+async def test_an_edited_profile_destroys_no_promise_while_a_new_leader_takes_over(world):
+    world.profile("100ms")
+    job = world.job("precious", profile="fast")
+    await world.promised(job)
+    gate = world.server.gates[JOBS.path()] = asyncio.Event()
+    new = world.replica()
+    new.lead(2)
+    await world.until(lambda: world.status(world.pool)["epoch"] == 2)
+    new.observe("MODIFIED", world.profile("110ms"))
+    new.caches._on_namespace_change("MODIFIED", "ns", {"a": "b"})
+    gate.set()
+    other = world.job("other")
+    new.observe("ADDED", other)
+    await world.until(lambda: world.admitted(other))
+    assert [s for p, s in world.server.written if p == world.path(job) and not s.get("promise")] == []
+    assert world.status(job)["epoch"] == 2
+    assert world.status(job)["chunks"]
