@@ -79,6 +79,7 @@ class Pod:
     worker: Worker
     phase: str = "Pending"
     started: float | None = None
+    finished: float | None = None
     offered: int | None = None
     heard: int | None = None
     """The offer it has answered last."""
@@ -106,6 +107,7 @@ class Pod:
             phase=self.phase,
             created=self.born,
             started=None if self.started is None else self.started + self.skew,
+            finished=None if self.finished is None else self.finished + self.skew,
             exit_code=self.exit_code,
             reason=self.reason,
             disrupted=self.disrupted,
@@ -270,10 +272,11 @@ class World:
         end = pod.chunk.origin if pod.answered is None else max(pod.answered, pod.chunk.begin)
         pod.done = min(begun, end - pod.chunk.begin)
         if w.fails_after is not None and run >= w.fails_after:
-            pod.phase, pod.exit_code = "Failed", 1
+            pod.phase, pod.exit_code, pod.finished = "Failed", 1, self.now
             self._observe(pod)
         elif pod.done >= end - pod.chunk.begin:
             pod.phase, pod.exit_code = ("Succeeded", 0) if w.exit_code == 0 else ("Failed", w.exit_code)
+            pod.finished = self.now
             if w.exit_code == 0 and pod.chunk.kind != "Reduce":
                 self.processed.setdefault(pod.job, []).append((pod.chunk.begin, end))
             self._observe(pod)
@@ -285,7 +288,7 @@ class World:
             self._kubelet(pod)
             pod.deleting = True
             if pod.phase == "Running":
-                pod.phase, pod.exit_code, pod.reason = "Failed", 137, "Error"
+                pod.phase, pod.exit_code, pod.reason, pod.finished = "Failed", 137, "Error", self.now
             self._observe(pod)
         del self.pods[pod.name]
         self.inbox.append(PodGone("default", pod.name, pod.uid))

@@ -18,6 +18,8 @@ LOOK = 0.5
 """Seconds between two looks at all running chunks: what is found this way is counted in seconds."""
 LAST_WORD = 30.0
 """Seconds to wait for the agent to read the last answer of a pod that ended with an offer open."""
+SEEN = 2.0
+"""Seconds within which a pod's start or end is seen as it happens."""
 BLOCKED = 10.0
 """Seconds a node offers nothing after a pod did not fit there, and a job creates none after one was refused."""
 
@@ -73,7 +75,8 @@ class Life:
             if st.job.reduce_duration is not None:
                 self.books.before.append(StoreResult(st.job.uid, chunk.begin, chunk.end, pod.message))
             st.record = ledger.account(st.record, chunk)
-            if chunk.kind == "Pilot":
+            left = ledger.remaining(st.job.units, st.record)
+            if chunk.kind == "Pilot" and not (left and self._seen_late(now, chunk, watch, pod)):
                 self._measured(st, Sample(chunk.size, now - chunk.created))
         self._forget(st, chunk)
         if chunk.kind != "Reduce":  # its log is the job's result: it stays as long as the job
@@ -124,6 +127,26 @@ class Life:
             return
         self.books.ending.add(pod.uid)
         self.books.after.append(EndPod(pod.namespace, pod.name, pod.uid, 1.0 if pod.phase == "Succeeded" else 5.0))
+
+    def running_since(self, now: float, chunk: Chunk, pod: PodObserved) -> float:
+        """Tell since when a pod runs: from now on, unless it is seen late, by a new leader or behind an outage.
+
+        Then it is the kubelet's word, in whole seconds on its node's clock: what cannot be is not believed.
+        """
+        if pod.started is None or not (self.books.recreate or pod.started < now - SEEN):
+            return now
+        return pod.started if chunk.created <= pod.started <= now else chunk.created
+
+    def _seen_late(self, now: float, chunk: Chunk, watch: Watch, pod: PodObserved) -> bool:
+        """Whether the pod had ended for a while before somebody saw it: its time is no measure then.
+
+        Nor is what the kubelet says of it: in whole seconds, while a small pilot's second is a part of every unit. As
+        a difference of two of its times it tells that much, whatever its clock.
+        """
+        if pod.started is None or pod.finished is None:
+            return False
+        since = watch.running_since or self.running_since(now, chunk, pod)
+        return since + (pod.finished - pod.started) + 1.0 < now - SEEN
 
     def _measured(self, st: Standing, sample: Sample) -> None:
         st.record = replace(st.record, pilots=(*st.record.pilots, sample))

@@ -46,8 +46,6 @@ from punctual.theory.cost import Cost
 
 PLACEMENTS = 64
 """Placements (one demand tested upon the plan) that a step spends on decisions."""
-SEEN = 2.0
-"""Seconds within which a pod's start is seen as it happens."""
 NOT_OWN = frozenset({
     "Preempted", "Preempting", "NodeLost", "NodeShutdown", "Shutdown", "Terminated", "OutOfcpu", "OutOfmemory",
     "OutOfpods", "NodeAffinity", "UnexpectedAdmissionError", "DeadlineExceeded",
@@ -426,7 +424,7 @@ class Pool:
         self.books.watched[pod.uid] = (pod.job, chunk.key)
         self.life.aim(chunk, watch)
         if pod.phase == "Running" and watch.running_since is None:
-            watch.running_since = self._running_since(now, chunk, pod)
+            watch.running_since = self.life.running_since(now, chunk, pod)
             watch.moved = now
             if chunk.created < watch.running_since and not self.books.recreate:
                 self.books.startups.add(watch.running_since - chunk.created)
@@ -446,15 +444,6 @@ class Pool:
             # grace period, which no margin holds
             text = f"pod {pod.name} is being {'evicted' if pod.disrupted else 'deleted'}"
             self.life.end_and_lose(now, st, chunk, reasons.CAPACITY_LOST, text, own=False)
-
-    def _running_since(self, now: float, chunk: Chunk, pod: PodObserved) -> float:
-        """Tell since when a pod runs: from now on, unless it is seen late, by a new leader or behind an outage.
-
-        Then it is the kubelet's word, in whole seconds on its node's clock: what cannot be is not believed.
-        """
-        if pod.started is None or not (self.books.recreate or pod.started < now - SEEN):
-            return now
-        return pod.started if chunk.created <= pod.started <= now else chunk.created
 
     def _take_gone(self, now: float, namespace: str, name: str) -> None:
         pod = self.books.pods.pop((namespace, name), None)

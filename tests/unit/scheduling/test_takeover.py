@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from world import World, job
 
 from punctual import reasons
@@ -70,3 +71,21 @@ def test_an_edit_made_while_nobody_led_breaks_no_promise_that_is_read_after_it()
     w.run_until(lambda w: w.done("a") and w.done("b"))
     assert w.met("b")
     assert w.records["a"].finished <= 200
+
+
+@pytest.mark.parametrize("off", [0.0, -600.0, -5.0, 5.0, 600.0])
+def test_a_pilot_whose_end_nobody_saw_is_no_measure(off):
+    w = World(skew={"n1": off})
+    w.node("n1", 4.0)
+    w.apply(job(units=1000, deadline=600, chi=None))
+    w.run_until(lambda w: any(p.phase == "Running" and p.chunk.size > 1 for p in w.pods.values()))
+    w.leaderless(w.now + 60)
+    w.crash()
+    w.run_until(lambda w: w.records["j1"].cost is not None, within=60)
+    assert len(w.records["j1"].pilots) == 2
+    assert w.records["j1"].completed.total > sum(sample.units for sample in w.records["j1"].pilots), "its units count"
+    for sample in w.records["j1"].pilots:
+        assert sample.seconds == sample.units + 1.0, "a second a unit, a second to start"
+    assert w.state("j1") == ("True", reasons.FEASIBLE)
+    w.run_until(lambda w: w.done("j1"))
+    assert w.met("j1")
