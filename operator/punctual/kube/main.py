@@ -53,6 +53,8 @@ LABEL = 2.0
 """Seconds for the leader's label to be taken off at the end."""
 HUNG = 10.0
 """Seconds without a step after which the planner counts as hung."""
+BEGIN = 300.0
+"""The same before a pool's first step, for which a status of each of its jobs may have to be written."""
 
 log = structlog.get_logger(__name__)
 
@@ -265,7 +267,10 @@ class Operator:
 
     def _unhealthy(self) -> str | None:
         silent = self._term.silent if self._term else 0.0
-        return None if silent <= HUNG else f"the planner has not ticked for {silent:.1f} s"
+        waiting = self._term.waiting if self._term else 0.0
+        if silent <= HUNG and waiting <= BEGIN:
+            return None
+        return f"the planner has not ticked for {max(silent, waiting):.1f} s"
 
     def _unready(self) -> str | None:
         return None if self._caches is not None and self._caches.ready else "the caches are not filled yet"

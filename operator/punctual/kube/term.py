@@ -179,6 +179,11 @@ class Term:
         return max((seat.actor.silent for seat in self._seats.values()), default=0.0)
 
     @property
+    def waiting(self) -> float:
+        """Seconds that a pool has waited for its first step; 0 when all have begun."""
+        return max((seat.actor.waiting for seat in self._seats.values()), default=0.0)
+
+    @property
     def depth(self) -> int:
         """Writes that wait."""
         return self._writer.depth
@@ -474,6 +479,7 @@ class Term:
     def _drop(self, known: KnownJob) -> None:
         uid = known.owner.uid
         self._writer.forget(uid)
+        self._settled(uid)
         self._results.pop(uid, None)
         if (pool := self._told.pop(uid, None)) is not None:
             self.tell(pool, JobDeleted(uid))
@@ -484,8 +490,7 @@ class Term:
         operation = outcome.operation
         match operation:
             case ApplyStatus():
-                for seat in self._seats.values():
-                    seat.hands.settled(outcome.key)
+                self._settled(outcome.key)
                 self._on_status(outcome)
             case CreatePod(_, body) if outcome.result in {"refused", "conflict"}:
                 if pool := self._told.get(outcome.key):
@@ -495,6 +500,11 @@ class Term:
                 self._holds.settled(outcome.key.removeprefix(_NODE))
             case _:
                 pass
+
+    def _settled(self, key: str) -> None:
+        """Let no pool wait for a status any more: it is written, or never will be."""
+        for seat in self._seats.values():
+            seat.hands.settled(key)
 
     def _on_status(self, outcome: Outcome) -> None:
         if outcome.result == "done":

@@ -64,6 +64,7 @@ class PoolActor:
         self._now = now
         self._timed = timed
         self._monotonic = monotonic
+        self._made = monotonic()
         self._ticked: float | None = None
 
     async def run(self, restored: Sequence[Event]) -> None:
@@ -94,6 +95,11 @@ class PoolActor:
     def silent(self) -> float:
         """Seconds since the last step ended; 0 before the first: a takeover takes as long as the API server does."""
         return 0.0 if self._ticked is None else self._monotonic() - self._ticked
+
+    @property
+    def waiting(self) -> float:
+        """Seconds that it has waited for its first step; 0 from then on."""
+        return self._monotonic() - self._made if self._ticked is None else 0.0
 
     def _perform(self, actions: Sequence[Action]) -> None:
         for action in actions:

@@ -218,3 +218,18 @@ async def test_an_edited_profile_destroys_no_promise_while_a_new_leader_takes_ov
     assert [s for p, s in world.server.written if p == world.path(job) and not s.get("promise")] == []
     assert world.status(job)["epoch"] == 2
     assert world.status(job)["chunks"]
+
+
+async def test_the_pool_goes_on_when_a_job_is_deleted_whose_status_waits(world):
+    job = world.job("going")
+    await world.promised(job)
+    del world.server.objects[world.path(job)]["status"]["progress"]  # so that the new leader has something to write
+    new = world.replica()
+    world.server.broken[world.path(job), "apply"] = errors.Unreachable("no answer", retry_after=0.01)
+    new.lead(2)
+    await world.until(lambda: new.term.depth)
+    del world.server.objects[world.path(job)]
+    new.observe("DELETED", job)
+    other = world.job("other")
+    new.observe("ADDED", other)
+    await world.until(lambda: world.admitted(other) == "Feasible")

@@ -136,6 +136,8 @@ async def test_each_step_is_timed_and_silence_is_seen():
         Script(), Mailbox(), Log(), now=lambda: 0.0, timed=times.append, monotonic=lambda: float(next(at))
     )
     assert actor.silent == 0.0
+    assert actor.waiting == 1.0  # since it was made
     actor.step()
     assert times == [1.0]
     assert actor.silent == 1.0
+    assert actor.waiting == 0.0
