@@ -11,6 +11,7 @@ A term never goes on after an error: what was decided is written down, and the n
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -73,6 +74,8 @@ PROGRESS: Final = 0.25
 """Seconds between looks at progress that waits to be written."""
 HOUSEKEEPING: Final = 2.0
 """Seconds between looks at what is shown and what waits."""
+RELIST: Final = 60.0
+"""Seconds between looks whether pools and profiles that we know are there."""
 
 log = structlog.get_logger(__name__)
 
@@ -127,7 +130,7 @@ class Term:
         self._told: dict[str, str] = {}  # pool that was told of a job, by uid
         self._host: dict[str, str] = {}  # pool that was told of a pod, by uid
         self._taken = False
-        self._gone: set[str] = set()  # jobs that went while we took over
+        self._gone: set[str] = set()  # jobs and pools that went while we took over
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tools = Tools(
             epoch=epoch,
@@ -154,6 +157,7 @@ class Term:
                 await self._take_over()
                 log.info("term_begun", epoch=self.epoch, pools=len(self._seats), jobs=len(self._directory.jobs))
                 group.create_task(self._keep_house())
+                group.create_task(self._look_again())
                 group.create_task(self._tell_progress())
         finally:
             if self._caches.listener is self:
@@ -202,10 +206,12 @@ class Term:
     async def _take_over(self) -> None:
         before = set(self._directory.jobs)
         records: dict[str, PoolRecord | None] = {}
+        await self._forget_gone()
         async for body in self._all(PROFILES):
             self._directory.observe_profile(body)
         async for body in self._all(POOLS, stamped=True):
-            records[body["metadata"]["name"]] = self._restore_pool(body)
+            if body["metadata"]["uid"] not in self._gone:
+                records[body["metadata"]["name"]] = self._restore_pool(body)
         there: set[str] = set()
         async for body in self._all(JOBS, stamped=True):
             there.add(body["metadata"]["uid"])
@@ -215,6 +221,19 @@ class Term:
         for uid in before - there:
             self._directory.forget_job(uid)  # went while kopf did not look
         self._begin(records)
+
+    async def _forget_gone(self) -> None:
+        """Forget pools and profiles that went while kopf did not look: when it lists anew it tells of none of them."""
+        directory = self._directory
+        pools, profiles = dict(directory.pools), dict(directory.profiles)
+        listed = {b["metadata"]["name"] async for b in self._all(POOLS)}
+        for name in pools.keys() - listed:
+            if directory.pools.get(name) is pools[name]:
+                self._caches.forget_pool(name)
+        there = {(b["metadata"]["namespace"], b["metadata"]["name"]) async for b in self._all(PROFILES)}
+        for key in profiles.keys() - there:
+            if directory.profiles.get(key) is profiles[key]:
+                directory.forget_profile(*key)
 
     def _begin(self, records: Mapping[str, PoolRecord | None]) -> None:
         """Seat every pool, and ask it about the jobs that nobody has decided about."""
@@ -278,7 +297,7 @@ class Term:
         """Wait before the next try of what may get better while we lead."""
         if not self._leading():
             raise error
-        log.warning("takeover_delayed", error=str(error))
+        log.warning("look_delayed" if self._taken else "takeover_delayed", error=str(error))
         await asyncio.sleep(error.retry_after)
 
     async def _load_results(self, body: Json) -> None:
@@ -388,6 +407,7 @@ class Term:
 
     def pool_gone(self, known: KnownPool) -> None:
         """Take in that a pool is gone."""
+        self._gone.add(known.uid)
         name = known.pool.metadata.name
         if (seat := self._seats.pop(name, None)) is None:
             return
@@ -512,6 +532,9 @@ class Term:
         elif outcome.result == "gone":
             if known := self._directory.forget_job(outcome.key):
                 self.job_gone(known)
+            for name, pool in list(self._directory.pools.items()):
+                if pool_key(pool.uid) == outcome.key:
+                    self._caches.forget_pool(name)
         else:
             # the schema will not have it: a new leader would plan from an older record
             log.error("status_refused", key=outcome.key, message=outcome.message)
@@ -539,6 +562,12 @@ class Term:
                 if known := self._directory.pools.get(name):
                     self._guard(known, wanted=any(j.open for j in jobs[name]))
             await asyncio.sleep(HOUSEKEEPING)
+
+    async def _look_again(self) -> None:
+        while True:
+            await asyncio.sleep(RELIST)
+            with contextlib.suppress(ClusterError):  # we do not lead any more, and are told so
+                await self._forget_gone()
 
     async def _tell_progress(self) -> None:
         """Make statuses of progress, no more of them a second than the writer has a budget for."""

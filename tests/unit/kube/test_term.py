@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from punctual import errors
+from punctual.kube import term
 from punctual.kube.board import SetPointBoard
 from punctual.kube.caches import Caches
 from punctual.kube.clock import ServerClock
@@ -233,3 +234,56 @@ async def test_the_pool_goes_on_when_a_job_is_deleted_whose_status_waits(world):
     other = world.job("other")
     new.observe("ADDED", other)
     await world.until(lambda: world.admitted(other) == "Feasible")
+
+
+async def test_what_was_deleted_while_nobody_looked_is_forgotten_by_a_new_leader(world):
+    profile = world.profile("100ms")
+    new = world.replica()
+    for body in (profile, world.pool):
+        del world.server.objects[world.path(body)]
+    new.lead(2)
+    job = world.job("late", profile="fast")
+    new.observe("ADDED", job)
+    await world.until(lambda: world.admitted(job))
+    assert world.admitted(job) == "PoolNotFound"
+    assert not new.caches.directory.pools
+    assert not new.caches.directory.profiles
+
+
+async def test_a_pool_deleted_during_the_takeover_is_not_taken_from_the_list(world):
+    gate = world.server.gates[POOLS.path()] = asyncio.Event()
+    new = world.replica()
+    new.lead(2)
+    await asyncio.sleep(0.05)
+    new.observe("DELETED", world.pool)
+    gate.set()
+    job = world.job("late")
+    new.observe("ADDED", job)
+    assert await world.until(lambda: world.admitted(job)) == "PoolNotFound"
+
+
+async def test_a_pool_and_a_profile_deleted_while_kopf_did_not_look_are_missed_by_a_leader(world, monkeypatch):
+    monkeypatch.setattr(term, "RELIST", 0.01)
+    profile = world.profile("100ms")
+    new = world.replica()
+    new.lead(1)
+    await world.until(lambda: new.caches.directory.profiles and world.status(world.pool))
+    for body in (profile, world.pool):
+        del world.server.objects[world.path(body)]
+    await world.until(lambda: not new.caches.directory.pools and not new.caches.directory.profiles)
+    job = world.job("late", profile="fast")
+    new.observe("ADDED", job)
+    assert await world.until(lambda: world.admitted(job)) == "PoolNotFound"
+
+
+async def test_a_pool_whose_status_finds_no_object_is_gone(world):
+    new = world.replica()
+    new.lead(1)
+    await world.until(lambda: world.status(world.pool).get("conditions"))
+    del world.server.objects[world.path(world.pool)]
+    for name in ("first", "second"):  # the promise of one changes the pool's status
+        new.observe("ADDED", world.job(name))
+    await world.until(lambda: not new.caches.directory.pools)
+    late = world.job("late")
+    new.observe("ADDED", late)
+    assert await world.until(lambda: world.admitted(late)) == "PoolNotFound"
