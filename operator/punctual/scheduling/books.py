@@ -194,6 +194,6 @@ class Books:
 
 def _without_progress(record: JobRecord) -> JobRecord:
     """Return the record without what moves by itself: a change in that alone can wait."""
-    promise = record.promise._replace(finish=0.0) if record.promise else None
+    promise = record.promise._replace(finish=0.0, start=0.0, processors=0) if record.promise else None
     chunks = tuple(replace(c, done=0) for c in record.chunks)
     return replace(record, done=0, running=0, eta=None, promise=promise, chunks=chunks)

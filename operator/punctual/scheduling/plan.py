@@ -248,10 +248,17 @@ class Plan:
 
         ``stop`` at the first of those: the plan is of no use then.
         """
+        return cls.in_turn(places, ready, sorted(demands, key=lambda d: d.order), stop=stop)
+
+    @classmethod
+    def in_turn(
+        cls, places: Sequence[Place], ready: Floats, demands: Iterable[Demand], *, stop: bool = False
+    ) -> "tuple[Plan, tuple[Shortfall, ...]]":
+        """Place all demands in the order given, else like :meth:`of`."""
         after = ready.copy()
         bookings: list[Booking] = []
         missed: list[Shortfall] = []
-        for demand in sorted(demands, key=lambda d: d.order):
+        for demand in demands:
             got = place(demand, after)
             if isinstance(got, Shortfall):
                 missed.append(got)

@@ -150,7 +150,7 @@ class Planner:
         plan, missed = self.trial(now)
         late = [st.job.uid for st in self._promised() if self.is_late(st, now)]
         if missed or late:
-            kept = self._kept(now, plan) if not late else None
+            kept = None if late else self._kept(now, plan) or self._rebuilt(now, plan)
             plan = kept or self._repair(now, missed, late)
         self.books.causes.clear()
         self.adopt(plan, now)
@@ -166,6 +166,23 @@ class Planner:
             return None
         kept = old.upon(anew.places, anew.ready)
         return kept if kept and kept.keeps_all() else None
+
+    def _rebuilt(self, now: float, anew: Plan) -> Plan | None:
+        """Return the plan that is written down, if it keeps every promise: all that a new leader has of a kept one.
+
+        As many processors as each job was promised, in the order in which they were to start.
+        """
+        line = []
+        for demand in self.demands(now):
+            st = self.books.jobs[demand.uid]
+            promise = st.record.promise
+            assert promise is not None
+            least = max(demand.least, promise.processors - len(st.record.chunks))
+            line.append((promise.start, demand.order, replace(demand, least=min(least, demand.most or least))))
+        plan, missed = Plan.in_turn(
+            anew.places, anew.ready, [d for *_, d in sorted(line, key=lambda e: e[:2])], stop=True
+        )
+        return None if missed else plan
 
     def _repair(self, now: float, missed: list[str], late: list[str]) -> Plan:
         """Find a plan for as many promises as can be kept: first margins go, then promises.
@@ -259,8 +276,13 @@ class Planner:
                 continue
             booking = booked.get(st.job.uid)
             finish = max(self.running_until(st, now), booking.finish if booking else 0.0)
+            told = promise
             if abs(finish - promise.finish) > FORECAST_STEP:
-                st.record = replace(st.record, promise=promise._replace(finish=finish))
+                told = told._replace(finish=finish)
+            if booking and not st.record.started and abs(booking.start - promise.start) > FORECAST_STEP:
+                told = told._replace(start=booking.start, processors=booking.processors)
+            if told != promise:
+                st.record = replace(st.record, promise=told)
                 self.books.touch(st)
             self._judge_track(st, finish)
 

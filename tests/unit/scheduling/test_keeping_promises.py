@@ -21,6 +21,10 @@ def nodes(count: int, cpu: float = 1.0, **more) -> World:
     return w
 
 
+def track(w: World, uid: str) -> tuple[str, str]:
+    return w.records[uid].on_track[:2]
+
+
 # a plan that is kept
 
 
@@ -50,6 +54,42 @@ def test_a_plan_that_is_kept_knows_nothing_of_a_processor_that_went():
 def test_a_plan_is_not_kept_where_a_booked_processor_went():
     places, plan = three_places()
     assert plan.upon(places[:2], np.zeros(2)) is None
+
+
+def anomaly() -> World:
+    """Three processors, and promises that hold in the order in which they were made, not earliest deadline first."""
+    w = nodes(3, spec=replace(World().spec, margin=0.0))
+    w.workers = lambda uid, _c: Worker(pace=w.jobs[uid].cost.chi)
+    for k, units in enumerate([5, 10, 20]):
+        w.apply(job(f"f{k}", units=units, deadline=units + 5.0))
+    w.run(0.25)
+    for k, (units, chi, setup, deadline, least, most) in enumerate([
+        (25, 0.5, 1.0, 92, 2, None),
+        (14, 0.5, 6.0, 111, 3, None),
+        (16, 3.0, 1.0, 71, 1, None),
+        (49, 3.0, 6.0, 109, 1, 3),
+    ]):  # fmt: skip
+        asked = job(f"j{k}", units=units, chi=chi, theta_cp=setup, arrival=w.now, deadline=w.now + deadline)
+        w.apply(replace(asked, min_processors=least, max_processors=most))
+        w.run(w.now + 0.25)
+    _, missed = w.pool.planner.trial(w.now)
+    assert missed
+    return w
+
+
+@pytest.mark.parametrize("crash", [False, True], ids=["goes on", "crashes"])
+def test_a_plan_that_keeps_what_one_made_anew_would_break_stands_over_a_crash(crash):
+    w = anomaly()
+    before = {b.demand.uid: b.processors for b in w.pool.books.plan.bookings}
+    assert before == {uid: w.records[uid].promise.processors for uid in before}
+    w.pool.books.stale = True
+    if crash:
+        w.crash()
+    w.tick()
+    assert {b.demand.uid: b.processors for b in w.pool.books.plan.bookings} == before
+    assert {track(w, uid) for uid in before} == {("True", reasons.ON_TRACK)}
+    w.run_until(lambda w: all(w.done(uid) for uid in before))
+    assert {track(w, uid) for uid in before} == {("True", reasons.ON_TRACK)}
 
 
 # chunks of a booking
@@ -84,10 +124,6 @@ def test_all_chunks_that_begin_together_are_cut_from_their_booking_at_once(monke
 
 
 # promises given up, and those that are not
-
-
-def track(w: World, uid: str) -> tuple[str, str]:
-    return w.records[uid].on_track[:2]
 
 
 def test_a_promise_that_nothing_can_save_takes_no_newer_one_with_it():
