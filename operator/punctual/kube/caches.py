@@ -6,14 +6,14 @@ anything. Lives on the main loop; kopf's thread posts into it.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from punctual.kube import api
 from punctual.kube.client import NODES, PODS, ApiClient, Json, Resource
 from punctual.kube.directory import Directory, KnownJob, KnownPool
 from punctual.kube.informer import Change, Informer
 from punctual.kube.inventory import Inventory, Node, project_node
-from punctual.kube.podspec import ForeignPod, project_pod
+from punctual.kube.podspec import ForeignPod, foreign_pod, is_chunk_of, project_pod
 from punctual.scheduling.events import Event, NodeGone, NodeObserved, PodGone, PodObserved
 
 NAMESPACES = Resource("v1", "namespaces")
@@ -53,6 +53,15 @@ class Listener(Protocol):
         """Take in what a pool is to know."""
 
 
+class _Pod(NamedTuple):
+    """A pod as it was last seen."""
+
+    claim: PodObserved | None
+    """What it says it is of ours."""
+    room: ForeignPod | None
+    """What it takes on its node if it is not."""
+
+
 class Caches:
     """The directory, the inventory, our pods, namespaces' labels."""
 
@@ -62,11 +71,15 @@ class Caches:
         self.listener: Listener | None = None
         self.pods: dict[str, PodObserved] = {}
         """Ours, by "namespace/name"."""
+        self.directory.on_job = self._settle_claims
+        self._claims: dict[str, dict[str, _Pod]] = {}  # pods that say they are of a job not known, by job and key
+        self._claimed: dict[str, str] = {}  # that job, by key
+        self._rooms: dict[str, ForeignPod] = {}  # what is counted as others' room, by key
         self._jobs: dict[str, str] = {}  # of pods, by uid
         self._on_node: dict[str, dict[str, None]] = {}  # uids of our pods by node
         self.informers: tuple[Informer[Any], ...] = (
             Informer(client, NODES.path(), project=project_node, on_change=self._on_node_change),
-            Informer(client, PODS.path(), project=project_pod, on_change=self._on_pod_change),
+            Informer(client, PODS.path(), project=_seen, on_change=self._on_pod_change),
             Informer(client, NAMESPACES.path(), project=_labels, on_change=self._on_namespace_change),
         )
         self._namespaces: dict[str, Mapping[str, str]] = {}
@@ -181,20 +194,50 @@ class Caches:
             if self.listener:
                 self.listener.namespace_changed(key)
 
-    def _on_pod_change(self, change: Change, key: str, pod: PodObserved | ForeignPod) -> None:
-        if isinstance(pod, ForeignPod):
+    def _on_pod_change(self, change: Change, key: str, pod: _Pod) -> None:
+        self._unclaim(key)
+        ours = pod.claim if pod.claim and self._is_ours(key, pod.claim) else None
+        self._count(key, None if ours or change == "DELETED" else pod.room)
+        if ours is None:
             if key in self.pods:  # its job disowned it
                 self._forget(key)
-            if change == "DELETED":
-                self.inventory.forget_pod(pod)
-            else:
-                self.inventory.observe_pod(pod)
+            if change != "DELETED" and pod.claim and pod.claim.job not in self.directory.jobs:
+                self._claims.setdefault(pod.claim.job, {})[key] = pod
+                self._claimed[key] = pod.claim.job
             return
-        self._remember(key, pod)
+        self._remember(key, ours)
         # also of one that is gone: how it ended may come with its deletion
-        self._say(key, pod.job, pod)
+        self._say(key, ours.job, ours)
         if change == "DELETED":
             self._forget(key)
+
+    def _is_ours(self, key: str, claim: PodObserved) -> bool:
+        """Whether it is a job's, or was while that job was known."""
+        if (known := self.directory.jobs.get(claim.job)) is not None:
+            return is_chunk_of(known.owner, claim)
+        before = self.pods.get(key)
+        return before is not None and (before.uid, before.job) == (claim.uid, claim.job)
+
+    def _settle_claims(self, job: str) -> None:
+        """Look again at what said it was of a job, now that the job is known."""
+        for key, pod in list(self._claims.get(job, {}).items()):
+            self._on_pod_change("MODIFIED", key, pod)
+
+    def _unclaim(self, key: str) -> None:
+        if (job := self._claimed.pop(key, None)) is not None:
+            claims = self._claims[job]
+            del claims[key]
+            if not claims:
+                del self._claims[job]
+
+    def _count(self, key: str, room: ForeignPod | None) -> None:
+        """Count a pod's room as others', or no more."""
+        before = self._rooms.pop(key, None)
+        if room is not None:
+            self._rooms[key] = room
+            self.inventory.observe_pod(room)
+        elif before is not None:
+            self.inventory.forget_pod(before)
 
     def _remember(self, key: str, pod: PodObserved) -> None:
         self.pods[key] = pod
@@ -214,6 +257,13 @@ class Caches:
     def _say(self, key: str, job: str, event: PodObserved | PodGone) -> None:
         if self.listener:
             self.listener.pod(key, job, event)
+
+
+def _seen(body: Json) -> _Pod | None:
+    pod = project_pod(body)
+    if isinstance(pod, PodObserved):
+        return _Pod(pod, foreign_pod(body))
+    return _Pod(None, pod) if pod else None
 
 
 def _labels(body: Json) -> Mapping[str, str]:

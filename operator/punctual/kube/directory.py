@@ -83,6 +83,8 @@ class Directory:
         self.pools: dict[str, KnownPool] = {}
         self.jobs: dict[str, KnownJob] = {}
         self.profiles: dict[tuple[str, str], api.Profile] = {}
+        self.on_job: Callable[[str], None] = lambda _: None
+        """Hears of each job (uid) that was not known."""
         self.epoch = 0
         """The highest epoch that any status carries. Nobody but leaders may write those; an annotation of a pod says
         nothing."""
@@ -114,6 +116,7 @@ class Directory:
         self.jobs[owner.uid] = made = KnownJob(
             owner, generation, deleting, profile, manifest, meta.get("resourceVersion", "")
         )
+        self.on_job(owner.uid)
         return made
 
     def forget_job(self, uid: str) -> KnownJob | None:

@@ -224,13 +224,15 @@ def status_write(tools: Tools, known: KnownJob, job: Job, record: JobRecord, *, 
 
 
 def _same(body: Mapping[str, Any]) -> Callable[[dict[str, Any]], bool]:
-    """Make the test whether a pod of that name is the very attempt: its job, range and number."""
+    """Make the test whether a pod of that name is the very attempt: its job (label and owner), range and number."""
     job, notes = body["metadata"]["labels"][JOB_UID_LABEL], body["metadata"]["annotations"]
     wanted = {key: notes[key] for key in (BEGIN, END, ATTEMPT)}
 
     def same(pod: dict[str, Any]) -> bool:
         meta = pod["metadata"]
         there = meta.get("annotations") or {}
+        if not any(owner.get("uid") == job for owner in meta.get("ownerReferences") or ()):
+            return False  # it would be seen as no pod of ours, and its chunk waited for in vain
         return (meta.get("labels") or {}).get(JOB_UID_LABEL) == job and wanted.items() <= there.items()
 
     return same

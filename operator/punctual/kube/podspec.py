@@ -38,6 +38,7 @@ RESULTS: Final = "/punctual-results"
 VOLUME: Final = "punctual"
 """The agent finds it by this name: ``<pods>/<uid>/volumes/kubernetes.io~empty-dir/punctual``."""
 
+_DIGITS = 19  # of the greatest number of units; int() refuses texts of thousands
 _LABEL = 63  # the longest value a label may have
 _PREFIX = 40  # of the job's name in the pod's: the name is a hostname too
 
@@ -61,11 +62,16 @@ class ForeignPod(NamedTuple):
     memory: int
 
 
-def pod_name(owner: Owner, chunk: Chunk) -> str:
+def pod_name(owner: Owner, chunk: Chunk | PodObserved) -> str:
     """Return the one name of this attempt's pod."""
     about = f"{owner.uid}/{chunk.kind}/{chunk.begin}/{chunk.attempt}"
     digest = hashlib.sha256(about.encode()).hexdigest()[:12]
     return f"{owner.name[:_PREFIX].rstrip('-.')}-{digest}"
+
+
+def is_chunk_of(owner: Owner, pod: PodObserved) -> bool:
+    """Whether a pod is where the job's chunks are, under the name of the attempt that it says it is."""
+    return (pod.namespace, pod.name) == (owner.namespace, pod_name(owner, pod))
 
 
 def chunk_pod(
@@ -201,17 +207,17 @@ def _resources(asked: Mapping[str, Any], processor: PoolSpec) -> dict[str, Any]:
 
 
 def project_pod(body: Mapping[str, Any]) -> PodObserved | ForeignPod | None:
-    """Return what is kept of a pod: ours, another's while it takes room on a node, or nothing."""
+    """Return what is kept of a pod: what it says it is of ours, another's while it takes room on a node, or nothing."""
     meta = body["metadata"]
     uid = (meta.get("labels") or {}).get(JOB_UID_LABEL)
-    # a label anyone can write does not make a pod ours
+    # nor does all this make it ours: whoever may create pods can write it (`is_chunk_of`)
     if uid and any(o.get("uid") == uid for o in meta.get("ownerReferences") or ()):
         return _ours(meta, body["spec"], body.get("status") or {}, uid)
-    return _foreign(meta, body["spec"], body.get("status") or {})
+    return foreign_pod(body)
 
 
 def _int(text: str | None) -> int:
-    return int(text) if text and text.isdecimal() else 0
+    return int(text) if text and text.isdecimal() and len(text) <= _DIGITS else 0
 
 
 def _ours(meta: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any], job: str) -> PodObserved:
@@ -284,12 +290,14 @@ def _reason(status: Mapping[str, Any], state: Mapping[str, Any], ended: Mapping[
     return ""
 
 
-def _foreign(meta: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any]) -> ForeignPod | None:
+def foreign_pod(body: Mapping[str, Any]) -> ForeignPod | None:
+    """Return the room that a pod takes, if it is not ours; None where it takes none."""
+    spec = body["spec"]
     node = spec.get("nodeName")
-    if not node or status.get("phase") in ("Succeeded", "Failed"):
+    if not node or (body.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
         return None
     memory = math.ceil(_room(spec, "memory"))
-    return ForeignPod(meta["uid"], node, float(_room(spec, "cpu")), memory)
+    return ForeignPod(body["metadata"]["uid"], node, float(_room(spec, "cpu")), memory)
 
 
 def _room(spec: Mapping[str, Any], name: str) -> Decimal:

@@ -194,6 +194,9 @@ async def test_a_pod_of_its_name_is_the_same_only_if_it_is_the_same_attempt(hand
         meta = create.body["metadata"]
         other = {**create.body, "metadata": {**meta, field: {**meta[field], key: value}}}
         assert not create.verify(other)
+    for owners in (None, [], [{"uid": "j2"}]):
+        meta = {**create.body["metadata"], "ownerReferences": owners}
+        assert not create.verify({**create.body, "metadata": meta})
 
 
 async def test_the_reduce_pod_is_given_what_was_stored(hands, log):

@@ -1,8 +1,9 @@
 import copy
+from dataclasses import replace
 
 import pytest
 
-from punctual.kube.podspec import ForeignPod, Owner, chunk_pod, pod_name, project_pod
+from punctual.kube.podspec import ForeignPod, Owner, chunk_pod, is_chunk_of, pod_name, project_pod
 from punctual.scheduling.events import PodObserved
 from punctual.scheduling.job import Chunk
 from punctual.scheduling.spec import PoolSpec
@@ -27,6 +28,14 @@ def test_the_name_says_which_attempt_of_which_range_of_which_job_and_nothing_els
     assert pod_name(OWNER, chunk(end=80, node="n2", created=9.0)) == name  # a cut changes no name
     others = [chunk(begin=1), chunk(attempt=3), chunk(kind="Pilot")]
     assert len({name, pod_name(OWNER._replace(uid="other"), chunk()), *(pod_name(OWNER, c) for c in others)}) == 5
+
+
+def test_a_pod_is_a_chunk_of_its_job_only_in_its_place_under_its_name():
+    said = project_pod(body())
+    assert is_chunk_of(OWNER, said)
+    assert not is_chunk_of(OWNER, replace(said, namespace="other"))
+    assert not is_chunk_of(OWNER, replace(said, attempt=3))
+    assert not is_chunk_of(OWNER._replace(uid="other"), said)
 
 
 @pytest.mark.parametrize("name", ["a" * 253, "x" * 39 + "." + "y" * 20, "a.b"])

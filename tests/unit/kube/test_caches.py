@@ -1,0 +1,164 @@
+"""Whose a pod is: what anyone can write on it makes no pod ours, and none takes room that nobody counts."""
+
+import pytest
+
+from punctual.kube.caches import Caches
+from punctual.kube.podspec import Owner, chunk_pod
+from punctual.scheduling.events import PodObserved
+from punctual.scheduling.job import Chunk
+from punctual.scheduling.spec import PoolSpec
+
+OWNER = Owner(uid="j1", namespace="ns", name="render", pool="main", units=100)
+CHUNK = Chunk(begin=0, end=90, origin=100, node="n1", attempt=2, created=0.0, promised_end=60.0)
+CREATED = "2030-01-01T00:00:00Z"
+TEMPLATE = {"spec": {"containers": [{"name": "main", "image": "img"}]}}
+
+
+class Heard:
+    """A listener that keeps what it hears of pods, as "key what"."""
+
+    def __init__(self):
+        self.pods = []
+
+    def __getattr__(self, name):
+        return lambda *_: None
+
+    def pod(self, key, job, event):
+        self.pods.append(f"{key.partition('-')[0]} {event.phase if isinstance(event, PodObserved) else 'gone'}")
+
+
+@pytest.fixture
+def caches():
+    made = Caches(None)
+    made.listener = Heard()
+    made.inventory.observe_pool("main", created=0.0, selects=lambda labels: True)
+    nodes = made.informers[0]
+    room = {"cpu": "8", "memory": "64Gi", "pods": "110"}
+    conditions = [{"type": "Ready", "status": "True"}]
+    nodes._told({"metadata": {"name": "n1", "uid": "n"}, "status": {"allocatable": room, "conditions": conditions}})
+    return made
+
+
+def know_job(caches):
+    meta = {"name": "render", "namespace": "ns", "uid": "j1", "generation": 1, "creationTimestamp": CREATED}
+    caches.observe("divisiblejobs", None, {"metadata": meta, "spec": {"pool": "main", "units": 100}})
+
+
+def chunk_body(uid="p1", phase="Running", chunk=CHUNK, **meta):
+    body = chunk_pod(OWNER, chunk, TEMPLATE, processor=PoolSpec(name="main", cpu=3.0, memory=2**30), epoch=1)
+    body["metadata"] |= {"uid": uid, "creationTimestamp": CREATED, "resourceVersion": "1", **meta}
+    body["spec"]["nodeName"] = "n1"
+    body["status"] = {"phase": phase}
+    return body
+
+
+NOTES = chunk_body()["metadata"]["annotations"]
+
+
+def told(caches, *bodies):
+    for body in bodies:
+        caches.informers[1]._told(body)
+
+
+def gone(caches, body):
+    caches.informers[1]._tell_deleted(body)
+
+
+def left(caches):
+    """Return the cores that others leave to the pool."""
+    (node,) = caches.inventory.of("main")
+    return node.cpu
+
+
+def test_a_chunks_pod_is_heard_of_and_takes_no_room_of_others(caches):
+    know_job(caches)
+    told(caches, chunk_body(), chunk_body(phase="Succeeded"))
+    gone(caches, chunk_body(phase="Succeeded"))
+    assert caches.listener.pods == ["ns/render Running", "ns/render Succeeded", "ns/render Succeeded", "ns/render gone"]
+    assert left(caches) == 8.0
+    assert caches.pods == {}
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        pytest.param({"namespace": "elsewhere"}, id="another namespace"),
+        pytest.param({"name": "render-forged"}, id="another name"),
+        pytest.param({"annotations": {**NOTES, "punctual.dev/attempt": "3"}}, id="another attempt"),
+    ],
+)
+@pytest.mark.parametrize("first", ["job", "pod"])
+def test_a_pod_that_only_says_it_is_a_chunk_is_a_stranger_and_takes_room(caches, forged, first):
+    if first == "job":
+        know_job(caches)
+    told(caches, chunk_body(**forged))
+    know_job(caches)
+    assert left(caches) == 5.0
+    told(caches, chunk_body(phase="Succeeded", **forged))
+    assert left(caches) == 8.0
+    gone(caches, chunk_body(phase="Succeeded", **forged))
+    assert caches.listener.pods == []
+    assert caches.pods == {}
+    assert caches.job_of("p1") is None
+    assert caches.pods_on("n1") == {}
+
+
+def test_a_chunks_pod_that_is_seen_before_its_job_is_ours_when_the_job_is_known(caches):
+    told(caches, chunk_body())
+    assert left(caches) == 5.0
+    assert caches.pods == {}
+    know_job(caches)
+    assert left(caches) == 8.0
+    assert [pod.uid for pod in caches.pods.values()] == ["p1"]
+    assert caches.job_of("p1") == "j1"
+    assert caches._claims == {}
+
+
+def test_a_pod_that_goes_before_its_job_is_known_leaves_nothing(caches):
+    told(caches, chunk_body())
+    gone(caches, chunk_body())
+    know_job(caches)
+    assert caches.listener.pods == []
+    assert left(caches) == 8.0
+    assert caches._claims == {}
+
+
+def test_a_chunks_pod_stays_ours_when_its_job_is_gone(caches):
+    know_job(caches)
+    told(caches, chunk_body())
+    caches.directory.forget_job("j1")
+    told(caches, chunk_body(phase="Succeeded"))
+    assert caches.listener.pods[-1] == "ns/render Succeeded"
+    assert left(caches) == 8.0
+
+
+def test_a_stranger_that_takes_our_label_and_goes_leaves_its_room(caches):
+    know_job(caches)
+    mine = chunk_body()
+    told(caches, chunk_body(labels={}, ownerReferences=[]))
+    assert left(caches) == 5.0
+    told(caches, mine)
+    gone(caches, mine)
+    assert left(caches) == 8.0
+
+
+def test_a_chunks_pod_that_lost_its_label_takes_room_like_any_other(caches):
+    know_job(caches)
+    told(caches, chunk_body(), chunk_body(labels={}))
+    assert caches.listener.pods == ["ns/render Running", "ns/render gone"]
+    assert left(caches) == 5.0
+
+
+def test_numbers_longer_than_any_hide_no_pod(caches):
+    notes = {"punctual.dev/begin": "1" * 5000, "punctual.dev/attempt": "²", "punctual.dev/epoch": "9" * 5000}
+    know_job(caches)
+    told(caches, chunk_body(annotations=notes))
+    assert left(caches) == 5.0
+    assert caches.informers[1].counts.failures == 0
+
+
+def test_a_pod_made_anew_under_the_same_name_is_told_as_gone_first(caches):
+    know_job(caches)
+    told(caches, chunk_body("p1"), chunk_body("p2"))
+    assert caches.listener.pods == ["ns/render Running", "ns/render Running", "ns/render gone", "ns/render Running"]
+    assert [pod.uid for pod in caches.pods.values()] == ["p2"]
