@@ -76,7 +76,7 @@ class Life:
                 self.books.before.append(StoreResult(st.job.uid, chunk.begin, chunk.end, pod.message))
             st.record = ledger.account(st.record, chunk)
             left = ledger.remaining(st.job.units, st.record)
-            if chunk.kind == "Pilot" and not (left and self._seen_late(now, chunk, watch, pod)):
+            if chunk.kind == "Pilot" and chunk.size and not (left and self._seen_late(now, chunk, watch, pod)):
                 self._measured(st, Sample(chunk.size, now - chunk.created))
         self._forget(st, chunk)
         if chunk.kind != "Reduce":  # its log is the job's result: it stays as long as the job

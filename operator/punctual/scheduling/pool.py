@@ -235,8 +235,11 @@ class Pool:
         """Take over a job as written down by an earlier leader."""
         st.record = ledger.within(record, st.job.units)
         st.written = record
-        if st.state in LIVE and st.state != "Measuring" and record.promise is None:
-            # somebody else wrote that: no leader would get past it
+        # what somebody else wrote, and no leader would get past
+        chunks = {chunk.key: chunk for chunk in record.chunks}
+        pilots = tuple(sample for sample in record.pilots if sample.units > 0)
+        st.record = replace(st.record, chunks=tuple(chunks.values()), pilots=pilots)
+        if st.state in LIVE and st.state != "Measuring" and (record.promise is None or st.cost is None):
             st.record = replace(st.record, admitted=None)
         if st.state in LIVE:
             self.books.live[st.job.uid] = st
@@ -251,7 +254,7 @@ class Pool:
                     min_processors=min(least, promise.processors),
                     max_processors=None if most is None else max(most, promise.processors),
                 )
-        for chunk in record.chunks:
+        for chunk in st.record.chunks:
             self.books.processors.seat(self.books.occupant(st.job.uid, chunk), chunk.node)
             self.books.active[st.job.uid] = None
         if record.ended:

@@ -6,6 +6,7 @@ import pytest
 from world import World, job
 
 from punctual import reasons
+from punctual.scheduling.job import Chunk, Sample, Verdict
 
 
 def small(cpu: float = 2.0) -> World:
@@ -87,5 +88,29 @@ def test_a_pilot_whose_end_nobody_saw_is_no_measure(off):
     for sample in w.records["j1"].pilots:
         assert sample.seconds == sample.units + 1.0, "a second a unit, a second to start"
     assert w.state("j1") == ("True", reasons.FEASIBLE)
+    w.run_until(lambda w: w.done("j1"))
+    assert w.met("j1")
+
+
+MEASURING = {"admitted": Verdict("Unknown", reasons.MEASURING, ""), "cost": None, "promise": None, "chunks": ()}
+CHUNK = Chunk(begin=20, end=40, origin=40, node="n1", attempt=1, created=0.0, promised_end=9.0)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"cost": None},
+        {**MEASURING, "pilots": (Sample(0, 0.0), Sample(0, 2.0))},
+        {**MEASURING, "chunks": (replace(CHUNK, kind="Pilot", end=20, origin=20),)},
+        {"chunks": (CHUNK, replace(CHUNK, end=30))},
+    ],
+    ids=["promised without a cost", "pilots of no units", "a pilot of no units", "a chunk twice"],
+)
+def test_no_leader_fails_over_a_status_that_somebody_wrote(wrong):
+    w = small()
+    w.apply(job(units=60, deadline=300, chi=None))
+    w.run_until(lambda w: w.records.get("j1") is not None and w.records["j1"].promise is not None)
+    w.records["j1"] = replace(w.records["j1"], **wrong)
+    w.crash()
     w.run_until(lambda w: w.done("j1"))
     assert w.met("j1")
