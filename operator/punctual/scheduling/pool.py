@@ -6,7 +6,8 @@ never waits. What it decides is in the records that it hands out with ``WriteSta
 those alone (``restore``); all else is forgotten on purpose.
 
 Here are the cycle, the events and the answers; ``books`` holds what is known, ``life`` says what becomes of chunks and
-jobs, ``planner`` who gets which processor when, ``dispatcher`` gives processors out.
+jobs, ``planner`` who gets which processor when, ``dispatcher`` gives processors out, ``edits`` puts in force
+what is asked of a job anew.
 """
 
 import heapq
@@ -21,6 +22,7 @@ from punctual.scheduling.actions import Action, DropSetPoint, Emit, HoldNode, Wr
 from punctual.scheduling.admission import Application, Rejected, admit, objection
 from punctual.scheduling.books import LIVE, Books
 from punctual.scheduling.dispatcher import Dispatcher
+from punctual.scheduling.edits import Edits
 from punctual.scheduling.events import (
     CreateRefused,
     Event,
@@ -33,7 +35,7 @@ from punctual.scheduling.events import (
     PoolApplied,
     Reported,
 )
-from punctual.scheduling.job import Chunk, Job, JobRecord, Promise, Verdict
+from punctual.scheduling.job import Chunk, JobRecord, Promise, Verdict
 from punctual.scheduling.life import BLOCKED, Life
 from punctual.scheduling.plan import Booking, Demand, Order, Plan, Shortfall
 from punctual.scheduling.planner import Planner
@@ -67,6 +69,7 @@ class Pool:
         self.life = Life(self.books)
         self.planner = Planner(self.books, self.life)
         self.dispatcher = Dispatcher(self.books, self.life, self.planner)
+        self.edits = Edits(self.books, self.life, self.planner)
         self.together = 1
         """Jobs that are tried together where one does not fit behind the plan: grows while that succeeds."""
         self.unread: list[Event] = []
@@ -106,7 +109,7 @@ class Pool:
         if self.books.spec is None:
             return self.books.flush(now)
         for uid in self.books.edits:
-            self._edit_job(now, self.books.jobs[uid])
+            self.edits.apply(now, self.books.jobs[uid])
         self.books.edits.clear()
         if self.books.edited:
             self._edit_pool(now)
@@ -261,86 +264,6 @@ class Pool:
             self.life.note_end(st)
         elif record.observed_generation < st.asked.generation:
             self.books.edits[st.job.uid] = None
-
-    def _edit_job(self, now: float, st: Standing) -> None:
-        """Put in force what is asked for now, as far as it can be."""
-        job = st.asked
-        self.books.touch(st)
-        state = st.state
-        if state == "Ended":
-            st.job = replace(st.job, ttl=job.ttl)
-            self.life.note_end(st)
-        elif state in {"Waiting", "Refused", "Answered"}:
-            self._ask_anew(st, job)
-        elif job.suspend and state != "Suspended":
-            self._suspend(now, st, job)
-        elif state == "Suspended":
-            if job.suspend:
-                st.job, st.record = job, ledger.within(st.record, job.units)
-            else:
-                self._ask_anew(st, job)
-        elif state == "Measuring" and job.units != st.job.units:
-            if not self._take_back(now, st, reasons.MEASURING):
-                self._ask_anew(st, job)
-        elif state in {"Measuring", "Leftover"}:
-            st.job = replace(job, units=st.job.units)
-            promise = st.record.promise._replace(deadline=job.deadline) if st.record.promise else None
-            applied = Verdict("True", reasons.APPLIED, "the change is in force")
-            st.record = replace(st.record, promise=promise, spec_applied=applied)
-        else:
-            self._edit_promised(now, st, job)
-
-    def _ask_anew(self, st: Standing, job: Job) -> None:
-        """Queue an edited job for a new answer; what is done stays done."""
-        st.job = job
-        record = ledger.within(st.record, job.units)
-        st.record = replace(record, admitted=None, on_track=None, promise=None, offer=None)
-        self.books.desk.drop(job.uid)  # whose question was another one
-        self.books.ask(st)
-
-    def _take_back(self, now: float, st: Standing, reason: str) -> bool:
-        """End all chunks of a job; return whether it is at its end, as all its units were reported done."""
-        for chunk in st.record.chunks:
-            self.life.end_and_lose(now, st, chunk, reason, "", own=False)
-        return st.record.ended
-
-    def _edit_promised(self, now: float, st: Standing, job: Job) -> None:
-        """Test another deadline, or another number of processors, as a change: refused, it leaves all as it is."""
-        old = st.job
-        promise = st.record.promise
-        assert promise is not None
-        fixed = replace(job, units=old.units, cost=old.cost, reduce_duration=old.reduce_duration, restart=old.restart)
-        if _tested(job) != _tested(old):
-            st.job = fixed
-            plan, missed = self.planner.trial(now)
-            if missed or self.planner.is_late(st, now):
-                st.job = replace(
-                    fixed,
-                    deadline=old.deadline,
-                    min_processors=old.min_processors,
-                    max_processors=old.max_processors,
-                )
-                text = f"a deadline {span(job.deadline - now)} from now would break a promise; the old one stands"
-                if job.deadline == old.deadline:
-                    text = "other processors.min or max would break a promise; the old ones stand"
-                st.record = replace(st.record, spec_applied=Verdict("False", reasons.EDIT_REFUSED, text))
-                self.books.after.append(Emit(job.uid, "Warning", reasons.EDIT_REFUSED, text))
-                return
-            processors = max(job.min_processors, min(promise.processors, job.max_processors or promise.processors))
-            st.record = replace(st.record, promise=promise._replace(deadline=job.deadline, processors=processors))
-            self.planner.adopt(plan, now)
-        st.job = fixed
-        st.record = replace(st.record, spec_applied=Verdict("True", reasons.APPLIED, "the change is in force"))
-
-    def _suspend(self, now: float, st: Standing, job: Job) -> None:
-        if self._take_back(now, st, reasons.SUSPENDED):
-            return
-        st.job = job
-        self.books.plan = self.books.plan.without(job.uid)
-        self.books.stale = True
-        verdict = Verdict("False", reasons.SUSPENDED, "spec.suspend is true: the promise was given up")
-        st.record = replace(st.record, admitted=verdict, on_track=None, promise=None, offer=None, eta=None)
-        self.books.after.append(Emit(job.uid, "Normal", reasons.SUSPENDED, verdict.message))
 
     def _take_deleted(self, uid: str) -> None:
         st = self.books.jobs.pop(uid, None)
@@ -641,11 +564,6 @@ class Pool:
                 continue
             st.record = replace(st.record, offer=offer)
             self.books.touch(st)
-
-
-def _tested(job: Job) -> tuple[float, int, int | None]:
-    """Return what of a job's spec a promise depends on, and may be changed."""
-    return job.deadline, job.min_processors, job.max_processors
 
 
 def _restore_order(event: Event) -> int:
