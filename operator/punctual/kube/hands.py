@@ -40,6 +40,7 @@ from punctual.scheduling.actions import (
     WritePool,
     WriteStatus,
 )
+from punctual.scheduling.events import CreateRefused
 from punctual.scheduling.job import Job, JobRecord
 from punctual.scheduling.spec import PoolSpec
 
@@ -64,6 +65,8 @@ class Tools:
     """Statuses (JSON) as a new leader found them, by the writer's key: a stamp that says the same is not written."""
     job_of: Callable[[str], str | None]
     """uid of the job that a pod (uid) belongs to."""
+    refuse: Callable[[str, CreateRefused], None] = lambda _pool, _event: None
+    """Tells a pool (name) that a chunk's pod cannot be."""
 
 
 class PoolHands:
@@ -168,18 +171,30 @@ class PoolHands:
         pool = tools.directory.pools.get(self._pool)
         if known is None or pool is None:
             return
-        reduce = action.chunk.kind == "Reduce"
+        chunk = action.chunk
+        reduce = chunk.kind == "Reduce"
         spec = known.template()
+        part = spec.get("reduce") if reduce else spec
+        if part is None:  # a recorded step that an edit took away, or that never was
+            refused = CreateRefused(
+                job=action.job,
+                kind=chunk.kind,
+                begin=chunk.begin,
+                attempt=chunk.attempt,
+                message="spec.reduce is not there",
+            )
+            tools.refuse(self._pool, refused)
+            return
         results = tools.results.get(action.job)
         body = chunk_pod(
             known.owner,
-            action.chunk,
-            spec["reduce"]["template"] if reduce else spec["template"],
+            chunk,
+            part["template"],
             processor=self._spec or to_pool_spec(pool.pool),
             epoch=tools.epoch,
             results=results.sources() if reduce and results else (),
         )
-        tools.accounts.created(action.chunk.kind)
+        tools.accounts.created(chunk.kind)
         tools.writer.submit(action.job, CreatePod(known.owner.namespace, body, _same(body)))
 
     def _store(self, action: StoreResult) -> None:

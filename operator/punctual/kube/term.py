@@ -21,7 +21,7 @@ import structlog
 
 from punctual import metric_names as names
 from punctual import reasons
-from punctual.errors import ClusterError, Conflict, Fenced, InvariantError, NotFound, UserError
+from punctual.errors import ClusterError, Conflict, Fenced, NotFound, UserError
 from punctual.kube import api
 from punctual.kube.accounts import Accounts
 from punctual.kube.board import SetPointBoard
@@ -44,7 +44,7 @@ from punctual.kube.inventory import Node
 from punctual.kube.metrics import Metrics
 from punctual.kube.operations import FIELD_MANAGER, ApplyStatus, CreatePod, Outcome, Patch
 from punctual.kube.podspec import ATTEMPT, BEGIN, GROUP, KIND_LABEL
-from punctual.kube.recorder import Recorder
+from punctual.kube.recorder import Recorder, Regarding
 from punctual.kube.results import Results, config_map_name
 from punctual.kube.writer import Writer
 from punctual.runtime.actor import Core, PoolActor
@@ -130,6 +130,7 @@ class Term:
         self._told: dict[str, str] = {}  # pool that was told of a job, by uid
         self._host: dict[str, str] = {}  # pool that was told of a pod, by uid
         self._taken = False
+        self._left: set[str] = set()  # jobs that are left alone until they are edited
         self._gone: set[str] = set()  # jobs and pools that went while we took over
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tools = Tools(
@@ -143,6 +144,7 @@ class Term:
             accounts=self._accounts,
             results=self._results,
             job_of=caches.job_of,
+            refuse=self.tell,
         )
 
     async def run(self) -> None:
@@ -328,7 +330,9 @@ class Term:
         try:
             status = api.parse_status(api.PoolStatus, body)
         except UserError as error:
-            raise InvariantError(f"the status of Pool {name} cannot be read: {error.message}") from error
+            # its jobs' records stand in their own statuses: nothing that was promised is lost with it
+            self._tell_unreadable(body, f"its status cannot be read and is written anew: {error.message}")
+            status = None
         if known is None or status is None:
             return None
         known.standing = standing(c.manifest() for c in status.conditions)
@@ -342,13 +346,17 @@ class Term:
             status = api.parse_status(api.DivisibleJobStatus, body)
         except UserError as error:
             # of one job: the others go on, and what it has running is left alone until somebody edits it
-            self._told[known.owner.uid] = ""
-            log.error("status_unreadable", job=known.owner.name, namespace=known.owner.namespace, error=error.message)  # noqa: TRY400
+            self._left.add(known.owner.uid)
+            self._tell_unreadable(body, f"its status cannot be read, so the job is left alone: {error.message}")
             return
         if status is not None:
             known.standing = standing(c.manifest() for c in status.conditions)
             known.record = to_record(status)
             self._tools.found[known.owner.uid] = orjson.dumps(body["status"])
+
+    def _tell_unreadable(self, body: Json, text: str) -> None:
+        log.error("status_unreadable", kind=body["kind"], name=body["metadata"]["name"], error=text)
+        self._recorder.emit(_regarding(body), "Warning", reasons.STATUS_UNREADABLE, text)
 
     def _seat(self, known: KnownPool, record: PoolRecord | None) -> None:
         """Begin with a pool: its Pool knows all that is decided before its first step."""
@@ -385,6 +393,7 @@ class Term:
 
     def job_changed(self, known: KnownJob) -> None:
         """Take in that a job is new, edited or going."""
+        self._left.discard(known.owner.uid)
         self._consider(known)
 
     def job_gone(self, known: KnownJob) -> None:
@@ -462,8 +471,8 @@ class Term:
 
     def _consider(self, known: KnownJob) -> None:
         """Tell the job's pool how the job is now, or the job that its pool is not there."""
-        if not self._taken:
-            return  # what is promised is not read yet: it would look undecided, and without a pool
+        if not self._taken or known.owner.uid in self._left:
+            return  # what is promised is not read (yet): it would look undecided, and without a pool
         uid, pool = known.owner.uid, known.owner.pool
         if known.deleting:
             self._drop(known)
@@ -606,6 +615,11 @@ class Term:
 
 
 _NODE = "node:"
+
+
+def _regarding(body: Mapping[str, Any]) -> Regarding:
+    meta = body["metadata"]
+    return Regarding(api.API_VERSION, body["kind"], meta.get("namespace", ""), meta["name"], meta["uid"])
 
 
 def _ended(body: Mapping[str, Any]) -> bool:

@@ -24,6 +24,7 @@ from punctual.scheduling.actions import (
     WritePool,
     WriteStatus,
 )
+from punctual.scheduling.events import CreateRefused
 from punctual.scheduling.job import Chunk, Job, JobRecord, Promise, Verdict
 from punctual.scheduling.spec import PoolRecord, PoolSpec
 
@@ -39,6 +40,7 @@ class Log:
     def __init__(self):
         self.submitted = []
         self.emitted = []
+        self.refused = []
 
     def submit(self, key, operation):
         self.submitted.append((key, operation))
@@ -106,6 +108,7 @@ async def hands(directory, log, metrics):
         accounts=Accounts(metrics, lambda: 4.0),
         results={},
         job_of={"pod1": "j1"}.get,
+        refuse=lambda pool, event: log.refused.append((pool, event)),
     )
     return PoolHands("main", tools)
 
@@ -172,6 +175,17 @@ async def test_stamps_are_waited_for(hands):
     hands.settled("pool:p1")
     async with asyncio.timeout(5):
         await flush
+
+
+async def test_a_recorded_reduce_of_a_job_without_one_is_refused(hands, log, directory):
+    known = directory.jobs["j1"]
+    manifest = orjson.loads(known.manifest)
+    del manifest["spec"]["reduce"]
+    known.manifest = orjson.dumps(manifest)
+    hands.perform(CreateChunk("j1", replace(CHUNK, begin=5, end=6, origin=6, kind="Reduce")))
+    assert log.take() == []
+    message = "spec.reduce is not there"
+    assert log.refused == [("main", CreateRefused(job="j1", kind="Reduce", begin=5, attempt=1, message=message))]
 
 
 async def test_a_pod_gets_the_processor_that_is_in_force(hands, log):

@@ -287,3 +287,36 @@ async def test_a_pool_whose_status_finds_no_object_is_gone(world):
     late = world.job("late")
     new.observe("ADDED", late)
     assert await world.until(lambda: world.admitted(late)) == "PoolNotFound"
+
+
+async def test_a_pool_whose_status_nobody_can_read_is_led_on_and_told(world):
+    job = world.job("running")
+    await world.promised(job)
+    world.status(world.pool)["conditions"][0]["lastTransitionTime"] = "soon"
+    promise = world.status(job)["promise"]
+    new = world.replica()
+    new.lead(2)
+    other = world.job("other")
+    new.observe("ADDED", other)
+    assert await world.until(lambda: world.admitted(other)) == "Feasible"
+    assert world.status(job)["promise"] == promise
+    assert ("main", "StatusUnreadable") in await world.until(lambda: world.server.events)
+    assert world.status(world.pool)["conditions"][0]["lastTransitionTime"] != "soon"
+
+
+async def test_a_job_whose_status_nobody_can_read_is_left_alone_until_it_is_edited(world):
+    job = world.job("odd")
+    await world.promised(job)
+    world.status(job)["promise"]["finish"] = "soon"
+    before = {**world.status(job), "epoch": 2}
+    new = world.replica()
+    new.lead(2)
+    other = world.job("other")
+    new.observe("ADDED", other)
+    assert await world.until(lambda: world.admitted(other)) == "Feasible"
+    new.observe("MODIFIED", world.server.put("Pool", "main", spec={**world.pool["spec"], "headroom": 0.1}))
+    await world.until(lambda: world.status(world.pool)["observedGeneration"] == 2)
+    assert ("odd", "StatusUnreadable") in world.server.events
+    assert world.status(job) == before
+    new.observe("MODIFIED", world.server.put("DivisibleJob", "odd", "ns", spec={**job["spec"], "deadline": "11m"}))
+    await world.until(lambda: world.status(job)["promise"]["finish"] != "soon")
