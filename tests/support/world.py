@@ -311,10 +311,10 @@ class World:
                     self.pool_record = record
             case CreateChunk(uid, chunk):
                 self._create(uid, chunk)
-            case EndPod(_, name, uid):
+            case EndPod(_, name, uid, grace):
                 pod = self.pods.get(name)
                 if pod and pod.uid == uid:
-                    soon = self.now + (5.0 if pod.worker.deaf else 0.5)
+                    soon = self.now + (grace if pod.worker.deaf else 0.5)
                     pod.ends_at = soon if pod.ends_at is None else min(pod.ends_at, soon)
                     if not pod.deleting:
                         pod.deleting = True

@@ -58,8 +58,8 @@ class Books:
     """(namespace, name) -> last seen."""
     watched: dict[str, tuple[str, Key]] = field(default_factory=dict)
     """Pod uid -> its job's uid and chunk."""
-    ending: set[str] = field(default_factory=set)
-    """Uids of pods told to end."""
+    ending: dict[str, tuple[Occupant, float]] = field(default_factory=dict)
+    """Uid of a pod told to end -> its place's occupant, and when its grace is over."""
     held: set[str] = field(default_factory=set)
     """Nodes that carry our taint."""
     stale: bool = False

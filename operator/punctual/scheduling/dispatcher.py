@@ -14,15 +14,13 @@ from punctual.scheduling.books import Books
 from punctual.scheduling.job import Chunk, Kind
 from punctual.scheduling.life import LOOK, Life
 from punctual.scheduling.plan import Booking
-from punctual.scheduling.planner import NOTICE, Planner
+from punctual.scheduling.planner import NOTICE, PATIENCE, Planner
 from punctual.scheduling.processors import Place
 from punctual.scheduling.ranges import Range, Ranges
 from punctual.scheduling.standing import Standing
 
 UNBOOKED = frozenset({"Measuring", "Leftover"})
 """States that run on leftovers."""
-PATIENCE = 2.0
-"""Seconds an unanswered offer waits when its processor is needed."""
 LEFTOVER_CHUNK = 30.0
 """Seconds of work in a leftover chunk: little is lost when it must go."""
 

@@ -10,6 +10,7 @@ from punctual.scheduling.actions import DeleteJob, Emit, EndPod, SetPoint, Store
 from punctual.scheduling.books import Books
 from punctual.scheduling.events import PodObserved
 from punctual.scheduling.job import Chunk, Sample, Verdict
+from punctual.scheduling.processors import Occupant
 from punctual.scheduling.standing import Key, Standing, Watch, expected_end
 from punctual.scheduling.supervision import finding
 from punctual.scheduling.words import some, span
@@ -20,6 +21,8 @@ LAST_WORD = 30.0
 """Seconds to wait for the agent to read the last answer of a pod that ended with an offer open."""
 SEEN = 2.0
 """Seconds within which a pod's start or end is seen as it happens."""
+GRACE = 2.0
+"""Seconds that a pod told to end may go on: nothing it does then counts, and somebody waits for its processor."""
 BLOCKED = 10.0
 """Seconds a node offers nothing after a pod did not fit there, and a job creates none after one was refused."""
 
@@ -80,7 +83,7 @@ class Life:
                 self._measured(st, Sample(chunk.size, now - chunk.created))
         self._forget(st, chunk)
         if chunk.kind != "Reduce":  # its log is the job's result: it stays as long as the job
-            self.end(pod)
+            self.end(now, pod)
         self._maybe_finish(now, st)
 
     def end_and_lose(self, now: float, st: Standing, chunk: Chunk, reason: str, message: str, *, own: bool) -> None:
@@ -89,7 +92,7 @@ class Life:
         if pod is None:
             self.books.processors.leave(self.books.occupant(st.job.uid, chunk))
         else:
-            self.end(pod)
+            self.end(now, pod)
         self.lose(now, st, chunk, reason, message, own=own)
 
     def lose(self, now: float, st: Standing, chunk: Chunk, reason: str, message: str, *, own: bool) -> None:
@@ -121,12 +124,12 @@ class Life:
         if not st.record.chunks:
             self.books.active.pop(st.job.uid, None)
 
-    def end(self, pod: PodObserved) -> None:
+    def end(self, now: float, pod: PodObserved) -> None:
         """Have a pod deleted, once: also one that is going already, for it may have been given a longer grace."""
         if pod.uid in self.books.ending:
             return
-        self.books.ending.add(pod.uid)
-        self.books.after.append(EndPod(pod.namespace, pod.name, pod.uid, 1.0 if pod.phase == "Succeeded" else 5.0))
+        self.books.ending[pod.uid] = Occupant(pod.job, pod.kind, pod.begin, pod.attempt), now + GRACE
+        self.books.after.append(EndPod(pod.namespace, pod.name, pod.uid, 1.0 if pod.phase == "Succeeded" else GRACE))
 
     def running_since(self, now: float, chunk: Chunk, pod: PodObserved) -> float:
         """Tell since when a pod runs: from now on, unless it is seen late, by a new leader or behind an outage.
@@ -184,7 +187,7 @@ class Life:
             if pod is None:
                 self.books.processors.leave(self.books.occupant(st.job.uid, chunk))
             else:
-                self.end(pod)
+                self.end(now, pod)
         verdict = Verdict("True", reason, message)
         st.record = replace(
             st.record,

@@ -273,6 +273,16 @@ class Plan:
         """Return the plan as a demand placed at ``now`` meets it: no processor is ready in the past."""
         return replace(self, ready=np.maximum(self.ready, now), after=np.maximum(self.after, now))
 
+    def held(self, until: Floats) -> "Plan":
+        """Return the plan where processors that nobody has booked are not ready before these times."""
+        free = np.ones(len(self.places), dtype=bool)
+        for b in self.bookings:
+            free[b.where] = False
+            if b.reducer is not None:
+                free[b.reducer] = False
+        ready = np.where(free, np.maximum(self.ready, until), self.ready)
+        return replace(self, ready=ready, after=np.where(free, ready, self.after))
+
     def insert(self, demand: Demand) -> "Plan | Shortfall":
         """Return a plan with one more demand that keeps every booking in time, or what stands in its way.
 

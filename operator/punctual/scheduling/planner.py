@@ -14,7 +14,7 @@ from punctual.scheduling import ledger
 from punctual.scheduling.actions import Emit
 from punctual.scheduling.books import Books
 from punctual.scheduling.job import Verdict
-from punctual.scheduling.life import Life
+from punctual.scheduling.life import GRACE, LOOK, Life
 from punctual.scheduling.plan import EPSILON, Demand, Order, Plan
 from punctual.scheduling.processors import Place
 from punctual.scheduling.standing import Standing, expected_end
@@ -23,10 +23,10 @@ from punctual.theory.cost import Cost
 
 MOST_CHUNKS = 4000
 """Chunks one job may own at a time: its status must hold them all."""
-NOTICE = 3.0
-"""Seconds in which a leftover chunk leaves its processor: offer, answer, end."""
-ENDING = 2.0
-"""Seconds a pod that was told to end is expected to keep its processor."""
+PATIENCE = 2.0
+"""Seconds that an offer waits when its processor is needed."""
+NOTICE = PATIENCE + LOOK + GRACE
+"""Seconds in which a leftover chunk leaves its processor, though it neither answers its offer nor heeds its end."""
 SPARING = 20_000
 """Placements that a repair spends on finding out who need not be given up."""
 FORECAST_STEP = 1.0
@@ -54,16 +54,28 @@ class Planner:
         plan, missed = Plan.of(places, ready, self.demands(now, but=but, without=without))
         return plan, [short.uid for short in missed]
 
+    def current(self, now: float) -> Plan:
+        """Return the plan as a demand placed now meets it: who runs on leftovers has still to be told to leave."""
+        plan = self.books.plan.at(now)
+        ends = self._ends(now, frozenset())
+        return plan.held(np.array([ends.get(place, now) for place in plan.places], dtype=np.float64))
+
     def _ends(self, now: float, evicted: frozenset[str]) -> dict[Place, float]:
         """Return when each place that is taken becomes free; jobs in ``evicted`` are taken to be on leftovers."""
-        ends = dict.fromkeys(self.books.processors.occupants, now + ENDING)  # whose chunk is no more: its pod is going
+        places_of = self.books.processors.places_of
+        ends = dict.fromkeys(places_of.values(), now + GRACE)  # whose chunk is no more: its pod is going
+        for occupant, until in self.books.ending.values():
+            if (place := places_of.get(occupant)) is not None:
+                ends[place] = max(now, until)
         for uid in self.books.active:
             st = self.books.jobs[uid]
             unbooked = uid in evicted or st.state == "Leftover"
             for chunk in st.record.chunks:
                 place = self.books.processors.places_of.get(self.books.occupant(uid, chunk))
                 if place is not None:
-                    end = now + NOTICE if unbooked or chunk.leftover else expected_end(chunk, st.watch(chunk), now=now)
+                    watch = st.watch(chunk)
+                    leaves = max(now + GRACE, (watch.offered_at or now) + NOTICE)
+                    end = leaves if unbooked or chunk.leftover else expected_end(chunk, watch, now=now)
                     ends[place] = max(now, end)
         return ends
 

@@ -155,7 +155,7 @@ class Pool:
             case JobApplied():
                 self._take_job(event)
             case JobDeleted(uid):
-                self._take_deleted(uid)
+                self._take_deleted(now, uid)
             case PodObserved():
                 self._take_pod(now, event)
             case PodGone(namespace, name):
@@ -265,7 +265,7 @@ class Pool:
         elif record.observed_generation < st.asked.generation:
             self.books.edits[st.job.uid] = None
 
-    def _take_deleted(self, uid: str) -> None:
+    def _take_deleted(self, now: float, uid: str) -> None:
         st = self.books.jobs.pop(uid, None)
         if st is None:
             return
@@ -281,7 +281,7 @@ class Pool:
             if pod is None:  # never seen: if it comes, _take_pod ends it
                 self.books.processors.leave(self.books.occupant(uid, chunk))
             else:
-                self.life.end(pod)
+                self.life.end(now, pod)
 
     def _take_node(self, now: float, node: NodeObserved) -> None:
         was = self.books.processors.nodes.get(node.name)
@@ -343,7 +343,7 @@ class Pool:
             # and so does a reduce that went well.
             read = pod.phase == "Failed" or (pod.kind == "Reduce" and pod.phase == "Succeeded" and st is not None)
             if not read and (st is not None or self.books.spec is not None):
-                self.life.end(pod)
+                self.life.end(now, pod)
             return
         watch = st.watch(chunk)
         watch.pod = pod
@@ -375,7 +375,7 @@ class Pool:
         pod = self.books.pods.pop((namespace, name), None)
         if pod is None:
             return
-        self.books.ending.discard(pod.uid)
+        self.books.ending.pop(pod.uid, None)
         self.books.watched.pop(pod.uid, None)
         if self.books.processors.leave(Occupant(pod.job, pod.kind, pod.begin, pod.attempt)):
             self.books.stale = True
@@ -429,7 +429,7 @@ class Pool:
             return
         if any(b.start < now for b in self.books.plan.bookings):  # something has not begun as booked
             self.planner.replan(now)
-        self.books.plan = self.books.plan.at(now)
+        self.books.plan = self.planner.current(now)
         budget = PLACEMENTS
         while self.books.waiting and budget > 0:
             st = self._next_waiting()
@@ -556,9 +556,9 @@ class Pool:
         self.books.after.append(Emit(job.uid, "Normal", reasons.FEASIBLE, text))
 
     def _search_offers(self, now: float) -> None:
-        if self.books.waiting:  # decisions first
+        if self.books.waiting or not self.books.desk:  # decisions first
             return
-        for uid, offer in self.books.desk.work(self.books.plan.at(now), now):
+        for uid, offer in self.books.desk.work(self.planner.current(now), now):
             st = self.books.jobs.get(uid)
             if st is None or st.state != "Refused":
                 continue

@@ -311,3 +311,43 @@ def test_reduce_steps_that_a_lost_node_has_made_late_are_told_so():
     assert track(w, "a") == ("False", reasons.CAPACITY_LOST)
     w.run_until(lambda w: w.done("a"))
     assert w.records["a"].completed_condition.reason == reasons.DEADLINE_MISSED
+
+
+# pods that neither answer nor end
+
+
+def tightest(w: World, units: int) -> str:
+    """Promise a job the earliest deadline that the Pool takes, to a quarter of a second; return its uid."""
+    for k in range(80):
+        uid = f"b{k}"
+        w.apply(job(uid, units=units, deadline=w.now + units + k / 4, arrival=w.now, theta_cp=1.5))
+        w.tick()
+        if w.records[uid].promise:
+            return uid
+    raise AssertionError("no deadline is taken")
+
+
+def test_a_chunk_on_leftovers_that_neither_answers_nor_ends_costs_nobody_a_deadline():
+    w = on_leftovers(answers=False)
+    w.workers = lambda _u, _c: Worker()
+    for pod in w.pods.values():
+        pod.worker = Worker(answers=False, deaf=True)
+    w.run(41)
+    uid = tightest(w, 20)
+    w.run_until(lambda w: w.done(uid))
+    assert w.met(uid)
+    assert track(w, uid) == ("True", reasons.ON_TRACK)
+
+
+@pytest.mark.parametrize("seconds", [0.25, 1.0, 3.0])
+def test_a_pod_that_does_not_heed_its_end_costs_nobody_a_deadline(seconds):
+    w = nodes(1)
+    w.workers = lambda uid, _c: Worker(deaf=uid == "a")
+    w.apply(job("a", units=200, deadline=400, theta_cp=1.5))
+    w.run(20)
+    w.delete("a")
+    w.run(20 + seconds)
+    uid = tightest(w, 20)
+    w.run_until(lambda w: w.done(uid))
+    assert w.met(uid)
+    assert track(w, uid) == ("True", reasons.ON_TRACK)
