@@ -10,6 +10,7 @@ A client belongs to one event loop; threads make their own and may share the clo
 
 import asyncio
 import os
+import re
 import ssl
 import time
 import urllib.request
@@ -28,6 +29,7 @@ from kubernetes.client import Configuration
 from punctual import errors
 from punctual.kube.api.meta import EPOCH_NEVER_FALLS
 from punctual.kube.clock import ServerClock
+from punctual.kube.decode import decode
 
 Json = dict[str, Any]
 JsonList = list[Json]
@@ -226,9 +228,15 @@ class ApiClient:
 
     # writing
 
-    async def create(self, path: str, body: Json, *, field_manager: str = "", dry_run: bool = False) -> Json:
-        """Create an object in a collection, or post to a subresource (``…/token``, ``…/eviction``)."""
-        return await self._call("POST", path, params=_writing(field_manager, dry_run=dry_run), body=body)
+    async def create(
+        self, path: str, body: Json, *, field_manager: str = "", dry_run: bool = False, strict: bool = False
+    ) -> Json:
+        """Create an object in a collection, or post to a subresource (``…/token``, ``…/eviction``).
+
+        ``strict``: fields that the server does not know are an error (Invalid), not passed over.
+        """
+        params = _writing(field_manager, dry_run=dry_run) | ({"fieldValidation": "Strict"} if strict else {})
+        return await self._call("POST", path, params=params, body=body)
 
     async def replace(self, path: str, body: Json) -> Json:
         """Put an object; with ``metadata.resourceVersion`` only over that very version (else Conflict)."""
@@ -250,7 +258,8 @@ class ApiClient:
         carries a higher epoch; Replaced when ``metadata.uid`` of the body is another than the object's.
         """
         params = _writing(field_manager, dry_run=dry_run) | ({"force": "true"} if force else {})
-        return await self._call("PATCH", _below(path, subresource), params=params, body=body, content_type=APPLY)
+        data = _for_yaml(body if isinstance(body, bytes) else orjson.dumps(body))
+        return await self._call("PATCH", _below(path, subresource), params=params, body=data, content_type=APPLY)
 
     async def patch_merge(self, path: str, body: Json, *, subresource: str = "", field_manager: str = "") -> Json:
         """Merge patch; preconditions are ``metadata.uid`` (Replaced) and ``metadata.resourceVersion`` (Conflict)."""
@@ -413,6 +422,15 @@ def _writing(field_manager: str, *, dry_run: bool = False) -> dict[str, str]:
     return {name: value for name, value in asked.items() if value}
 
 
+_NOT_YAML = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xe2\x80[\xa8\xa9]|\xef\xbb\xbf|\xef\xbf[\xbe\xbf]")
+"""UTF-8 of what JSON takes as it is, but YAML refuses (control characters, U+FEFF, U+FFFE) or folds (line breaks)."""
+
+
+def _for_yaml(data: bytes) -> bytes:
+    """Return the JSON as YAML reads it too: the API server takes an apply for that, and users write what they like."""
+    return _NOT_YAML.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), data)
+
+
 def _below(path: str, subresource: str) -> str:
     return f"{path}/{subresource}" if subresource else path
 
@@ -420,7 +438,7 @@ def _below(path: str, subresource: str) -> str:
 def _object(path: str, data: bytes) -> Json:
     """Read a JSON object: whoever answers in other words is not the API server."""
     try:
-        found = orjson.loads(data)
+        found = decode(data)
     except orjson.JSONDecodeError as error:
         raise errors.Unreachable(f"{path}: the answer is not JSON", retry_after=SOON) from error
     if not isinstance(found, dict):

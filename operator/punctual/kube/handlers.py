@@ -9,14 +9,18 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
+import aiohttp
 import kopf
 from kopf import OperatorRegistry, OperatorSettings
+from kopf._cogs.clients import api as kopf_api
 
 from punctual.kube import api
 from punctual.kube.caches import Post
 from punctual.kube.client import load_configuration
+from punctual.kube.decode import decode
 
 
 class NoProgress(kopf.ProgressStorage):
@@ -51,6 +55,13 @@ class NoDiffBase(kopf.DiffBaseStorage):
 
     def store(self, **_: Any) -> None:
         """Write nothing."""
+
+
+def read_any_depth() -> None:
+    """Have kopf read JSON by `decode`: by its own means an object nested deep ends the watch of all, for good."""
+    vars(kopf_api)["json"] = SimpleNamespace(loads=decode)  # in the place of the module
+    # of a list, from API servers before 1.34; nobody else here reads by it
+    aiohttp.ClientResponse.json.__kwdefaults__["loads"] = decode  # type: ignore[index]
 
 
 def registry(post: Post, *, kubeconfig: str | None = None) -> OperatorRegistry:
@@ -127,6 +138,7 @@ class KopfThread(threading.Thread):
     def __init__(self, post: Post, *, kubeconfig: str | None, streaming: bool) -> None:
         super().__init__(name="kopf", daemon=True)
         self._home = asyncio.get_running_loop()
+        read_any_depth()
         self._registry = registry(self._forward(post), kubeconfig=kubeconfig)
         self._settings = settings(streaming=streaming)
         self._stopping = threading.Event()
