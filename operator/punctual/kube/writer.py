@@ -12,8 +12,9 @@ at most one per object and some seconds, unless another operation waits behind t
 What fails by time-out, 429 or 5xx is tried again while we lead, however long; so every operation is harmless when done
 twice, and an answer that got lost is found out by the repetition: a create meets its own pod (409, then a GET must show
 the same job, range and attempt), a delete finds nothing (404). What the API server refuses for good goes to
-``on_outcome``. A status refused because of its epoch ends it all: everything is dropped, ``on_fenced`` is called once,
-and nothing is written any more: a Writer serves one term of one leader.
+``on_outcome``; behind a refused status no pod is created until another one was taken, for none may run that is not on
+record. A status refused because of its epoch ends it all: everything is dropped, ``on_fenced`` is called once, and
+nothing is written any more: a Writer serves one term of one leader.
 """
 
 import asyncio
@@ -397,12 +398,26 @@ class Writer:
             self.observed(f"{operation.namespace}/{operation.name}")
         elif isinstance(operation, CreatePod) and outcome.result != "done":
             self.observed(_pod(operation))
+        del line.queue[0]
+        told = [outcome]
         if outcome.result == "refused":
             log.warning("write_refused", key=line.key, kind=type(operation).__name__, message=outcome.message[:500])
-        del line.queue[0]
+            if isinstance(operation, ApplyStatus):
+                told += self._take_unrecorded(line)
         self._rest(line)
-        self._tell(outcome)
+        for one in told:
+            self._tell(one)
         self._schedule(line)
+
+    def _take_unrecorded(self, line: _Line) -> list[Outcome]:
+        """Take out the creates that a refused status was to be the record of; those behind the next have another."""
+        kinds = [type(entry.operation) for entry in line.queue]
+        until = kinds.index(ApplyStatus) if ApplyStatus in kinds else len(kinds)
+        creates = [entry.operation for entry in line.queue[:until] if isinstance(entry.operation, CreatePod)]
+        line.queue[:until] = [e for e in line.queue[:until] if not isinstance(e.operation, CreatePod)]
+        for create in creates:
+            self.observed(_pod(create))
+        return [Outcome(line.key, c, "refused", "the status that was to record it was refused") for c in creates]
 
     def _tell(self, outcome: Outcome) -> None:
         self._on_outcome(outcome)

@@ -284,13 +284,35 @@ async def test_what_will_never_be_is_told_once_and_the_next_one_goes_on(terms, e
     term = terms()
     term.server.fail("", error, times=1)
     term.writer.submit("j", operation)
-    term.writer.submit("j", create("next"))
+    term.writer.submit("j", DeletePod("ns", "next", "u"))
     await term.settle()
     assert [(o.key, o.operation, o.result, o.message) for o in term.outcomes][:1] == [
         ("j", operation, result, str(error))
     ]
     assert term.results[1:] == ["done"]
     assert len(term.server.log) == 2
+
+
+async def test_no_pod_is_created_whose_record_was_refused(terms):
+    term = terms()
+    term.server.fail("apply /j 1", errors.Invalid("status.chunks: Too many"), times=1)
+    for operation in (
+        status("j", 1),
+        create("one"),
+        DeletePod("ns", "old", "u"),
+        create("two"),
+        status("j", 2),
+        create("three"),
+    ):
+        term.writer.submit("j", operation)
+    term.writer.submit("k", create("other"))
+    await term.settle()
+    of_j = [what for what in term.server.log if what != "create other"]
+    assert of_j == ["apply /j 1", "delete old", "apply /j 2", "create three"]
+    refused = [o.operation for o in term.outcomes if o.result == "refused" and isinstance(o.operation, CreatePod)]
+    assert [o.body["metadata"]["name"] for o in refused] == ["one", "two"]
+    assert term.writer.expected("j") == {"ns/three"}
+    assert term.writer.depth == 0
 
 
 async def test_a_create_whose_answer_was_lost_finds_its_own_pod(terms):
