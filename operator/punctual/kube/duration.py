@@ -13,16 +13,30 @@ from typing import Final
 PATTERN: Final = r"^([0-9]{1,9}(\.[0-9]{1,9})?(us|ms|s|m|h))+$"
 """What a duration looks like, for schemas (RE2 and Python alike)."""
 
-TIME_PATTERN: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$"
-"""What a time looks like, for schemas."""
+TIME_PATTERN: Final = (
+    r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?"
+    r"(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$"
+)
+"""What a time looks like, for schemas; which days a month has, it does not know."""
+
+ASKED_PATTERN: Final = TIME_PATTERN.replace("[0-9]{4}", "(19[7-9][0-9]|2[01][0-9]{2})", 1)
+"""The same, where a user may ask for it: from 1970 to 2199."""
+
+TOO_LONG: Final = r"[0-9]{7}(\.[0-9]+)?h|[0-9]{9}(\.[0-9]+)?m([^s]|$)"
+"""What is so long that Go's nanoseconds may overflow; the longest that is taken is far below."""
 
 MAX_SECONDS: Final = 87600 * 3600.0
 """Ten years: the longest duration taken, far from where Go's nanoseconds overflow."""
+
+YEAR_2200: Final = 7_258_118_400.0
+"""The first moment too late to be asked for; inside, times must keep their microseconds."""
 
 _PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(us|ms|s|m|h)")
 _WHOLE = re.compile(PATTERN)
 _TIME = re.compile(TIME_PATTERN)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST, _LAST = -62_135_596_800.0, 253_402_300_799.0  # the years 1 and 9999: RFC 3339 can say no other
+_MOST = 999_999_999 * 3600 * 10**9
 _NANOSECONDS = {"us": 1_000, "ms": 1_000_000, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 
 
@@ -49,10 +63,12 @@ def _suggestion(text: str) -> str:
 def format_duration(seconds: float) -> str:
     """Return ``seconds`` as a user would write it, to the nanosecond; what is below zero gets a minus.
 
+    More hours than can be read again become as many as can.
+
     >>> format_duration(5400), format_duration(0.0025), format_duration(-12)
     ('1h30m', '2.5ms', '-12s')
     """
-    nanoseconds = round(abs(seconds) * 10**9)
+    nanoseconds = min(round(abs(seconds) * 10**9), _MOST)
     sign = "-" if seconds < 0 and nanoseconds else ""
     if nanoseconds < 10**9:
         unit = "s" if nanoseconds == 0 else "ms" if nanoseconds >= 10**6 else "us"
@@ -81,10 +97,12 @@ def parse_time(text: str) -> float:
 
 
 def format_time(epoch: float) -> str:
-    """Return RFC 3339 in UTC, to the microsecond where there is a fraction.
+    """Return RFC 3339 in UTC, to the microsecond where there is a fraction; behind the year 9999 its last second.
+
+    Forecasts get there: a billion units, each of which takes an hour in place of the microsecond declared.
 
     >>> format_time(0), format_time(1.25)
     ('1970-01-01T00:00:00Z', '1970-01-01T00:00:01.250000Z')
     """
-    moment = _EPOCH + timedelta(seconds=epoch)
+    moment = _EPOCH + timedelta(seconds=min(max(epoch, _FIRST), _LAST))
     return moment.isoformat().removesuffix("+00:00") + "Z"

@@ -61,7 +61,8 @@ def has_no_processors(a: Application) -> Rejected | None:
     if a.plan.places:
         return None
     return Rejected(
-        reasons.INFEASIBLE_CAPACITY, "the pool has no processor: no ready node matches, or other pods fill them all"
+        reasons.INFEASIBLE_CAPACITY,
+        "the pool has no processor; its condition Ready tells why: kubectl describe pool",
     )
 
 
@@ -72,6 +73,8 @@ def starts_too_late(a: Application) -> Rejected | None:
     if left >= least:
         return None
     ahead = a.job.deadline - a.now
+    if ahead <= 0:
+        return Rejected(reasons.INFEASIBLE_STARTUP, f"the deadline passed {span(-ahead)} ago", by_time=True)
     return Rejected(
         reasons.INFEASIBLE_STARTUP,
         f"the deadline is {span(ahead)} away; set-up and one unit take {span(least)}, "

@@ -238,8 +238,8 @@ class Dispatcher:
         if cost is None:
             return
         per_unit = cost.per_unit * st.slowed / (1 - self.books.spec.headroom)
-        if st.job.max_processors is not None:
-            share = min(share, st.job.max_processors - len(st.record.chunks))
+        room = ledger.most_chunks(st.record)
+        share = min(share, min(st.job.max_processors or room, room) - len(st.record.chunks))
         left = ledger.remaining(st.job.units, st.record)
         pieces = []
         for places in range(min(share, len(free)), 0, -1):

@@ -12,6 +12,9 @@ from punctual.scheduling.ranges import Ranges
 
 MOST_UNITS = 2**63
 """No unit has a number so high."""
+MOST = 4000
+"""Entries in any list of a job's status, below what its schema takes: completed ranges and chunks together, and counts.
+What is completed has a part more only where a chunk has become one: it is enough not to make more chunks than that."""
 
 
 def remaining(units: int, record: JobRecord) -> Ranges:
@@ -26,6 +29,14 @@ def remaining(units: int, record: JobRecord) -> Ranges:
 def next_attempt(record: JobRecord, begin: int, end: int) -> int:
     """Return the attempt number for these units: one more than the most any of them has seen."""
     return record.tried.largest(begin, end) + 1
+
+
+def most_chunks(record: JobRecord) -> int:
+    """Return how many chunks the job may own at a time.
+
+    One it may always have: at the begin of a gap, where what it does has no part of its own among the completed.
+    """
+    return max(1, MOST - len(record.completed.parts))
 
 
 def account(record: JobRecord, chunk: Chunk) -> JobRecord:
@@ -48,10 +59,12 @@ def lose(record: JobRecord, chunk: Chunk, *, durable: int = 0, own: bool = False
     return replace(
         record.without(chunk),
         completed=record.completed | Ranges.of((chunk.begin, kept)),
-        failed=record.failed.drop(chunk.begin, kept).add(kept, end, int(own)),
+        failed=record.failed.drop(chunk.begin, kept).add(kept, end, int(own)).coarse(MOST),
         # every unit, not only the least tried: a pod's name is made of begin and attempt, and must be new; also where
         # it gave its whole range back, or its pod would be taken for that of the next to begin there
-        tried=record.tried.drop(chunk.begin, kept).raise_to(kept, end if chunk.size else end + 1, chunk.attempt),
+        tried=record.tried.drop(chunk.begin, kept)
+        .raise_to(kept, end if chunk.size else end + 1, chunk.attempt)
+        .coarse(MOST),
     )
 
 

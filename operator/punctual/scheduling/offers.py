@@ -16,6 +16,8 @@ ALLOWANCE = 3.0
 """Seconds added to what is offered: creation times are whole seconds, and submitting takes a moment."""
 VALID = 60.0
 """Seconds an offer is held out; it reserves nothing, and ends when something else is admitted."""
+LONGEST = 87600 * 3600.0
+"""Seconds: no deadline further away can be asked for (``spec.deadline``), so none is offered."""
 TIGHTER = 1e-6
 ROUNDS = 8
 
@@ -84,6 +86,7 @@ def largest_load(plan: Plan, demand: Demand) -> Generator[None, None, int]:
     return low
 
 
-def shown(relative: float) -> float:
-    """Return the deadline to offer: whole seconds, submission allowance included."""
-    return float(math.ceil(relative + ALLOWANCE))
+def shown(relative: float) -> float | None:
+    """Return the deadline to offer: whole seconds, submission allowance included; None where it cannot be asked for."""
+    offered = float(math.ceil(relative + ALLOWANCE))
+    return offered if offered <= LONGEST else None

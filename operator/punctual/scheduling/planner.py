@@ -21,8 +21,6 @@ from punctual.scheduling.standing import Standing, expected_end
 from punctual.scheduling.words import span
 from punctual.theory.cost import Cost
 
-MOST_CHUNKS = 4000
-"""Chunks one job may own at a time: its status must hold them all."""
 PATIENCE = 2.0
 """Seconds that an offer waits when its processor is needed."""
 NOTICE = PATIENCE + LOOK + GRACE
@@ -124,7 +122,8 @@ class Planner:
             return None
         running = [c for c in record.chunks if c.kind != "Reduce"]
         until = self.running_until(st, now) if running else now
-        most, not_before = min(job.max_processors or MOST_CHUNKS, MOST_CHUNKS), 0.0
+        room = ledger.most_chunks(record)
+        most, not_before = min(job.max_processors or room, room), 0.0
         if st.refused_until > now:
             not_before = st.refused_until
         if running:

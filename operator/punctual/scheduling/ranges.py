@@ -158,6 +158,14 @@ class Counts:
         """Return the largest count of any unit in [begin, end)."""
         return max((c.times for c in self.parts if c.begin < end and begin < c.end), default=0)
 
+    def coarse(self, most: int) -> "Counts":
+        """Say it in at most so many parts: neighbours become one, with what lies between, at the larger count."""
+        parts = self.parts
+        while len(parts) > most:
+            pairs = (parts[i : i + 2] for i in range(0, len(parts), 2))
+            parts = tuple(Count(some[0].begin, some[-1].end, max(c.times for c in some)) for some in pairs)
+        return self if parts is self.parts else self._combine(parts)
+
     @staticmethod
     def _combine(parts: Iterable[Count]) -> "Counts":
         steps: dict[int, int] = {}

@@ -18,3 +18,13 @@ def span(seconds: float) -> str:
 def some(count: int, noun: str) -> str:
     """Write a count with its noun: 1 unit, 2 units."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def amount(count: int) -> str:
+    """Write bytes as Kubernetes users do, to three digits: 2Gi, 512Mi, 1.17Gi."""
+    size = float(count)
+    for unit in ("", "Ki", "Mi", "Gi", "Ti"):
+        if size < 1024:
+            return f"{size:.3g}{unit}" if size < 1000 else f"{size:.0f}{unit}"
+        size /= 1024
+    return f"{size:.3g}Pi"

@@ -130,3 +130,15 @@ def test_a_printed_time_reads_back_to_the_microsecond(epoch):
     text = format_time(epoch)
     assert parse_time(text) == pytest.approx(epoch, abs=2e-6, rel=0)
     assert re.fullmatch(TIME_PATTERN, text)
+
+
+def test_a_forecast_that_no_calendar_knows_is_written_as_the_last_day_of_all():
+    assert format_time(1e15) == "9999-12-31T23:59:59Z"
+    assert format_time(-1e15) == "0001-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize("seconds", [1e15, 1e23, -1e15])
+def test_a_span_of_ages_is_written_so_that_it_can_be_read_again(seconds):
+    text = format_duration(seconds)
+    assert abs(parse_duration(text.removeprefix("-"))) == 999_999_999 * 3600
+    assert text.startswith("-") == (seconds < 0)
