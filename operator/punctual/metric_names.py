@@ -74,6 +74,13 @@ STEP_DURATION: Final = Metric(
 MAILBOX_DEPTH: Final = Metric("punctual_mailbox_depth", "gauge", "Events that wait for the planner.", ("pool",))
 MAILBOX_AGE: Final = Metric("punctual_mailbox_age_seconds", "gauge", "Age of the oldest waiting event.", ("pool",))
 WRITER_DEPTH: Final = Metric("punctual_writer_queue_depth", "gauge", "Writes that wait for the API server.")
+WRITER_AGE: Final = Metric("punctual_writer_queue_age_seconds", "gauge", "Age of the oldest write that waits.")
+LOOP_LAG: Final = Metric(
+    "punctual_loop_lag_seconds",
+    "histogram",
+    "How late the operator did what was due, looked at twice a second: what waits before it can be counted.",
+    buckets=_STEP,
+)
 WRITES: Final = Metric(
     "punctual_writes_total", "counter", "Writes to the API server by kind of object and result.", ("kind", "result")
 )

@@ -27,6 +27,7 @@ LATE: Final = "Late"  # the forecast is behind the deadline
 CHUNK_FAILED: Final = "ChunkFailed"  # a chunk failed by its own doing, more often than chunkRetries
 STALLED: Final = "Stalled"  # neither progress nor CPU use for stallTimeout
 NODE_LOST: Final = "NodeLost"
+STATUS_REFUSED: Final = "StatusRefused"  # the API server would not have what was to be written about the object
 FILE_FAULT: Final = "FileFault"  # what a worker wrote in PUNCTUAL_DIR is no count; the last good value stands
 STATUS_UNREADABLE: Final = "StatusUnreadable"  # what stands in the status is not what the operator writes
 

@@ -69,6 +69,8 @@ class Caches:
         self.directory = Directory()
         self.inventory = Inventory(self._tell)
         self.listener: Listener | None = None
+        self.on_node_gone: Callable[[str], None] = lambda _: None
+        """Hears of each node that is gone, whether this replica leads or not."""
         self.pods: dict[str, PodObserved] = {}
         """Ours, by "namespace/name"."""
         self.directory.on_job = self._settle_claims
@@ -145,16 +147,24 @@ class Caches:
             return
         if before and before.uid != known.uid and self.listener:
             self.listener.pool_gone(before)
+        if self.listener is None:
+            known.in_force = known.pool.spec  # a new leader reads in the status what is
         self.claim(known)
         if self.listener:
             self.listener.pool_changed(known)
 
     def claim(self, known: KnownPool) -> None:
-        """Let the pool claim its nodes."""
-        pool = known.pool
-        self.inventory.observe_pool(
-            pool.metadata.name, created=pool.metadata.creation_timestamp, selects=pool.spec.node_selector.matches
-        )
+        """Let the pool claim the nodes that it selects by what is in force."""
+        meta = known.pool.metadata
+        selects = known.in_force.node_selector.matches
+        self.inventory.observe_pool(meta.name, created=meta.creation_timestamp, selects=selects)
+
+    def asked(self, known: KnownPool) -> tuple[NodeObserved, ...] | None:
+        """Return the nodes that its spec would give the pool; None: those that it has."""
+        meta, selector = known.pool.metadata, known.pool.spec.node_selector
+        if selector == known.in_force.node_selector:
+            return None
+        return self.inventory.under(meta.name, created=meta.creation_timestamp, selects=selector.matches)
 
     def forget_pool(self, name: str) -> None:
         """Take in that a pool is gone."""
@@ -179,6 +189,7 @@ class Caches:
     def _on_node_change(self, change: Change, key: str, node: Node) -> None:
         if change == "DELETED":
             self.inventory.forget_node(key)
+            self.on_node_gone(key)
             if self.listener:
                 self.listener.node_gone(key)
             return

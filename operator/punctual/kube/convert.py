@@ -6,13 +6,13 @@ comes in again is the same to the microsecond: it is all a new leader has.
 What is wrong with a job is not an error here but part of it: it becomes a ``refusal``, which the Pool answers with.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
 from punctual import reasons
 from punctual.errors import UserError
 from punctual.kube import api
+from punctual.kube.api.fields import MAX_UNITS
 from punctual.kube.conditions import Since, conditions
 from punctual.kube.duration import format_duration, format_time
 from punctual.kube.podspec import Owner, pod_name
@@ -83,7 +83,7 @@ def to_unreadable_job(meta: api.Metadata, units: int, error: UserError) -> Job:
         name=meta.name,
         generation=meta.generation,
         arrival=created,
-        units=max(1, units),
+        units=min(max(1, units), MAX_UNITS),  # what its status may say
         deadline=created,
         cost=None,
         refusal=(error.reason, error.message),
@@ -111,7 +111,13 @@ def _pool_spec(name: str, spec: api.PoolSpec, generation: int) -> PoolSpec:
         hold=spec.hold,
         headroom=spec.headroom,
         margin=spec.margin,
+        selectors=spec.model_dump_json(include=set(api.PoolSelectors.model_fields), by_alias=True, exclude_none=True),
     )
+
+
+def to_selectors(spec: PoolSpec) -> api.PoolSelectors:
+    """Return whose nodes and jobs a pool takes: what the core carries and does not know."""
+    return api.PoolSelectors.model_validate_json(spec.selectors)
 
 
 def to_record(status: api.DivisibleJobStatus) -> JobRecord:
@@ -161,17 +167,14 @@ def _to_chunk(chunk: api.ChunkRecord) -> Chunk:
 
 
 def to_pool_record(name: str, status: api.PoolStatus) -> PoolRecord:
-    """Return what a pool's status says. The generation of the spec in force is known only where it is the newest."""
+    """Return what a pool's status says."""
     said = {c.type: Verdict(c.status, c.reason, c.message) for c in status.conditions}
-    seen = status.observed_generation or 0
-    applied = said.get("SpecApplied")
-    generation = seen if applied and applied.status == "True" else 0
     return PoolRecord(
         epoch=status.epoch or 0,
-        observed_generation=seen,
+        observed_generation=status.observed_generation or 0,
         ready=said.get("Ready"),
-        spec_applied=applied,
-        applied=_pool_spec(name, status.applied, generation) if status.applied else None,
+        spec_applied=said.get("SpecApplied"),
+        applied=_pool_spec(name, status.applied, status.applied_generation or 0) if status.applied else None,
         processors=status.processors or 0,
         free=status.free or 0,
         queue=status.queue or 0,
@@ -261,8 +264,8 @@ def _chunk(chunk: Chunk, owner: Owner) -> Json:
     return made
 
 
-def pool_status(record: PoolRecord, *, selector: Mapping[str, Any], standing: Since, now: float) -> Json:
-    """Return a pool's status. ``selector``: its node selector as written, which the core does not know."""
+def pool_status(record: PoolRecord, *, standing: Since, now: float) -> Json:
+    """Return a pool's status."""
     verdicts = {"Ready": record.ready, "SpecApplied": record.spec_applied, "NodesOverlap": _overlap(record.nodes)}
     status: Json = {
         "conditions": conditions(verdicts, standing, now=now, generation=record.observed_generation),
@@ -275,8 +278,9 @@ def pool_status(record: PoolRecord, *, selector: Mapping[str, Any], standing: Si
         "startup": _startup(record.startups),
     }
     if applied := record.applied:
+        status["appliedGeneration"] = applied.generation
         status["applied"] = api.PoolSpec(
-            node_selector=api.LabelSelector.model_validate(selector),
+            **dict(to_selectors(applied)),
             processor=api.Processor(cpu=applied.cpu, memory=applied.memory, period=applied.period),
             hold=applied.hold,
             headroom=applied.headroom,

@@ -6,6 +6,7 @@ of what its template takes as dicts, and needed only when a pod is made. Statuse
 anew, after its stamp.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -42,6 +43,8 @@ class KnownJob:
     manifest: bytes
     version: str
     """Its resource version when it was first seen."""
+    flaw: str = ""
+    """What is so wrong with it that its spec cannot even be kept."""
     job: Job | None = None
     """As the Pool was last told."""
     record: JobRecord | None = None
@@ -69,8 +72,8 @@ class KnownPool:
 
     uid: str
     pool: api.Pool
-    selector: Body
-    """Its node selector as written."""
+    in_force: api.PoolSelectors
+    """Whose nodes and jobs it takes: as its spec says, or said before an edit that was refused or is not tested yet."""
     finalizers: tuple[str, ...]
     deleting: bool
     standing: Since = field(default_factory=dict)
@@ -107,14 +110,20 @@ class Directory:
             meta["uid"], meta["namespace"], meta["name"], str(spec.get("pool")), units if isinstance(units, int) else 0
         )
         kept = {key: meta[key] for key in _META if key in meta}
-        manifest = _packed({"apiVersion": api.API_VERSION, "kind": "DivisibleJob", "metadata": kept, "spec": spec})
+        whole = {"apiVersion": api.API_VERSION, "kind": "DivisibleJob", "metadata": kept}
+        flaw = ""
+        try:
+            manifest = _packed({**whole, "spec": spec})
+        except (TypeError, ValueError, RecursionError):
+            flaw = "spec: is nested deeper than any pod is"
+            manifest = _packed(whole)
         profile = str(spec.get("profile") or "")
         if known:
             known.owner, known.generation, known.deleting = owner, generation, deleting
-            known.manifest, known.profile = manifest, profile
+            known.manifest, known.profile, known.flaw = manifest, profile, flaw
             return known
         self.jobs[owner.uid] = made = KnownJob(
-            owner, generation, deleting, profile, manifest, meta.get("resourceVersion", "")
+            owner, generation, deleting, profile, manifest, meta.get("resourceVersion", ""), flaw
         )
         self.on_job(owner.uid)
         return made
@@ -145,7 +154,7 @@ class Directory:
         made = KnownPool(
             uid=pool.metadata.uid,
             pool=pool,
-            selector=body["spec"]["nodeSelector"],
+            in_force=known.in_force if known and known.uid == pool.metadata.uid else pool.spec,
             finalizers=tuple(pool.metadata.finalizers),
             deleting=pool.metadata.deletion_timestamp is not None,
             standing=known.standing if known and known.uid == pool.metadata.uid else {},
@@ -191,5 +200,10 @@ class Directory:
 
 
 def _packed(value: Any) -> bytes:
-    # a copy: what orjson returns lies in a buffer that is many times larger
-    return bytes(memoryview(orjson.dumps(value)))
+    """Return JSON; TypeError, ValueError or RecursionError where it cannot be said or is nested too deep."""
+    try:
+        # a copy: what orjson returns lies in a buffer that is many times larger
+        return bytes(memoryview(orjson.dumps(value)))
+    except TypeError:
+        # a number that 64 bits do not hold: the API server takes any in a template, kopf reads it as it is
+        return orjson.dumps(orjson.loads(json.dumps(value)))

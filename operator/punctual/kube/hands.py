@@ -67,6 +67,8 @@ class Tools:
     """uid of the job that a pod (uid) belongs to."""
     refuse: Callable[[str, CreateRefused], None] = lambda _pool, _event: None
     """Tells a pool (name) that a chunk's pod cannot be."""
+    in_force: Callable[[str, PoolSpec], None] = lambda _pool, _spec: None
+    """Hears what spec of a pool (name) is in force."""
 
 
 class PoolHands:
@@ -160,7 +162,9 @@ class PoolHands:
         self._spec = record.applied
         tools.holds.observe_pool(self._pool, holding=record.applied is None or record.applied.hold == "Taint")
         tools.accounts.pool(self._pool, record)
-        status = pool_status(record, selector=known.selector, standing=known.standing, now=tools.now())
+        if record.applied is not None:
+            tools.in_force(self._pool, record.applied)
+        status = pool_status(record, standing=known.standing, now=tools.now())
         known.standing = standing(status["conditions"])
         meta = {"name": self._pool, "uid": known.uid}
         body = {"apiVersion": api.API_VERSION, "kind": "Pool", "metadata": meta, "status": status}

@@ -61,16 +61,16 @@ class Intake:
 
     def job(self, known: KnownJob, *, decided: bool) -> Job | None:
         """Return the job to tell the Pool of; None: ``again`` follows when it is known whether its pods may be."""
+        manifest = orjson.loads(known.manifest)
         try:
-            model = api.parse(api.DivisibleJob, orjson.loads(known.manifest))
+            model = _read(manifest, known.flaw)
         except UserError as error:
-            meta = api.parse_metadata(orjson.loads(known.manifest))
-            return to_unreadable_job(meta, known.owner.units, error)
+            return to_unreadable_job(api.parse_metadata(manifest), known.owner.units, error)
         profile = self._directory.profiles.get((known.owner.namespace, known.profile))
         if decided:
             return to_job(model, profile=profile)
         pool = self._directory.pools[known.owner.pool]
-        refusal = self._not_allowed(known, pool.pool.spec.namespace_selector)
+        refusal = self._not_allowed(known, pool.in_force.namespace_selector)
         if refusal is None:
             spec = known.template()
             for kind, template in (("Chunk", spec["template"]), ("Reduce", (spec.get("reduce") or {}).get("template"))):
@@ -116,7 +116,8 @@ class Intake:
         pause = 0.2
         while True:
             try:
-                await self._client.create(PODS.path(namespace=namespace), body, dry_run=True)
+                # strict: what stands in a template is ours to check, for our own schema takes any field there
+                await self._client.create(PODS.path(namespace=namespace), body, dry_run=True, strict=True)
                 answer: Answer = None
             except (Forbidden, Invalid, NotFound) as error:
                 answer = (reasons.POD_REFUSED, f"its pods would be refused: {error}")
@@ -131,6 +132,12 @@ class Intake:
         self._answers[key] = (self._monotonic() + KEPT, answer)
         for uid in self._waiting.pop(key):
             self._again(uid)
+
+
+def _read(manifest: Mapping[str, Any], flaw: str) -> api.DivisibleJob:
+    if flaw:
+        raise UserError(reasons.INVALID_SPEC, flaw)
+    return api.parse(api.DivisibleJob, manifest)
 
 
 def _key(known: KnownJob, template: Mapping[str, Any], processor: PoolSpec) -> bytes:

@@ -5,7 +5,7 @@ to the oldest pool that selects it; a younger one is told that it may not use it
 processors fit into the room is the Pool's to say.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -107,6 +107,12 @@ class Inventory:
         """Return all that a pool has been told, for one that begins."""
         return [told[pool] for told in self._told.values() if pool in told]
 
+    def under(self, pool: str, *, created: float, selects: Selects) -> tuple[NodeObserved, ...]:
+        """Return all that a pool would be told if it selected nodes like this."""
+        claims = {**self._claims, pool: _Claim(created, pool, selects)}
+        seen = (self._seen(name, claims.values()).get(pool) for name in self._nodes)
+        return tuple(node for node in seen if node is not None)
+
     def owners(self) -> dict[str, str]:
         """Return the pool of each node that has one."""
         return {
@@ -125,7 +131,7 @@ class Inventory:
             self._update(name)
 
     def _update(self, name: str) -> None:
-        seen = self._seen(name)
+        seen = self._seen(name, self._claims.values())
         told = self._told.setdefault(name, {})
         for pool in [p for p in told if p not in seen]:
             del told[pool]
@@ -137,12 +143,12 @@ class Inventory:
         if not told:
             del self._told[name]
 
-    def _seen(self, name: str) -> dict[str, NodeObserved]:
+    def _seen(self, name: str, asking: Iterable[_Claim]) -> dict[str, NodeObserved]:
         """Return how each pool that selects the node sees it."""
         node = self._nodes.get(name)
         if node is None:
             return {}
-        claims = sorted(c for c in self._claims.values() if c.selects(node.labels))
+        claims = sorted(c for c in asking if c.selects(node.labels))
         foreign = self._foreign.get(name, {}).values()
         # rounded: a sum of floats must not change with the order of its parts
         cpu = round(max(0.0, node.cpu - sum(p.cpu for p in foreign)), 6)

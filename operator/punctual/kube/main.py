@@ -51,6 +51,8 @@ FLUSH = 5.0
 """Seconds for the last statuses to be written."""
 LABEL = 2.0
 """Seconds for the leader's label to be taken off at the end."""
+LOOK = 0.5
+"""Seconds between looks at how late the loop is."""
 HUNG = 10.0
 """Seconds without a step after which the planner counts as hung."""
 BEGIN = 300.0
@@ -123,6 +125,7 @@ class Operator:
         self._term: Term | None = None
         self._leading: asyncio.Task[None] | None = None
         self._elector: ElectorThread | None = None
+        self._begun = False
         self._caches: Caches | None = None
         self._label: LeaderLabel | None = None
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -132,7 +135,24 @@ class Operator:
         """Where reports and metrics are served."""
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Begin, stand for election, lead in turns, end."""
+        """Begin, stand for election, lead in turns, end; told to stop before it has begun, it leaves at once."""
+        work, told = asyncio.ensure_future(self._run(stop)), asyncio.ensure_future(stop.wait())
+        first: list[asyncio.Future[Any]] = [work, told, self._ended]
+        try:
+            await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+            if not self._begun:
+                work.cancel()  # nothing was decided, so there is nothing to write
+                await asyncio.wait([work])
+                if self._ended.done():
+                    self._ended.result()
+            if not work.cancelled():
+                await work
+        finally:
+            told.cancel()
+            work.cancel()
+            await asyncio.wait([work])
+
+    async def _run(self, stop: asyncio.Event) -> None:
         config = self._config
         async with contextlib.AsyncExitStack() as stack:
             client = await stack.enter_async_context(ApiClient(config.kubeconfig, user_agent="punctual-operator"))
@@ -146,6 +166,7 @@ class Operator:
             group = await stack.enter_async_context(_Tasks(self._fail))
             group.begin(_unexpected(kopf.ended, "kopf ended"))
             group.begin(caches.run())
+            group.begin(self._feel_lag())
             self._label = LeaderLabel(client, namespace=config.namespace, pod=config.pod)
             group.begin(self._label.run())
             reports = await self._serve(client, caches, stack, group)
@@ -163,6 +184,7 @@ class Operator:
                 clock=client.clock,
             )
             elector.start()
+            self._begun = True
             log.info("started", instance=self._instance, reports=reports[0], metrics=reports[1])
             try:
                 await self._wait(stop)
@@ -220,6 +242,7 @@ class Operator:
             ),
             account=config.agent,
         )
+        caches.on_node_gone = exchange.forget
         report_port = await exchange.start(keeper.context, port=config.report_port)
         stack.push_async_callback(exchange.stop)
         self._watch(caches, exchange, keeper)
@@ -235,6 +258,7 @@ class Operator:
         metrics.watch(names.EPOCH, lambda: float(self._term.epoch if self._term else caches.directory.epoch))
         metrics.watch(names.PLANNER_AGE, lambda: self._term.silent if self._term else 0.0)
         metrics.watch(names.WRITER_DEPTH, lambda: float(self._term.depth if self._term else 0))
+        metrics.watch(names.WRITER_AGE, lambda: self._term.oldest_write if self._term else 0.0)
         metrics.watch(
             names.AGENTS_SILENT,
             lambda: float(len(exchange.silent(caches.inventory.owners())) if self._epoch() is not None else 0),
@@ -244,6 +268,13 @@ class Operator:
         for informer in caches.informers:
             resource = informer.path.rpartition("/")[2]
             metrics.informer_staleness.labels(resource).set_function(partial(_staleness, informer))
+
+    async def _feel_lag(self) -> None:
+        """See how late the loop is: while it is busy events wait in sockets, where no queue of ours counts them."""
+        while True:
+            due = time.monotonic() + LOOK
+            await asyncio.sleep(LOOK)
+            self._metrics.loop_lag.observe(max(0.0, time.monotonic() - due))
 
     def _review(self, client: ApiClient) -> Callable[[str], Any]:
         async def review(token: str) -> Identity | None:

@@ -40,6 +40,7 @@ class Metrics:
         self.step_seconds = self._histogram(names.STEP_DURATION)
         self.writes = self._counter(names.WRITES)
         self.write_seconds = self._histogram(names.WRITE_DURATION)
+        self.loop_lag = self._histogram(names.LOOP_LAG)
         self.informer_staleness = self._gauge(names.INFORMER_STALENESS)
         self.reports = self._counter(names.AGENT_REPORTS)
         self.refusals = self._counter(names.EXCHANGE_REFUSALS)
@@ -52,6 +53,11 @@ class Metrics:
         """Set gauges of a pool."""
         for metric, value in values.items():
             self._pools[metric].labels(pool).set(value)
+
+    def watch_pool(self, pool: str, values: dict[names.Metric, Callable[[], float]]) -> None:
+        """Export gauges of a pool whose values are asked for at each scrape."""
+        for metric, ask in values.items():
+            self._pools[metric].labels(pool).set_function(ask)
 
     def forget_pool(self, pool: str) -> None:
         """Take a pool that is gone out of all gauges: its last values must not stand for ever."""

@@ -33,6 +33,7 @@ from punctual.kube.convert import (
     to_pool_record,
     to_pool_spec,
     to_record,
+    to_selectors,
     undecided,
     without_decision,
 )
@@ -62,7 +63,7 @@ from punctual.scheduling.events import (
     Reported,
 )
 from punctual.scheduling.pool import Pool
-from punctual.scheduling.spec import PoolRecord
+from punctual.scheduling.spec import PoolRecord, PoolSpec
 
 FINALIZER: Final = f"{GROUP}/jobs"
 """On a pool while jobs of it are promised or run: its deletion waits for them."""
@@ -145,6 +146,7 @@ class Term:
             results=self._results,
             job_of=caches.job_of,
             refuse=self.tell,
+            in_force=self._in_force,
         )
 
     async def run(self) -> None:
@@ -193,6 +195,11 @@ class Term:
     def depth(self) -> int:
         """Writes that wait."""
         return self._writer.depth
+
+    @property
+    def oldest_write(self) -> float:
+        """Seconds that the oldest of them has waited."""
+        return self._writer.oldest
 
     def reported(self, reported: Reported) -> None:
         """Take in a node's report: each pool hears of its own pods."""
@@ -323,8 +330,7 @@ class Term:
         return found.get("data") or {}
 
     def _restore_pool(self, body: Json) -> PoolRecord | None:
-        if made := self._directory.observe_pool(body):
-            self._caches.claim(made)
+        self._directory.observe_pool(body)
         name = body["metadata"]["name"]
         known = self._directory.pools.get(name)
         try:
@@ -333,7 +339,11 @@ class Term:
             # its jobs' records stand in their own statuses: nothing that was promised is lost with it
             self._tell_unreadable(body, f"its status cannot be read and is written anew: {error.message}")
             status = None
-        if known is None or status is None:
+        if known is None:
+            return None
+        known.in_force = (status and status.applied) or known.pool.spec
+        self._caches.claim(known)
+        if status is None:
             return None
         known.standing = standing(c.manifest() for c in status.conditions)
         self._tools.found[pool_key(known.uid)] = orjson.dumps(body["status"])
@@ -361,7 +371,8 @@ class Term:
     def _seat(self, known: KnownPool, record: PoolRecord | None) -> None:
         """Begin with a pool: its Pool knows all that is decided before its first step."""
         name = known.pool.metadata.name
-        events: list[Event] = [PoolApplied(to_pool_spec(known.pool), record, known.deleting)]
+        asked = self._caches.asked(known)
+        events: list[Event] = [PoolApplied(to_pool_spec(known.pool), record, known.deleting, asked)]
         events += self._caches.inventory.of(name)
         for job in self._directory.of_pool(name):
             if not undecided(job.record) and not job.deleting:
@@ -381,6 +392,10 @@ class Term:
             timed=self._metrics.step_seconds.observe,
         )
         self._seats[name] = _Seat(actor, hands, self._group.create_task(actor.run(events)))
+        mailbox = actor.mailbox
+        self._metrics.watch_pool(
+            name, {names.MAILBOX_DEPTH: lambda: float(mailbox.depth), names.MAILBOX_AGE: lambda: mailbox.age}
+        )
 
     # what changes: the caches tell
 
@@ -407,11 +422,22 @@ class Term:
             return
         name = known.pool.metadata.name
         if name in self._seats:
-            self.tell(name, PoolApplied(to_pool_spec(known.pool), None, known.deleting))
+            self.tell(name, PoolApplied(to_pool_spec(known.pool), None, known.deleting, self._caches.asked(known)))
         else:
             self._seat(known, None)
         for job in self._directory.of_pool(name):
             if undecided(job.record) or _refused_at_the_door(job):
+                self._consider(job)
+
+    def _in_force(self, name: str, spec: PoolSpec) -> None:
+        """Let a pool have the nodes and the jobs that the spec selects which it has taken."""
+        known, now = self._directory.pools[name], to_selectors(spec)
+        if known.in_force == now:
+            return
+        known.in_force = now
+        self._caches.claim(known)
+        for job in self._directory.of_pool(name):
+            if _refused_at_the_door(job):
                 self._consider(job)
 
     def pool_gone(self, known: KnownPool) -> None:
@@ -545,8 +571,14 @@ class Term:
                 if pool_key(pool.uid) == outcome.key:
                     self._caches.forget_pool(name)
         else:
-            # the schema will not have it: a new leader would plan from an older record
+            # the schema will not have it: a new leader would plan from an older record, so no pod goes beyond that
             log.error("status_refused", key=outcome.key, message=outcome.message)
+            self._tell_refused(outcome)
+
+    def _tell_refused(self, outcome: Outcome) -> None:
+        assert isinstance(outcome.operation, ApplyStatus)
+        text = f"its status cannot be written: {outcome.message}"
+        self._recorder.emit(_regarding(outcome.operation.body), "Warning", reasons.STATUS_REFUSED, text)
 
     def _on_write(self, kind: str, result: str, seconds: float) -> None:
         self._metrics.writes.labels(kind, result).inc()
@@ -564,9 +596,7 @@ class Term:
             for job in self._directory.jobs.values():
                 if job.owner.pool in jobs:
                     jobs[job.owner.pool].append(job)
-            for name, seat in self._seats.items():
-                mailbox = seat.actor.mailbox
-                self._metrics.pool(name, {names.MAILBOX_DEPTH: mailbox.depth, names.MAILBOX_AGE: mailbox.age})
+            for name in self._seats:
                 self._accounts.promises(name, jobs[name])
                 if known := self._directory.pools.get(name):
                     self._guard(known, wanted=any(j.open for j in jobs[name]))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from punctual import reasons
 from punctual.scheduling.actions import Action, WritePool, WriteStatus
-from punctual.scheduling.events import PodObserved
+from punctual.scheduling.events import NodeObserved, PodObserved
 from punctual.scheduling.job import Chunk, JobRecord, Verdict
 from punctual.scheduling.offers_desk import OffersDesk
 from punctual.scheduling.plan import Plan
@@ -18,7 +18,7 @@ from punctual.scheduling.processors import Occupant, Processors
 from punctual.scheduling.spec import PoolRecord, PoolSpec
 from punctual.scheduling.standing import Key, Standing
 from punctual.scheduling.startup import Startups
-from punctual.scheduling.words import some
+from punctual.scheduling.words import amount, some
 
 TELL = 0.5
 """Seconds at least between two statuses of a job that differ in progress alone."""
@@ -35,6 +35,8 @@ class Books:
     """In force."""
     asked: PoolSpec | None = None
     """As last applied."""
+    asked_nodes: tuple[NodeObserved, ...] | None = None
+    """The nodes that ``asked`` would select; None: no others."""
     edited: bool = False
     """``asked`` is new and not yet tested."""
     deleting: bool = False
@@ -123,9 +125,7 @@ class Books:
         ready = (
             Verdict("True", reasons.READY, some(self.processors.total, "processor"))
             if self.processors.total
-            else Verdict(
-                "False", reasons.NO_NODES, "no ready node matches spec.nodeSelector, or other pods fill them all"
-            )
+            else Verdict("False", reasons.NO_NODES, self._why_none())
         )
         queue = len(self.waiting) + sum(1 for b in self.plan.bookings if not self.jobs[b.demand.uid].record.started)
         assert self.asked is not None
@@ -140,6 +140,21 @@ class Books:
             queue=queue,
             nodes=self.processors.lines(),
             startups=tuple(self.startups.seen),
+        )
+
+    def _why_none(self) -> str:
+        """Say why the pool has no processor."""
+        nodes, spec = self.processors.nodes.values(), self.spec
+        assert spec is not None
+        if not nodes:
+            return "no node has the labels that spec.nodeSelector asks for"
+        usable = [node for node in nodes if node.ready and node.left_out is None]
+        if not usable:
+            return f"{some(len(nodes), 'node')} selected, none of them ready and free to use: status.nodes tells why"
+        most = max(node.cpu for node in usable), max(node.memory for node in usable)
+        return (
+            f"no node has room for a processor of {spec.cpu:g} CPU and {amount(spec.memory)} beside other pods: "
+            f"at most {most[0]:g} CPU and {amount(most[1])} are left on one"
         )
 
     def flush(self, now: float) -> list[Action]:

@@ -16,6 +16,8 @@ class PoolApplied:
     spec: PoolSpec
     record: PoolRecord | None = None
     deleting: bool = False
+    nodes: "tuple[NodeObserved, ...] | None" = None
+    """The nodes that it would have under the spec's selectors; None: those it was told of."""
 
 
 @dataclass(frozen=True, slots=True)

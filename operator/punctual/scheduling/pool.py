@@ -186,7 +186,7 @@ class Pool:
             for node in books.processors.nodes.values():
                 books.processors.observe(node, books.spec)
             books.stale = True
-        books.asked = event.spec
+        books.asked, books.asked_nodes = event.spec, event.nodes
         # tested in the next step: after a restart the promises that it could break may not have been read yet
         books.edited = books.edited or new
         self._hold()
@@ -194,21 +194,30 @@ class Pool:
     def _edit_pool(self, now: float) -> None:
         """Put an edited spec in force if every promise still stands under it, else say why not."""
         books = self.books
-        old, asked = books.spec, books.asked
+        old, asked, there = books.spec, books.asked, books.processors.nodes
         assert old is not None
         assert asked is not None
         books.edited = False
         books.spec = asked
+        wanted = there if books.asked_nodes is None else {node.name: node for node in books.asked_nodes}
+        going = there.keys() - wanted.keys()
+        coming = [node for name, node in wanted.items() if name not in there]
+        for node in coming:
+            books.processors.observe(node, asked)
         books.processors.resize(asked)
-        _, missed = self.planner.trial(now)
+        _, missed = self.planner.trial(now, without=going)
         if missed:
             books.spec = old
+            for node in coming:
+                books.processors.forget(node.name)
             books.processors.resize(old)
             text = f"the change would break {some(len(missed), 'promise')}; the old spec stands"
             books.spec_applied = Verdict("False", reasons.EDIT_REFUSED, text)
             return
         books.spec_applied = Verdict("True", reasons.APPLIED, "the spec is in force")
         books.stale = True
+        for name in sorted(going):
+            self._take(now, NodeGone(name))
         self._hold()
 
     def _hold(self) -> None:

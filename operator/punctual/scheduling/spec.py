@@ -24,6 +24,9 @@ class PoolSpec:
     """r: planning takes chi/(1-r); a running chunk may use the whole processor."""
     margin: float = 2.0
     """Planning aims so much before the deadline: the control plane's reaction."""
+    selectors: str = ""
+    """Whose nodes and whose jobs, in the words of the edge: nobody looks into it here, but it is in force, or refused,
+    with the rest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -150,7 +150,15 @@ def test_a_pool_is_taken_in_cores_bytes_and_seconds():
         ),
     )
     assert to_pool_spec(pool) == PoolSpec(
-        name="main", generation=4, cpu=0.1, memory=2**26, period=0.02, hold="Taint", headroom=0.25, margin=5.0
+        name="main",
+        generation=4,
+        cpu=0.1,
+        memory=2**26,
+        period=0.02,
+        hold="Taint",
+        headroom=0.25,
+        margin=5.0,
+        selectors='{"nodeSelector":{}}',
     )
 
 
@@ -238,16 +246,18 @@ def test_a_record_makes_one_status(record, now):
     assert again == first
 
 
+SELECTORS = '{"nodeSelector":{"matchLabels":{"a":"b"}}}'
 specs = st.builds(
     PoolSpec,
     name=st.just("main"),
-    generation=st.just(7),
+    generation=st.integers(0, 9),
     cpu=st.integers(10, 4096).map(lambda m: m / 1000),
     memory=st.integers(2**20, 2**40),
     period=st.integers(100, 1000).map(lambda ms: ms / 1000),
     hold=st.sampled_from(["None", "Taint"]),
     headroom=st.floats(0, 0.9),
     margin=spans,
+    selectors=st.sampled_from([SELECTORS, '{"nodeSelector":{},"namespaceSelector":{"matchLabels":{"team":"vision"}}}']),
 )
 lines = st.builds(
     NodeLine, name=st.sampled_from(["n1", "n2"]), processors=small, reason=maybe() | st.just("StaticCPUManager")
@@ -269,16 +279,18 @@ pool_records = st.builds(
 
 @given(pool_records, times)
 def test_a_pools_record_that_is_written_and_read_again_is_the_same(record, now):
-    status = pool_status(record, selector={"matchLabels": {"a": "b"}}, standing={}, now=now)
+    status = pool_status(record, standing={}, now=now)
     assert to_pool_record("main", through_the_server(api.PoolStatus, status)) == record
 
 
 def test_the_spec_in_force_of_a_refused_edit_is_not_the_newest_generation():
-    spec = PoolSpec(name="main", generation=3, cpu=1.0, memory=2**30)
+    spec = PoolSpec(name="main", generation=3, cpu=1.0, memory=2**30, selectors=SELECTORS)
     record = PoolRecord(observed_generation=4, spec_applied=Verdict("False", "EditRefused", ""), applied=spec)
-    status = pool_status(record, selector={}, standing={}, now=0.0)
+    status = pool_status(record, standing={}, now=0.0)
     back = to_pool_record("main", through_the_server(api.PoolStatus, status))
-    assert back == replace(record, applied=replace(spec, generation=0))
+    assert (status["observedGeneration"], status["appliedGeneration"]) == (4, 3)
+    assert status["applied"]["nodeSelector"] == {"matchLabels": {"a": "b"}}
+    assert back == record
 
 
 @pytest.mark.parametrize(
@@ -298,6 +310,16 @@ def test_what_the_columns_show(record, column, shown):
     assert job_status(record, JOB, owner=OWNER, standing={}, now=0.0).get(column) == shown
 
 
+def test_a_forecast_that_no_calendar_knows_can_be_written_and_read_again():
+    """A billion units of a microsecond, each of which takes an hour: no leader may fail over it."""
+    chunk = Chunk(begin=0, end=9, origin=9, node="n", attempt=1, created=0.0, promised_end=1e15)
+    record = JobRecord(eta=1e15, chunks=(chunk,), promise=Promise(10.0, 1e15, 2.0, 1, 0.0))
+    status = job_status(record, JOB, owner=OWNER, standing={}, now=0.0)
+    assert status["chunks"][0]["promisedEnd"] == status["promise"]["finish"] == status["eta"] == "9999-12-31T23:59:59Z"
+    back = to_record(through_the_server(api.DivisibleJobStatus, status))
+    assert back.chunks[0].promised_end == 253_402_300_799.0
+
+
 def test_the_deadline_shown_is_the_promised_one_and_before_a_promise_the_one_asked_for():
     promised = JobRecord(promise=Promise(10.0, 9.0, 2.0, 1, 0.0))
     for record, deadline in ((JobRecord(), "2001-09-09T01:46:40Z"), (promised, "1970-01-01T00:00:10Z")):
@@ -307,14 +329,14 @@ def test_the_deadline_shown_is_the_promised_one_and_before_a_promise_the_one_ask
 
 def test_startup_times_are_shown_as_quantiles():
     record = PoolRecord(startups=tuple(float(n) for n in range(101)))
-    startup = pool_status(record, selector={}, standing={}, now=0.0)["startup"]
+    startup = pool_status(record, standing={}, now=0.0)["startup"]
     assert (startup["p50"], startup["p95"]) == (50.0, 95.0)
 
 
 def test_nodes_of_an_older_pool_are_a_condition():
     def overlap(*reasons_):
         nodes = tuple(NodeLine(name=f"n{i}", processors=0, reason=r) for i, r in enumerate(reasons_))
-        status = pool_status(PoolRecord(nodes=nodes), selector={}, standing={}, now=0.0)
+        status = pool_status(PoolRecord(nodes=nodes), standing={}, now=0.0)
         return next(c for c in status["conditions"] if c["type"] == "NodesOverlap")
 
     assert overlap(None, "StaticCPUManager")["status"] == "False"

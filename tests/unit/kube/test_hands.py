@@ -30,6 +30,7 @@ from punctual.scheduling.spec import PoolRecord, PoolSpec
 
 CREATED = "2030-01-01T00:00:00Z"
 CHUNK = Chunk(begin=0, end=5, origin=5, node="n1", attempt=1, created=0.0, promised_end=9.0)
+EVERY = '{"nodeSelector":{}}'
 YES = Verdict("True", "Feasible", "fits")
 PROMISE = Promise(10.0, 9.0, 2.0, 1, 0.0)
 
@@ -189,7 +190,7 @@ async def test_a_recorded_reduce_of_a_job_without_one_is_refused(hands, log, dir
 
 
 async def test_a_pod_gets_the_processor_that_is_in_force(hands, log):
-    hands.perform(WritePool(PoolRecord(applied=PoolSpec(name="main", cpu=0.5, memory=2**30))))
+    hands.perform(WritePool(PoolRecord(applied=PoolSpec(name="main", cpu=0.5, memory=2**30, selectors=EVERY))))
     hands.perform(CreateChunk("j1", CHUNK))
     create = log.take()[-1][1]
     assert create.body["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "500m", "memory": "1Gi"}

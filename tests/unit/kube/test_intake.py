@@ -17,8 +17,9 @@ class Server:
         self.answers = []
         self.asked = []
 
-    async def create(self, path, body, *, dry_run):
+    async def create(self, path, body, *, dry_run, strict):
         assert dry_run
+        assert strict
         self.asked.append((path, body))
         answer = self.answers.pop(0) if self.answers else None
         if answer:

@@ -20,7 +20,7 @@ from punctual.kube.api.job_status import (
 )
 from punctual.kube.api.meta import Condition, Expression, LabelSelector, Metadata, Resource
 from punctual.kube.api.parse import parse, parse_metadata, parse_status
-from punctual.kube.api.pool import Pool, PoolNode, PoolSpec, PoolStatus, Processor, Startup
+from punctual.kube.api.pool import Pool, PoolNode, PoolSelectors, PoolSpec, PoolStatus, Processor, Startup
 from punctual.kube.api.profile import Profile, ProfileSpec
 from punctual.kube.api.template import PodTemplate
 
@@ -49,6 +49,7 @@ __all__ = [
     "PodTemplate",
     "Pool",
     "PoolNode",
+    "PoolSelectors",
     "PoolSpec",
     "PoolStatus",
     "Processor",

@@ -43,12 +43,14 @@ def _from_text(parse: Callable[[str], float], wanted: str) -> BeforeValidator:
 
 
 def _duration(cel: str, message: str, holds: Callable[[float], bool], *, pattern: str = duration.PATTERN) -> Any:
-    # one && : duration() of a malformed string would add an evaluation error to the message that helps
+    # No pattern beside the rule: the API server would print that too, before the words that help. And duration() must
+    # not fail, on what is malformed or on more hours than Go can count, as then CEL speaks first.
+    good = f"self.matches(r'{pattern}') && !self.matches(r'{duration.TOO_LONG}')"
     return (
         _from_text(duration.parse_duration, 'a duration: write a string with a unit, such as "45m" or "20ms"'),
         PlainSerializer(duration.format_duration, return_type=str),
-        WithJsonSchema({"type": "string", "pattern": pattern, "maxLength": 32, "x-type": "duration"}),
-        Rule(f"self.matches(r'{pattern}') && {cel}", message, holds),
+        WithJsonSchema({"type": "string", "maxLength": 32, "x-type": "duration"}),
+        Rule(f"{good} && {cel}", message, holds),
     )
 
 
@@ -105,14 +107,13 @@ AskedTime = Annotated[
     float,
     _from_text(duration.parse_time, 'a time: write a string such as "2030-01-02T15:04:05Z"'),
     PlainSerializer(duration.format_time, return_type=str),
-    WithJsonSchema(
-        {
-            "type": "string",
-            "format": "date-time",
-            "pattern": duration.TIME_PATTERN,
-            "maxLength": 40,
-            "x-type": "time",
-        }
+    WithJsonSchema({"type": "string", "maxLength": 40, "x-type": "time"}),
+    Rule(
+        # the days of a month are left to the operator: a timestamp() that fails would say so in CEL's words
+        f"self.matches(r'{duration.ASKED_PATTERN}')",
+        "write a moment with date, time and offset from UTC, such as 2030-01-02T15:04:05Z or "
+        "2030-01-02T17:04:05+02:00, before the year 2200",
+        lambda seconds: -86400 <= seconds < duration.YEAR_2200 + 86400,
     ),
 ]
 """Seconds since 1970 that a user wrote."""
@@ -135,8 +136,10 @@ def _from_quantity(parse: Callable[[str | float], float]) -> BeforeValidator:
     return BeforeValidator(convert)
 
 
-_QUANTITY_SCHEMA: Final = {INT_OR_STRING: True, "pattern": quantity.PATTERN, "maxLength": 32, "x-type": "quantity"}
+_QUANTITY_SCHEMA: Final = {INT_OR_STRING: True, "maxLength": 32, "x-type": "quantity"}
+_QUANTITY: Final = f"(type(self) == int || self.matches(r'{quantity.PATTERN}'))"
 _CPU: Final = "(type(self) == int ? double(self) : quantity(self).asApproximateFloat())"
+_MILLI: Final = f"({_CPU} * 1000.0 - double(int({_CPU} * 1000.0 + 0.5)))"
 
 Cpu = Annotated[
     float,
@@ -144,13 +147,13 @@ Cpu = Annotated[
     PlainSerializer(quantity.format_cores, return_type=str),
     WithJsonSchema(_QUANTITY_SCHEMA),
     Rule(
-        f"(type(self) == int || isQuantity(self)) && {_CPU} >= 0.01 && {_CPU} <= 4096.0",
+        f"{_QUANTITY} && {_CPU} >= 0.01 && {_CPU} <= 4096.0",
         "write CPU as a quantity such as 500m or 2, from 10m to 4096",
         lambda cores: 0.01 <= cores <= 4096,
     ),
     Rule(
-        f"(type(self) != int && !isQuantity(self)) || {_CPU} * 1000.0 - double(int({_CPU} * 1000.0 + 0.5)) < 0.000001"
-        f" && {_CPU} * 1000.0 - double(int({_CPU} * 1000.0 + 0.5)) > -0.000001",
+        # where the rule above speaks this one is silent
+        f"!{_QUANTITY} || {_CPU} < 0.01 || {_CPU} > 4096.0 || {_MILLI} < 0.000001 && {_MILLI} > -0.000001",
         "write no finer than 1m: Kubernetes takes no pod that asks for less than whole thousandths of a core",
         lambda cores: abs(cores * 1000 - round(cores * 1000)) < 1e-6,
     ),
@@ -163,9 +166,8 @@ Memory = Annotated[
     PlainSerializer(quantity.format_bytes, return_type=str),
     WithJsonSchema(_QUANTITY_SCHEMA),
     Rule(
-        "(type(self) == int && self >= 1048576 && self <= 1125899906842624) || "
-        "(type(self) == string && isQuantity(self) && quantity(self).compareTo(quantity('1Mi')) >= 0 "
-        "&& quantity(self).compareTo(quantity('1Pi')) <= 0)",
+        f"{_QUANTITY} && (type(self) == int ? self >= 1048576 && self <= 1125899906842624 : "
+        "quantity(self).compareTo(quantity('1Mi')) >= 0 && quantity(self).compareTo(quantity('1Pi')) <= 0)",
         "write memory as a quantity such as 512Mi or 2Gi, from 1Mi to 1Pi",
         lambda count: 2**20 <= count <= 2**50,
     ),
@@ -176,7 +178,7 @@ _NAME: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 
 ObjectName = Annotated[
     str,
-    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 253, "pattern": _NAME}),
+    WithJsonSchema({"type": "string", "maxLength": 253}),
     Rule(
         f"self.matches(r'{_NAME}')",
         "write a name of lower-case letters, digits, '-' and '.', such as main",

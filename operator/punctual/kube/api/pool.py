@@ -1,6 +1,6 @@
 """Pool: processors and the discipline that fills them."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, WithJsonSchema
 
@@ -9,16 +9,19 @@ from punctual.kube.api.base import AGE, PRESERVE_UNKNOWN, Column, Model, Names, 
 from punctual.kube.api.fields import Count, Cpu, Duration, Memory, Period, Seconds
 from punctual.kube.api.meta import EPOCH_NEVER_FALLS, Conditions, Epoch, LabelSelector, Resource
 
+_CORES: Final = "(type(self.cpu) == int ? double(self.cpu) : quantity(self.cpu).asApproximateFloat())"
+
 
 class Processor(Model):
     """One processor: what one chunk gets. A node has as many as fit into what other pods leave of it."""
 
     RULES: ClassVar = (
         Rule(
-            # where either is malformed their own rules speak
-            f"(type(self.cpu) != int && !isQuantity(self.cpu)) || !self.period.matches(r'{duration.PATTERN}') || "
-            "(type(self.cpu) == int ? double(self.cpu) : quantity(self.cpu).asApproximateFloat())"
-            " * double(duration(self.period).getMilliseconds()) >= 1.0",
+            # where either is wrong by itself their own rules speak
+            f"(type(self.cpu) != int && !isQuantity(self.cpu)) || {_CORES} < 0.01 || "
+            f"!self.period.matches(r'{duration.PATTERN}') || self.period.matches(r'{duration.TOO_LONG}') || "
+            f"duration(self.period) < duration('1ms') || "
+            f"{_CORES} * double(duration(self.period).getMilliseconds()) >= 1.0",
             "cpu times period must be 1ms or more, the smallest quota the kernel takes: "
             "take a longer period or more CPU",
             lambda self: self.cpu * self.period >= 0.001,
@@ -38,8 +41,8 @@ class Processor(Model):
     100ms."""
 
 
-class PoolSpec(Model):
-    """What the pool shall be."""
+class PoolSelectors(Model):
+    """Whose nodes the pool takes, and whose jobs."""
 
     node_selector: LabelSelector
     """Which nodes are the pool's, by their labels; `{}` means all. A node that two pools select belongs to the older
@@ -47,6 +50,11 @@ class PoolSpec(Model):
     namespace_selector: LabelSelector | None = None
     """From which namespaces jobs are taken, by the namespaces' labels; jobs from others are refused with reason
     NotAllowed. Default: from all. Example: `{matchLabels: {team: vision}}`."""
+
+
+class PoolSpec(PoolSelectors):
+    """What the pool shall be."""
+
     processor: Processor
     """What one processor is. All processors of a pool are alike. Required."""
     hold: Literal["None", "Taint"] = "None"
@@ -123,6 +131,8 @@ class PoolStatus(Model):
         Annotated[PoolSpec, WithJsonSchema({"type": "object", PRESERVE_UNKNOWN: True, "x-type": "PoolSpec"})] | None
     ) = None
     """The spec in force: the one before, where an edit was refused."""
+    applied_generation: Annotated[int, Field(ge=0)] | None = None
+    """The generation of the spec in force; below `observedGeneration` where an edit was refused."""
 
 
 class Pool(Resource):

@@ -1,15 +1,27 @@
 """The pod template of a job: the user's own, but for what Punctual decides (CPU, node, restarts).
 
-Only those few fields are modelled; all others are kept as written, and a dry-run create of the pod checks them.
+Only fields that Punctual reads or adds to are modelled, for what it adds to must be what it seems; all others are kept
+as written, and a dry-run create of the pod checks them.
 """
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 from punctual.kube.api.base import INT_OR_STRING, Model, Open, Rule
 
-Quantity = Annotated[int | str, WithJsonSchema({INT_OR_STRING: True, "x-type": "quantity"})]
+
+def _number_or_text(value: Any) -> Any:
+    if type(value) is int or isinstance(value, str):
+        return value
+    message = "is not a quantity: write a whole number or a string such as 512Mi"
+    raise PydanticCustomError("text", "{message}", {"message": message})
+
+
+Quantity = Annotated[
+    int | str, BeforeValidator(_number_or_text), WithJsonSchema({INT_OR_STRING: True, "x-type": "quantity"})
+]
 
 _NO_CPU = Rule(
     "!('cpu' in self)",
@@ -31,13 +43,52 @@ class Resources(Open):
     """What may not be exceeded, such as `memory: 1Gi`; no `cpu`: Punctual steers it."""
 
 
+class Item(Open):
+    """One of a list, as in any pod."""
+
+
+Items = Annotated[list[Item], Field(max_length=1024)]
+
+
 class Container(Open):
     """A container, as in any pod."""
 
     name: Annotated[str, Field(min_length=1, max_length=63)]
     """The container's name."""
+    env: Items | None = None
+    """Its environment, besides Punctual's own (`PUNCTUAL_…`)."""
+    volume_mounts: Items | None = None
+    """Where volumes are mounted, besides Punctual's own (`/punctual`, `/etc/punctual`)."""
     resources: Resources | None = None
     """Its requests and limits, without CPU."""
+
+
+class NodeTerm(Open):
+    """One way in which a node may be right."""
+
+    match_fields: Items | None = None
+    """Requirements on the node's fields."""
+
+
+class NodeTerms(Open):
+    """Ways in which a node may be right; one is enough."""
+
+    node_selector_terms: Annotated[list[NodeTerm], Field(max_length=64)] | None = None
+    """The ways."""
+
+
+class NodeAffinity(Open):
+    """Which nodes the pod may run on."""
+
+    required: Annotated[NodeTerms | None, Field(alias="requiredDuringSchedulingIgnoredDuringExecution")] = None
+    """What a node must have."""
+
+
+class Affinity(Open):
+    """Where the pod wants to be."""
+
+    node_affinity: NodeAffinity | None = None
+    """Which nodes it may run on, besides being in the pool."""
 
 
 class PodSpec(Open):
@@ -63,6 +114,12 @@ class PodSpec(Open):
     """Must be absent: Punctual chooses the node."""
     resources: Resources | None = None
     """Requests and limits of the whole pod, without CPU."""
+    volumes: Items | None = None
+    """Volumes, besides Punctual's own."""
+    tolerations: Items | None = None
+    """Taints that do not keep it away, besides that of the pool."""
+    affinity: Affinity | None = None
+    """Where it wants to be, besides the node that Punctual chooses."""
 
 
 class TemplateMetadata(Model):
