@@ -1,0 +1,225 @@
+"""Many at once against the real API server: the operator, a process, decides meanwhile, and its memory is bounded.
+
+``make test`` has a fraction of each crowd, ``make nightly`` the whole.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import time
+import uuid
+
+import pytest
+from process import OperatorProcess
+from server import condition, job, pool
+
+from punctual import reasons
+from punctual.kube.client import NODES, PODS, ApiClient
+from punctual.kube.directory import JOBS, POOLS
+
+NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
+JOBS_AT_ONCE = 10_000 if NIGHTLY else 400
+PODS_AT_ONCE = 5_000 if NIGHTLY else 500
+UNDER_WAY = 32
+"""Creates under way at once."""
+PATIENCE = 15.0
+"""Seconds in which a decision is seen meanwhile: for a machine that does other things too; usual is a tenth of it."""
+
+pytestmark = pytest.mark.timeout(1200 if NIGHTLY else 120, func_only=True)
+
+
+@pytest.fixture
+async def operator(kubeconfig, namespace, tmp_path):
+    operator = OperatorProcess(kubeconfig, namespace, tmp_path / "operator.log")
+    async with asyncio.timeout(60):
+        while not operator.leads:  # noqa: ASYNC110  another process
+            await asyncio.sleep(0.05)
+    yield operator
+    assert await asyncio.to_thread(operator.end) == 0
+    assert '"status_refused"' not in operator.log.read_text()
+
+
+class Crowd:
+    """A pool of made up nodes, and a watcher that knows when each job was answered."""
+
+    def __init__(self, client, namespace):
+        self.client, self.namespace = client, namespace
+        self.pool = f"crowd-{uuid.uuid4().hex[:8]}"
+        self.answered = {}
+        """Name -> (seconds, reason)."""
+        self.changed = asyncio.Event()
+
+    async def prepare(self, *, nodes, cpu, pods=110):
+        await asyncio.gather(*(self._add_node(f"{self.pool}-{n}", cpu, pods) for n in range(nodes)))
+        await self.client.create(POOLS.path(), pool(self.pool))
+
+    async def _add_node(self, name, cpu, pods):
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"pool": self.pool}}}
+        await self.client.create(NODES.path(), node)
+        # admission taints a new node until a controller, that is not here, sees it ready
+        await self.client.patch_merge(NODES.path(name=name), {"spec": {"taints": None}})
+        room = {"cpu": str(cpu), "memory": "256Gi", "pods": str(pods)}
+        status = {"allocatable": room, "conditions": [{"type": "Ready", "status": "True"}]}
+        await self.client.patch_merge(NODES.path(name=name), {"status": status}, subresource="status")
+
+    async def watch(self):
+        path = JOBS.path(namespace=self.namespace)
+        version = (await self.client.list(path)).resource_version
+        while True:
+            watch = self.client.watch(path, resource_version=version, seconds=600, silence=60.0)
+            async with contextlib.aclosing(watch) as events:
+                async for event in events:
+                    version = event["object"]["metadata"]["resourceVersion"]
+                    if event["type"] in {"ADDED", "MODIFIED"}:
+                        self._see(event["object"])
+
+    def _see(self, body):
+        answer = condition(body.get("status") or {}, "Admitted")
+        if answer:
+            self.answered.setdefault(body["metadata"]["name"], (time.monotonic(), answer["reason"]))
+            self.changed.set()
+
+    async def create(self, path, bodies):
+        slots = asyncio.Semaphore(UNDER_WAY)
+
+        async def create(body):
+            async with slots:
+                await self.client.create(path, body)
+
+        await asyncio.gather(*(create(body) for body in bodies))
+
+    async def ask(self, name, **spec):
+        """Create a job; return seconds until its answer, and the reason."""
+        began = time.monotonic()
+        body = job(name, self.namespace, self.pool, **spec)
+        await self.client.create(JOBS.path(namespace=self.namespace), body)
+        await self.seen([name], within=PATIENCE)
+        at, reason = self.answered[name]
+        return at - began, reason
+
+    async def seen(self, names, *, within):
+        async with asyncio.timeout(within):
+            while any(name not in self.answered for name in names):
+                self.changed.clear()
+                await self.changed.wait()
+
+    async def status(self):
+        return (await self.client.get(POOLS.path(name=self.pool))).get("status") or {}
+
+    async def clean(self):
+        for path in (JOBS.path(namespace=self.namespace), PODS.path(namespace=self.namespace)):
+            await self.client.delete(path, grace=0)
+        await self.client.patch_merge(POOLS.path(name=self.pool), {"metadata": {"finalizers": None}})
+        await self.client.delete(POOLS.path(name=self.pool))
+        for item in (await self.client.list(NODES.path(), label_selector=f"pool={self.pool}")).items:
+            await self.client.delete(NODES.path(name=item["metadata"]["name"]))
+
+
+@pytest.fixture
+async def crowd(kubeconfig, namespace):
+    async with ApiClient(str(kubeconfig), deadline=120.0) as client:  # thousands are deleted by one call
+        crowd = Crowd(client, namespace)
+        watcher = asyncio.create_task(crowd.watch())
+        yield crowd
+        watcher.cancel()
+        await asyncio.gather(watcher, return_exceptions=True)
+        await crowd.clean()
+
+
+async def test_a_crowd_of_jobs_is_answered_and_what_comes_meanwhile_too(crowd, operator):
+    await crowd.prepare(nodes=4, cpu=50)
+    await crowd.ask("first")
+    quiet = operator.resident
+    names = [f"crowd-{n}" for n in range(JOBS_AT_ONCE)]
+    began = time.monotonic()
+    # half of them fit behind each other, half are refused at once: both kinds of answer, in one heap
+    bodies = [job(name, crowd.namespace, crowd.pool, deadline="8h" if n % 2 else "2s") for n, name in enumerate(names)]
+    creating = asyncio.create_task(crowd.create(JOBS.path(namespace=crowd.namespace), bodies))
+    peak, deepest, meanwhile = 0.0, 0.0, []
+    while not creating.done() or any(name not in crowd.answered for name in names):
+        seconds, reason = await crowd.ask(f"meanwhile-{len(meanwhile)}")
+        assert reason == reasons.FEASIBLE
+        meanwhile.append(seconds)
+        peak = max(peak, operator.resident)
+        deepest = max(deepest, (await asyncio.to_thread(operator.metrics))["punctual_writer_queue_depth"])
+        await asyncio.sleep(0.5)  # between two looks, not for anything to happen
+    took = time.monotonic() - began
+    await creating
+    wrong = {n: r for n in names if (r := crowd.answered[n][1]) not in {reasons.FEASIBLE, reasons.INFEASIBLE_STARTUP}}
+    assert not wrong
+    report(
+        jobs=JOBS_AT_ONCE,
+        seconds=round(took, 1),
+        per_second=round(JOBS_AT_ONCE / took),
+        meanwhile_worst=round(max(meanwhile), 2),
+        quiet_mib=round(quiet),
+        peak_mib=round(peak),
+        deepest=deepest,
+    )
+    assert peak < quiet + 40 + 0.03 * JOBS_AT_ONCE, "more than 30 kB a job"
+    assert operator.alive
+
+
+async def test_a_job_of_a_billion_units_is_a_job_like_any_other(crowd, operator):
+    await crowd.prepare(nodes=1, cpu=4)
+    # 10^9 units of 10 us: 10,000 s of work, on at least three processors
+    _, reason = await crowd.ask("billion", units=10**9, deadline="70m", cost={"chi": "10us", "thetaCp": "1s"})
+    assert reason == reasons.FEASIBLE
+    _, refused = await crowd.ask("beside", units=10**15, deadline="87600h", cost={"chi": "1ms", "thetaCp": "1s"})
+    assert refused == reasons.INFEASIBLE_CAPACITY
+    path = JOBS.path(namespace=crowd.namespace, name="billion")
+    async with asyncio.timeout(30):
+        while len(chunks := (await crowd.client.get(path))["status"].get("chunks") or ()) < 3:  # noqa: ASYNC110  theirs
+            await asyncio.sleep(0.05)
+    assert sum(c["end"] - c["begin"] for c in chunks) == 10**9
+    assert operator.alive
+
+
+async def test_a_crowd_of_pods_on_the_pools_nodes_takes_its_room_and_gives_it_back(crowd, operator):
+    nodes = 8
+    await crowd.prepare(nodes=nodes, cpu=100, pods=1000)
+    await crowd.ask("first", deadline="4h")
+    quiet = operator.resident
+    meta = {"namespace": crowd.namespace, "labels": {"app": "crowd"}}
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "100m", "memory": "16Mi"}}}
+    bodies = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {**meta, "name": f"crowd-{n}"},
+            "spec": {"nodeName": f"{crowd.pool}-{n % nodes}", "containers": [container]},
+        }
+        for n in range(PODS_AT_ONCE)
+    ]
+    before = (await crowd.status())["processors"]
+    assert before == 100 * nodes
+    creating = asyncio.create_task(crowd.create(PODS.path(namespace=crowd.namespace), bodies))
+    left = (100 - (PODS_AT_ONCE // nodes) // 10) * nodes  # ten such pods take a processor
+    meanwhile, began = [], time.monotonic()
+    while not creating.done() or (await crowd.status())["processors"] > left:
+        seconds, reason = await crowd.ask(f"meanwhile-{len(meanwhile)}", deadline="4h")
+        assert reason == reasons.FEASIBLE
+        meanwhile.append(seconds)
+        assert time.monotonic() - began < 300
+    took = time.monotonic() - began
+    await creating
+    peak = operator.resident
+    report(
+        pods=PODS_AT_ONCE,
+        seconds=round(took, 1),
+        meanwhile_worst=round(max(meanwhile), 2),
+        quiet_mib=round(quiet),
+        after_mib=round(peak),
+    )
+    assert peak < quiet + 40 + 0.01 * PODS_AT_ONCE, "more than 10 kB a pod"
+    await crowd.client.delete(f"{PODS.path(namespace=crowd.namespace)}?labelSelector=app%3Dcrowd", grace=0)
+    async with asyncio.timeout(120):
+        while (await crowd.status())["processors"] != before:  # noqa: ASYNC110  the API server's state
+            await asyncio.sleep(0.2)
+    assert operator.alive
+
+
+def report(**numbers):
+    """What was seen, for whoever asks (pytest -rP)."""
+    print(json.dumps(numbers))  # noqa: T201  shown on demand

@@ -1,0 +1,49 @@
+"""The operator as a process of its own, with its log, its memory and its metrics."""
+
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+
+class OperatorProcess:
+    """Begun with it; ``env`` adds to what the environment says."""
+
+    def __init__(self, kubeconfig, namespace, log, **env):
+        self.log = log
+        ports = {"PUNCTUAL_REPORT_PORT": "0", "PUNCTUAL_METRICS_PORT": "0"}
+        env = {**os.environ, "KUBECONFIG": str(kubeconfig), "POD_NAMESPACE": namespace, **ports, **env}
+        with log.open("wb") as output:
+            command = [sys.executable, "-m", "punctual.kube.main"]
+            self.process = subprocess.Popen(command, env=env, stdout=output, stderr=output)
+
+    @property
+    def alive(self):
+        return self.process.poll() is None
+
+    @property
+    def leads(self):
+        """Whether it has begun to lead; AssertionError where it has ended."""
+        assert self.alive, self.log.read_text()
+        return '"term_begun"' in self.log.read_text()
+
+    @property
+    def resident(self):
+        """Resident memory, MiB."""
+        text = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(text.split("VmRSS:")[1].split()[0]) / 1024
+
+    def metrics(self):
+        """Return {series: value}."""
+        started = next(x for x in self.log.read_text().splitlines() if '"started"' in x)
+        url = f"http://127.0.0.1:{json.loads(started)['metrics']}/metrics"
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=30) as answer:
+            lines = [x.rpartition(" ") for x in answer.read().decode().splitlines() if not x.startswith("#")]
+        return {series: float(value) for series, _, value in lines}
+
+    def end(self, within=40.0):
+        """Stop it in good order; return its exit status."""
+        self.process.terminate()
+        return self.process.wait(within)
