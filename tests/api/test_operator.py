@@ -13,8 +13,9 @@ import pytest
 from punctual import errors
 from punctual.kube.client import CONFIG_MAPS, NODES, PODS
 from punctual.kube.directory import JOBS, POOLS, PROFILES
-from punctual.kube.duration import format_time
-from punctual.kube.podspec import JOB_UID_LABEL
+from punctual.kube.duration import format_time, parse_time
+from punctual.kube.podspec import JOB_UID_LABEL, Owner, pod_name
+from punctual.scheduling.job import Chunk
 
 GROUP = "punctual.dev/v1alpha1"
 NAMES = itertools.count(1)
@@ -479,6 +480,28 @@ async def test_epochs_go_on_rising_when_the_lease_was_deleted(world, replica, na
     await replica()
     after = await world.answered(await world.add_job(), "Feasible")
     assert after["epoch"] > before["epoch"]
+
+
+async def test_a_pod_whose_name_is_taken_is_made_under_another_at_once(world, replica, namespace):
+    await world.add_node()
+    await world.add_pool()
+    await replica()
+    job = await world.add_job(suspend=True)
+    await world.answered(job, "Suspended")
+    meta = job["metadata"]
+    owner = Owner(meta["uid"], namespace, meta["name"], world.pool, 100)
+    first = Chunk(begin=0, end=100, origin=100, node=world.node, attempt=1, created=0.0, promised_end=0.0)
+    stranger = {"metadata": {"name": pod_name(owner, first)}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
+    await world.client.create(PODS.path(namespace=namespace), stranger)
+    await world.client.patch_merge(world.path(job), {"spec": {"suspend": False}})
+    ((name, pod),) = (await world.given(job, 1)).items()
+    assert name != stranger["metadata"]["name"]
+    assert pod["metadata"]["annotations"]["punctual.dev/attempt"] == "2"
+    status = await world.status(job)
+    recorded, made = (parse_time(status["chunks"][0]["createdAt"]), parse_time(status["startedAt"]))
+    assert recorded - made < 5.0  # who is refused by a quota waits for ten seconds
+    await world.work(job)
+    assert (await world.status(job))["completed"] == [{"begin": 0, "end": 100}]
 
 
 async def test_an_epoch_that_somebody_wrote_on_a_pod_counts_for_nothing(world, replica, namespace):

@@ -11,7 +11,7 @@ async def test_a_chunk_that_overruns_gives_its_tail_to_idle_processors(space):
         space.manifest(
             "cheap",
             units=100,
-            deadline="55s",
+            deadline="45s",
             cost={"chi": "50ms", "thetaCp": "2s"},
             pause=0.5,
             reduce="5s",

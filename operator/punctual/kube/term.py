@@ -549,7 +549,7 @@ class Term:
                 self._on_status(outcome)
             case CreatePod(_, body) if outcome.result in {"refused", "conflict"}:
                 if pool := self._told.get(outcome.key):
-                    self.tell(pool, _refused(outcome.key, body, outcome.message))
+                    self.tell(pool, _refused(outcome, body))
             case Patch(path) if outcome.key.startswith(_NODE):
                 log.info("taint_written", path=path, result=outcome.result)
                 self._holds.settled(outcome.key.removeprefix(_NODE))
@@ -666,12 +666,13 @@ def _refused_at_the_door(known: KnownJob) -> bool:
     }
 
 
-def _refused(job: str, body: Json, message: str) -> CreateRefused:
+def _refused(outcome: Outcome, body: Json) -> CreateRefused:
     notes = body["metadata"]["annotations"]
     return CreateRefused(
-        job=job,
+        job=outcome.key,
         kind=body["metadata"]["labels"][KIND_LABEL],
         begin=int(notes[BEGIN]),
         attempt=int(notes[ATTEMPT]),
-        message=message,
+        message=outcome.message,
+        taken=outcome.result == "conflict",
     )

@@ -87,6 +87,8 @@ class CreateRefused:
     begin: int
     attempt: int
     message: str
+    taken: bool = False
+    """Only its name is taken, by a pod that is another or going: the next attempt has another one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

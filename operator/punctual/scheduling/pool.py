@@ -333,7 +333,8 @@ class Pool:
             return
         self.books.processors.leave(self.books.occupant(event.job, chunk))
         self.life.lose(now, st, chunk, reasons.POD_REFUSED, event.message, own=False)
-        st.refused_until = now + BLOCKED
+        if not event.taken:
+            st.refused_until = now + BLOCKED
 
     def _take_pod(self, now: float, pod: PodObserved) -> None:
         self.books.pods[pod.namespace, pod.name] = pod
