@@ -46,6 +46,8 @@ from punctual.scheduling.supervision import FRESH
 from punctual.scheduling.words import some, span
 from punctual.theory.cost import Cost
 
+USED = 0.01
+"""Seconds of CPU that are work; less may be somebody looking after the container."""
 PLACEMENTS = 64
 """Placements (one demand tested upon the plan) that a step spends on decisions."""
 NOT_OWN = frozenset({
@@ -411,12 +413,12 @@ class Pool:
             self._tell_faults(st, watch.pod.name, p.faults)
             # an agent that does not know the chunk's length yet passes on what it reads; beyond it, it is a lie
             done = min(p.done, chunk.size) if p.done is not None and p.done <= chunk.origin - chunk.begin else 0
-            if done > watch.done or p.cpu_seconds > watch.cpu + 0.01:
-                watch.moved = now
+            if done > watch.done or p.cpu_seconds > watch.cpu + USED:
+                # remembered here alone: little each second is much in the end
+                watch.moved, watch.cpu = now, max(watch.cpu, p.cpu_seconds)
             if done > watch.done:
                 watch.done = done
                 self.books.progressed[st.job.uid] = None
-            watch.cpu = max(watch.cpu, p.cpu_seconds)
             # An end that gives nothing away may be the answer to an earlier offer, which a new leader does not know
             # of. Where one was given it may be drawn in further.
             asked = chunk.offered is not None or chunk.end < chunk.origin or watch.pod.offered

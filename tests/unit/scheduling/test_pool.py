@@ -298,10 +298,10 @@ def test_a_start_that_is_seen_late_counts_from_when_it_was():
     assert w.pool_record.startups == (1.25,)  # it was decided at 0.25
 
 
-def _reported(w: World, done: int | None, *faults: str) -> list[str]:
+def _reported(w: World, done: int | None, *faults: str, cpu: float = 0.0) -> list[str]:
     """Have the agent say that of the job's only pod; return what the job's events say then."""
     (pod,) = w.pods.values()
-    line = Progress(pod=pod.uid, done=done, end=None, cpu_seconds=pod.cpu, faults=frozenset(faults))
+    line = Progress(pod=pod.uid, done=done, end=None, cpu_seconds=pod.cpu + cpu, faults=frozenset(faults))
     w.inbox.append(Reported("n1", (line,)))
     return [a.message for a in w.tick() if isinstance(a, Emit) and a.reason == reasons.FILE_FAULT]
 
@@ -334,6 +334,17 @@ def test_a_chunk_that_nobody_looked_at_has_not_stalled_when_its_agent_is_back():
             _reported(w, 3)
     (stalled,) = [line for line in w.log if reasons.STALLED in line]
     assert 10 + 76 <= float(stalled.split()[0]) <= 10 + 80  # 2 s of the 20 s before, the rest after
+
+
+def test_a_chunk_that_uses_little_cpu_each_second_has_not_stalled():
+    w = small(1.0, workers=lambda *_: Worker(hangs=True))
+    w.silent_agents.add("n1")
+    w.apply(job(units=10, deadline=300, stall_timeout=20.0, chi=20.0))
+    w.run_until(lambda w: any(p.phase == "Running" for p in w.pods.values()))
+    for second in range(60):  # a shell that starts a program now and then
+        w.run(10 + second)
+        _reported(w, None, cpu=0.003 * second)
+    assert [line for line in w.log if reasons.STALLED in line] == []
 
 
 def test_more_done_than_the_chunk_has_is_not_believed():
