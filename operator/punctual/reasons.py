@@ -28,6 +28,7 @@ CHUNK_FAILED: Final = "ChunkFailed"  # a chunk failed by its own doing, more oft
 STALLED: Final = "Stalled"  # neither progress nor CPU use for stallTimeout
 NODE_LOST: Final = "NodeLost"
 STATUS_REFUSED: Final = "StatusRefused"  # the API server would not have what was to be written about the object
+RESULT_LOST: Final = "ResultLost"  # the API server would not keep what a chunk left for the reduce step
 FILE_FAULT: Final = "FileFault"  # what a worker wrote in PUNCTUAL_DIR is no count; the last good value stands
 STATUS_UNREADABLE: Final = "StatusUnreadable"  # what stands in the status is not what the operator writes
 

@@ -132,6 +132,10 @@ async def perform(client: ApiClient, key: str, operation: Operation, *, version:
         return Outcome(key, operation, "gone", str(error))
     except errors.Invalid as error:
         return Outcome(key, operation, "refused", str(error))
+    except errors.Forbidden as error:
+        if isinstance(operation, ApplyConfigMap):  # a quota may stand for ever, and the job's statuses wait behind it
+            return Outcome(key, operation, "refused", str(error))
+        raise
     return Outcome(key, operation, "done", body=body)
 
 

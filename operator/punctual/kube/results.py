@@ -1,8 +1,9 @@
-"""Results of ranges, kept for the reduce pod: ConfigMaps of at most 200 ranges each, owned by the job.
+"""Results of ranges, kept for the reduce pod: in ConfigMaps owned by the job, as many as their size asks for.
 
-A range's result is the termination message of the attempt that was accounted, at most 4 kB, under the key
-``<begin>-<end>``. Storing it again changes nothing. Which ConfigMap holds which key is kept in memory and read back by
-a new leader before anything is stored: it is asked for by name, so that no right to list is needed.
+A range's result is the termination message of the attempt that was accounted, at most 4 kB (three times that where it
+is no UTF-8: each such byte comes as U+FFFD), under the key ``<begin>-<end>``. Storing it again changes nothing. Which
+ConfigMap holds which key is kept in memory and read back by a new leader before anything is stored: it is asked for by
+name, so that no right to list is needed.
 
 An attempt may be stored and never accounted (the leader died in between and the node with it, or was replaced and did
 not know it); its units are then done again in other ranges, and both are there. The reduce pod must see each unit once:
@@ -15,17 +16,23 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from punctual.kube.client import CONFIG_MAPS
-from punctual.kube.operations import ApplyConfigMap, Operation, Patch
+from punctual.kube.operations import ApplyConfigMap, Operation, Outcome, Patch
 from punctual.kube.podspec import JOB_UID_LABEL, Owner, owner_reference
 from punctual.scheduling.actions import StoreResult
 
 RANGES: Final = 200
-"""Ranges in one ConfigMap: at 4 kB each they stay below the 1 MiB that one may hold."""
+"""Ranges in one ConfigMap, at most."""
+SIZE: Final = 900_000
+"""Bytes in one ConfigMap, at most; the API server takes 1 MiB."""
 
 
 def config_map_name(uid: str, number: int) -> str:
     """Return the name of a job's ConfigMap: of its uid, so that a job of the same name does not inherit it."""
     return f"punctual-{hashlib.sha256(uid.encode()).hexdigest()[:12]}-{number}"
+
+
+def _size(key: str, text: str) -> int:
+    return len(key) + len(text.encode())
 
 
 def _parse(key: str) -> tuple[int, int] | None:
@@ -38,32 +45,51 @@ class Results:
     """What is stored of one job."""
 
     owner: Owner
-    _maps: list[set[str]] = field(default_factory=list)
+    _maps: list[dict[str, int]] = field(default_factory=list)  # bytes by key
+    _unmade: set[int] = field(default_factory=set)  # those of them that are not there
 
     def load(self, maps: Iterable[Mapping[str, Any]]) -> None:
         """Take in what is there: the contents of the job's ConfigMaps in order."""
-        self._maps = [set(data) for data in maps]
+        self._maps = [{key: _size(key, text) for key, text in data.items()} for data in maps]
 
     def store(self, result: StoreResult) -> list[Operation]:
         """Return the writes that keep a result."""
         key = f"{result.begin}-{result.end}"
+        size = _size(key, result.message)
         number = next((n for n, keys in enumerate(self._maps) if key in keys), None)
-        if number is not None:
-            return [self._put(number, key, result.message)]
-        made: list[Operation] = []
-        if not self._maps or len(self._maps[-1]) >= RANGES:
-            self._maps.append(set())
-            made.append(self._make(len(self._maps) - 1))
-        number = len(self._maps) - 1
-        self._maps[number].add(key)
+        if number is None:
+            last = self._maps[-1] if self._maps else None
+            if last is None or len(last) >= RANGES or sum(last.values()) + size > SIZE:
+                self._unmade.add(len(self._maps))
+                self._maps.append({})
+            number = len(self._maps) - 1
+        self._maps[number][key] = size
+        made: list[Operation] = [self._make(number)] if number in self._unmade else []
+        self._unmade.discard(number)
         return [*made, self._put(number, key, result.message)]
+
+    def lost(self, outcome: Outcome) -> bool:
+        """Take in that a write came to nothing; return whether that does not just follow from another that did.
+
+        Ranges that cover all units must be chosen from what is there; the next result makes its ConfigMap again.
+        """
+        operation = outcome.operation
+        assert isinstance(operation, ApplyConfigMap | Patch)
+        number = int(operation.path.rpartition("-")[2])
+        follows = number in self._unmade
+        if isinstance(operation, Patch) and isinstance(operation.body, dict):
+            for key in operation.body["data"]:
+                self._maps[number].pop(key, None)
+        if isinstance(operation, ApplyConfigMap) or outcome.result == "gone":
+            self._unmade.add(number)
+        return not follows
 
     def sources(self) -> list[dict[str, Any]]:
         """Return the sources of the reduce pod's volume: one file for each range, each unit in one of them."""
         chosen = self._cover()
         sources = []
         for number, keys in enumerate(self._maps):
-            if wanted := sorted(keys & chosen):
+            if wanted := sorted(keys.keys() & chosen):
                 items = [{"key": key, "path": key} for key in wanted]
                 # optional: what could not be stored must not keep the pod from saying so
                 source = {"name": config_map_name(self.owner.uid, number), "items": items, "optional": True}

@@ -43,7 +43,7 @@ from punctual.kube.hold import Holds
 from punctual.kube.intake import Intake
 from punctual.kube.inventory import Node
 from punctual.kube.metrics import Metrics
-from punctual.kube.operations import FIELD_MANAGER, ApplyStatus, CreatePod, Outcome, Patch
+from punctual.kube.operations import FIELD_MANAGER, ApplyConfigMap, ApplyStatus, CreatePod, Outcome, Patch
 from punctual.kube.podspec import ATTEMPT, BEGIN, GROUP, KIND_LABEL
 from punctual.kube.recorder import Recorder, Regarding
 from punctual.kube.results import Results, config_map_name
@@ -550,6 +550,8 @@ class Term:
             case CreatePod(_, body) if outcome.result in {"refused", "conflict"}:
                 if pool := self._told.get(outcome.key):
                     self.tell(pool, _refused(outcome, body))
+            case ApplyConfigMap() | Patch() if outcome.key in self._results and outcome.result != "done":
+                self._lose_result(outcome)
             case Patch(path) if outcome.key.startswith(_NODE):
                 log.info("taint_written", path=path, result=outcome.result)
                 self._holds.settled(outcome.key.removeprefix(_NODE))
@@ -560,6 +562,13 @@ class Term:
         """Let no pool wait for a status any more: it is written, or never will be."""
         for seat in self._seats.values():
             seat.hands.settled(key)
+
+    def _lose_result(self, outcome: Outcome) -> None:
+        known = self._directory.jobs.get(outcome.key)
+        if self._results[outcome.key].lost(outcome) and known:
+            owner = known.owner
+            about = Regarding(api.API_VERSION, "DivisibleJob", owner.namespace, owner.name, owner.uid)
+            self._recorder.emit(about, "Warning", reasons.RESULT_LOST, f"a result is not kept: {outcome.message}")
 
     def _on_status(self, outcome: Outcome) -> None:
         if outcome.result == "done":

@@ -4,11 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from punctual.kube.operations import ApplyConfigMap, Patch
+from punctual.kube.operations import ApplyConfigMap, Outcome, Patch
 from punctual.kube.podspec import Owner
 from punctual.kube.results import RANGES, Results, config_map_name
 from punctual.scheduling.actions import StoreResult
 
+LARGEST = "\ufffd" * 4096  # what is no UTF-8, as the API server shows it
 OWNER = Owner(uid="u1", namespace="ns", name="render", pool="main", units=100)
 
 
@@ -28,6 +29,46 @@ def files(results):
     for source in results.sources():
         found |= {i["key"] for i in source["configMap"]["items"]}
     return found
+
+
+def test_no_config_map_grows_beyond_what_one_may_hold():
+    results = Results(OWNER)
+    made = [op for n in range(200) for op in results.store(result(n, n + 1, LARGEST))]
+    sizes = {}
+    for op in made:
+        if isinstance(op, Patch):
+            sizes[op.path] = sizes.get(op.path, 0) + sum(len(text.encode()) for text in op.body["data"].values())
+    assert sum(isinstance(op, ApplyConfigMap) for op in made) == len(sizes)
+    assert sum(sizes.values()) == 200 * 3 * 4096
+    assert all(size < 2**20 for size in sizes.values())
+
+
+def test_a_new_leader_knows_how_much_is_there():
+    results = Results(OWNER)
+    results.load([{f"{n}-{n + 1}": LARGEST for n in range(73)}])
+    make, put = results.store(result(73, 74, LARGEST))
+    assert make.path == put.path
+    assert put.path.endswith(config_map_name("u1", 1))
+
+
+def test_what_was_refused_is_not_waited_for_and_the_next_result_makes_its_config_map():
+    results = Results(OWNER)
+    make, put = results.store(result(0, 50))
+    assert results.lost(Outcome("u1", make, "refused", "exceeded quota"))
+    assert not results.lost(Outcome("u1", put, "gone", "not found"))
+    assert results.sources() == []
+    again, _ = results.store(result(50, 100))
+    assert again == make
+    assert files(results) == {"50-100"}
+
+
+def test_a_result_that_is_refused_alone_leaves_the_others_where_they_are():
+    results = kept("0-50")
+    (put,) = results.store(result(50, 100))
+    assert results.lost(Outcome("u1", put, "refused", "a policy"))
+    assert files(results) == {"0-50"}
+    (again,) = results.store(result(50, 100))
+    assert again == put
 
 
 def test_the_first_result_makes_the_jobs_own_config_map():

@@ -11,12 +11,15 @@ from punctual import errors
 from punctual.kube import term
 from punctual.kube.board import SetPointBoard
 from punctual.kube.caches import Caches
+from punctual.kube.client import CONFIG_MAPS
 from punctual.kube.clock import ServerClock
 from punctual.kube.directory import JOBS, POOLS, PROFILES
 from punctual.kube.duration import format_time
 from punctual.kube.inventory import project_node
 from punctual.kube.metrics import Metrics
+from punctual.kube.results import config_map_name
 from punctual.kube.term import Term
+from punctual.scheduling.actions import StoreResult
 
 API = "punctual.dev/v1alpha1"
 KINDS = {"DivisibleJob": JOBS, "Pool": POOLS, "Profile": PROFILES}
@@ -274,6 +277,19 @@ async def test_a_pool_and_a_profile_deleted_while_kopf_did_not_look_are_missed_b
     job = world.job("late", profile="fast")
     new.observe("ADDED", job)
     assert await world.until(lambda: world.admitted(job)) == "PoolNotFound"
+
+
+async def test_a_result_that_the_namespace_has_no_room_for_is_told_and_the_job_goes_on(world):
+    job = world.job("sum")
+    new = world.replica()
+    new.lead(1)
+    await world.until(lambda: world.status(job).get("chunks"))
+    uid = job["metadata"]["uid"]
+    path = CONFIG_MAPS.path(namespace="ns", name=config_map_name(uid, 0))
+    world.server.broken[path, "apply"] = errors.Forbidden("exceeded quota")
+    new.term._seats["main"].hands.perform(StoreResult(uid, 0, 50, "x"))
+    await world.until(lambda: ("sum", "ResultLost") in world.server.events)
+    await world.until(lambda: new.term.depth == 0)
 
 
 async def test_a_pool_whose_status_finds_no_object_is_gone(world):

@@ -277,6 +277,7 @@ async def test_what_may_get_better_by_itself_is_tried_again(terms, error, operat
         (errors.Replaced("metadata.uid: field is immutable"), Annotate("/p1", {"a": "1"}, "u"), "gone"),
         (errors.NotFound("node"), Patch("/n", {}), "gone"),
         (errors.Invalid("test failed"), Patch("/n", []), "refused"),
+        (errors.Forbidden("exceeded quota"), ApplyConfigMap("/c", {"metadata": {}, "data": 1}), "refused"),
         (errors.Invalid("too large"), ApplyConfigMap("/c", {"metadata": {}, "data": 1}), "refused"),
     ],
 )
