@@ -365,7 +365,7 @@ class Pool:
             watch.running_since = self.life.running_since(now, chunk, pod)
             watch.moved = now
             if chunk.created < watch.running_since and not self.books.recreate:
-                self.books.startups.add(watch.running_since - chunk.created)
+                self.books.startups.add(st.job.uid, watch.running_since - chunk.created)
         self._judge_pod(now, st, chunk, watch, pod)
 
     def _judge_pod(self, now: float, st: Standing, chunk: Chunk, watch: Watch, pod: PodObserved) -> None:

@@ -351,3 +351,28 @@ def test_a_pod_that_does_not_heed_its_end_costs_nobody_a_deadline(seconds):
     w.run_until(lambda w: w.done(uid))
     assert w.met(uid)
     assert track(w, uid) == ("True", reasons.ON_TRACK)
+
+
+# margins
+
+
+def test_how_long_one_jobs_pods_take_to_start_is_nobody_elses_margin():
+    w = nodes(1, cpu=8.0)
+    w.apply(job("fast", units=8, deadline=100))
+    w.run_until(lambda w: w.done("fast") if "fast" in w.records else False)
+    w.apply(job("slow", units=8, deadline=5000, arrival=w.now, min_processors=8))
+    w.startup = 600.0  # an init step of its own
+    w.run(700)
+    assert len([s for s in w.pool_record.startups if s >= 600]) == 3
+    w.startup = 1.0
+    for k in range(6):
+        w.apply(job(f"b{k}", units=20, deadline=w.now + 300, arrival=w.now))
+        w.run(w.now + 30)
+        assert w.records[f"b{k}"].promise.margin <= 2.0
+    w.startup = 5.0  # the cluster's own: all are slow now
+    for k in range(4):
+        w.apply(job(f"c{k}", units=20, deadline=w.now + 300, arrival=w.now))
+        w.run(w.now + 40)
+    w.apply(job("d", units=20, deadline=w.now + 300, arrival=w.now))
+    w.run(w.now + 1)
+    assert w.records["d"].promise.margin >= 5.0

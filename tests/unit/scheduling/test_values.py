@@ -156,8 +156,10 @@ def test_a_foreign_pod_takes_free_places_first_and_crowds_out_none_that_runs():
 
 
 def test_startups_beyond_the_declared_setup_become_margin():
-    s = Startups([1.0] * 19 + [4.0])
+    s = Startups([1.0] * 16 + [4.0] * 4)
     assert s.beyond(2.0) == 2.0
+    assert Startups([1.0] * 17 + [4.0] * 3).beyond(2.0) == 0.0  # so many may be of one job
+    assert Startups([1.0] * 60 + [4.0] * 4).beyond(2.0) == 2.0
     assert s.beyond(5.0) == 0.0
     assert Startups([9.0]).beyond(0.0) == 0.0  # one sample says nothing
 
