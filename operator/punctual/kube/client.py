@@ -488,8 +488,9 @@ def _refusal(code: int, status: Json, retry_after: str | None = None) -> errors.
             return errors.Conflict(message)
         case 410:
             return errors.Gone(message)
-        case 500 if message.startswith("failed to create typed patch object"):
-            return errors.Invalid(message)  # an apply against the schema: the server's own name for it is wrong
+        case 500 if message.startswith("failed to create typed patch object") or "request is too large" in message:
+            # an apply against the schema, or more than etcd takes: the server's own name for it is wrong
+            return errors.Invalid(message)
         case _ if code in {408, 429} or code >= 500:
             asked = retry_after if retry_after and retry_after.isdecimal() else details.get("retryAfterSeconds")
             return errors.Busy(message, retry_after=min(float(asked or SOON), PATIENCE))

@@ -38,6 +38,10 @@ Answer = tuple[str, str] | None
 """None: the pods would be let through."""
 
 
+LARGEST: Final = 128 * 1024
+"""Bytes of a job's manifest: its status may need 1 MiB, and etcd takes 1.5 in all."""
+
+
 class Intake:
     """Turns known jobs into what the Pool is told; ``again(uid)`` hears when a job that waited may be tried anew."""
 
@@ -91,6 +95,12 @@ class Intake:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _not_allowed(self, known: KnownJob, selector: api.LabelSelector | None) -> Answer:
+        if (size := len(known.manifest)) > LARGEST:
+            # with its status and what else stands beside it there would be no room for more
+            return reasons.INVALID_SPEC, (
+                f"spec: is {size // 1024} KiB of JSON, more than {LARGEST // 1024}: put what is large into a ConfigMap "
+                "or an image"
+            )
         if selector is None or selector.matches(self._labels(known.owner.namespace)):
             return None
         return reasons.NOT_ALLOWED, (

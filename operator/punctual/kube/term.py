@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Final, TypeVar
 
 import orjson
@@ -69,6 +70,8 @@ FINALIZER: Final = f"{GROUP}/jobs"
 """On a pool while jobs of it are promised or run: its deletion waits for them."""
 STAMPS: Final = 32
 """Stamps under way at once."""
+TRIES: Final = 5
+"""Times that the stamp of a job is tried before it is asked whether others can be stamped."""
 PAGE: Final = 100
 """Objects listed at once."""
 PROGRESS: Final = 0.25
@@ -132,6 +135,7 @@ class Term:
         self._host: dict[str, str] = {}  # pool that was told of a pod, by uid
         self._taken = False
         self._left: set[str] = set()  # jobs that are left alone until they are edited
+        self._stamped: tuple[str, Json] | None = None  # path and patch of the last stamp that was taken
         self._gone: set[str] = set()  # jobs and pools that went while we took over
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tools = Tools(
@@ -273,7 +277,10 @@ class Term:
                 return
 
     async def _stamp_all(self, resource: Resource, bodies: Iterable[Json]) -> list[Json]:
-        """Write the epoch onto each; return them as they are with it, without those that are gone."""
+        """Write the epoch onto each; return them as they are with it, without those that are gone.
+
+        A job that cannot be written while others can is left alone: it must not keep a leader from all of them.
+        """
         slots = asyncio.Semaphore(STAMPS)
 
         async def stamp(body: Json) -> Json | None:
@@ -284,13 +291,48 @@ class Term:
             patch = {"metadata": {"uid": meta["uid"]}, "status": {"epoch": self.epoch}}
             async with slots:
                 try:
-                    return await self._patiently(
-                        lambda: self._client.patch_merge(path, patch, subresource="status", field_manager=FIELD_MANAGER)
-                    )
+                    return await self._stamp(path, patch, needed=resource is not JOBS)
                 except (NotFound, Conflict):  # gone, or another of that name by now
                     return None
+                except Fenced:
+                    raise
+                except ClusterError as error:
+                    self._left.add(meta["uid"])
+                    self._tell_unreadable(body, f"its status cannot be written, so the job is left alone: {error}")
+                    return body
 
         return [b for b in await asyncio.gather(*(stamp(b) for b in bodies)) if b is not None]
+
+    async def _stamp(self, path: str, patch: Json, *, needed: bool) -> Json:
+        """Stamp an object, however often it takes; raises ClusterError where it is about this one alone."""
+        for tries in count(1):
+            try:
+                body = await self._client.patch_merge(path, patch, subresource="status", field_manager=FIELD_MANAGER)
+            except (Fenced, NotFound, Conflict):
+                raise
+            except ClusterError as error:
+                if tries >= TRIES and not needed and await self._others_can_be_stamped():
+                    raise
+                await self._wait(error)
+            else:
+                self._stamped = path, patch
+                return body
+        raise AssertionError
+
+    async def _others_can_be_stamped(self) -> bool:
+        """Whether what was stamped last can be stamped again at this moment."""
+        if self._stamped is None:
+            return False
+        path, patch = self._stamped
+        try:
+            await self._client.patch_merge(path, patch, subresource="status", field_manager=FIELD_MANAGER)
+        except (NotFound, Conflict):
+            self._stamped = None
+        except ClusterError:
+            pass
+        else:
+            return True
+        return False
 
     async def _patiently(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Call until there is an answer; raises what another try would not change."""
@@ -352,6 +394,8 @@ class Term:
     def _restore_job(self, body: Json) -> None:
         self._directory.observe_job(body)
         known = self._directory.jobs[body["metadata"]["uid"]]
+        if known.owner.uid in self._left:
+            return
         try:
             status = api.parse_status(api.DivisibleJobStatus, body)
         except UserError as error:

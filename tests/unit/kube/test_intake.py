@@ -4,7 +4,7 @@ import pytest
 
 from punctual import errors, reasons
 from punctual.kube.directory import Directory
-from punctual.kube.intake import KEPT, Intake
+from punctual.kube.intake import KEPT, LARGEST, Intake
 from punctual.theory.cost import Cost
 
 CREATED = "2030-01-01T00:00:00Z"
@@ -154,6 +154,14 @@ async def test_the_reduce_pod_is_asked_about_before_the_promise_too(desk):
 async def test_a_namespace_that_is_not_the_pools_is_refused_without_a_question(desk):
     desk.labels = {}
     assert desk.ask(job()).refusal[0] == reasons.NOT_ALLOWED
+    assert desk.server.asked == []
+
+
+async def test_a_spec_that_leaves_its_status_no_room_is_refused_without_a_question(desk):
+    large = job()
+    large["spec"]["template"]["spec"]["containers"][0]["args"] = ["x" * LARGEST]
+    assert desk.ask(large).refusal[0] == "InvalidSpec"
+    assert "more than 128" in desk.ask(large).refusal[1]
     assert desk.server.asked == []
 
 

@@ -336,3 +336,44 @@ async def test_a_job_whose_status_nobody_can_read_is_left_alone_until_it_is_edit
     assert world.status(job) == before
     new.observe("MODIFIED", world.server.put("DivisibleJob", "odd", "ns", spec={**job["spec"], "deadline": "11m"}))
     await world.until(lambda: world.status(job)["promise"]["finish"] != "soon")
+
+
+@pytest.mark.parametrize("error", [errors.Invalid, errors.Busy, errors.Forbidden])
+async def test_a_job_that_cannot_be_written_keeps_no_leader_from_the_others(world, error):
+    large, job = world.job("large"), world.job("running")
+    await world.promised(large, job)
+    before = world.status(large).copy()
+    refusal = error("etcdserver: request is too large", retry_after=0.001)
+    for verb in ("patch", "apply"):
+        world.server.broken[world.path(large), verb] = refusal
+    new = world.replica()
+    new.lead(2)
+    other = world.job("other")
+    new.observe("ADDED", other)
+    assert await world.until(lambda: world.admitted(other)) == "Feasible"
+    assert world.status(job)["epoch"] == 2
+    assert ("large", "StatusUnreadable") in world.server.events
+    assert world.status(large) == before
+    world.server.broken.clear()
+    new.observe("MODIFIED", world.server.put("DivisibleJob", "large", "ns", spec={**large["spec"], "deadline": "11m"}))
+    await world.until(lambda: world.status(large)["epoch"] == 2)
+
+
+async def test_a_server_that_takes_no_write_is_waited_for(world, monkeypatch):
+    job = world.job("running")
+    await world.promised(job)
+    patch, tries = world.server.patch_merge, []
+
+    async def busy(path, body, **more):
+        tries.append(path)
+        if "divisiblejobs" in path or len(tries) > 1:
+            raise errors.Busy("overloaded", retry_after=0.001)
+        return await patch(path, body, **more)
+
+    monkeypatch.setattr(world.server, "patch_merge", busy)
+    new = world.replica()
+    new.lead(2)
+    await world.until(lambda: len(tries) > 3 * term.TRIES)
+    assert world.server.events.count(("running", "StatusUnreadable")) == 0
+    monkeypatch.undo()
+    await world.until(lambda: world.status(job)["epoch"] == 2)
