@@ -25,6 +25,10 @@ POOLS: Final = Resource(api.API_VERSION, "pools")
 JOBS: Final = Resource(api.API_VERSION, "divisiblejobs")
 PROFILES: Final = Resource(api.API_VERSION, "profiles")
 
+HIGHEST: Final = 2**30
+"""Highest epoch that is believed: with an election a second it takes 34 years to get there. The Lease, whose number has
+32 bits, leaves as many again above it, whatever somebody has written into a status."""
+
 Body = Mapping[str, Any]
 
 log = structlog.get_logger(__name__)
@@ -186,8 +190,8 @@ class Directory:
         self.profiles.pop((namespace, name), None)
 
     def see_epoch(self, epoch: int) -> None:
-        """Take in an epoch that stands in a status."""
-        if epoch > self.epoch:
+        """Take in an epoch that stands in a status; one that no leader reaches is nobody's."""
+        if self.epoch < epoch <= HIGHEST:
             self.epoch = epoch
             self.on_epoch(epoch)
 

@@ -38,7 +38,7 @@ from punctual.kube.convert import (
     undecided,
     without_decision,
 )
-from punctual.kube.directory import JOBS, POOLS, PROFILES, KnownJob, KnownPool
+from punctual.kube.directory import HIGHEST, JOBS, POOLS, PROFILES, KnownJob, KnownPool
 from punctual.kube.hands import PoolHands, Tools, pool_key, status_write
 from punctual.kube.hold import Holds
 from punctual.kube.intake import Intake
@@ -294,9 +294,9 @@ class Term:
                     return await self._stamp(path, patch, needed=resource is not JOBS)
                 except (NotFound, Conflict):  # gone, or another of that name by now
                     return None
-                except Fenced:
-                    raise
                 except ClusterError as error:
+                    if isinstance(error, Fenced) and not _forged(resource, body):
+                        raise
                     self._left.add(meta["uid"])
                     self._tell_unreadable(body, f"its status cannot be written, so the job is left alone: {error}")
                     return body
@@ -703,6 +703,14 @@ _NODE = "node:"
 def _regarding(body: Mapping[str, Any]) -> Regarding:
     meta = body["metadata"]
     return Regarding(api.API_VERSION, body["kind"], meta.get("namespace", ""), meta["name"], meta["uid"])
+
+
+def _forged(resource: Resource, body: Mapping[str, Any]) -> bool:
+    """Whether a job carries an epoch that no leader has: it fences itself off, and nobody else.
+
+    Where honest epochs have come that far, a newer leader still shows: in pools, which are stamped first.
+    """
+    return resource is JOBS and (body.get("status") or {}).get("epoch", 0) > HIGHEST
 
 
 def _ended(body: Mapping[str, Any]) -> bool:

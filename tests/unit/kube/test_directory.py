@@ -1,6 +1,6 @@
 import pytest
 
-from punctual.kube.directory import Directory
+from punctual.kube.directory import HIGHEST, Directory
 from punctual.scheduling.job import Chunk, JobRecord, Promise, Verdict
 
 
@@ -45,6 +45,13 @@ def test_a_status_of_ours_that_comes_back_is_no_change(directory):
         assert directory.observe_job(job(status={"epoch": epoch})) is None
     assert directory.epoch == 4
     assert seen == [3, 4]
+
+
+def test_an_epoch_that_no_leader_reaches_is_not_believed(directory):
+    directory.observe_job(job(status={"epoch": 2**31 - 1}))
+    assert directory.epoch == 0
+    directory.observe_job(job(status={"epoch": HIGHEST}))
+    assert directory.epoch == HIGHEST
 
 
 def test_an_edit_and_a_deletion_are_changes(directory):

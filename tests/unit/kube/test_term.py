@@ -74,6 +74,10 @@ class Server:
             raise errors.NotFound(path)
         return self.objects[path]
 
+    def _fence(self, there, body):
+        if body["status"]["epoch"] < there.get("status", {}).get("epoch", 0):
+            raise errors.Fenced("epoch must not fall")
+
     async def pages(self, path, *, page):
         await asyncio.sleep(0)
         items = [copy.deepcopy(o) for o in self.objects.values() if KINDS[o["kind"]].path() == path]
@@ -94,6 +98,7 @@ class Server:
     async def patch_merge(self, path, patch, **_):
         await asyncio.sleep(0)
         there = self._there(path, "patch")
+        self._fence(there, patch)
         there["status"] = {**there.get("status", {}), **patch["status"]}
         return copy.deepcopy(there)
 
@@ -104,6 +109,7 @@ class Server:
     async def apply(self, path, body, **_):
         await asyncio.sleep(0)
         there = self._there(path, "apply")
+        self._fence(there, body)
         self.written.append((path, body["status"]))
         there["status"] = body["status"]
         return copy.deepcopy(there)
@@ -377,3 +383,29 @@ async def test_a_server_that_takes_no_write_is_waited_for(world, monkeypatch):
     assert world.server.events.count(("running", "StatusUnreadable")) == 0
     monkeypatch.undo()
     await world.until(lambda: world.status(job)["epoch"] == 2)
+
+
+async def test_an_epoch_that_somebody_wrote_into_a_job_keeps_no_leader_from_the_others(world):
+    forged, job = world.job("forged"), world.job("running")
+    await world.promised(forged, job)
+    world.status(forged)["epoch"] = 2**31 - 1
+    new = world.replica()
+    assert new.caches.directory.epoch == 1
+    new.lead(2)
+    other = world.job("other")
+    new.observe("ADDED", other)
+    assert await world.until(lambda: world.admitted(other)) == "Feasible"
+    assert world.status(job)["epoch"] == 2
+    assert ("forged", "StatusUnreadable") in world.server.events
+
+
+async def test_a_leader_that_meets_a_newer_one_ends(world):
+    job = world.job("running")
+    await world.promised(job)
+    world.status(job)["epoch"] = 7
+    old = world.replica()
+    old.lead(2)
+    with pytest.raises(BaseExceptionGroup) as ended:
+        await old.task
+    assert ended.group_contains(errors.Fenced)
+    old.task = None
