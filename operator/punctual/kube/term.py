@@ -51,6 +51,7 @@ from punctual.kube.results import Results, config_map_name
 from punctual.kube.writer import Writer
 from punctual.runtime.actor import Core, PoolActor
 from punctual.runtime.mailbox import Mailbox
+from punctual.scheduling import ledger
 from punctual.scheduling.events import (
     CreateRefused,
     Event,
@@ -63,6 +64,7 @@ from punctual.scheduling.events import (
     Progress,
     Reported,
 )
+from punctual.scheduling.job import JobRecord
 from punctual.scheduling.pool import Pool
 from punctual.scheduling.spec import PoolRecord, PoolSpec
 
@@ -551,6 +553,7 @@ class Term:
         if told is not None and told != pool:
             self.tell(told, JobDeleted(uid))
             del self._told[uid]
+            known.record = _without_chunks(known.record)
         if pool not in self._seats:
             self._miss_pool(known)
             return
@@ -711,6 +714,14 @@ def _forged(resource: Resource, body: Mapping[str, Any]) -> bool:
     Where honest epochs have come that far, a newer leader still shows: in pools, which are stamped first.
     """
     return resource is JOBS and (body.get("status") or {}).get("epoch", 0) > HIGHEST
+
+
+def _without_chunks(record: JobRecord | None) -> JobRecord | None:
+    """Take its chunks back from a job that moves: they were on the other pool's nodes, which ends their pods."""
+    if record is not None:
+        for chunk in record.chunks:
+            record = ledger.lose(record, chunk)
+    return record
 
 
 def _ended(body: Mapping[str, Any]) -> bool:

@@ -298,6 +298,25 @@ async def test_a_result_that_the_namespace_has_no_room_for_is_told_and_the_job_g
     await world.until(lambda: new.term.depth == 0)
 
 
+async def test_a_job_that_is_moved_while_it_is_measured_is_measured_in_its_new_pool(world):
+    other = world.server.put("Pool", "other", spec={**world.pool["spec"], "nodeSelector": {"matchLabels": {"of": "o"}}})
+    new = world.replica()
+    there = {"name": "n2", "uid": "n2", "labels": {"of": "o"}}
+    new.caches._on_node_change("ADDED", "n2", project_node({**NODE, "metadata": there}))
+    job = world.job("m")
+    del job["spec"]["cost"]
+    job = world.server.put("DivisibleJob", "m", "ns", spec=job["spec"])
+    new.observe("ADDED", job)
+    new.lead(1)
+    await world.until(lambda: [c["node"] for c in world.status(job).get("chunks", ())] == ["n1"])
+    spec = {**job["spec"], "pool": "other"}
+    new.observe("MODIFIED", world.server.put("DivisibleJob", "m", "ns", spec=spec))
+    (chunk,) = await world.until(lambda: [c for c in world.status(job).get("chunks", ()) if c["node"] == "n2"])
+    assert chunk["attempt"] == 2
+    assert len(world.status(job)["chunks"]) == 1
+    assert world.status(other)["epoch"] == 1
+
+
 async def test_a_pool_whose_status_finds_no_object_is_gone(world):
     new = world.replica()
     new.lead(1)
