@@ -15,7 +15,7 @@ from punctual.scheduling.actions import Emit
 from punctual.scheduling.books import Books
 from punctual.scheduling.job import Verdict
 from punctual.scheduling.life import GRACE, LOOK, Life
-from punctual.scheduling.plan import EPSILON, Demand, Order, Plan
+from punctual.scheduling.plan import EPSILON, Demand, Order, Plan, Shortfall
 from punctual.scheduling.processors import Place
 from punctual.scheduling.standing import Standing, expected_end
 from punctual.scheduling.words import span
@@ -25,7 +25,7 @@ PATIENCE = 2.0
 """Seconds that an offer waits when its processor is needed."""
 NOTICE = PATIENCE + LOOK + GRACE
 """Seconds in which a leftover chunk leaves its processor, though it neither answers its offer nor heeds its end."""
-SPARING = 20_000
+SPARING = 2000
 """Placements that a repair spends on finding out who need not be given up."""
 FORECAST_STEP = 1.0
 """Seconds by which a forecast must move to be told."""
@@ -39,17 +39,17 @@ class Planner:
     life: Life
 
     def trial(
-        self, now: float, *, but: frozenset[str] = frozenset(), without: Collection[str] = ()
+        self, now: float, *, but: frozenset[str] = frozenset(), without: Collection[str] = (), stop: bool = False
     ) -> tuple[Plan, list[str]]:
         """Plan anew what is promised; return the plan, and who misses its due time in it.
 
         ``but``: jobs that are thought to hold no promise. ``without``: nodes that are thought away; what runs there
-        would have to be done again.
+        would have to be done again. ``stop`` at the first who misses: the plan is of no use then.
         """
         ends = self._ends(now, but)
         places = [p for p in self.books.processors.usable(now, ends) if p.node not in without]
         ready = np.array([ends.get(place, now) for place in places], dtype=np.float64)
-        plan, missed = Plan.of(places, ready, self.demands(now, but=but, without=without))
+        plan, missed = Plan.of(places, ready, self.demands(now, but=but, without=without), stop=stop)
         return plan, [short.uid for short in missed]
 
     def current(self, now: float) -> Plan:
@@ -198,8 +198,8 @@ class Planner:
     def _repair(self, now: float, missed: list[str], late: list[str]) -> Plan:
         """Find a plan for as many promises as can be kept: first margins go, then promises.
 
-        Who caused the trouble by its own doing goes first (isolation), then the newest, until the rest fits. Then those
-        come back that fit all the same: it was not them that stood in the way.
+        Whom nothing can save goes first, then who caused the trouble by its own doing (isolation), then the newest,
+        until the rest fits. Then those come back that fit all the same: it was not them that stood in the way.
         """
         for uid in missed:
             self.books.jobs[uid].squeezed = True
@@ -207,17 +207,20 @@ class Planner:
         causes = refused | self.books.causes
         at_fault = [uid for uid in causes if uid in self.books.jobs and self.books.jobs[uid].state == "Promised"]
         newest = sorted(self._promised(), key=lambda st: (-st.job.arrival, st.job.uid))
-        queue = list(dict.fromkeys([*late, *at_fault, *(st.job.uid for st in newest)]))
-        low, high = len(late), len(queue)  # giving up ``high`` of them is enough: with none left everything fits
-        if not self.trial(now, but=frozenset(queue[:low]))[1]:
+        alone, _ = self.trial(now, but=frozenset(st.job.uid for st in newest))
+        hopeless = [d.uid for d in self.demands(now) if isinstance(alone.append(d), Shortfall)]
+        first = list(dict.fromkeys([*late, *hopeless]))
+        queue = list(dict.fromkeys([*first, *at_fault, *(st.job.uid for st in newest)]))
+        low, high = len(first), len(queue)  # giving up ``high`` of them is enough: with none left everything fits
+        if not self.trial(now, but=frozenset(queue[:low]), stop=True)[1]:
             high = low
         while high - low > 1:
             middle = (low + high) // 2
-            if self.trial(now, but=frozenset(queue[:middle]))[1]:
+            if self.trial(now, but=frozenset(queue[:middle]), stop=True)[1]:
                 low = middle
             else:
                 high = middle
-        gone = self._spare(now, frozenset(queue[:high]), oldest=queue[len(late) : high][::-1])
+        gone = self._spare(now, frozenset(queue[:high]), oldest=queue[len(first) : high][::-1])
         for uid in queue[:high]:
             if uid in gone:
                 reason = causes.get(uid, reasons.OVERRUN if uid in late else reasons.CAPACITY_LOST)
@@ -227,14 +230,14 @@ class Planner:
     def _spare(self, now: float, gone: frozenset[str], *, oldest: list[str]) -> frozenset[str]:
         """Return who of ``gone`` must go where those come back who fit all the same, the oldest first.
 
-        Giving up more need not help: who cannot be saved at all drags down all that are newer. Many are tried at once,
-        half of them where they do not all fit.
+        Giving up more need not help: where one of the oldest does not fit, all that are newer went with it. Many are
+        tried at once, half of them where they do not all fit.
         """
         groups, placements = [oldest] if oldest else [], SPARING
         while groups and placements > 0:
             group = groups.pop()
             fewer = gone.difference(group)
-            plan, missed = self.trial(now, but=fewer)
+            plan, missed = self.trial(now, but=fewer, stop=True)
             placements -= 1 + len(plan.bookings)
             if not missed:
                 gone = fewer
@@ -269,7 +272,7 @@ class Planner:
             was, text = st.record, "processors are booked again"
             chunks = tuple(replace(c, leftover=False) for c in was.chunks)
             st.record = replace(was, on_track=Verdict("True", reasons.ON_TRACK, text), chunks=chunks)
-            plan, missed = self.trial(now)
+            plan, missed = self.trial(now, stop=True)
             if missed or self.is_late(st, now):
                 st.record = was
                 continue
