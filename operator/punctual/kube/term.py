@@ -22,7 +22,7 @@ import structlog
 
 from punctual import metric_names as names
 from punctual import reasons
-from punctual.errors import ClusterError, Conflict, Fenced, NotFound, UserError
+from punctual.errors import ClusterError, Fenced, NotFound, Replaced, UserError
 from punctual.kube import api
 from punctual.kube.accounts import Accounts
 from punctual.kube.board import SetPointBoard
@@ -294,7 +294,7 @@ class Term:
             async with slots:
                 try:
                     return await self._stamp(path, patch, needed=resource is not JOBS)
-                except (NotFound, Conflict):  # gone, or another of that name by now
+                except (NotFound, Replaced):  # gone, or another of that name by now
                     return None
                 except ClusterError as error:
                     if isinstance(error, Fenced) and not _forged(resource, body):
@@ -310,7 +310,7 @@ class Term:
         for tries in count(1):
             try:
                 body = await self._client.patch_merge(path, patch, subresource="status", field_manager=FIELD_MANAGER)
-            except (Fenced, NotFound, Conflict):
+            except (Fenced, NotFound, Replaced):
                 raise
             except ClusterError as error:
                 if tries >= TRIES and not needed and await self._others_can_be_stamped():
@@ -328,7 +328,7 @@ class Term:
         path, patch = self._stamped
         try:
             await self._client.patch_merge(path, patch, subresource="status", field_manager=FIELD_MANAGER)
-        except (NotFound, Conflict):
+        except (NotFound, Replaced):
             self._stamped = None
         except ClusterError:
             pass
@@ -341,7 +341,7 @@ class Term:
         while True:
             try:
                 return await call()
-            except (Fenced, NotFound, Conflict):
+            except (Fenced, NotFound, Replaced):
                 raise
             except ClusterError as error:
                 await self._wait(error)

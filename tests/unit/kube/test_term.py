@@ -317,6 +317,27 @@ async def test_a_job_that_is_moved_while_it_is_measured_is_measured_in_its_new_p
     assert world.status(other)["epoch"] == 1
 
 
+async def test_a_job_that_is_edited_while_it_is_stamped_is_not_taken_for_gone(world, monkeypatch):
+    job = world.job("precious")
+    await world.promised(job)
+    promise = world.status(job)["promise"]
+    stamp, edited = world.server.patch_merge, [job]
+
+    async def meet_an_edit(path, patch, **more):
+        if path == world.path(job) and edited:
+            edited.pop()
+            raise errors.Conflict("the object has been modified", retry_after=0.01)
+        return await stamp(path, patch, **more)
+
+    monkeypatch.setattr(world.server, "patch_merge", meet_an_edit)
+    new = world.replica()
+    new.lead(2)
+    await world.until(lambda: new.term._told.get(job["metadata"]["uid"]))
+    assert not edited
+    assert world.status(job)["epoch"] == 2
+    assert world.status(job)["promise"] == promise
+
+
 async def test_a_pool_whose_status_finds_no_object_is_gone(world):
     new = world.replica()
     new.lead(1)
