@@ -16,7 +16,6 @@ import pytest
 import yaml
 from drawn import manifests
 from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 from process import OperatorProcess
 from server import GROUP, MERGE, Server, condition, job
 
@@ -32,14 +31,17 @@ NAMES = itertools.count(1)
 
 
 class Place:
-    """A namespace, a pool of one node with four processors, and a good job that must go on whatever else is asked."""
+    """A namespace, a pool of one node with four processors, and another for what must go on whatever else is asked."""
 
     def __init__(self, server, operator):
         self.server, self.operator = server, operator
         self.namespace = self.pool = f"bad-{uuid.uuid4().hex[:8]}"
+        self.quiet = f"{self.pool}-quiet"  # of which nobody else asks anything
         server.add_namespace(self.namespace)
-        server.add_node(self.pool, pool=self.pool)
-        server.add_pool(self.pool)
+        for name in (self.pool, self.quiet):
+            server.add_node(name, pool=name)
+            server.add_pool(name)
+            self.ready(name, "4 processors")
 
     def job(self, name=None, **spec):
         return job(name or f"job-{next(NAMES)}", self.namespace, self.pool, **spec)
@@ -64,12 +66,12 @@ class Place:
     def goes_on(self):
         """See a good job promised, now."""
         assert self.operator.alive, self.operator.log.read_text()
-        good = self.job(f"good-{next(NAMES)}", dryRun=True)
+        good = self.job(f"good-{next(NAMES)}", pool=self.quiet, dryRun=True)
         assert self.server.create(good)[0] == 201
         assert self.answer(good["metadata"]["name"])["reason"] == reasons.DRY_RUN
 
     def clean(self):
-        self.server.clean(self.namespace, self.pool)
+        self.server.clean(self.namespace, self.pool, self.quiet)
 
 
 @pytest.fixture(scope="module")
@@ -277,26 +279,28 @@ def asked(place, bodies):
     return taken
 
 
-@pytest.mark.filterwarnings("ignore:Generating overly large repr")
-@pytest.mark.timeout(1800 if NIGHTLY else 120, func_only=True)
-@pytest.mark.parametrize("odds", [0, 12], ids=["inside the schema", "just outside"])
+def drawn(kind, count, *, odds):
+    """Return so many manifests of a kind. They are asked for together: one by one that would take its time."""
+    found = []
+
+    @settings(max_examples=count, phases=[Phase.generate], deadline=None, suppress_health_check=list(HealthCheck))
+    @given(manifests(kind, odds=odds))
+    def draw(body):
+        found.append(body)
+
+    draw()
+    return found
+
+
+@pytest.mark.timeout(3600 if NIGHTLY else 120, func_only=True)
+@pytest.mark.parametrize("odds", [0, 50], ids=["inside the schema", "just outside"])
 def test_whatever_the_server_takes_is_answered(server, place, odds):
     """Manifests at random. Whatever the API server takes, the operator answers; and a good job beside it, each time."""
     taken = Counter()
-
-    @settings(
-        max_examples=40 if NIGHTLY else 3,
-        phases=[Phase.generate],
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(
-        st.lists(manifests(DivisibleJob, odds=odds), min_size=12, max_size=12),
-        st.lists(manifests(Pool, odds=odds), min_size=4, max_size=4),
-        st.lists(manifests(Profile, odds=odds), min_size=2, max_size=2),
-    )
-    def try_some(jobs, pools, profiles):
-        there = asked(place, (*profiles, *pools, *jobs))
+    times = 20 if NIGHTLY else 1
+    every = [drawn(kind, count * times, odds=odds) for kind, count in ((Profile, 4), (Pool, 10), (DivisibleJob, 40))]
+    for batch in range(times):
+        there = asked(place, (body for bodies in every for body in bodies[batch::times]))
         taken.update(kind for kind, _ in there)
         for kind, name in there:
             if kind != "Profile":
@@ -305,7 +309,5 @@ def test_whatever_the_server_takes_is_answered(server, place, odds):
                 assert answer["message"], answer
         place.goes_on()
         server.clean(place.namespace, *(name for kind, name in there if kind == "Pool"))
-
-    try_some()
-    assert taken["DivisibleJob"] > 0
-    assert taken["Pool"] > 0
+    assert taken["DivisibleJob"] > 5
+    assert taken["Pool"] > 1

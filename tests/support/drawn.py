@@ -47,6 +47,10 @@ EXPRESSIONS = st.sampled_from(
         {"key": "a", "operator": "DoesNotExist", "values": []},
     ]
 )
+SPOIL = 7
+"""The draw that spoils a value: not 0 or 1, of which there are more than of others."""
+RARE = ("volumes", "volumeMounts", "tolerations", "affinity", "initContainers", "env", "resources", "metadata")
+"""Fields of a template of which a pod seldom bears a random value: one of them at a time is enough."""
 KNOWN = {
     "cpu": st.sampled_from([1, 4096, "1", "500m", "10m", "0.25", "3e2"]),
     "memory": st.sampled_from([1048576, "1Mi", "64Mi", "2Gi", "1Pi", "1e9"]),
@@ -74,7 +78,7 @@ def manifests(kind, *, odds=0):
 def _with_one_deadline(drawn):
     """Keep one of deadline and deadlineTime, and one of cost and profile, nearly always: the rules ask for it."""
     spec, chance = drawn
-    if not isinstance(spec, dict) or chance == 17:  # not 0, of which there are more than one in thirty
+    if not isinstance(spec, dict) or chance == SPOIL:
         return spec
     spec = dict(spec)
     if "deadline" not in spec and "deadlineTime" not in spec:
@@ -96,7 +100,7 @@ def _values(name, schema, definitions, odds):
     good = KNOWN[name] if name in KNOWN else _good(schema, definitions, odds)
     if not odds:
         return good
-    return st.integers(0, odds).flatmap(lambda chance: _outside(schema) if chance == 0 else good)
+    return st.integers(0, odds).flatmap(lambda chance: _outside(schema) if chance == SPOIL else good)
 
 
 def _outside(schema):
@@ -143,6 +147,8 @@ def _good(schema, definitions, odds):  # noqa: C901, PLR0911  one line per type 
 
 
 def _text(schema):
+    if schema.get("maxLength") == 63 and schema.get("minLength") == 1:  # a container's name
+        return st.sampled_from(["main", "main", "a-1", "Main", "κύριος"])
     if "pattern" in schema or schema.get("maxLength") == 253:  # a name
         return st.sampled_from(["main", "a", "9.z-9", "x" * schema.get("maxLength", 63)])
     least, most = schema.get("minLength", 0), schema.get("maxLength", 40)
@@ -154,7 +160,7 @@ def _object(schema, definitions, odds):
     fields = {
         name: _values(name, s, definitions, odds)
         for name, s in schema["properties"].items()
-        if odds or name != "nodeName"  # it must not be there
+        if name != "nodeName"  # it must not be there
     }
     drawn = st.fixed_dictionaries(
         {name: some for name, some in fields.items() if name in required},
@@ -162,7 +168,10 @@ def _object(schema, definitions, odds):
     )
     if schema.get(PRESERVE_UNKNOWN):
         mine = st.dictionaries(ELSEWHERE.filter(lambda name: name not in fields), ANYTHING, max_size=2)
-        drawn = st.tuples(drawn, mine).map(lambda both: {**both[1], **both[0]})
+        image = {"image": "work:1"} if "volumeMounts" in fields else {}
+        drawn = st.tuples(drawn, st.just({}) | st.just({}) | mine, st.sampled_from(("", *RARE))).map(
+            lambda three: {**image, **three[1], **{k: v for k, v in three[0].items() if k not in RARE or k == three[2]}}
+        )
     if not odds:
         return drawn
     return st.tuples(drawn, st.integers(0, 2 * odds), TEXT).map(lambda three: _maimed(*three))
@@ -170,6 +179,6 @@ def _object(schema, definitions, odds):
 
 def _maimed(fields, chance, name):
     """Now and then take a field out, or put one in that nobody knows."""
-    if chance == 0 and fields:
+    if chance == SPOIL and fields:
         return {key: value for key, value in fields.items() if key != min(fields)}
-    return {**fields, name: 1} if chance == 1 else fields
+    return {**fields, name: 1} if chance == SPOIL + 1 else fields

@@ -98,8 +98,8 @@ class Server:
         code, answer = self.create(pool(name, **spec))
         assert code == 201, answer
 
-    def add_job(self, name, namespace, pool, **spec):
-        code, answer = self.create(job(name, namespace, pool, **spec))
+    def add_job(self, name, namespace, of, **spec):
+        code, answer = self.create(job(name, namespace, of, **spec))
         assert code == 201, answer
         return answer
 
@@ -139,9 +139,10 @@ def pool(name, **spec):
     return {"apiVersion": "punctual.dev/v1alpha1", "kind": "Pool", "metadata": {"name": name}, "spec": spec}
 
 
-def job(name, namespace, pool, **spec):
+def job(name, namespace, of, **spec):
+    """Return a job of the pool ``of``."""
     spec = {
-        "pool": pool,
+        "pool": of,
         "units": 100,
         "deadline": "10m",
         "cost": {"chi": "100ms", "thetaCp": "1s"},
