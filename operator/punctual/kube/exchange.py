@@ -47,6 +47,7 @@ Refusal = Literal[
     "otherNode",
     "tooLarge",
     "tooSlow",
+    "brokenOff",
     "malformed",
     "oldInstance",
     "oldSequence",
@@ -62,6 +63,7 @@ _STATUS: Final[dict[Refusal, int]] = {
     "otherNode": 403,
     "tooLarge": 413,
     "tooSlow": 408,
+    "brokenOff": 400,
     "malformed": 400,
     "oldInstance": 409,
     "oldSequence": 409,
@@ -228,6 +230,8 @@ class Exchange:
             raise _Refused("tooLarge") from error
         except TimeoutError as error:
             raise _Refused("tooSlow") from error
+        except (ConnectionError, web.RequestPayloadError) as error:  # the agent was killed, or its node cut off
+            raise _Refused("brokenOff") from error
         except ValidationError as error:
             raise _Refused("malformed") from error
 

@@ -306,3 +306,19 @@ async def test_a_body_that_does_not_come_is_not_waited_for(stage, monkeypatch):
     writer.close()
     await writer.wait_closed()
     assert operator.refused == {"tooSlow": 1}
+
+
+async def test_an_agent_that_dies_in_the_middle_of_its_report_is_a_refusal_and_no_error(stage, caplog):
+    operator, agents = stage
+    _, writer = await asyncio.open_connection("127.0.0.1", agents.port, ssl=agents.context, server_hostname=HOST)
+    head = (f"POST {wire.REPORT_PATH} HTTP/1.1", f"Host: {HOST}", "Authorization: Bearer n1", "Content-Length: 999")
+    writer.write("\r\n".join((*head, "", '{"node":')).encode())
+    await writer.drain()
+    async with asyncio.timeout(10):
+        while not operator.reviews:  # noqa: ASYNC110  it is being read
+            await asyncio.sleep(0.01)
+        writer.transport.abort()
+        while not operator.refused:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert operator.refused == {"brokenOff": 1}
+    assert caplog.records == []
