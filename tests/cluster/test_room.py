@@ -54,6 +54,8 @@ async def crowded(space, client, pool, node, size):
     assert "is being evicted" in (await space.events(now))["CapacityLost"]
     assert len([p for p in space.pods_of(now) if note(p, "attempt") == 2]) >= 1
     assert name not in space.gone
+    await space.kubectl("delete", "pod", name, "--wait=false")
+    await eventually(lambda: has(client, pool, size), within=20)
 
 
 async def untouched(space, client, pool, node, size):
