@@ -7,7 +7,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: help venv lint test test-quick test-api test-cluster demo bench nightly docs clean
+.PHONY: help venv lint test test-quick test-api test-cluster demo chaos bench nightly docs clean
 
 help: ## what there is to do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -37,6 +37,9 @@ test-cluster: $(READY) ## tests on a real kind cluster
 
 demo: $(READY) ## a cluster, Punctual on it, three jobs with deadlines
 	hack/demo
+
+chaos: $(READY) ## ten minutes in which everything goes wrong at random on kind, then the ledger (CHAOS="--minutes 60 --seed 7")
+	hack/chaos $(CHAOS)
 
 bench: $(READY) ## numbers, as JSON, with the machine they come from
 	hack/bench

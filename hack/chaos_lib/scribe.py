@@ -24,6 +24,8 @@ class JobSeen:
     body: Json
     statuses: list[tuple[int, Json]] = field(default_factory=list)
     """(resource version, status) of each that was seen."""
+    times: list[float] = field(default_factory=list)
+    """When each of them was seen."""
     gone: bool = False
     gaps: int = 0
     """How often the API server could not tell what came in between."""
@@ -57,7 +59,10 @@ class PodSeen:
     body: Json
     born: int | None
     """Resource version it was created with; None where that was not seen."""
-    succeeded: bool = False
+    succeeded: float | None = None
+    """When it was first seen to have."""
+    deleted: bool = False
+    """Whether somebody had deleted it by then."""
     gone: bool = False
 
     @property
@@ -106,9 +111,18 @@ def condition(status: Json, kind: str) -> Json:
 
 
 class Scribe:
-    """Follows one namespace; ``news(job, before)`` hears of each change of a job's status."""
+    """Follows one namespace.
 
-    def __init__(self, client: ApiClient, namespace: str, news: Callable[[JobSeen, Json], None]) -> None:
+    ``news(job, before)`` hears of each change of a job's status, ``pod(pod, what)`` of pods that come, move on and go.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        namespace: str,
+        news: Callable[[JobSeen, Json], None],
+        pod: Callable[[PodSeen, str], None],
+    ) -> None:
         self.jobs: dict[str, JobSeen] = {}
         """By uid."""
         self.pods: dict[str, PodSeen] = {}
@@ -116,6 +130,7 @@ class Scribe:
         self._client = client
         self._namespace = namespace
         self._news = news
+        self._pod = pod
 
     def job(self, name: str) -> JobSeen | None:
         """Return the newest job of that name."""
@@ -172,6 +187,7 @@ class Scribe:
         job.body, job.gone = body, what == "DELETED"
         if job.status != before:
             job.statuses.append((int(body["metadata"]["resourceVersion"]), job.status))
+            job.times.append(time.time())
             self._news(job, before)
 
     def _take_pod(self, what: str, body: Json) -> None:
@@ -180,8 +196,12 @@ class Scribe:
         if pod is None:
             born = int(body["metadata"]["resourceVersion"]) if what == "ADDED" else None
             pod = self.pods[uid] = PodSeen(body, born)
+        before = "" if pod.body is body else pod.phase
         pod.body, pod.gone = body, what == "DELETED"
-        pod.succeeded = pod.succeeded or pod.phase == "Succeeded"
+        if pod.phase == "Succeeded" and pod.succeeded is None:
+            pod.succeeded, pod.deleted = time.time(), "deletionTimestamp" in body["metadata"]
+        if pod.gone or pod.phase != before:
+            self._pod(pod, "gone" if pod.gone else pod.phase)
 
 
 async def eventually(true: Callable[[], object], *, within: float, every: float = 0.2) -> bool:

@@ -1,0 +1,260 @@
+"""The reckoning: what was asked, what was seen, and what must not have happened. No I/O; a test tries it on forgeries.
+
+For each job: accounted units stay accounted and are nobody's besides, each range is in the status before its pod is
+there, the epoch never falls, the promise changes by an edit only, results cover each unit once with what its units add
+up to, and a promise that was not kept had a reason that Punctual told and a fault that caused it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from chaos_lib.jobs import Json, Wish
+from chaos_lib.scribe import JobSeen, PodSeen, condition
+from punctual.kube.duration import parse_time
+
+TOLD = frozenset({"CapacityLost", "NodeLost", "ChunkFailed", "Stalled", "Overrun", "Late", "PodRefused"})
+"""Reasons by which Punctual says that a promise is in danger or given up."""
+EXCUSED = frozenset({"InfeasibleCapacity", "InfeasibleStartup", "PodRefused"})
+"""Reasons to refuse any job: there may be no room, or a quota in the way."""
+LONGEST = 60.0
+"""Seconds from the end of a pod to its account where somebody leads: who does may be frozen, or die, for a while."""
+ROUNDING = 1.5
+"""Seconds: times in a status are whole ones."""
+
+
+@dataclass(frozen=True)
+class Struck:
+    """A fault that happened."""
+
+    name: str
+    begin: float
+    end: float
+    disturbs: bool
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A promise that was not kept."""
+
+    job: str
+    late: float
+    told: tuple[str, ...]
+    faults: tuple[str, ...]
+
+
+def missed(
+    wishes: Mapping[str, Wish],
+    jobs: Iterable[JobSeen],
+    faults: Iterable[Struck],
+    events: Mapping[str, Iterable[str]],
+) -> list[Broken]:
+    """Return the promises that were not kept; ``events``: reasons of a job's events, by uid."""
+    faults = list(faults)
+    found = []
+    for job in jobs:
+        promise, finished = job.status.get("promise"), job.status.get("finishedAt")
+        wish = wishes.get(job.name)
+        if job.gone or wish is None or wish.expected == "failed" or not promise or not finished:
+            continue
+        late = parse_time(finished) - parse_time(promise["deadline"])
+        if late <= 0 and job.condition("Failed").get("status") != "True":
+            continue
+        on_track = (condition(status, "OnTrack") for _, status in job.statuses)
+        told = {c["reason"] for c in on_track if c.get("status") == "False"}
+        told |= set(events.get(job.body["metadata"]["uid"], ()))
+        begin, end = parse_time(job.body["metadata"]["creationTimestamp"]), parse_time(finished)
+        during = {f.name for f in faults if f.disturbs and f.begin <= end + ROUNDING and f.end >= begin - ROUNDING}
+        found.append(Broken(job.name, late, tuple(sorted(told & TOLD)), tuple(sorted(during))))
+    return found
+
+
+def audit(wishes: Mapping[str, Wish], jobs: Iterable[JobSeen], pods: Iterable[PodSeen]) -> list[str]:
+    """Return all that must not be."""
+    wrong: list[str] = []
+    by_job: dict[str, list[PodSeen]] = {}
+    for pod in pods:
+        by_job.setdefault(pod.job, []).append(pod)
+    seen = set()
+    for job in jobs:
+        wish = wishes.get(job.name)
+        if wish is None:
+            wrong.append(f"{job.name}: nobody asked for it")
+            continue
+        seen.add(job.name)
+        own = by_job.get(job.body["metadata"]["uid"], [])
+        for check in (_history, _promise, _pods, _twice, _late, _end):
+            wrong += [f"{job.name}: {what}" for what in check(wish, job, own)]
+    wrong += [f"{name}: was asked for and never seen" for name in wishes.keys() - seen]
+    return wrong
+
+
+def _history(wish: Wish, job: JobSeen, _pods: list[PodSeen]) -> Iterable[str]:
+    """Check each status as it was written."""
+    before: set[int] = set()
+    epoch = 0
+    for version, status in job.statuses:
+        at = f"in the status of version {version}"
+        completed = _units(status.get("completed") or (), wish.units)
+        if lost := before - completed:
+            yield f"units {_short(lost)} were accounted and are not {at}"
+        before = completed
+        taken: set[int] = set()
+        for chunk in status.get("chunks") or ():
+            if chunk.get("kind") == "Reduce":
+                continue
+            own = _units([chunk], wish.units)
+            if twice := own & (completed | taken):
+                yield f"units {_short(twice)} are two owners' {at}"
+            taken |= own
+        now = int(status.get("epoch") or 0)
+        if now < epoch:
+            yield f"the epoch falls from {epoch} to {now} {at}"
+        epoch = max(epoch, now)
+        if (status.get("units") or {}).get("done", 0) > wish.units:
+            yield f"more units are done than there are {at}"
+
+
+def _promise(wish: Wish, job: JobSeen, _pods: list[PodSeen]) -> Iterable[str]:
+    """Check that what was promised is what was asked, at some time."""
+    created = parse_time(job.body["metadata"]["creationTimestamp"])
+    for promised in {s["promise"]["deadline"] for _, s in job.statuses if "promise" in s}:
+        after = parse_time(promised) - created
+        if not any(abs(after - asked) <= ROUNDING for asked in wish.deadlines):
+            yield f"promised for {after:.0f} s after its creation, asked were {wish.deadlines}"
+
+
+def _pods(_wish: Wish, job: JobSeen, pods: list[PodSeen]) -> Iterable[str]:
+    """Check that each pod was in the status before it was there."""
+    if job.gaps:
+        return
+    for pod in pods:
+        if pod.born is None:
+            continue
+        recorded = (
+            chunk.get("pod") == pod.name
+            for version, status in job.statuses
+            if version < pod.born
+            for chunk in status.get("chunks") or ()
+        )
+        if not any(recorded):
+            yield f"pod {pod.name} was there before it was in the status"
+
+
+def _twice(_wish: Wish, _job: JobSeen, pods: list[PodSeen]) -> Iterable[str]:
+    """Check that no attempt which ended well was made again, unless somebody took its pod away before it was seen."""
+    well: set[str] = set()
+    for pod in pods:
+        if pod.name in well:
+            yield f"pod {pod.name} ended well, and there was another of that name"
+        if pod.succeeded and not pod.deleted:
+            well.add(pod.name)
+
+
+def _late(_wish: Wish, job: JobSeen, pods: list[PodSeen]) -> Iterable[str]:
+    """Check that what ended well was taken in before long, or as soon as somebody led again."""
+    seen = list(zip(job.times, (status for _, status in job.statuses), strict=True))
+    for pod in pods:
+        if pod.succeeded is None or pod.deleted:
+            continue
+        owned = [at for at, status in seen if pod.name in _owners(status)]
+        taken = next((at for at, status in seen if at >= pod.succeeded and pod.name not in _owners(status)), None)
+        if not owned or taken is None:
+            continue
+        epoch = max((status.get("epoch", 0) for at, status in seen if at < pod.succeeded), default=0)
+        led = next((at for at, status in seen if pod.succeeded <= at < taken and status.get("epoch", 0) > epoch), 0.0)
+        if taken > max(pod.succeeded, led) + LONGEST:
+            yield f"pod {pod.name} ended well, and was taken in {taken - pod.succeeded:.0f} s later"
+
+
+def _owners(status: Json) -> set[str]:
+    return {str(chunk.get("pod")) for chunk in status.get("chunks") or ()}
+
+
+def _end(wish: Wish, job: JobSeen, pods: list[PodSeen]) -> Iterable[str]:
+    """Check what became of it."""
+    if job.gone:
+        if not wish.deleted:
+            yield "it is gone, and nobody has deleted it"
+        yield from (f"pod {pod.name} outlives it" for pod in pods if not pod.gone)
+        return
+    if wish.deleted:
+        yield "it was deleted and is still there"
+        return
+    yield from _outcome(wish, job, pods)
+    for pod in pods:
+        if not pod.gone and not _stays(pod):
+            yield f"pod {pod.name} ({pod.kind}, {pod.phase}) is still there"
+
+
+def _outcome(wish: Wish, job: JobSeen, pods: list[PodSeen]) -> Iterable[str]:
+    completed, failed, admitted = (job.condition(kind) for kind in ("Completed", "Failed", "Admitted"))
+    if completed.get("status") == "True":
+        if wish.expected != "done":
+            yield f"done, though it cannot be: {completed['message']}"
+        yield from _accounts(wish, job, pods)
+    elif failed.get("status") == "True":
+        if wish.expected != "failed" or failed["reason"] not in wish.reasons:
+            yield f"failed by {failed['reason']}: {failed['message']}"
+    elif admitted.get("status") == "False":
+        if admitted["reason"] not in EXCUSED.union(wish.reasons):
+            yield f"refused by {admitted['reason']}: {admitted['message']}"
+    else:
+        yield f"it has not ended: {admitted.get('reason')}, {job.status.get('units')}, {job.status.get('chunks')}"
+
+
+def _stays(pod: PodSeen) -> bool:
+    """Whether a pod is kept to be read."""
+    return pod.phase == "Failed" or (pod.kind == "Reduce" and pod.phase == "Succeeded")
+
+
+def _accounts(wish: Wish, job: JobSeen, pods: list[PodSeen]) -> Iterable[str]:
+    """Check a job that is said to be done."""
+    status = job.status
+    whole = [{"begin": 0, "end": wish.units}]
+    if status.get("completed") != whole:
+        yield f"done, but accounted is {status.get('completed')} of {wish.units}"
+    if status.get("units", {}).get("done") != wish.units or status.get("chunks"):
+        yield f"done, but its status has {status.get('units')} and chunks {status.get('chunks')}"
+    redo = wish.body["spec"].get("restart", "Redo") == "Redo"
+    if "reduce" in wish.body["spec"]:
+        # one that was lost may have come to its end all the same: it is not kept
+        results = [pod for pod in pods if pod.kind == "Reduce" and pod.phase == "Succeeded" and not pod.gone]
+        if len(results) != 1:
+            yield f"done, but {len(results)} reduce pods are there that ended well"
+            return
+        yield from _results(wish, results[0].message, redo=redo)
+    elif redo and not job.gaps:
+        worked = _units(({"begin": p.range[0], "end": p.range[1]} for p in pods if p.succeeded), wish.units)
+        if missing := _units(whole, wish.units) - worked:
+            yield f"done, but no pod that ended well had units {_short(missing)}"
+
+
+def _results(wish: Wish, text: str, *, redo: bool) -> Iterable[str]:
+    at = 0
+    for line in text.splitlines():
+        match = re.fullmatch(r"(\d+)-(\d+) ?(\d*)", line)
+        if match is None:
+            yield f"the reduce step found {line!r}"
+            return
+        begin, end, said = int(match[1]), int(match[2]), match[3]
+        if begin != at:
+            yield f"the reduce step found units from {begin} on where {at} was next"
+        at = end
+        adds = (begin + end - 1) * (end - begin) // 2
+        # what was durable when its pod ended has no result
+        if said != str(adds) and (redo or said):
+            yield f"units {begin}-{end} add up to {adds}, their result is {said!r}"
+    if at != wish.units:
+        yield f"the reduce step found {at} of {wish.units} units"
+
+
+def _units(ranges: Iterable[Json], units: int) -> set[int]:
+    # jobs of millions of units are refused: nothing of them is ever owned
+    return {u for r in ranges for u in range(int(r["begin"]), min(int(r["end"]), units + 1))}
+
+
+def _short(units: set[int]) -> str:
+    return f"{min(units)}…{max(units)} ({len(units)})"

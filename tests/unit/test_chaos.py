@@ -1,0 +1,282 @@
+"""The reckoning of hack/chaos finds what must not be: each forgery is found, and what is right is let alone."""
+
+import copy
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "hack"))
+
+from chaos_lib import hidden, ledger
+from chaos_lib.faults import FAULTS
+from chaos_lib.jobs import KINDS, Maker
+from chaos_lib.ledger import Struck
+from chaos_lib.scribe import JobSeen, PodSeen
+
+from punctual.kube import api
+
+CREATED = "2026-01-01T00:00:00Z"
+BEGAN = 1767225600.0
+
+
+ENDED = {"a": 1.5, "b": 2.5, "r": 3.5, "r2": 3.5}
+
+
+def pod(name, begin, end, *, born=5, kind="Chunk", phase="Succeeded", gone=True, message="", job="u1"):
+    notes = {"punctual.dev/begin": str(begin), "punctual.dev/end": str(end), "punctual.dev/attempt": "1"}
+    labels = {"punctual.dev/job-uid": job, "punctual.dev/kind": kind}
+    meta = {"name": name, "uid": name, "annotations": notes, "labels": labels}
+    ended = [{"state": {"terminated": {"message": message}}}]
+    body = {"metadata": meta, "status": {"phase": phase, "containerStatuses": ended}}
+    return PodSeen(body, born, succeeded=BEGAN + ENDED[name] if phase == "Succeeded" else None, gone=gone)
+
+
+def condition(kind, status, reason, message=""):
+    return {"type": kind, "status": status, "reason": reason, "message": message}
+
+
+class Story:
+    """A job of ten units that was done by two pods and reduced; a test spoils it."""
+
+    def __init__(self):
+        maker = Maker(1, "image:1", "a secret of the jobs")
+        self.wish = maker._wish(
+            "j", "waits", maker._spec({"spec": {}}, units=10, chi=1, most=2, slack=50, reduce=maker._reduce())
+        )
+        deadline = "2026-01-01T00:01:09Z"
+        assert self.wish.deadlines == [69]
+        chunks = [
+            {"begin": 0, "end": 5, "attempt": 1, "kind": "Chunk", "pod": "a"},
+            {"begin": 5, "end": 10, "attempt": 1, "kind": "Chunk", "pod": "b"},
+        ]
+        promised = {"epoch": 1, "promise": {"deadline": deadline}}
+        reduce = {"begin": 10, "end": 11, "attempt": 1, "kind": "Reduce", "pod": "r"}
+        completed = [{"begin": 0, "end": 10}]
+        over = [condition("Admitted", "True", "Feasible"), condition("Completed", "True", "Completed", "done")]
+        self.statuses = [
+            {**promised, "chunks": chunks},
+            {**promised, "chunks": chunks[1:], "completed": [{"begin": 0, "end": 5}]},
+            {**promised, "epoch": 2, "chunks": [reduce], "completed": completed},
+            {
+                **promised,
+                "epoch": 2,
+                "completed": completed,
+                "units": {"done": 10, "total": 10},
+                "conditions": over,
+                "finishedAt": "2026-01-01T00:01:00Z",
+            },
+        ]
+        self.pods = [
+            pod("a", 0, 5),
+            pod("b", 5, 10),
+            pod("r", 10, 11, born=8, kind="Reduce", gone=False, message="0-5 10\n5-10 35"),
+        ]
+        self.gone = False
+        self.times = [1, 2, 3, 4]
+
+    def job(self):
+        meta = {"name": "j", "uid": "u1", "creationTimestamp": CREATED}
+        statuses = [(3 + 2 * n, status) for n, status in enumerate(self.statuses)]
+        times = [BEGAN + at for at in self.times]
+        return JobSeen({"metadata": meta, "status": self.statuses[-1]}, statuses, times, gone=self.gone)
+
+    def audit(self):
+        return ledger.audit({"j": self.wish}, [self.job()], self.pods)
+
+
+def lose_a_unit(s):
+    s.statuses[2]["completed"] = [{"begin": 1, "end": 10}]
+
+
+def own_twice(s):
+    s.statuses[1]["chunks"] = [{"begin": 4, "end": 10, "kind": "Chunk", "pod": "b"}]
+
+
+def fall_back(s):
+    s.statuses[3]["epoch"] = 1
+
+
+def promise_something_else(s):
+    s.statuses[1]["promise"] = {"deadline": "2026-01-01T00:02:00Z"}
+
+
+def create_before_the_record(s):
+    s.pods[2] = pod("r", 10, 11, born=6, kind="Reduce", gone=False, message="0-5 10\n5-10 35")
+
+
+def count_a_range_twice(s):
+    s.pods[2].body["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "0-5 10\n4-10 39"
+
+
+def count_too_little(s):
+    s.pods[2].body["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "0-5 10"
+
+
+def result_of_other_units(s):
+    s.pods[2].body["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "0-5 10\n5-10 10"
+
+
+def reduce_twice(s):
+    s.pods.append(pod("r2", 10, 11, born=8, kind="Reduce", gone=False, message="0-5 10\n5-10 35"))
+    s.statuses[2]["chunks"].append({"begin": 10, "end": 11, "kind": "Reduce", "pod": "r2"})
+
+
+def end_unfinished(s):
+    del s.statuses[3]["conditions"][1]
+
+
+def fail(s):
+    s.statuses[3]["conditions"][1] = condition("Failed", "True", "ChunkFailed", "exit code 1")
+
+
+def leave_a_pod(s):
+    s.pods[0] = pod("a", 0, 5, gone=False)
+
+
+def vanish(s):
+    s.gone = True
+
+
+def outlive(s):
+    s.gone = s.wish.deleted = True
+    s.pods[0] = pod("a", 0, 5, gone=False, phase="Running")
+
+
+def do_again(s):
+    s.pods.append(pod("b", 5, 10))
+
+
+def take_in_late(s):
+    s.times[3] = 99
+
+
+def refuse_strangely(s):
+    s.statuses[3]["conditions"] = [condition("Admitted", "False", "InvalidSpec", "no")]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "found"),
+    [
+        (lose_a_unit, "units 0…0 (1) were accounted and are not"),
+        (own_twice, "units 4…4 (1) are two owners'"),
+        (fall_back, "the epoch falls from 2 to 1"),
+        (promise_something_else, "promised for 120 s after its creation"),
+        (create_before_the_record, "pod r was there before it was in the status"),
+        (count_a_range_twice, "the reduce step found units from 4 on where 5 was next"),
+        (count_too_little, "the reduce step found 5 of 10 units"),
+        (result_of_other_units, "units 5-10 add up to 35, their result is '10'"),
+        (reduce_twice, "2 reduce pods are there that ended well"),
+        (end_unfinished, "it has not ended"),
+        (fail, "failed by ChunkFailed"),
+        (leave_a_pod, "pod a (Chunk, Succeeded) is still there"),
+        (vanish, "it is gone, and nobody has deleted it"),
+        (outlive, "pod a outlives it"),
+        (do_again, "pod b ended well, and there was another of that name"),
+        (take_in_late, "pod r ended well, and was taken in 96 s later"),
+        (refuse_strangely, "refused by InvalidSpec"),
+    ],
+)
+def test_a_forged_ledger_is_found_out(spoil, found):
+    story = Story()
+    assert story.audit() == []
+    spoil(story)
+    (said,) = [what for what in story.audit() if found in what]
+    assert said.startswith("j: ")
+
+
+def test_what_somebody_deleted_may_be_done_again_and_what_nobody_led_for_taken_in_late():
+    story = Story()
+    do_again(story)
+    story.pods[1].deleted = True
+    assert story.audit() == []
+    story = Story()
+    story.statuses.insert(3, {**story.statuses[2], "epoch": 3})  # a new leader finds it
+    story.statuses[4]["epoch"] = 3
+    story.times = [1, 2, 3, 98, 99]
+    assert story.audit() == []
+    story.statuses[3]["epoch"] = 2
+    assert story.audit() == ["j: pod r ended well, and was taken in 96 s later"]
+
+
+def test_without_a_reduce_each_unit_needs_a_pod_that_ended_well():
+    story = Story()
+    del story.wish.body["spec"]["reduce"]
+    story.pods = [pod("a", 0, 5), pod("b", 5, 9)]
+    assert story.audit() == ["j: done, but no pod that ended well had units 9…9 (1)"]
+
+
+def test_what_was_durable_has_no_result_and_what_has_one_is_right():
+    story = Story()
+    story.wish.body["spec"]["restart"] = "Resume"
+    message = story.pods[2].body["status"]["containerStatuses"][0]["state"]["terminated"]
+    message["message"] = "0-5 \n5-10 35"
+    assert story.audit() == []
+    message["message"] = "0-5 \n5-10 34"
+    assert story.audit() == ["j: units 5-10 add up to 35, their result is '34'"]
+
+
+def test_a_job_that_nobody_saw_is_missed():
+    wish = Story().wish
+    assert ledger.audit({"j": wish}, [], []) == ["j: was asked for and never seen"]
+
+
+def late(story, *, told=None):
+    story.statuses[3]["finishedAt"] = "2026-01-01T00:01:40Z"
+    if told:
+        story.statuses[2]["conditions"] = [condition("OnTrack", "False", told)]
+    return story
+
+
+@pytest.mark.parametrize(
+    ("story", "fault", "events", "expected"),
+    [
+        (Story(), Struck("leader killed", BEGAN, BEGAN, disturbs=True), (), None),
+        (late(Story()), Struck("leader killed", BEGAN + 9, BEGAN + 9, disturbs=True), (), ((), ("leader killed",))),
+        (
+            late(Story(), told="CapacityLost"),
+            Struck("x", BEGAN + 9, BEGAN + 12, disturbs=False),
+            (),
+            (("CapacityLost",), ()),
+        ),
+        (
+            late(Story(), told="CapacityLost"),
+            Struck("x", BEGAN - 99, BEGAN - 9, disturbs=True),
+            (),
+            (("CapacityLost",), ()),
+        ),
+        (
+            late(Story()),
+            Struck("x", BEGAN + 9, BEGAN + 12, disturbs=True),
+            ("NodeLost", "Feasible"),
+            (("NodeLost",), ("x",)),
+        ),
+    ],
+)
+def test_a_promise_that_was_not_kept_is_told_with_what_could_excuse_it(story, fault, events, expected):
+    found = [(b.told, b.faults) for b in ledger.missed({"j": story.wish}, [story.job()], [fault], {"u1": events})]
+    assert found == ([] if expected is None else [expected])
+
+
+def test_the_same_seed_asks_for_the_same_jobs_and_all_are_what_the_schema_takes():
+    maker, again = Maker(7, "image:1", "hush"), Maker(7, "image:1", "hush")
+    wishes = [maker.job(n) for n in range(1, 120)]
+    assert [w.body for w in wishes] == [again.job(n).body for n in range(1, 120)]
+    assert {w.kind for w in wishes} == set(KINDS)
+    for wish in wishes:
+        body = copy.deepcopy(wish.body)
+        body["metadata"] |= {"uid": "u", "creationTimestamp": CREATED, "generation": 1}
+        assert api.parse(api.DivisibleJob, body).spec.units == wish.units
+    assert Maker(8, "image:1", "hush").job(1).body != wishes[0].body
+
+
+def test_secrets_are_found_by_their_telling_parts():
+    key = "-----BEGIN PRIVATE KEY-----\nMIGHAgEAMBMGByqGSM49\nshort\n-----END PRIVATE KEY-----\n"
+    secrets = {"key": key, "token": "aaaa.bbbb.the-signature-of-it"}
+    assert hidden.told("-----BEGIN PRIVATE KEY----- aaaa.bbbb short", secrets) == []
+    assert hidden.told("x MIGHAgEAMBMGByqGSM49 y", secrets) == ["key"]
+    assert hidden.told("Bearer aaaa.bbbb.the-signature-of-it", secrets) == ["token"]
+
+
+def test_each_fault_has_a_name_of_its_own():
+    assert len({fault.name for fault in FAULTS}) == len(FAULTS)
