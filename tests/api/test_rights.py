@@ -68,7 +68,7 @@ async def install(client, kubeconfig, namespace, tmp_path):
     """Create the chart's objects for the operator; return a kubeconfig of its account and the granted rules."""
     with helm_python.Chart.load(ROOT / "charts" / "punctual") as chart:
         texts = chart.render({"crds": {"enabled": False}}, name="punctual", namespace=namespace)
-    objects = [o for path, text in texts.items() if "/operator/" in path for o in yaml.safe_load_all(text) if o]
+    objects = [o for path, text in texts.items() if path.endswith(".yaml") for o in yaml.safe_load_all(text) if o]
     for o in objects:
         if o["kind"] not in ("ServiceAccount", "Secret") and o["apiVersion"] != "rbac.authorization.k8s.io/v1":
             continue
@@ -85,12 +85,17 @@ async def install(client, kubeconfig, namespace, tmp_path):
     return own, granted(objects)
 
 
+def for_users(o):
+    """Whether the role becomes part of those that Kubernetes has for people."""
+    return any(label.startswith("rbac.authorization.k8s.io/aggregate-to-") for label in o["metadata"]["labels"])
+
+
 def granted(objects):
-    """Give each right as (verb, group, resource, name)."""
+    """Give each right that the chart gives to its own accounts, as (verb, group, resource, name)."""
     return {
         (verb, group, resource, name)
         for o in objects
-        for rule in (o["rules"] if o["kind"] in ("Role", "ClusterRole") else ())
+        for rule in (o["rules"] if o["kind"] in ("Role", "ClusterRole") and not for_users(o) else ())
         for verb in rule["verbs"]
         for group in rule["apiGroups"]
         for resource in rule["resources"]

@@ -104,6 +104,29 @@ def test_the_agent_may_nothing_but_what_everybody_may(cluster):
     assert rights(account("agent")) == rights("somebody")
 
 
+async def test_people_may_with_jobs_what_they_may_with_pods(cluster, space):
+    """By the roles that Kubernetes has for people, in the namespace where they have them; answers and pools are not
+    theirs to write."""
+    for role in ("view", "edit"):
+        await space.kubectl("create", "rolebinding", role, f"--clusterrole={role}", f"--user={role}er")
+
+    def can(who, *words):
+        done = cluster.run("kubectl", "auth", "can-i", *words, f"--as={who}", "-n", space.namespace, check=False)
+        return done.stdout.strip()
+
+    await eventually(lambda: can("editer", "create", "divisiblejobs") == "yes", within=30)
+    answers = {
+        ("viewer", "list", "divisiblejobs"): "yes",
+        ("viewer", "watch", "profiles"): "yes",
+        ("viewer", "create", "divisiblejobs"): "no",
+        ("editer", "delete", "divisiblejobs"): "yes",
+        ("editer", "patch", "profiles"): "yes",
+        ("editer", "patch", "divisiblejobs", "--subresource=status"): "no",
+        ("editer", "create", "pools"): "no",
+    }
+    assert {asked: can(*asked) for asked in answers} == answers
+
+
 def test_an_upgrade_to_the_same_changes_no_pod_and_keeps_the_authority(cluster):
     def seen():
         pods = listed(cluster, "pods", "-n", SYSTEM)
