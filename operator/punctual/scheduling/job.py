@@ -170,7 +170,10 @@ class JobRecord:
 
     def without(self, chunk: Chunk) -> "JobRecord":
         """Return the record without that chunk."""
-        return replace(self, chunks=tuple(c for c in self.chunks if c.key != chunk.key))
+        for i, c in enumerate(self.chunks):
+            if c.begin == chunk.begin and c.key == chunk.key:
+                return replace(self, chunks=(*self.chunks[:i], *self.chunks[i + 1 :]))
+        return self
 
     def with_chunk(self, chunk: Chunk) -> "JobRecord":
         """Return the record with that chunk added."""

@@ -4,7 +4,8 @@ The ledger of a job is made of these: which units are done, which are owned by a
 classes are values: every operation returns a new one, kept sorted, disjoint and merged.
 """
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple, Self
@@ -55,7 +56,17 @@ class Ranges:
         return sum(r.size for r in self.parts)
 
     def __or__(self, other: "Ranges") -> "Ranges":
-        return Ranges.of(*self.parts, *other.parts)
+        if len(other.parts) == 1:
+            return self._with(other.parts[0])
+        return Ranges.of(*self.parts, *other.parts) if other.parts else self
+
+    def _with(self, more: Range) -> "Ranges":
+        """Add one range: only those that it meets are looked at."""
+        i = bisect_left(self.parts, more.begin, key=lambda r: r.end)
+        j = bisect_right(self.parts, more.end, key=lambda r: r.begin)
+        met = self.parts[i:j]
+        one = Range(min(met[0].begin, more.begin), max(met[-1].end, more.end)) if met else more
+        return Ranges((*self.parts[:i], one, *self.parts[j:]))
 
     def __sub__(self, other: "Ranges") -> "Ranges":
         left: list[Range] = []
@@ -131,32 +142,42 @@ class Counts:
 
     def add(self, begin: int, end: int, count: int = 1) -> "Counts":
         """Count ``count`` more for every unit in [begin, end)."""
-        if begin >= end or count == 0:
-            return self
-        return self._combine((*self.parts, Count(begin, end, count)))
+        return self._change(begin, end, lambda times: times + count) if count else self
 
     def raise_to(self, begin: int, end: int, count: int) -> "Counts":
         """Count at least ``count`` for every unit in [begin, end)."""
-        inside = [c for c in self.parts if c.begin < end and begin < c.end]
-        out = self.drop(begin, end)
-        at = begin
-        for c in inside:
-            low, high = max(c.begin, begin), min(c.end, end)
-            out = out.add(at, low, count).add(low, high, max(count, c.times))
-            at = high
-        return out.add(at, end, count)
+        return self._change(begin, end, lambda times: max(times, count))
 
     def drop(self, begin: int, end: int) -> "Counts":
         """Forget all about [begin, end)."""
-        kept: list[Count] = []
-        for c in self.parts:
-            kept.append(Count(c.begin, min(c.end, begin), c.times))
-            kept.append(Count(max(c.begin, end), c.end, c.times))
-        return self._combine(tuple(c for c in kept if c.begin < c.end))
+        return self._change(begin, end, lambda _: 0)
 
     def largest(self, begin: int, end: int) -> int:
         """Return the largest count of any unit in [begin, end)."""
-        return max((c.times for c in self.parts if c.begin < end and begin < c.end), default=0)
+        i, j = self._meeting(begin, end)
+        return max((c.times for c in self.parts[i:j]), default=0)
+
+    def _meeting(self, begin: int, end: int) -> tuple[int, int]:
+        """Return which parts have a unit in [begin, end)."""
+        i = bisect_right(self.parts, begin, key=lambda c: c.end)
+        return i, max(i, bisect_left(self.parts, end, key=lambda c: c.begin))
+
+    def _change(self, begin: int, end: int, new: Callable[[int], int]) -> "Counts":
+        """Give every unit in [begin, end) a new count: only the parts there, and what they touch, are looked at."""
+        if begin >= end:
+            return self
+        i, j = self._meeting(begin, end)
+        here = [Count(c.begin, min(c.end, begin), c.times) for c in self.parts[i:j]]  # what lies before
+        at = begin
+        for c in self.parts[i:j]:
+            low, high = max(c.begin, begin), min(c.end, end)
+            here += [Count(at, low, new(0)), Count(low, high, new(c.times))]
+            at = high
+        here.append(Count(at, end, new(0)))
+        here += [Count(max(c.begin, end), c.end, c.times) for c in self.parts[i:j]]  # and behind
+        left, right = max(0, i - 1), j + 1  # neighbours may have the same count now
+        joined = _joined((*self.parts[left:i], *here, *self.parts[j:right]))
+        return Counts((*self.parts[:left], *joined, *self.parts[right:]))
 
     def coarse(self, most: int) -> "Counts":
         """Say it in at most so many parts: neighbours become one, with what lies between, at the larger count."""
@@ -164,26 +185,7 @@ class Counts:
         while len(parts) > most:
             pairs = (parts[i : i + 2] for i in range(0, len(parts), 2))
             parts = tuple(Count(some[0].begin, some[-1].end, max(c.times for c in some)) for some in pairs)
-        return self if parts is self.parts else self._combine(parts)
-
-    @staticmethod
-    def _combine(parts: Iterable[Count]) -> "Counts":
-        steps: dict[int, int] = {}
-        for c in parts:
-            steps[c.begin] = steps.get(c.begin, 0) + c.times
-            steps[c.end] = steps.get(c.end, 0) - c.times
-        out: list[Count] = []
-        level = 0
-        places = sorted(steps)
-        for here, there in pairwise(places):
-            level += steps[here]
-            if level == 0:
-                continue
-            if out and out[-1].end == here and out[-1].times == level:
-                out[-1] = Count(out[-1].begin, there, level)
-            else:
-                out.append(Count(here, there, level))
-        return Counts(tuple(out))
+        return self if parts is self.parts else Counts(tuple(_joined(parts)))
 
     def check(self) -> None:
         """Raise InvariantError unless sorted, disjoint, positive and merged."""
@@ -193,3 +195,16 @@ class Counts:
         for a, b in pairwise(self.parts):
             if a.end > b.begin or (a.end == b.begin and a.times == b.times):
                 raise InvariantError(f"counts {a} and {b} overlap or should be one")
+
+
+def _joined(parts: Iterable[Count]) -> list[Count]:
+    """Make one of parts that touch and have the same count, and none of those that say nothing; they come in order."""
+    out: list[Count] = []
+    for c in parts:
+        if c.begin >= c.end or c.times == 0:
+            continue
+        if out and out[-1].end == c.begin and out[-1].times == c.times:
+            out[-1] = Count(out[-1].begin, c.end, c.times)
+        else:
+            out.append(c)
+    return out

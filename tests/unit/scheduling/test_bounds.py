@@ -1,5 +1,6 @@
 """What a user or the world can make of a job stays within what is written down: lists, times, numbers."""
 
+import sys
 from dataclasses import replace
 
 import pytest
@@ -97,3 +98,36 @@ def test_a_job_whose_units_take_a_billion_times_as_long_as_declared_leaves_the_o
     w.run(w.now + 60)
     assert w.met("small")
     assert w.records["huge"].on_track.status == "False"
+
+
+def test_a_job_loses_thousands_of_chunks_at_once_and_no_leader_sits_over_them():
+    """Work that grew with the square of their number kept a leader from all else for minutes, and the next one too."""
+    n = 4000
+    w = World()
+    w.node("n1", 4.0)
+    w.tick()
+    w.apply(job(units=8, deadline=100_000))
+    w.run(2)
+    record = w.records["j1"]
+    chunk = record.chunks[0]
+    w.jobs["j1"] = replace(w.jobs["j1"], units=10 * n)
+    chunks = tuple(
+        replace(chunk, begin=10 * i, end=10 * i + 9, origin=10 * i + 9, node=f"gone{i % 7}", attempt=1 + i % 3)
+        for i in range(n)
+    )
+    w.records["j1"] = replace(record, chunks=chunks)
+    calls = 0
+
+    def count(frame, event, argument):
+        nonlocal calls
+        calls += event == "call"
+
+    w.crash()
+    sys.setprofile(count)
+    try:
+        w.tick()
+    finally:
+        sys.setprofile(None)
+    assert {c.node for c in w.records["j1"].chunks} <= {"n1"}
+    assert w.records["j1"].tried.largest(0, 10 * n) == 3
+    assert calls < 200 * n
