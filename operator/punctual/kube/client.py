@@ -38,6 +38,7 @@ JSON = "application/json"
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
+METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 CREDENTIALS_AGE = 30.0
 """Seconds after which credentials are asked for again: a projected token file is rotated long before it expires."""
@@ -121,7 +122,7 @@ class ApiClient:
         self._where = kubeconfig, context
         self._deadline = deadline
         self._connections = connections
-        self._headers = {"User-Agent": user_agent, "Accept": JSON, "Accept-Encoding": "identity"}
+        self._headers = {"User-Agent": user_agent, "Accept-Encoding": "identity"}
         self._renewal = asyncio.Lock()
         self._configuration: Configuration | None = None
         self._token: str | None = None
@@ -158,9 +159,11 @@ class ApiClient:
 
     # reading
 
-    async def get(self, path: str, *, params: Mapping[str, str] | None = None, deadline: float | None = None) -> Json:
+    async def get(
+        self, path: str, *, params: Mapping[str, str] | None = None, deadline: float | None = None, accept: str = JSON
+    ) -> Json:
         """One object, or whatever JSON stands at the path."""
-        return await self._call("GET", path, params=params, deadline=deadline)
+        return await self._call("GET", path, params=params, deadline=deadline, accept=accept)
 
     async def list(self, path: str, *, label_selector: str = "", field_selector: str = "", page: int = 500) -> Listing:
         """All objects of a collection, fetched by pages; raises Gone when the server forgot the list meanwhile."""
@@ -172,12 +175,15 @@ class ApiClient:
         return Listing(items, version)
 
     async def pages(
-        self, path: str, *, label_selector: str = "", field_selector: str = "", page: int = 500
+        self, path: str, *, label_selector: str = "", field_selector: str = "", page: int = 500, accept: str = JSON
     ) -> AsyncGenerator[Listing, None]:
-        """Fetch the same page by page, so that the bodies need not be in memory all at once."""
+        """Fetch the same page by page, so that the bodies need not be in memory all at once.
+
+        ``accept`` `METADATA`: of each object its metadata alone.
+        """
         params = _selectors(label_selector, field_selector) | {"limit": str(page)}
         while True:
-            answer = await self.get(path, params=params)
+            answer = await self.get(path, params=params, accept=accept)
             meta = answer["metadata"]
             yield Listing(answer.get("items") or [], meta["resourceVersion"])
             if not meta.get("continue"):
@@ -311,12 +317,13 @@ class ApiClient:
         body: Json | bytes | None = None,
         content_type: str = JSON,
         deadline: float | None = None,
+        accept: str = JSON,
     ) -> Json:
         data = body if isinstance(body, bytes | None) else orjson.dumps(body)
         timeout = aiohttp.ClientTimeout(total=self._deadline if deadline is None else deadline)
         try:
             async with await self._send(
-                method, path, params=params, data=data, content_type=content_type, timeout=timeout
+                method, path, params=params, data=data, content_type=content_type, timeout=timeout, accept=accept
             ) as response:
                 return _object(path, await response.read())
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
@@ -331,12 +338,13 @@ class ApiClient:
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109  aiohttp's own
         data: bytes | None = None,
         content_type: str = JSON,
+        accept: str = JSON,
     ) -> aiohttp.ClientResponse:
         """Answer whose status is a success; the caller reads and releases it."""
         if self._session is None:
             raise errors.ClusterError("the client is not open: use it by `async with`")
         for again in (False, True):
-            headers = {**self._headers, **await self._authorization(renew=again)}
+            headers = {**self._headers, "Accept": accept, **await self._authorization(renew=again)}
             if data is not None:
                 headers["Content-Type"] = content_type
             sent = time.monotonic()

@@ -189,6 +189,21 @@ class Directory:
         """Take in that a profile is gone."""
         self.profiles.pop((namespace, name), None)
 
+    def metadata(self, resource: Resource) -> dict[str, dict[str, Any]]:
+        """Return of all that is known of a kind, by uid: uid, name, namespace, generation, and whether it is going."""
+        if resource is JOBS:
+            known = [
+                (j.owner.uid, j.owner.name, j.owner.namespace, j.generation, j.deleting) for j in self.jobs.values()
+            ]
+        elif resource is POOLS:
+            known = [(p.uid, name, "", p.pool.metadata.generation, p.deleting) for name, p in self.pools.items()]
+        else:
+            found = [p.metadata for p in self.profiles.values()]
+            # that one is going is of no interest
+            known = [(m.uid, m.name, m.namespace, m.generation, True) for m in found]
+        fields = ("uid", "name", "namespace", "generation", "deleting")
+        return {values[0]: dict(zip(fields, values, strict=True)) for values in known}
+
     def see_epoch(self, epoch: int) -> None:
         """Take in an epoch that stands in a status; one that no leader reaches is nobody's."""
         if self.epoch < epoch <= HIGHEST:

@@ -2,25 +2,37 @@
 
 Every handler is two lines, an ``on.event`` one: kopf keeps no state of ours, writes nothing, and knows nothing of what
 an event means. (A create or update handler would fire on every event here: with no storage all is new to it.) kopf's
-watches are re-opened by kopf; what comes twice or late is sorted out by the directory.
+watches are re-opened by kopf, and kopf is begun anew where it gives up; what comes twice or late is sorted out by the
+directory. What it does not tell, such as a deletion between two of its lists, `unheard` finds out.
 """
 
 import asyncio
 import contextlib
+import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Final
 
 import aiohttp
 import kopf
+import structlog
 from kopf import OperatorRegistry, OperatorSettings
 from kopf._cogs.clients import api as kopf_api
 
+from punctual.errors import ClusterError
 from punctual.kube import api
 from punctual.kube.caches import Post
 from punctual.kube.client import load_configuration
 from punctual.kube.decode import decode
+from punctual.kube.informer import WATCH_SECONDS
+
+PAUSE: Final = 1.0
+"""Seconds before kopf is begun anew, and between looks at whether it watches."""
+GRACE: Final = 5.0
+"""Seconds that kopf may take to end."""
+
+log = structlog.get_logger(__name__)
 
 
 class NoProgress(kopf.ProgressStorage):
@@ -60,8 +72,15 @@ class NoDiffBase(kopf.DiffBaseStorage):
 def read_any_depth() -> None:
     """Have kopf read JSON by `decode`: by its own means an object nested deep ends the watch of all, for good."""
     vars(kopf_api)["json"] = SimpleNamespace(loads=decode)  # in the place of the module
-    # of a list, from API servers before 1.34; nobody else here reads by it
+    # of a list; nobody else here reads by it
     aiohttp.ClientResponse.json.__kwdefaults__["loads"] = decode  # type: ignore[index]
+
+
+class Patience:
+    """Seconds between tries of one request, for ever: where they end kopf does too, and all its watches with it."""
+
+    def __iter__(self) -> Iterator[float]:
+        return itertools.chain((0.2, 0.5, 1.0, 2.0), itertools.repeat(5.0))
 
 
 def registry(post: Post, *, kubeconfig: str | None = None) -> OperatorRegistry:
@@ -104,8 +123,8 @@ def connection(kubeconfig: str | None) -> kopf.ConnectionInfo:
     )
 
 
-def settings(*, streaming: bool) -> OperatorSettings:
-    """Return settings under which kopf only watches. ``streaming``: the API server has watch-lists (1.34 and later)."""
+def settings() -> OperatorSettings:
+    """Return settings under which kopf only watches."""
     made = OperatorSettings()
     made.posting.enabled = False
     made.persistence.progress_storage = NoProgress()
@@ -113,14 +132,15 @@ def settings(*, streaming: bool) -> OperatorSettings:
     made.persistence.finalizer = "punctual.dev/kopf"  # must never appear
     made.scanning.disabled = True
     made.peering.standalone = True
-    if streaming:
-        made.watching.initial_streaming = True
-    else:
-        made.watching.chunk_size = 500
+    # not as a stream: kopf goes on from the middle of one that was cut, and never learns of the objects behind
+    made.watching.chunk_size = 500
+    # a connection that died in silence is noticed as soon as by our informers
+    made.watching.server_timeout = WATCH_SECONDS
+    made.watching.inactivity_timeout = WATCH_SECONDS + 3.0
     made.queueing.error_delays = (1, 2, 5, 10)
     made.networking.request_timeout = 10
-    made.networking.error_backoffs = (0.2, 0.5, 1, 2)
-    made.process.ultimate_exiting_timeout = 25
+    made.networking.error_backoffs = Patience()
+    made.process.ultimate_exiting_timeout = None  # that would be the end of us all
     made.execution.max_workers = 4
     return made
 
@@ -129,18 +149,32 @@ IDENTITY: Any = "punctual"
 """What kopf would call us among peers, which we are not."""
 
 
+async def follow(post: Post, *, kubeconfig: str | None) -> None:
+    """Have kopf watch our kinds until cancelled; whenever it has given up it is begun anew."""
+    while True:
+        thread = KopfThread(post, kubeconfig=kubeconfig)
+        thread.start()
+        try:
+            await asyncio.wait([thread.ended])
+        finally:
+            await thread.stop()
+        log.warning("kopf_ended", error=repr(thread.ended.exception()), again_in=PAUSE)
+        await asyncio.sleep(PAUSE)
+
+
 class KopfThread(threading.Thread):
     """kopf, in a thread and loop of its own; ``post`` is called on the loop that made it.
 
-    ``await thread.ended`` raises what ended it otherwise than :meth:`stop`.
+    ``await thread.ended`` raises what ended it otherwise than :meth:`stop`. It has ended as soon as one of its watches
+    has: what is left of kopf then may swallow that it is cancelled and never come to an end, and is left behind.
     """
 
-    def __init__(self, post: Post, *, kubeconfig: str | None, streaming: bool) -> None:
+    def __init__(self, post: Post, *, kubeconfig: str | None) -> None:
         super().__init__(name="kopf", daemon=True)
         self._home = asyncio.get_running_loop()
         read_any_depth()
         self._registry = registry(self._forward(post), kubeconfig=kubeconfig)
-        self._settings = settings(streaming=streaming)
+        self._settings = settings()
         self._stopping = threading.Event()
         self._stop: Callable[[], object] = lambda: None
         self.ended: asyncio.Future[None] = self._home.create_future()
@@ -155,11 +189,11 @@ class KopfThread(threading.Thread):
         self._call(self._end, error)
 
     async def stop(self) -> None:
-        """Stop watching and end the thread."""
+        """Stop watching and end the thread, if it can be done within `GRACE` seconds."""
         self._stopping.set()
         with contextlib.suppress(RuntimeError):  # that loop is closed: it has ended
             self._stop()
-        await asyncio.wait([self.ended])
+        await asyncio.wait([self.ended], timeout=GRACE)
 
     async def _operate(self) -> None:
         # not a threading.Event: kopf waits for one in a thread that would outlive a failure, and so hide it
@@ -168,14 +202,24 @@ class KopfThread(threading.Thread):
         self._stop = lambda: loop.call_soon_threadsafe(stop.set)
         if self._stopping.is_set():  # before there was anything to stop
             return
-        await kopf.operator(
-            registry=self._registry,
-            settings=self._settings,
-            identity=IDENTITY,  # else kopf asks for our user's name, and a container's uid has none
-            standalone=True,
-            clusterwide=True,
-            stop_flag=stop,
+        operator = asyncio.ensure_future(
+            kopf.operator(
+                registry=self._registry,
+                settings=self._settings,
+                identity=IDENTITY,  # else kopf asks for our user's name, and a container's uid has none
+                standalone=True,
+                clusterwide=True,
+                stop_flag=stop,
+            )
         )
+        watches = 0
+        while not operator.done():
+            await asyncio.wait((operator,), timeout=PAUSE)
+            there = sum(task.get_name().startswith("watcher for ") for task in asyncio.all_tasks())
+            if there < watches and not self._stopping.is_set():
+                self._call(self._end, ClusterError("kopf has given up one of its watches"))
+            watches = max(there, watches)
+        operator.result()
 
     def _forward(self, post: Post) -> Post:
         return lambda plural, change, body: self._call(post, plural, change, body)

@@ -115,12 +115,12 @@ class Inventory:
 
     def owners(self) -> dict[str, str]:
         """Return the pool of each node that has one."""
-        return {
-            node: pool
-            for node, told in self._told.items()
-            for pool, seen in told.items()
-            if seen.left_out != reasons.NODES_OVERLAP
-        }
+        return {node: pool for node in self._told if (pool := self.owner(node))}
+
+    def owner(self, node: str) -> str | None:
+        """Return the pool of a node, if it has one."""
+        told = self._told.get(node, {})
+        return next((pool for pool, seen in told.items() if seen.left_out != reasons.NODES_OVERLAP), None)
 
     def nodes(self) -> list[Node]:
         """Return all nodes as they were last seen."""

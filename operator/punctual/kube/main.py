@@ -34,7 +34,7 @@ from punctual.kube.client import ApiClient, Json
 from punctual.kube.directory import JOBS, POOLS
 from punctual.kube.elector import ElectorThread, Timing
 from punctual.kube.exchange import Doors, Exchange, Refusal
-from punctual.kube.handlers import KopfThread
+from punctual.kube.handlers import follow
 from punctual.kube.identity import Identity, Reviewer, identity_of
 from punctual.kube.informer import Informer
 from punctual.kube.keeper import Keeper
@@ -156,15 +156,11 @@ class Operator:
         config = self._config
         async with contextlib.AsyncExitStack() as stack:
             client = await stack.enter_async_context(ApiClient(config.kubeconfig, user_agent="punctual-operator"))
-            version = await _patiently(lambda: client.get("/version"), stop)
-            if version is None:
+            if await _patiently(lambda: client.get("/version"), stop) is None:
                 return
             caches = self._caches = Caches(client)
-            kopf = KopfThread(self._observe, kubeconfig=config.kubeconfig, streaming=_streams(version))
-            kopf.start()
-            stack.push_async_callback(kopf.stop)
             group = await stack.enter_async_context(_Tasks(self._fail))
-            group.begin(_unexpected(kopf.ended, "kopf ended"))
+            group.begin(follow(self._observe, kubeconfig=config.kubeconfig))
             group.begin(caches.run())
             group.begin(self._feel_lag())
             self._label = LeaderLabel(client, namespace=config.namespace, pod=config.pod)
@@ -405,11 +401,6 @@ def _staleness(informer: Informer[Any]) -> float:
     return informer.staleness
 
 
-async def _unexpected(ended: "asyncio.Future[None]", what: str) -> None:
-    await asyncio.shield(ended)
-    raise ClusterError(what)
-
-
 async def _patiently(call: Callable[[], Any], stop: asyncio.Event) -> Any:
     """Call until the API server answers; None when told to stop before."""
     while not stop.is_set():
@@ -432,11 +423,6 @@ async def _again_until_done(work: Callable[[], Awaitable[None]]) -> None:
             await asyncio.sleep(error.retry_after)
         else:
             return
-
-
-def _streams(version: Mapping[str, Any]) -> bool:
-    minor = "".join(c for c in str(version.get("minor", "")) if c.isdigit())
-    return (int(version.get("major") or 0), int(minor or 0)) >= (1, 34)
 
 
 def _log_as_json(level: str) -> None:

@@ -11,9 +11,9 @@ A term never goes on after an error: what was decided is written down, and the n
 """
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import Any, Final, TypeVar
 
@@ -48,6 +48,7 @@ from punctual.kube.operations import FIELD_MANAGER, ApplyConfigMap, ApplyStatus,
 from punctual.kube.podspec import ATTEMPT, BEGIN, GROUP, KIND_LABEL
 from punctual.kube.recorder import Recorder, Regarding
 from punctual.kube.results import Results, config_map_name
+from punctual.kube.unheard import still_there, unheard
 from punctual.kube.writer import Writer
 from punctual.runtime.actor import Core, PoolActor
 from punctual.runtime.mailbox import Mailbox
@@ -80,8 +81,8 @@ PROGRESS: Final = 0.25
 """Seconds between looks at progress that waits to be written."""
 HOUSEKEEPING: Final = 2.0
 """Seconds between looks at what is shown and what waits."""
-RELIST: Final = 60.0
-"""Seconds between looks whether pools and profiles that we know are there."""
+RELIST: Final = 30.0
+"""Seconds between looks for what nobody has told."""
 
 log = structlog.get_logger(__name__)
 
@@ -167,8 +168,8 @@ class Term:
                 await self._take_over()
                 log.info("term_begun", epoch=self.epoch, pools=len(self._seats), jobs=len(self._directory.jobs))
                 group.create_task(self._keep_house())
-                group.create_task(self._look_again())
                 group.create_task(self._tell_progress())
+                group.create_task(self._sweep())
         finally:
             if self._caches.listener is self:
                 self._caches.listener = None
@@ -219,36 +220,45 @@ class Term:
     # taking over
 
     async def _take_over(self) -> None:
-        before = set(self._directory.jobs)
+        before = {resource: self._directory.metadata(resource) for resource in (PROFILES, POOLS, JOBS)}
         records: dict[str, PoolRecord | None] = {}
-        await self._forget_gone()
         async for body in self._all(PROFILES):
+            before[PROFILES].pop(body["metadata"]["uid"], None)
+            self._directory.observe_profile(body)
+        async for body in self._missed(PROFILES, before[PROFILES], stamped=False):
             self._directory.observe_profile(body)
         async for body in self._all(POOLS, stamped=True):
-            if body["metadata"]["uid"] not in self._gone:
-                records[body["metadata"]["name"]] = self._restore_pool(body)
-        there: set[str] = set()
+            before[POOLS].pop(body["metadata"]["uid"], None)
+            self._take_pool(body, records)
+        async for body in self._missed(POOLS, before[POOLS]):
+            self._take_pool(body, records)
         async for body in self._all(JOBS, stamped=True):
-            there.add(body["metadata"]["uid"])
-            await self._load_results(body)
-            if body["metadata"]["uid"] not in self._gone:
-                self._restore_job(body)
-        for uid in before - there:
-            self._directory.forget_job(uid)  # went while kopf did not look
+            before[JOBS].pop(body["metadata"]["uid"], None)
+            await self._take_job(body)
+        async for body in self._missed(JOBS, before[JOBS]):
+            await self._take_job(body)
         self._begin(records)
 
-    async def _forget_gone(self) -> None:
-        """Forget pools and profiles that went while kopf did not look: when it lists anew it tells of none of them."""
-        directory = self._directory
-        pools, profiles = dict(directory.pools), dict(directory.profiles)
-        listed = {b["metadata"]["name"] async for b in self._all(POOLS)}
-        for name in pools.keys() - listed:
-            if directory.pools.get(name) is pools[name]:
-                self._caches.forget_pool(name)
-        there = {(b["metadata"]["namespace"], b["metadata"]["name"]) async for b in self._all(PROFILES)}
-        for key in profiles.keys() - there:
-            if directory.profiles.get(key) is profiles[key]:
-                directory.forget_profile(*key)
+    def _take_pool(self, body: Json, records: dict[str, PoolRecord | None]) -> None:
+        if body["metadata"]["uid"] not in self._gone:
+            records[body["metadata"]["name"]] = self._restore_pool(body)
+
+    async def _take_job(self, body: Json) -> None:
+        await self._load_results(body)
+        if body["metadata"]["uid"] not in self._gone:
+            self._restore_job(body)
+
+    async def _missed(
+        self, resource: Resource, known: Mapping[str, Json], *, stamped: bool = True
+    ) -> AsyncIterator[Json]:
+        """Yield what was known and not listed but is there all the same; forget what went unheard."""
+        for meta in known.values():
+            body = await self._patiently(partial(still_there, self._client, resource, meta))
+            if body is None:
+                self._caches.observe(resource.plural, "DELETED", {"metadata": meta})
+                continue
+            for found in await self._stamp_all(resource, [body]) if stamped else [body]:
+                yield found
 
     def _begin(self, records: Mapping[str, PoolRecord | None]) -> None:
         """Seat every pool, and ask it about the jobs that nobody has decided about."""
@@ -426,7 +436,7 @@ class Term:
                 assert job.job is not None
                 self._told[job.owner.uid] = name
                 events.append(JobApplied(job.job, job.record))
-        pods = [pod for pod in self._caches.pods.values() if self._told.get(pod.job) == name]
+        pods = [pod for pod in self._caches.pods.values() if self._pool_of(pod) == name]
         self._host.update((pod.uid, name) for pod in pods)
         events += pods
         hands = PoolHands(name, self._tools)
@@ -442,6 +452,13 @@ class Term:
         self._metrics.watch_pool(
             name, {names.MAILBOX_DEPTH: lambda: float(mailbox.depth), names.MAILBOX_AGE: lambda: mailbox.age}
         )
+
+    def _pool_of(self, pod: PodObserved) -> str | None:
+        """Return the pool whose room a pod takes: its job's; its node's where the job is gone and the pod is going."""
+        known = self._directory.jobs.get(pod.job)
+        if pod.deleting and (known is None or known.deleting):
+            return self._caches.inventory.owner(pod.node)
+        return self._told.get(pod.job)
 
     # what changes: the caches tell
 
@@ -527,7 +544,9 @@ class Term:
         """Take in what became of a pod of ours."""
         self._writer.observed(key)
         # a job that is gone leaves pods behind that keep their processors until they are gone too
-        pool = self._host.get(event.uid) or self._told.get(job)
+        pool = self._host.get(event.uid)
+        if pool is None:
+            pool = self._pool_of(event) if isinstance(event, PodObserved) else self._told.get(job)
         if isinstance(event, PodGone):
             self._host.pop(event.uid, None)
         elif pool:
@@ -658,11 +677,16 @@ class Term:
                     self._guard(known, wanted=any(j.open for j in jobs[name]))
             await asyncio.sleep(HOUSEKEEPING)
 
-    async def _look_again(self) -> None:
+    async def _sweep(self) -> None:
+        """Take in, some time, what nobody has told."""
         while True:
             await asyncio.sleep(RELIST)
-            with contextlib.suppress(ClusterError):  # we do not lead any more, and are told so
-                await self._forget_gone()
+            try:
+                async for resource, change, body in unheard(self._client, self._directory):
+                    log.info("unheard", kind=resource.plural, uid=body["metadata"]["uid"], change=change)
+                    self._caches.observe(resource.plural, change, body)
+            except ClusterError as error:
+                log.warning("sweep_failed", error=str(error))
 
     async def _tell_progress(self) -> None:
         """Make statuses of progress, no more of them a second than the writer has a budget for."""

@@ -4,7 +4,7 @@ import json
 import kopf
 import pytest
 
-from punctual.kube.handlers import KopfThread, NoDiffBase, NoProgress, connection, registry, settings
+from punctual.kube.handlers import KopfThread, NoDiffBase, NoProgress, connection, follow, registry, settings
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def names(made):
 
 
 def test_kopf_writes_nothing():
-    made = settings(streaming=True)
+    made = settings()
     assert not made.posting.enabled
     assert isinstance(made.persistence.progress_storage, NoProgress)
     assert isinstance(made.persistence.diffbase_storage, NoDiffBase)
@@ -63,22 +63,56 @@ def test_kopf_writes_nothing():
     assert made.scanning.disabled
 
 
-@pytest.mark.parametrize(("streaming", "chunk"), [(True, None), (False, 500)])
-def test_what_is_there_comes_as_a_stream_where_the_server_has_one(streaming, chunk):
-    made = settings(streaming=streaming)
-    assert (made.watching.initial_streaming, made.watching.chunk_size) == (streaming, chunk)
-
-
 def test_kopf_asks_as_our_own_client_does(kubeconfig):
     found = connection(kubeconfig)
     assert (found.server, found.scheme, found.token) == ("http://127.0.0.1:1", "Bearer", "secret")
+
+
+async def test_a_kopf_that_fails_is_begun_anew(kubeconfig, monkeypatch):
+    monkeypatch.setattr("punctual.kube.handlers.PAUSE", 0.01)
+    begun = []
+
+    async def operator(*, stop_flag, **_):
+        begun.append(stop_flag)
+        if len(begun) < 3:
+            raise kopf.LoginError("not now")
+        await stop_flag.wait()
+
+    monkeypatch.setattr(kopf, "operator", operator)
+    task = asyncio.create_task(follow(lambda *_: None, kubeconfig=kubeconfig))
+    async with asyncio.timeout(5):
+        while len(begun) < 3:  # noqa: ASYNC110  kopf begins in threads
+            await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.wait([task])
+    assert len(begun) == 3
+
+
+async def test_a_kopf_that_lost_a_watch_and_does_not_end_is_left_behind(kubeconfig, monkeypatch):
+    monkeypatch.setattr("punctual.kube.handlers.PAUSE", 0.01)
+    monkeypatch.setattr("punctual.kube.handlers.GRACE", 0.05)
+    begun = []
+
+    async def operator(*, stop_flag, **_):
+        begun.append(stop_flag)
+        watches = [asyncio.create_task(asyncio.sleep(s), name=f"watcher for {s}") for s in (0.1, 0.2)]
+        await asyncio.wait(watches)
+        await asyncio.sleep(1)
+
+    monkeypatch.setattr(kopf, "operator", operator)
+    task = asyncio.create_task(follow(lambda *_: None, kubeconfig=kubeconfig))
+    async with asyncio.timeout(5):
+        while len(begun) < 3:  # noqa: ASYNC110  kopf begins in threads
+            await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.wait([task])
 
 
 async def test_a_kopf_that_fails_is_not_silent(kubeconfig):
     async def refuse():
         raise kopf.LoginError("no way in")
 
-    thread = KopfThread(lambda *_: None, kubeconfig=kubeconfig, streaming=True)
+    thread = KopfThread(lambda *_: None, kubeconfig=kubeconfig)
     thread._operate = refuse
     thread.start()
     with pytest.raises(kopf.LoginError):

@@ -78,7 +78,7 @@ class Server:
         if body["status"]["epoch"] < there.get("status", {}).get("epoch", 0):
             raise errors.Fenced("epoch must not fall")
 
-    async def pages(self, path, *, page):
+    async def pages(self, path, **_):
         await asyncio.sleep(0)
         items = [copy.deepcopy(o) for o in self.objects.values() if KINDS[o["kind"]].path() == path]
         if gate := self.gates.get(path):

@@ -1,0 +1,44 @@
+"""What has become of objects of our kinds although nobody told: the answer to all that can go wrong with a watch.
+
+kopf tells of no deletion when it has to list again, and it may stumble over an answer for good. So what is known is
+compared with what is there from time to time. A list is no proof, it may be older than what is known: what differs is
+asked for before it is believed.
+"""
+
+from collections.abc import AsyncIterator
+
+from punctual.errors import NotFound
+from punctual.kube.client import METADATA, ApiClient, Json, Resource
+from punctual.kube.directory import JOBS, POOLS, PROFILES, Directory
+
+RESOURCES = (POOLS, JOBS, PROFILES)
+
+
+async def unheard(client: ApiClient, directory: Directory) -> AsyncIterator[tuple[Resource, str | None, Json]]:
+    """Yield (resource, change, body) as kopf would have: what the directory lacks, has as it was, or has too much."""
+    for resource in RESOURCES:
+        known = directory.metadata(resource)
+        async for page in client.pages(resource.path(), accept=METADATA):
+            for item in page.items:
+                meta = item["metadata"]
+                if is_news(meta, known.pop(meta["uid"], None)) and (body := await still_there(client, resource, meta)):
+                    yield resource, None, body
+        for meta in known.values():
+            if await still_there(client, resource, meta) is None:
+                yield resource, "DELETED", {"metadata": meta}
+
+
+def is_news(meta: Json, known: Json | None) -> bool:
+    """Whether an object with this metadata is another than the one that is known."""
+    if known is None or meta["generation"] > known["generation"]:
+        return True
+    return "deletionTimestamp" in meta and not known["deleting"]
+
+
+async def still_there(client: ApiClient, resource: Resource, meta: Json) -> Json | None:
+    """Return the body of this very object; None where it is gone."""
+    try:
+        body = await client.get(resource.path(namespace=meta.get("namespace", ""), name=meta["name"]))
+    except NotFound:
+        return None
+    return body if body["metadata"]["uid"] == meta["uid"] else None
