@@ -15,7 +15,7 @@ import pytest
 from process import OperatorProcess
 from server import condition, job, pool
 
-from punctual import reasons
+from punctual import errors, reasons
 from punctual.kube.client import NODES, PODS, ApiClient
 from punctual.kube.directory import JOBS, POOLS
 
@@ -72,14 +72,17 @@ class Crowd:
 
     async def watch(self):
         path = JOBS.path(namespace=self.namespace)
-        version = (await self.client.list(path)).resource_version
         while True:
-            watch = self.client.watch(path, resource_version=version, seconds=600, silence=60.0)
-            async with contextlib.aclosing(watch) as events:
-                async for event in events:
-                    version = event["object"]["metadata"]["resourceVersion"]
-                    if event["type"] in {"ADDED", "MODIFIED"}:
-                        self._see(event["object"])
+            # a server that has only just learned of the kind may refuse its first watches
+            with contextlib.suppress(errors.ClusterError):
+                listing = await self.client.list(path)
+                for item in listing.items:
+                    self._see(item)
+                watch = self.client.watch(path, resource_version=listing.resource_version, seconds=600, silence=60.0)
+                async with contextlib.aclosing(watch) as events:
+                    async for event in events:
+                        if event["type"] in {"ADDED", "MODIFIED"}:
+                            self._see(event["object"])
 
     def _see(self, body):
         answer = condition(body.get("status") or {}, "Admitted")
