@@ -142,7 +142,8 @@ async def test_caps_changed_by_hand_are_put_back_and_a_silent_or_lost_agent_cost
     cluster.signal(first, "STOP")
     await eventually(lambda: told("punctual_agents_silent") == 1, within=25)
     cluster.signal(first, "CONT")
-    await eventually(lambda: told("punctual_agents_silent") == 0, within=10)
+    # it has ended itself for having hung; where it has ended before, the kubelet takes its time to start it again
+    await eventually(lambda: told("punctual_agents_silent") == 0, within=90)
 
     cluster.kubectl(
         "delete", "pod", "-n", SYSTEM, first["metadata"]["name"], "--force", "--grace-period=0", "--wait=false"
