@@ -109,6 +109,7 @@ def _in_order(cluster):
 
 
 async def test_caps_changed_by_hand_are_put_back_and_a_silent_or_lost_agent_costs_nothing(cluster, space):
+    await _agents_never_restarted(cluster)
     spec = {"cost": {"chi": "500ms", "thetaCp": "3s"}, "pause": 0.4, "deadline": "100s", "reduce": "5s"}
     await space.apply(space.manifest("watched", units=85, processors={"max": 1}, **spec))
     (pod,) = await space.running("watched")
@@ -157,6 +158,21 @@ async def test_caps_changed_by_hand_are_put_back_and_a_silent_or_lost_agent_cost
     assert space.is_so("watched", "Completed", "Completed")
     assert len(space.pods_of("watched")) == 1
     assert moment(status["finishedAt"]) <= moment(status["promise"]["deadline"])
+
+
+async def _agents_never_restarted(cluster):
+    """Replace agents that have ended in earlier tests: the kubelet would start them again later each time."""
+    before = cluster.pods("agent")
+    for pod in before:
+        if any(c["restartCount"] for c in pod["status"]["containerStatuses"]):
+            cluster.kubectl("delete", "pod", "-n", SYSTEM, pod["metadata"]["name"], "--wait=false")
+
+    def fresh():
+        now = cluster.pods("agent")
+        statuses = [c for p in now for c in p["status"].get("containerStatuses") or [{"restartCount": 1}]]
+        return len(now) == len(before) and all(map(_runs, now)) and not any(c["restartCount"] for c in statuses)
+
+    await eventually(fresh, within=90)
 
 
 def _runs(pod):
