@@ -39,6 +39,8 @@ class Stage:
         self.label = f"pool={self.pool}"
         self.port = _free_port()
         """Where the operator is to hear the agent."""
+        self.etcd = ""
+        """Where the server's etcd listens, for those who play with it."""
         self.uid = ""
         self.jobs = []
         """All versions of the job that were seen."""

@@ -425,16 +425,20 @@ class World:
         events += [p.observed() for p in self.pods.values()]
         return events
 
-    def crash(self, reached: Callable[[int], int] = lambda n: n) -> Pool:
+    def crash(self, reached: Callable[[int], int] = lambda n: n, *, unseen: str = "") -> Pool:
         """Drop the Pool, build another from what was written; return the old one (for split brain).
 
-        Only the first ``reached(n)`` of its n stamps are written.
+        Only the first ``reached(n)`` of its n stamps are written. The job ``unseen`` is not among what it reads, and
+        stands in its inbox afterwards.
         """
         old = self.pool
         self.epoch += 1
         self.inbox.clear()
         self.pool = Pool(self.epoch)
-        stamps = self.pool.restore(self.now, self.written())
+        found = self.written()
+        late = [event for event in found if unseen and _job_of(event) == unseen]
+        stamps = self.pool.restore(self.now, [event for event in found if event not in late])
+        self.inbox += late
         self.carry_out(stamps[: reached(len(stamps))])
         return old
 
@@ -453,3 +457,13 @@ class World:
         return (
             record.finished is not None and record.finished <= self.jobs[uid].deadline and not record.failed_condition
         )
+
+
+def _job_of(event: Event) -> str:
+    match event:
+        case JobApplied(wanted):
+            return wanted.uid
+        case PodObserved():
+            return event.job
+        case _:
+            return ""

@@ -49,6 +49,8 @@ class KnownJob:
     """Its resource version when it was first seen."""
     flaw: str = ""
     """What is so wrong with it that its spec cannot even be kept."""
+    epoch: int = 0
+    """Of the leader that had last written about it when it was first seen; 0: nobody had."""
     job: Job | None = None
     """As the Pool was last told."""
     record: JobRecord | None = None
@@ -127,7 +129,7 @@ class Directory:
             known.manifest, known.profile, known.flaw = manifest, profile, flaw
             return known
         self.jobs[owner.uid] = made = KnownJob(
-            owner, generation, deleting, profile, manifest, meta.get("resourceVersion", ""), flaw
+            owner, generation, deleting, profile, manifest, meta.get("resourceVersion", ""), flaw, _epoch(body)
         )
         self.on_job(owner.uid)
         return made
@@ -215,7 +217,11 @@ class Directory:
         return (j for j in list(self.jobs.values()) if j.owner.pool == pool)
 
     def _see_epoch(self, body: Body) -> None:
-        self.see_epoch((body.get("status") or {}).get("epoch") or 0)
+        self.see_epoch(_epoch(body))
+
+
+def _epoch(body: Body) -> int:
+    return (body.get("status") or {}).get("epoch") or 0
 
 
 def _packed(value: Any) -> bytes:

@@ -138,6 +138,8 @@ class Term:
         self._host: dict[str, str] = {}  # pool that was told of a pod, by uid
         self._taken = False
         self._left: set[str] = set()  # jobs that are left alone until they are edited
+        self._read: set[str] = set()  # jobs whose status was looked at
+        self._late: set[str] = set()  # jobs that are being taken over behind the others
         self._stamped: tuple[str, Json] | None = None  # path and patch of the last stamp that was taken
         self._gone: set[str] = set()  # jobs and pools that went while we took over
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -259,6 +261,26 @@ class Term:
                 continue
             for found in await self._stamp_all(resource, [body]) if stamped else [body]:
                 yield found
+
+    def _take_late(self, known: KnownJob) -> None:
+        """Take over a job that an earlier leader has written about and no list told of: the server lagged behind."""
+        if known.owner.uid not in self._late:
+            self._late.add(known.owner.uid)
+            self._group.create_task(self._look_late(known))
+
+    async def _look_late(self, known: KnownJob) -> None:
+        owner = known.owner
+        meta = {"uid": owner.uid, "namespace": owner.namespace, "name": owner.name}
+        async for body in self._missed(JOBS, {owner.uid: meta}):
+            await self._take_job(body)
+        self._late.discard(owner.uid)
+        if owner.uid not in self._read or self._directory.jobs.get(owner.uid) is not known:
+            return
+        log.warning("job_found_late", job=owner.uid, namespace=owner.namespace, name=owner.name)
+        self._consider(known)
+        for key, pod in list(self._caches.pods.items()):
+            if pod.job == owner.uid:
+                self.pod(key, pod.job, pod)
 
     def _begin(self, records: Mapping[str, PoolRecord | None]) -> None:
         """Seat every pool, and ask it about the jobs that nobody has decided about."""
@@ -405,6 +427,7 @@ class Term:
 
     def _restore_job(self, body: Json) -> None:
         self._directory.observe_job(body)
+        self._read.add(body["metadata"]["uid"])
         known = self._directory.jobs[body["metadata"]["uid"]]
         if known.owner.uid in self._left:
             return
@@ -568,6 +591,9 @@ class Term:
         if known.deleting:
             self._drop(known)
             return
+        if known.epoch and uid not in self._read:
+            self._take_late(known)
+            return
         told = self._told.get(uid)
         if told is not None and told != pool:
             self.tell(told, JobDeleted(uid))
@@ -599,6 +625,7 @@ class Term:
 
     def _drop(self, known: KnownJob) -> None:
         uid = known.owner.uid
+        self._read.discard(uid)
         self._writer.forget(uid)
         self._settled(uid)
         self._results.pop(uid, None)

@@ -238,6 +238,8 @@ class Pool:
             self.books.jobs[job.uid] = st
             if event.record is not None:
                 self._take_record(st, event.record)
+                # also where it comes behind a restore: a list may have lacked it
+                self.books.stale = self.books.recreate = True
             if st.state == "Waiting":
                 self.books.ask(st)
             return

@@ -230,6 +230,27 @@ async def test_an_edited_profile_destroys_no_promise_while_a_new_leader_takes_ov
     assert world.status(job)["chunks"]
 
 
+async def test_a_promised_job_that_the_list_lacks_is_taken_over_when_a_watch_tells_of_it(world):
+    job = world.job("late")
+    await world.promised(job)
+    there = world.server.objects.pop(world.path(job))
+    before = dict(there["status"])
+    new = world.replica()
+    new.lead(2)
+    other = world.job("other")
+    new.observe("ADDED", other)
+    await world.until(lambda: world.admitted(other))
+    world.server.objects[world.path(job)] = there
+    new.observe("ADDED", there)
+    await world.until(lambda: world.status(job)["epoch"] == 2)
+    job_again = world.job("another")
+    new.observe("ADDED", job_again)
+    await world.until(lambda: world.admitted(job_again))
+    assert world.status(job)["promise"]["deadline"] == before["promise"]["deadline"]
+    assert world.status(job)["chunks"] == before["chunks"]
+    assert world.server.events.count(("late", "Feasible")) == 1
+
+
 async def test_the_pool_goes_on_when_a_job_is_deleted_whose_status_waits(world):
     job = world.job("going")
     await world.promised(job)

@@ -114,3 +114,23 @@ def test_no_leader_fails_over_a_status_that_somebody_wrote(wrong):
     w.crash()
     w.run_until(lambda w: w.done("j1"))
     assert w.met("j1")
+
+
+@pytest.mark.parametrize("pods", [True, False], ids=["with its pods", "before its pods"])
+def test_a_job_that_no_list_told_of_is_taken_over_when_it_turns_up(pods):
+    w = small(1.0)
+    w.apply(job(units=20, deadline=40))
+    w.run(3)
+    promised = w.records["j1"].promise
+    if not pods:
+        w.pods.clear()  # recorded, and its create was lost
+    w.crash(unseen="j1")
+    late, w.inbox = w.inbox, []
+    w.tick()
+    w.inbox += late
+    w.apply(job("j2", units=10, deadline=100, arrival=3.0))
+    w.run_until(lambda w: w.done("j1") and w.done("j2"))
+    assert w.records["j1"].promise.deadline == promised.deadline
+    assert w.met("j1")
+    assert w.met("j2")
+    assert w.processed["j1"] == [(0, 20)]
