@@ -9,12 +9,13 @@ jobs, and by workload generators. ``load`` σ is in units, ``n`` counts processo
 
 from bisect import bisect_left
 from collections.abc import Callable
-from math import ceil, expm1, log1p, sqrt
+from math import ceil, log1p, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
 from punctual.theory.cost import Cost
+from punctual.theory.geometric import double_sum, partial_sum
 
 
 def execution_time(load: float, n: int, cost: Cost) -> float:
@@ -28,7 +29,8 @@ def execution_time(load: float, n: int, cost: Cost) -> float:
 def opr_shares(load: float, n: int, cost: Cost) -> NDArray[np.float64]:
     """Return σα_j, j = 1..n, in units: α_j = α_1 β^(j−1) − φ(1 − β^(j−1))/(1 − β), below (4.5)."""
     first, step = _first_share(load, n, cost), cost.theta_cm / cost.per_unit
-    return np.array([first * cost.beta**j - step * _geometric(j, cost) for j in range(n)])
+    rest = cost.tau / cost.per_unit  # 1 − β without its cancellation
+    return np.array([first * cost.beta**j - step * partial_sum(j, rest) for j in range(n)])
 
 
 def execution_time_equal(load: float, n: int, cost: Cost) -> float:
@@ -107,26 +109,10 @@ def _settle(exact: float, limit: int, fits: Callable[[int], bool]) -> int | None
     return next((n for n in range(max(1, up - 1), min(limit, up + 1) + 1) if fits(n)), None)
 
 
-def _geometric(n: int, cost: Cost) -> float:
-    """(1 − β^n)/(1 − β), and n for τ = 0, where β = 1."""
-    if cost.tau == 0.0:
-        return float(n)
-    rest = cost.tau / cost.per_unit  # 1 − β without its cancellation
-    return -expm1(n * log1p(-rest)) / rest
-
-
 def _first_share(load: float, n: int, cost: Cost) -> float:
     """σα_1 = σB(n), in units, written as a quotient of positive sums.
 
     As printed B(n) subtracts nφ/(1 − β^n) and φ/(1 − β), which both grow beyond all bounds as τ goes to 0.
     """
     rest = cost.tau / cost.per_unit
-    each = _geometric(n, cost)
-    if n * rest > 1e-3:
-        held = (n - each) / rest  # Σ_{k=1}^{n−1} (1 − β^k)/(1 − β)
-    else:  # its binomial series Σ_i C(n, i + 2)(−rest)^i; four terms are exact to 1e-14 here
-        held, term = 0.0, n * (n - 1) / 2.0
-        for i in range(4):
-            held += term
-            term *= -rest * (n - 2 - i) / (i + 3)
-    return (load + held * cost.theta_cm / cost.per_unit) / each
+    return (load + double_sum(n, rest) * cost.theta_cm / cost.per_unit) / partial_sum(n, rest)

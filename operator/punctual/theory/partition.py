@@ -18,13 +18,17 @@ Shares are real numbers; :mod:`punctual.theory.cut_points` makes whole units of 
 by the deadline, and with how many processors) and dispatch. Times are absolute seconds on the caller's clock.
 """
 
+from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, isfinite, nextafter
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from punctual.theory.cost import Cost
+from punctual.theory.geometric import double_sum, partial_sum
 
 Floats = NDArray[np.float64]
 
@@ -68,6 +72,8 @@ def partition(
     # From the first ready time: on a clock that counts since 1970, cumulative sums would lose milliseconds.
     origin = at.item(0) if ascending else at.min().item()
     gap = at - origin
+    if one_port and ascending and speeds is None and links is None and 2 * (at[1:] != at[:-1]).sum() < at.size:
+        return _one_port_equal(load, at, cost, origin=origin)
     if one_port:
         tau = cost.tau * _factors(links, at)
         per_unit = tau + cost.chi * _factors(speeds, at)
@@ -75,19 +81,23 @@ def partition(
     if speeds is not None or links is not None:
         per_unit = cost.tau * _factors(links, at) + cost.chi * _factors(speeds, at)
         return _concurrent(load, at, gap, 1.0 / per_unit, origin=origin + cost.setup)
-    # Equal processors: need_k = k·r_k − Σ_{i<=k} r_i is the work done before the k-th joins, in seconds.
     line = gap if ascending else np.sort(gap)
-    work = load * cost.per_unit
+    end = _common_end(load * cost.per_unit, line)
+    shares = end - gap
+    np.maximum(shares, 0.0, out=shares)
+    shares /= cost.per_unit
+    return Partition(shares, at.copy(), origin + cost.setup + end)
+
+
+def _common_end(work: float, line: Floats) -> float:
+    """Return when equal processors end that do ``work`` seconds, each from its time of ``line`` (ascending) on."""
+    # need_k = k·r_k − Σ_{i<=k} r_i is the work done before the k-th joins
     total = line.cumsum()
     need = np.arange(1.0, line.size + 1.0)
     need *= line
     need -= total
     busy = int(need.searchsorted(work))
-    end = (work + total.item(busy - 1)) / busy
-    shares = end - gap
-    np.maximum(shares, 0.0, out=shares)
-    shares /= cost.per_unit
-    return Partition(shares, at.copy(), origin + cost.setup + end)
+    return float((work + total.item(busy - 1)) / busy)
 
 
 def least_processors(
@@ -102,23 +112,35 @@ def least_processors(
     at, ascending = _times(ready)
     if not ascending or not isfinite(deadline):
         raise ValueError("ready times must ascend, and the deadline must be finite")
+    # A hair early, as rounding can put an exact fit on either side of the line; then as partition() itself says.
+    wanted = load * (1.0 - 1e-9)
     if one_port:
-        origin = at.item(0)
-        ready_in, per_unit, tau = (at - origin).tolist(), [cost.per_unit] * at.size, [cost.tau] * at.size
-        room = np.array(_walk(deadline - origin, ready_in, per_unit, tau, cost).shares)
+        first, usable = _fit(wanted, at, cost, deadline)
     else:
         room = (deadline - cost.setup) - at
-        np.maximum(room, 0.0, out=room)
-        room /= cost.per_unit
-    # A hair early, as rounding can put an exact fit on either side of the line; then as partition() itself says.
-    n = max(least, 1 + int(room.cumsum().searchsorted(load * (1.0 - 1e-9))))
-    while n <= at.size:
+        usable = int((room > 0.0).sum())
+        first = 1 + int(room[:usable].cumsum().searchsorted(wanted * cost.per_unit))
+    for n in range(max(least, first), at.size + 1):
         if partition(load, at[:n], cost, one_port=one_port).finish <= deadline:
             return n
-        n += 1
-        if n <= at.size and room.item(n - 1) == 0.0:
-            return None  # ready too late to help, and so are all behind it
+        if n >= usable:
+            return None  # those behind are ready too late to help
     return None
+
+
+def _fit(load: float, at: Floats, cost: Cost, deadline: float) -> tuple[int, int]:
+    """Return how many equal processors do ``load`` by the deadline over one port, and how many could have a share."""
+    origin = at.item(0)
+    line = _serve(deadline - origin, _groups(at, origin), cost)
+    usable = sum(group.count for group in line.served)
+    before, left = 0, load
+    for group in line.served:
+        if (total := _shares(group.first, group.count, cost)) >= left:
+            short = left
+            n = bisect_left(range(group.count), x=True, key=lambda j: _shares(group.first, j + 1, cost) >= short)
+            return before + n + 1, usable
+        before, left = before + group.count, left - total
+    return usable + 1, usable
 
 
 def equal_partition(
@@ -191,6 +213,11 @@ class _Walk:
     slope: float
     until: float
 
+    @property
+    def total(self) -> float:
+        """All shares together."""
+        return sum(self.shares)
+
 
 def _walk(
     end: float, ready: list[float], per_unit: list[float], tau: list[float], cost: Cost, *, after: bool = False
@@ -228,7 +255,13 @@ def _one_port(
         busy, served = len(ready), -1
         while busy != served:
             served = busy
-            end, walk = _bracket(load, ready[:served], p[:served], t[:served], cost)
+
+            def walk_to(end: float, n: int = served) -> _Walk:
+                return _walk(end, ready[:n], p[:n], t[:n], cost)
+
+            # over a port nothing ends before it would without; the quickest stands for all
+            first = cost.setup + _common_end(load * min(p), (at - origin)[:served])
+            end, walk = _bracket(load, walk_to, first=first, high=cost.setup + load * p[0])
             busy = sum(share > 0.0 for share in walk.shares)
         walk = _walk(end, ready, p, t, cost)
     else:
@@ -237,19 +270,119 @@ def _one_port(
     return Partition(np.array(walk.shares), starts, origin + end)
 
 
-def _bracket(
-    load: float, ready: list[float], per_unit: list[float], tau: list[float], cost: Cost
-) -> tuple[float, _Walk]:
-    """Find T in ready-time order, where Σ a_j(T) never falls: Newton on a piecewise linear line, kept in a bracket."""
-    low, high = cost.setup, cost.setup + load * per_unit[0]  # nothing is done; the first alone does all
-    end, width = high, inf
+@dataclass(slots=True)
+class _Served:
+    """Equal processors that become ready together, as far as they are served: from ``start`` on, ``count`` of them."""
+
+    start: float
+    first: float
+    """Share of the first, units; each of the others gets β times that of the one before, less θcm/(τ + χ)."""
+    count: int
+
+
+@dataclass(slots=True)
+class _Line:
+    """Groups of equal processors served over one port so that all end at one time."""
+
+    served: list[_Served]
+    total: float
+    slope: float
+    """How fast the total grows with the end."""
+
+
+def _share(first: float, j: int, cost: Cost) -> float:
+    """Return the share of the j-th (from 0) of a group."""
+    rest = cost.tau / cost.per_unit
+    return float(first * (1.0 - rest) ** j - cost.theta_cm / cost.per_unit * partial_sum(j, rest))
+
+
+def _shares(first: float, count: int, cost: Cost) -> float:
+    """Return what the first ``count`` of a group get together."""
+    rest = cost.tau / cost.per_unit
+    return first * partial_sum(count, rest) - cost.theta_cm / cost.per_unit * double_sum(count, rest)
+
+
+def _serve(end: float, groups: list[tuple[float, int]], cost: Cost) -> _Line:
+    """Serve groups (ready time, number) in order; the closed forms in place of a walk over each processor."""
+    port, drift = -inf, 0.0  # port_free and d port_free / d end
+    rest = cost.tau / cost.per_unit
+    line = _Line([], 0.0, 0.0)
+    for ready, number in groups:
+        start, moves = (port, drift) if port > ready else (ready, 0.0)
+        first = (end - start - cost.setup) / cost.per_unit
+        if first <= 0.0:
+            break  # starts ascend: nobody behind has a share either
+        count = number
+        if cost.theta_cm and _share(first, number - 1, cost) <= 0.0:
+            count = bisect_left(range(number), x=True, key=lambda j: _share(first, j, cost) <= 0.0)
+        total = _shares(first, count, cost)
+        grows = (1.0 - moves) / cost.per_unit * partial_sum(count, rest)
+        line.served.append(_Served(start, first, count))
+        line.total += total
+        line.slope += grows
+        port, drift = start + count * cost.theta_cm + cost.tau * total, moves + cost.tau * grows
+        if count < number:
+            break
+    return line
+
+
+def _groups(at: Floats, origin: float) -> list[tuple[float, int]]:
+    """Return (ready time after ``origin``, number) of the runs of equal times."""
+    firsts = np.flatnonzero(np.concatenate(([True], at[1:] != at[:-1])))
+    numbers = np.diff(np.append(firsts, at.size))
+    return list(zip((at[firsts] - origin).tolist(), numbers.tolist(), strict=True))
+
+
+def _solve(load: float, at: Floats, groups: list[tuple[float, int]], cost: Cost, origin: float) -> tuple[float, _Line]:
+    size = sum(number for _, number in groups)
+    first = cost.setup + _common_end(load * cost.per_unit, (at - origin)[:size])
+    return _bracket(load, lambda end: _serve(end, groups, cost), first=first, high=cost.setup + load * cost.per_unit)
+
+
+def _one_port_equal(load: float, at: Floats, cost: Cost, *, origin: float) -> Partition:
+    """Serve equal processors in ready-time order; where many are ready together this is what makes it quick."""
+    groups, before, served = _groups(at, origin), 0, at.size
+    while served != before:
+        # as in `_one_port`: not a bit of the end may depend on processors that are skipped
+        end, line = _solve(load, at, groups, cost, origin)
+        groups = [(ready, group.count) for (ready, _), group in zip(groups, line.served, strict=False)]
+        before, served = served, sum(group.count for group in line.served)
+    shares, starts = np.zeros(at.size), at.copy()
+    rest, step = cost.tau / cost.per_unit, cost.theta_cm / cost.per_unit
+    begin = 0
+    for group in line.served:
+        j = np.arange(group.count)
+        powers = (1.0 - rest) ** j
+        sums = j.astype(np.float64) if rest == 0.0 else -np.expm1(j * np.log1p(-rest)) / rest
+        own = slice(begin, begin + group.count)
+        shares[own] = group.first * powers - step * sums
+        sent = np.cumsum(shares[own]) - shares[own]
+        starts[own] = np.maximum(at[own], origin + group.start + j * cost.theta_cm + cost.tau * sent)
+        begin += group.count
+    np.maximum(shares, 0.0, out=shares)
+    if line.served:  # those that are skipped would begin when the port is free
+        last = line.served[-1]
+        port = origin + last.start + last.count * cost.theta_cm + cost.tau * _shares(last.first, last.count, cost)
+        starts = np.where(shares > 0.0, starts, np.maximum(starts, port))
+    return Partition(shares, starts, origin + end)
+
+
+W = TypeVar("W", _Walk, _Line)
+
+
+def _bracket(load: float, walk: Callable[[float], W], *, first: float, high: float) -> tuple[float, W]:
+    """Find T in ready-time order, where Σ a_j(T) never falls: Newton on a piecewise linear line, kept in a bracket.
+
+    ``first``: not behind T, and where the search begins; at ``high`` the first processor alone does all.
+    """
+    low, end, width = nextafter(first, -inf), first, inf
     while True:
-        walk = _walk(end, ready, per_unit, tau, cost)
-        over = sum(walk.shares) - load
+        found = walk(end)
+        over = found.total - load
         if abs(over) <= 1e-13 * load or nextafter(low, inf) >= high:
-            return end, walk
+            return end, found
         low, high = (low, end) if over > 0.0 else (end, high)
-        end = end - over / walk.slope if walk.slope > 0.0 else high
+        end = end - over / found.slope if found.slope > 0.0 else high
         if not low < end < high or high - low > width / 2.0:
             end = low + (high - low) / 2.0
         width = high - low
