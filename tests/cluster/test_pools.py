@@ -39,7 +39,8 @@ async def test_processors_are_what_others_leave_and_a_held_node_takes_nobody_els
     assert taints(cluster, node) == [{"key": LABEL, "value": own, "effect": "NoSchedule"}]
     await space.apply(
         stranger(cluster, space, node),
-        space.manifest("inside", units=30, deadline="90s", cost={"chi": "500ms", "thetaCp": "3s"}, pause=0.4, pool=own),
+        # long enough for all that is looked at while it runs
+        space.manifest("inside", units=120, deadline="3m", cost={"chi": "500ms", "thetaCp": "3s"}, pause=0.4, pool=own),
     )
     (pod,) = await space.running("inside")
     assert pod["spec"]["nodeName"] == node
