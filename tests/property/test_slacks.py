@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from punctual.scheduling import slacks
-from punctual.scheduling.plan import Order
+from punctual.scheduling.discipline import Order
 from punctual.scheduling.slacks import Slacks
 
 places = st.tuples(st.integers(0, 40), st.integers(0, 3))

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from punctual.scheduling.plan import Booking, Demand, Order, Shortfall, place
+from punctual.scheduling.discipline import Order
+from punctual.scheduling.placement import Booking, Demand, Ground, Shortfall, place
 from punctual.scheduling.ranges import Ranges
 from punctual.scheduling.startup import Startups
 from punctual.theory.cost import Cost
@@ -18,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "hack"))  # hypothesis wants 
 from demo_lib import programs, sizes
 
 
-def demand(size, cost, startups, now):
+def demand(size, cost, startups):
     core = Cost(cost.chi, 0.0, 0.0, cost.theta)
     margin = sizes.MARGIN + Startups(startups).beyond(core.setup)
     kept_back = margin + sizes.REDUCE + cost.theta
@@ -28,7 +29,7 @@ def demand(size, cost, startups, now):
         cost=core.with_headroom(sizes.HEADROOM),
         due=size.deadline - kept_back,
         reduce=sizes.REDUCE + cost.theta,
-    ), np.full(size.processors, now)
+    )
 
 
 @given(
@@ -41,10 +42,10 @@ def demand(size, cost, startups, now):
 def test_a_job_fits_on_its_processors_and_not_on_one_less(chi, theta, processors, startups, now):
     cost = programs.Cost(chi, theta)
     size = sizes.filling(cost, processors, 75, startups)
-    asked, ready = demand(size, cost, startups, now)
-    assert isinstance(place(asked, ready), Booking)
+    asked, ready = demand(size, cost, startups), np.full(size.processors, now)
+    assert isinstance(place(asked, Ground(ready)), Booking)
     if processors > 1:
-        assert isinstance(place(asked, ready[1:]), Shortfall)
+        assert isinstance(place(asked, Ground(ready[1:])), Shortfall)
 
 
 def test_costs_are_read_from_what_was_measured():

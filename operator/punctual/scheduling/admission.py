@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from punctual import reasons
 from punctual.scheduling.job import Job
-from punctual.scheduling.plan import Booking, Demand, Plan, Shortfall
+from punctual.scheduling.placement import Booking, Demand, Shortfall
+from punctual.scheduling.plan import Plan
 from punctual.scheduling.words import some, span
 
 

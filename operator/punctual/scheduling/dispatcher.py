@@ -7,17 +7,20 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from punctual import reasons
 from punctual.scheduling import ledger, pilots
 from punctual.scheduling.actions import CreateChunk, OfferEnd
 from punctual.scheduling.books import Books
 from punctual.scheduling.job import Chunk, Kind
 from punctual.scheduling.life import LOOK, Life
-from punctual.scheduling.plan import Booking
+from punctual.scheduling.placement import Booking, Ground, Walk
 from punctual.scheduling.planner import NOTICE, PATIENCE, Planner
 from punctual.scheduling.processors import Place
 from punctual.scheduling.ranges import Range, Ranges
 from punctual.scheduling.standing import Standing
+from punctual.theory.cost import Cost
 
 UNBOOKED = frozenset({"Measuring", "Leftover"})
 """States that run on leftovers."""
@@ -144,32 +147,54 @@ class Dispatcher:
         free = {p for p in self.books.processors.usable(now) if p not in self.books.processors.occupants}
         if not free:
             return
-        claimed: set[Place] = set()
         places = self.books.plan.places
+        in_turn = True  # OnePort: nobody has to wait who sends before
         for booking in self.books.plan.bookings:
-            if len(claimed) >= len(free):
+            if not free:
                 break
-            begins = []
-            for position, w in enumerate(booking.where.tolist()):
-                if (place := places[w]) in free and place not in claimed:
-                    claimed.add(place)
-                    begins.append(position)
-            if begins and booking.demand.not_before <= now:
+            here = [i for i, w in enumerate(booking.where.tolist()) if places[w] in free]
+            free.difference_update([places[booking.where[i]] for i in here])
+            begins = here if booking.demand.not_before <= now else []
+            begins, in_turn = self._those_who_may(booking, begins, in_turn=in_turn)
+            if begins:
                 self._create_booked(now, booking, begins)
-            if booking.reducer is not None and (place := places[booking.reducer]) in free and place not in claimed:
-                claimed.add(place)
+            if booking.reducer is not None and (place := places[booking.reducer]) in free:
+                free.discard(place)
                 if booking.demand.not_before <= now:
                     self._create_reduce(now, self.books.jobs[booking.demand.uid], place)
-        self._use_leftovers(now, [p for p in sorted(free, key=lambda p: (p.slot, p.node)) if p not in claimed])
+        self._use_leftovers(now, sorted(free, key=lambda p: (p.slot, p.node)))
+
+    def _those_who_may(self, booking: Booking, begins: list[int], *, in_turn: bool) -> tuple[list[int], bool]:
+        """Return which of the positions whose processors are free may begin, and whether another's turn may come."""
+        assert self.books.spec is not None
+        discipline = self.books.spec.discipline
+        whole = len(begins) == booking.where.size
+        if discipline.together and not whole:
+            begins = []
+        if not discipline.one_port:
+            return begins, in_turn
+        if not in_turn:
+            return [], False
+        run = [position for i, position in enumerate(begins) if position == i]  # in the order of the port
+        return run, whole
 
     def _create_booked(self, now: float, booking: Booking, positions: list[int]) -> None:
         """Create the first chunk that is booked at each of these positions."""
-        plan, cost, pieces = self.books.plan, booking.demand.cost, booking.pieces()
+        plan, pieces = self.books.plan, booking.pieces()
         chunks = {position: pieces[position][0] for position in positions}
-        ends = [now + cost.seconds(piece.size) for piece in chunks.values()]
         where = [plan.places[w] for w in booking.where[positions].tolist()]
-        self._create(now, self.books.jobs[booking.demand.uid], list(zip(chunks.values(), where, ends, strict=True)))
-        self.books.plan = plan.created(booking, chunks, ends)
+        walk = self._walk(now, booking.demand.cost, list(chunks.values()), where)
+        self._create(now, self.books.jobs[booking.demand.uid], list(zip(chunks.values(), where, strict=True)), walk)
+        self.books.plan = plan.created(booking, chunks, walk.ends.tolist(), walk.port)
+
+    def _walk(self, now: float, cost: Cost, pieces: Sequence[Range], places: Sequence[Place]) -> Walk:
+        """Return when chunks of these sizes would start and end if they were created now, in this order."""
+        assert self.books.spec is not None
+        at = np.full(len(places), now)
+        ground = Ground(
+            at, self.books.spec.discipline, self.books.plan.ground.port, self.books.processors.speeds(places)
+        )
+        return ground.walk(np.arange(len(places)), np.array([piece.size for piece in pieces]), at, cost)
 
     def _create_reduce(self, now: float, st: Standing, place: Place) -> None:
         if not st.work_done or st.record.chunks or st.job.reduce_duration is None:
@@ -177,20 +202,28 @@ class Dispatcher:
         units = st.job.units  # the reduce step stands as one unit behind the last
         cost = st.cost
         assert cost is not None
-        end = now + st.job.reduce_duration + cost.theta_cp
-        self._create(now, st, [(Range(units, units + 1), place, end)], kind="Reduce")
+        end = np.array([now + st.job.reduce_duration + cost.theta_cp])
+        self._create(now, st, [(Range(units, units + 1), place)], Walk(np.array([now]), end, -np.inf), kind="Reduce")
         self.books.plan = self.books.plan.without(st.job.uid)
 
     def _create(
         self,
         now: float,
         st: Standing,
-        pieces: Sequence[tuple[Range, Place, float]],
+        pieces: Sequence[tuple[Range, Place]],
+        walk: Walk,
         *,
         kind: Kind = "Chunk",
         leftover: bool = False,
     ) -> None:
-        """Make chunks of these ranges, each on its place and planned to end at its time."""
+        """Make chunks of these ranges, each on its place and planned to start and end at its times."""
+        assert self.books.spec is not None
+        sent: list[float | None] = [None] * len(pieces)
+        if self.books.spec.discipline.one_port and kind != "Reduce" and (cost := st.cost):
+            sent = [
+                start + cost.theta_cm + piece.size * cost.tau
+                for start, (piece, _) in zip(walk.starts.tolist(), pieces, strict=True)
+            ]
         chunks = tuple(
             Chunk(
                 begin=piece.begin,
@@ -201,12 +234,13 @@ class Dispatcher:
                 kind=kind,
                 created=now,
                 promised_end=end,
+                sent=input_there,
                 leftover=leftover,
             )
-            for piece, place, end in pieces
+            for (piece, place), end, input_there in zip(pieces, walk.ends.tolist(), sent, strict=True)
         )
         st.record = replace(st.record, chunks=st.record.chunks + chunks, started=st.record.started or now)
-        for chunk, (_, place, _) in zip(chunks, pieces, strict=True):
+        for chunk, (_, place) in zip(chunks, pieces, strict=True):
             self.books.processors.seat_at(self.books.occupant(st.job.uid, chunk), place)
         self.books.active[st.job.uid] = None
         self.books.touch(st)
@@ -234,10 +268,9 @@ class Dispatcher:
     def _run_on_leftovers(self, now: float, st: Standing, free: list[Place], *, share: int) -> None:
         """Create up to ``share`` short chunks of a job on free places."""
         assert self.books.spec is not None
-        cost = st.cost
-        if cost is None:
+        if st.cost is None:
             return
-        per_unit = cost.per_unit * st.slowed / (1 - self.books.spec.headroom)
+        cost = self.planner.planned(st)
         room = ledger.most_chunks(st.record)
         share = min(share, min(st.job.max_processors or room, room) - len(st.record.chunks))
         left = ledger.remaining(st.job.units, st.record)
@@ -246,12 +279,14 @@ class Dispatcher:
             if not left:
                 break
             first = left.parts[0]
-            size = min(first.size, max(1, int(LEFTOVER_CHUNK / per_unit)), -(-left.total // places))
+            size = min(first.size, max(1, int(LEFTOVER_CHUNK / cost.per_unit)), -(-left.total // places))
             piece = Range(first.begin, first.begin + size)
-            pieces.append((piece, free.pop(0), now + cost.setup + size * per_unit))
+            pieces.append((piece, free.pop(0)))
             left -= Ranges.of(piece)
         if pieces:
-            self._create(now, st, pieces, leftover=True)
+            walk = self._walk(now, cost, [piece for piece, _ in pieces], [place for _, place in pieces])
+            self._create(now, st, pieces, walk, leftover=True)
+            self.books.plan.ground.port = max(self.books.plan.ground.port, walk.port)
 
     def _pilot(self, now: float, st: Standing, free: list[Place]) -> None:
         record = st.record
@@ -272,7 +307,8 @@ class Dispatcher:
         first = left.parts[0]
         piece = Range(first.begin, min(first.end, first.begin + size))
         # nothing is known yet: it is late once it stalls, not by the clock
-        self._create(now, st, [(piece, free.pop(0), st.job.deadline)], kind="Pilot", leftover=True)
+        walk = Walk(np.array([now]), np.array([st.job.deadline]), -np.inf)
+        self._create(now, st, [(piece, free.pop(0))], walk, kind="Pilot", leftover=True)
 
     def take_up(self, now: float) -> None:
         """After a restore: do (again) what is on record and was not seen to be done.

@@ -103,6 +103,8 @@ class NodeObserved:
     """Allocatable bytes less the requests of pods that are not ours."""
     pods: int = 110
     """Allocatable pods less those that are not ours."""
+    speed: float = 1.0
+    """What multiplies the time of a unit here: 2 is half as fast."""
     left_out: str | None = None
     """A reason not to use it: StaticCPUManager, NodesOverlap, …"""
 
@@ -124,6 +126,8 @@ class Progress:
     end: int | None
     """The end the worker will honour, if it has answered."""
     cpu_seconds: float
+    received: bool = False
+    """It has all of its input."""
     over: bool = False
     """What was read is its last word: its containers have ended, and an answer to an offer would be in it."""
     faults: frozenset[str] = frozenset()

@@ -99,6 +99,8 @@ class Chunk:
     """When it was decided."""
     promised_end: float
     """Planned end (forecast for a leftover chunk)."""
+    sent: float | None = None
+    """When its input was planned to be there; None: it shares no port."""
     offered: int | None = None
     """End offered to it and not yet answered."""
     leftover: bool = False

@@ -9,7 +9,8 @@ import math
 from collections.abc import Generator
 from dataclasses import replace
 
-from punctual.scheduling.plan import Demand, Order, Plan, Shortfall
+from punctual.scheduling.placement import Demand, Shortfall
+from punctual.scheduling.plan import Plan
 from punctual.scheduling.ranges import Ranges
 
 ALLOWANCE = 3.0
@@ -22,10 +23,17 @@ TIGHTER = 1e-6
 ROUNDS = 8
 
 
-def with_deadline(demand: Demand, deadline: float) -> Demand:
-    """Return the demand under another absolute deadline: due time and EDF place move with it."""
-    order = Order(deadline, demand.order.arrival, demand.order.uid)
-    return replace(demand, order=order, due=demand.due + deadline - demand.order.deadline)
+def with_deadline(plan: Plan, demand: Demand, deadline: float) -> Demand:
+    """Return the demand of a new job under another absolute deadline: due time and place in the order move with it."""
+    order = plan.ground.discipline.order_of(
+        demand.uid,
+        arrival=demand.order.arrival,
+        deadline=deadline,
+        load=demand.ranges.total,
+        cost=demand.cost,
+        processors=len(plan.places),
+    )
+    return replace(demand, order=order, due=deadline - demand.kept_back)
 
 
 def fits(plan: Plan, demand: Demand) -> bool:
@@ -42,12 +50,12 @@ def earliest_deadline(plan: Plan, demand: Demand, now: float) -> Generator[None,
         return None
 
     def ok(relative: float) -> bool:
-        return fits(plan, with_deadline(demand, now + relative))
+        return fits(plan, with_deadline(plan, demand, now + relative))
 
-    kept_back = demand.order.deadline - demand.due
     # behind everything, on one processor alone; twice that where least processors or holes want more
-    behind = max(float(plan.after.max()), demand.not_before, now) - now
-    high = behind + demand.cost.seconds(demand.ranges.total) + kept_back + demand.cost.setup * len(demand.ranges.parts)
+    behind = max(float(plan.after.ready.max()), demand.not_before, now) - now
+    alone = demand.cost.seconds(demand.ranges.total) + demand.cost.setup * len(demand.ranges.parts)
+    high = behind + alone + demand.kept_back
     for _ in range(4):
         yield
         if ok(high):
@@ -55,7 +63,7 @@ def earliest_deadline(plan: Plan, demand: Demand, now: float) -> Generator[None,
         high *= 2
     else:
         return None
-    floor = max(0.0, kept_back)
+    floor = max(0.0, demand.kept_back)
     for _ in range(ROUNDS):
         low = floor
         while high - low > TIGHTER / 10 * high:

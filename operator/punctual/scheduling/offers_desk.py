@@ -4,7 +4,8 @@ from collections.abc import Generator, Iterator
 
 from punctual.scheduling import offers
 from punctual.scheduling.job import Offer
-from punctual.scheduling.plan import Demand, Plan
+from punctual.scheduling.placement import Demand
+from punctual.scheduling.plan import Plan
 
 TESTS = 24
 """Tests of admission that a step spends on offers."""

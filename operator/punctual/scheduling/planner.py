@@ -4,7 +4,7 @@ A new plan replaces the old one only if it keeps every promise (schedules have a
 its new times. Only when neither does, margins go first and then promises: whose own doing it was, then the newest.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,9 +13,11 @@ from punctual import reasons
 from punctual.scheduling import ledger
 from punctual.scheduling.actions import Emit
 from punctual.scheduling.books import Books
+from punctual.scheduling.discipline import Order
 from punctual.scheduling.job import Verdict
 from punctual.scheduling.life import GRACE, LOOK, Life
-from punctual.scheduling.plan import EPSILON, Demand, Order, Plan, Shortfall
+from punctual.scheduling.placement import Demand, Ground, Shortfall, tolerance
+from punctual.scheduling.plan import Plan
 from punctual.scheduling.processors import Place
 from punctual.scheduling.standing import Standing, expected_end
 from punctual.scheduling.words import span
@@ -48,8 +50,8 @@ class Planner:
         """
         ends = self._ends(now, but)
         places = [p for p in self.books.processors.usable(now, ends) if p.node not in without]
-        ready = np.array([ends.get(place, now) for place in places], dtype=np.float64)
-        plan, missed = Plan.of(places, ready, self.demands(now, but=but, without=without), stop=stop)
+        ground, demands = self._ground(now, places, ends), self.demands(now, but=but, without=without)
+        plan, missed = Plan.of(places, ground, demands, stop=stop)
         return plan, [short.uid for short in missed]
 
     def current(self, now: float) -> Plan:
@@ -57,6 +59,28 @@ class Planner:
         plan = self.books.plan.at(now)
         ends = self._ends(now, frozenset())
         return plan.held(np.array([ends.get(place, now) for place in plan.places], dtype=np.float64))
+
+    def _ground(self, now: float, places: Sequence[Place], ends: Mapping[Place, float]) -> Ground:
+        assert self.books.spec is not None
+        return Ground(
+            np.array([ends.get(place, now) for place in places], dtype=np.float64),
+            self.books.spec.discipline,
+            self._port(now),
+            self.books.processors.speeds(places),
+        )
+
+    def _port(self, now: float) -> float:
+        """Return from when on the port is free: what runs is taken to have its input when it was planned to."""
+        assert self.books.spec is not None
+        if not self.books.spec.discipline.one_port:
+            return -np.inf
+        port = now
+        for uid in self.books.active:
+            st = self.books.jobs[uid]
+            for chunk in st.record.chunks:
+                if chunk.sent is not None and not st.watch(chunk).received:
+                    port = max(port, chunk.sent)
+        return port
 
     def _ends(self, now: float, evicted: frozenset[str]) -> dict[Place, float]:
         """Return when each place that is taken becomes free; jobs in ``evicted`` are taken to be on leftovers."""
@@ -84,7 +108,8 @@ class Planner:
     def is_late(self, st: Standing, now: float) -> bool:
         """Whether what of it runs ends too late, reduce included: no processor could help."""
         reduce = self._reduce(st, st.cost) if st.cost else 0.0
-        return bool(st.record.chunks) and self.running_until(st, now) + reduce > st.job.deadline + EPSILON
+        deadline = st.job.deadline
+        return bool(st.record.chunks) and self.running_until(st, now) + reduce > deadline + tolerance(deadline)
 
     def _margin(self, cost: Cost) -> float:
         assert self.books.spec is not None
@@ -131,16 +156,31 @@ class Planner:
                 most -= len(running)
             else:
                 not_before = max(not_before, until)
+        planned, due = self.planned(st), self.due(st)
         return Demand(
-            order=Order(job.deadline, job.arrival, job.uid),
+            order=self.order(st),
             ranges=left,
-            cost=self.planned(st),
-            due=self.due(st),
+            cost=planned,
+            due=due,
+            kept_back=job.deadline - due,
             least=1 if record.completed or running else job.min_processors,
             most=most,
             not_before=not_before,
             running_until=until if running else 0.0,
             reduce=reduce,
+        )
+
+    def order(self, st: Standing) -> Order:
+        """Return the job's place in the queue."""
+        assert self.books.spec is not None
+        job = st.job
+        return self.books.spec.discipline.order_of(
+            job.uid,
+            arrival=job.arrival,
+            deadline=job.deadline,
+            load=job.units,
+            cost=self.planned(st),
+            processors=self.books.processors.total,
         )
 
     def demands(self, now: float, *, but: frozenset[str] = frozenset(), without: Collection[str] = ()) -> list[Demand]:
@@ -175,7 +215,7 @@ class Planner:
         old = self.books.plan
         if {b.demand.uid: b.demand.ranges for b in old.bookings} != {d.uid: d.ranges for d in self.demands(now)}:
             return None
-        kept = old.upon(anew.places, anew.ready)
+        kept = old.upon(anew.places, anew.ground)
         return kept if kept and kept.keeps_all() else None
 
     def _rebuilt(self, now: float, anew: Plan) -> Plan | None:
@@ -191,7 +231,7 @@ class Planner:
             least = max(demand.least, promise.processors - len(st.record.chunks))
             line.append((promise.start, demand.order, replace(demand, least=min(least, demand.most or least))))
         plan, missed = Plan.in_turn(
-            anew.places, anew.ready, [d for *_, d in sorted(line, key=lambda e: e[:2])], stop=True
+            anew.places, anew.ground, [d for *_, d in sorted(line, key=lambda e: e[:2])], stop=True
         )
         return None if missed else plan
 
@@ -302,7 +342,7 @@ class Planner:
 
     def _judge_track(self, st: Standing, finish: float) -> None:
         deadline = st.job.deadline
-        on_time = finish <= deadline + EPSILON
+        on_time = finish <= deadline + tolerance(deadline)
         now_on = st.record.on_track is None or st.record.on_track.status == "True"
         if on_time and (st.record.on_track is None or not now_on):
             verdict = Verdict("True", reasons.ON_TRACK, "the forecast is before the deadline")

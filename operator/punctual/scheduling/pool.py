@@ -21,6 +21,7 @@ from punctual.scheduling import ledger
 from punctual.scheduling.actions import Action, DropSetPoint, Emit, HoldNode, WritePool, WriteStatus
 from punctual.scheduling.admission import Application, Rejected, admit, objection
 from punctual.scheduling.books import LIVE, Books
+from punctual.scheduling.discipline import Order
 from punctual.scheduling.dispatcher import Dispatcher
 from punctual.scheduling.edits import Edits
 from punctual.scheduling.events import (
@@ -37,7 +38,8 @@ from punctual.scheduling.events import (
 )
 from punctual.scheduling.job import Chunk, JobRecord, Promise, Verdict
 from punctual.scheduling.life import BLOCKED, Life
-from punctual.scheduling.plan import Booking, Demand, Order, Plan, Shortfall
+from punctual.scheduling.placement import Booking, Demand, Shortfall
+from punctual.scheduling.plan import Plan
 from punctual.scheduling.planner import Planner
 from punctual.scheduling.processors import Occupant
 from punctual.scheduling.standing import Standing, Watch

@@ -5,10 +5,13 @@ ended or is gone, whether or not its job still owns the units. Called by the Poo
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from punctual.errors import InvariantError
 from punctual.scheduling.events import NodeObserved
@@ -139,6 +142,11 @@ class Processors:
                 out.extend(islice(free, max(0, count - len(sat))))
         out.sort(key=lambda p: (p.slot, p.node))
         return out
+
+    def speeds(self, places: Sequence[Place]) -> NDArray[np.float64] | None:
+        """Return what multiplies the time of a unit on each place; None: all are equal."""
+        slow = {name: node.speed for name, node in self.nodes.items() if node.speed != 1.0}
+        return np.array([slow.get(place.node, 1.0) for place in places]) if slow else None
 
     def unblock(self, now: float) -> bool:
         """Let nodes offer their places again whose time is over; say whether there was one."""

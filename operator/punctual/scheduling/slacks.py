@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from punctual.errors import InvariantError
-from punctual.scheduling.plan import Order
 
+Turn = tuple[float, float, str]
+"""Due time, arrival and uid: a place in the line, as `Order` is."""
 BLOCK = 512
 """Jobs in a block when it is cut in two."""
 
@@ -25,7 +26,7 @@ BLOCK = 512
 class Waiting(NamedTuple):
     """One waiting job. ``length``: seconds that it takes of the line, E(σ, N)."""
 
-    order: Order
+    order: Turn
     length: float
     slack: float
 
@@ -35,13 +36,13 @@ class _Block:
 
     __slots__ = ("lengths", "orders", "slacks")
 
-    def __init__(self, orders: list[Order], lengths: list[float], slacks: Iterable[float]) -> None:
+    def __init__(self, orders: list[Turn], lengths: list[float], slacks: Iterable[float]) -> None:
         self.orders = orders
         self.lengths = lengths
         self.slacks: NDArray[np.float64] = np.empty(2 * BLOCK)
         self.slacks[: len(orders)] = list(slacks)
 
-    def insert(self, at: int, order: Order, length: float, slack: float) -> None:
+    def insert(self, at: int, order: Turn, length: float, slack: float) -> None:
         n = len(self.orders)
         self.orders.insert(at, order)
         self.lengths.insert(at, length)
@@ -68,7 +69,7 @@ class Slacks:
 
     def __init__(self) -> None:
         self._blocks: list[_Block] = []
-        self._last: list[Order] = []  # of each block
+        self._last: list[Turn] = []  # of each block
         self._later = np.empty(0)  # per block: to be added to each of its slacks
         self._least = np.empty(0)  # per block: least slack, ``_later`` included
         self._lengths = np.empty(0)  # per block: sum of its lengths
@@ -82,7 +83,7 @@ class Slacks:
             for order, length, slack in zip(b.orders, b.lengths, b.slacks.tolist(), strict=False):
                 yield Waiting(order, length, slack + later)
 
-    def least_behind(self, order: Order) -> float:
+    def least_behind(self, order: Turn) -> float:
         """Return the least slack behind that place (slack_min of the successor, 6.4); inf: nobody is there."""
         b = bisect_right(self._last, order)
         if b == len(self._blocks):
@@ -92,7 +93,7 @@ class Slacks:
         rest = self._least[b + 1 :]
         return min(least, float(rest.min())) if rest.size else least
 
-    def ahead(self, order: Order) -> float:
+    def ahead(self, order: Turn) -> float:
         """Return the length of all jobs before that place, s."""
         b = bisect_left(self._last, order)
         whole = float(self._lengths[:b].sum())
@@ -101,7 +102,7 @@ class Slacks:
         block = self._blocks[b]
         return whole + sum(block.lengths[: bisect_left(block.orders, order)])
 
-    def insert(self, order: Order, length: float, slack: float) -> None:
+    def insert(self, order: Turn, length: float, slack: float) -> None:
         """Put a job into the line and take its length from all slacks behind it."""
         if not self._blocks:
             self._blocks.append(_Block([order], [length], [slack]))
@@ -120,7 +121,7 @@ class Slacks:
         if len(block.orders) == 2 * BLOCK:
             self._cut(b)
 
-    def remove(self, order: Order, *, spent: float = 0.0) -> None:
+    def remove(self, order: Turn, *, spent: float = 0.0) -> None:
         """Take a job out of the line; what of its length was not ``spent`` goes to all behind it.
 
         KeyError where it is not there.
@@ -140,7 +141,7 @@ class Slacks:
         self._later, self._least = np.delete(self._later, b), np.delete(self._least, b)
         self._lengths = np.delete(self._lengths, b)
 
-    def shorten(self, order: Order, length: float, *, spent: float = 0.0) -> None:
+    def shorten(self, order: Turn, length: float, *, spent: float = 0.0) -> None:
         """Give a job another length; what it lost and was not ``spent`` goes to its own slack and all behind it."""
         b, at = self._find(order)
         block = self._blocks[b]
@@ -153,12 +154,12 @@ class Slacks:
         """Return the head of the line; None: nobody waits."""
         return next(iter(self), None)
 
-    def length(self, order: Order) -> float:
+    def length(self, order: Turn) -> float:
         """Return a job's length; KeyError where it is not there."""
         b, at = self._find(order)
         return self._blocks[b].lengths[at]
 
-    def _find(self, order: Order) -> tuple[int, int]:
+    def _find(self, order: Turn) -> tuple[int, int]:
         b = bisect_left(self._last, order)
         at = bisect_left(self._blocks[b].orders, order) if b < len(self._blocks) else 0
         if b == len(self._blocks) or self._blocks[b].orders[at] != order:

@@ -1,8 +1,9 @@
 """The pool as asked for, and what is written down about it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
+from punctual.scheduling.discipline import Discipline
 from punctual.scheduling.job import Verdict
 
 Hold = Literal["None", "Taint"]
@@ -24,6 +25,7 @@ class PoolSpec:
     """r: planning takes chi/(1-r); a running chunk may use the whole processor."""
     margin: float = 2.0
     """Planning aims so much before the deadline: the control plane's reaction."""
+    discipline: Discipline = field(default_factory=Discipline)
     selectors: str = ""
     """Whose nodes and whose jobs, in the words of the edge: nobody looks into it here, but it is in force, or refused,
     with the rest."""

@@ -5,8 +5,10 @@ import pytest
 
 from punctual import reasons
 from punctual.scheduling.admission import Admitted, Application, Rejected, admit
+from punctual.scheduling.discipline import Order
 from punctual.scheduling.job import Job
-from punctual.scheduling.plan import Demand, Order, Plan
+from punctual.scheduling.placement import Demand, Ground
+from punctual.scheduling.plan import Plan
 from punctual.scheduling.processors import Place
 from punctual.scheduling.ranges import Ranges
 from punctual.theory.cost import Cost
@@ -14,7 +16,7 @@ from punctual.theory.cost import Cost
 
 def pool(*ready: float, booked: tuple[Demand, ...] = ()) -> Plan:
     places = [Place("n", i) for i in range(len(ready))]
-    plan, missed = Plan.of(places, np.array(ready, dtype=float), booked)
+    plan, missed = Plan.of(places, Ground(np.array(ready, dtype=float)), booked)
     assert not missed
     return plan
 
@@ -31,7 +33,7 @@ def asked(plan: Plan, wanted: Demand, **more) -> Application:
         name="new",
         arrival=0.0,
         units=wanted.ranges.total,
-        deadline=wanted.order.deadline,
+        deadline=wanted.order.rank,
         cost=wanted.cost,
         refusal=more.pop("refusal", None),
     )

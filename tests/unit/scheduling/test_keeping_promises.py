@@ -7,7 +7,9 @@ import pytest
 from world import Worker, World, job
 
 from punctual import reasons
-from punctual.scheduling.plan import Booking, Demand, Order, Plan
+from punctual.scheduling.discipline import Order
+from punctual.scheduling.placement import Booking, Demand, Ground
+from punctual.scheduling.plan import Plan
 from punctual.scheduling.processors import Place
 from punctual.scheduling.ranges import Ranges
 from punctual.theory.cost import Cost
@@ -32,7 +34,7 @@ def three_places() -> tuple[list[Place], Plan]:
     """Book two of three processors."""
     places = [Place(name, 0) for name in "abc"]
     demand = Demand(order=Order(90.0, 0.0, "j"), ranges=Ranges.of((0, 100)), cost=Cost(chi=1.0), due=90.0)
-    plan, missed = Plan.of(places, np.array([30.0, 10.0, 0.0]), [demand])
+    plan, missed = Plan.of(places, Ground(np.array([30.0, 10.0, 0.0])), [demand])
     assert not missed
     assert [places[w].node for w in plan.bookings[0].where] == ["c", "b"]
     return places, plan
@@ -41,19 +43,19 @@ def three_places() -> tuple[list[Place], Plan]:
 def test_a_plan_that_is_kept_knows_nothing_of_a_processor_that_went():
     """Else no offer could be searched for: no finite deadline lies behind a processor that is never free."""
     _, plan = three_places()
-    kept = plan.upon([Place("d", 0), Place("b", 0), Place("c", 0)], np.array([5.0, 11.0, 0.0]))
+    kept = plan.upon([Place("d", 0), Place("b", 0), Place("c", 0)], Ground(np.array([5.0, 11.0, 0.0])))
     assert kept
     kept.check()
     (booking,) = kept.bookings
     assert [kept.places[w].node for w in booking.where] == ["c", "b"]
-    assert kept.ready.tolist() == [5.0, 11.0, 0.0]
-    assert sorted(kept.after) == [5.0, booking.ends[0], booking.ends[1]]
+    assert kept.ground.ready.tolist() == [5.0, 11.0, 0.0]
+    assert sorted(kept.after.ready) == [5.0, booking.ends[0], booking.ends[1]]
     assert booking.starts.tolist() == [0.0, 11.0]
 
 
 def test_a_plan_is_not_kept_where_a_booked_processor_went():
     places, plan = three_places()
-    assert plan.upon(places[:2], np.zeros(2)) is None
+    assert plan.upon(places[:2], Ground(np.zeros(2))) is None
 
 
 def anomaly() -> World:
@@ -102,9 +104,9 @@ def test_what_is_left_of_a_booking_leaves_the_rest_of_its_maximum(most, left, he
     (booking,) = plan.bookings
     booking.demand = replace(booking.demand, least=2, most=most)
     chunks = {i: pieces[0] for i, pieces in enumerate(booking.pieces())}
-    assert booking.created(chunks) is None
+    assert booking.created(chunks, booking.ends) is None
     booking = replace(booking, reducer=0)
-    rest = booking.created(chunks).demand
+    rest = booking.created(chunks, booking.ends).demand
     assert (rest.least, rest.most, rest.ranges.total) == (1, left, 0)
     assert rest.not_before == (booking.ends.max() if held_up else 0.0)
     assert rest.running_until == booking.ends.max()

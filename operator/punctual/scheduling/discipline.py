@@ -1,0 +1,108 @@
+"""How a queue becomes a schedule: three choices that do not depend on each other, and what processors share.
+
+    order      who comes first: EDF, the earliest deadline; FIFO, the earliest arrival; MWF, who would waste most of one
+               processor more than needed (maximum workload derivative first)
+    partition  OPR cuts a load so that all its processors end together, EPR into equal parts
+    assign     MN takes the least processors that meet the deadline, AN all that are of use
+    network    Concurrent: each processor fetches its input itself; OnePort: one transfer at a time
+    start      Ready: each processor begins when it is free; Together: all of a job at one time
+
+The ten algorithms of Mamat 2011, ch. 4, are EDF and FIFO with each partition and assignment, and MWF with MN.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from punctual.theory.cost import Cost
+from punctual.theory.execution_time import (
+    execution_time,
+    execution_time_equal,
+    n_min,
+    n_min_equal,
+    n_star,
+    workload_derivative,
+)
+
+Ranking = Literal["EDF", "FIFO", "MWF"]
+Rule = Literal["OPR", "EPR"]
+Assignment = Literal["MN", "AN"]
+Network = Literal["Concurrent", "OnePort"]
+Start = Literal["Ready", "Together"]
+Floats = NDArray[np.float64]
+
+
+class Order(NamedTuple):
+    """A job's place in the queue: lowest rank first; ties by arrival, then uid, never by chance."""
+
+    rank: float
+    arrival: float
+    uid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discipline:
+    """What a pool plans by."""
+
+    order: Ranking = "EDF"
+    partition: Rule = "OPR"
+    assign: Assignment = "MN"
+    network: Network = "Concurrent"
+    start: Start = "Ready"
+
+    @property
+    def one_port(self) -> bool:
+        """Whether inputs are sent one after the other."""
+        return self.network == "OnePort"
+
+    @property
+    def together(self) -> bool:
+        """Whether a job's processors wait for each other."""
+        return self.start == "Together"
+
+    def order_of(self, uid: str, *, arrival: float, deadline: float, load: int, cost: Cost, processors: int) -> Order:
+        """Return the place of a job: absolute times (s), its whole load (units), the pool's processors."""
+        match self.order:
+            case "EDF":
+                rank = deadline
+            case "FIFO":
+                rank = arrival
+            case "MWF":
+                rank = -_derivative(load, deadline - arrival, cost, processors, self.partition)
+        return Order(rank, arrival, uid)
+
+    def durations(self, load: float, cost: Cost, *, limit: int) -> Floats:
+        """Return E(load, n) in s for n = 1 … limit processors that begin at one time; inf where n is of no use."""
+        return _durations(load, cost, limit, self.partition, self.one_port)
+
+    def most_useful(self, load: float, cost: Cost, *, limit: int) -> int:
+        """Return n*: with how many processors that begin together it ends soonest (4.4)."""
+        if not self.one_port or cost.theta_cm == 0.0:
+            return limit
+        if self.partition == "OPR":
+            return n_star(load, cost, limit=limit)
+        return 1 + int(self.durations(load, cost, limit=limit).argmin())
+
+
+@lru_cache(maxsize=4096)
+def _derivative(load: float, window: float, cost: Cost, limit: int, rule: Rule) -> float:
+    """Return δw at n^min (4.1), n^min counted from the arrival: an order that time does not change; w is OPR's."""
+    least = n_min if rule == "OPR" else n_min_equal
+    n = least(load, cost, window=window, limit=max(1, limit)) if window > 0 else None
+    return workload_derivative(load, n or max(1, limit), cost)
+
+
+@lru_cache(maxsize=4096)
+def _durations(load: float, cost: Cost, limit: int, rule: Rule, one_port: bool) -> Floats:  # noqa: FBT001  a key
+    if not one_port:
+        found = cost.setup + load * cost.per_unit / np.arange(1.0, limit + 1.0)
+    else:
+        take = execution_time if rule == "OPR" else execution_time_equal
+        useful = n_star(load, cost, limit=limit) if rule == "OPR" else limit
+        found = np.full(limit, np.inf)
+        found[:useful] = [take(load, n, cost) for n in range(1, useful + 1)]
+    found.flags.writeable = False
+    return found
