@@ -1,23 +1,18 @@
-"""The blocks of ends against a plain list."""
+"""The array of ends against a plain list."""
 
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from punctual.scheduling import busy
 from punctual.scheduling.busy import Busy
 
 times = st.integers(0, 40).map(float)
 
 
 class BusyAgainstAList(RuleBasedStateMachine):
-    @initialize(size=st.integers(1, 4), ends=st.lists(times, max_size=20))
-    def begin(self, size, ends):
-        busy.BLOCK, self.usual = size, busy.BLOCK
-        self.busy, self.ends = Busy(ends), list(ends)
-
-    def teardown(self):
-        busy.BLOCK = getattr(self, "usual", busy.BLOCK)
+    @initialize(ends=st.lists(times, max_size=20), beta=st.sampled_from([1.0, 0.999, 0.9, 0.3, 1e-3]))
+    def begin(self, ends, beta):
+        self.busy, self.ends, self.beta = Busy(ends, beta=beta), list(ends), beta
 
     @rule(end=times)
     def add(self, end):
@@ -31,9 +26,13 @@ class BusyAgainstAList(RuleBasedStateMachine):
             self.busy.remove(end)
             self.ends.remove(end)
 
-    @rule(now=times, until=times)
-    def look(self, now, until):
-        assert self.busy.taken(now, until) == sum(max(0.0, min(end, until) - now) for end in self.ends)
+    @rule(now=times, until=times, idle=st.integers(0, 5))
+    def look(self, now, until, idle):
+        processors = len(self.ends) + idle
+        free = sorted([max(end, now) for end in self.ends] + [now] * idle)
+        expected = sum(self.beta**j * max(0.0, until - at) for j, at in enumerate(free))
+        assert self.busy.left(processors, now, until) == pytest.approx(expected, abs=1e-9)
+        assert self.busy.weight(processors) == pytest.approx(sum(self.beta**j for j in range(processors)))
 
     @invariant()
     def they_are_the_same(self):
@@ -45,9 +44,22 @@ class BusyAgainstAList(RuleBasedStateMachine):
 TestBusyAgainstAList = BusyAgainstAList.TestCase
 
 
+def test_more_ends_than_there_was_room_for():
+    busy = Busy([1.0, 2.0], beta=0.5)
+    for end in range(200):
+        busy.add(float(200 - end))
+    busy.check()
+    assert len(busy) == 202
+    assert busy.left(202, 0.0, 3.0) == pytest.approx(2.0 + 0.5 * 2.0 + 0.25 * 1.0 + 0.125 * 1.0)
+
+
 def test_what_is_not_busy_cannot_become_free():
-    for ends in ([], [1.0, 3.0]):
+    for ends in ([], [1.0, 3.0], [1.0]):
         with pytest.raises(KeyError):
             Busy(ends).remove(2.0)
-    with pytest.raises(KeyError):
-        Busy([1.0]).remove(2.0)
+
+
+@pytest.mark.parametrize("beta", [0.0, -0.1, 1.1])
+def test_a_weight_is_between_none_and_whole(beta):
+    with pytest.raises(ValueError, match="beta"):
+        Busy(beta=beta)

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from punctual.scheduling import slacks
-from punctual.scheduling.discipline import Order
 from punctual.scheduling.slacks import Slacks
 
 places = st.tuples(st.integers(0, 40), st.integers(0, 3))
@@ -28,7 +27,7 @@ class SlacksAgainstAList(RuleBasedStateMachine):
 
     def order(self, place):
         self.serial += 1
-        return Order(float(place[0]), float(place[1]), f"u{self.serial}")
+        return (float(place[0]), float(place[1]), f"u{self.serial}")
 
     @rule(place=places, length=lengths, slack=times)
     def insert(self, place, length, slack):
@@ -83,11 +82,11 @@ TestSlacksAgainstAList = SlacksAgainstAList.TestCase
 
 def test_a_job_that_is_not_in_the_line_cannot_be_taken_out():
     line = Slacks()
-    stranger = Order(1.0, 0.0, "x")
+    stranger = (1.0, 0.0, "x")
     with pytest.raises(KeyError):
         line.remove(stranger)
-    line.insert(Order(2.0, 0.0, "a"), 1.0, 5.0)
+    line.insert((2.0, 0.0, "a"), 1.0, 5.0)
     with pytest.raises(KeyError):
         line.shorten(stranger, 1.0)
     with pytest.raises(KeyError):
-        line.remove(Order(3.0, 0.0, "x"))
+        line.remove((3.0, 0.0, "x"))

@@ -2,30 +2,54 @@
 
 The exact test cuts every waiting job anew. This one asks two questions of a line in order of deadlines: does the new
 job end in time behind those before it, and does it take no more than the least slack of those behind it? What a job
-takes of the line is its length, the time that all N processors together need for it. Work is given out another way,
-each processor that becomes free computes for the head of the line until that job's deadline, and does as much: a
-processor is idle only while nobody waits, and what it gets ends by its job's deadline. So a job can only be late if the
-jobs up to it need more than all processors have until its deadline, less what runs already. Where set-ups cost nothing
-and loads are divided at will, the test is exact. A set-up, and the part of a unit that does not fit before the
-deadline, are lost at most once for each processor and job, and are added to the length.
+takes of the line is its length, the time that all N processors together need for it. Work is given out another way
+(6.2.2): whenever a processor is free, and the port where there is one, the first job of the line that it can do
+anything for gets a chunk that ends by that job's deadline. For jobs that may run on all processors, and at any time.
 
-What runs already is where the paper's algorithm goes wrong: it takes all of it to end before anything new begins (algs.
-8 and 10 make a delay of it), and so admits what cannot be met where a job with a later deadline holds processors beyond
-the new one's. Here each deadline has its own delay, what runs counted up to that deadline and no further:
+Why what is admitted is kept
+----------------------------
+For a deadline d let R_j be the time from when processor j is free until d, or 0; while the port sends, no processor is
+free before it is done. Sorted, the largest first, and with β = χ/(τ + χ), what the cluster can still do by d is
 
-    slack_j = d_j − now − delay(d_j) − Σ lengths up to j
+    Φ(d) = Σ_j β^(j−1) R_j        processor seconds, (d − now)(1 − β^N)/(1 − β) where all are free: the paper's 1/E
 
-which stays as it is while time passes and chunks go from the head of the line to processors: a decision looks at the
-new job's neighbours alone. For processors that fetch their inputs themselves (concurrent) and are equal.
+Let processor 1, free now with R_1 = X, get a chunk that takes it for o and the port for p <= (1 − β)o. Put back into
+the sorted line behind the k processors with R_j > X − o, each of which is free when the port is, at the earliest, and
+comes one place nearer:
+
+    β^(j−2) min(R_j, X − p) − β^(j−1) R_j  >=  β^(j−2) (1 − β)(X − o)        j = 2 … k + 1
+
+whose sum (1 − β^k)(X − o) is what processor 1 loses by its new place. So a chunk takes no more than o from Φ, whichever
+it is; while time passes and all processors that are free wait for the port, Φ stays as it is. Now let the first job to
+be late have the deadline d. Until d it waited, so all that was given out since its admission ended by d, and was
+Φ(d) at least; but it was let in because the line up to it was no more. The paper's proof takes the cluster to have been
+idle before, and every processor to be blocked no longer than by those before it; free processors may come in any order
+here. Concurrent processors are the case without a port, β = 1.
+
+Jobs differ in β: the line takes the least. A set-up is part of o, and where p is more than (1 − β)o, by x, Φ loses up
+to x(1 + β + … + β^(N−2)) more: both are paid once for each chunk, of which a job has no more than there are processors,
+as each but its last ends at its deadline. What of a unit does not fit before d (and with whole units the set-up of a
+chunk that would have none) is lost at the end, once, and is kept off the job's own slack.
+
+Where the paper goes wrong is what runs already: algs. 8 and 10 make a delay of it, as if it ended before anything new
+begins, and alg. 6 looks at the job given out last, not at who holds processors for how long. Here each deadline has
+its own delay,
+
+    slack_j = d_j − now − delay(d_j) − Σ lengths up to j,        delay(d) = d − now − Φ(d) (1 − β)/(1 − β^N)
+
+and what was found for a job that waits only gets better: a decision looks at the new job's neighbours alone.
 """
 
 from collections.abc import Iterable
+from math import ceil, inf
 from typing import NamedTuple
 
 from punctual.scheduling.busy import Busy
-from punctual.scheduling.plan import EPSILON, Order
-from punctual.scheduling.slacks import Slacks
+from punctual.scheduling.slacks import Slacks, Turn
 from punctual.theory.cost import Cost
+
+EPSILON = 1e-6
+"""Seconds: two sums of the same times may differ by so much."""
 
 
 class Room(NamedTuple):
@@ -44,57 +68,92 @@ class Room(NamedTuple):
 
 
 class FastLine:
-    """The line, and what runs. Orders carry the due time (deadline less what is kept back) as their deadline.
+    """The line, and what runs. Turns carry the due time (deadline less what is kept back) in front.
 
-    ``grain``: the least piece of a load (1: whole units, 0: any). Times are seconds after a moment near the present:
-    sums over ten thousands of them must not lose digits.
+    ``beta``: where inputs share one port the least χ/(τ + χ) of the jobs it is asked about; None: they do not
+    (concurrent). ``grain``: the least piece of a load (1: whole units, 0: any). ``ends``: when the processors that run
+    something will be free; ``port``: when the port will. Times are seconds after a moment near the present: sums over
+    ten thousands of them must not lose digits.
     """
 
-    def __init__(self, processors: int, *, grain: float = 0.0, ends: Iterable[float] = ()) -> None:
+    def __init__(
+        self,
+        processors: int,
+        *,
+        beta: float | None = None,
+        grain: float = 0.0,
+        ends: Iterable[float] = (),
+        port: float = -inf,
+    ) -> None:
         self.processors = processors
+        self.beta = beta
         self.grain = grain
-        self.busy = Busy(ends)
+        self.port = port
+        self.busy = Busy(ends, beta=1.0 if beta is None else beta)
         self.waiting = Slacks()
+        self._whole = self.busy.weight(processors)
+        self._others = self.busy.weight(processors - 1)
 
     def length(self, load: float, cost: Cost, *, given: int = 0) -> float:
-        """Return the seconds in which all processors together do ``load``, what each may lose included.
+        """Return the seconds in which all processors together do ``load``, the set-ups it may need included.
 
-        ``given``: chunks of the job that run already, or ran: their processors lose nothing more to it.
+        ``given``: chunks of the job that run already, or ran: their processors are set up for it no more. ValueError:
+        a job whose β is below the line's.
         """
-        lost = (self.processors - given) * (cost.setup + self.grain * cost.per_unit)
-        return (load * cost.per_unit + lost) / self.processors
+        if load <= 0.0:
+            return 0.0
+        if self.beta is not None and cost.beta < self.beta:
+            raise ValueError(f"the line is for jobs with a beta of at least {self.beta}, not {cost.beta}")
+        chunks = max(0, self.processors - given)
+        if self.grain:
+            chunks = min(chunks, ceil(load / self.grain))
+        return (load * cost.per_unit + chunks * self._set_up(cost)) / self._whole
 
     def delay(self, now: float, due: float) -> float:
         """Return the seconds of the line until ``due`` that what runs has taken."""
-        return self.busy.taken(now, due) / self.processors
+        now = max(now, self.port)
+        return due - now - self.busy.left(self.processors, now, due) / self._whole
 
-    def room(self, now: float, order: Order, length: float) -> Room:
-        """Ask whether a job of that length fits into the line at its place."""
-        due = order.deadline
-        slack = due - now - self.delay(now, due) - self.waiting.ahead(order) - length
-        return Room(length, slack, self.waiting.least_behind(order))
+    def room(self, now: float, turn: Turn, load: float, cost: Cost) -> Room:
+        """Ask whether a job fits into the line at its place."""
+        length, due, begin = self.length(load, cost), turn[0], max(now, self.port)
+        lost = cost.setup + self.grain * cost.per_unit if self.grain else 0.0
+        left = self.busy.left(self.processors, begin, due) / self._whole
+        slack = left - lost - self.waiting.ahead(turn) - length
+        return Room(length, slack if due > begin else -inf, self.waiting.least_behind(turn))
 
-    def join(self, order: Order, room: Room) -> None:
+    def join(self, turn: Turn, room: Room) -> None:
         """Let a job into the line that `room` has been found for."""
-        self.waiting.insert(order, room.length, room.slack)
+        self.waiting.insert(turn, room.length, room.slack)
 
-    def leave(self, order: Order) -> None:
+    def leave(self, turn: Turn) -> None:
         """Take a job out of the line: all behind it gain its length."""
-        self.waiting.remove(order)
+        self.waiting.remove(turn)
 
-    def start(self, now: float, order: Order, *, left: float, end: float) -> None:
-        """Give a chunk of a job to a processor until ``end``; ``left``: the length of what waits on, 0: nothing.
+    def start(self, now: float, turn: Turn, load: float, cost: Cost, *, left: float, given: int) -> float:
+        """Give a chunk of ``load`` to a processor, and return when it ends; ``left``: the load that waits on.
 
-        What the line loses is what processors are busy with, and no slack changes; but for what was set aside for
-        set-ups that are not paid.
+        ``given``: chunks of the job up to now, this one included. No slack becomes less by it; what was set aside for
+        set-ups that a job without anything left does not pay goes to all behind it.
         """
+        end = now + cost.seconds(load)
         self.busy.add(end)
-        spent = (end - now) / self.processors
+        if self.beta is not None:
+            self.port = now + cost.theta_cm + load * cost.tau
+        spent = (load * cost.per_unit + self._set_up(cost)) / self._whole
         if left > 0.0:
-            self.waiting.shorten(order, left, spent=spent)
+            self.waiting.shorten(turn, self.length(left, cost, given=given), spent=spent)
         else:
-            self.waiting.remove(order, spent=spent)
+            self.waiting.remove(turn, spent=spent)
+        return end
 
     def stop(self, end: float) -> None:
         """Note that a processor is free that was to be busy until ``end``."""
         self.busy.remove(end)
+
+    def _set_up(self, cost: Cost) -> float:
+        """Return the processor seconds that a chunk costs beside its load."""
+        if self.beta is None:
+            return cost.setup
+        beyond = cost.theta_cm - (1.0 - self.beta) * cost.setup
+        return cost.setup + max(0.0, beyond) * self._others
