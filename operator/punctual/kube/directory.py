@@ -18,6 +18,7 @@ from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.client import Resource
 from punctual.kube.conditions import Since
+from punctual.kube.duration import parse_time
 from punctual.kube.podspec import Owner
 from punctual.scheduling.job import Job, JobRecord
 
@@ -51,6 +52,8 @@ class KnownJob:
     """What is so wrong with it that its spec cannot even be kept."""
     epoch: int = 0
     """Of the leader that had last written about it when it was first seen; 0: nobody had."""
+    created: float = 0.0
+    """The API server's clock."""
     job: Job | None = None
     """As the Pool was last told."""
     record: JobRecord | None = None
@@ -129,7 +132,15 @@ class Directory:
             known.manifest, known.profile, known.flaw = manifest, profile, flaw
             return known
         self.jobs[owner.uid] = made = KnownJob(
-            owner, generation, deleting, profile, manifest, meta.get("resourceVersion", ""), flaw, _epoch(body)
+            owner,
+            generation,
+            deleting,
+            profile,
+            manifest,
+            meta.get("resourceVersion", ""),
+            flaw,
+            _epoch(body),
+            parse_time(meta["creationTimestamp"]) if "creationTimestamp" in meta else 0.0,
         )
         self.on_job(owner.uid)
         return made

@@ -81,6 +81,8 @@ PROGRESS: Final = 0.25
 """Seconds between looks at progress that waits to be written."""
 HOUSEKEEPING: Final = 2.0
 """Seconds between looks at what is shown and what waits."""
+SAME_TIME: Final = 2.0
+"""Seconds by which the API server's clock, as we know it, and the time of an object's creation may be apart."""
 RELIST: Final = 30.0
 """Seconds between looks for what nobody has told."""
 
@@ -137,6 +139,8 @@ class Term:
         self._told: dict[str, str] = {}  # pool that was told of a job, by uid
         self._host: dict[str, str] = {}  # pool that was told of a pod, by uid
         self._taken = False
+        self._begun = client.clock.now()
+        self._slots = asyncio.Semaphore(STAMPS)  # for those that are taken over behind the others
         self._left: set[str] = set()  # jobs that are left alone until they are edited
         self._read: set[str] = set()  # jobs whose status was looked at
         self._late: set[str] = set()  # jobs that are being taken over behind the others
@@ -263,7 +267,10 @@ class Term:
                 yield found
 
     def _take_late(self, known: KnownJob) -> None:
-        """Take over a job that an earlier leader has written about and no list told of: the server lagged behind."""
+        """Take over a job that an earlier leader may have written about and no list told of: the server lagged behind.
+
+        A watch that begins where such a list ends tells of it as it was created, without what was promised since.
+        """
         if known.owner.uid not in self._late:
             self._late.add(known.owner.uid)
             self._group.create_task(self._look_late(known))
@@ -271,12 +278,14 @@ class Term:
     async def _look_late(self, known: KnownJob) -> None:
         owner = known.owner
         meta = {"uid": owner.uid, "namespace": owner.namespace, "name": owner.name}
-        async for body in self._missed(JOBS, {owner.uid: meta}):
-            await self._take_job(body)
+        async with self._slots:
+            async for body in self._missed(JOBS, {owner.uid: meta}):
+                await self._take_job(body)
         self._late.discard(owner.uid)
         if owner.uid not in self._read or self._directory.jobs.get(owner.uid) is not known:
             return
-        log.warning("job_found_late", job=owner.uid, namespace=owner.namespace, name=owner.name)
+        if known.record:
+            log.warning("job_found_late", job=owner.uid, namespace=owner.namespace, name=owner.name)
         self._consider(known)
         for key, pod in list(self._caches.pods.items()):
             if pod.job == owner.uid:
@@ -591,7 +600,7 @@ class Term:
         if known.deleting:
             self._drop(known)
             return
-        if known.epoch and uid not in self._read:
+        if uid not in self._read and (known.epoch or known.created <= self._begun + SAME_TIME):
             self._take_late(known)
             return
         told = self._told.get(uid)

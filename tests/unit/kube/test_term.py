@@ -230,7 +230,8 @@ async def test_an_edited_profile_destroys_no_promise_while_a_new_leader_takes_ov
     assert world.status(job)["chunks"]
 
 
-async def test_a_promised_job_that_the_list_lacks_is_taken_over_when_a_watch_tells_of_it(world):
+@pytest.mark.parametrize("as_created", [False, True])
+async def test_a_promised_job_that_the_list_lacks_is_taken_over_when_a_watch_tells_of_it(world, as_created):
     job = world.job("late")
     await world.promised(job)
     there = world.server.objects.pop(world.path(job))
@@ -241,7 +242,8 @@ async def test_a_promised_job_that_the_list_lacks_is_taken_over_when_a_watch_tel
     new.observe("ADDED", other)
     await world.until(lambda: world.admitted(other))
     world.server.objects[world.path(job)] = there
-    new.observe("ADDED", there)
+    # a watch from where that list ends begins with the job as it was created
+    new.observe("ADDED", job if as_created else there)
     await world.until(lambda: world.status(job)["epoch"] == 2)
     job_again = world.job("another")
     new.observe("ADDED", job_again)
