@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from chaos_lib.jobs import NAMESPACE, POOL
 from chaos_lib.scribe import PodSeen, Scribe
-from punctual.errors import AlreadyExists, ClusterError, Conflict, Forbidden, Invalid, NotFound, PunctualError
+from punctual.errors import AlreadyExists, ClusterError, Conflict, Forbidden, Invalid, NoRight, NotFound, PunctualError
 from punctual.kube.client import LEASES, NODES, PODS, ApiClient, Resource
 from punctual.kube.directory import POOLS
 
@@ -80,9 +80,10 @@ class Ground:
         while True:
             try:
                 return await call()
-            except (NotFound, Conflict, Invalid, Forbidden):
-                raise
             except ClusterError as error:
+                # a server that starts knows no rights yet
+                if isinstance(error, NotFound | Conflict | Invalid | Forbidden) and not isinstance(error, NoRight):
+                    raise
                 if asyncio.get_running_loop().time() > end:
                     raise
                 await asyncio.sleep(max(0.5, error.retry_after))

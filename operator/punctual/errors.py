@@ -6,7 +6,8 @@
     │   ├── Unreachable                 no answer: refused, cut off or too late; a write may have been done
     │   ├── Busy                        429 or 5xx: asked to come back after retry_after
     │   ├── Unauthorized                401: the credentials are not accepted (any more)
-    │   ├── Forbidden                   403: by RBAC, quota or another admission plugin
+    │   ├── Forbidden                   403: by quota or another admission plugin
+    │   │   └── NoRight                 403: by RBAC; also of a server that starts and has not read its rules
     │   ├── NotFound                    404
     │   ├── Conflict                    409: another wrote in between, or a precondition does not hold
     │   │   ├── AlreadyExists           409 to a create
@@ -58,6 +59,10 @@ class Unauthorized(ClusterError):  # noqa: N818
 
 class Forbidden(ClusterError):  # noqa: N818
     """Not allowed: RBAC, quota, LimitRange, Pod Security or another admission plugin says so (403)."""
+
+
+class NoRight(Forbidden):
+    """This account may not (now): a server that has just begun says so too, until it has read its RBAC rules."""
 
 
 class NotFound(ClusterError):  # noqa: N818

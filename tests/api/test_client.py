@@ -250,7 +250,7 @@ async def test_a_token_that_is_wrong_is_unauthorized_and_one_without_rights_forb
     token = await token_of(client, namespace, "poor")
     poor = rewritten(kubeconfig, tmp_path / "poor", user={"token": token})
     async with ApiClient(poor) as stranger:
-        with pytest.raises(errors.Forbidden, match="cannot list"):
+        with pytest.raises(errors.NoRight, match="cannot list"):
             await stranger.list("/api/v1/pods")
 
 

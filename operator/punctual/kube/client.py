@@ -485,7 +485,7 @@ def _refusal(code: int, status: Json, retry_after: str | None = None) -> errors.
         case 401:
             return errors.Unauthorized(message)
         case 403:
-            return errors.Forbidden(message)
+            return errors.NoRight(message) if _NO_RIGHT.search(message) else errors.Forbidden(message)
         case 404:
             return errors.NotFound(message)
         case 409 if status.get("reason") == "AlreadyExists":
@@ -511,6 +511,8 @@ def _refusal(code: int, status: Json, retry_after: str | None = None) -> errors.
             return errors.Invalid(message)
 
 
+_NO_RIGHT = re.compile(r'forbidden: User ".*" cannot ', re.DOTALL)
+"""What an authorizer says; admission plugins, whose reason and code are the same, name no user first."""
 _OTHER_UID = ("UID in precondition", "UID in the precondition", "uid mismatch:")
 """What the API server says of a uid, in a message that has names in it too: none can look like these."""
 

@@ -12,13 +12,14 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Callable, Mapping
+from itertools import count
 from typing import Any, Final
 
 import orjson
 import structlog
 
 from punctual import reasons
-from punctual.errors import ClusterError, Forbidden, Invalid, NotFound, UserError
+from punctual.errors import ClusterError, Forbidden, Invalid, NoRight, NotFound, UserError
 from punctual.kube import api
 from punctual.kube.client import PODS, ApiClient
 from punctual.kube.convert import to_job, to_pool_spec, to_unreadable_job
@@ -29,6 +30,8 @@ from punctual.scheduling.spec import PoolSpec
 
 KEPT: Final = 60.0
 """Seconds that the API server's answer about a template is relied on."""
+RIGHTS: Final = 6
+"""Tries where no right is there: a server that starts has not read its RBAC rules."""
 MOST: Final = 4096
 """Answers kept."""
 
@@ -124,19 +127,20 @@ class Intake:
 
     async def _find_out(self, key: bytes, namespace: str, body: dict[str, Any]) -> None:
         pause = 0.2
-        while True:
+        answer: Answer = None
+        for tries in count(1):
             try:
                 # strict: what stands in a template is ours to check, for our own schema takes any field there
                 await self._client.create(PODS.path(namespace=namespace), body, dry_run=True, strict=True)
-                answer: Answer = None
-            except (Forbidden, Invalid, NotFound) as error:
-                answer = (reasons.POD_REFUSED, f"its pods would be refused: {error}")
+                break
             except ClusterError as error:
+                for_good = isinstance(error, Forbidden | Invalid | NotFound)
+                if for_good and not (isinstance(error, NoRight) and tries < RIGHTS):
+                    answer = (reasons.POD_REFUSED, f"its pods would be refused: {error}")
+                    break
                 log.warning("dry_run_failed", namespace=namespace, error=str(error), again_in=pause)
                 await asyncio.sleep(max(pause, error.retry_after))
                 pause = min(2 * pause, 5.0)
-                continue
-            break
         if len(self._answers) >= MOST:
             self._answers.pop(next(iter(self._answers)))
         self._answers[key] = (self._monotonic() + KEPT, answer)

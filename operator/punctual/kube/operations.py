@@ -73,6 +73,8 @@ class Patch:
     path: str
     body: Json | list[Json]
     subresource: str = ""
+    refusable: bool = False
+    """A no of an admission plugin, which may stand for ever, is the answer: something waits behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +134,11 @@ async def perform(client: ApiClient, key: str, operation: Operation, *, version:
         return Outcome(key, operation, "gone", str(error))
     except errors.Invalid as error:
         return Outcome(key, operation, "refused", str(error))
+    except errors.NoRight:
+        raise
     except errors.Forbidden as error:
-        if isinstance(operation, ApplyConfigMap):  # a quota may stand for ever, and the job's statuses wait behind it
+        # a quota or a policy may stand for ever, and the job's statuses wait behind it
+        if isinstance(operation, ApplyConfigMap) or (isinstance(operation, Patch) and operation.refusable):
             return Outcome(key, operation, "refused", str(error))
         raise
     return Outcome(key, operation, "done", body=body)
@@ -195,6 +200,8 @@ async def _create_pod(client: ApiClient, key: str, operation: CreatePod) -> Outc
             return Outcome(key, operation, "conflict", "another pod has this name", pod)
         if pod["metadata"].get("deletionTimestamp"):
             return Outcome(key, operation, "conflict", "the pod is there, but being deleted", pod)
+    except errors.NoRight:
+        raise
     except (errors.Forbidden, errors.Invalid, errors.NotFound) as error:
         return Outcome(key, operation, "refused", str(error))
     return Outcome(key, operation, "done", body=pod)

@@ -135,4 +135,5 @@ class Results:
     def _put(self, number: int, key: str, message: str) -> Patch:
         name = config_map_name(self.owner.uid, number)
         # a merge patch adds a key and leaves the others, which an apply of ours would have to name
-        return Patch(CONFIG_MAPS.path(namespace=self.owner.namespace, name=name), {"data": {key: message}})
+        path = CONFIG_MAPS.path(namespace=self.owner.namespace, name=name)
+        return Patch(path, {"data": {key: message}}, refusable=True)

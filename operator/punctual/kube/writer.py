@@ -50,6 +50,8 @@ from punctual.kube.operations import (
 CONCURRENCY = 32
 FIRST_RETRY, LAST_RETRY = 0.2, 5.0
 """Seconds of back-off of one operation, doubled in between."""
+RIGHTS = 6
+"""Tries of a pod that no right is there for, some six seconds: a server that starts has not read its RBAC rules."""
 
 __all__ = [
     "Annotate",
@@ -364,7 +366,15 @@ class Writer:
             self._on_write(kind, type(error).__name__.lower(), self._monotonic() - began)
             if isinstance(error, errors.Fenced):
                 self._end_term(str(error))
-            elif not self._over:
+            elif self._over:
+                pass
+            elif (
+                isinstance(error, errors.NoRight)
+                and isinstance(entry.operation, CreatePod)
+                and entry.attempts + 1 >= RIGHTS
+            ):
+                self._finish(line, entry, Outcome(line.key, entry.operation, "refused", str(error)))
+            else:
                 self._try_again(line, entry, error)
         else:
             self._on_write(kind, outcome.result, self._monotonic() - began)

@@ -70,3 +70,19 @@ async def test_nobody_is_waited_for_longer_than_half_a_minute(clients, asked, wa
     with pytest.raises(errors.Busy) as busy:
         await client.get("/x")
     assert busy.value.retry_after == waits
+
+
+@pytest.mark.parametrize(
+    ("message", "error"),
+    [
+        ('pods is forbidden: User "system:serviceaccount:a:b" cannot create resource "pods" in API', errors.NoRight),
+        ('pods "x" is forbidden: exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=2', None),
+        ('admission webhook "no.example" denied the request: User "you" cannot do that', None),
+    ],
+)
+async def test_a_right_that_is_missing_is_told_from_what_an_admission_plugin_says(clients, message, error):
+    status = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": message}
+    client = await clients(status=403, body=json.dumps(status).encode())
+    with pytest.raises(errors.Forbidden) as refused:
+        await client.get("/x")
+    assert type(refused.value) is (error or errors.Forbidden)

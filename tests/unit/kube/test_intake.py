@@ -3,6 +3,7 @@ import asyncio
 import pytest
 
 from punctual import errors, reasons
+from punctual.kube import intake
 from punctual.kube.directory import Directory
 from punctual.kube.intake import KEPT, LARGEST, Intake
 from punctual.theory.cost import Cost
@@ -139,6 +140,16 @@ async def test_a_server_that_is_away_is_asked_again(desk):
     await desk.answered()
     assert desk.ask(job()).refusal is None
     assert len(desk.server.asked) == 2
+
+
+@pytest.mark.parametrize(("times", "reason"), [(1, None), (2, reasons.POD_REFUSED)])
+async def test_rights_that_a_server_which_starts_does_not_know_of_yet_refuse_no_job(desk, times, reason, monkeypatch):
+    monkeypatch.setattr(intake, "RIGHTS", 2)
+    desk.server.answers = [errors.NoRight("User cannot create pods", retry_after=0.0) for _ in range(times)]
+    desk.ask(job())
+    await desk.answered()
+    refusal = desk.ask(job()).refusal
+    assert (refusal and refusal[0]) == reason
 
 
 async def test_the_reduce_pod_is_asked_about_before_the_promise_too(desk):

@@ -78,7 +78,7 @@ def test_the_first_result_makes_the_jobs_own_config_map():
     assert make.body["metadata"]["name"] == name
     assert make.body["metadata"]["ownerReferences"][0]["uid"] == "u1"
     assert "data" not in make.body  # an apply would take back what it does not name
-    assert put == Patch(f"/api/v1/namespaces/ns/configmaps/{name}", {"data": {"0-50": "42"}})
+    assert put == Patch(f"/api/v1/namespaces/ns/configmaps/{name}", {"data": {"0-50": "42"}}, refusable=True)
 
 
 def test_a_result_that_is_stored_again_goes_where_it_was():

@@ -14,6 +14,7 @@ import pytest
 from punctual import errors
 from punctual.kube.client import Json
 from punctual.kube.writer import (
+    RIGHTS,
     Annotate,
     ApplyConfigMap,
     ApplyStatus,
@@ -246,6 +247,10 @@ async def test_the_server_says_when_to_come_back(terms):
     ("error", "operation"),
     [
         (errors.Forbidden("rbac, for a while"), status("j", 1)),
+        (errors.NoRight("rbac, not read yet"), create("p1")),
+        (errors.NoRight("rbac, not read yet"), ApplyConfigMap("/c", {"metadata": {}, "data": 1})),
+        (errors.NoRight("rbac, not read yet"), Patch("/c", {}, refusable=True)),
+        (errors.Forbidden("a policy, for a while"), Patch("/n", [])),
         (errors.Unauthorized("token"), status("j", 1)),
         (errors.Conflict("the object has been modified"), status("j", 1)),
         (errors.Conflict('pods "guide": the object has been modified'), Annotate("/guide", {"a": "1"}, "u")),
@@ -278,6 +283,7 @@ async def test_what_may_get_better_by_itself_is_tried_again(terms, error, operat
         (errors.NotFound("node"), Patch("/n", {}), "gone"),
         (errors.Invalid("test failed"), Patch("/n", []), "refused"),
         (errors.Forbidden("exceeded quota"), ApplyConfigMap("/c", {"metadata": {}, "data": 1}), "refused"),
+        (errors.Forbidden("a policy"), Patch("/c", {}, refusable=True), "refused"),
         (errors.Invalid("too large"), ApplyConfigMap("/c", {"metadata": {}, "data": 1}), "refused"),
     ],
 )
@@ -292,6 +298,15 @@ async def test_what_will_never_be_is_told_once_and_the_next_one_goes_on(terms, e
     ]
     assert term.results[1:] == ["done"]
     assert len(term.server.log) == 2
+
+
+async def test_a_pod_that_no_right_is_there_for_is_told_of_before_long(terms):
+    term = terms()
+    term.server.fail("create", errors.NoRight('User "punctual" cannot create pods'))
+    term.writer.submit("j", create("p1"))
+    await term.settle()
+    assert term.results == ["refused"]
+    assert len(term.server.log) == RIGHTS
 
 
 async def test_no_pod_is_created_whose_record_was_refused(terms):
