@@ -174,7 +174,7 @@ async def a_job_that_no_watch_tells_of(stage, proxy, start):
 
 async def a_pod_that_outlives_its_job(stage, _proxy, start):
     first = start()
-    pods = await stage.until(stage.chunks)
+    pods = await stage.until(lambda: stage.working(2))
     await stage.bind(pods[0])  # a node ends it: it does not go at once
     first.kill()
     await stage.let_go()

@@ -291,6 +291,11 @@ class Stage:
         found = await self.client.list(PODS.path(namespace=self.namespace), label_selector=JOB_UID_LABEL)
         return found.items
 
+    async def working(self, count):
+        """Return the pods of jobs once there are so many."""
+        found = await self.chunks()
+        return found if len(found) == count else None
+
     async def bind(self, pod):
         """Put a pod on the node: from now on it is the kubelet's to say when it is gone."""
         target = {"kind": "Node", "name": self.node}
