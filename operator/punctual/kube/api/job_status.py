@@ -23,7 +23,7 @@ class Promise(Model):
     finish: Time
     """When it is planned to be done."""
     margin: StatusDuration
-    """How long before the deadline the plan had to end: the pool's margin and the spread of start-up times."""
+    """How long before the deadline the plan had to end: the pool's margin and what start-ups take beyond thetaCp."""
     processors: Annotated[int, Field(ge=1)]
     """How many processors the plan uses."""
     start: Time

@@ -69,8 +69,8 @@ class PoolSpec(PoolSelectors):
     """The part r of a processor that planning leaves free: a unit is planned with the cost chi/(1 - r), and a chunk
     that falls behind may use what was left free to catch up. A number from 0 to 0.9, default 0.125."""
     margin: Duration = 2.0
-    """Plans end this long before the deadline, because the control plane takes time to react; the spread of start-up
-    times seen so far is added. Default 2s."""
+    """Plans end this long before the deadline, because the control plane takes time to react; what start-ups
+    were seen to take beyond a job's thetaCp is added. Default 2s."""
     order: Literal["EDF"] = "EDF"
     """In which order waiting jobs are planned. EDF: the earliest deadline first. Default EDF."""
     partition: Literal["OPR"] = "OPR"
@@ -102,7 +102,7 @@ class Startup(Model):
     p50: Seconds | None = None
     """Half of them started within so many seconds."""
     p95: Seconds | None = None
-    """95 of 100 started within so many seconds; p95 - p50 is added to the pool's margin."""
+    """95 of 100 started within so many seconds: what margins are made of, see `spec.margin`."""
     samples: Annotated[list[Seconds], Field(max_length=256)] = Field(default=[])
     """The newest start-up times, in seconds, oldest first."""
 
