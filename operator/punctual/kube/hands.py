@@ -198,6 +198,9 @@ class PoolHands:
             epoch=tools.epoch,
             results=results.sources() if reduce and results else (),
         )
+        if reduce and results:
+            for operation in results.look():
+                tools.writer.submit(action.job, operation)
         tools.accounts.created(chunk.kind)
         tools.writer.submit(action.job, CreatePod(known.owner.namespace, body, _same(body)))
 

@@ -19,6 +19,8 @@ from punctual.kube.client import CONFIG_MAPS
 from punctual.kube.operations import ApplyConfigMap, Operation, Outcome, Patch
 from punctual.kube.podspec import JOB_UID_LABEL, Owner, owner_reference
 from punctual.scheduling.actions import StoreResult
+from punctual.scheduling.ranges import Ranges
+from punctual.scheduling.words import some
 
 RANGES: Final = 200
 """Ranges in one ConfigMap, at most."""
@@ -66,23 +68,39 @@ class Results:
         self._maps[number][key] = size
         made: list[Operation] = [self._make(number)] if number in self._unmade else []
         self._unmade.discard(number)
-        return [*made, self._put(number, key, result.message)]
+        return [*made, self._patch(number, {key: result.message})]
 
-    def lost(self, outcome: Outcome) -> bool:
-        """Take in that a write came to nothing; return whether that does not just follow from another that did.
+    def lost(self, outcome: Outcome) -> str:
+        """Take in that a write came to nothing; return what is lost by it, empty where that was told of before.
 
         Ranges that cover all units must be chosen from what is there; the next result makes its ConfigMap again.
         """
         operation = outcome.operation
         assert isinstance(operation, ApplyConfigMap | Patch)
         number = int(operation.path.rpartition("-")[2])
-        follows = number in self._unmade
-        if isinstance(operation, Patch) and isinstance(operation.body, dict):
-            for key in operation.body["data"]:
-                self._maps[number].pop(key, None)
-        if isinstance(operation, ApplyConfigMap) or outcome.result == "gone":
+        keys = self._maps[number]
+        put = operation.body["data"] if isinstance(operation, Patch) and isinstance(operation.body, dict) else {}
+        make, gone = isinstance(operation, ApplyConfigMap), outcome.result == "gone"
+        text = ""
+        if number not in self._unmade:
+            if gone and keys:
+                text = f"the results of {some(len(keys), 'range')} are gone: {outcome.message}"
+                keys.clear()
+            elif make or put:
+                text = f"a result is not kept: {outcome.message}"
+        for key in put:
+            keys.pop(key, None)
+        if make or gone:
             self._unmade.add(number)
-        return not follows
+        return text
+
+    def look(self) -> list[Operation]:
+        """Return writes that change nothing, each of which finds its ConfigMap gone if somebody has deleted it."""
+        return [self._patch(number, {}) for number, keys in enumerate(self._maps) if keys]
+
+    def missing(self, completed: Ranges) -> Ranges:
+        """Return which of these units no result is there of."""
+        return completed - Ranges.of(*(parsed for keys in self._maps for key in keys if (parsed := _parse(key))))
 
     def sources(self) -> list[dict[str, Any]]:
         """Return the sources of the reduce pod's volume: one file for each range, each unit in one of them."""
@@ -132,8 +150,8 @@ class Results:
         }
         return ApplyConfigMap(CONFIG_MAPS.path(namespace=self.owner.namespace, name=name), body)
 
-    def _put(self, number: int, key: str, message: str) -> Patch:
+    def _patch(self, number: int, data: dict[str, str]) -> Patch:
         name = config_map_name(self.owner.uid, number)
         # a merge patch adds a key and leaves the others, which an apply of ours would have to name
         path = CONFIG_MAPS.path(namespace=self.owner.namespace, name=name)
-        return Patch(path, {"data": {key: message}}, refusable=True)
+        return Patch(path, {"data": data}, refusable=True)

@@ -68,6 +68,7 @@ from punctual.scheduling.events import (
 from punctual.scheduling.job import JobRecord
 from punctual.scheduling.pool import Pool
 from punctual.scheduling.spec import PoolRecord, PoolSpec
+from punctual.scheduling.words import some
 
 FINALIZER: Final = f"{GROUP}/jobs"
 """On a pool while jobs of it are promised or run: its deletion waits for them."""
@@ -220,8 +221,8 @@ class Term:
         for pod in reported.pods:
             if pool := self._told.get(self._caches.job_of(pod.pod) or ""):
                 pods.setdefault(pool, []).append(pod)
-        for pool, some in pods.items():
-            self.tell(pool, Reported(reported.node, tuple(some)))
+        for pool, own in pods.items():
+            self.tell(pool, Reported(reported.node, tuple(own)))
 
     # taking over
 
@@ -450,6 +451,7 @@ class Term:
         if status is not None:
             known.standing = standing(c.manifest() for c in status.conditions)
             known.record = to_record(status)
+            self._miss_results(known)
             self._tools.found[known.owner.uid] = orjson.dumps(body["status"])
 
     def _tell_unreadable(self, body: Json, text: str) -> None:
@@ -666,11 +668,26 @@ class Term:
             seat.hands.settled(key)
 
     def _lose_result(self, outcome: Outcome) -> None:
-        known = self._directory.jobs.get(outcome.key)
-        if self._results[outcome.key].lost(outcome) and known:
-            owner = known.owner
-            about = Regarding(api.API_VERSION, "DivisibleJob", owner.namespace, owner.name, owner.uid)
-            self._recorder.emit(about, "Warning", reasons.RESULT_LOST, f"a result is not kept: {outcome.message}")
+        text = self._results[outcome.key].lost(outcome)
+        if text and (known := self._directory.jobs.get(outcome.key)):
+            self._tell_lost(known, text)
+
+    def _tell_lost(self, known: KnownJob, text: str) -> None:
+        owner = known.owner
+        about = Regarding(api.API_VERSION, "DivisibleJob", owner.namespace, owner.name, owner.uid)
+        self._recorder.emit(about, "Warning", reasons.RESULT_LOST, text)
+
+    def _miss_results(self, known: KnownJob) -> None:
+        """Say which results are gone that were kept while an earlier leader led."""
+        record = known.record
+        if record is None or record.ended or "reduce" not in known.template():
+            return
+        results = self._results.get(known.owner.uid) or Results(known.owner)
+        if missing := results.missing(record.completed):
+            first = missing.parts[0]
+            self._tell_lost(
+                known, f"the results of {some(missing.total, 'unit')} are gone, those from {first.begin} on the first"
+            )
 
     def _on_status(self, outcome: Outcome) -> None:
         if outcome.result == "done":

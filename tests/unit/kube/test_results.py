@@ -8,6 +8,7 @@ from punctual.kube.operations import ApplyConfigMap, Outcome, Patch
 from punctual.kube.podspec import Owner
 from punctual.kube.results import RANGES, Results, config_map_name
 from punctual.scheduling.actions import StoreResult
+from punctual.scheduling.ranges import Ranges
 
 LARGEST = "\ufffd" * 4096  # what is no UTF-8, as the API server shows it
 OWNER = Owner(uid="u1", namespace="ns", name="render", pool="main", units=100)
@@ -60,6 +61,25 @@ def test_what_was_refused_is_not_waited_for_and_the_next_result_makes_its_config
     again, _ = results.store(result(50, 100))
     assert again == make
     assert files(results) == {"50-100"}
+
+
+def test_what_is_deleted_is_told_of_once_and_the_next_result_makes_its_config_map():
+    results = kept("0-20", "20-50")
+    (put,) = results.store(result(50, 60))
+    (look,) = results.look()
+    assert results.lost(Outcome("u1", put, "gone", "not found")) == "the results of 3 ranges are gone: not found"
+    assert not results.lost(Outcome("u1", look, "gone", "not found"))
+    assert results.sources() == results.look() == []
+    make, _ = results.store(result(60, 100))
+    assert isinstance(make, ApplyConfigMap)
+    assert results.missing(Ranges.of((0, 10), (50, 70))) == Ranges.of((0, 10), (50, 60))
+
+
+def test_a_look_that_a_policy_refuses_has_lost_nothing():
+    results = kept("0-100")
+    (look,) = results.look()
+    assert not results.lost(Outcome("u1", look, "refused", "a policy"))
+    assert files(results) == {"0-100"}
 
 
 def test_a_result_that_is_refused_alone_leaves_the_others_where_they_are():

@@ -321,6 +321,18 @@ async def test_a_result_that_the_namespace_has_no_room_for_is_told_and_the_job_g
     await world.until(lambda: new.term.depth == 0)
 
 
+async def test_results_that_somebody_has_deleted_while_nobody_led_are_told_of(world):
+    template = {"spec": {"containers": [{"name": "sum", "image": "sum:1"}]}}
+    job = world.job("sum", reduce={"duration": "1s", "template": template})
+    await world.promised(job)
+    done, *rest = world.status(job)["chunks"]
+    world.status(job).update(completed=[{"begin": done["begin"], "end": done["end"]}], chunks=rest)
+    new = world.replica()
+    new.lead(2)
+    await world.until(lambda: ("sum", "ResultLost") in world.server.events)
+    assert await world.until(lambda: new.term._told.get(job["metadata"]["uid"]))
+
+
 async def test_a_job_that_is_moved_while_it_is_measured_is_measured_in_its_new_pool(world):
     other = world.server.put("Pool", "other", spec={**world.pool["spec"], "nodeSelector": {"matchLabels": {"of": "o"}}})
     new = world.replica()
