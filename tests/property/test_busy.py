@@ -26,6 +26,11 @@ class BusyAgainstAList(RuleBasedStateMachine):
             self.busy.remove(end)
             self.ends.remove(end)
 
+    @rule(now=times)
+    def forget(self, now):
+        self.busy.forget(now)
+        self.ends = [end for end in self.ends if end > now]
+
     @rule(now=times, until=times, idle=st.integers(0, 5))
     def look(self, now, until, idle):
         processors = len(self.ends) + idle

@@ -5,11 +5,13 @@ each some 20 µs with 40,000 processors.
 """
 
 from collections.abc import Iterable
-from math import expm1, log
+from math import log1p
 
 import numpy as np
+from numpy.typing import NDArray
 
 from punctual.errors import InvariantError
+from punctual.theory.geometric import partial_sum
 
 
 class Busy:
@@ -22,8 +24,8 @@ class Busy:
         self._n = line.size
         self._ends = np.empty(max(64, 2 * self._n))
         self._ends[: self._n] = line
-        self._log = log(beta)
-        self._weights = np.exp(self._log * np.arange(self._ends.size))
+        self._rest = 1.0 - beta
+        self._weights = self._powers()
 
     def __len__(self) -> int:
         return self._n
@@ -32,7 +34,7 @@ class Busy:
         """Count one more processor that is busy until ``end``."""
         if self._n == self._ends.size:
             self._ends = np.concatenate((self._ends, np.empty(self._n)))
-            self._weights = np.exp(self._log * np.arange(self._ends.size))
+            self._weights = self._powers()
         at = int(self._ends[: self._n].searchsorted(end))
         self._ends[at + 1 : self._n + 1] = self._ends[at : self._n]
         self._ends[at] = end
@@ -46,9 +48,16 @@ class Busy:
         self._n -= 1
         self._ends[at : self._n] = self._ends[at + 1 : self._n + 1]
 
+    def forget(self, now: float) -> None:
+        """Leave out those that are free by now: :meth:`left` is the same without them."""
+        gone = int(self._ends[: self._n].searchsorted(now, side="right"))
+        if gone:
+            self._n -= gone
+            self._ends[: self._n] = self._ends[gone : gone + self._n]
+
     def weight(self, processors: int) -> float:
         """Return 1 + β + … + β^(n−1): the weights of so many processors together, n for β = 1."""
-        return expm1(processors * self._log) / expm1(self._log) if self._log else float(processors)
+        return partial_sum(processors, self._rest)
 
     def left(self, processors: int, now: float, until: float) -> float:
         """Return Σ β^(j−1) (until − max(end_j, now))⁺ over so many processors, those that are free first first.
@@ -63,10 +72,11 @@ class Busy:
         free = processors - (self._n - first)
         inside = last - first
         done = float(self._weights[:inside].dot(ends[first:last]))
-        late = until * self.weight(inside) - done  # those that become free in between, if they came first
-        before = self.weight(free)
-        shift = 1.0 if self._log == 0.0 else 1.0 + before * expm1(self._log)  # β^free
-        return before * (until - now) + shift * late
+        late = until * self.weight(inside) - done  # those that become free in between, as if they came first
+        return self.weight(free) * (until - now) + (1.0 - self._rest) ** free * late
+
+    def _powers(self) -> NDArray[np.float64]:
+        return np.asarray(np.exp(log1p(-self._rest) * np.arange(self._ends.size)))
 
     def check(self) -> None:
         """Raise InvariantError where ends are out of order."""
