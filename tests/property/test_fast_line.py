@@ -63,7 +63,7 @@ class Cluster:
             begin = max(now, line.port)
             left = line.busy.left(line.processors, begin, w.order[0]) / line.busy.weight(line.processors)
             lost = cost.setup + line.grain * cost.per_unit if line.grain else 0.0
-            assert w.slack <= left - lost - line.waiting.ahead(w.order) - w.length + 1e-5
+            assert w.slack <= left - lost - line.waiting.around(w.order)[0] - w.length + 1e-5
 
 
 gaps = st.floats(0, 20)

@@ -66,8 +66,17 @@ class SlacksAgainstAList(RuleBasedStateMachine):
     def look(self, place):
         order = self.order(place)
         behind = [s for o, _, s in self.naive if o > order]
-        assert self.line.least_behind(order) == min(behind, default=inf)
-        assert self.line.ahead(order) == sum(e for o, e, _ in self.naive if o < order)
+        ahead = sum(e for o, e, _ in self.naive if o < order)
+        assert self.line.around(order) == (ahead, min(behind, default=inf))
+
+    @rule(data=st.data())
+    def look_at_one_of_them(self, data):
+        if (one := self.some(data)) is None:
+            return
+        behind = [s for o, _, s in self.naive if o > one[0]]
+        ahead = sum(e for o, e, _ in self.naive if o < one[0])
+        assert self.line.around(one[0]) == (ahead, min(behind, default=inf))
+        assert self.line.length(one[0]) == one[1]
 
     @invariant()
     def they_are_the_same(self):

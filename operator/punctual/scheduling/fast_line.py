@@ -119,8 +119,8 @@ class FastLine:
         length, due, begin = self.length(load, cost), turn[0], max(now, self.port)
         lost = cost.setup + self.grain * cost.per_unit if self.grain else 0.0
         left = self.busy.left(self.processors, begin, due) / self._whole
-        slack = left - lost - self.waiting.ahead(turn) - length
-        return Room(length, slack if due > begin else -inf, self.waiting.least_behind(turn))
+        ahead, spare = self.waiting.around(turn)
+        return Room(length, left - lost - ahead - length if due > begin else -inf, spare)
 
     def join(self, turn: Turn, room: Room) -> None:
         """Let a job into the line that `room` has been found for."""

@@ -7,8 +7,8 @@ hundred, each a numpy array with one number that is still to be added to all of 
 over one block and two over the blocks: 37,000 waiting jobs are looked at as 2 × 500 numbers.
 """
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from math import inf
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from punctual.errors import InvariantError
 
+Floats = NDArray[np.float64]
 Turn = tuple[float, float, str]
 """Due time, arrival and uid: a place in the line, as `Order` is."""
 BLOCK = 512
@@ -36,25 +37,31 @@ class _Block:
 
     __slots__ = ("lengths", "orders", "slacks")
 
-    def __init__(self, orders: list[Turn], lengths: list[float], slacks: Iterable[float]) -> None:
+    def __init__(self, orders: list[Turn], lengths: Sequence[float] | Floats, slacks: Sequence[float] | Floats) -> None:
         self.orders = orders
-        self.lengths = lengths
-        self.slacks: NDArray[np.float64] = np.empty(2 * BLOCK)
-        self.slacks[: len(orders)] = list(slacks)
+        self.lengths: Floats = np.zeros(2 * BLOCK)
+        self.lengths[: len(orders)] = lengths
+        self.slacks: Floats = np.empty(2 * BLOCK)
+        self.slacks[: len(orders)] = slacks
 
     def insert(self, at: int, order: Turn, length: float, slack: float) -> None:
         n = len(self.orders)
         self.orders.insert(at, order)
-        self.lengths.insert(at, length)
-        self.slacks[at + 1 : n + 1] = self.slacks[at:n]
-        self.slacks[at] = slack
+        for line, value in ((self.lengths, length), (self.slacks, slack)):
+            line[at + 1 : n + 1] = line[at:n]
+            line[at] = value
 
     def pop(self, at: int) -> float:
         n = len(self.orders)
         del self.orders[at]
-        length = self.lengths.pop(at)
-        self.slacks[at : n - 1] = self.slacks[at + 1 : n]
+        length = self.lengths.item(at)
+        for line in (self.lengths, self.slacks):
+            line[at : n - 1] = line[at + 1 : n]
         return length
+
+    @property
+    def total(self) -> float:
+        return float(self.lengths[: len(self.orders)].sum())
 
     def least(self, begin: int = 0) -> float:
         slacks = self.slacks[begin : len(self.orders)]
@@ -80,27 +87,25 @@ class Slacks:
 
     def __iter__(self) -> Iterator[Waiting]:
         for b, later in zip(self._blocks, self._later.tolist(), strict=True):
-            for order, length, slack in zip(b.orders, b.lengths, b.slacks.tolist(), strict=False):
+            for order, length, slack in zip(b.orders, b.lengths.tolist(), b.slacks.tolist(), strict=False):
                 yield Waiting(order, length, slack + later)
 
-    def least_behind(self, order: Turn) -> float:
-        """Return the least slack behind that place (slack_min of the successor, 6.4); inf: nobody is there."""
-        b = bisect_right(self._last, order)
-        if b == len(self._blocks):
-            return inf
-        block = self._blocks[b]
-        least = block.least(bisect_right(block.orders, order)) + self._later.item(b)
-        rest = self._least[b + 1 :]
-        return min(least, float(rest.min())) if rest.size else least
+    def around(self, order: Turn) -> tuple[float, float]:
+        """Return what stands before that place, and the least slack behind it (slack_min of the successor, 6.4).
 
-    def ahead(self, order: Turn) -> float:
-        """Return the length of all jobs before that place, s."""
+        The length of all jobs before it, s, and inf where nobody is behind.
+        """
         b = bisect_left(self._last, order)
-        whole = float(self._lengths[:b].sum())
+        ahead = float(self._lengths[:b].sum())
         if b == len(self._blocks):
-            return whole
+            return ahead, inf
         block = self._blocks[b]
-        return whole + sum(block.lengths[: bisect_left(block.orders, order)])
+        at = bisect_left(block.orders, order)
+        ahead += float(block.lengths[:at].sum())
+        behind = at + (block.orders[at] == order)
+        least = block.least(behind) + self._later.item(b)
+        rest = self._least[b + 1 :]
+        return ahead, min(least, float(rest.min())) if rest.size else least
 
     def insert(self, order: Turn, length: float, slack: float) -> None:
         """Put a job into the line and take its length from all slacks behind it."""
@@ -145,7 +150,7 @@ class Slacks:
         """Give a job another length; what it lost and was not ``spent`` goes to its own slack and all behind it."""
         b, at = self._find(order)
         block = self._blocks[b]
-        lost = block.lengths[at] - length
+        lost = block.lengths.item(at) - length
         block.lengths[at] = length
         self._lengths[b] -= lost
         self._move(b, at, lost - spent)
@@ -157,7 +162,7 @@ class Slacks:
     def length(self, order: Turn) -> float:
         """Return a job's length; KeyError where it is not there."""
         b, at = self._find(order)
-        return self._blocks[b].lengths[at]
+        return self._blocks[b].lengths.item(at)
 
     def _find(self, order: Turn) -> tuple[int, int]:
         b = bisect_left(self._last, order)
@@ -183,7 +188,7 @@ class Slacks:
         """Make two blocks of one that is full."""
         block, later = self._blocks[b], self._later.item(b)
         halves = [
-            _Block(block.orders[part], block.lengths[part], block.slacks[: 2 * BLOCK][part])
+            _Block(block.orders[part], block.lengths[part], block.slacks[part])
             for part in (slice(None, BLOCK), slice(BLOCK, None))
         ]
         self._blocks[b : b + 1] = halves
@@ -191,8 +196,8 @@ class Slacks:
         self._later = np.insert(self._later, b, later)
         self._least = np.insert(self._least, b, halves[0].least() + later)
         self._least[b + 1] = halves[1].least() + later
-        self._lengths = np.insert(self._lengths, b, sum(halves[0].lengths))
-        self._lengths[b + 1] = sum(halves[1].lengths)
+        self._lengths = np.insert(self._lengths, b, halves[0].total)
+        self._lengths[b + 1] = halves[1].total
 
     def check(self) -> None:
         """Raise InvariantError where the line is out of order or a block's summary is wrong."""
@@ -204,5 +209,5 @@ class Slacks:
                 raise InvariantError(f"block {b} is empty or ends elsewhere")
             if abs(self._least.item(b) - (block.least() + self._later.item(b))) > 1e-6:
                 raise InvariantError(f"block {b} has another least slack than it says")
-            if abs(self._lengths.item(b) - sum(block.lengths)) > 1e-6:
+            if abs(self._lengths.item(b) - block.total) > 1e-6:
                 raise InvariantError(f"block {b} has another length than it says")
