@@ -20,6 +20,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+benches = typer.Typer(no_args_is_help=True, help="Measure the core on this machine.")
+app.add_typer(benches, name="bench")
 
 
 @app.callback()
@@ -90,6 +92,18 @@ def timeline(
     except OSError as error:
         raise PunctualError(f"{svg} cannot be written: {error.strerror}") from error
     print(svg)
+
+
+@benches.command()
+def admission(
+    *,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A tenth of the decisions.")] = False,
+) -> None:
+    """Time decisions of admission, fast and exact, beside the papers' algorithms to the letter: some minutes."""
+    from punctual.cli import bench  # noqa: PLC0415  numpy and the core
+
+    bench.show(bench.admission(quick=quick), as_json=json)
 
 
 def main() -> None:

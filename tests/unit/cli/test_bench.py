@@ -1,0 +1,53 @@
+"""What `punctual bench` measures is what it says, on lines that are small."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from punctual.cli import app, bench
+from punctual.theory.execution_time import execution_time
+
+
+def small(processors=8):
+    return bench.Line(40, processors, execution_time(bench.AVERAGE, processors, bench.COST), 10.0)
+
+
+@pytest.mark.parametrize("measure", [bench.fast, bench.fast_literal, bench.exact, bench.exact_literal])
+def test_each_decision_is_timed_and_told(measure):
+    ticks = []
+    times = measure(small(), 5, lambda: ticks.append(1))
+    assert len(times) == len(ticks) == 5
+    assert all(0 < t < 10 for t in times)
+
+
+def test_a_summary_has_quantiles_by_nearest_rank_in_its_unit():
+    times = [n / 1000 for n in range(1, 101)]
+    assert bench.summary(times, per_second=1e3) == {"mean": 50.5, "p50": 50.0, "p99": 99.0, "decisions": 100}
+    assert bench.summary([0.002], per_second=1e3) == {"mean": 2.0, "p50": 2.0, "p99": 2.0, "decisions": 1}
+
+
+def test_the_json_has_a_number_for_each_that_is_asked_for(monkeypatch):
+    names = [row[0] for row in bench.rows(quick=True)]
+    rows = [(name, measure, small(), 2) for name, measure, *_ in bench.rows(quick=True)]
+    monkeypatch.setattr(bench, "rows", lambda *, quick: rows)
+    ran = CliRunner().invoke(app, ["bench", "admission", "--json"])
+    assert ran.exit_code == 0
+    numbers = json.loads(ran.stdout)
+    assert list(numbers) == [*names, "ratios"]
+    assert names[:2] == ["fast_us", "fast_literal_us"]
+    for name in names:
+        assert {"mean", "p50", "p99"} <= set(numbers[name])
+        assert numbers[name]["p50"] > 0
+    assert set(numbers["ratios"]) == {"fast", "fast_3000", "exact_3000"}
+    table = CliRunner().invoke(app, ["bench", "admission", "--quick"])
+    assert table.exit_code == 0
+    assert [line.split()[0] for line in table.stdout.splitlines()] == [*names, "ratios"]
+
+
+def test_the_queues_are_as_long_and_as_wide_as_they_are_called():
+    sizes = {name: (line.waiting, line.processors) for name, _, line, _ in bench.rows()}
+    assert sizes["fast_us"] == sizes["fast_literal_us"] == (37_000, 41_863)
+    assert sizes["fast_3000_us"] == sizes["fast_literal_3000_us"] == (3_000, 512)
+    assert sizes["exact_ms"] == (1_000, 512)
+    assert sizes["exact_3000_ms"] == sizes["exact_literal_3000_ms"] == (3_000, 512)
