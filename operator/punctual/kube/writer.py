@@ -355,13 +355,16 @@ class Writer:
         if not self._leading():
             self._end_term("no longer leading")
             return
-        version = ""
+        operation, version = entry.operation, ""
         if isinstance(entry.operation, ApplyStatus):
             # before the request: when its answer gets lost, nobody knows which of the two stands there
             _, version = line.written.pop(entry.operation.path, (b"", ""))
+            if entry.attempts:
+                # nor is it as it was first seen, if that write was done: another try with it would but meet a conflict
+                operation = replace(entry.operation, version="")
         began = self._monotonic()
         try:
-            outcome = await perform(self._client, line.key, entry.operation, version=version)
+            outcome = await perform(self._client, line.key, operation, version=version)
         except errors.ClusterError as error:
             self._on_write(kind, type(error).__name__.lower(), self._monotonic() - began)
             if isinstance(error, errors.Fenced):

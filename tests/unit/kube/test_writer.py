@@ -7,6 +7,7 @@ real API server in tests/api.
 import asyncio
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -233,6 +234,17 @@ async def test_what_fails_is_tried_again_with_growing_pauses_and_holds_up_its_ow
     for pause, least in zip(pauses, (0.2, 0.4, 0.8, 1.6, 3.2, 5, 5), strict=True):
         assert least <= pause <= 1.25 * least + 0.01
     assert term.metrics.count(("ApplyStatus", "busy")) == 7
+
+
+async def test_a_status_whose_answer_was_lost_is_looked_at_before_it_is_written_again(terms):
+    term = terms()
+    term.server.fail("apply", errors.Unreachable("the answer got lost"), times=1)
+    term.server.answer("get", {"metadata": {"uid": "u", "resourceVersion": "8"}})
+    write = status("j", 1)
+    body = write.body | {"metadata": {"name": "j", "uid": "u"}}
+    term.writer.submit("j", replace(write, body=body, version="7"))
+    await term.settle()
+    assert term.server.log == ["apply /j 1", "get j", "apply /j 1"]
 
 
 async def test_the_server_says_when_to_come_back(terms):
