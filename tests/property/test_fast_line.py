@@ -192,3 +192,9 @@ def test_a_job_of_a_lower_beta_is_not_for_the_line():
     with pytest.raises(ValueError, match="beta"):
         line.length(10.0, Cost(1.0, 1.0))
     assert FastLine(4).length(10.0, Cost(1.0, 1.0)) == 5.0
+
+
+def test_a_deadline_that_has_passed_is_no_deadline_however_small_the_load():
+    line = FastLine(4, origin=1.8e9)
+    assert not line.room(1.8e9, (1.8e9, 0.0, "j"), 1e-9, Cost(1.0)).fits
+    assert line.room(1.8e9, (1.8e9 + 1.0, 0.0, "j"), 1e-9, Cost(1.0)).fits

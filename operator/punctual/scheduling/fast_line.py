@@ -70,10 +70,11 @@ class Room(NamedTuple):
 class FastLine:
     """The line, and what runs. Turns carry the due time (deadline less what is kept back) in front.
 
-    ``beta``: where inputs share one port the least χ/(τ + χ) of the jobs it is asked about; None: they do not
-    (concurrent). ``grain``: the least piece of a load (1: whole units, 0: any). ``ends``: when the processors that run
-    something will be free; ``port``: when the port will. Times are seconds after a moment near the present: sums over
-    ten thousands of them must not lose digits.
+    beta     where inputs share one port the least χ/(τ + χ) of the jobs asked about; None: concurrent
+    grain    the least piece of a load; 1: whole units, 0: any
+    ends     when the processors that run something will be free
+    port     when the port will be
+    origin   a moment near the present, on the clock of all times: sums over ten thousands of them must not lose digits
     """
 
     def __init__(
@@ -84,12 +85,14 @@ class FastLine:
         grain: float = 0.0,
         ends: Iterable[float] = (),
         port: float = -inf,
+        origin: float = 0.0,
     ) -> None:
         self.processors = processors
         self.beta = beta
         self.grain = grain
         self.port = port
-        self.busy = Busy(ends, beta=1.0 if beta is None else beta)
+        self.origin = origin
+        self.busy = Busy((end - origin for end in ends), beta=1.0 if beta is None else beta)
         self.waiting = Slacks()
         self._whole = self.busy.weight(processors)
         self._others = self.busy.weight(processors - 1)
@@ -111,16 +114,15 @@ class FastLine:
 
     def delay(self, now: float, due: float) -> float:
         """Return the seconds of the line until ``due`` that what runs has taken."""
-        now = max(now, self.port)
-        return due - now - self.busy.left(self.processors, now, due) / self._whole
+        return due - max(now, self.port) - self._left(now, due)
 
     def room(self, now: float, turn: Turn, load: float, cost: Cost) -> Room:
         """Ask whether a job fits into the line at its place."""
-        length, due, begin = self.length(load, cost), turn[0], max(now, self.port)
+        length = self.length(load, cost)
         lost = cost.setup + self.grain * cost.per_unit if self.grain else 0.0
-        left = self.busy.left(self.processors, begin, due) / self._whole
         ahead, spare = self.waiting.around(turn)
-        return Room(length, left - lost - ahead - length if due > begin else -inf, spare)
+        slack = self._left(now, turn[0]) - lost - ahead - length
+        return Room(length, slack if turn[0] > now else -inf, spare)
 
     def join(self, turn: Turn, room: Room) -> None:
         """Let a job into the line that `room` has been found for."""
@@ -137,7 +139,7 @@ class FastLine:
         set-ups that a job without anything left does not pay goes to all behind it.
         """
         end = now + cost.seconds(load)
-        self.busy.add(end)
+        self.busy.add(end - self.origin)
         if self.beta is not None:
             self.port = now + cost.theta_cm + load * cost.tau
         spent = (load * cost.per_unit + self._set_up(cost)) / self._whole
@@ -149,7 +151,12 @@ class FastLine:
 
     def stop(self, end: float) -> None:
         """Note that a processor is free that was to be busy until ``end``."""
-        self.busy.remove(end)
+        self.busy.remove(end - self.origin)
+
+    def _left(self, now: float, due: float) -> float:
+        """Return what the line can still do until ``due``, s."""
+        begin = max(now, self.port) - self.origin
+        return self.busy.left(self.processors, begin, due - self.origin) / self._whole
 
     def _set_up(self, cost: Cost) -> float:
         """Return the processor seconds that a chunk costs beside its load."""
