@@ -17,9 +17,9 @@ from punctual.theory.cost import Cost
 class Cluster:
     """A machine and the line that admits to it. With ``beta`` inputs go over one port."""
 
-    def __init__(self, processors, *, beta=None, grain=0.0):
-        self.line = FastLine(processors, beta=beta, grain=grain)
-        self.machine = Machine(processors, one_port=beta is not None, grain=grain, gave=self.gave)
+    def __init__(self, processors, *, beta=None, grain=0.0, worth=0.0):
+        self.line = FastLine(processors, beta=beta, grain=grain, worth=worth)
+        self.machine = Machine(processors, one_port=beta is not None, grain=grain, worth=worth, gave=self.gave)
         self.counted = set()
 
     def gave(self, chunk, waiting, before):
@@ -62,7 +62,8 @@ class Cluster:
             cost = costs[w.order]
             begin = max(now, line.port)
             left = line.busy.left(line.processors, begin, w.order[0]) / line.busy.weight(line.processors)
-            lost = cost.setup + line.grain * cost.per_unit if line.grain else 0.0
+            least = max(line.grain, line.worth * cost.setup / cost.per_unit)
+            lost = cost.setup + least * cost.per_unit if least else 0.0
             assert w.slack <= left - lost - line.waiting.around(w.order)[0] - w.length + 1e-5
 
 
@@ -72,6 +73,8 @@ jobs = st.lists(
     st.tuples(gaps, st.integers(1, 60), deadlines, st.sampled_from([0.5, 1.0, 3.0])), min_size=1, max_size=25
 )
 sent = st.sampled_from([0.0, 0.01, 0.1, 1.0, 4.0])
+set_ups = st.sampled_from([0.0, 0.05, 1.0])
+worths = st.sampled_from([0.0, 0.5, 4.0])
 
 
 def play(cluster, trace, cost):
@@ -102,14 +105,14 @@ def test_without_set_ups_it_admits_what_can_be_done_and_nothing_else(processors,
         assert admitted == (spare >= 0) or abs(spare) < 1e-4
 
 
-@given(st.integers(1, 6), jobs, st.sampled_from([0.1, 1.0, 4.0]))
-def test_with_set_ups_what_it_admits_is_done_in_time(processors, trace, setup):
-    play(Cluster(processors), trace, lambda chi: Cost(chi, 0.0, 0.0, setup))
+@given(st.integers(1, 6), jobs, st.sampled_from([0.1, 1.0, 4.0]), worths)
+def test_with_set_ups_what_it_admits_is_done_in_time(processors, trace, setup, worth):
+    play(Cluster(processors, worth=worth), trace, lambda chi: Cost(chi, 0.0, 0.0, setup))
 
 
-@given(st.integers(1, 6), jobs, st.sampled_from([0.0, 1.0]))
-def test_with_whole_units_what_it_admits_is_done_in_time(processors, trace, setup):
-    play(Cluster(processors, grain=1.0), trace, lambda chi: Cost(chi, 0.0, 0.0, setup))
+@given(st.integers(1, 6), jobs, st.sampled_from([0.0, 1.0]), worths)
+def test_with_whole_units_what_it_admits_is_done_in_time(processors, trace, setup, worth):
+    play(Cluster(processors, grain=1.0, worth=worth), trace, lambda chi: Cost(chi, 0.0, 0.0, setup))
 
 
 @given(st.integers(1, 8), jobs, sent)
@@ -122,15 +125,24 @@ def test_over_one_port_with_jobs_alike_what_it_admits_is_done_in_time(processors
     play(Cluster(processors, beta=Cost(2.0, tau).beta), trace, lambda _: Cost(2.0, tau))
 
 
-@given(st.integers(1, 8), jobs, sent, st.sampled_from([0.0, 0.05, 1.0]), st.sampled_from([0.0, 0.05, 1.0]))
-def test_over_one_port_with_set_ups_what_it_admits_is_done_in_time(processors, trace, tau, theta_cm, theta_cp):
-    play(Cluster(processors, beta=Cost(0.5, tau).beta), trace, lambda chi: Cost(chi, tau, theta_cm, theta_cp))
+@given(st.integers(1, 8), jobs, sent, st.tuples(set_ups, set_ups), worths)
+def test_over_one_port_with_set_ups_what_it_admits_is_done_in_time(processors, trace, tau, set_up, worth):
+    play(Cluster(processors, beta=Cost(0.5, tau).beta, worth=worth), trace, lambda chi: Cost(chi, tau, *set_up))
 
 
-@given(st.integers(1, 8), jobs, sent, st.sampled_from([0.0, 0.05, 1.0]), st.sampled_from([0.0, 0.05, 1.0]))
-def test_over_one_port_with_whole_units_what_it_admits_is_done_in_time(processors, trace, tau, theta_cm, theta_cp):
-    cluster = Cluster(processors, beta=Cost(0.5, tau).beta, grain=1.0)
-    play(cluster, trace, lambda chi: Cost(chi, tau, theta_cm, theta_cp))
+@given(st.integers(1, 8), jobs, sent, st.tuples(set_ups, set_ups), worths)
+def test_over_one_port_with_whole_units_what_it_admits_is_done_in_time(processors, trace, tau, set_up, worth):
+    cluster = Cluster(processors, beta=Cost(0.5, tau).beta, grain=1.0, worth=worth)
+    play(cluster, trace, lambda chi: Cost(chi, tau, *set_up))
+
+
+def test_a_chunk_that_is_not_worth_its_set_up_is_neither_given_nor_paid_for():
+    """A hundred processors and a job for a few: each could take a piece of it, set up for 2 s each."""
+    cost = Cost(1.0, 0.0, 0.0, 2.0)
+    paid = [FastLine(100, worth=worth).length(40.0, cost) * 100 - 40.0 for worth in (0.0, 1.0, 5.0, 50.0)]
+    assert paid == pytest.approx([200.0, 40.0, 8.0, 2.0])
+    assert FastLine(100, worth=5.0).least(cost) == 10.0
+    assert FastLine(100, grain=1.0).least(cost) == 1.0
 
 
 def test_the_papers_example_is_refused():

@@ -27,9 +27,10 @@ idle before, and every processor to be blocked no longer than by those before it
 here. Concurrent processors are the case without a port, β = 1.
 
 Jobs differ in β: the line takes the least. A set-up is part of o, and where p is more than (1 − β)o, by x, Φ loses up
-to x(1 + β + … + β^(N−2)) more: both are paid once for each chunk, of which a job has no more than there are processors,
-as each but its last ends at its deadline. What of a unit does not fit before d (and with whole units the set-up of a
-chunk that would have none) is lost at the end, once, and is kept off the job's own slack.
+to x(1 + β + … + β^(N−2)) more: both are paid once for each chunk. Of these a job has no more than there are processors,
+as each but its last ends at its deadline, and no more than least pieces in its load, where such are asked for. What
+does not fit before d, less than a least piece and its set-up on each processor, is lost at the end, once, and is kept
+off the job's own slack.
 
 Where the paper goes wrong is what runs already: algs. 8 and 10 make a delay of it, as if it ended before anything new
 begins, and alg. 6 looks at the job given out last, not at who holds processors for how long. Here each deadline has
@@ -71,7 +72,8 @@ class FastLine:
     """The line, and what runs. Turns carry the due time (deadline less what is kept back) in front.
 
     beta     where inputs share one port the least χ/(τ + χ) of the jobs asked about; None: concurrent
-    grain    the least piece of a load; 1: whole units, 0: any
+    grain    what pieces of a load are multiples of; 1: whole units, 0: any
+    worth    how many times its set-up the work of a chunk takes at least, but for a job's last
     ends     when the processors that run something will be free
     port     when the port will be
     origin   a moment near the present, on the clock of all times: sums over ten thousands of them must not lose digits
@@ -83,6 +85,7 @@ class FastLine:
         *,
         beta: float | None = None,
         grain: float = 0.0,
+        worth: float = 0.0,
         ends: Iterable[float] = (),
         port: float = -inf,
         origin: float = 0.0,
@@ -90,12 +93,17 @@ class FastLine:
         self.processors = processors
         self.beta = beta
         self.grain = grain
+        self.worth = worth
         self.port = port
         self.origin = origin
         self.busy = Busy((end - origin for end in ends), beta=1.0 if beta is None else beta)
         self.waiting = Slacks()
         self._whole = self.busy.weight(processors)
         self._others = self.busy.weight(processors - 1)
+
+    def least(self, cost: Cost) -> float:
+        """Return the load that a chunk must have at least, but for the last of a job; 0: any."""
+        return max(self.grain, self.worth * cost.setup / cost.per_unit)
 
     def length(self, load: float, cost: Cost, *, given: int = 0) -> float:
         """Return the seconds in which all processors together do ``load``, the set-ups it may need included.
@@ -108,8 +116,8 @@ class FastLine:
         if self.beta is not None and cost.beta < self.beta:
             raise ValueError(f"the line is for jobs with a beta of at least {self.beta}, not {cost.beta}")
         chunks = max(0, self.processors - given)
-        if self.grain:
-            chunks = min(chunks, ceil(load / self.grain))
+        if least := self.least(cost):
+            chunks = min(chunks, ceil(load / least))
         return (load * cost.per_unit + chunks * self._set_up(cost)) / self._whole
 
     def delay(self, now: float, due: float) -> float:
@@ -119,7 +127,8 @@ class FastLine:
     def room(self, now: float, turn: Turn, load: float, cost: Cost) -> Room:
         """Ask whether a job fits into the line at its place."""
         length = self.length(load, cost)
-        lost = cost.setup + self.grain * cost.per_unit if self.grain else 0.0
+        least = self.least(cost)
+        lost = cost.setup + least * cost.per_unit if least else 0.0
         ahead, spare = self.waiting.around(turn)
         slack = self._left(now, turn[0]) - lost - ahead - length
         return Room(length, slack if turn[0] > now else -inf, spare)

@@ -92,10 +92,13 @@ def obstacle(demand: Demand, *, now: float, processors: int) -> Obstacle | None:
     return next((Obstacle(demand.uid, what) for check in CHECKS if (what := check(case))), None)
 
 
-def to_fast(now: float, ground: Ground, demands: Iterable[Demand], *, grain: float = 1.0) -> FastLine | Obstacle:
+def to_fast(
+    now: float, ground: Ground, demands: Iterable[Demand], *, grain: float = 1.0, worth: float = 0.0
+) -> FastLine | Obstacle:
     """Return the line of all that waits, every slack found from what runs now; or who could not be promised by it.
 
-    ``ground``: when processors, and the port, are free of what runs, bookings not counted. A job with a lower β than
+    ``ground``: when processors, and the port, are free of what runs, bookings not counted; ``grain``, ``worth``: as of
+    the line. A job with a lower β than
     the line's, or one that the line refuses only for what was found long ago, may be asked for by a new line with it
     in: O(n), where n wait.
     """
@@ -109,6 +112,7 @@ def to_fast(now: float, ground: Ground, demands: Iterable[Demand], *, grain: flo
         processors,
         beta=min((d.cost.beta for d in line), default=1.0) if ground.discipline.one_port else None,
         grain=grain,
+        worth=worth,
         ends=ground.ready[ground.ready > now].tolist(),
         port=ground.port,
         origin=now,
