@@ -27,6 +27,8 @@ class Cluster:
             self.counted.remove(before)
             self.line.stop(before)
         given = min(waiting.given, self.line.processors)
+        share = self.line.share(chunk.start, waiting.turn, waiting.left + chunk.load, waiting.cost)
+        assert share == pytest.approx(chunk.load, abs=1e-5)
         end = self.line.start(chunk.start, waiting.turn, chunk.load, waiting.cost, left=waiting.left, given=given)
         while end in self.counted:  # `before` names a processor
             self.line.stop(end)
@@ -143,6 +145,29 @@ def test_a_chunk_that_is_not_worth_its_set_up_is_neither_given_nor_paid_for():
     assert paid == pytest.approx([200.0, 40.0, 8.0, 2.0])
     assert FastLine(100, worth=5.0).least(cost) == 10.0
     assert FastLine(100, grain=1.0).least(cost) == 1.0
+    assert FastLine(100, grain=2.0, worth=1.2).least(cost) == 4.0
+
+
+@pytest.mark.parametrize(
+    ("due", "left", "grain", "worth", "share"),
+    [
+        (12.0, 50.0, 0.0, 0.0, 5.0),
+        (12.0, 4.5, 0.0, 0.0, 4.5),
+        (12.9, 50.0, 1.0, 0.0, 5.0),
+        (12.0, 5.0, 1.0, 0.0, 5.0),
+        (2.0, 50.0, 0.0, 0.0, 0.0),
+        (1.0, 50.0, 0.0, 0.0, 0.0),
+        (3.9, 50.0, 1.0, 0.0, 0.0),
+        (12.0, 50.0, 0.0, 5.0, 5.0),
+        (12.0, 50.0, 0.0, 6.0, 0.0),
+        (12.0, 4.5, 0.0, 6.0, 4.5),
+        (12.0, 50.0, 1.0, 5.1, 0.0),
+    ],
+)
+def test_a_processor_works_for_the_head_of_the_line_until_its_due_time(due, left, grain, worth, share):
+    """Set up in 2 s, a unit in 2 s."""
+    line = FastLine(4, grain=grain, worth=worth)
+    assert line.share(0.0, (due, 0.0, "j"), left, Cost(2.0, 0.0, 0.0, 2.0)) == pytest.approx(share)
 
 
 def test_the_papers_example_is_refused():

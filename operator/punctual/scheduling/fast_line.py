@@ -42,7 +42,7 @@ and what was found for a job that waits only gets better: a decision looks at th
 """
 
 from collections.abc import Iterable
-from math import ceil, inf
+from math import ceil, floor, inf
 from typing import NamedTuple
 
 from punctual.scheduling.busy import Busy
@@ -103,7 +103,19 @@ class FastLine:
 
     def least(self, cost: Cost) -> float:
         """Return the load that a chunk must have at least, but for the last of a job; 0: any."""
-        return max(self.grain, self.worth * cost.setup / cost.per_unit)
+        least = self.worth * cost.setup / cost.per_unit
+        return self.grain * max(1, ceil(least / self.grain)) if self.grain else least
+
+    def share(self, now: float, turn: Turn, left: float, cost: Cost) -> float:
+        """Return what a processor that is free, as the port is, should get of a job of which ``left`` waits (6.2.2).
+
+        As much as it can do by the job's due time; 0: too little, the next job in the line is to be asked.
+        """
+        room = (turn[0] - now - cost.setup) / cost.per_unit + EPSILON * self.grain
+        if room >= left:
+            return left
+        share = self.grain * floor(room / self.grain) if self.grain else room
+        return share if share > 0.0 and share >= self.least(cost) else 0.0
 
     def length(self, load: float, cost: Cost, *, given: int = 0) -> float:
         """Return the seconds in which all processors together do ``load``, the set-ups it may need included.
