@@ -177,13 +177,11 @@ async def _agent_deleted(scene: Scene) -> str:
 @contextlib.asynccontextmanager
 async def _node_paused(scene: Scene) -> AsyncIterator[str]:
     node = scene.rng.choice(scene.ground.workers)
-    await scene.ground.run("docker", "pause", node)
-    scene.ground.held_up.add(node)
+    await scene.ground.pause(node)
     try:
         yield node
     finally:
-        await scene.ground.run("docker", "unpause", node)
-        scene.ground.held_up.discard(node)
+        await scene.ground.unpause(node)
 
 
 @contextlib.asynccontextmanager

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, TypeVar
 
 from chaos_lib.jobs import NAMESPACE, POOL
-from chaos_lib.scribe import PodSeen, Scribe
+from chaos_lib.scribe import PodSeen, Scribe, eventually
 from punctual.errors import AlreadyExists, ClusterError, Conflict, Forbidden, Invalid, NoRight, NotFound, PunctualError
 from punctual.kube.client import LEASES, NODES, PODS, ApiClient, Resource
 from punctual.kube.directory import POOLS
@@ -46,6 +47,8 @@ class Ground:
     """What the workers' label was before."""
     held_up: set[str] = field(default_factory=set)
     """Nodes on which nothing can be run now."""
+    busy: Counter[str] = field(default_factory=Counter)
+    """Commands of ours that run on each node."""
 
     # commands
 
@@ -72,7 +75,11 @@ class Ground:
         """Run a shell script as root on a node."""
         if node in self.held_up:
             raise NothingThere(f"{node} is held up")
-        return await self.run("docker", "exec", node, "sh", "-ec", script)
+        self.busy[node] += 1
+        try:
+            return await self.run("docker", "exec", node, "sh", "-ec", script)
+        finally:
+            self.busy[node] -= 1
 
     async def patiently(self, call: Callable[[], Awaitable[T]], *, within: float = 90) -> T:
         """Ask the API server until it answers."""
@@ -183,6 +190,22 @@ class Ground:
             await self.on_node(pod["spec"]["nodeName"], script)
         except PunctualError as error:
             raise NothingThere(f"its process is gone: {error}") from error
+
+    async def pause(self, node: str) -> None:
+        """Hold a node up. Not in the middle of a command there: Docker would wait for its end, that cannot come."""
+        self.held_up.add(node)
+        try:
+            if not await eventually(lambda: not self.busy[node], within=30):
+                raise NothingThere(f"a command runs on {node}")
+            await self.run("docker", "pause", node)
+        except BaseException:
+            self.held_up.discard(node)
+            raise
+
+    async def unpause(self, node: str) -> None:
+        """Let a node go on."""
+        await self.run("docker", "unpause", node)
+        self.held_up.discard(node)
 
     async def signal_api_server(self, name: str) -> None:
         """Send a signal to the API server."""
