@@ -194,13 +194,10 @@ class Ground:
     async def pause(self, node: str) -> None:
         """Hold a node up. Not in the middle of a command there: Docker would wait for its end, that cannot come."""
         self.held_up.add(node)
-        try:
-            if not await eventually(lambda: not self.busy[node], within=30):
-                raise NothingThere(f"a command runs on {node}")
-            await self.run("docker", "pause", node)
-        except BaseException:
+        if not await eventually(lambda: not self.busy[node], within=30):
             self.held_up.discard(node)
-            raise
+            raise NothingThere(f"a command runs on {node}")
+        await self.run("docker", "pause", node)
 
     async def unpause(self, node: str) -> None:
         """Let a node go on."""
