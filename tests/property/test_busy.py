@@ -58,6 +58,12 @@ def test_more_ends_than_there_was_room_for():
     assert busy.left(202, 0.0, 3.0) == pytest.approx(2.0 + 0.5 * 2.0 + 0.25 * 1.0 + 0.125 * 1.0)
 
 
+def test_tens_of_thousands_are_summed_as_a_few_are():
+    ends = [n % 97 / 97 for n in range(30_000)]
+    expected = sum(0.9999**j * (1.0 - end) for j, end in enumerate(sorted(ends)))
+    assert Busy(ends, beta=0.9999).left(len(ends), -1.0, 1.0) == pytest.approx(expected, rel=1e-9)
+
+
 def test_what_is_not_busy_cannot_become_free():
     for ends in ([], [1.0, 3.0], [1.0]):
         with pytest.raises(KeyError):

@@ -13,6 +13,13 @@ from numpy.typing import NDArray
 from punctual.errors import InvariantError
 from punctual.theory.geometric import partial_sum
 
+SHORT = 8192
+"""Numbers that a dot product takes at a time: of more than 10,000 OpenBLAS would wake its threads, for milliseconds."""
+
+
+def _dot(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
+    return sum(float(a[i : i + SHORT].dot(b[i : i + SHORT])) for i in range(0, a.size, SHORT))
+
 
 class Busy:
     """The ends (s) of what runs, one per busy processor, and the weights of :meth:`left`."""
@@ -71,7 +78,7 @@ class Busy:
         last = int(ends.searchsorted(until))
         free = processors - (self._n - first)
         inside = last - first
-        done = float(self._weights[:inside].dot(ends[first:last]))
+        done = _dot(self._weights[:inside], ends[first:last])
         late = until * self.weight(inside) - done  # those that become free in between, as if they came first
         return self.weight(free) * (until - now) + (1.0 - self._rest) ** free * late
 
