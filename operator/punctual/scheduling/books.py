@@ -13,6 +13,7 @@ from punctual.scheduling.actions import Action, WritePool, WriteStatus
 from punctual.scheduling.events import NodeObserved, PodObserved
 from punctual.scheduling.job import Chunk, JobRecord, Verdict
 from punctual.scheduling.offers_desk import OffersDesk
+from punctual.scheduling.placement import tolerance
 from punctual.scheduling.plan import Plan
 from punctual.scheduling.processors import Occupant, Processors
 from punctual.scheduling.spec import PoolRecord, PoolSpec
@@ -93,6 +94,11 @@ class Books:
     def ask(self, st: Standing) -> None:
         """Queue a job for its answer."""
         heapq.heappush(self.waiting, (st.job.arrival, st.job.uid))
+
+    def freed(self, now: float, chunk: Chunk | None) -> None:
+        """Note that a processor is free; where that was planned to the instant, the plan is as good as ever."""
+        if chunk is None or chunk.kind != "Chunk" or abs(now - chunk.promised_end) > tolerance(now):
+            self.stale = True
 
     def touch(self, st: Standing) -> None:
         """Note that the job may have to be written."""
@@ -210,5 +216,5 @@ class Books:
 def _without_progress(record: JobRecord) -> JobRecord:
     """Return the record without what moves by itself: a change in that alone can wait."""
     promise = record.promise._replace(finish=0.0, start=0.0, processors=0) if record.promise else None
-    chunks = tuple(replace(c, done=0) for c in record.chunks)
+    chunks = tuple(replace(c, done=0) if c.done else c for c in record.chunks)
     return replace(record, done=0, running=0, eta=None, promise=promise, chunks=chunks)

@@ -15,7 +15,7 @@ from punctual.scheduling.actions import CreateChunk, OfferEnd
 from punctual.scheduling.books import Books
 from punctual.scheduling.job import Chunk, Kind
 from punctual.scheduling.life import LOOK, Life
-from punctual.scheduling.placement import Booking, Ground, Walk
+from punctual.scheduling.placement import Booking, Ground, Walk, tolerance
 from punctual.scheduling.planner import NOTICE, PATIENCE, Planner
 from punctual.scheduling.processors import Place
 from punctual.scheduling.ranges import Range, Ranges
@@ -184,6 +184,9 @@ class Dispatcher:
         chunks = {position: pieces[position][0] for position in positions}
         where = [plan.places[w] for w in booking.where[positions].tolist()]
         walk = self._walk(now, booking.demand.cost, list(chunks.values()), where)
+        booked = booking.ends[positions]
+        ends = np.where(np.abs(walk.ends - booked) <= tolerance(now), booked, walk.ends)  # the same sum, else
+        walk = walk._replace(ends=ends)
         self._create(now, self.books.jobs[booking.demand.uid], list(zip(chunks.values(), where, strict=True)), walk)
         self.books.plan = plan.created(booking, chunks, walk.ends.tolist(), walk.port)
 

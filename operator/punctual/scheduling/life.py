@@ -10,6 +10,7 @@ from punctual.scheduling.actions import DeleteJob, Emit, EndPod, SetPoint, Store
 from punctual.scheduling.books import Books
 from punctual.scheduling.events import PodObserved
 from punctual.scheduling.job import Chunk, Sample, Verdict
+from punctual.scheduling.placement import tolerance
 from punctual.scheduling.processors import Occupant
 from punctual.scheduling.standing import Key, Standing, Watch, expected_end
 from punctual.scheduling.supervision import finding
@@ -70,7 +71,7 @@ class Life:
                 self.lose(now, st, chunk, reasons.CHUNK_FAILED, f"pod {pod.name} ended without its answer", own=False)
                 return
         self.books.touch(st)
-        self.books.stale = True
+        self.books.freed(now, chunk)
         if chunk.kind == "Reduce":
             st.record = st.record.without(chunk)
             self.finish(now, st)
@@ -206,8 +207,9 @@ class Life:
         self.books.active.pop(uid, None)
         self.books.causes.pop(uid, None)
         self.books.desk.drop(uid)
-        self.books.plan = self.books.plan.without(uid)
-        self.books.stale = True
+        if self.books.plan.books(uid):
+            self.books.plan = self.books.plan.without(uid)
+            self.books.stale = True
         self.books.touch(st)
         self.note_end(st)
 
@@ -232,6 +234,7 @@ class Life:
         if now < self.books.looked + LOOK:
             return
         self.books.looked = now
+        patience = self.books.spec.margin / 2
         self._give_up_measuring(now)
         for uid in list(self.books.active):
             st = self.books.jobs[uid]
@@ -242,13 +245,13 @@ class Life:
                 if watch.pod and watch.pod.phase == "Succeeded":
                     self.succeeded(now, st, chunk, watch)
                     continue
-                if found := finding(st.job, chunk, watch, now):
+                if watch.pod and (found := finding(st.job, chunk, watch, now)):
                     if found.reason == reasons.CAPACITY_LOST:
                         self.books.processors.blocked_until[chunk.node] = now + BLOCKED
                     self.end_and_lose(now, st, chunk, found.reason, found.message, own=found.own)
                     continue
                 self.aim(chunk, watch)
-                if now > chunk.promised_end + self.books.spec.margin / 2:
+                if now > chunk.promised_end + patience + tolerance(now):
                     self._overrun(now, st, chunk, watch)
 
     def _give_up_measuring(self, now: float) -> None:

@@ -33,6 +33,11 @@ class OffersDesk:
         if self._for == uid:
             self._search = self._for = None
 
+    def clear(self) -> None:
+        """Forget all questions."""
+        self._demands.clear()
+        self._search = self._for = None
+
     def work(self, plan: Plan, now: float) -> Iterator[tuple[str, Offer]]:
         """Spend one step's budget; yield the offers found.
 

@@ -158,6 +158,10 @@ class Plan:
                 return booking
         raise KeyError(uid)
 
+    def books(self, uid: str) -> bool:
+        """Whether anything is booked for a job."""
+        return any(b.demand.order.uid == uid for b in self.bookings)
+
     def without(self, uid: str) -> "Plan":
         """Return the plan without a job's booking; the others stay where they are."""
         return replace(self, bookings=tuple(b for b in self.bookings if b.demand.uid != uid))

@@ -289,8 +289,9 @@ class Pool:
         self.books.live.pop(uid, None)
         self.books.edits.pop(uid, None)
         self.books.desk.drop(uid)
-        self.books.plan = self.books.plan.without(uid)
-        self.books.stale = True
+        if st.state in LIVE or st.record.chunks:
+            self.books.plan = self.books.plan.without(uid)
+            self.books.stale = True
         for chunk in st.record.chunks:
             pod = st.watch(chunk).pod
             if pod is None:  # never seen: if it comes, _take_pod ends it
@@ -350,7 +351,7 @@ class Pool:
         chunk = st.chunk(pod.kind, pod.begin, pod.attempt) if st else None
         if over:
             if self.books.processors.leave(occupant):
-                self.books.stale = True
+                self.books.freed(now, chunk)
             self.books.after.append(DropSetPoint(pod.node, pod.uid))
         elif pod.node in self.books.processors.counts or chunk is not None:
             self.books.processors.seat(occupant, pod.node)

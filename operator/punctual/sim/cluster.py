@@ -1,0 +1,90 @@
+"""A modelled cluster: processors that compute chunks, a port that sends their inputs, and work that is cut off.
+
+It knows true costs, which may differ from the estimates that the Pool plans with, and nothing of plans.
+"""
+
+from dataclasses import dataclass
+
+from punctual.scheduling.job import Chunk
+from punctual.theory.cost import Cost
+
+
+@dataclass(slots=True)
+class Running:
+    """A chunk on its processor. Times in s; ``size`` in the Pool's units."""
+
+    job: str
+    chunk: Chunk
+    processor: int
+    cost: Cost
+    """What it really costs, the processor's speed included."""
+    send_start: float = 0.0
+    send_end: float = 0.0
+    end: float = 0.0
+    size: int = 0
+    turn: int = 0
+    """Grows when its times change: an event of an earlier turn is void."""
+
+    @property
+    def name(self) -> str:
+        """Its pod's name and uid."""
+        return f"{self.job}/{self.chunk.kind}/{self.chunk.begin}/{self.chunk.attempt}"
+
+    def done(self, now: float) -> int:
+        """Return the units that are computed by now."""
+        since = self.send_end + self.cost.theta_cp
+        return max(0, min(self.size, int((now - since) / self.cost.chi + 1e-9)))
+
+    def time(self, port: float | None, created: float) -> None:
+        """Set its times: it sends from ``created`` on, and not before the port is free."""
+        self.send_start = created if port is None else max(created, port)
+        self.send_end = self.send_start + self.cost.theta_cm + self.size * self.cost.tau
+        self.end = self.send_end + self.cost.theta_cp + self.size * self.cost.chi
+
+
+class Cluster:
+    """What runs. ``one_port``: inputs are sent one after the other, in the order in which chunks were created."""
+
+    def __init__(self, *, one_port: bool) -> None:
+        self.one_port = one_port
+        self.running: dict[str, Running] = {}
+        self._by_job: dict[str, dict[str, Running]] = {}
+        self._queue: list[Running] = []  # whose input is not sent yet, in order
+
+    def start(self, now: float, made: Running) -> None:
+        """Let a chunk begin: it sends as soon as it may."""
+        port = None
+        if self.one_port:
+            self._queue = [r for r in self._queue if r.send_end > now]
+            port = self._queue[-1].send_end if self._queue else now
+            self._queue.append(made)
+        made.time(port, now)
+        self.running[made.name] = made
+        self._by_job.setdefault(made.job, {})[made.name] = made
+
+    def stop(self, now: float, name: str) -> list[Running]:
+        """Take a chunk away; return those behind it at the port, which move up."""
+        gone = self.running.pop(name)
+        there = self._by_job[gone.job]
+        del there[name]
+        if not there:
+            del self._by_job[gone.job]
+        if not self.one_port or gone.send_end <= now or gone not in self._queue:
+            return []
+        at = self._queue.index(gone)
+        del self._queue[at]
+        moved = self._queue[at:]
+        port = self._queue[at - 1].send_end if at else now
+        for one in moved:
+            one.time(max(port, now), one.chunk.created)
+            one.turn += 1
+            port = one.send_end
+        return moved
+
+    def of(self, job: str) -> list[Running]:
+        """Return what runs of a job."""
+        return list(self._by_job.get(job, {}).values())
+
+    def on(self, processor: int) -> list[Running]:
+        """Return what runs on a processor."""
+        return [r for r in self.running.values() if r.processor == processor]

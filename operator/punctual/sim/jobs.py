@@ -1,0 +1,381 @@
+"""Divisible jobs on a modelled cluster: the operator's own Pool, driven by a trace under a virtual clock.
+
+The Pool counts whole units; loads here are real numbers. So a unit is a tiny part of a load, a power of two small
+enough that a float holds any load exactly and large enough for the Pool's integers. Each processor is a node of its
+own. What happens at one time is one step of the Pool: first what ends, then faults, then one job after the other.
+"""
+
+import heapq
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from punctual.scheduling import offers
+from punctual.scheduling.actions import CreateChunk, EndPod, OfferEnd, WriteStatus
+from punctual.scheduling.discipline import Discipline
+from punctual.scheduling.events import (
+    Event,
+    JobApplied,
+    JobDeleted,
+    NodeGone,
+    NodeObserved,
+    PodGone,
+    PodObserved,
+    PodPhase,
+    PoolApplied,
+    Progress,
+    Reported,
+)
+from punctual.scheduling.job import Job, JobRecord, Restart
+from punctual.scheduling.placement import tolerance
+from punctual.scheduling.pool import Pool
+from punctual.scheduling.spec import PoolSpec
+from punctual.sim.cluster import Cluster, Running
+from punctual.sim.result import Decision, Executed, Finished, Result
+from punctual.sim.trace import FaultLine, JobLine, Trace
+from punctual.theory.cost import Cost
+
+DIGITS = 52
+"""Bits of a load: the tiny units of the largest one are as many as a float counts exactly."""
+NAMESPACE = "simulated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The pool that is simulated. ``speeds``: per processor, what multiplies χ; None: all are equal."""
+
+    processors: int = 16
+    cost: Cost = field(default_factory=lambda: Cost(chi=100.0, tau=1.0))
+    speeds: tuple[float, ...] | None = None
+    discipline: Discipline = field(default_factory=lambda: Discipline(network="OnePort"))
+    headroom: float = 0.0
+    margin: float = 0.0
+    restart: Restart = "Redo"
+    actual: tuple[float, float] = (1.0, 1.0)
+    """Range of the factors on estimated costs: one for τ and one for χ, per job."""
+    offers: bool = True
+    """Whether the earliest deadline is searched for jobs that are refused."""
+    integer_units: bool = False
+    seed: int = 0
+
+
+def simulate(trace: Trace, options: Options, *, tell: Callable[[int], None] = lambda _: None) -> Result:
+    """Run a trace to its end; ``tell(n)`` hears how many of its lines have been dealt with."""
+    return _Run(trace, options, tell).result()
+
+
+@dataclass(slots=True)
+class _Away:
+    processors: Sequence[int]
+
+
+@dataclass(slots=True)
+class _Back:
+    processors: Sequence[int]
+
+
+@dataclass(slots=True)
+class _End:
+    running: Running
+    turn: int
+
+
+@dataclass(slots=True)
+class _Look:
+    running: Running
+    """Late, if it still runs."""
+    turn: int
+
+
+_Happening = _End | _Look | _Away | _Back | JobLine
+_RANK = {_End: 0, _Look: 1, _Back: 2, _Away: 3, JobLine: 4}
+
+
+class _Run:
+    def __init__(self, trace: Trace, options: Options, tell: Callable[[int], None]) -> None:
+        self.options = options
+        self.tell = tell
+        self.pool = Pool(1)
+        self.cluster = Cluster(one_port=options.discipline.one_port)
+        self.found = Result()
+        loads = [line.load for line in trace.lines if isinstance(line, JobLine)]
+        self.scale = 1.0 if options.integer_units else 2.0 ** math.floor(DIGITS - math.log2(max([1.0, *loads])))
+        self.heap: list[tuple[float, int, int, _Happening]] = []
+        self.count = 0
+        self.rng = np.random.default_rng(options.seed)
+        self.true: dict[str, Cost] = {}
+        self.records: dict[str, JobRecord] = {}
+        self.mail: list[Event] = []
+        self.away: dict[int, float] = {}
+        self.lost = 0.0
+        self.last = 0.0
+        for line in trace.lines:
+            self._plan(line)
+
+    def _plan(self, line: object) -> None:
+        match line:
+            case JobLine():
+                self._at(line.arrival, line)
+            case FaultLine():
+                self._at(line.arrival, _Away(line.processors))
+                if line.until is not None:
+                    self._at(line.until, _Back(line.processors))
+
+    def _at(self, when: float, what: _Happening) -> None:
+        self.count += 1
+        heapq.heappush(self.heap, (when, _RANK[type(what)], self.count, what))
+
+    def result(self) -> Result:
+        """Run until nothing happens any more."""
+        spec = PoolSpec(
+            name="simulated",
+            cpu=1.0,
+            headroom=self.options.headroom,
+            margin=self.options.margin,
+            discipline=self.options.discipline,
+        )
+        self._step(0.0, [PoolApplied(spec), *(self._node(i) for i in range(self.options.processors))])
+        dealt = 0
+        while self.heap:
+            now, happenings = self._next()
+            self.last = max(self.last, now)
+            for what in happenings:
+                self._take(now, what)
+            arrivals = [what for what in happenings if isinstance(what, JobLine)]
+            if self.mail or not arrivals:
+                self._step(now, [])
+            for line in arrivals:
+                self._arrive(now, line)
+                dealt += 1
+                self.tell(dealt)
+        self._close()
+        return self.found
+
+    def _next(self) -> tuple[float, list[_Happening]]:
+        """Return what happens next: all that ends at one time, as far as floats can tell."""
+        now = self.heap[0][0]
+        until = now + tolerance(now)
+        happenings = []
+        while self.heap and self.heap[0][0] <= until:
+            now, _, _, what = heapq.heappop(self.heap)
+            happenings.append(what)
+        happenings.sort(key=lambda what: _RANK[type(what)])
+        return now, happenings
+
+    def _take(self, now: float, what: _Happening) -> None:
+        match what:
+            case _End(running, turn) if running.turn == turn and running.name in self.cluster.running:
+                self.cluster.stop(now, running.name)
+                self._execute(running, running.end, running.size)
+                self.mail.append(self._pod(running, "Succeeded"))
+            case _Away(processors):
+                for p in processors:
+                    self._take_away(now, p)
+            case _Back(processors):
+                for p in processors:
+                    self.lost += now - self.away.pop(p)
+                    self.mail.append(self._node(p))
+            case _:
+                pass
+
+    def _take_away(self, now: float, p: int) -> None:
+        self.away[p] = now
+        for running in self.cluster.on(p):
+            done = running.done(now) if self.options.restart == "Resume" else 0
+            if done:
+                self.mail += [self._pod(running, "Running"), self._progress(running, done)]
+            self._cut(now, running, done)
+        self.mail.append(NodeGone(self._name(p)))
+
+    def _cut(self, now: float, running: Running, done: int) -> None:
+        for moved in self.cluster.stop(now, running.name):
+            self._at(moved.end, _End(moved, moved.turn))
+        self._execute(running, now, done)
+
+    def _execute(self, running: Running, end: float, counts: int) -> None:
+        if running.send_start < end:  # else it never had the port
+            made = Executed(
+                running.job,
+                running.processor,
+                running.send_start,
+                min(running.send_end, end),
+                end,
+                counts / self.scale,
+            )
+            self.found.chunks.append(made)
+
+    # jobs
+
+    def _arrive(self, now: float, line: JobLine) -> None:
+        options = self.options
+        estimate = replace(
+            options.cost,
+            **{
+                name: given
+                for name in ("chi", "tau", "theta_cm", "theta_cp")
+                if (given := getattr(line, name)) is not None
+            },
+        )
+        low, high = options.actual
+        slow_tau, slow_chi = self.rng.uniform(low, high, 2).tolist() if low < high else (low, low)
+        self.true[line.id] = replace(estimate, tau=estimate.tau * slow_tau, chi=estimate.chi * slow_chi)
+        job = Job(
+            uid=line.id,
+            namespace=NAMESPACE,
+            name=line.id,
+            arrival=line.arrival,
+            units=max(1, round(line.load * self.scale)),
+            deadline=line.arrival + line.deadline,
+            cost=replace(estimate, tau=estimate.tau / self.scale, chi=estimate.chi / self.scale),
+            restart=options.restart,
+            chunk_retries=2**31,
+            stall_timeout=math.inf,
+        )
+        began = time.perf_counter()
+        self._step(now, [JobApplied(job)])
+        self.found.seconds.append(time.perf_counter() - began)
+        record = self.records[line.id]
+        assert record.admitted is not None
+        accepted = record.admitted.status == "True"
+        earliest = None
+        if not accepted and options.offers:
+            earliest = self._earliest(now, line.id)
+        finish = record.promise.finish if accepted and record.promise else None
+        self.found.decisions.append(
+            Decision(
+                id=line.id,
+                time=line.arrival,
+                accepted=accepted,
+                reason=record.admitted.reason,
+                promised_finish=finish,
+                earliest_deadline=earliest,
+            )
+        )
+        if not accepted:
+            self._forget(line.id)
+
+    def _earliest(self, now: float, uid: str) -> float | None:
+        """Return a relative deadline with which the job would have been accepted at this moment."""
+        st = self.pool.books.jobs[uid]
+        demand = self.pool.planner.demand(st, now)
+        assert demand is not None
+        search = offers.earliest_deadline(self.pool.books.plan, demand, now)
+        while True:
+            try:
+                next(search)
+            except StopIteration as end:
+                return None if end.value is None else float(end.value)
+
+    def _forget(self, uid: str) -> None:
+        self.mail.append(JobDeleted(uid))
+        self.records.pop(uid)
+
+    # the Pool
+
+    def _step(self, now: float, events: Sequence[Event]) -> None:
+        """Let the Pool take in what has happened, and do what it wants, until it has nothing more to say."""
+        events = [*self.mail, *events]
+        self.mail = []
+        while True:
+            for action in self.pool.step(now, events):
+                match action:
+                    case CreateChunk():
+                        self._create(now, action)
+                    case EndPod(_, name):
+                        self._end_pod(now, name)
+                    case OfferEnd(_, name, _, end):
+                        self._offer(now, name, end)
+                    case WriteStatus(uid, record):
+                        self._note(now, uid, record)
+                    case _:
+                        pass
+            self.pool.books.desk.clear()
+            if not self.pool.backlog and not any(isinstance(e, (Reported, PodObserved)) for e in self.mail):
+                return
+            events, self.mail = self.mail, []
+
+    def _create(self, now: float, action: CreateChunk) -> None:
+        chunk = action.chunk
+        p = int(chunk.node)
+        cost = self.true[action.job]
+        speed = self.options.speeds[p] if self.options.speeds else 1.0
+        true = replace(cost, chi=cost.chi * speed / self.scale, tau=cost.tau / self.scale)
+        made = Running(action.job, chunk, p, true, size=chunk.size)
+        self.cluster.start(now, made)
+        if abs(made.end - chunk.promised_end) <= tolerance(made.end):
+            made.end = chunk.promised_end  # the same sum in another order
+        self._at(made.end, _End(made, 0))
+        if chunk.leftover:  # it may be asked to leave, as soon as it is known to run
+            self.mail.append(self._pod(made, "Running"))
+        if made.end > chunk.promised_end:
+            late = chunk.promised_end + self.options.margin / 2
+            self._at(late + 2 * tolerance(late), _Look(made, 0))
+
+    def _end_pod(self, now: float, name: str) -> None:
+        if (running := self.cluster.running.get(name)) is not None:
+            self._cut(now, running, 0)
+        self.mail.append(PodGone(NAMESPACE, name, name))
+
+    def _offer(self, now: float, name: str, end: int) -> None:
+        """Answer at once, as a worker that looks after every unit."""
+        running = self.cluster.running[name]
+        begin = running.chunk.begin
+        done = running.done(now)
+        running.size = min(running.size, max(end - begin, done + 1))
+        running.end = min(running.end, running.send_end + running.cost.theta_cp + running.size * running.cost.chi)
+        running.turn += 1
+        self._at(running.end, _End(running, running.turn))
+        self.mail.append(self._progress(running, done, begin + running.size))
+
+    def _note(self, now: float, uid: str, record: JobRecord) -> None:
+        self.records[uid] = record
+        owned = {chunk.key for chunk in record.chunks}
+        for running in self.cluster.of(uid):
+            if running.chunk.key not in owned:  # given up before it was seen: it ends as soon as it is
+                self._cut(now, running, 0)
+        if record.finished is not None:
+            deadline = self.pool.books.jobs[uid].job.deadline
+            met = record.finished <= deadline + tolerance(deadline)
+            self.found.jobs.append(Finished(uid, record.finished, met))
+            self._forget(uid)
+
+    def _close(self) -> None:
+        """Count what never came to an end, and what there was to be had."""
+        for uid, record in self.records.items():
+            if record.promise is not None:
+                self.found.jobs.append(Finished(uid, None, met=False))
+        lost = self.lost + sum(self.last - since for since in self.away.values())
+        self.found.capacity = self.options.processors * self.last - lost
+
+    # what the Pool is told
+
+    def _name(self, p: int) -> str:
+        return f"{p:0{len(str(self.options.processors - 1))}d}"
+
+    def _node(self, p: int) -> NodeObserved:
+        speed = self.options.speeds[p] if self.options.speeds else 1.0
+        return NodeObserved(name=self._name(p), ready=True, cpu=1.0, memory=0, speed=speed)
+
+    def _pod(self, running: Running, phase: PodPhase) -> PodObserved:
+        chunk = running.chunk
+        return PodObserved(
+            name=running.name,
+            uid=running.name,
+            namespace=NAMESPACE,
+            job=running.job,
+            kind=chunk.kind,
+            begin=chunk.begin,
+            end=chunk.origin,
+            attempt=chunk.attempt,
+            node=chunk.node,
+            phase=phase,
+            created=chunk.created,
+        )
+
+    @staticmethod
+    def _progress(running: Running, done: int, end: int | None = None) -> Reported:
+        seen = Progress(pod=running.name, done=done, end=end, cpu_seconds=float(done), received=True)
+        return Reported(running.chunk.node, (seen,))

@@ -1,0 +1,101 @@
+"""What came of a simulation: the one object that `punctual simulate jobs --json` prints."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The answer to one job or reservation; ``earliest_deadline`` is relative to ``time``."""
+
+    id: str
+    time: float
+    accepted: bool
+    reason: str
+    promised_finish: float | None = None
+    earliest_deadline: float | None = None
+    processors: list[int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """A chunk as it was executed; ``load`` is what counts of it."""
+
+    job: str
+    processor: int
+    send_start: float
+    send_end: float
+    end: float
+    load: float
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """An accepted job at its end; ``finish`` is None where it never came to one."""
+
+    id: str
+    finish: float | None
+    met: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """One sample of the miss-ratio controller; ``time`` is its end."""
+
+    time: float
+    miss_ratio: float
+    bound: float
+    utilization: float
+
+
+@dataclass(slots=True)
+class Result:
+    """All of it. ``capacity``: processor seconds from 0 to the last event, less faulted ones."""
+
+    decisions: list[Decision] = field(default_factory=list)
+    chunks: list[Executed] = field(default_factory=list)
+    jobs: list[Finished] = field(default_factory=list)
+    periods: list[Period] | None = None
+    seconds: list[float] = field(default_factory=list)
+    """What each decision took, wall clock."""
+    booked: float = 0.0
+    """Processor seconds of accepted reservations."""
+    capacity: float = 0.0
+
+    def metrics(self) -> dict[str, Any]:
+        """Return ratios over decisions, accepted jobs and capacity; a ratio over nothing is 0."""
+        refused = sum(not d.accepted for d in self.decisions)
+        missed = sum(not job.met for job in self.jobs)
+        busy = sum(chunk.end - chunk.send_start for chunk in self.chunks) + self.booked
+        return {
+            "reject_ratio": _ratio(refused, len(self.decisions)),
+            "miss_ratio": _ratio(missed, len(self.jobs)),
+            "utilization": _ratio(busy, self.capacity),
+            "decision_seconds": _spread(self.seconds),
+        }
+
+    def document(self) -> dict[str, Any]:
+        """Return it as the contract has it."""
+        found: dict[str, Any] = {
+            "decisions": [{k: v for k, v in asdict(d).items() if v is not None} for d in self.decisions],
+            "chunks": [asdict(chunk) for chunk in self.chunks],
+            "jobs": [asdict(job) for job in self.jobs],
+            "metrics": self.metrics(),
+        }
+        if self.periods is not None:
+            found["periods"] = [asdict(period) for period in self.periods]
+        return found
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
+
+
+def _spread(seconds: Sequence[float]) -> dict[str, float]:
+    if not seconds:
+        return dict.fromkeys(("mean", "p50", "p99", "max"), 0.0)
+    p50, p99 = np.percentile(seconds, (50, 99)).tolist()
+    return {"mean": float(np.mean(seconds)), "p50": p50, "p99": p99, "max": max(seconds)}

@@ -1,0 +1,111 @@
+"""Random traces through the operator's own Pool: what it promises is kept, under every discipline."""
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from schedule import flaws
+
+from punctual.scheduling.discipline import Discipline
+from punctual.sim.jobs import Options, simulate
+from punctual.sim.trace import FaultLine, JobLine, Trace
+from punctual.theory.cost import Cost
+
+N = 4
+DISCIPLINES = [
+    Discipline(order=order, partition=partition, assign=assign, network=network, start=start)
+    for order, partition, assign, network, start in product(
+        ("EDF", "FIFO", "MWF"), ("OPR", "EPR"), ("MN", "AN"), ("OnePort", "Concurrent"), ("Ready", "Together")
+    )
+]
+COSTS = {"chi": 10.0, "tau": 1.0, "theta_cm": 0.5, "theta_cp": 2.0}
+times = st.floats(0.0, 400.0).map(lambda t: round(t, 3))
+jobs = st.lists(
+    st.builds(
+        JobLine,
+        id=st.just("j"),
+        arrival=times,
+        load=st.floats(0.01, 60.0),
+        deadline=st.floats(1.0, 600.0),
+        chi=st.none() | st.floats(1.0, 30.0),
+        tau=st.none() | st.floats(0.0, 5.0),
+        theta_cm=st.none() | st.floats(0.0, 5.0),
+        theta_cp=st.none() | st.floats(0.0, 5.0),
+    ),
+    min_size=1,
+    max_size=8,
+).map(lambda lines: [line.model_copy(update={"id": f"j{i}"}) for i, line in enumerate(lines)])
+disciplines = st.sampled_from(DISCIPLINES)
+
+
+def run(lines, discipline, **more):
+    trace = Trace.of(lines)
+    options = Options(processors=N, cost=Cost(**COSTS), discipline=discipline, **more)
+    document = simulate(trace, options).document()
+    return [line.model_dump(exclude_none=True) for line in trace.lines], document
+
+
+@given(jobs, disciplines)
+def test_with_exact_costs_no_promise_is_broken(lines, discipline):
+    trace, document = run(lines, discipline, offers=False)
+    assert flaws(trace, document, cost=COSTS, one_port=discipline.one_port) == []
+
+
+@given(jobs, disciplines, st.lists(st.sampled_from([0.5, 1.0, 2.0]), min_size=N, max_size=N))
+def test_nor_on_processors_of_different_speed(lines, discipline, speeds):
+    trace, document = run(lines, discipline, offers=False, speeds=tuple(speeds))
+    assert flaws(trace, document, cost=COSTS, one_port=discipline.one_port, speeds=speeds) == []
+
+
+@given(jobs, disciplines)
+def test_what_is_offered_would_have_been_accepted_and_a_millionth_tighter_not(lines, discipline):
+    _, document = run(lines, discipline)
+    refused = [d for d in document["decisions"] if not d["accepted"]]
+    if not refused:
+        return
+    first = refused[0]
+    assert first["earliest_deadline"] is not None
+    for factor, accepted in ((1.0, True), (1.0 - 1e-6, False)):
+        asked = {first["id"]: first["earliest_deadline"] * factor}
+        again = [line.model_copy(update={"deadline": asked.get(line.id, line.deadline)}) for line in lines]
+        _, found = run(again, discipline, offers=False)
+        answer = next(d for d in found["decisions"] if d["id"] == first["id"])
+        assert answer["accepted"] is accepted
+
+
+@pytest.mark.parametrize("restart", ["Redo", "Resume"])
+@given(lines=jobs, discipline=disciplines, data=st.data())
+def test_what_faults_take_is_done_again_or_counts(lines, discipline, data, restart):
+    begins = data.draw(st.lists(times, max_size=3, unique=True))
+    faults = [
+        FaultLine(
+            id=f"f{p}",
+            kind="fault",
+            arrival=begin,
+            processors=(p,),
+            until=data.draw(st.none() | times.filter(lambda t, begin=begin: t > begin)),
+        )
+        for p, begin in enumerate(begins)
+    ]
+    trace, document = run([*lines, *faults], discipline, offers=False, restart=restart)
+    assert flaws(trace, document, cost=COSTS, one_port=discipline.one_port, redo=restart == "Redo") == []
+
+
+@given(jobs, disciplines, st.randoms(use_true_random=False))
+def test_the_order_of_lines_that_arrive_at_different_times_does_not_matter(lines, discipline, random):
+    if len({line.arrival for line in lines}) < len(lines):
+        return
+    shuffled = lines.copy()
+    random.shuffle(shuffled)
+    found = [run(some, discipline, offers=False)[1] for some in (lines, shuffled)]
+    for document in found:
+        del document["metrics"]["decision_seconds"]
+    assert found[0] == found[1]
+
+
+@given(jobs, disciplines, st.tuples(st.floats(0.2, 1.0), st.floats(1.0, 3.0)))
+def test_with_costs_that_were_wrong_every_job_still_comes_to_its_end(lines, discipline, actual):
+    trace, document = run(lines, replace(discipline), offers=False, actual=actual, seed=3)
+    assert flaws(trace, document, cost=COSTS, one_port=discipline.one_port, exact=False) == []
