@@ -181,9 +181,11 @@ class Term:
             if self._caches.listener is self:
                 self._caches.listener = None
                 self._directory.on_epoch = lambda _: None
-            await self._intake.close()
+            # before anything is waited for: a replica that loses its lease twice in a row may not get behind that
+            self._taken = False
             self._board.clear()
             self._metrics.forget_pools()
+            await self._intake.close()
 
     async def retire(self, within: float) -> None:
         """Decide nothing more, and write what was decided, within so many seconds."""

@@ -474,6 +474,25 @@ async def test_an_epoch_that_somebody_wrote_into_a_job_keeps_no_leader_from_the_
     assert ("forged", "StatusUnreadable") in world.server.events
 
 
+async def test_a_term_that_is_ended_twice_leaves_no_number_behind(world, monkeypatch):
+    job = world.job("running")
+    new = world.replica()
+    new.lead(1)
+    metrics = new.term._metrics
+    await world.until(lambda: b"punctual_promises_open{" in metrics.text() and world.admitted(job))
+    closing, never = asyncio.Event(), asyncio.Event()
+
+    async def close():
+        closing.set()
+        await never.wait()
+
+    monkeypatch.setattr(new.term._intake, "close", close)
+    new.task.cancel()
+    await closing.wait()
+    await new.end()
+    assert b"{pool=" not in metrics.text()
+
+
 async def test_a_leader_that_meets_a_newer_one_ends(world):
     job = world.job("running")
     await world.promised(job)
