@@ -83,6 +83,13 @@ def test_monitors_are_made_where_asked_for_only(render):
         assert not {"ServiceMonitor", "PodMonitor"} & {o["kind"] for o in render({"monitoring": {"monitors": wish}})}
 
 
+@pytest.mark.parametrize(("kind", "part"), [("Deployment", "operator"), ("DaemonSet", "agent")])
+def test_nodes_that_a_pool_holds_keep_neither_operator_nor_agent_away(render, kind, part):
+    more = {"key": "x", "operator": "Exists"}
+    spec = of(render({part: {"tolerations": [more]}}), kind)["spec"]["template"]["spec"]
+    assert spec["tolerations"] == [{"key": "punctual.dev/pool", "operator": "Exists"}, more]
+
+
 # values
 
 
