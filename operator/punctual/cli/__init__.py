@@ -4,10 +4,11 @@ A command is a function of a module beside this one, registered here by name. No
 takes 0.4 s, kubernetes 0.2 s): each command imports what it needs, so that ``--help`` and completion answer at once.
 """
 
+import json
 import sys
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -22,6 +23,12 @@ app = typer.Typer(
 )
 benches = typer.Typer(no_args_is_help=True, help="Measure the core on this machine.")
 app.add_typer(benches, name="bench")
+simulations = typer.Typer(no_args_is_help=True, help="The operator's own code under a virtual clock.")
+app.add_typer(simulations, name="simulate")
+
+Restart = Literal["redo", "resume"]
+Start = Literal["ready", "together"]
+Network = Literal["one-port", "concurrent"]
 
 
 @app.callback()
@@ -87,10 +94,7 @@ def timeline(
     from punctual.cli import timeline as timelines  # noqa: PLC0415
 
     drawn = picture.svg(timelines.timeline(recorded.read(record), jobs or ()), title=title)
-    try:
-        svg.write_text(drawn, encoding="utf-8")
-    except OSError as error:
-        raise PunctualError(f"{svg} cannot be written: {error.strerror}") from error
+    _write(svg, drawn)
     print(svg)
 
 
@@ -104,6 +108,89 @@ def admission(
     from punctual.cli import bench  # noqa: PLC0415  numpy and the core
 
     bench.show(bench.admission(quick=quick), as_json=json)
+
+
+@simulations.command("jobs")
+def simulate_jobs(
+    trace: Annotated[str | None, typer.Argument(metavar="[TRACE]", help="JSON lines, - for standard input.")] = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of what is drawn at random.")] = 0,
+    horizon: Annotated[float | None, typer.Option(min=0.0, help="Leave out what arrives then or later, s.")] = None,
+    svg: Annotated[Path | None, typer.Option(help="Draw the timeline into this file.")] = None,
+    processors: Annotated[int, typer.Option(min=1)] = 16,
+    chi: Annotated[float, typer.Option(help="Seconds to compute a unit.")] = 100.0,
+    tau: Annotated[float, typer.Option(help="Seconds to send a unit.")] = 1.0,
+    theta_cm: Annotated[float, typer.Option(help="Seconds to set up a transfer.")] = 0.0,
+    theta_cp: Annotated[float, typer.Option(help="Seconds to set up a computation.")] = 0.0,
+    speeds: Annotated[Path | None, typer.Option(help="JSON list: per processor, a factor on chi.")] = None,
+    headroom: Annotated[float, typer.Option(min=0.0, max=0.99)] = 0.0,
+    margin: Annotated[float, typer.Option(min=0.0, help="Seconds kept free before deadlines.")] = 0.0,
+    restart: Annotated[Restart, typer.Option(help="What a fault leaves of a chunk.")] = "redo",
+    order: Annotated[Literal["EDF", "FIFO", "MWF"], typer.Option()] = "EDF",
+    partition: Annotated[Literal["OPR", "EPR"], typer.Option()] = "OPR",
+    assign: Annotated[Literal["MN", "AN"], typer.Option()] = "MN",
+    start: Annotated[Start, typer.Option(help="A job's processors: together, or each when it is free.")] = "ready",
+    network: Annotated[Network, typer.Option()] = "one-port",
+    actual: Annotated[str, typer.Option(metavar="LOW,HIGH", help="Actual cost = estimate x uniform factor.")] = "1,1",
+    offers: Annotated[bool, typer.Option(help="Search the earliest deadline for who is refused.")] = True,
+    integer_units: Annotated[bool, typer.Option("--integer-units", help="Cut loads into whole units.")] = False,
+    workload: Annotated[Literal["mamat"] | None, typer.Option(help="Draw jobs as the paper does.")] = None,
+    system_load: Annotated[float, typer.Option(help="Of the workload.")] = 1.0,
+    avg_load: Annotated[float, typer.Option(help="Of the workload: mean load, units.")] = 200.0,
+    dc_ratio: Annotated[float, typer.Option(help="Of the workload: mean deadline over E(mean load, N).")] = 2.0,
+    tasks: Annotated[int | None, typer.Option(min=1, help="Of the workload: how many jobs.")] = None,
+) -> None:
+    """Run divisible jobs through the operator's own Pool under a virtual clock."""
+    from punctual.cli import simulate  # noqa: PLC0415  numpy and the core
+    from punctual.scheduling.discipline import Discipline  # noqa: PLC0415
+    from punctual.sim.jobs import Options  # noqa: PLC0415
+    from punctual.sim.trace import TraceError  # noqa: PLC0415
+    from punctual.sim.workload import Workload  # noqa: PLC0415
+    from punctual.theory.cost import Cost  # noqa: PLC0415
+
+    try:
+        cost = Cost(chi, tau, theta_cm, theta_cp)
+        options = Options(
+            processors=processors,
+            cost=cost,
+            speeds=simulate.speeds(speeds, processors) if speeds else None,
+            discipline=Discipline(
+                order=order,
+                partition=partition,
+                assign=assign,
+                network="OnePort" if network == "one-port" else "Concurrent",
+                start="Together" if start == "together" else "Ready",
+            ),
+            headroom=headroom,
+            margin=margin,
+            restart="Redo" if restart == "redo" else "Resume",
+            actual=simulate.factors(actual),
+            offers=offers,
+            integer_units=integer_units,
+            seed=seed,
+        )
+        drawn = None
+        if workload is not None:
+            drawn = Workload(cost=cost, processors=processors, load=system_load, average=avg_load, dc_ratio=dc_ratio)
+        lines = simulate.lines(trace, drawn, seed=seed, tasks=tasks, horizon=horizon, processors=processors)
+    except (TraceError, simulate.MisusedError, ValueError) as error:
+        print(f"punctual: {error}", file=sys.stderr)
+        sys.exit(2)
+    result = simulate.run(lines, options)
+    if svg is not None:
+        _write(svg, simulate.draw(result, lines, options))
+    if as_json:
+        print(json.dumps(result.document()))
+    else:
+        simulate.show(result, lines, options)
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise PunctualError(f"{file} cannot be written: {error.strerror}") from error
 
 
 def main() -> None:

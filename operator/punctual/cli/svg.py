@@ -20,6 +20,8 @@ GAP: Final = 10
 """Between two nodes."""
 STEPS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
 """Seconds between two ticks of the axis may be."""
+SHOWN: Final = 40
+"""Jobs in the table, and with a line for their deadline."""
 GREY: Final = "#6b7280"
 INK: Final = "#1f2933"
 COLUMNS: Final = (
@@ -43,20 +45,19 @@ class _Scale:
         return LEFT + (moment - self.begin) * self.per_second
 
 
-def svg(line: Timeline, *, title: str = "") -> str:
-    """Return the picture."""
+def svg(line: Timeline, *, title: str = "", pale: str = "the pod starts", dated: bool = True) -> str:
+    """Return the picture. ``pale``: what the first part of a bar stands for; ``dated``: times count from 1970."""
     x = _Scale(line.begin, line.end)
     colour = {job.uid: COLOURS[i % len(COLOURS)] for i, job in enumerate(line.jobs)}
-    flags = [
-        job for job in line.jobs if job.deadline is not None and job.finish is not None and job.deadline <= line.end
-    ]
+    seen = line.jobs[:SHOWN]
+    flags = [job for job in seen if job.deadline is not None and job.finish is not None and job.deadline <= line.end]
     top = 46 + 16 * len(flags)
     tops: dict[str, int] = {}
     bottom = top
     for node, rows in line.rows:
         tops[node] = bottom
         bottom += rows * ROW + GAP
-    height = bottom + 62 + 22 * len(line.jobs)
+    height = bottom + 62 + 22 * min(len(line.jobs), SHOWN)
     parts = [
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
@@ -64,17 +65,17 @@ def svg(line: Timeline, *, title: str = "") -> str:
         ),
         f'<rect width="{WIDTH}" height="{height}" rx="8" fill="#ffffff"/>',
         _text(24, 26, title or "Chunks over processors", size=15, weight=600),
-        _text(
-            WIDTH - RIGHT, 26, time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(line.begin)), anchor="end", fill=GREY
-        ),
     ]
+    if dated:
+        begin = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(line.begin))
+        parts.append(_text(WIDTH - RIGHT, 26, begin, anchor="end", fill=GREY))
     parts += _axis(x, top - 6, bottom - GAP, line)
     parts += _nodes(line, tops)
     parts += [part for bar in line.bars for part in _bar(bar, x, tops[bar.node], colour[bar.job])]
     for i, job in enumerate(flags):
         assert job.deadline is not None
         parts += _flag(f"{job.name} due", x(job.deadline), 46 + 16 * i, bottom - GAP, colour[job.uid])
-    parts += _table(line, bottom + 32, colour)
+    parts += _table(line, bottom + 32, colour, pale)
     return "\n".join([*parts, "</svg>", ""])
 
 
@@ -122,11 +123,11 @@ def _flag(label: str, at: float, y: float, bottom: float, colour: str) -> Iterab
     yield _text(at + side, y + 10, label, anchor=anchor, fill=colour, weight=600, size=11, more=halo)
 
 
-def _table(line: Timeline, y: float, colour: dict[str, str]) -> Iterable[str]:
+def _table(line: Timeline, y: float, colour: dict[str, str], pale: str) -> Iterable[str]:
     for name, at in COLUMNS:
         yield _text(at, y, name, fill=GREY, size=11)
-    yield _text(WIDTH - RIGHT, y, "pale: the pod starts", anchor="end", fill=GREY, size=11)
-    for i, job in enumerate(line.jobs, start=1):
+    yield _text(WIDTH - RIGHT, y, f"pale: {pale}", anchor="end", fill=GREY, size=11)
+    for i, job in enumerate(line.jobs[:SHOWN], start=1):
         base = y + 22 * i
         yield f'<rect x="{COLUMNS[0][1]}" y="{base - 10}" width="12" height="12" rx="2" fill="{colour[job.uid]}"/>'
         promised = line.promised.get(job.uid)

@@ -1,0 +1,217 @@
+"""``punctual simulate jobs``: a trace through the operator's own Pool under a virtual clock, and what came of it."""
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from punctual.cli import svg as picture
+from punctual.cli.board import Job, State
+from punctual.cli.screen import clock
+from punctual.cli.timeline import Bar, Timeline
+from punctual.errors import PunctualError
+from punctual.sim.jobs import Options, simulate
+from punctual.sim.result import Decision, Executed, Result
+from punctual.sim.trace import JobLine, ReservationLine, Trace, TraceError, jobs, read
+from punctual.sim.workload import Workload
+
+ROWS = 32
+"""Processors that a terminal's timeline shows."""
+SHOWN = 40
+"""Jobs that the table shows."""
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+
+class MisusedError(PunctualError):
+    """An option or a trace that cannot be; the message names it."""
+
+
+def lines(
+    trace: str | None,
+    workload: Workload | None,
+    *,
+    seed: int,
+    tasks: int | None,
+    horizon: float | None,
+    processors: int,
+) -> Trace:
+    """Read a trace or draw one; MisusedError or TraceError where that cannot be."""
+    if (trace is None) == (workload is None):
+        raise MisusedError("either a TRACE or --workload is needed")
+    if workload is not None:
+        return generate(workload, seed=seed, tasks=tasks, horizon=horizon)
+    return load(trace or "", processors=processors, horizon=horizon)
+
+
+def load(trace: str, *, processors: int, horizon: float | None) -> Trace:
+    """Read a trace from a file, or from standard input for "-"; lines that arrive at ``horizon`` or later are left out.
+
+    Raises TraceError, and MisusedError where there is no such file.
+    """
+    try:
+        if trace == "-":
+            found = read(sys.stdin, processors=processors)
+        else:
+            with Path(trace).open(encoding="utf-8") as text:
+                found = read(text, processors=processors)
+    except (OSError, UnicodeDecodeError) as error:
+        raise MisusedError(f"TRACE: {trace} cannot be read: {error}") from error
+    for line in found.lines:
+        if isinstance(line, ReservationLine):
+            raise TraceError(f"{line.id}: reservations are not simulated yet")
+    return found if horizon is None else Trace(tuple(line for line in found.lines if line.arrival < horizon))
+
+
+def generate(workload: Workload, *, seed: int, tasks: int | None, horizon: float | None) -> Trace:
+    """Draw jobs as the paper does; MisusedError without an end."""
+    if tasks is None and horizon is None:
+        raise MisusedError("--tasks or --horizon is needed: the workload has no end of its own")
+    return workload.draw(seed=seed, tasks=tasks, horizon=horizon)
+
+
+def speeds(file: Path, processors: int) -> tuple[float, ...]:
+    """Read one factor on χ per processor."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise MisusedError(f"--speeds: {file} cannot be read as JSON: {error}") from error
+    fits = isinstance(found, list) and len(found) == processors
+    if not fits or not all(type(f) in {int, float} and 0 < f < float("inf") for f in found):
+        raise MisusedError(f"--speeds: {file} must be a list of {processors} numbers above 0, one per processor")
+    return tuple(float(f) for f in found)
+
+
+def factors(text: str) -> tuple[float, float]:
+    """Read LOW,HIGH."""
+    try:
+        low, high = (float(word) for word in text.split(","))
+    except ValueError:
+        low, high = -1.0, -1.0
+    if not 0 < low <= high < float("inf"):
+        raise MisusedError(f"--actual: {text!r} is not LOW,HIGH, two numbers above 0 such as 0.5,1.5")
+    return low, high
+
+
+def run(trace: Trace, options: Options) -> Result:
+    """Simulate, with a progress bar where somebody looks."""
+    with _progress(len(jobs(trace))) as tell:
+        return simulate(trace, options, tell=tell)
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[int], None]]:
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    columns = (TextColumn("jobs"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("", total=total)
+        yield lambda n: progress.update(task, completed=n)
+
+
+def show(result: Result, trace: Trace, options: Options) -> None:
+    """Print a short table and, in a terminal, a timeline."""
+    console = Console()
+    ends = {job.id: job for job in result.jobs}
+    lines = {line.id: line for line in jobs(trace)}
+    table = Table(box=None, header_style="dim")
+    for name in ("job", "arrival", "load", "deadline", "answer", "finish", "margin"):
+        table.add_column(name, justify="left" if name in {"job", "answer"} else "right")
+    for decision in result.decisions[:SHOWN]:
+        line, end = lines[decision.id], ends.get(decision.id)
+        due = line.arrival + line.deadline
+        finish = end.finish if end else None
+        margin = "" if finish is None else f"{due - finish:.6g}"
+        words = f"{line.arrival:.6g}", f"{line.load:.6g}", f"{due:.6g}"
+        shown = "" if finish is None else f"{finish:.6g}"
+        table.add_row(decision.id, *words, _answer(decision), shown, Text(margin, "" if end and end.met else "red"))
+    console.print(table)
+    if (more := len(result.decisions) - SHOWN) > 0:
+        console.print(f"… and {more} more", style="dim")
+    if console.is_terminal:
+        for row in _rows(result.chunks, options.processors, max(20, console.width - 8)):
+            console.print(row)
+    found = result.metrics()
+    took = found["decision_seconds"]
+    console.print(
+        f"refused {found['reject_ratio']:.1%}, missed {found['miss_ratio']:.1%}, utilization "
+        f"{found['utilization']:.1%}; a decision took {1e3 * took['p50']:.2g} ms, at most {1e3 * took['max']:.2g} ms"
+    )
+
+
+def _answer(decision: Decision) -> Text:
+    if decision.accepted:
+        return Text("promised", "green")
+    offer = "" if decision.earliest_deadline is None else f", deadline {decision.earliest_deadline:.6g} would do"
+    return Text(f"{decision.reason}{offer}", "yellow")
+
+
+def _rows(chunks: Iterable[Executed], processors: int, width: int) -> Iterator[Text]:
+    """Draw processors as lines of letters, one per job in turn."""
+    chunks = list(chunks)
+    last = max((chunk.end for chunk in chunks), default=0.0)
+    if not last:
+        return
+    names = {name: i for i, name in enumerate(dict.fromkeys(chunk.job for chunk in chunks))}
+    lines = [[" "] * width for _ in range(min(processors, ROWS))]
+    for chunk in chunks:
+        if chunk.processor < len(lines):
+            begin, end = (int(width * at / last) for at in (chunk.send_start, chunk.end))
+            letter = LETTERS[names[chunk.job] % len(LETTERS)]
+            lines[chunk.processor][begin : max(end, begin + 1)] = letter * (max(end, begin + 1) - begin)
+    colours = ("blue", "yellow", "green", "magenta", "red", "cyan")
+    for i, line in enumerate(lines):
+        text = Text(f"{i:>5}  ", "dim")
+        for letter in line[:width]:
+            text.append(letter, colours[LETTERS.index(letter) % len(colours)] if letter != " " else "")
+        yield text
+    yield Text(f"{'0':>8}{clock(last):>{width - 1}}", "dim")
+
+
+def draw(result: Result, trace: Trace, options: Options) -> str:
+    """Return the timeline as SVG."""
+    ends = {job.id: job for job in result.jobs}
+    decisions = {decision.id: decision for decision in result.decisions}
+    shown = tuple(_job(line, decisions[line.id], ends) for line in jobs(trace) if line.id in decisions)
+    width = len(str(options.processors - 1))
+    bars = tuple(
+        Bar(
+            job=chunk.job,
+            label=chunk.job,
+            kind="Chunk",
+            node=f"processor {chunk.processor:0{width}d}",
+            row=0,
+            created=chunk.send_start,
+            started=chunk.send_end,
+            ended=chunk.end,
+            planned_end=None,
+            failed=chunk.load == 0,
+        )
+        for chunk in result.chunks
+    )
+    last = max((chunk.end for chunk in result.chunks), default=1.0)
+    promised = {d.id: d.promised_finish for d in result.decisions if d.promised_finish is not None}
+    rows = tuple((f"processor {p:0{width}d}", 1) for p in range(options.processors))
+    last = max([last, *(job.deadline or 0.0 for job in shown if job.kept)])
+    line = Timeline(shown, bars, rows, 0.0, last, promised)
+    return picture.svg(line, title="Simulated jobs", pale="its input is sent", dated=False)
+
+
+def _job(line: JobLine, decision: Decision, ends: dict[str, Any]) -> Job:
+    end = ends.get(line.id)
+    state: State = "refused" if end is None else "done" if end.met else "missed"
+    offered = decision.earliest_deadline
+    return Job(
+        uid=line.id, namespace="", name=line.id, created=line.arrival, units=0, done=0, state=state,
+        reason=decision.reason, message="", deadline=line.arrival + line.deadline, finish=decision.promised_finish,
+        processors=None, start=None, eta=None, offered=None if offered is None else f"{offered:.6g} s", offer_load=None,
+        chunks=(), started=None, finished=end.finish if end else None,
+    )  # fmt: skip
