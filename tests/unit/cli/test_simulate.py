@@ -90,10 +90,10 @@ def test_what_cannot_be_is_named_and_ends_with_2(words, text, said):
 def test_speeds_are_one_per_processor(tmp_path):
     file = tmp_path / "speeds.json"
     file.write_text("[1, 2]")
-    found = document(
-        "-", "--processors", "2", "--speeds", str(file), text=TRACE.splitlines()[0].replace("4000", "40000")
-    )
-    slow, quick = sorted(found["chunks"], key=lambda c: c["load"]) if len(found["chunks"]) == 2 else (None, None)
-    assert slow is None or slow["load"] < quick["load"]
+    line = '{"id": "j", "arrival": 0, "load": 150, "deadline": 12000}'
+    found = document("-", "--processors", "2", "--speeds", str(file), text=line)
+    quick, slow = sorted(found["chunks"], key=lambda c: c["processor"])
+    assert quick["end"] == pytest.approx(slow["end"])
+    assert quick["load"] > 1.9 * slow["load"]
     file.write_text("[1]")
     assert "a list of 2" in punctual("-", "--processors", "2", "--speeds", str(file), text=TRACE).output
