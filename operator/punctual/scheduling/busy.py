@@ -1,24 +1,22 @@
 """Until when processors are busy, and what that leaves of the time to come.
 
-One sorted array: one end more or less moves what stands behind it, and what is left until a moment is one product,
-each some 20 µs with 40,000 processors.
+Kept sorted in blocks with a sum of each, so that one end more or less, and what is left until a moment, cost some
+microseconds with 40,000 processors. No product is so long that numpy would wake threads for it, which on a busy machine
+takes milliseconds.
 """
 
+from array import array
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable
-from math import log1p
+from math import exp, log1p
 
 import numpy as np
-from numpy.typing import NDArray
 
 from punctual.errors import InvariantError
 from punctual.theory.geometric import partial_sum
 
-SHORT = 8192
-"""Numbers that a dot product takes at a time: of more than 10,000 OpenBLAS would wake its threads, for milliseconds."""
-
-
-def _dot(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
-    return sum(float(a[i : i + SHORT].dot(b[i : i + SHORT])) for i in range(0, a.size, SHORT))
+BLOCK = 256
+"""Ends in a block when it is cut in two."""
 
 
 class Busy:
@@ -27,40 +25,58 @@ class Busy:
     def __init__(self, ends: Iterable[float] = (), *, beta: float = 1.0) -> None:
         if not 0.0 < beta <= 1.0:
             raise ValueError(f"beta must be in (0, 1], not {beta}")
-        line = np.sort(np.fromiter(ends, dtype=np.float64))
-        self._n = line.size
-        self._ends = np.empty(max(64, 2 * self._n))
-        self._ends[: self._n] = line
-        self._rest = 1.0 - beta
-        self._weights = self._powers()
+        self._rest, self._log = 1.0 - beta, log1p(beta - 1.0)
+        self._powers = np.exp(self._log * np.arange(2 * BLOCK))
+        line = sorted(ends)
+        self._blocks = [array("d", line[i : i + BLOCK]) for i in range(0, len(line), BLOCK)]
+        self._last = [block[-1] for block in self._blocks]
+        self._sums = np.array([self._sum(block) for block in self._blocks])
+        self._before = np.empty(0)  # per block: ends before it; and how many there are
+        self._count()
 
     def __len__(self) -> int:
-        return self._n
+        return int(self._before.item(-1))
 
     def add(self, end: float) -> None:
         """Count one more processor that is busy until ``end``."""
-        if self._n == self._ends.size:
-            self._ends = np.concatenate((self._ends, np.empty(self._n)))
-            self._weights = self._powers()
-        at = int(self._ends[: self._n].searchsorted(end))
-        self._ends[at + 1 : self._n + 1] = self._ends[at : self._n]
-        self._ends[at] = end
-        self._n += 1
+        if not self._blocks:
+            self._blocks, self._last, self._sums = [array("d", [end])], [end], np.array([end])
+            self._count()
+            return
+        b = min(bisect_left(self._last, end), len(self._blocks) - 1)
+        insort(self._blocks[b], end)
+        self._before[b + 1 :] += 1
+        self._changed(b)
+        if len(self._blocks[b]) == 2 * BLOCK:
+            block = self._blocks[b]
+            self._blocks[b : b + 1] = [block[:BLOCK], block[BLOCK:]]
+            self._last.insert(b, 0.0)
+            self._sums = np.insert(self._sums, b, 0.0)
+            self._changed(b)
+            self._changed(b + 1)
+            self._count()
 
     def remove(self, end: float) -> None:
         """Count one less that was busy until ``end``; KeyError where there is none."""
-        at = int(self._ends[: self._n].searchsorted(end))
-        if at == self._n or self._ends[at] != end:
+        b = bisect_left(self._last, end)
+        at = bisect_left(self._blocks[b], end) if b < len(self._blocks) else 0
+        if b == len(self._blocks) or self._blocks[b][at] != end:
             raise KeyError(end)
-        self._n -= 1
-        self._ends[at : self._n] = self._ends[at + 1 : self._n + 1]
+        del self._blocks[b][at]
+        if self._blocks[b]:
+            self._before[b + 1 :] -= 1
+            self._changed(b)
+        else:
+            self._drop(b, b + 1)
 
     def forget(self, now: float) -> None:
         """Leave out those that are free by now: :meth:`left` is the same without them."""
-        gone = int(self._ends[: self._n].searchsorted(now, side="right"))
-        if gone:
-            self._n -= gone
-            self._ends[: self._n] = self._ends[gone : gone + self._n]
+        b, at, _ = self._find(now, after=True)
+        if at:
+            del self._blocks[b][:at]
+            self._changed(b)
+        if b or at:
+            self._drop(0, b)
 
     def weight(self, processors: int) -> float:
         """Return 1 + β + … + β^(n−1): the weights of so many processors together, n for β = 1."""
@@ -73,20 +89,54 @@ class Busy:
         """
         if until <= now:
             return 0.0
-        ends = self._ends[: self._n]
-        first = int(ends.searchsorted(now, side="right"))
-        last = int(ends.searchsorted(until))
-        free = processors - (self._n - first)
-        inside = last - first
-        done = _dot(self._weights[:inside], ends[first:last])
-        late = until * self.weight(inside) - done  # those that become free in between, as if they came first
-        return self.weight(free) * (until - now) + (1.0 - self._rest) ** free * late
+        b, i, first = self._find(now, after=True)
+        c, j, last = self._find(until)
+        free, late = processors - (len(self) - first), 0.0
+        if last > first:  # those that become free in between, as if they came first
+            late = until * self.weight(last - first) - self._between(first, b, i, c, j)
+        return self.weight(free) * (until - now) + exp(self._log * free) * late
 
-    def _powers(self) -> NDArray[np.float64]:
-        return np.asarray(np.exp(log1p(-self._rest) * np.arange(self._ends.size)))
+    def _between(self, first: int, b: int, i: int, c: int, j: int) -> float:
+        """Return Σ β^k end_k, k = 0, 1, … from the i-th end of block b, the ``first`` of all, up to the j-th of c."""
+        if b == c:
+            return self._sum(self._blocks[b], i, j)
+        total = self._sum(self._blocks[b], i)
+        weights = np.exp(self._log * (self._before[b + 1 : c + 1] - first))
+        total += float(weights[: c - b - 1].dot(self._sums[b + 1 : c]))
+        return total + (weights.item(-1) * self._sum(self._blocks[c], 0, j) if j else 0.0)
+
+    def _sum(self, block: "array[float]", begin: int = 0, end: int | None = None) -> float:
+        ends = np.frombuffer(block)[begin:end]
+        return float(self._powers[: ends.size].dot(ends))
+
+    def _find(self, at: float, *, after: bool = False) -> tuple[int, int, int]:
+        """Return block, place in it and place in all of the first end not before (``after``: after) a time."""
+        bisect = bisect_right if after else bisect_left
+        b = bisect(self._last, at)
+        if b == len(self._blocks):
+            return b, 0, len(self)
+        i = bisect(self._blocks[b], at)
+        return b, i, int(self._before.item(b)) + i
+
+    def _changed(self, b: int) -> None:
+        self._last[b] = self._blocks[b][-1]
+        self._sums[b] = self._sum(self._blocks[b])
+
+    def _drop(self, begin: int, end: int) -> None:
+        del self._blocks[begin:end], self._last[begin:end]
+        self._sums = np.delete(self._sums, slice(begin, end))
+        self._count()
+
+    def _count(self) -> None:
+        self._before = np.cumsum([0.0, *(len(block) for block in self._blocks)])
 
     def check(self) -> None:
-        """Raise InvariantError where ends are out of order."""
-        ends = self._ends[: self._n]
-        if (ends[1:] < ends[:-1]).any():
+        """Raise InvariantError where ends are out of order or a block's summary is wrong."""
+        ends = [end for block in self._blocks for end in block]
+        if ends != sorted(ends) or len(ends) != len(self):
             raise InvariantError("ends are out of order")
+        for b, block in enumerate(self._blocks):
+            if not block or self._last[b] != block[-1] or self._before[b + 1] - self._before[b] != len(block):
+                raise InvariantError(f"block {b} is empty, ends elsewhere or counts wrongly")
+            if self._sums.item(b) != self._sum(block):
+                raise InvariantError(f"block {b} has another sum than it says")
