@@ -16,6 +16,7 @@ from punctual.kube.api.fields import MAX_UNITS
 from punctual.kube.conditions import Since, conditions
 from punctual.kube.duration import format_duration, format_time
 from punctual.kube.podspec import Owner, pod_name
+from punctual.scheduling.discipline import Discipline
 from punctual.scheduling.job import Chunk, Job, JobRecord, Offer, Promise, Sample, Verdict
 from punctual.scheduling.ranges import Count, Counts, Ranges
 from punctual.scheduling.spec import NodeLine, PoolRecord, PoolSpec
@@ -111,6 +112,7 @@ def _pool_spec(name: str, spec: api.PoolSpec, generation: int) -> PoolSpec:
         hold=spec.hold,
         headroom=spec.headroom,
         margin=spec.margin,
+        discipline=Discipline(order=spec.order, partition=spec.partition, assign=spec.assign),
         selectors=spec.model_dump_json(include=set(api.PoolSelectors.model_fields), by_alias=True, exclude_none=True),
     )
 
@@ -285,6 +287,9 @@ def pool_status(record: PoolRecord, *, standing: Since, now: float) -> Json:
             hold=applied.hold,
             headroom=applied.headroom,
             margin=applied.margin,
+            order=applied.discipline.order,
+            partition=applied.discipline.partition,
+            assign=applied.discipline.assign,
         ).manifest()
     return status
 

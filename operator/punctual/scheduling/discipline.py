@@ -79,12 +79,8 @@ class Discipline:
         return _durations(load, cost, limit, self.partition, self.one_port)
 
     def most_useful(self, load: float, cost: Cost, *, limit: int) -> int:
-        """Return n*: with how many processors that begin together it ends soonest (4.4)."""
-        if not self.one_port or cost.theta_cm == 0.0:
-            return limit
-        if self.partition == "OPR":
-            return n_star(load, cost, limit=limit)
-        return 1 + int(self.durations(load, cost, limit=limit).argmin())
+        """Return min(limit, n*): with how many processors it ends soonest under OPR (4.4), for either rule."""
+        return n_star(load, cost, limit=limit) if self.one_port else limit
 
 
 @lru_cache(maxsize=4096)

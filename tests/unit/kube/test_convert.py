@@ -22,6 +22,7 @@ from punctual.kube.convert import (
     without_decision,
 )
 from punctual.kube.podspec import Owner
+from punctual.scheduling.discipline import Discipline
 from punctual.scheduling.job import Chunk, Job, JobRecord, Offer, Promise, Sample, Verdict
 from punctual.scheduling.ranges import Count, Counts, Ranges
 from punctual.scheduling.spec import NodeLine, PoolRecord, PoolSpec
@@ -257,6 +258,12 @@ specs = st.builds(
     hold=st.sampled_from(["None", "Taint"]),
     headroom=st.floats(0, 0.9),
     margin=spans,
+    discipline=st.builds(
+        Discipline,
+        order=st.sampled_from(["EDF", "FIFO", "MWF"]),
+        partition=st.sampled_from(["OPR", "EPR"]),
+        assign=st.sampled_from(["MN", "AN"]),
+    ),
     selectors=st.sampled_from([SELECTORS, '{"nodeSelector":{},"namespaceSelector":{"matchLabels":{"team":"vision"}}}']),
 )
 lines = st.builds(

@@ -71,13 +71,15 @@ class PoolSpec(PoolSelectors):
     margin: Duration = 2.0
     """Plans end this long before the deadline, because the control plane takes time to react; what start-ups
     were seen to take beyond a job's thetaCp is added. Default 2s."""
-    order: Literal["EDF"] = "EDF"
-    """In which order waiting jobs are planned. EDF: the earliest deadline first. Default EDF."""
-    partition: Literal["OPR"] = "OPR"
+    order: Literal["EDF", "FIFO", "MWF"] = "EDF"
+    """In which order waiting jobs are planned. EDF: the earliest deadline first. FIFO: the first that came first. MWF:
+    first whom one processor more than needed would cost most (maximum workload derivative). Default EDF."""
+    partition: Literal["OPR", "EPR"] = "OPR"
     """How a job is cut into chunks. OPR: optimally, so that all its processors finish at the same time, each from the
-    moment it is free. Default OPR."""
-    assign: Literal["MN"] = "MN"
-    """How many processors a job gets. MN: the least number that meets its deadline. Default MN."""
+    moment it is free. EPR: into equal parts. Default OPR."""
+    assign: Literal["MN", "AN"] = "MN"
+    """How many processors a job gets. MN: the least number that meets its deadline. AN: all that are of use to it, up
+    to its `processors.max`. Default MN."""
     admission: Literal["Exact"] = "Exact"
     """How a promise is tested. Exact: the whole queue is planned again with the new job in it, and the job is
     promised its deadline only if every promise is still kept. Default Exact."""
