@@ -79,9 +79,10 @@ class Life:
             if st.job.reduce_duration is not None:
                 self.books.before.append(StoreResult(st.job.uid, chunk.begin, chunk.end, pod.message))
             st.record = ledger.account(st.record, chunk)
-            left = ledger.remaining(st.job.units, st.record)
-            if chunk.kind == "Pilot" and chunk.size and not (left and self._seen_late(now, chunk, watch, pod)):
-                self._measured(st, Sample(chunk.size, now - chunk.created))
+            if chunk.kind == "Pilot" and chunk.size:
+                left = ledger.remaining(st.job.units, st.record)
+                if not (left and self._seen_late(now, chunk, watch, pod)):
+                    self._measured(st, Sample(chunk.size, now - chunk.created))
         self._forget(st, chunk)
         if chunk.kind != "Reduce":  # its log is the job's result: it stays as long as the job
             self.end(now, pod)
