@@ -26,10 +26,9 @@ class Cluster:
         if before in self.counted:
             self.counted.remove(before)
             self.line.stop(before)
-        given = min(waiting.given, self.line.processors)
         share = self.line.share(chunk.start, waiting.turn, waiting.left + chunk.load, waiting.cost)
         assert share == pytest.approx(chunk.load, abs=1e-5)
-        end = self.line.start(chunk.start, waiting.turn, chunk.load, waiting.cost, left=waiting.left, given=given)
+        end = self.line.start(chunk.start, waiting.turn, chunk.load, waiting.cost, left=waiting.left)
         while end in self.counted:  # `before` names a processor
             self.line.stop(end)
             end += 1e-9
@@ -59,13 +58,11 @@ class Cluster:
     def slacks_hold(self):
         """Whether what was found for those that wait is no more than what would be found now."""
         line, now = self.line, self.machine.now
-        costs = {w.turn: w.cost for w in self.machine.waiting}
+        jobs = {w.turn: (w.load, w.cost) for w in self.machine.waiting}
         for w in line.waiting:
-            cost = costs[w.order]
             begin = max(now, line.port)
             left = line.busy.left(line.processors, begin, w.order[0]) / line.busy.weight(line.processors)
-            least = max(line.grain, line.worth * cost.setup / cost.per_unit)
-            lost = cost.setup + least * cost.per_unit if least else 0.0
+            lost = line.lost(*jobs[w.order])
             assert w.slack <= left - lost - line.waiting.around(w.order)[0] - w.length + 1e-5
 
 
@@ -148,6 +145,14 @@ def test_a_chunk_that_is_not_worth_its_set_up_is_neither_given_nor_paid_for():
     assert FastLine(100, grain=2.0, worth=1.2).least(cost) == 4.0
 
 
+def test_a_set_up_that_no_processor_has_time_for_is_lost_on_all_of_them():
+    """Until 10.9 hundred processors have 1090 s, and none has the 11 s for a unit of 1 s and its set-up."""
+    line = FastLine(100, grain=1.0)
+    cost = Cost(1.0, 0.0, 0.0, 10.0)
+    assert not line.room(0.0, (10.9, 0.0, "j"), 5.0, cost).fits
+    assert line.room(0.0, (12.0, 0.0, "j"), 5.0, cost).fits
+
+
 @pytest.mark.parametrize(
     ("due", "left", "grain", "worth", "share"),
     [
@@ -176,7 +181,7 @@ def test_the_papers_example_is_refused():
     line = FastLine(4)
     first = (20.0, 0.0, "first")
     line.join(first, line.room(0.0, first, 20.0, cost))
-    line.start(0.0, first, 20.0, cost, left=0.0, given=1)
+    line.start(0.0, first, 20.0, cost, left=0.0)
     assert not line.room(6.0, (14.0, 6.0, "second"), 28.0, cost).fits
     assert line.room(6.0, (14.0, 6.0, "second"), 24.0, cost).fits
 

@@ -31,8 +31,7 @@ def fast(trace, processors, cost, *, one_port=True):
     machine = Machine(processors, one_port=one_port)
 
     def gave(chunk, waiting, before):
-        given = min(waiting.given, processors)
-        line.start(chunk.start, waiting.turn, chunk.load, cost, left=waiting.left, given=given)
+        line.start(chunk.start, waiting.turn, chunk.load, cost, left=waiting.left)
         if before > 0.0:
             line.busy.forget(chunk.start)
 

@@ -117,20 +117,22 @@ class FastLine:
         share = self.grain * floor(room / self.grain) if self.grain else room
         return share if share > 0.0 and share >= self.least(cost) else 0.0
 
-    def length(self, load: float, cost: Cost, *, given: int = 0) -> float:
+    def length(self, load: float, cost: Cost) -> float:
         """Return the seconds in which all processors together do ``load``, the set-ups it may need included.
 
-        ``given``: chunks of the job that run already, or ran: their processors are set up for it no more. ValueError:
-        a job whose β is below the line's.
+        ValueError: a job whose β is below the line's.
         """
-        if load <= 0.0:
-            return 0.0
         if self.beta is not None and cost.beta < self.beta:
             raise ValueError(f"the line is for jobs with a beta of at least {self.beta}, not {cost.beta}")
-        chunks = max(0, self.processors - given)
-        if least := self.least(cost):
-            chunks = min(chunks, ceil(load / least))
-        return (load * cost.per_unit + chunks * self._set_up(cost)) / self._whole
+        return (load * cost.per_unit + self._chunks(load, cost) * self._set_up(cost)) / self._whole
+
+    def lost(self, load: float, cost: Cost) -> float:
+        """Return the seconds of the line up to a job's due time in which nothing can be begun for it any more.
+
+        Set-ups that its length has are not counted again.
+        """
+        unpaid = min(1.0, (self.processors - self._chunks(load, cost)) / self._whole)
+        return self.least(cost) * cost.per_unit + unpaid * cost.setup
 
     def delay(self, now: float, due: float) -> float:
         """Return the seconds of the line until ``due`` that what runs has taken."""
@@ -139,10 +141,8 @@ class FastLine:
     def room(self, now: float, turn: Turn, load: float, cost: Cost) -> Room:
         """Ask whether a job fits into the line at its place."""
         length = self.length(load, cost)
-        least = self.least(cost)
-        lost = cost.setup + least * cost.per_unit if least else 0.0
         ahead, spare = self.waiting.around(turn)
-        slack = self._left(now, turn[0]) - lost - ahead - length
+        slack = self._left(now, turn[0]) - self.lost(load, cost) - ahead - length
         return Room(length, slack if turn[0] > now else -inf, spare)
 
     def join(self, turn: Turn, room: Room) -> None:
@@ -153,11 +153,11 @@ class FastLine:
         """Take a job out of the line: all behind it gain its length."""
         self.waiting.remove(turn)
 
-    def start(self, now: float, turn: Turn, load: float, cost: Cost, *, left: float, given: int) -> float:
+    def start(self, now: float, turn: Turn, load: float, cost: Cost, *, left: float) -> float:
         """Give a chunk of ``load`` to a processor, and return when it ends; ``left``: the load that waits on.
 
-        ``given``: chunks of the job up to now, this one included. No slack becomes less by it; what was set aside for
-        set-ups that a job without anything left does not pay goes to all behind it.
+        No slack becomes less by it. What was set aside for set-ups that the job did not need goes to all behind it
+        when nothing of it waits any more: until then it may be lost to it at its due time.
         """
         end = now + cost.seconds(load)
         self.busy.add(end - self.origin)
@@ -165,7 +165,7 @@ class FastLine:
             self.port = now + cost.theta_cm + load * cost.tau
         spent = (load * cost.per_unit + self._set_up(cost)) / self._whole
         if left > 0.0:
-            self.waiting.shorten(turn, self.length(left, cost, given=given), spent=spent)
+            self.waiting.shorten(turn, self.waiting.length(turn) - spent, spent=spent)
         else:
             self.waiting.remove(turn, spent=spent)
         return end
@@ -178,6 +178,11 @@ class FastLine:
         """Return what the line can still do until ``due``, s."""
         begin = max(now, self.port) - self.origin
         return self.busy.left(self.processors, begin, due - self.origin) / self._whole
+
+    def _chunks(self, load: float, cost: Cost) -> int:
+        """Return in how many chunks at most a load is given out."""
+        least = self.least(cost)
+        return min(self.processors, ceil(load / least)) if least else self.processors
 
     def _set_up(self, cost: Cost) -> float:
         """Return the processor seconds that a chunk costs beside its load."""
