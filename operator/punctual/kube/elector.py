@@ -215,6 +215,8 @@ class Elector:
                 if self._lease is None or (holder, epoch) != (self._identity, self._epoch):
                     return False
             else:
+                if self._monotonic() >= self._until:  # too late: a term may have ended over it
+                    return False
                 self._until = sent + self._timing.renew
                 return True
 

@@ -26,7 +26,7 @@ import structlog
 
 from punctual import metric_names as names
 from punctual import wire
-from punctual.errors import ClusterError, InvariantError, PunctualError
+from punctual.errors import ClusterError, Fenced, InvariantError, PunctualError
 from punctual.kube.authority import service_names
 from punctual.kube.board import SetPointBoard
 from punctual.kube.caches import Caches
@@ -327,8 +327,11 @@ class Operator:
             await term.run()
         except asyncio.CancelledError:
             pass  # the lease is lost, or we are leaving
-        except BaseException as error:  # noqa: BLE001  whatever it is, it ends the process
-            self._fail(error)
+        except BaseException as error:  # noqa: BLE001  whatever else it is, it ends the process
+            if self._elector and not self._elector.leading and _is_fenced(error):
+                log.info("term_over", epoch=term.epoch)  # the lease ran out, and the writer saw it before we heard
+            else:
+                self._fail(error)
         finally:
             self._show(leading=False)
 
@@ -389,6 +392,11 @@ async def _see_epochs(client: ApiClient, caches: Caches) -> None:
         async for page in client.pages(resource.path()):
             for body in page.items:
                 caches.directory.see_epoch((body.get("status") or {}).get("epoch") or 0)
+
+
+def _is_fenced(error: BaseException) -> bool:
+    """Whether nothing else is wrong than that another leads."""
+    return isinstance(error, BaseExceptionGroup) and error.split(Fenced)[1] is None
 
 
 def _seen(ended: "asyncio.Future[None]") -> None:

@@ -227,6 +227,25 @@ async def test_leading_ends_by_itself_even_when_the_loop_is_starved(stage):
     assert not a.elector.leading
 
 
+async def test_a_renewal_whose_answer_comes_too_late_is_none(stage):
+    _, log, enter = stage
+    a = enter("a")
+    await asyncio.sleep(1)
+    ahead, loop, replace = 0.0, asyncio.get_running_loop(), a.client.replace
+    a.elector._monotonic = lambda: loop.time() + ahead
+
+    async def late(*arguments):
+        nonlocal ahead
+        answer = await replace(*arguments)
+        ahead = 11.0  # the process stood still, and somebody asked it then
+        assert not a.elector.leading
+        return answer
+
+    a.client.replace = late
+    await asyncio.sleep(3)
+    assert log[1].endswith("a stops")
+
+
 async def test_a_short_outage_changes_nothing(stage):
     server, log, enter = stage
     a = enter("a")
