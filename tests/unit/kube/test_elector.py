@@ -237,12 +237,14 @@ async def test_a_renewal_whose_answer_comes_too_late_is_none(stage):
     async def late(*arguments):
         nonlocal ahead
         answer = await replace(*arguments)
-        ahead = 11.0  # the process stood still, and somebody asked it then
+        ahead = 5.0  # the process stood still, and somebody asked it then
         assert not a.elector.leading
         return answer
 
-    a.client.replace = late
-    await asyncio.sleep(3)
+    a.client.cut = True
+    await asyncio.sleep(7)
+    a.client.cut, a.client.replace = False, late
+    await asyncio.sleep(2)
     assert log[1].endswith("a stops")
 
 
