@@ -1,6 +1,6 @@
 """Giving out processors: booked chunks first, what nobody booked to pilots and jobs on leftovers.
 
-Leftover chunks leave when their processor is booked: they are offered an end, and ended if they do not answer.
+Leftover chunks leave when their processor is booked: they are offered an end, and ended if they do not come to it soon.
 """
 
 import math
@@ -14,18 +14,21 @@ from punctual.scheduling import ledger, pilots
 from punctual.scheduling.actions import CreateChunk, OfferEnd
 from punctual.scheduling.books import Books
 from punctual.scheduling.job import Chunk, Kind
-from punctual.scheduling.life import LOOK, Life
+from punctual.scheduling.life import GRACE, LOOK, Life
 from punctual.scheduling.placement import Booking, Ground, Walk, tolerance
 from punctual.scheduling.planner import NOTICE, PATIENCE, Planner
 from punctual.scheduling.processors import Place
 from punctual.scheduling.ranges import Range, Ranges
-from punctual.scheduling.standing import Standing
+from punctual.scheduling.standing import Standing, Watch
 from punctual.theory.cost import Cost
 
 UNBOOKED = frozenset({"Measuring", "Leftover"})
 """States that run on leftovers."""
 LEFTOVER_CHUNK = 30.0
 """Seconds of work in a leftover chunk: little is lost when it must go."""
+SOON = PATIENCE + GRACE
+"""Seconds from its offer after which a pod that does not heed its end is gone, and the plan waits for that: who has
+answered and works up to its end by then is in nobody's way."""
 
 
 @dataclass(slots=True)
@@ -49,7 +52,7 @@ class Dispatcher:
         return (self.books.jobs[uid] for uid in self.books.active)
 
     def vacate(self, now: float) -> None:
-        """Ask leftover chunks to leave the processors that a booking waits for; end those that do not answer."""
+        """Ask leftover chunks to leave the processors that a booking waits for; end those that do not soon."""
         if not any(st.state == "Leftover" or any(c.leftover for c in st.record.chunks) for st in self._active()):
             return
         seen: set[int] = set()
@@ -73,7 +76,9 @@ class Dispatcher:
                     and watch.offered_at is None
                 ):
                     self._offer(now, st, chunk, chunk.begin + watch.done)
-                elif watch.offered_at is None or now - watch.offered_at > PATIENCE:
+                elif watch.offered_at is None or now > watch.offered_at + PATIENCE:
+                    if _ends_soon(chunk, watch, now):
+                        continue
                     self.life.end_and_lose(now, st, chunk, reasons.CAPACITY_LOST, "its processor was needed", own=False)
 
     def _offer(self, now: float, st: Standing, chunk: Chunk, end: int) -> None:
@@ -328,3 +333,9 @@ class Dispatcher:
                 elif chunk.offered is not None and watch.pod.phase == "Running":
                     watch.offered_at = now
                     self.books.after.append(OfferEnd(watch.pod.namespace, watch.pod.name, watch.pod.uid, chunk.offered))
+
+
+def _ends_soon(chunk: Chunk, watch: Watch, now: float) -> bool:
+    """Whether the chunk has answered its offer and comes, by its own pace, to the end it named before it must go."""
+    answered = chunk.offered is None and chunk.end < chunk.origin
+    return answered and watch.offered_at is not None and max(now, chunk.promised_end) <= watch.offered_at + SOON

@@ -159,10 +159,10 @@ def test_where_half_must_go_the_oldest_that_fit_are_kept():
     assert "j0" in kept
 
 
-def on_leftovers(*, answers: bool) -> World:
+def on_leftovers(*, answers: bool, pace: float = 1.0) -> World:
     """Have ``a`` lose its processor and go on with a short chunk on one that ``f`` has left."""
     w = nodes(2)
-    w.workers = lambda uid, _c: Worker(answers=answers or uid != "a")
+    w.workers = lambda uid, _c: Worker(answers=answers or uid != "a", pace=pace if uid == "a" else 1.0)
     w.apply(job("f", units=30, deadline=40))
     w.run(1)
     w.apply(job("a", units=90, deadline=100, arrival=1.0))
@@ -189,6 +189,20 @@ def test_a_job_is_promised_again_only_where_its_running_chunk_may_stay(answers):
     assert w.met("b")
     w.run_until(lambda w: w.done("a"))
     assert w.met("a")
+
+
+@pytest.mark.parametrize(("pace", "counts"), [(2.5, True), (12.0, False)])
+def test_a_chunk_on_leftovers_that_has_answered_comes_to_its_end_where_that_is_soon(pace, counts):
+    w = on_leftovers(answers=True, pace=pace)
+    (chunk,) = w.records["a"].chunks
+    w.run(47)
+    w.apply(job("b", units=20, deadline=80, arrival=w.now))
+    w.run(w.now + 6)
+    assert any("offer a" in line for line in w.log)
+    assert bool(w.records["a"].completed & Ranges.of((chunk.begin, chunk.begin + 1))) is counts
+    assert [c.job for c in w.pods.values() if c.phase in {"Pending", "Running"}] == ["b"]
+    w.run_until(lambda w: w.done("b"))
+    assert w.met("b")
 
 
 def test_a_promise_whose_units_all_run_is_promised_again_when_it_fits():
