@@ -109,3 +109,40 @@ def test_the_order_of_lines_that_arrive_at_different_times_does_not_matter(lines
 def test_with_costs_that_were_wrong_every_job_still_comes_to_its_end(lines, discipline, actual):
     trace, document = run(lines, replace(discipline), offers=False, actual=actual, seed=3)
     assert flaws(trace, document, cost=COSTS, one_port=discipline.one_port, exact=False) == []
+
+
+FAST = [Discipline(network=network) for network in ("OnePort", "Concurrent")]
+
+
+@pytest.mark.parametrize("admission", [{"admission": "Fast"}, {"admission": "Hybrid", "threshold": 2}], ids=str)
+@given(lines=jobs, discipline=st.sampled_from(FAST))
+def test_the_fast_test_breaks_no_promise_either(lines, discipline, admission):
+    trace, document = run(lines, discipline, offers=False, **admission)
+    assert flaws(trace, document, cost=COSTS, one_port=discipline.one_port) == []
+
+
+@pytest.mark.parametrize("admission", [{"admission": "Fast"}, {"admission": "Hybrid", "threshold": 2}], ids=str)
+@given(lines=jobs, discipline=st.sampled_from(FAST))
+def test_what_the_fast_test_offers_is_accepted(lines, discipline, admission):
+    _, document = run(lines, discipline, **admission)
+    refused = [d for d in document["decisions"] if not d["accepted"]]
+    if not refused:
+        return
+    first = refused[0]
+    assert first["earliest_deadline"] is not None
+    for factor, accepted in ((1.0, True), (1.0 - 1e-6, False)):
+        asked = {first["id"]: first["earliest_deadline"] * factor}
+        again = [line.model_copy(update={"deadline": asked.get(line.id, line.deadline)}) for line in lines]
+        _, found = run(again, discipline, offers=False, **admission)
+        answer = next(d for d in found["decisions"] if d["id"] == first["id"])
+        assert answer["accepted"] is accepted
+
+
+@given(jobs, st.sampled_from(FAST), st.data())
+def test_faults_under_the_fast_test_lose_nothing(lines, discipline, data):
+    begin, until = data.draw(times), data.draw(st.none() | times)
+    fault = FaultLine(
+        id="f", kind="fault", arrival=begin, processors=(1, 2), until=until if until and until > begin else None
+    )
+    trace, document = run([*lines, fault], discipline, offers=False, admission="Fast")
+    assert flaws(trace, document, cost=COSTS, one_port=discipline.one_port) == []

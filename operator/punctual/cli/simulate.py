@@ -17,6 +17,7 @@ from punctual.cli.board import Job, State
 from punctual.cli.screen import clock
 from punctual.cli.timeline import Bar, Timeline
 from punctual.errors import PunctualError
+from punctual.scheduling.spec import Admission
 from punctual.sim.jobs import Options, simulate
 from punctual.sim.result import Decision, Executed, Result
 from punctual.sim.trace import JobLine, ReservationLine, Trace, TraceError, jobs, read
@@ -26,6 +27,7 @@ ROWS = 32
 """Processors that a terminal's timeline shows."""
 SHOWN = 40
 """Jobs that the table shows."""
+ADMISSIONS: dict[str, Admission] = {"exact": "Exact", "fast": "Fast", "hybrid": "Hybrid"}
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 

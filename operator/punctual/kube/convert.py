@@ -112,6 +112,7 @@ def _pool_spec(name: str, spec: api.PoolSpec, generation: int) -> PoolSpec:
         hold=spec.hold,
         headroom=spec.headroom,
         margin=spec.margin,
+        admission=spec.admission,
         discipline=Discipline(order=spec.order, partition=spec.partition, assign=spec.assign),
         selectors=spec.model_dump_json(include=set(api.PoolSelectors.model_fields), by_alias=True, exclude_none=True),
     )
@@ -287,6 +288,7 @@ def pool_status(record: PoolRecord, *, standing: Since, now: float) -> Json:
             hold=applied.hold,
             headroom=applied.headroom,
             margin=applied.margin,
+            admission=applied.admission,
             order=applied.discipline.order,
             partition=applied.discipline.partition,
             assign=applied.discipline.assign,

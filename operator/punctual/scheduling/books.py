@@ -12,6 +12,7 @@ from punctual import reasons
 from punctual.scheduling.actions import Action, WritePool, WriteStatus
 from punctual.scheduling.events import NodeObserved, PodObserved
 from punctual.scheduling.job import Chunk, JobRecord, Verdict
+from punctual.scheduling.line import Line
 from punctual.scheduling.offers_desk import OffersDesk
 from punctual.scheduling.placement import tolerance
 from punctual.scheduling.plan import Plan
@@ -51,6 +52,8 @@ class Books:
     """Jobs that own chunks, in order."""
     processors: Processors = field(default_factory=Processors)
     plan: Plan = field(default_factory=Plan)
+    line: Line | None = None
+    """What waits while the fast test is in force: then nothing is booked."""
     startups: Startups = field(default_factory=Startups)
     desk: OffersDesk = field(default_factory=OffersDesk)
     waiting: list[tuple[float, str]] = field(default_factory=list)
@@ -97,6 +100,8 @@ class Books:
 
     def freed(self, now: float, chunk: Chunk | None) -> None:
         """Note that a processor is free; where that was planned to the instant, the plan is as good as ever."""
+        if self.line is not None and chunk is not None:
+            return  # the line sees it when it gives the processor away
         if chunk is None or chunk.kind != "Chunk" or abs(now - chunk.promised_end) > tolerance(now):
             self.stale = True
 
@@ -133,7 +138,11 @@ class Books:
             if self.processors.total
             else Verdict("False", reasons.NO_NODES, self._why_none())
         )
-        queue = len(self.waiting) + sum(1 for b in self.plan.bookings if not self.jobs[b.demand.uid].record.started)
+        queue = (
+            len(self.waiting)
+            + (len(self.line.jobs) if self.line else 0)
+            + sum(1 for b in self.plan.bookings if not self.jobs[b.demand.uid].record.started)
+        )
         assert self.asked is not None
         return PoolRecord(
             epoch=self.epoch,

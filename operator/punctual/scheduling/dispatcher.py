@@ -15,6 +15,7 @@ from punctual.scheduling.actions import CreateChunk, OfferEnd
 from punctual.scheduling.books import Books
 from punctual.scheduling.job import Chunk, Kind
 from punctual.scheduling.life import GRACE, LOOK, Life
+from punctual.scheduling.line import Line
 from punctual.scheduling.placement import Booking, Ground, Walk, tolerance
 from punctual.scheduling.planner import NOTICE, PATIENCE, Planner
 from punctual.scheduling.processors import Place
@@ -55,6 +56,11 @@ class Dispatcher:
         """Ask leftover chunks to leave the processors that a booking waits for; end those that do not soon."""
         if not any(st.state == "Leftover" or any(c.leftover for c in st.record.chunks) for st in self._active()):
             return
+        if self.books.line is not None:
+            places = self.books.plan.places if self.books.line.jobs else ()
+            for place in places:
+                self._vacate_one(now, place)
+            return
         seen: set[int] = set()
         for booking in self.books.plan.bookings:
             if booking.demand.not_before > now:
@@ -63,23 +69,21 @@ class Dispatcher:
                 if w in seen:
                     continue
                 seen.add(w)
-                occupant = self.books.processors.occupants.get(self.books.plan.places[w])
-                st = self.books.jobs.get(occupant.job) if occupant else None
-                chunk = st.chunk(occupant.kind, occupant.begin, occupant.attempt) if st and occupant else None
-                if st is None or chunk is None or not (chunk.leftover or st.state == "Leftover"):
-                    continue
-                watch = st.watch(chunk)
-                if (
-                    chunk.offered is None
-                    and watch.pod is not None
-                    and watch.pod.phase == "Running"
-                    and watch.offered_at is None
-                ):
-                    self._offer(now, st, chunk, chunk.begin + watch.done)
-                elif watch.offered_at is None or now > watch.offered_at + PATIENCE:
-                    if _ends_soon(chunk, watch, now):
-                        continue
-                    self.life.end_and_lose(now, st, chunk, reasons.CAPACITY_LOST, "its processor was needed", own=False)
+                self._vacate_one(now, self.books.plan.places[w])
+
+    def _vacate_one(self, now: float, place: Place) -> None:
+        """Ask a leftover chunk to leave, or end it where it has been asked and does not answer."""
+        occupant = self.books.processors.occupants.get(place)
+        st = self.books.jobs.get(occupant.job) if occupant else None
+        chunk = st.chunk(occupant.kind, occupant.begin, occupant.attempt) if st and occupant else None
+        if st is None or chunk is None or not (chunk.leftover or st.state == "Leftover"):
+            return
+        watch = st.watch(chunk)
+        runs = watch.pod is not None and watch.pod.phase == "Running"
+        if chunk.offered is None and runs and watch.offered_at is None:
+            self._offer(now, st, chunk, chunk.begin + watch.done)
+        elif (watch.offered_at is None or now > watch.offered_at + PATIENCE) and not _ends_soon(chunk, watch, now):
+            self.life.end_and_lose(now, st, chunk, reasons.CAPACITY_LOST, "its processor was needed", own=False)
 
     def _offer(self, now: float, st: Standing, chunk: Chunk, end: int) -> None:
         watch = st.watch(chunk)
@@ -146,11 +150,17 @@ class Dispatcher:
     def dispatch(self, now: float) -> None:
         """Give each free processor the first chunk booked on it, and what nobody booked to leftover work."""
         # what was held up is let go a moment late: those booked behind it move
+        if self.books.line is not None and not self.books.stale:
+            self._follow_line(now, self.books.line)
+            return
         held_up = any(0 < b.demand.not_before <= now and b.start < now for b in self.books.plan.bookings)
         if self.books.stale or held_up:
             self.planner.replan(now)
         free = {p for p in self.books.processors.usable(now) if p not in self.books.processors.occupants}
         if not free:
+            return
+        if self.books.line is not None:  # made anew just now
+            self._follow_line(now, self.books.line)
             return
         places = self.books.plan.places
         in_turn = True  # OnePort: nobody has to wait who sends before
@@ -168,6 +178,17 @@ class Dispatcher:
                 if booking.demand.not_before <= now:
                     self._create_reduce(now, self.books.jobs[booking.demand.uid], place)
         self._use_leftovers(now, sorted(free, key=lambda p: (p.slot, p.node)))
+
+    def _follow_line(self, now: float, line: Line) -> None:
+        """Give each free processor what comes first in the line; one at a time where they share a port."""
+        free = [p for p in self.books.processors.usable(now) if p not in self.books.processors.occupants]
+        line.free(free)
+        while free and line.opens(now) is None and (share := line.next(now)):
+            place = free.pop(0)
+            end = np.array([line.start(now, share, place)])
+            self._create(now, self.books.jobs[share.uid], [(share.piece, place)], Walk(np.array([now]), end, -np.inf))
+        if not line.jobs:
+            self._use_leftovers(now, free)
 
     def _those_who_may(self, booking: Booking, begins: list[int], *, in_turn: bool) -> tuple[list[int], bool]:
         """Return which of the positions whose processors are free may begin, and whether another's turn may come."""

@@ -93,7 +93,7 @@ def obstacle(demand: Demand, *, now: float, processors: int) -> Obstacle | None:
 
 
 def to_fast(
-    now: float, ground: Ground, demands: Iterable[Demand], *, grain: float = 1.0, worth: float = 0.0
+    now: float, ground: Ground, demands: Iterable[Demand], *, grain: float = 1.0, worth: float = 0.0, beta: float = 1.0
 ) -> FastLine | Obstacle:
     """Return the line of all that waits, every slack found from what runs now; or who could not be promised by it.
 
@@ -110,7 +110,7 @@ def to_fast(
         return no
     fast = FastLine(
         processors,
-        beta=min((d.cost.beta for d in line), default=1.0) if ground.discipline.one_port else None,
+        beta=min([beta, *(d.cost.beta for d in line)]) if ground.discipline.one_port else None,
         grain=grain,
         worth=worth,
         ends=ground.ready[ground.ready > now].tolist(),

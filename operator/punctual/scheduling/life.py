@@ -208,6 +208,8 @@ class Life:
         self.books.active.pop(uid, None)
         self.books.causes.pop(uid, None)
         self.books.desk.drop(uid)
+        if self.books.line is not None:
+            self.books.line.leave(uid)
         if self.books.plan.books(uid):
             self.books.plan = self.books.plan.without(uid)
             self.books.stale = True

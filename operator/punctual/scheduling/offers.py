@@ -8,9 +8,9 @@ search is a generator: each ``next`` costs at most one test, so that a step can 
 import math
 from collections.abc import Generator
 from dataclasses import replace
+from typing import Protocol
 
-from punctual.scheduling.placement import Demand, Shortfall
-from punctual.scheduling.plan import Plan
+from punctual.scheduling.placement import Demand
 from punctual.scheduling.ranges import Ranges
 
 ALLOWANCE = 3.0
@@ -23,39 +23,29 @@ TIGHTER = 1e-6
 ROUNDS = 8
 
 
-def with_deadline(plan: Plan, demand: Demand, deadline: float) -> Demand:
-    """Return the demand of a new job under another absolute deadline: due time and place in the order move with it."""
-    order = plan.ground.discipline.order_of(
-        demand.uid,
-        arrival=demand.order.arrival,
-        deadline=deadline,
-        load=demand.ranges.total,
-        cost=demand.cost,
-        processors=len(plan.places),
-    )
-    return replace(demand, order=order, due=deadline - demand.kept_back)
+class Test(Protocol):
+    """What decides about admission at one moment: a plan, or the line of the fast test."""
+
+    def fits(self, demand: Demand) -> bool:
+        """Whether the demand would be admitted."""
+
+    def under(self, demand: Demand, deadline: float) -> Demand:
+        """Return the demand of a new job under another absolute deadline: due time and place in the order move."""
+
+    def over(self, demand: Demand) -> float:
+        """Return when the demand would as a rule be done behind all others."""
 
 
-def fits(plan: Plan, demand: Demand) -> bool:
-    """Whether the demand would be admitted."""
-    return not isinstance(plan.insert(demand), Shortfall)
-
-
-def earliest_deadline(plan: Plan, demand: Demand, now: float) -> Generator[None, None, float | None]:
+def earliest_deadline(test: Test, demand: Demand, now: float) -> Generator[None, None, float | None]:
     """Search the earliest deadline, seconds after ``now``, that is accepted while one a millionth tighter is not.
 
     Returns None where none is. At most about 40 tests a round, ROUNDS rounds.
     """
-    if not plan.places:
-        return None
 
     def ok(relative: float) -> bool:
-        return fits(plan, with_deadline(plan, demand, now + relative))
+        return test.fits(test.under(demand, now + relative))
 
-    # behind everything, on one processor alone; twice that where least processors or holes want more
-    behind = max(float(plan.after.ready.max()), demand.not_before, now) - now
-    alone = demand.cost.seconds(demand.ranges.total) + demand.cost.setup * len(demand.ranges.parts)
-    high = behind + alone + demand.kept_back
+    high = test.over(demand) - now + demand.kept_back
     for _ in range(4):
         yield
         if ok(high):
@@ -81,13 +71,13 @@ def earliest_deadline(plan: Plan, demand: Demand, now: float) -> Generator[None,
     return high
 
 
-def largest_load(plan: Plan, demand: Demand) -> Generator[None, None, int]:
+def largest_load(test: Test, demand: Demand) -> Generator[None, None, int]:
     """Search the most units, of those asked, that would be accepted under the deadline asked; 0: none."""
     low, high = 0, demand.ranges.total
     while high - low > 1:
         middle = (low + high) // 2
         yield
-        if fits(plan, replace(demand, ranges=Ranges.of((0, middle)))):
+        if test.fits(replace(demand, ranges=Ranges.of((0, middle)))):
             low = middle
         else:
             high = middle

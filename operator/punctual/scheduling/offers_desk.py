@@ -5,7 +5,6 @@ from collections.abc import Generator, Iterator
 from punctual.scheduling import offers
 from punctual.scheduling.job import Offer
 from punctual.scheduling.placement import Demand
-from punctual.scheduling.plan import Plan
 
 TESTS = 24
 """Tests of admission that a step spends on offers."""
@@ -38,16 +37,16 @@ class OffersDesk:
         self._demands.clear()
         self._search = self._for = None
 
-    def work(self, plan: Plan, now: float) -> Iterator[tuple[str, Offer]]:
-        """Spend one step's budget; yield the offers found.
+    def work(self, test: offers.Test, now: float, *, size: int) -> Iterator[tuple[str, Offer]]:
+        """Spend one step's budget, the less the more bookings (``size``) a test looks at; yield the offers found.
 
         A search goes on under the plan and time it began with: a plan that changes each second would never let it end.
         """
-        budget = max(1, TESTS * 32 // (32 + len(plan.bookings)))
+        budget = max(1, TESTS * 32 // (32 + size))
         while self._demands and budget > 0:
             if self._search is None:
                 self._for = next(iter(self._demands))
-                self._search = _search(plan, self._demands[self._for], now)
+                self._search = _search(test, self._demands[self._for], now)
             try:
                 next(self._search)
                 budget -= 1
@@ -58,8 +57,8 @@ class OffersDesk:
                 yield uid, end.value
 
 
-def _search(plan: Plan, demand: Demand, now: float) -> Generator[None, None, Offer]:
-    earliest = yield from offers.earliest_deadline(plan, demand, now)
-    largest = yield from offers.largest_load(plan, demand)
+def _search(test: offers.Test, demand: Demand, now: float) -> Generator[None, None, Offer]:
+    earliest = yield from offers.earliest_deadline(test, demand, now)
+    largest = yield from offers.largest_load(test, demand)
     shown = None if earliest is None else offers.shown(earliest)
     return Offer(earliest_deadline=shown, valid_until=now + offers.VALID, largest_load=largest)

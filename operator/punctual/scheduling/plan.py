@@ -109,6 +109,27 @@ class Plan:
         plan, missed = Plan.of(self.places, self.ground, (*(b.demand for b in self.bookings), *demands), stop=True)
         return missed[0] if missed else plan
 
+    def fits(self, demand: Demand) -> bool:
+        """Whether the demand would be admitted."""
+        return bool(self.places) and not isinstance(self.insert(demand), Shortfall)
+
+    def under(self, demand: Demand, deadline: float) -> Demand:
+        """Return the demand of a new job under another absolute deadline: due time and place in the order move."""
+        order = self.ground.discipline.order_of(
+            demand.uid,
+            arrival=demand.order.arrival,
+            deadline=deadline,
+            load=demand.ranges.total,
+            cost=demand.cost,
+            processors=len(self.places),
+        )
+        return replace(demand, order=order, due=deadline - demand.kept_back)
+
+    def over(self, demand: Demand) -> float:
+        """Return when the demand would be done behind all others, on one processor alone."""
+        alone = demand.cost.seconds(demand.ranges.total) + demand.cost.setup * len(demand.ranges.parts)
+        return max(float(self.after.ready.max(initial=0.0)), demand.not_before) + alone
+
     def overloaded(self, demand: Demand) -> bool:
         """Whether more work is due by the demand's due time than all processors could do until then."""
         due = demand.due

@@ -14,8 +14,10 @@ from punctual.scheduling import ledger
 from punctual.scheduling.actions import Emit
 from punctual.scheduling.books import Books
 from punctual.scheduling.discipline import Order
+from punctual.scheduling.hybrid import Obstacle
 from punctual.scheduling.job import Verdict
 from punctual.scheduling.life import GRACE, LOOK, Life
+from punctual.scheduling.line import Line
 from punctual.scheduling.placement import Demand, Ground, Shortfall, tolerance
 from punctual.scheduling.plan import Plan
 from punctual.scheduling.processors import Place
@@ -48,11 +50,17 @@ class Planner:
         ``but``: jobs that are thought to hold no promise. ``without``: nodes that are thought away; what runs there
         would have to be done again. ``stop`` at the first who misses: the plan is of no use then.
         """
+        places, ground = self.ground(now, but=but, without=without)
+        plan, missed = Plan.of(places, ground, self.demands(now, but=but, without=without), stop=stop)
+        return plan, [short.uid for short in missed]
+
+    def ground(
+        self, now: float, *, but: frozenset[str] = frozenset(), without: Collection[str] = ()
+    ) -> tuple[list[Place], Ground]:
+        """Return the places that planning may count on, and from when on; see :meth:`trial`."""
         ends = self._ends(now, but)
         places = [p for p in self.books.processors.usable(now, ends) if p.node not in without]
-        ground, demands = self._ground(now, places, ends), self.demands(now, but=but, without=without)
-        plan, missed = Plan.of(places, ground, demands, stop=stop)
-        return plan, [short.uid for short in missed]
+        return places, self._ground(now, places, ends)
 
     def current(self, now: float) -> Plan:
         """Return the plan as a demand placed now meets it: who runs on leftovers has still to be told to leave."""
@@ -198,6 +206,8 @@ class Planner:
         """Plan again after something has changed; keep the old plan where the new one breaks a promise it keeps."""
         self.books.stale = False
         self.books.changed = True
+        if self.books.line is not None and self.line_up(now):
+            return
         plan, missed = self.trial(now)
         late = [st.job.uid for st in self._promised() if self.is_late(st, now)]
         if missed or late:
@@ -206,6 +216,16 @@ class Planner:
         self.books.causes.clear()
         self.adopt(plan, now)
         self._promise_again(now)
+
+    def line_up(self, now: float, *, beta: float = 1.0) -> bool:
+        """Put a line in force, made of all that waits upon what runs now; say whether it keeps everything."""
+        places, ground = self.ground(now)
+        line = Line.of(now, places, ground, self.demands(now), beta=beta)
+        if isinstance(line, Obstacle):
+            return False
+        self.books.line = line
+        self.books.plan = Plan(tuple(places), ground, (), ground)
+        return True
 
     def _promised(self) -> Iterable[Standing]:
         return (st for st in list(self.books.live.values()) if st.state == "Promised")
@@ -322,7 +342,7 @@ class Planner:
 
     def adopt(self, plan: Plan, now: float) -> None:
         """Make a plan the one in force, and move the forecasts that it changes."""
-        self.books.plan = plan
+        self.books.plan, self.books.line = plan, None
         booked = {b.demand.uid: b for b in plan.bookings}
         for st in self._promised():
             promise = st.record.promise

@@ -14,10 +14,11 @@ import heapq
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from punctual import reasons
 from punctual.errors import InvariantError
-from punctual.scheduling import ledger
+from punctual.scheduling import ledger, offers
 from punctual.scheduling.actions import Action, DropSetPoint, Emit, HoldNode, WritePool, WriteStatus
 from punctual.scheduling.admission import Application, Rejected, admit, objection
 from punctual.scheduling.books import LIVE, Books
@@ -36,12 +37,15 @@ from punctual.scheduling.events import (
     PoolApplied,
     Reported,
 )
+from punctual.scheduling.express import Express
 from punctual.scheduling.job import Chunk, JobRecord, Promise, Verdict
 from punctual.scheduling.life import BLOCKED, Life
+from punctual.scheduling.line import LineTest
 from punctual.scheduling.placement import Booking, Demand, Shortfall
 from punctual.scheduling.plan import Plan
 from punctual.scheduling.planner import Planner
 from punctual.scheduling.processors import Occupant
+from punctual.scheduling.ranges import Ranges
 from punctual.scheduling.standing import Standing, Watch
 from punctual.scheduling.startup import Startups
 from punctual.scheduling.supervision import FRESH
@@ -60,6 +64,15 @@ NOT_OWN = frozenset({
 something the kubelet adds DisruptionTarget; without it the pod has outgrown a limit of its own."""
 
 
+class Outlook(NamedTuple):
+    """What is expected of a job when it is promised: absolute times, s."""
+
+    demand: Demand
+    processors: int
+    start: float
+    finish: float
+
+
 class Pool:
     """One pool's jobs, processors and promises.
 
@@ -73,6 +86,7 @@ class Pool:
         self.life = Life(self.books)
         self.planner = Planner(self.books, self.life)
         self.dispatcher = Dispatcher(self.books, self.life, self.planner)
+        self.express = Express(self.books, self.planner)
         self.edits = Edits(self.books, self.life, self.planner)
         self.together = 1
         """Jobs that are tried together where one does not fit behind the plan: grows while that succeeds."""
@@ -134,6 +148,16 @@ class Pool:
         """Answers still owed: decisions and offers. Call again at once while it is not 0."""
         return len(self.books.waiting) + len(self.books.desk) if self.books.spec is not None else 0
 
+    def test(self, now: float) -> offers.Test:
+        """Return what decides about admission now."""
+        if self.books.line is not None:
+            return LineTest(self.books.line, now, self.books.processors.total)
+        return self.planner.current(now)
+
+    def wake(self, now: float) -> float | None:
+        """Return when, by the clock alone, a processor could be given work; None: not before something happens."""
+        return self.books.line.opens(now) if self.books.line is not None else None
+
     def check(self) -> None:
         """Raise InvariantError where the Pool has broken its own rules."""
         self.books.processors.check()
@@ -149,8 +173,14 @@ class Pool:
                 raise InvariantError(f"{uid}: booked, but {st.state}")
             if not self.books.stale and st.state == "Promised":
                 left = ledger.remaining(st.job.units, st.record)
-                if left and (uid not in booked or booked[uid].demand.ranges != left):
+                waits = self._waiting_in_line(uid) if self.books.line is not None else None
+                if left and waits != left and (uid not in booked or booked[uid].demand.ranges != left):
                     raise InvariantError(f"{uid}: promised, but its remaining units are not booked")
+
+    def _waiting_in_line(self, uid: str) -> Ranges:
+        assert self.books.line is not None
+        waiting = self.books.line.jobs.get(uid)
+        return Ranges.of((waiting.begin, waiting.end)) if waiting else Ranges()
 
     def _take(self, now: float, event: Event) -> None:  # noqa: C901  one arm per kind of event
         match event:
@@ -289,7 +319,9 @@ class Pool:
         self.books.live.pop(uid, None)
         self.books.edits.pop(uid, None)
         self.books.desk.drop(uid)
-        if st.state in LIVE or st.record.chunks:
+        if self.books.line is not None:
+            self.books.line.leave(uid)
+        elif st.state in LIVE or st.record.chunks:
             self.books.plan = self.books.plan.without(uid)
             self.books.stale = True
         for chunk in st.record.chunks:
@@ -446,16 +478,21 @@ class Pool:
             return
         if any(b.start < now for b in self.books.plan.bookings):  # something has not begun as booked
             self.planner.replan(now)
-        self.books.plan = self.planner.current(now)
+        if self.books.line is None:
+            self.books.plan = self.planner.current(now)
         budget = PLACEMENTS
         while self.books.waiting and budget > 0:
+            self.express.settle(now)
             st = self._next_waiting()
             if st is None:
                 continue
             application = self._application(now, st)
             if application is None:
                 continue
-            if self.together > 1 and self._is_plain(application) and self._needs_another_order(application.demand):
+            if self.books.line is not None:
+                self._answer_by_line(now, st, application)
+                budget -= 1
+            elif self.together > 1 and self._is_plain(application) and self._needs_another_order(application.demand):
                 budget -= 1 + self._answer_together(now, application)
             else:
                 budget -= 1 + self._answer(now, st, application)
@@ -498,7 +535,7 @@ class Pool:
             self.books.plan = plan
             booked = {b.demand.uid: b for b in plan.bookings}
             for a in group:
-                self._promise(now, self.books.jobs[a.job.uid], booked[a.job.uid])
+                self._promise(now, self.books.jobs[a.job.uid], _outlook(booked[a.job.uid]))
             return len(plan.bookings)
         self.together //= 2
         for a in group:
@@ -532,6 +569,25 @@ class Pool:
             job=job, demand=demand, plan=self.books.plan, now=now, cpu=self.books.spec.cpu, deleting=self.books.deleting
         )
 
+    def _answer_by_line(self, now: float, st: Standing, application: Application) -> None:
+        """Answer one job by the fast test; where that cannot tell, it is asked again, by the exact one."""
+        demand = application.demand
+        room = self.express.judge(now, application)
+        line = self.books.line
+        if room is None:
+            self.books.ask(st)
+        elif isinstance(room, Rejected):
+            self._reject(st, room, demand)
+        else:
+            assert line is not None
+            finish = max(now, demand.due - room.slack)
+            processors = line.fast.processors
+            seconds = max(demand.due - now - demand.cost.setup, demand.cost.per_unit)
+            some_of = min(processors, max(1, math.ceil(demand.work / seconds)))
+            self._promise(now, st, Outlook(demand, some_of, max(now, finish - room.length), finish))
+            if not st.job.dry_run:
+                line.join(demand, room)
+
     def _answer(self, now: float, st: Standing, application: Application) -> int:
         """Answer one job; return how many placements that took."""
         answer = admit(application)
@@ -540,7 +596,7 @@ class Pool:
             return answer.placements
         if not answer.appended:
             self.together = 2  # the next one may need another order too
-        self._promise(now, st, answer.booking)
+        self._promise(now, st, _outlook(answer.booking))
         if not st.job.dry_run:
             self.books.plan = answer.plan
         return 1 if answer.appended else 1 + len(answer.plan.bookings)
@@ -551,12 +607,12 @@ class Pool:
         if answer.by_time:
             self.books.desk.ask(st.job.uid, demand)
 
-    def _promise(self, now: float, st: Standing, booking: Booking) -> None:
+    def _promise(self, now: float, st: Standing, outlook: Outlook) -> None:
         job = st.job
-        margin = job.deadline - booking.demand.due - booking.demand.reduce
+        margin = job.deadline - outlook.demand.due - outlook.demand.reduce
         text = (
-            f"{some(booking.demand.ranges.total, 'unit')} on {some(booking.processors, 'processor')} from "
-            f"{span(max(0.0, booking.start - now))} on, forecast in {span(booking.finish - now)}, "
+            f"{some(outlook.demand.ranges.total, 'unit')} on {some(outlook.processors, 'processor')} from "
+            f"{span(max(0.0, outlook.start - now))} on, forecast in {span(outlook.finish - now)}, "
             f"deadline in {span(job.deadline - now)}, margin {span(margin)}"
         )
         if job.dry_run:
@@ -568,19 +624,23 @@ class Pool:
             admitted=Verdict("True", reasons.FEASIBLE, text),
             on_track=Verdict("True", reasons.ON_TRACK, "the forecast is before the deadline"),
             offer=None,
-            promise=Promise(job.deadline, booking.finish, margin, booking.processors, max(now, booking.start)),
+            promise=Promise(job.deadline, outlook.finish, margin, outlook.processors, max(now, outlook.start)),
         )
         self.books.after.append(Emit(job.uid, "Normal", reasons.FEASIBLE, text))
 
     def _search_offers(self, now: float) -> None:
         if self.books.waiting or not self.books.desk:  # decisions first
             return
-        for uid, offer in self.books.desk.work(self.planner.current(now), now):
+        for uid, offer in self.books.desk.work(self.test(now), now, size=len(self.books.plan.bookings)):
             st = self.books.jobs.get(uid)
             if st is None or st.state != "Refused":
                 continue
             st.record = replace(st.record, offer=offer)
             self.books.touch(st)
+
+
+def _outlook(booking: Booking) -> Outlook:
+    return Outlook(booking.demand, booking.processors, booking.start, booking.finish)
 
 
 def _restore_order(event: Event) -> int:

@@ -6,6 +6,7 @@ from typing import Literal
 from punctual.scheduling.discipline import Discipline
 from punctual.scheduling.job import Verdict
 
+Admission = Literal["Exact", "Fast", "Hybrid"]
 Hold = Literal["None", "Taint"]
 
 
@@ -26,6 +27,9 @@ class PoolSpec:
     margin: float = 2.0
     """Planning aims so much before the deadline: the control plane's reaction."""
     discipline: Discipline = field(default_factory=Discipline)
+    admission: Admission = "Exact"
+    threshold: int = 300
+    """Hybrid: jobs waiting from which on the fast test decides."""
     selectors: str = ""
     """Whose nodes and whose jobs, in the words of the edge: nobody looks into it here, but it is in force, or refused,
     with the rest."""

@@ -32,7 +32,7 @@ from punctual.scheduling.events import (
 from punctual.scheduling.job import Job, JobRecord, Restart
 from punctual.scheduling.placement import tolerance
 from punctual.scheduling.pool import Pool
-from punctual.scheduling.spec import PoolSpec
+from punctual.scheduling.spec import Admission, PoolSpec
 from punctual.sim.cluster import Cluster, Running
 from punctual.sim.result import Decision, Executed, Finished, Result
 from punctual.sim.trace import FaultLine, JobLine, Trace
@@ -51,6 +51,9 @@ class Options:
     cost: Cost = field(default_factory=lambda: Cost(chi=100.0, tau=1.0))
     speeds: tuple[float, ...] | None = None
     discipline: Discipline = field(default_factory=lambda: Discipline(network="OnePort"))
+    admission: Admission = "Exact"
+    threshold: int = 300
+    """Hybrid: jobs waiting from which on the fast test decides."""
     headroom: float = 0.0
     margin: float = 0.0
     restart: Restart = "Redo"
@@ -90,8 +93,13 @@ class _Look:
     turn: int
 
 
-_Happening = _End | _Look | _Away | _Back | JobLine
-_RANK = {_End: 0, _Look: 1, _Back: 2, _Away: 3, JobLine: 4}
+@dataclass(slots=True)
+class _Open:
+    """The port is free, and somebody waits for it."""
+
+
+_Happening = _End | _Look | _Open | _Away | _Back | JobLine
+_RANK = {_End: 0, _Look: 1, _Open: 2, _Back: 3, _Away: 4, JobLine: 5}
 
 
 class _Run:
@@ -112,6 +120,7 @@ class _Run:
         self.away: dict[int, float] = {}
         self.lost = 0.0
         self.last = 0.0
+        self.opens: float | None = None
         for line in trace.lines:
             self._plan(line)
 
@@ -136,6 +145,8 @@ class _Run:
             headroom=self.options.headroom,
             margin=self.options.margin,
             discipline=self.options.discipline,
+            admission=self.options.admission,
+            threshold=self.options.threshold,
         )
         self._step(0.0, [PoolApplied(spec), *(self._node(i) for i in range(self.options.processors))])
         dealt = 0
@@ -262,7 +273,7 @@ class _Run:
         st = self.pool.books.jobs[uid]
         demand = self.pool.planner.demand(st, now)
         assert demand is not None
-        search = offers.earliest_deadline(self.pool.books.plan, demand, now)
+        search = offers.earliest_deadline(self.pool.test(now), demand, now)
         while True:
             try:
                 next(search)
@@ -293,6 +304,9 @@ class _Run:
                     case _:
                         pass
             self.pool.books.desk.clear()
+            if (opens := self.pool.wake(now)) is not None and opens != self.opens:
+                self.opens = opens
+                self._at(opens, _Open())
             if not self.pool.backlog and not any(isinstance(e, (Reported, PodObserved)) for e in self.mail):
                 return
             events, self.mail = self.mail, []

@@ -258,9 +258,10 @@ specs = st.builds(
     hold=st.sampled_from(["None", "Taint"]),
     headroom=st.floats(0, 0.9),
     margin=spans,
+    admission=st.sampled_from(["Exact", "Fast", "Hybrid"]),
     discipline=st.builds(
         Discipline,
-        order=st.sampled_from(["EDF", "FIFO", "MWF"]),
+        order=st.just("EDF"),
         partition=st.sampled_from(["OPR", "EPR"]),
         assign=st.sampled_from(["MN", "AN"]),
     ),

@@ -239,8 +239,8 @@ def test_what_the_core_offers_is_accepted_and_a_millionth_tighter_is_not(units, 
     except StopIteration as end:
         earliest = end.value
     assert earliest is not None
-    assert offers.fits(plan, offers.with_deadline(plan, asked, w.now + earliest))
-    assert not offers.fits(plan, offers.with_deadline(plan, asked, w.now + earliest * (1 - 1.000001e-6)))
+    assert plan.fits(plan.under(asked, w.now + earliest))
+    assert not plan.fits(plan.under(asked, w.now + earliest * (1 - 1.000001e-6)))
 
 
 def _standing(w: World, units: int, deadline: float):

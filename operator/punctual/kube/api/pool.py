@@ -55,6 +55,15 @@ class PoolSelectors(Model):
 class PoolSpec(PoolSelectors):
     """What the pool shall be."""
 
+    RULES: ClassVar = (
+        Rule(
+            "self.admission == 'Exact' || self.order == 'EDF'",
+            "Fast and Hybrid admission need order EDF",
+            lambda self: self.admission == "Exact" or self.order == "EDF",
+            field="admission",
+        ),
+    )
+
     processor: Processor
     """What one processor is. All processors of a pool are alike. Required."""
     hold: Literal["None", "Taint"] = "None"
@@ -80,9 +89,12 @@ class PoolSpec(PoolSelectors):
     assign: Literal["MN", "AN"] = "MN"
     """How many processors a job gets. MN: the least number that meets its deadline. AN: all that are of use to it, up
     to its `processors.max`. Default MN."""
-    admission: Literal["Exact"] = "Exact"
+    admission: Literal["Exact", "Fast", "Hybrid"] = "Exact"
     """How a promise is tested. Exact: the whole queue is planned again with the new job in it, and the job is
-    promised its deadline only if every promise is still kept. Default Exact."""
+    promised its deadline only if every promise is still kept. Fast: by what its neighbours in the order of deadlines
+    leave, in some microseconds however many wait; processors then take what is due first as they become free. Hybrid:
+    Exact while few wait, Fast from 300 waiting jobs on. What Fast cannot judge (a reduce step, `processors`) is judged
+    by Exact. Fast and Hybrid need `order: EDF`. Default Exact."""
     network: Literal["Concurrent"] = "Concurrent"
     """How chunks get their input. Concurrent: each for itself, all at the same time. Default Concurrent."""
 

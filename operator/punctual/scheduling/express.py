@@ -1,0 +1,95 @@
+"""Fast admission in a Pool: when it takes over, what it answers, and when the exact test is needed again.
+
+While a line is in force there is no plan: processors take what comes first as they become free. What the line cannot
+judge (several processors at once, a reduce step, units in several ranges) goes to the exact test, which takes all that
+waits with it. So does trouble: where the line cannot keep all of it, the plan and its repair decide.
+"""
+
+from dataclasses import dataclass
+
+from punctual import reasons
+from punctual.scheduling.admission import Application, Rejected, objection
+from punctual.scheduling.books import Books
+from punctual.scheduling.fast_line import Room
+from punctual.scheduling.hybrid import Obstacle, wanted
+from punctual.scheduling.line import Line
+from punctual.scheduling.planner import Planner
+from punctual.scheduling.words import some, span
+
+TOO_FULL = Rejected(
+    reasons.INFEASIBLE_CAPACITY,
+    "it needs several processors at once, a reduce step, less than all processors or a quicker port, which fast "
+    "admission does not judge, and too much is promised for the exact test to take over",
+)
+
+
+@dataclass(slots=True)
+class Express:
+    """Moves a pool between its two tests."""
+
+    books: Books
+    planner: Planner
+    stayed: float | None = None
+    """When the exact test was last found to be needed: the line is not tried again in the same step."""
+
+    def settle(self, now: float) -> None:
+        """Put that test in force which should decide now, if it keeps all that is promised."""
+        books = self.books
+        spec = books.spec
+        assert spec is not None
+        if spec.admission == "Exact":
+            if books.line is not None:
+                self.leave(now)
+            return
+        waiting = len(books.line.jobs) if books.line else len(books.plan.bookings)
+        test = wanted("Fast" if books.line else "Exact", waiting, threshold=spec.threshold)
+        if spec.admission == "Fast":
+            test = "Fast"
+        if test == "Fast" and books.line is None and self.stayed != now:
+            self.stayed = None if self.enter(now) else now
+        elif test == "Exact" and books.line is not None:
+            self.leave(now)
+
+    def enter(self, now: float) -> bool:
+        """Let the line take over; say whether it can keep everything."""
+        assert self.books.spec is not None
+        if self.books.spec.discipline.order != "EDF":
+            return False
+        return self.planner.line_up(now)
+
+    def leave(self, now: float) -> bool:
+        """Let the plan take over, if everything fits into one."""
+        plan, missed = self.planner.trial(now, stop=True)
+        if missed:
+            return False
+        self.planner.adopt(plan, now)
+        self.stayed = now
+        return True
+
+    def judge(self, now: float, a: Application) -> Room | Rejected | None:
+        """Answer by the line; None where the exact test has taken over and should be asked."""
+        line = self.books.line
+        assert line is not None
+        if not line.is_for(a.demand):
+            if not self.planner.line_up(now, beta=a.demand.cost.beta):
+                return None if self.leave(now) else TOO_FULL
+            line = self.books.line
+            assert line is not None
+        if no := objection(a):
+            return no
+        room = line.room(now, a.demand)
+        if isinstance(room, Obstacle):
+            if self.leave(now):
+                return None
+            return TOO_FULL
+        if room.fits:
+            return room
+        return Rejected(reasons.INFEASIBLE_CAPACITY, _arithmetic(a, room, line, now), by_time=True)
+
+
+def _arithmetic(a: Application, room: Room, line: Line, now: float) -> str:
+    what = f"{some(a.demand.ranges.total, 'unit')} due in {span(a.demand.due - now)}"
+    asks = f"{what} take {span(room.length)} of {some(line.fast.processors, 'processor')} together"
+    if room.slack < 0:
+        return f"{asks}; behind those before it that is {span(-room.slack)} too late"
+    return f"{asks}; those behind it can wait for {span(max(0.0, room.spare))}"

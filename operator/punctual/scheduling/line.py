@@ -1,0 +1,153 @@
+"""The jobs of a pool while the fast test is in force: who waits in the line, and who gets what of a free processor.
+
+Around a :class:`~punctual.scheduling.fast_line.FastLine`, which knows lengths and slacks alone: here are the jobs'
+units and the places that processors are. Made by :mod:`punctual.scheduling.express`, read by the dispatcher.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from punctual.scheduling.fast_line import FastLine, Room
+from punctual.scheduling.hybrid import Obstacle, obstacle, to_fast, turn_of
+from punctual.scheduling.placement import Demand, Ground, tolerance
+from punctual.scheduling.processors import Place
+from punctual.scheduling.ranges import Range
+from punctual.scheduling.slacks import Turn
+from punctual.theory.cost import Cost
+
+
+@dataclass(slots=True)
+class Waiting:
+    """What waits of a job: units [begin, end)."""
+
+    turn: Turn
+    cost: Cost
+    begin: int
+    end: int
+
+
+class Share(NamedTuple):
+    """A chunk for the next free processor."""
+
+    uid: str
+    piece: Range
+
+
+@dataclass(slots=True)
+class Line:
+    """All that waits and all that runs, as the fast test sees it."""
+
+    fast: FastLine
+    ground: Ground
+    """What it was made upon: processors and what they share."""
+    jobs: dict[str, Waiting]
+    ends: dict[Place, float]
+    """When places that are busy were to be free."""
+
+    @classmethod
+    def of(
+        cls, now: float, places: Sequence[Place], ground: Ground, demands: Iterable[Demand], *, beta: float = 1.0
+    ) -> "Line | Obstacle":
+        """Make the line of all that waits, or say who could not be promised by it.
+
+        ``beta``: of a job that will be asked about, where inputs share a port.
+        """
+        demands = list(demands)
+        fast = to_fast(now, ground, demands, beta=beta)
+        if isinstance(fast, Obstacle):
+            return fast
+        ready = zip(places, ground.ready.tolist(), strict=True)
+        ends = {place: end for place, end in ready if end > now}
+        return cls(fast, ground, {d.uid: _waiting(d) for d in demands}, ends)
+
+    def room(self, now: float, demand: Demand) -> Room | Obstacle:
+        """Ask whether one more job fits, or say why the fast test cannot tell."""
+        processors = self.fast.processors
+        if no := obstacle(demand, now=now, processors=processors):
+            return no
+        if not self.is_for(demand):
+            return Obstacle(demand.uid, "sends more for its work than any other job")
+        return self.fast.room(now, turn_of(demand), demand.ranges.total, demand.cost)
+
+    def is_for(self, demand: Demand) -> bool:
+        """Whether the line was made for jobs that send so much for their work."""
+        return self.fast.beta is None or demand.cost.beta >= self.fast.beta
+
+    def join(self, demand: Demand, room: Room) -> None:
+        """Let a job into the line that `room` has been found for."""
+        self.fast.join(turn_of(demand), room)
+        self.jobs[demand.uid] = _waiting(demand)
+
+    def leave(self, uid: str) -> None:
+        """Take what waits of a job out of the line."""
+        if (waiting := self.jobs.pop(uid, None)) is not None:
+            self.fast.leave(waiting.turn)
+
+    def free(self, places: Iterable[Place]) -> None:
+        """Take in that nobody sits on these places, whenever they were to be free."""
+        for place in places:
+            if (end := self.ends.pop(place, None)) is not None:
+                self.fast.stop(end)
+
+    def opens(self, now: float) -> float | None:
+        """Return when the port will be free, if that is to be waited for."""
+        if self.fast.beta is None or not self.jobs or self.fast.port <= now + tolerance(now):
+            return None
+        return self.fast.port
+
+    def next(self, now: float) -> Share | None:
+        """Return what a processor that is free now should compute: of the first job that it can do anything for."""
+        for waiting in self.fast.waiting:
+            uid = waiting.order[2]
+            job = self.jobs[uid]
+            size = int(self.fast.share(now, job.turn, float(job.end - job.begin), job.cost))
+            if size:
+                return Share(uid, Range(job.begin, job.begin + size))
+        return None
+
+    def start(self, now: float, share: Share, place: Place) -> float:
+        """Give it to the processor at a place; return when it ends."""
+        job = self.jobs[share.uid]
+        job.begin = share.piece.end
+        left = float(job.end - job.begin)
+        end = self.fast.start(now, job.turn, float(share.piece.size), job.cost, left=left)
+        if not left:
+            del self.jobs[share.uid]
+        self.ends[place] = end
+        return end
+
+
+@dataclass(frozen=True, slots=True)
+class LineTest:
+    """The line as a test of admission at one time, for those who ask it about one demand after the other."""
+
+    line: Line
+    now: float
+    processors: int
+
+    def fits(self, demand: Demand) -> bool:
+        """Whether the demand would be admitted."""
+        room = self.line.room(self.now, demand)
+        return isinstance(room, Room) and room.fits
+
+    def under(self, demand: Demand, deadline: float) -> Demand:
+        """Return the demand under another absolute deadline."""
+        order = self.line.ground.discipline.order_of(
+            demand.uid, arrival=demand.order.arrival, deadline=deadline, load=demand.ranges.total, cost=demand.cost,
+            processors=self.processors,
+        )  # fmt: skip
+        return replace(demand, order=order, due=deadline - demand.kept_back)
+
+    def over(self, demand: Demand) -> float:
+        """Return when a demand behind all others would surely be done."""
+        fast = self.line.fast
+        busy = max(self.line.ends.values(), default=self.now)
+        work = sum(w.length for w in fast.waiting) + fast.length(float(demand.ranges.total), demand.cost)
+        least = fast.least(demand.cost) * demand.cost.per_unit
+        return max(busy, fast.port, self.now) + work + demand.cost.setup + least
+
+
+def _waiting(demand: Demand) -> Waiting:
+    begin, end = demand.ranges.parts[0]
+    return Waiting(turn_of(demand), demand.cost, begin, end)

@@ -1,0 +1,132 @@
+"""Stories about fast admission in a Pool: who takes over when, and that every promise is kept whoever decides."""
+
+from dataclasses import replace
+
+import pytest
+from world import Worker, World, job
+
+from punctual import reasons
+
+MANY = 12
+
+
+def pool(admission: str, *, threshold: int = 4, cpu: float = 2.0) -> World:
+    w = World()
+    w.edit_pool(replace(w.spec, admission=admission, threshold=threshold, generation=2))
+    w.node("n1", cpu)
+    w.tick()
+    return w
+
+
+def crowd(w: World, n: int = MANY) -> None:
+    for i in range(n):
+        w.apply(job(f"j{i}", units=10, deadline=60.0 + 30 * i, arrival=w.now))
+    w.tick()
+
+
+def promised(w: World) -> list[str]:
+    return [uid for uid, record in w.records.items() if record.promise]
+
+
+def kept(w: World) -> bool:
+    w.run_until(lambda w: all(w.done(uid) for uid in promised(w)))
+    return all(w.met(uid) for uid in promised(w))
+
+
+def test_hybrid_is_fast_while_many_wait_and_exact_again_when_few_do():
+    w = pool("Hybrid")
+    crowd(w)
+    assert w.pool.books.line is not None
+    assert len(promised(w)) == MANY
+    w.run_until(lambda w: len(w.pool.books.line.jobs) <= 1)
+    w.apply(job("last", units=5, deadline=w.now + 400, arrival=w.now))
+    w.run(w.now + 1)
+    assert w.pool.books.line is None, "two wait, less than half of four"
+    assert kept(w)
+
+
+@pytest.mark.parametrize("admission", ["Fast", "Hybrid"])
+def test_what_waits_in_a_line_survives_a_new_leader(admission):
+    w = pool(admission)
+    crowd(w)
+    w.run(20)
+    w.crash()
+    w.run(22)
+    before = {uid: w.records[uid].promise.deadline for uid in promised(w)}
+    assert len(before) == MANY
+    assert kept(w)
+    assert {uid: w.records[uid].promise.deadline for uid in promised(w)} == before
+
+
+@pytest.mark.parametrize("admission", ["Fast", "Hybrid"])
+def test_a_processor_lost_is_no_promise_lost_where_there_is_time(admission):
+    w = pool(admission)
+    w.node("n2", 2.0)
+    w.tick()
+    crowd(w)
+    w.run(8)
+    w.lose("n2")
+    w.run(12)
+    assert kept(w)
+    assert len(promised(w)) == MANY
+
+
+@pytest.mark.parametrize("more", [{"reduce_duration": 3.0}, {"min_processors": 2}, {"max_processors": 1}], ids=str)
+def test_what_the_line_cannot_judge_is_judged_exactly(more):
+    w = pool("Fast")
+    crowd(w, 3)
+    assert w.pool.books.line is not None
+    w.apply(job("odd", units=8, deadline=w.now + 300, arrival=w.now, **more))
+    w.run(w.now + 1)
+    assert w.state("odd") == ("True", reasons.FEASIBLE)
+    assert kept(w)
+
+
+def test_a_refusal_says_what_the_line_would_take_and_an_offer_is_made():
+    w = pool("Fast", cpu=1.0)
+    w.apply(job("first", units=50, deadline=60.0))
+    w.tick()
+    w.apply(job("second", units=40, deadline=70.0))
+    w.run(1)
+    assert w.state("second") == ("False", reasons.INFEASIBLE_CAPACITY)
+    assert "too late" in w.records["second"].admitted.message
+    offered = w.records["second"].offer.earliest_deadline
+    w.apply(job("third", units=40, deadline=w.now + offered, arrival=w.now))
+    w.tick()
+    assert w.state("third")[0] == "True"
+    assert kept(w)
+
+
+def test_a_job_deleted_in_the_line_makes_room_for_another():
+    w = pool("Fast", cpu=1.0)
+    w.apply(job("first", units=20, deadline=40.0))
+    w.apply(job("second", units=40, deadline=75.0))
+    w.tick()
+    w.apply(job("third", units=40, deadline=80.0))
+    w.run(1)
+    assert w.state("third")[0] == "False"
+    w.delete("second")
+    w.apply(job("fourth", units=40, deadline=80.0, arrival=1.0))
+    w.run(2)
+    assert w.state("fourth")[0] == "True"
+    assert kept(w)
+
+
+def test_what_runs_slower_than_declared_costs_nobody_else_a_promise():
+    w = pool("Fast", cpu=2.0)
+    w.workers = lambda uid, _chunk: Worker(pace=2.5 if uid == "j0" else 1.0)
+    crowd(w, 6)
+    w.run_until(lambda w: all(w.done(uid) for uid in promised(w)))
+    assert all(w.met(uid) for uid in promised(w) if uid != "j0")
+
+
+def test_a_suspended_job_leaves_the_line():
+    w = pool("Fast", cpu=1.0)
+    w.apply(job("first", units=20, deadline=40.0))
+    w.apply(job("second", units=40, deadline=75.0))
+    w.tick()
+    w.apply(replace(w.jobs["second"], suspend=True, generation=2))
+    w.run(2)
+    assert w.state("second") == ("False", reasons.SUSPENDED)
+    assert "second" not in w.pool.books.line.jobs
+    assert kept(w)
