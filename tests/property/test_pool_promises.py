@@ -19,9 +19,13 @@ requests = st.tuples(
 )
 
 
-@given(st.lists(requests, min_size=1, max_size=12), st.integers(1, 8), st.integers(1, 3))
-def test_no_accepted_job_misses_when_costs_are_as_declared(wanted, cpu, nodes):
+admissions = st.sampled_from([{}, {"admission": "Fast"}, {"admission": "Hybrid", "threshold": 3}])
+
+
+@given(st.lists(requests, min_size=1, max_size=12), st.integers(1, 8), st.integers(1, 3), admissions)
+def test_no_accepted_job_misses_when_costs_are_as_declared(wanted, cpu, nodes, admission):
     w = World(startup=2.0)
+    w.edit_pool(replace(w.spec, generation=2, **admission))
     for n in range(nodes):
         w.node(f"n{n}", cpu)
     chis = {}
@@ -54,9 +58,10 @@ def test_no_accepted_job_misses_when_costs_are_as_declared(wanted, cpu, nodes):
 class PoolMachine(RuleBasedStateMachine):
     """Jobs, nodes, pods and leaders come and go; the ledger stays sound and the Pool can be rebuilt."""
 
-    @initialize(cpu=st.integers(1, 4))
-    def start(self, cpu):
+    @initialize(cpu=st.integers(1, 4), admission=admissions)
+    def start(self, cpu, admission):
         self.w = World()
+        self.w.edit_pool(replace(self.w.spec, generation=2, **admission))
         self.w.node("n0", cpu)
         self.w.tick()
         self.serial = 0
