@@ -1,6 +1,13 @@
 """Sums over powers of β = 1 − rest that stay exact where ``rest`` goes to 0 (nothing is sent, β = 1)."""
 
-from math import expm1, log1p
+from dataclasses import dataclass
+from functools import lru_cache
+from math import ceil, expm1, log1p
+
+import numpy as np
+from numpy.typing import NDArray
+
+from punctual.theory.cost import Cost
 
 
 def partial_sum(n: int, rest: float) -> float:
@@ -20,3 +27,62 @@ def double_sum(n: int, rest: float) -> float:
         total += term
         term *= -rest * (n - 2 - i) / (i + 3)
     return total
+
+
+@dataclass(frozen=True, slots=True)
+class GroupShares:
+    """Shares of equal processors that are ready together and served over one port, all to end at one time.
+
+    The first gets ``first`` units; each of the others β times what the one before got, less θcm/(τ + χ).
+    """
+
+    cost: Cost
+    rest: float
+    """1 − β."""
+    log: float
+    """ln β."""
+    step: float
+    """θcm/(τ + χ)."""
+
+    @classmethod
+    def of(cls, cost: Cost) -> "GroupShares":
+        """Return the shares of a cost."""
+        return _of(cost)
+
+    def powers(self, count: int) -> float:
+        """Return Σ_{i<count} β^i."""
+        return -expm1(count * self.log) / self.rest if self.rest else float(count)
+
+    def total(self, first: float, count: int) -> float:
+        """Return what the first ``count`` get together."""
+        total = first * self.powers(count)
+        return total - self.step * double_sum(count, self.rest) if self.step else total
+
+    def shares(self, first: float, j: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return what the j-th (from 0) get."""
+        gone: NDArray[np.float64] = -np.expm1(j * self.log)  # 1 − β^j
+        found: NDArray[np.float64] = first * (1.0 - gone) - self.step * (gone / self.rest if self.rest else j)
+        return found
+
+    def served(self, first: float, number: int) -> int:
+        """Return how many of ``number`` have a share."""
+        if not self.step or self._share(first, number - 1) > 0.0:
+            return number
+        # β^j (first + c) = c with c = step/(1 − β)
+        exact = log1p(first * self.rest / self.step) / -self.log if self.rest else first / self.step
+        count = min(number, max(1, ceil(exact)))
+        while count > 1 and self._share(first, count - 1) <= 0.0:
+            count -= 1
+        while count < number and self._share(first, count) > 0.0:
+            count += 1
+        return count
+
+    def _share(self, first: float, j: int) -> float:
+        gone = -expm1(j * self.log)
+        return first * (1.0 - gone) - self.step * (gone / self.rest if self.rest else j)
+
+
+@lru_cache(maxsize=1024)
+def _of(cost: Cost) -> GroupShares:
+    rest = cost.tau / cost.per_unit
+    return GroupShares(cost, rest, log1p(-rest), cost.theta_cm / cost.per_unit)

@@ -21,6 +21,7 @@ by the deadline, and with how many processors) and dispatch. Times are absolute 
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from math import inf, isfinite, nextafter
 from typing import TypeVar
 
@@ -28,7 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from punctual.theory.cost import Cost
-from punctual.theory.geometric import double_sum, partial_sum
+from punctual.theory.geometric import GroupShares
 
 Floats = NDArray[np.float64]
 
@@ -72,8 +73,8 @@ def partition(
     # From the first ready time: on a clock that counts since 1970, cumulative sums would lose milliseconds.
     origin = at.item(0) if ascending else at.min().item()
     gap = at - origin
-    if one_port and ascending and speeds is None and links is None and 2 * (at[1:] != at[:-1]).sum() < at.size:
-        return _one_port_equal(load, at, cost, origin=origin)
+    if one_port and ascending and speeds is None and links is None and _mostly_together(at):
+        return _one_port_equal(load, at, cost)
     if one_port:
         tau = cost.tau * _factors(links, at)
         per_unit = tau + cost.chi * _factors(speeds, at)
@@ -121,23 +122,36 @@ def least_processors(
         usable = int((room > 0.0).sum())
         first = 1 + int(room[:usable].cumsum().searchsorted(wanted * cost.per_unit))
     for n in range(max(least, first), at.size + 1):
-        if partition(load, at[:n], cost, one_port=one_port).finish <= deadline:
+        if _finish(load, at[:n], cost, one_port=one_port) <= deadline:
             return n
         if n >= usable:
             return None  # those behind are ready too late to help
     return None
 
 
+def _finish(load: float, at: Floats, cost: Cost, *, one_port: bool) -> float:
+    """Return when the partition ends, to the last bit as :func:`partition` has it."""
+    if one_port and _mostly_together(at):
+        return at.item(0) + _solve(load, at, cost)[0]
+    return partition(load, at, cost, one_port=one_port).finish
+
+
+def _mostly_together(at: Floats) -> bool:
+    """Whether many become ready at one time, so that groups are quicker than a walk."""
+    return 2 * int(np.count_nonzero(at[1:] != at[:-1])) < at.size
+
+
 def _fit(load: float, at: Floats, cost: Cost, deadline: float) -> tuple[int, int]:
     """Return how many equal processors do ``load`` by the deadline over one port, and how many could have a share."""
     origin = at.item(0)
-    line = _serve(deadline - origin, _groups(at, origin), cost)
+    group_of = GroupShares.of(cost)
+    line = _serve(deadline - origin, _groups(at, origin), group_of)
     usable = sum(group.count for group in line.served)
     before, left = 0, load
     for group in line.served:
-        if (total := _shares(group.first, group.count, cost)) >= left:
+        if (total := group_of.total(group.first, group.count)) >= left:
             short = left
-            n = bisect_left(range(group.count), x=True, key=lambda j: _shares(group.first, j + 1, cost) >= short)
+            n = bisect_left(range(group.count), x=True, key=lambda j: group_of.total(group.first, j + 1) >= short)
             return before + n + 1, usable
         before, left = before + group.count, left - total
     return usable + 1, usable
@@ -290,80 +304,72 @@ class _Line:
     """How fast the total grows with the end."""
 
 
-def _share(first: float, j: int, cost: Cost) -> float:
-    """Return the share of the j-th (from 0) of a group."""
-    rest = cost.tau / cost.per_unit
-    return float(first * (1.0 - rest) ** j - cost.theta_cm / cost.per_unit * partial_sum(j, rest))
-
-
-def _shares(first: float, count: int, cost: Cost) -> float:
-    """Return what the first ``count`` of a group get together."""
-    rest = cost.tau / cost.per_unit
-    return first * partial_sum(count, rest) - cost.theta_cm / cost.per_unit * double_sum(count, rest)
-
-
-def _serve(end: float, groups: list[tuple[float, int]], cost: Cost) -> _Line:
-    """Serve groups (ready time, number) in order; the closed forms in place of a walk over each processor."""
+def _serve(end: float, groups: list[tuple[float, int]], of: GroupShares) -> _Line:
+    """Serve groups (ready time, number) in order; closed forms in place of a walk over each processor."""
     port, drift = -inf, 0.0  # port_free and d port_free / d end
-    rest = cost.tau / cost.per_unit
+    cost = of.cost
+    setup, per_unit, theta, tau = cost.setup, cost.per_unit, cost.theta_cm, cost.tau
     line = _Line([], 0.0, 0.0)
     for ready, number in groups:
         start, moves = (port, drift) if port > ready else (ready, 0.0)
-        first = (end - start - cost.setup) / cost.per_unit
+        first = (end - start - setup) / per_unit
         if first <= 0.0:
             break  # starts ascend: nobody behind has a share either
-        count = number
-        if cost.theta_cm and _share(first, number - 1, cost) <= 0.0:
-            count = bisect_left(range(number), x=True, key=lambda j: _share(first, j, cost) <= 0.0)
-        total = _shares(first, count, cost)
-        grows = (1.0 - moves) / cost.per_unit * partial_sum(count, rest)
+        count = of.served(first, number)
+        total = of.total(first, count)
+        grows = (1.0 - moves) / per_unit * of.powers(count)
         line.served.append(_Served(start, first, count))
         line.total += total
         line.slope += grows
-        port, drift = start + count * cost.theta_cm + cost.tau * total, moves + cost.tau * grows
         if count < number:
             break
+        port, drift = start + count * theta + tau * total, moves + tau * grows
     return line
 
 
 def _groups(at: Floats, origin: float) -> list[tuple[float, int]]:
     """Return (ready time after ``origin``, number) of the runs of equal times."""
-    firsts = np.flatnonzero(np.concatenate(([True], at[1:] != at[:-1])))
-    numbers = np.diff(np.append(firsts, at.size))
-    return list(zip((at[firsts] - origin).tolist(), numbers.tolist(), strict=True))
+    firsts = [0, *((at[1:] != at[:-1]).nonzero()[0] + 1).tolist(), at.size]
+    times = at.tolist()
+    return [(times[a] - origin, b - a) for a, b in pairwise(firsts)]
 
 
-def _solve(load: float, at: Floats, groups: list[tuple[float, int]], cost: Cost, origin: float) -> tuple[float, _Line]:
-    size = sum(number for _, number in groups)
-    first = cost.setup + _common_end(load * cost.per_unit, (at - origin)[:size])
-    return _bracket(load, lambda end: _serve(end, groups, cost), first=first, high=cost.setup + load * cost.per_unit)
-
-
-def _one_port_equal(load: float, at: Floats, cost: Cost, *, origin: float) -> Partition:
-    """Serve equal processors in ready-time order; where many are ready together this is what makes it quick."""
-    groups, before, served = _groups(at, origin), 0, at.size
+def _solve(load: float, at: Floats, cost: Cost) -> tuple[float, _Line]:
+    """Return when equal processors end, after the first ready time, and how they are served."""
+    origin = at.item(0)
+    of, groups, before, served = GroupShares.of(cost), _groups(at, origin), 0, at.size
+    high = cost.setup + load * cost.per_unit
+    line = _Line([], 0.0, 0.0)
+    end = high
     while served != before:
         # as in `_one_port`: not a bit of the end may depend on processors that are skipped
-        end, line = _solve(load, at, groups, cost, origin)
+        first = cost.setup + _common_end(load * cost.per_unit, at[:served] - origin)
+        now = groups
+        end, line = _bracket(load, lambda end, now=now: _serve(end, now, of), first=first, high=high)  # type: ignore[misc]
         groups = [(ready, group.count) for (ready, _), group in zip(groups, line.served, strict=False)]
         before, served = served, sum(group.count for group in line.served)
+    return end, line
+
+
+def _one_port_equal(load: float, at: Floats, cost: Cost) -> Partition:
+    """Serve equal processors in ready-time order; where many are ready together this is what makes it quick."""
+    origin = at.item(0)
+    end, line = _solve(load, at, cost)
+    of = GroupShares.of(cost)
     shares, starts = np.zeros(at.size), at.copy()
-    rest, step = cost.tau / cost.per_unit, cost.theta_cm / cost.per_unit
     begin = 0
     for group in line.served:
         j = np.arange(group.count)
-        powers = (1.0 - rest) ** j
-        sums = j.astype(np.float64) if rest == 0.0 else -np.expm1(j * np.log1p(-rest)) / rest
         own = slice(begin, begin + group.count)
-        shares[own] = group.first * powers - step * sums
-        sent = np.cumsum(shares[own]) - shares[own]
+        shares[own] = of.shares(group.first, j)
+        sent = shares[own].cumsum() - shares[own]
         starts[own] = np.maximum(at[own], origin + group.start + j * cost.theta_cm + cost.tau * sent)
         begin += group.count
     np.maximum(shares, 0.0, out=shares)
-    if line.served:  # those that are skipped would begin when the port is free
+    if begin < at.size and line.served:  # those that are skipped would begin when the port is free
         last = line.served[-1]
-        port = origin + last.start + last.count * cost.theta_cm + cost.tau * _shares(last.first, last.count, cost)
-        starts = np.where(shares > 0.0, starts, np.maximum(starts, port))
+        port = origin + last.start + last.count * cost.theta_cm + cost.tau * of.total(last.first, last.count)
+        np.maximum(starts[begin:], port, out=starts[begin:])
     return Partition(shares, starts, origin + end)
 
 
