@@ -7,10 +7,12 @@ from typing import Final
 
 # Admission
 FEASIBLE: Final = "Feasible"  # the deadline is promised
+ADMITTED_STATISTICALLY: Final = "AdmittedStatistically"  # costs are estimates: most such deadlines are kept
 DRY_RUN: Final = "DryRun"  # it could be promised; nothing was booked (spec.dryRun)
 MEASURING: Final = "Measuring"  # pilot chunks are finding out what a unit costs
 INFEASIBLE_CAPACITY: Final = "InfeasibleCapacity"  # processors are too few or too busy before the deadline
 INFEASIBLE_STARTUP: Final = "InfeasibleStartup"  # setup costs and margin alone take longer than the deadline leaves
+INFEASIBLE_RESERVATION: Final = "InfeasibleReservation"  # no such window is free, or a promised job would fit no more
 NOT_ALLOWED: Final = "NotAllowed"  # the pool does not serve this namespace
 POOL_NOT_FOUND: Final = "PoolNotFound"
 POOL_DELETED: Final = "PoolDeleted"  # the pool is being deleted: it takes no new jobs

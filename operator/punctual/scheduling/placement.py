@@ -6,7 +6,7 @@ ch. 4, with inserted idle times used). Shares are cut to whole units, and the de
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ from punctual.scheduling.ranges import Range, Ranges
 from punctual.theory.cost import Cost
 from punctual.theory.cut_points import cut_points
 from punctual.theory.partition import equal_partition, least_processors, partition
+
+if TYPE_CHECKING:
+    from punctual.scheduling.around import Around
 
 Floats = NDArray[np.float64]
 
@@ -81,6 +84,8 @@ class Ground:
     """From when on the port is free (OnePort)."""
     speeds: Floats | None = None
     """By place, what multiplies χ: 2 is half as fast; None: all are equal."""
+    around: "Around | None" = None
+    """What is booked ahead; None: nothing is."""
 
     def at(self, now: float) -> "Ground":
         """Return it as a demand placed at ``now`` meets it: nothing is free in the past."""
@@ -88,10 +93,13 @@ class Ground:
 
     def copy(self) -> "Ground":
         """Return one whose ready times can be moved."""
-        return replace(self, ready=self.ready.copy())
+        return replace(self, ready=self.ready.copy(), around=self.around and self.around.copy())
 
     def take(self, booking: "Booking") -> None:
         """Move the times of the processors of a booking behind it."""
+        if self.around is not None:
+            self.port = self.around.take(booking, self.ready, self.port)
+            return
         self.ready[booking.where] = booking.ends
         if booking.reducer is not None:
             self.ready[booking.reducer] = booking.finish
@@ -126,11 +134,11 @@ class Walk(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Booking:
-    """The processors one demand has got. Arrays are aligned: one entry per processor that has a share."""
+    """The processors one demand has got. Arrays are aligned: one entry per chunk, a chunk per processor."""
 
     demand: Demand
     where: NDArray[np.intp]
-    """Indices into the plan's places, in the order in which they are served."""
+    """Indices into the plan's places, in the order in which they are served; around windows one may come again."""
     cuts: NDArray[np.int64]
     """Cut points over the demand's ranges read as one line; one more than processors."""
     starts: Floats
@@ -173,6 +181,8 @@ class Booking:
 
     def retimed(self, ground: Ground) -> "Booking":
         """Return it on another ground: times move, shares do not."""
+        if ground.around is not None:
+            return ground.around.retimed(self, ground)
         demand, sizes = self.demand, np.diff(self.cuts)
         walk = ground.walk(self.where, sizes, np.maximum(ground.ready[self.where], demand.not_before), demand.cost)
         ends = walk.ends + demand.cost.setup * extra_fragments(demand.ranges, self.cuts)
@@ -188,8 +198,8 @@ class Booking:
 
     @property
     def processors(self) -> int:
-        """How many processors it has."""
-        return max(1, self.where.size)
+        """How many processors it has; around windows one may have several chunks."""
+        return max(1, len(set(self.where.tolist())))
 
 
 class Shortfall(NamedTuple):
@@ -211,6 +221,8 @@ class Shortfall(NamedTuple):
 
 def place(demand: Demand, ground: Ground) -> Booking | Shortfall:
     """Book processors so that the demand's due time is met, whole units, ends tested after rounding; or say why not."""
+    if ground.around is not None and not ground.around.begins_behind(demand.due + demand.reduce):
+        return ground.around.place_demand(demand, ground)
     cost, due = demand.cost, demand.due
     units, late = demand.ranges.total, due + tolerance(demand.due)
     if demand.reduce and demand.running_until > late:

@@ -195,12 +195,16 @@ class Plan:
         """Raise InvariantError where chunks on one processor or transfers overlap, or a demand is not covered."""
         free = self.ground.copy()
         for b in self.bookings:
+            if int(b.cuts[-1]) != b.demand.ranges.total or (np.diff(b.cuts) <= 0).any():
+                raise InvariantError(f"{b.demand.uid}: chunks do not cover the load")
+            if free.around is not None:
+                free.around.check(b, free)
+                free.take(b)
+                continue
             if b.where.size and (b.starts < free.ready[b.where] - tolerance(b.finish)).any():
                 raise InvariantError(f"{b.demand.uid}: a chunk starts before its processor is free")
             if len(set(b.where.tolist())) != b.where.size:
                 raise InvariantError(f"{b.demand.uid}: one processor is booked twice")
-            if int(b.cuts[-1]) != b.demand.ranges.total or (np.diff(b.cuts) <= 0).any():
-                raise InvariantError(f"{b.demand.uid}: chunks do not cover the load")
             if free.discipline.one_port and b.where.size:
                 sent = b.starts + b.demand.cost.theta_cm + np.diff(b.cuts) * b.demand.cost.tau
                 if (b.starts < np.concatenate(([free.port], sent[:-1])) - tolerance(b.finish)).any():

@@ -1,0 +1,336 @@
+"""Processors booked ahead over a window, beside jobs: who is accepted, where, and when it would be (Mamat 2011, ch. 5).
+
+A reservation is refused where fewer processors than asked are free at some time of its window, where its input would be
+sent while that of another is (OnePort), or where a job that was promised would fit no more around it (algs. 1 and 2).
+
+It gets its processors when it is accepted, and keeps them: jobs are placed around windows of given places, whoever is
+told the answer can rely on the places named in it, and nothing has to be moved later. The price: windows that are kept
+where they are can leave enough processors at each time but not the same ones throughout; then it is refused, where the
+paper's count of free processors would accept what cannot be held without moving others. To have that seldom, and to
+disturb jobs least, it gets of all places that are free throughout those on which least is booked in its window, and of
+these the ones that would be idle for the shortest time before it.
+"""
+
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from punctual import reasons
+from punctual.scheduling.around import Around
+from punctual.scheduling.calendar import Calendar, Window
+from punctual.scheduling.discipline import Discipline
+from punctual.scheduling.placement import tolerance
+from punctual.scheduling.plan import Plan
+from punctual.scheduling.processors import Place
+from punctual.scheduling.words import some, span
+
+EARLIER = 1e-6
+"""How much nearer, relative to now, no window may be than the one that is offered."""
+ROUNDS = 8
+"""How often what bisection found is found to be beatable before it is offered all the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """R(Ra, Rs, n, Re, IOratio): so many processors over [start, end), seconds on the caller's clock."""
+
+    uid: str
+    arrival: float
+    start: float
+    end: float
+    processors: int
+    io_ratio: float = 0.0
+    """The first part of the window in which its input is sent: over one port nobody else's is, meanwhile."""
+
+    def __post_init__(self) -> None:
+        if not (-inf < self.start < self.end < inf and self.processors >= 1 and 0.0 <= self.io_ratio <= 1.0):
+            raise ValueError(f"a window, processors and a part of it are needed, not {self}")
+
+    @property
+    def sent(self) -> float:
+        """When its input has been sent (Rio)."""
+        return self.start + (self.end - self.start) * self.io_ratio
+
+    def at(self, start: float) -> "Reservation":
+        """Return the same with another start."""
+        return replace(self, start=start, end=start + (self.end - self.start))
+
+
+class Held(NamedTuple):
+    """A reservation that was accepted, and the places that it has."""
+
+    reservation: Reservation
+    places: tuple[Place, ...]
+
+
+class Accepted(NamedTuple):
+    """The reservation with its places, and the plan of all promised jobs around it; nothing is booked yet."""
+
+    held: Held
+    plan: Plan
+
+
+class Refused(NamedTuple):
+    """Why not."""
+
+    reason: str
+    message: str
+
+
+@dataclass(slots=True)
+class Ahead:
+    """All reservations that are accepted and not over."""
+
+    held: dict[str, Held] = field(default_factory=dict)
+    calendar: Calendar = field(default_factory=Calendar)
+    """Processors booked over time."""
+    port: Calendar = field(default_factory=Calendar)
+    """When inputs of reservations are sent: 0 or 1 at a time."""
+    _number: dict[Place, int] = field(default_factory=dict)
+    """Of each place that ever had a window; arrays below hold these, one entry per window and place."""
+    _where: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
+    _start: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    _end: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+
+    def book(self, held: Held) -> None:
+        """Book what was accepted."""
+        r = held.reservation
+        if r.uid in self.held:
+            raise ValueError(f"{r.uid} is booked already")
+        self.held[r.uid] = held
+        self.calendar.book(Window(r.start, r.end, r.processors))
+        if r.sent > r.start:
+            self.port.book(Window(r.start, r.sent, 1))
+        numbers = [self._number.setdefault(place, len(self._number)) for place in held.places]
+        self._where = np.concatenate((self._where, np.array(numbers, dtype=np.intp)))
+        self._start = np.concatenate((self._start, np.full(len(numbers), r.start)))
+        self._end = np.concatenate((self._end, np.full(len(numbers), r.end)))
+
+    def release(self, uid: str) -> None:
+        """Take a booking back; KeyError where there is none."""
+        r, places = self.held.pop(uid)
+        self.calendar.release(Window(r.start, r.end, r.processors))
+        if r.sent > r.start:
+            self.port.release(Window(r.start, r.sent, 1))
+        mine = np.isin(self._where, [self._number[place] for place in places])
+        keep = ~(mine & (self._start == r.start) & (self._end == r.end))
+        self._where, self._start, self._end = self._where[keep], self._start[keep], self._end[keep]
+        if not self.held:
+            self._number.clear()
+
+    def forget(self, until: float) -> None:
+        """Forget reservations that are over."""
+        for uid in [uid for uid, held in self.held.items() if held.reservation.end <= until]:
+            self.release(uid)
+
+    def on(self, places: Sequence[Place], discipline: Discipline, *, also: Iterable[Held] = ()) -> Around | None:
+        """Return what a ground of these places carries, more reservations included; None: nothing is booked."""
+        more = list(also)
+        if not self.held and not more:
+            return None
+        index = {place: i for i, place in enumerate(places)}
+        at = np.array([index.get(place, -1) for place in self._number], dtype=np.intp)[self._where]
+        new = [(index[place], held.reservation) for held in more for place in held.places]
+        where = np.concatenate((at, np.array([i for i, _ in new], dtype=np.intp)))
+        start = np.concatenate((self._start, np.array([r.start for _, r in new])))
+        end = np.concatenate((self._end, np.array([r.end for _, r in new])))
+        there = where >= 0
+        sending: list[tuple[float, float]] = []
+        if discipline.one_port:
+            all_of_them = [held.reservation for held in (*self.held.values(), *more)]
+            sending = [(r.start, r.sent) for r in all_of_them if r.sent > r.start]
+        return Around.of(len(places), where[there], start[there], end[there], sending)
+
+    def free(self, places: Sequence[Place], start: float, end: float) -> NDArray[np.bool_]:
+        """Return which places have no window over [start, end)."""
+        taken = np.zeros(len(self._number) + 1, dtype=bool)  # the last one: places that never had a window
+        taken[self._where[(self._start < end) & (self._end > start)]] = True
+        none = len(self._number)
+        return ~taken[[self._number.get(place, none) for place in places]]
+
+    def idle_since(self, places: Sequence[Place], at: float) -> NDArray[np.float64]:
+        """Return when the last window before ``at`` ends, by place; -inf: there is none."""
+        last = np.full(len(self._number) + 1, -inf)
+        before = self._end <= at
+        np.maximum.at(last, self._where[before], self._end[before])
+        none = len(self._number)
+        return last[[self._number.get(place, none) for place in places]]
+
+    def ends_after(self, at: float) -> float:
+        """Return when the next window ends after ``at``; inf: none does."""
+        return float(self._end[self._end > at].min(initial=inf))
+
+
+def admit(asked: Reservation, ahead: Ahead, plan: Plan, now: float) -> Accepted | Refused:
+    """Answer: where it is held and what becomes of the plan, in which every promise stands; or the first objection."""
+    where = _room(asked, ahead, plan, now)
+    if isinstance(where, Refused):
+        return where
+    held = Held(asked, tuple(plan.places[i] for i in where.tolist()))
+    ground = replace(plan.ground, around=ahead.on(plan.places, plan.ground.discipline, also=[held]))
+    kept = plan.retimed(ground)
+    if not _moved(plan, kept):
+        return Accepted(held, kept)
+    anew, missed = Plan.of(plan.places, ground, [b.demand for b in plan.bookings], stop=True)
+    if not missed:
+        return Accepted(held, anew)
+    if kept.keeps_all():
+        return Accepted(held, kept)
+    return Refused(
+        reasons.INFEASIBLE_RESERVATION,
+        f"{some(asked.processors, 'processor')} from {span(asked.start - now)} on for {span(asked.end - asked.start)} "
+        f"would break an earlier promise: {missed[0].uid} would fit no more",
+    )
+
+
+def _room(asked: Reservation, ahead: Ahead, plan: Plan, now: float) -> NDArray[np.intp] | Refused:
+    """Return which places it gets whatever becomes of the jobs that wait, or what stands against it."""
+    if why := _objection(asked, ahead, plan, now):
+        window = f"{some(asked.processors, 'processor')} from {span(asked.start - now)} on"
+        return Refused(reasons.INFEASIBLE_RESERVATION, f"{window} for {span(asked.end - asked.start)}: {why}")
+    n = asked.processors
+    throughout = ahead.free(plan.places, asked.start, asked.end)
+    able = throughout & (plan.ground.ready <= asked.start + tolerance(asked.start))
+    if np.count_nonzero(able) < n:
+        if np.count_nonzero(throughout) < n:
+            why = f"at each time enough are free, but only {np.count_nonzero(throughout)} from its start to its end"
+        else:
+            why = f"chunks that run now will still run on all but {np.count_nonzero(able)}"
+        return Refused(reasons.INFEASIBLE_RESERVATION, f"{some(n, 'processor')}: {why}")
+    since = np.maximum(ahead.idle_since(plan.places, asked.start), plan.ground.ready)
+    best = np.lexsort((-since, np.where(able, _disturbed(asked, plan), inf)))[:n]
+    return np.sort(best)
+
+
+def _objection(asked: Reservation, ahead: Ahead, plan: Plan, now: float) -> str | None:
+    """Return what counting processors and the port tells against it."""
+    total = len(plan.places)
+    if asked.start < now:
+        return "that has begun already"
+    if asked.processors > total:
+        return f"the pool has {total}"
+    booked = ahead.calendar.most(asked.start, asked.end)
+    if total - booked < asked.processors:
+        return f"at one time of it {booked} of {total} are reserved"
+    if plan.ground.discipline.one_port and asked.sent > asked.start:
+        if ahead.port.most(asked.start, asked.sent):
+            return "its input would be sent while another reservation's is"
+        if plan.ground.port > asked.start + tolerance(asked.start):
+            return f"the port sends what was begun until {span(plan.ground.port - now)} from now"
+    return None
+
+
+def _moved(before: Plan, after: Plan) -> bool:
+    """Whether a chunk or a reduce step got another time."""
+    return any(
+        abs(a.finish - b.finish) > tolerance(b.finish) or (np.abs(a.starts - b.starts) > tolerance(b.finish)).any()
+        for a, b in zip(after.bookings, before.bookings, strict=True)
+    )
+
+
+def _disturbed(asked: Reservation, plan: Plan) -> NDArray[np.float64]:
+    """Return how many seconds of the window are booked by jobs, by place."""
+    seconds = np.zeros(len(plan.places))
+    for b in plan.bookings:
+        over = np.minimum(b.ends, asked.end) - np.maximum(b.starts, asked.start)
+        np.add.at(seconds, b.where, np.maximum(over, 0.0))
+        if b.reducer is not None:
+            begin = max(b.finish - b.demand.reduce, asked.start)
+            seconds[b.reducer] += max(0.0, min(b.finish, asked.end) - begin)
+    return seconds
+
+
+def next_start(asked: Reservation, ahead: Ahead, plan: Plan, now: float, *, not_before: float) -> float | None:
+    """Return the earliest start from which on there is room beside other reservations; None: there never is."""
+    n, length, at = asked.processors, asked.end - asked.start, max(not_before, now)
+    sends = plan.ground.discipline.one_port and asked.sent > asked.start
+    if sends:
+        at = max(at, plan.ground.port)
+    while True:
+        start = ahead.calendar.next_window(n, length, capacity=len(plan.places), not_before=at)
+        if start is None:
+            return None
+        if sends:
+            gap = ahead.port.next_window(1, asked.sent - asked.start, capacity=1, not_before=start)
+            if gap is not None and gap > start:
+                at = gap
+                continue
+        for exact in (start, start + tolerance(start)):  # windows that touch, moved: their ends are rounded anew
+            if not isinstance(_room(asked.at(exact), ahead, plan, now), Refused):
+                return exact
+        ready = plan.ground.ready
+        at = min(ahead.ends_after(start), float(ready[ready > start].min(initial=inf)))
+        if at == inf:
+            return None
+
+
+class _Starts(NamedTuple):
+    """The same window moved."""
+
+    asked: Reservation
+    ahead: Ahead
+    plan: Plan
+    now: float
+
+    def room(self, not_before: float) -> float:
+        """Return the next start with room beside other reservations; inf: there never is."""
+        found = next_start(self.asked, self.ahead, self.plan, self.now, not_before=not_before)
+        return inf if found is None else found
+
+    def fits(self, start: float) -> bool:
+        """Whether it is accepted."""
+        return isinstance(admit(self.asked.at(start), self.ahead, self.plan, self.now), Accepted)
+
+    def some_later(self, start: float) -> Generator[None, None, float]:
+        """Search some start behind one with which a job stands in the way; behind all jobs none does. inf: none."""
+        step = self.asked.end - self.asked.start
+        while start < inf:
+            start = self.room(start + step)
+            yield
+            if start < inf and self.fits(start):
+                break
+            step *= 2.0
+        return start
+
+    def between(self, low: float, high: float) -> Generator[None, None, float]:
+        """Search by bisection an earlier start than ``high``, which is accepted, behind ``low``, which is not."""
+        top = high  # from here to ``high`` there is no room
+        while top - low > max(EARLIER / 10.0 * (high - self.now), tolerance(high)):
+            middle = low + (top - low) / 2.0
+            at = self.room(middle)
+            if at >= high:
+                top = middle
+                continue
+            yield
+            if self.fits(at):
+                high = top = at
+            else:
+                low = at
+        return high
+
+
+def nearest(asked: Reservation, ahead: Ahead, plan: Plan, now: float) -> Generator[None, None, float | None]:
+    """Search the earliest start, not before the one asked for, with which it is accepted; None: there is none.
+
+    One a millionth nearer to now is not accepted. Each ``next`` costs at most one test, some 60 a round.
+    """
+    starts = _Starts(asked, ahead, plan, now)
+    first = starts.room(asked.start)
+    yield
+    if first == inf or starts.fits(first):
+        return first if first < inf else None
+    high = yield from starts.some_later(first)
+    if high == inf:
+        return None
+    for _ in range(ROUNDS):
+        high = yield from starts.between(first, high)
+        nearer = now + (high - now) * (1.0 - EARLIER)
+        yield
+        if nearer <= first or not starts.fits(nearer):
+            break
+        high = nearer
+    return high
