@@ -146,3 +146,10 @@ def test_faults_under_the_fast_test_lose_nothing(lines, discipline, data):
     )
     trace, document = run([*lines, fault], discipline, offers=False, admission="Fast")
     assert flaws(trace, document, cost=COSTS, one_port=discipline.one_port) == []
+
+
+@given(jobs, st.sampled_from(FAST), st.sampled_from([{"bound": 0.8}, {"miss_set_point": 0.1, "sample_period": 150.0}]))
+def test_statistical_admission_loses_nothing(lines, discipline, how):
+    trace, document = run(lines, discipline, offers=False, actual=(0.2, 3.0), **how)
+    assert flaws(trace, document, cost=COSTS, one_port=discipline.one_port, exact=False) == []
+    assert ("periods" in document) == ("miss_set_point" in how)

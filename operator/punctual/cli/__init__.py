@@ -134,6 +134,11 @@ def simulate_jobs(
     admission: Annotated[Literal["exact", "fast", "hybrid"], typer.Option()] = "exact",
     hybrid_threshold: Annotated[int, typer.Option(min=1, help="Jobs waiting from which on hybrid is fast.")] = 300,
     network: Annotated[Network, typer.Option()] = "one-port",
+    miss_set_point: Annotated[
+        float | None, typer.Option(min=0.001, max=0.999, help="Let a controller hold this miss ratio.")
+    ] = None,
+    sample_period: Annotated[float, typer.Option(min=1e-6, help="Of that controller, s.")] = 100_000.0,
+    bound: Annotated[float | None, typer.Option(min=1e-6, help="Let in by this utilization bound instead.")] = None,
     actual: Annotated[str, typer.Option(metavar="LOW,HIGH", help="Actual cost = estimate x uniform factor.")] = "1,1",
     offers: Annotated[bool, typer.Option(help="Search the earliest deadline for who is refused.")] = True,
     integer_units: Annotated[bool, typer.Option("--integer-units", help="Cut loads into whole units.")] = False,
@@ -166,6 +171,9 @@ def simulate_jobs(
             ),
             admission=simulate.ADMISSIONS[admission],
             threshold=hybrid_threshold,
+            bound=bound,
+            miss_set_point=miss_set_point,
+            sample_period=sample_period,
             headroom=headroom,
             margin=margin,
             restart="Redo" if restart == "redo" else "Resume",
@@ -174,6 +182,7 @@ def simulate_jobs(
             integer_units=integer_units,
             seed=seed,
         )
+        simulate.check(options)
         drawn = None
         if workload is not None:
             drawn = Workload(cost=cost, processors=processors, load=system_load, average=avg_load, dc_ratio=dc_ratio)

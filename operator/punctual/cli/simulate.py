@@ -35,6 +35,15 @@ class MisusedError(PunctualError):
     """An option or a trace that cannot be; the message names it."""
 
 
+def check(options: Options) -> None:
+    """Raise MisusedError where options exclude each other."""
+    if options.bound is not None and options.miss_set_point is not None:
+        raise MisusedError("--bound: the bound is fixed, --miss-set-point moves it: give one of the two")
+    loose = options.bound is not None or options.miss_set_point is not None
+    if options.discipline.order != "EDF" and (options.admission != "Exact" or loose):
+        raise MisusedError(f"--order: {options.discipline.order} has no fast or statistical admission, only EDF has")
+
+
 def lines(
     trace: str | None,
     workload: Workload | None,

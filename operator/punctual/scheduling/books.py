@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from punctual import reasons
 from punctual.scheduling.actions import Action, WritePool, WriteStatus
+from punctual.scheduling.bound import BoundLine, MissRatio
 from punctual.scheduling.events import NodeObserved, PodObserved
 from punctual.scheduling.job import Chunk, JobRecord, Verdict
 from punctual.scheduling.line import Line
@@ -52,8 +53,10 @@ class Books:
     """Jobs that own chunks, in order."""
     processors: Processors = field(default_factory=Processors)
     plan: Plan = field(default_factory=Plan)
-    line: Line | None = None
+    line: Line | BoundLine | None = None
     """What waits while the fast test is in force: then nothing is booked."""
+    miss: MissRatio | None = None
+    """The controller of the bound, where there is one."""
     startups: Startups = field(default_factory=Startups)
     desk: OffersDesk = field(default_factory=OffersDesk)
     waiting: list[tuple[float, str]] = field(default_factory=list)

@@ -13,6 +13,7 @@ from punctual import reasons
 from punctual.scheduling import ledger, pilots
 from punctual.scheduling.actions import CreateChunk, OfferEnd
 from punctual.scheduling.books import Books
+from punctual.scheduling.bound import BoundLine
 from punctual.scheduling.job import Chunk, Kind
 from punctual.scheduling.life import GRACE, LOOK, Life
 from punctual.scheduling.line import Line
@@ -179,7 +180,7 @@ class Dispatcher:
                     self._create_reduce(now, self.books.jobs[booking.demand.uid], place)
         self._use_leftovers(now, sorted(free, key=lambda p: (p.slot, p.node)))
 
-    def _follow_line(self, now: float, line: Line) -> None:
+    def _follow_line(self, now: float, line: Line | BoundLine) -> None:
         """Give each free processor what comes first in the line; one at a time where they share a port."""
         free = [p for p in self.books.processors.usable(now) if p not in self.books.processors.occupants]
         line.free(free)

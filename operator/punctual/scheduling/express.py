@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from punctual import reasons
 from punctual.scheduling.admission import Application, Rejected, objection
 from punctual.scheduling.books import Books
+from punctual.scheduling.bound import BoundLine, Pressure
 from punctual.scheduling.fast_line import Room
 from punctual.scheduling.hybrid import Obstacle, wanted
 from punctual.scheduling.line import Line
@@ -37,6 +38,10 @@ class Express:
         books = self.books
         spec = books.spec
         assert spec is not None
+        if spec.loose:
+            if not isinstance(books.line, BoundLine):
+                self.planner.line_up(now)
+            return
         if spec.admission == "Exact":
             if books.line is not None:
                 self.leave(now)
@@ -66,25 +71,42 @@ class Express:
         self.stayed = now
         return True
 
-    def judge(self, now: float, a: Application) -> Room | Rejected | None:
+    def judge(self, now: float, a: Application) -> Room | Pressure | Rejected | None:
         """Answer by the line; None where the exact test has taken over and should be asked."""
         line = self.books.line
         assert line is not None
+        if isinstance(line, BoundLine):
+            return objection(a) or _loosely(a, line, now)
+        return self._surely(now, a, line)
+
+    def _surely(self, now: float, a: Application, line: Line) -> Room | Rejected | None:
         if not line.is_for(a.demand):
             if not self.planner.line_up(now, beta=a.demand.cost.beta):
                 return None if self.leave(now) else TOO_FULL
-            line = self.books.line
-            assert line is not None
+            made = self.books.line
+            assert isinstance(made, Line)
+            line = made
         if no := objection(a):
             return no
         room = line.room(now, a.demand)
         if isinstance(room, Obstacle):
-            if self.leave(now):
-                return None
-            return TOO_FULL
+            return None if self.leave(now) else TOO_FULL
         if room.fits:
             return room
         return Rejected(reasons.INFEASIBLE_CAPACITY, _arithmetic(a, room, line, now), by_time=True)
+
+
+def _loosely(a: Application, line: BoundLine, now: float) -> Pressure | Rejected:
+    if a.demand.reduce or a.demand.least > 1:
+        text = "a pool with missRatio takes no job that has a reduce step or needs several processors at once"
+        return Rejected(reasons.INFEASIBLE_CAPACITY, text)
+    pressure = line.room(now, a.demand)
+    if pressure.fits:
+        return pressure
+    text = (
+        f"with it a job would need {pressure.highest:.3g} of the pool until its deadline; allowed is {line.bound:.3g}"
+    )
+    return Rejected(reasons.INFEASIBLE_CAPACITY, text, by_time=True)
 
 
 def _arithmetic(a: Application, room: Room, line: Line, now: float) -> str:

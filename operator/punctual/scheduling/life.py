@@ -210,6 +210,8 @@ class Life:
         self.books.desk.drop(uid)
         if self.books.line is not None:
             self.books.line.leave(uid)
+        if self.books.miss is not None and st.record.completed_condition is not None:
+            self.books.miss.ended(uid)
         if self.books.plan.books(uid):
             self.books.plan = self.books.plan.without(uid)
             self.books.stale = True
@@ -237,7 +239,8 @@ class Life:
         if now < self.books.looked + LOOK:
             return
         self.books.looked = now
-        patience = self.books.spec.margin / 2
+        # where costs are estimates nobody was promised to be in time
+        patience = math.inf if self.books.spec.loose else self.books.spec.margin / 2
         self._give_up_measuring(now)
         for uid in list(self.books.active):
             st = self.books.jobs[uid]

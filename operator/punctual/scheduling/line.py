@@ -6,13 +6,13 @@ units and the places that processors are. Made by :mod:`punctual.scheduling.expr
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
+from punctual.scheduling.bound import BoundLine, Share
 from punctual.scheduling.fast_line import FastLine, Room
 from punctual.scheduling.hybrid import Obstacle, obstacle, to_fast, turn_of
 from punctual.scheduling.placement import Demand, Ground, tolerance
 from punctual.scheduling.processors import Place
-from punctual.scheduling.ranges import Range
+from punctual.scheduling.ranges import Range, Ranges
 from punctual.scheduling.slacks import Turn
 from punctual.theory.cost import Cost
 
@@ -26,12 +26,10 @@ class Waiting:
     begin: int
     end: int
 
-
-class Share(NamedTuple):
-    """A chunk for the next free processor."""
-
-    uid: str
-    piece: Range
+    @property
+    def left(self) -> Ranges:
+        """Units that wait."""
+        return Ranges.of((self.begin, self.end))
 
 
 @dataclass(slots=True)
@@ -90,6 +88,14 @@ class Line:
             if (end := self.ends.pop(place, None)) is not None:
                 self.fast.stop(end)
 
+    def over(self, now: float, demand: Demand) -> float:
+        """Return when a demand behind all others would surely be done."""
+        fast = self.fast
+        busy = max(self.ends.values(), default=now)
+        work = sum(w.length for w in fast.waiting) + fast.length(float(demand.ranges.total), demand.cost)
+        least = fast.least(demand.cost) * demand.cost.per_unit
+        return max(busy, fast.port, now) + work + demand.cost.setup + least
+
     def opens(self, now: float) -> float | None:
         """Return when the port will be free, if that is to be waited for."""
         if self.fast.beta is None or not self.jobs or self.fast.port <= now + tolerance(now):
@@ -122,14 +128,14 @@ class Line:
 class LineTest:
     """The line as a test of admission at one time, for those who ask it about one demand after the other."""
 
-    line: Line
+    line: Line | BoundLine
     now: float
     processors: int
 
     def fits(self, demand: Demand) -> bool:
         """Whether the demand would be admitted."""
         room = self.line.room(self.now, demand)
-        return isinstance(room, Room) and room.fits
+        return not isinstance(room, Obstacle) and room.fits
 
     def under(self, demand: Demand, deadline: float) -> Demand:
         """Return the demand under another absolute deadline."""
@@ -141,11 +147,7 @@ class LineTest:
 
     def over(self, demand: Demand) -> float:
         """Return when a demand behind all others would surely be done."""
-        fast = self.line.fast
-        busy = max(self.line.ends.values(), default=self.now)
-        work = sum(w.length for w in fast.waiting) + fast.length(float(demand.ranges.total), demand.cost)
-        least = fast.least(demand.cost) * demand.cost.per_unit
-        return max(busy, fast.port, self.now) + work + demand.cost.setup + least
+        return self.line.over(self.now, demand)
 
 
 def _waiting(demand: Demand) -> Waiting:

@@ -13,6 +13,7 @@ from punctual import reasons
 from punctual.scheduling import ledger
 from punctual.scheduling.actions import Emit
 from punctual.scheduling.books import Books
+from punctual.scheduling.bound import BoundLine
 from punctual.scheduling.discipline import Order
 from punctual.scheduling.hybrid import Obstacle
 from punctual.scheduling.job import Verdict
@@ -220,7 +221,15 @@ class Planner:
     def line_up(self, now: float, *, beta: float = 1.0) -> bool:
         """Put a line in force, made of all that waits upon what runs now; say whether it keeps everything."""
         places, ground = self.ground(now)
-        line = Line.of(now, places, ground, self.demands(now), beta=beta)
+        spec = self.books.spec
+        assert spec is not None
+        line: Line | BoundLine | Obstacle
+        if spec.loose:
+            bound = self.books.miss.bound if self.books.miss else spec.bound
+            assert bound is not None
+            line = BoundLine.of(now, places, ground, self.demands(now), bound=bound)
+        else:
+            line = Line.of(now, places, ground, self.demands(now), beta=beta)
         if isinstance(line, Obstacle):
             return False
         self.books.line = line

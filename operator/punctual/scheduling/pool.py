@@ -22,6 +22,7 @@ from punctual.scheduling import ledger, offers
 from punctual.scheduling.actions import Action, DropSetPoint, Emit, HoldNode, WritePool, WriteStatus
 from punctual.scheduling.admission import Application, Rejected, admit, objection
 from punctual.scheduling.books import LIVE, Books
+from punctual.scheduling.bound import BoundLine, MissRatio, Pressure
 from punctual.scheduling.discipline import Order
 from punctual.scheduling.dispatcher import Dispatcher
 from punctual.scheduling.edits import Edits
@@ -38,9 +39,10 @@ from punctual.scheduling.events import (
     Reported,
 )
 from punctual.scheduling.express import Express
+from punctual.scheduling.fast_line import Room
 from punctual.scheduling.job import Chunk, JobRecord, Promise, Verdict
 from punctual.scheduling.life import BLOCKED, Life
-from punctual.scheduling.line import LineTest
+from punctual.scheduling.line import Line, LineTest
 from punctual.scheduling.placement import Booking, Demand, Shortfall
 from punctual.scheduling.plan import Plan
 from punctual.scheduling.planner import Planner
@@ -126,6 +128,7 @@ class Pool:
         self.unread = []
         if self.books.spec is None:
             return self.books.flush(now)
+        self._look_at_misses(now)
         for uid in self.books.edits:
             self.edits.apply(now, self.books.jobs[uid])
         self.books.edits.clear()
@@ -142,6 +145,19 @@ class Pool:
         self._search_offers(now)
         self.life.expire(now)
         return self.books.flush(now)
+
+    def _look_at_misses(self, now: float) -> None:
+        """Let the controller of the bound see what has become of promises."""
+        spec, books = self.books.spec, self.books
+        assert spec is not None
+        if spec.miss_set_point is None:
+            books.miss = None
+            return
+        if books.miss is None or (books.miss.set_point, books.miss.period) != (spec.miss_set_point, spec.sample_period):
+            books.miss = MissRatio(spec.miss_set_point, spec.sample_period, now + spec.sample_period)
+        books.miss.look(now)
+        if isinstance(books.line, BoundLine):
+            books.line.bound = books.miss.bound
 
     @property
     def backlog(self) -> int:
@@ -180,7 +196,7 @@ class Pool:
     def _waiting_in_line(self, uid: str) -> Ranges:
         assert self.books.line is not None
         waiting = self.books.line.jobs.get(uid)
-        return Ranges.of((waiting.begin, waiting.end)) if waiting else Ranges()
+        return waiting.left if waiting else Ranges()
 
     def _take(self, now: float, event: Event) -> None:  # noqa: C901  one arm per kind of event
         match event:
@@ -580,13 +596,23 @@ class Pool:
             self._reject(st, room, demand)
         else:
             assert line is not None
-            finish = max(now, demand.due - room.slack)
-            processors = line.fast.processors
             seconds = max(demand.due - now - demand.cost.setup, demand.cost.per_unit)
-            some_of = min(processors, max(1, math.ceil(demand.work / seconds)))
-            self._promise(now, st, Outlook(demand, some_of, max(now, finish - room.length), finish))
+            some_of = min(self.books.processors.total, max(1, math.ceil(demand.work / seconds)))
+            finish, length = demand.due, seconds
+            if isinstance(room, Room):
+                finish, length = max(now, demand.due - room.slack), room.length
+            self._promise(now, st, Outlook(demand, some_of, max(now, finish - length), finish))
             if not st.job.dry_run:
-                line.join(demand, room)
+                self._join(line, demand, room)
+
+    def _join(self, line: Line | BoundLine, demand: Demand, room: Room | Pressure) -> None:
+        if isinstance(line, Line):
+            assert isinstance(room, Room)
+            line.join(demand, room)
+            return
+        line.join(demand)
+        if self.books.miss is not None:
+            self.books.miss.accept(demand.uid, demand.due + demand.kept_back)
 
     def _answer(self, now: float, st: Standing, application: Application) -> int:
         """Answer one job; return how many placements that took."""
@@ -621,12 +647,17 @@ class Pool:
             return
         st.record = replace(
             st.record,
-            admitted=Verdict("True", reasons.FEASIBLE, text),
+            admitted=Verdict("True", self._word(), text),
             on_track=Verdict("True", reasons.ON_TRACK, "the forecast is before the deadline"),
             offer=None,
             promise=Promise(job.deadline, outlook.finish, margin, outlook.processors, max(now, outlook.start)),
         )
-        self.books.after.append(Emit(job.uid, "Normal", reasons.FEASIBLE, text))
+        self.books.after.append(Emit(job.uid, "Normal", self._word(), text))
+
+    def _word(self) -> str:
+        """Return the reason that a job is let in for."""
+        assert self.books.spec is not None
+        return reasons.ADMITTED_STATISTICALLY if self.books.spec.loose else reasons.FEASIBLE
 
     def _search_offers(self, now: float) -> None:
         if self.books.waiting or not self.books.desk:  # decisions first

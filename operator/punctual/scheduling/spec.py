@@ -30,9 +30,20 @@ class PoolSpec:
     admission: Admission = "Exact"
     threshold: int = 300
     """Hybrid: jobs waiting from which on the fast test decides."""
+    bound: float | None = None
+    """Of utilization: jobs are let in by it, and none is promised for certain."""
+    miss_set_point: float | None = None
+    """The part of accepted jobs that may miss: a controller moves the bound so that no more do."""
+    sample_period: float = 300.0
+    """Of that controller, s."""
     selectors: str = ""
     """Whose nodes and whose jobs, in the words of the edge: nobody looks into it here, but it is in force, or refused,
     with the rest."""
+
+    @property
+    def loose(self) -> bool:
+        """Whether promises are statistical."""
+        return self.bound is not None or self.miss_set_point is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

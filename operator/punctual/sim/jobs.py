@@ -34,7 +34,7 @@ from punctual.scheduling.placement import tolerance
 from punctual.scheduling.pool import Pool
 from punctual.scheduling.spec import Admission, PoolSpec
 from punctual.sim.cluster import Cluster, Running
-from punctual.sim.result import Decision, Executed, Finished, Result
+from punctual.sim.result import Decision, Executed, Finished, Period, Result
 from punctual.sim.trace import FaultLine, JobLine, Trace
 from punctual.theory.cost import Cost
 
@@ -54,6 +54,9 @@ class Options:
     admission: Admission = "Exact"
     threshold: int = 300
     """Hybrid: jobs waiting from which on the fast test decides."""
+    bound: float | None = None
+    miss_set_point: float | None = None
+    sample_period: float = 100_000.0
     headroom: float = 0.0
     margin: float = 0.0
     restart: Restart = "Redo"
@@ -98,8 +101,13 @@ class _Open:
     """The port is free, and somebody waits for it."""
 
 
-_Happening = _End | _Look | _Open | _Away | _Back | JobLine
-_RANK = {_End: 0, _Look: 1, _Open: 2, _Back: 3, _Away: 4, JobLine: 5}
+@dataclass(slots=True)
+class _Sample:
+    """A period of the miss-ratio controller ends."""
+
+
+_Happening = _End | _Look | _Open | _Away | _Back | _Sample | JobLine
+_RANK = {_End: 0, _Sample: 1, _Look: 2, _Open: 3, _Back: 4, _Away: 5, JobLine: 6}
 
 
 class _Run:
@@ -121,8 +129,12 @@ class _Run:
         self.lost = 0.0
         self.last = 0.0
         self.opens: float | None = None
+        self.loose = options.bound is not None or options.miss_set_point is not None
         for line in trace.lines:
             self._plan(line)
+        if options.miss_set_point is not None:
+            self.found.periods = []
+            self._at(options.sample_period, _Sample())
 
     def _plan(self, line: object) -> None:
         match line:
@@ -147,17 +159,23 @@ class _Run:
             discipline=self.options.discipline,
             admission=self.options.admission,
             threshold=self.options.threshold,
+            bound=self.options.bound,
+            miss_set_point=self.options.miss_set_point,
+            sample_period=self.options.sample_period,
         )
         self._step(0.0, [PoolApplied(spec), *(self._node(i) for i in range(self.options.processors))])
         dealt = 0
         while self.heap:
             now, happenings = self._next()
-            self.last = max(self.last, now)
+            if not all(isinstance(what, _Sample) for what in happenings):
+                self.last = max(self.last, now)
             for what in happenings:
                 self._take(now, what)
             arrivals = [what for what in happenings if isinstance(what, JobLine)]
             if self.mail or not arrivals:
                 self._step(now, [])
+            if any(isinstance(what, _Sample) for what in happenings):
+                self._sample(now)
             for line in arrivals:
                 self._arrive(now, line)
                 dealt += 1
@@ -217,6 +235,15 @@ class _Run:
                 counts / self.scale,
             )
             self.found.chunks.append(made)
+
+    def _sample(self, now: float) -> None:
+        miss, periods = self.pool.books.miss, self.found.periods
+        assert miss is not None
+        assert periods is not None
+        if miss.last is not None:
+            periods.append(Period(miss.last.time, miss.last.miss_ratio, miss.last.bound, 0.0))
+        if self.heap:  # else nothing is left to be measured
+            self._at(now + self.options.sample_period, _Sample())
 
     # jobs
 
@@ -324,7 +351,7 @@ class _Run:
         self._at(made.end, _End(made, 0))
         if chunk.leftover:  # it may be asked to leave, as soon as it is known to run
             self.mail.append(self._pod(made, "Running"))
-        if made.end > chunk.promised_end:
+        if made.end > chunk.promised_end and not self.loose:
             late = chunk.promised_end + self.options.margin / 2
             self._at(late + 2 * tolerance(late), _Look(made, 0))
 
@@ -363,6 +390,20 @@ class _Run:
                 self.found.jobs.append(Finished(uid, None, met=False))
         lost = self.lost + sum(self.last - since for since in self.away.values())
         self.found.capacity = self.options.processors * self.last - lost
+        if self.found.periods:
+            self.found.periods = self._with_utilization(self.found.periods)
+
+    def _with_utilization(self, periods: list[Period]) -> list[Period]:
+        """Return periods with what of their processor seconds was used."""
+        length = self.options.sample_period
+        busy = [0.0] * len(periods)
+        for chunk in self.found.chunks:
+            k = int(chunk.send_start / length)
+            while k < len(busy) and k * length < chunk.end:
+                busy[k] += min(chunk.end, (k + 1) * length) - max(chunk.send_start, k * length)
+                k += 1
+        whole = self.options.processors * length
+        return [replace(period, utilization=used / whole) for period, used in zip(periods, busy, strict=True)]
 
     # what the Pool is told
 

@@ -78,6 +78,8 @@ def test_a_table_and_a_picture(tmp_path):
         (["-", "--actual", "2,1"], TRACE, "--actual"),
         (["-", "--processors", "0"], TRACE, "--processors"),
         (["-", "--order", "LIFO"], TRACE, "--order"),
+        (["-", "--order", "FIFO", "--admission", "fast"], TRACE, "--order"),
+        (["-", "--bound", "1", "--miss-set-point", "0.1"], TRACE, "--bound"),
     ],
 )
 def test_what_cannot_be_is_named_and_ends_with_2(words, text, said):
