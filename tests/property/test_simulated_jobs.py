@@ -10,7 +10,7 @@ from schedule import flaws
 
 from punctual.scheduling.discipline import Discipline
 from punctual.sim.jobs import Options, simulate
-from punctual.sim.trace import FaultLine, JobLine, Trace
+from punctual.sim.trace import FaultLine, JobLine, ReservationLine, Trace
 from punctual.theory.cost import Cost
 
 N = 4
@@ -153,3 +153,47 @@ def test_statistical_admission_loses_nothing(lines, discipline, how):
     trace, document = run(lines, discipline, offers=False, actual=(0.2, 3.0), **how)
     assert flaws(trace, document, cost=COSTS, one_port=discipline.one_port, exact=False) == []
     assert ("periods" in document) == ("miss_set_point" in how)
+
+
+@st.composite
+def reservations(draw):
+    lines = []
+    for i in range(draw(st.integers(0, 4))):
+        arrival, wait, length = draw(times), draw(st.floats(0.0, 200.0)), draw(st.floats(5.0, 200.0))
+        lines.append(
+            ReservationLine(
+                id=f"r{i}",
+                kind="reservation",
+                arrival=arrival,
+                start=arrival + wait,
+                end=arrival + wait + length,
+                processors=draw(st.integers(1, N)),
+                io_ratio=draw(st.sampled_from([0.0, 0.1, 0.5])),
+            )
+        )
+    return lines
+
+
+@given(jobs, reservations(), st.sampled_from(DISCIPLINES))
+def test_jobs_and_reservations_keep_out_of_each_others_way(lines, ahead, discipline):
+    trace, document = run([*lines, *ahead], discipline, offers=False)
+    assert flaws(trace, document, cost=COSTS, one_port=discipline.one_port) == []
+
+
+@given(jobs, reservations(), st.sampled_from(FAST))
+def test_also_where_the_fast_test_would_rather_decide(lines, ahead, discipline):
+    trace, document = run([*lines, *ahead], discipline, offers=False, admission="Hybrid", threshold=2)
+    assert flaws(trace, document, cost=COSTS, one_port=discipline.one_port) == []
+
+
+@given(jobs, reservations(), disciplines)
+def test_beside_reservations_what_is_offered_would_have_been_accepted(lines, ahead, discipline):
+    _, document = run([*lines, *ahead], discipline)
+    refused = [d for d in document["decisions"] if not d["accepted"] and d["id"].startswith("j")]
+    if not refused or "earliest_deadline" not in refused[0]:
+        return
+    first = refused[0]
+    asked = {first["id"]: first["earliest_deadline"]}
+    again = [line.model_copy(update={"deadline": asked.get(line.id, line.deadline)}) for line in lines]
+    _, found = run([*again, *ahead], discipline, offers=False)
+    assert next(d for d in found["decisions"] if d["id"] == first["id"])["accepted"]

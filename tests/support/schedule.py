@@ -19,9 +19,10 @@ def flaws(trace, document, *, cost, one_port, speeds=None, redo=True, exact=True
     found += _overlaps(document["chunks"], key=lambda c: c["processor"], begin="send_start", end="end")
     if one_port:
         found += _overlaps(document["chunks"], key=lambda _: "port", begin="send_start", end="send_end")
+    found += _flaws_of_reservations(trace, document, one_port)
     for fault in faults:
         found += _while_away(fault, document["chunks"])
-    accepted = {d["id"] for d in document["decisions"] if d["accepted"]}
+    accepted = {d["id"] for d in document["decisions"] if d["accepted"] and d["id"] in jobs}
     if set(chunks) - accepted:
         found.append(f"executed but not accepted: {set(chunks) - accepted}")
     ends = {job["id"]: job for job in document["jobs"]}
@@ -56,6 +57,27 @@ def _overlaps(chunks, *, key, begin, end):
         for a, b in pairwise(line):
             if b[begin] < a[end] - 1e-9 * max(1.0, a[end]):
                 yield f"on {name} overlap {a} and {b}"
+
+
+def _flaws_of_reservations(trace, document, one_port):
+    asked = {line["id"]: line for line in trace if line.get("kind") == "reservation"}
+    windows, sending = [], []
+    for d in document["decisions"]:
+        if d["id"] not in asked or not d["accepted"]:
+            continue
+        line = asked[d["id"]]
+        if len(set(d["processors"])) != line["processors"]:
+            yield f"{line} has got {d['processors']}"
+        sent = line["start"] + (line["end"] - line["start"]) * line.get("io_ratio", 0.0)
+        windows += [{"processor": p, "send_start": line["start"], "end": line["end"]} for p in d["processors"]]
+        sending += [{"send_start": line["start"], "send_end": sent}] if sent > line["start"] else []
+    # what is executed on a processor, or sent, between two windows of nobody is no concern here
+    if windows:
+        yield from _overlaps(
+            [*document["chunks"], *windows], key=lambda c: c["processor"], begin="send_start", end="end"
+        )
+    if one_port and sending:
+        yield from _overlaps([*document["chunks"], *sending], key=lambda _: "port", begin="send_start", end="send_end")
 
 
 def _while_away(fault, chunks):

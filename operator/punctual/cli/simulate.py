@@ -20,7 +20,7 @@ from punctual.errors import PunctualError
 from punctual.scheduling.spec import Admission
 from punctual.sim.jobs import Options, simulate
 from punctual.sim.result import Decision, Executed, Result
-from punctual.sim.trace import JobLine, ReservationLine, Trace, TraceError, jobs, read
+from punctual.sim.trace import JobLine, ReservationLine, Trace, jobs, read
 from punctual.sim.workload import Workload
 
 ROWS = 32
@@ -74,9 +74,6 @@ def load(trace: str, *, processors: int, horizon: float | None) -> Trace:
                 found = read(text, processors=processors)
     except (OSError, UnicodeDecodeError) as error:
         raise MisusedError(f"TRACE: {trace} cannot be read: {error}") from error
-    for line in found.lines:
-        if isinstance(line, ReservationLine):
-            raise TraceError(f"{line.id}: reservations are not simulated yet")
     return found if horizon is None else Trace(tuple(line for line in found.lines if line.arrival < horizon))
 
 
@@ -132,12 +129,16 @@ def show(result: Result, trace: Trace, options: Options) -> None:
     """Print a short table and, in a terminal, a timeline."""
     console = Console()
     ends = {job.id: job for job in result.jobs}
-    lines = {line.id: line for line in jobs(trace)}
+    lines = {line.id: line for line in trace.lines}
     table = Table(box=None, header_style="dim")
     for name in ("job", "arrival", "load", "deadline", "answer", "finish", "margin"):
         table.add_column(name, justify="left" if name in {"job", "answer"} else "right")
     for decision in result.decisions[:SHOWN]:
         line, end = lines[decision.id], ends.get(decision.id)
+        if isinstance(line, ReservationLine):
+            table.add_row(line.id, f"{line.arrival:.6g}", *_window(line), _answer(decision), f"{line.end:.6g}", "")
+            continue
+        assert isinstance(line, JobLine)
         due = line.arrival + line.deadline
         finish = end.finish if end else None
         margin = "" if finish is None else f"{due - finish:.6g}"
@@ -156,6 +157,10 @@ def show(result: Result, trace: Trace, options: Options) -> None:
         f"refused {found['reject_ratio']:.1%}, missed {found['miss_ratio']:.1%}, utilization "
         f"{found['utilization']:.1%}; a decision took {1e3 * took['p50']:.2g} ms, at most {1e3 * took['max']:.2g} ms"
     )
+
+
+def _window(line: ReservationLine) -> tuple[str, str]:
+    return f"{line.processors} ahead", f"from {line.start:.6g}"
 
 
 def _answer(decision: Decision) -> Text:
@@ -208,12 +213,31 @@ def draw(result: Result, trace: Trace, options: Options) -> str:
         )
         for chunk in result.chunks
     )
-    last = max((chunk.end for chunk in result.chunks), default=1.0)
+    reserved = {line.id: line for line in trace.lines if isinstance(line, ReservationLine)}
+    held = [(reserved[d.id], p) for d in result.decisions if d.id in reserved for p in d.processors or ()]
+    bars += tuple(_held(line, f"processor {p:0{width}d}") for line, p in held)
+    shown += tuple(_reservation(reserved[d.id], d) for d in result.decisions if d.id in reserved)
+    last = max([1.0, *(bar.ended for bar in bars)])
     promised = {d.id: d.promised_finish for d in result.decisions if d.promised_finish is not None}
     rows = tuple((f"processor {p:0{width}d}", 1) for p in range(options.processors))
     last = max([last, *(job.deadline or 0.0 for job in shown if job.kept)])
     line = Timeline(shown, bars, rows, 0.0, last, promised)
     return picture.svg(line, title="Simulated jobs", pale="its input is sent", dated=False)
+
+
+def _held(line: ReservationLine, node: str) -> Bar:
+    sent = line.start + (line.end - line.start) * line.io_ratio
+    return Bar(line.id, line.id, "Reservation", node, 0, line.start, sent, line.end, None, failed=False)
+
+
+def _reservation(line: ReservationLine, decision: Decision) -> Job:
+    return Job(
+        uid=line.id, namespace="", name=line.id, created=line.arrival, units=0, done=0,
+        state="done" if decision.accepted else "refused", reason=decision.reason, message="", deadline=None,
+        finish=None,
+        processors=line.processors, start=line.start, eta=None, offered=None, offer_load=None, chunks=(), started=None,
+        finished=line.end if decision.accepted else None,
+    )  # fmt: skip
 
 
 def _job(line: JobLine, decision: Decision, ends: dict[str, Any]) -> Job:

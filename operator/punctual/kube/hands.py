@@ -28,6 +28,7 @@ from punctual.kube.results import Results
 from punctual.kube.writer import Writer
 from punctual.scheduling.actions import (
     Action,
+    AnswerReservation,
     CreateChunk,
     DeleteJob,
     DropSetPoint,
@@ -113,6 +114,8 @@ class PoolHands:
                     tools.writer.submit(uid, DeleteObject(path, uid))
             case Emit():
                 self._emit(action)
+            case AnswerReservation():
+                pass  # nobody can ask on a cluster before there is a kind for it
             case _:
                 assert_never(action)
 

@@ -29,13 +29,15 @@ from punctual.scheduling.events import (
     PodObserved,
     PoolApplied,
     Reported,
+    ReservationApplied,
+    ReservationDeleted,
 )
 
 LIMIT = 200_000
 """Keys: twenty times the jobs of the largest pool that is tested."""
 
 
-def key_of(event: Event) -> Hashable:  # noqa: PLR0911  one line for each kind
+def key_of(event: Event) -> Hashable:  # noqa: C901, PLR0911  one line for each kind
     """Return what the event is about; of two events with one key the newer one is all that matters."""
     match event:
         case PoolApplied():
@@ -54,6 +56,10 @@ def key_of(event: Event) -> Hashable:  # noqa: PLR0911  one line for each kind
             return ("node", event.name)
         case Reported():
             return ("report", event.node)
+        case ReservationApplied():
+            return ("reservation", event.reservation.uid)
+        case ReservationDeleted():
+            return ("reservation", event.uid)
 
 
 def _merge(older: Event, newer: Event) -> Event:

@@ -7,7 +7,8 @@ is stored before the status accounts it, the status accounts a range before its 
 from dataclasses import dataclass
 from typing import Literal
 
-from punctual.scheduling.job import Chunk, JobRecord
+from punctual.scheduling.job import Chunk, JobRecord, Verdict
+from punctual.scheduling.processors import Place
 from punctual.scheduling.spec import PoolRecord
 
 
@@ -29,6 +30,15 @@ class WritePool:
 
     record: PoolRecord
     urgent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerReservation:
+    """Say what became of a reservation that was asked for; ``places``: what it has got, as long as it stands."""
+
+    uid: str
+    answer: Verdict
+    places: tuple[Place, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +129,7 @@ class Emit:
 
 Action = (
     WriteStatus
+    | AnswerReservation
     | WritePool
     | CreateChunk
     | EndPod

@@ -18,6 +18,8 @@ from punctual.scheduling.offers_desk import OffersDesk
 from punctual.scheduling.placement import tolerance
 from punctual.scheduling.plan import Plan
 from punctual.scheduling.processors import Occupant, Processors
+from punctual.scheduling.reservation import Reservation
+from punctual.scheduling.reservations import Ahead
 from punctual.scheduling.spec import PoolRecord, PoolSpec
 from punctual.scheduling.standing import Key, Standing
 from punctual.scheduling.startup import Startups
@@ -57,6 +59,10 @@ class Books:
     """What waits while the fast test is in force: then nothing is booked."""
     miss: MissRatio | None = None
     """The controller of the bound, where there is one."""
+    ahead: Ahead = field(default_factory=Ahead)
+    """Reservations that are accepted."""
+    asked_ahead: list[Reservation] = field(default_factory=list)
+    """Reservations that wait for their answer, in order."""
     startups: Startups = field(default_factory=Startups)
     desk: OffersDesk = field(default_factory=OffersDesk)
     waiting: list[tuple[float, str]] = field(default_factory=list)

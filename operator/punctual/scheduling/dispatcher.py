@@ -168,10 +168,11 @@ class Dispatcher:
         for booking in self.books.plan.bookings:
             if not free:
                 break
-            here = [i for i, w in enumerate(booking.where.tolist()) if places[w] in free]
+            first = {w: i for i, w in reversed(list(enumerate(booking.where.tolist())))}
+            here = sorted(i for w, i in first.items() if places[w] in free)
             free.difference_update([places[booking.where[i]] for i in here])
             begins = here if booking.demand.not_before <= now else []
-            begins, in_turn = self._those_who_may(booking, begins, in_turn=in_turn)
+            begins, in_turn = self._those_who_may(now, booking, begins, in_turn=in_turn)
             if begins:
                 self._create_booked(now, booking, begins)
             if booking.reducer is not None and (place := places[booking.reducer]) in free:
@@ -191,10 +192,14 @@ class Dispatcher:
         if not line.jobs:
             self._use_leftovers(now, free)
 
-    def _those_who_may(self, booking: Booking, begins: list[int], *, in_turn: bool) -> tuple[list[int], bool]:
+    def _those_who_may(
+        self, now: float, booking: Booking, begins: list[int], *, in_turn: bool
+    ) -> tuple[list[int], bool]:
         """Return which of the positions whose processors are free may begin, and whether another's turn may come."""
         assert self.books.spec is not None
         discipline = self.books.spec.discipline
+        if self.books.ahead.held:  # around what is booked ahead a chunk may have to wait on a processor that is free
+            return [i for i in begins if booking.starts[i] <= now + tolerance(now)], True
         whole = len(begins) == booking.where.size
         if discipline.together and not whole:
             begins = []
@@ -278,6 +283,9 @@ class Dispatcher:
 
     def _use_leftovers(self, now: float, free: list[Place]) -> None:
         """Run pilots and jobs without booked processors on what is free; such chunks go when the room is needed."""
+        if self.books.ahead.held:  # a chunk that nobody was promised must not run into a window
+            room = self.books.ahead.free(free, now, now + 2 * LEFTOVER_CHUNK)
+            free = [place for place, there in zip(free, room.tolist(), strict=True) if there]
         if not free:
             return
         wanting = sorted(

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from punctual.scheduling.job import Job, JobRecord, Kind
+from punctual.scheduling.reservation import Reservation
 from punctual.scheduling.spec import PoolRecord, PoolSpec
 
 PodPhase = Literal["Pending", "Running", "Succeeded", "Failed", "Unknown"]
@@ -67,6 +68,20 @@ class PodObserved:
     deleting: bool = False
     offered: bool = False
     """It was offered an end, whether we know of it or another leader did so: it may have stopped before its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationApplied:
+    """Processors asked for ahead, over a window."""
+
+    reservation: Reservation
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationDeleted:
+    """The reservation is gone: what is left of its window is free."""
+
+    uid: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,5 +158,15 @@ class Reported:
 
 
 Event = (
-    PoolApplied | JobApplied | JobDeleted | PodObserved | PodGone | CreateRefused | NodeObserved | NodeGone | Reported
+    PoolApplied
+    | JobApplied
+    | JobDeleted
+    | ReservationApplied
+    | ReservationDeleted
+    | PodObserved
+    | PodGone
+    | CreateRefused
+    | NodeObserved
+    | NodeGone
+    | Reported
 )

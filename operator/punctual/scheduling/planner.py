@@ -76,6 +76,7 @@ class Planner:
             self.books.spec.discipline,
             self._port(now),
             self.books.processors.speeds(places),
+            self.books.ahead.on(places, self.books.spec.discipline),
         )
 
     def _port(self, now: float) -> float:
@@ -223,6 +224,8 @@ class Planner:
         places, ground = self.ground(now)
         spec = self.books.spec
         assert spec is not None
+        if self.books.ahead.held:  # the line counts on all processors, at any time
+            return False
         line: Line | BoundLine | Obstacle
         if spec.loose:
             bound = self.books.miss.bound if self.books.miss else spec.bound

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from punctual import reasons
 from punctual.errors import InvariantError
-from punctual.scheduling import ledger, offers
-from punctual.scheduling.actions import Action, DropSetPoint, Emit, HoldNode, WritePool, WriteStatus
+from punctual.scheduling import ledger, offers, reservations
+from punctual.scheduling.actions import Action, AnswerReservation, DropSetPoint, Emit, HoldNode, WritePool, WriteStatus
 from punctual.scheduling.admission import Application, Rejected, admit, objection
 from punctual.scheduling.books import LIVE, Books
 from punctual.scheduling.bound import BoundLine, MissRatio, Pressure
@@ -37,17 +37,20 @@ from punctual.scheduling.events import (
     PodObserved,
     PoolApplied,
     Reported,
+    ReservationApplied,
+    ReservationDeleted,
 )
 from punctual.scheduling.express import Express
 from punctual.scheduling.fast_line import Room
 from punctual.scheduling.job import Chunk, JobRecord, Promise, Verdict
 from punctual.scheduling.life import BLOCKED, Life
 from punctual.scheduling.line import Line, LineTest
-from punctual.scheduling.placement import Booking, Demand, Shortfall
+from punctual.scheduling.placement import Booking, Demand, Shortfall, tolerance
 from punctual.scheduling.plan import Plan
 from punctual.scheduling.planner import Planner
 from punctual.scheduling.processors import Occupant
 from punctual.scheduling.ranges import Ranges
+from punctual.scheduling.reservations import Accepted
 from punctual.scheduling.standing import Standing, Watch
 from punctual.scheduling.startup import Startups
 from punctual.scheduling.supervision import FRESH
@@ -140,6 +143,7 @@ class Pool:
         self.life.supervise(now)
         if self.books.processors.unblock(now) or self.books.stale:
             self.planner.replan(now)
+        self._answer_reservations(now)
         self._decide(now)
         self.dispatcher.work(now)
         self._search_offers(now)
@@ -172,7 +176,12 @@ class Pool:
 
     def wake(self, now: float) -> float | None:
         """Return when, by the clock alone, a processor could be given work; None: not before something happens."""
-        return self.books.line.opens(now) if self.books.line is not None else None
+        if self.books.line is not None:
+            return self.books.line.opens(now)
+        if not self.books.ahead.held:
+            return None
+        starts = (float(at) for b in self.books.plan.bookings for at in b.starts if at > now + tolerance(now))
+        return min(starts, default=None)
 
     def check(self) -> None:
         """Raise InvariantError where the Pool has broken its own rules."""
@@ -206,6 +215,10 @@ class Pool:
                 self._take_job(event)
             case JobDeleted(uid):
                 self._take_deleted(now, uid)
+            case ReservationApplied(reservation):
+                self.books.asked_ahead.append(reservation)
+            case ReservationDeleted(uid):
+                self._take_reservation_deleted(uid)
             case PodObserved():
                 self._take_pod(now, event)
             case PodGone(namespace, name):
@@ -488,6 +501,32 @@ class Pool:
             st.faults |= new
             text = f"pod {pod}: {', '.join(sorted(new))}; the last good value stands"
             self.books.after.append(Emit(st.job.uid, "Warning", reasons.FILE_FAULT, text))
+
+    def _take_reservation_deleted(self, uid: str) -> None:
+        self.books.asked_ahead = [r for r in self.books.asked_ahead if r.uid != uid]
+        if uid in self.books.ahead.held:
+            self.books.ahead.release(uid)
+            self.books.stale = True
+
+    def _answer_reservations(self, now: float) -> None:
+        """Book what is asked for ahead if every promise stands beside it, in the order in which it was asked for."""
+        books = self.books
+        books.ahead.forget(now)
+        for asked in books.asked_ahead:
+            if books.line is not None and not self.express.leave(now):
+                text = "too much is promised by the fast test for the exact one to take over"
+                books.after.append(AnswerReservation(asked.uid, Verdict("False", reasons.INFEASIBLE_RESERVATION, text)))
+                continue
+            answer = reservations.admit(asked, books.ahead, self.planner.current(now), now)
+            if isinstance(answer, Accepted):
+                books.ahead.book(answer.held)
+                self.planner.adopt(answer.plan, now)
+                text = f"{some(asked.processors, 'processor')} for {span(asked.end - asked.start)}"
+                verdict = Verdict("True", reasons.FEASIBLE, text)
+                books.after.append(AnswerReservation(asked.uid, verdict, answer.held.places))
+            else:
+                books.after.append(AnswerReservation(asked.uid, Verdict("False", answer.reason, answer.message)))
+        books.asked_ahead.clear()
 
     def _decide(self, now: float) -> None:
         if not self.books.waiting:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from punctual.scheduling import offers
-from punctual.scheduling.actions import CreateChunk, EndPod, OfferEnd, WriteStatus
+from punctual.scheduling.actions import AnswerReservation, CreateChunk, EndPod, OfferEnd, WriteStatus
 from punctual.scheduling.discipline import Discipline
 from punctual.scheduling.events import (
     Event,
@@ -28,14 +28,16 @@ from punctual.scheduling.events import (
     PoolApplied,
     Progress,
     Reported,
+    ReservationApplied,
 )
 from punctual.scheduling.job import Job, JobRecord, Restart
 from punctual.scheduling.placement import tolerance
 from punctual.scheduling.pool import Pool
+from punctual.scheduling.reservation import Reservation
 from punctual.scheduling.spec import Admission, PoolSpec
 from punctual.sim.cluster import Cluster, Running
 from punctual.sim.result import Decision, Executed, Finished, Period, Result
-from punctual.sim.trace import FaultLine, JobLine, Trace
+from punctual.sim.trace import FaultLine, JobLine, ReservationLine, Trace
 from punctual.theory.cost import Cost
 
 DIGITS = 52
@@ -106,8 +108,13 @@ class _Sample:
     """A period of the miss-ratio controller ends."""
 
 
-_Happening = _End | _Look | _Open | _Away | _Back | _Sample | JobLine
-_RANK = {_End: 0, _Sample: 1, _Look: 2, _Open: 3, _Back: 4, _Away: 5, JobLine: 6}
+@dataclass(slots=True)
+class _Over:
+    """A reservation's window ends."""
+
+
+_Happening = _End | _Look | _Open | _Away | _Back | _Sample | _Over | JobLine | ReservationLine
+_RANK = {_End: 0, _Over: 0, _Sample: 1, _Look: 2, _Open: 3, _Back: 4, _Away: 5, JobLine: 6, ReservationLine: 6}
 
 
 class _Run:
@@ -129,6 +136,7 @@ class _Run:
         self.lost = 0.0
         self.last = 0.0
         self.opens: float | None = None
+        self.asked: dict[str, ReservationLine] = {}
         self.loose = options.bound is not None or options.miss_set_point is not None
         for line in trace.lines:
             self._plan(line)
@@ -138,7 +146,7 @@ class _Run:
 
     def _plan(self, line: object) -> None:
         match line:
-            case JobLine():
+            case JobLine() | ReservationLine():
                 self._at(line.arrival, line)
             case FaultLine():
                 self._at(line.arrival, _Away(line.processors))
@@ -171,13 +179,16 @@ class _Run:
                 self.last = max(self.last, now)
             for what in happenings:
                 self._take(now, what)
-            arrivals = [what for what in happenings if isinstance(what, JobLine)]
+            arrivals = [what for what in happenings if isinstance(what, JobLine | ReservationLine)]
             if self.mail or not arrivals:
                 self._step(now, [])
             if any(isinstance(what, _Sample) for what in happenings):
                 self._sample(now)
             for line in arrivals:
-                self._arrive(now, line)
+                if isinstance(line, JobLine):
+                    self._arrive(now, line)
+                else:
+                    self._reserve(now, line)
                 dealt += 1
                 self.tell(dealt)
         self._close()
@@ -295,6 +306,31 @@ class _Run:
         if not accepted:
             self._forget(line.id)
 
+    def _reserve(self, now: float, line: ReservationLine) -> None:
+        asked = Reservation(
+            uid=line.id,
+            arrival=line.arrival,
+            start=line.start,
+            end=line.end,
+            processors=line.processors,
+            io_ratio=line.io_ratio,
+        )
+        self.asked[line.id] = line
+        began = time.perf_counter()
+        self._step(now, [ReservationApplied(asked)])
+        self.found.seconds.append(time.perf_counter() - began)
+
+    def _answered(self, action: AnswerReservation) -> None:
+        line = self.asked[action.uid]
+        accepted = action.answer.status == "True"
+        held = sorted(int(place.node) for place in action.places) if accepted else None
+        self.found.decisions.append(
+            Decision(id=line.id, time=line.arrival, accepted=accepted, reason=action.answer.reason, processors=held)
+        )
+        if accepted:
+            self.found.booked += line.processors * (line.end - line.start)
+            self._at(line.end, _Over())
+
     def _earliest(self, now: float, uid: str) -> float | None:
         """Return a relative deadline with which the job would have been accepted at this moment."""
         st = self.pool.books.jobs[uid]
@@ -326,6 +362,8 @@ class _Run:
                         self._end_pod(now, name)
                     case OfferEnd(_, name, _, end):
                         self._offer(now, name, end)
+                    case AnswerReservation():
+                        self._answered(action)
                     case WriteStatus(uid, record):
                         self._note(now, uid, record)
                     case _:

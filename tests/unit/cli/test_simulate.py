@@ -41,6 +41,20 @@ def test_a_trace_gives_what_the_contract_says():
     assert found["metrics"]["reject_ratio"] == 0.5
 
 
+def test_a_reservation_gets_its_processors_and_stands_in_the_table(tmp_path):
+    ahead = '{"id": "r1", "kind": "reservation", "arrival": 5.0, "start": 4000.0, "end": 5000.0, "processors": 4}'
+    found = document("-", text=f"{TRACE}{ahead}\n")
+    answer = next(d for d in found["decisions"] if d["id"] == "r1")
+    assert (answer["accepted"], len(set(answer["processors"]))) == (True, 4)
+    assert found["metrics"]["utilization"] > document("-", text=TRACE)["metrics"]["utilization"] * 0.5
+    shown = punctual("-", "--svg", str(tmp_path / "r.svg"), text=f"{TRACE}{ahead}\n")
+    assert "4 ahead" in shown.stdout
+    assert "r1" in (tmp_path / "r.svg").read_text()
+    late = ahead.replace("4000.0", "3000.0").replace('"processors": 4', '"processors": 99')
+    refused = next(d for d in document("-", text=f"{TRACE}{late}\n")["decisions"] if d["id"] == "r1")
+    assert (refused["accepted"], refused["reason"]) == (False, "InfeasibleReservation")
+
+
 def test_one_seed_gives_the_same_bytes():
     words = "--workload", "mamat", "--tasks", "20", "--seed", "7", "--actual", "0.5,1.5", "--network", "concurrent"
     first, second = document(*words), document(*words)

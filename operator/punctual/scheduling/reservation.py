@@ -1,0 +1,30 @@
+"""A reservation as it is asked for; who is accepted is :mod:`punctual.scheduling.reservations`' to say."""
+
+from dataclasses import dataclass, replace
+from math import inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """R(Ra, Rs, n, Re, IOratio): so many processors over [start, end), seconds on the caller's clock."""
+
+    uid: str
+    arrival: float
+    start: float
+    end: float
+    processors: int
+    io_ratio: float = 0.0
+    """The first part of the window in which its input is sent: over one port nobody else's is, meanwhile."""
+
+    def __post_init__(self) -> None:
+        if not (-inf < self.start < self.end < inf and self.processors >= 1 and 0.0 <= self.io_ratio <= 1.0):
+            raise ValueError(f"a window, processors and a part of it are needed, not {self}")
+
+    @property
+    def sent(self) -> float:
+        """When its input has been sent (Rio)."""
+        return self.start + (self.end - self.start) * self.io_ratio
+
+    def at(self, start: float) -> "Reservation":
+        """Return the same with another start."""
+        return replace(self, start=start, end=start + (self.end - self.start))
