@@ -6,7 +6,7 @@ from itertools import pairwise, product
 from typing import NamedTuple
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from punctual.scheduling.discipline import Discipline
@@ -14,10 +14,13 @@ from punctual.scheduling.placement import Demand, Ground, Shortfall
 from punctual.scheduling.plan import Plan
 from punctual.scheduling.processors import Place
 from punctual.scheduling.ranges import Range, Ranges
-from punctual.scheduling.reservations import Accepted, Ahead, Reservation, admit, nearest
+from punctual.scheduling.reservation import Reservation
+from punctual.scheduling.reservations import Accepted, Ahead, admit, nearest
 from punctual.theory.cost import Cost
 
 CLOSE = 1e-6
+MANY = settings(max_examples=6 * settings.default.max_examples)
+"""Examples cost a few milliseconds here."""
 DISCIPLINES = [
     Discipline(order=order, partition=partition, assign=assign, network=network, start=start)
     for order, partition, assign, network, start in product(
@@ -71,7 +74,7 @@ windows = st.builds(
     st.integers(1, 4),
     st.sampled_from([0.0, 0.1, 0.5, 1.0]),
 )
-stories = st.lists(jobs | windows, min_size=1, max_size=9)
+stories = st.lists(jobs | windows, min_size=1, max_size=14)
 
 
 class Chunk(NamedTuple):
@@ -238,6 +241,7 @@ speeds = st.lists(st.just(1.0), min_size=1, max_size=4) | st.lists(
 )
 
 
+@MANY
 @given(stories, st.sampled_from(DISCIPLINES), speeds, st.sampled_from([0.0, 1000.0]))
 def test_with_exact_costs_no_job_and_no_reservation_that_was_accepted_misses(story, discipline, speeds, began):
     bench = Bench(discipline, tuple(speeds), began)
@@ -255,6 +259,7 @@ def answer(search):
             return end.value
 
 
+@MANY
 @given(stories, windows, st.sampled_from(DISCIPLINES), speeds)
 def test_the_window_that_is_offered_is_accepted_and_none_a_millionth_nearer(story, last, discipline, speeds):
     bench = Bench(discipline, tuple(speeds))

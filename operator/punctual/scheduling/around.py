@@ -127,8 +127,8 @@ class Around:
         until = np.full(ready.size, np.inf)
         has = self.first[:-1] < self.first[1:]
         until[has] = self.start[self.first[:-1][has]]
-        ends = np.append(self.start[1:], np.inf)
-        ends[:-1][self.place[1:] != self.place[:-1]] = np.inf
+        last = np.append(self.place[1:] != self.place[:-1], True)[: self.place.size]
+        ends = np.where(last, np.inf, np.append(self.start[1:], np.inf)[: self.place.size])
         return Slots(
             np.concatenate((np.arange(ready.size), self.place)),
             np.concatenate((ready, np.maximum(self.behind, ready[self.place]))),
@@ -530,15 +530,20 @@ def _whole(shares: Floats, room: NDArray[np.int64], units: int, begin: Floats, p
     sizes = np.minimum(np.floor(shares).astype(np.int64), room)
     while left := units - int(sizes.sum()):
         able = np.flatnonzero(sizes < room) if left > 0 else np.flatnonzero(sizes)
-        each, rest = divmod(abs(left), able.size)
-        if left > 0 and not each:
-            sizes[able[(begin[able] + (sizes[able] + 1) * per_unit[able]).argsort(kind="stable")[:rest]]] += 1
-        elif left > 0:
-            sizes[able] += np.minimum(each, room[able] - sizes[able])
-        elif each:
-            sizes[able] -= np.minimum(each, sizes[able])
+        if each := abs(left) // able.size:  # many tiny units: a float did not count them all
+            sizes[able] += np.clip(np.sign(left) * each, -sizes[able], room[able] - sizes[able])
+        elif left < 0:
+            sizes[able[-1]] -= 1
         else:
-            sizes[able[(begin[able] + sizes[able] * per_unit[able]).argsort(kind="stable")[-rest:]]] -= 1
+            line = list(zip((begin[able] + (sizes[able] + 1) * per_unit[able]).tolist(), able.tolist(), strict=True))
+            heapq.heapify(line)
+            for _ in range(left):
+                end, i = line[0]
+                sizes[i] += 1
+                if sizes[i] < room[i]:
+                    heapq.heapreplace(line, (end + float(per_unit[i]), i))
+                else:
+                    heapq.heappop(line)
     return sizes
 
 

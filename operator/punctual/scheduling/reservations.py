@@ -26,38 +26,13 @@ from punctual.scheduling.discipline import Discipline
 from punctual.scheduling.placement import tolerance
 from punctual.scheduling.plan import Plan
 from punctual.scheduling.processors import Place
+from punctual.scheduling.reservation import Reservation
 from punctual.scheduling.words import some, span
 
 EARLIER = 1e-6
 """How much nearer, relative to now, no window may be than the one that is offered."""
 ROUNDS = 8
 """How often what bisection found is found to be beatable before it is offered all the same."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reservation:
-    """R(Ra, Rs, n, Re, IOratio): so many processors over [start, end), seconds on the caller's clock."""
-
-    uid: str
-    arrival: float
-    start: float
-    end: float
-    processors: int
-    io_ratio: float = 0.0
-    """The first part of the window in which its input is sent: over one port nobody else's is, meanwhile."""
-
-    def __post_init__(self) -> None:
-        if not (-inf < self.start < self.end < inf and self.processors >= 1 and 0.0 <= self.io_ratio <= 1.0):
-            raise ValueError(f"a window, processors and a part of it are needed, not {self}")
-
-    @property
-    def sent(self) -> float:
-        """When its input has been sent (Rio)."""
-        return self.start + (self.end - self.start) * self.io_ratio
-
-    def at(self, start: float) -> "Reservation":
-        """Return the same with another start."""
-        return replace(self, start=start, end=start + (self.end - self.start))
 
 
 class Held(NamedTuple):
