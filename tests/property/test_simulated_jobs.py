@@ -4,7 +4,7 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from schedule import flaws
 
@@ -123,6 +123,14 @@ def test_the_fast_test_breaks_no_promise_either(lines, discipline, admission):
 
 @pytest.mark.parametrize("admission", [{"admission": "Fast"}, {"admission": "Hybrid", "threshold": 2}], ids=str)
 @given(lines=jobs, discipline=st.sampled_from(FAST))
+@example(
+    lines=[
+        JobLine(id="j0", arrival=0.0, load=1.0, deadline=11.0, theta_cm=0.0, theta_cp=0.0),
+        JobLine(id="j1", arrival=0.0, load=1.0, deadline=10.0),
+        JobLine(id="j2", arrival=1.0, load=1.0, deadline=1.0),  # just when the port is free
+    ],
+    discipline=FAST[0],
+)
 def test_what_the_fast_test_offers_is_accepted(lines, discipline, admission):
     _, document = run(lines, discipline, **admission)
     refused = [d for d in document["decisions"] if not d["accepted"]]

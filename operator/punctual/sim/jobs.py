@@ -180,7 +180,7 @@ class _Run:
             for what in happenings:
                 self._take(now, what)
             arrivals = [what for what in happenings if isinstance(what, JobLine | ReservationLine)]
-            if self.mail or not arrivals:
+            if self.mail or len(arrivals) < len(happenings):  # all is given out before somebody asks
                 self._step(now, [])
             if any(isinstance(what, _Sample) for what in happenings):
                 self._sample(now)
