@@ -168,18 +168,17 @@ class Dispatcher:
         for booking in self.books.plan.bookings:
             if not free:
                 break
-            first = {w: i for i, w in reversed(list(enumerate(booking.where.tolist())))}
-            here = sorted(i for w, i in first.items() if places[w] in free)
+            here = self._turn_of(now, booking, free)
             free.difference_update([places[booking.where[i]] for i in here])
             begins = here if booking.demand.not_before <= now else []
-            begins, in_turn = self._those_who_may(now, booking, begins, in_turn=in_turn)
+            begins, in_turn = self._those_who_may(booking, begins, in_turn=in_turn)
             if begins:
                 self._create_booked(now, booking, begins)
-            if booking.reducer is not None and (place := places[booking.reducer]) in free:
+            if self._reduce_may(now, booking) and (place := places[booking.reducer or 0]) in free:
                 free.discard(place)
                 if booking.demand.not_before <= now:
                     self._create_reduce(now, self.books.jobs[booking.demand.uid], place)
-        self._use_leftovers(now, sorted(free, key=lambda p: (p.slot, p.node)))
+        self._use_leftovers(now, self._unbooked(now, free))
 
     def _follow_line(self, now: float, line: Line | BoundLine) -> None:
         """Give each free processor what comes first in the line; one at a time where they share a port."""
@@ -192,14 +191,36 @@ class Dispatcher:
         if not line.jobs:
             self._use_leftovers(now, free)
 
-    def _those_who_may(
-        self, now: float, booking: Booking, begins: list[int], *, in_turn: bool
-    ) -> tuple[list[int], bool]:
+    def _turn_of(self, now: float, booking: Booking, free: set[Place]) -> list[int]:
+        """Return the first position on each free place, as far as it is its turn.
+
+        Around what is booked ahead a chunk may have to wait on a processor that is free; the time until then may be
+        that of a job later in the plan.
+        """
+        places = self.books.plan.places
+        first = {w: i for i, w in reversed(list(enumerate(booking.where.tolist())))}
+        here = sorted(i for w, i in first.items() if places[w] in free)
+        if not self.books.ahead.held:
+            return here
+        return [i for i in here if booking.starts[i] <= now + tolerance(now)]
+
+    def _unbooked(self, now: float, free: set[Place]) -> list[Place]:
+        """Return which of the free places are left: around what is booked ahead some may wait for their chunk."""
+        left = free.intersection(self._idle(now)) if self.books.ahead.held else free
+        return sorted(left, key=lambda p: (p.slot, p.node))
+
+    def _reduce_may(self, now: float, booking: Booking) -> bool:
+        """Whether a reduce step is booked that may begin: around what is booked ahead not before it is to."""
+        if booking.reducer is None:
+            return False
+        return not self.books.ahead.held or booking.finish - booking.demand.reduce <= now + tolerance(now)
+
+    def _those_who_may(self, booking: Booking, begins: list[int], *, in_turn: bool) -> tuple[list[int], bool]:
         """Return which of the positions whose processors are free may begin, and whether another's turn may come."""
         assert self.books.spec is not None
         discipline = self.books.spec.discipline
-        if self.books.ahead.held:  # around what is booked ahead a chunk may have to wait on a processor that is free
-            return [i for i in begins if booking.starts[i] <= now + tolerance(now)], True
+        if self.books.ahead.held:  # they begin when they were planned to
+            return begins, True
         whole = len(begins) == booking.where.size
         if discipline.together and not whole:
             begins = []

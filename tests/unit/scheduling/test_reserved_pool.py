@@ -1,0 +1,43 @@
+"""A Pool with reservations, as stories: what was planned around a window is begun around it."""
+
+from world import World, job
+
+from punctual.scheduling.discipline import Discipline
+from punctual.scheduling.events import ReservationApplied
+from punctual.scheduling.reservation import Reservation
+from punctual.sim.jobs import Options, simulate
+from punctual.sim.trace import JobLine, ReservationLine, Trace
+
+
+def line(name, load, deadline, arrival, **costs):
+    return JobLine(id=name, arrival=arrival, load=load, deadline=deadline, **{"chi": 1.0, "tau": 0.0, **costs})
+
+
+def test_a_job_booked_before_a_window_begins_though_an_earlier_one_is_booked_behind_it():
+    window = ReservationLine(id="r", kind="reservation", arrival=0.0, start=3.5, end=30.0, processors=1)
+    trace = Trace.of(
+        [
+            window,
+            line("behind", 20.0, 60.0, 0.1, theta_cp=3.4),  # not a unit of it fits before the window
+            line("before", 2.0, 70.0, 0.2, theta_cp=1.0),
+            line("last", 30.0, 59.99, 0.3, chi=0.1, theta_cp=1.0),  # only if the one before is out of the way by then
+        ]
+    )
+    options = Options(processors=1, discipline=Discipline(), offers=False, integer_units=True)
+    document = simulate(trace, options).document()
+    assert all(decision["accepted"] for decision in document["decisions"])
+    assert all(job["met"] for job in document["jobs"])
+    assert [chunk["job"] for chunk in document["chunks"]] == ["before", "behind", "last"]
+
+
+def test_the_reduce_step_waits_for_the_end_of_a_window_that_it_would_run_into():
+    w = World()
+    w.node("n1", 1.0)
+    reservation = Reservation(uid="r", arrival=0.0, start=20.0, end=60.0, processors=1)
+    w.inbox.append(ReservationApplied(reservation))
+    w.tick()
+    w.apply(job(units=10, deadline=100, reduce_duration=15.0))
+    w.run_until(lambda w: w.done("j1"))
+    (begun,) = [float(line.split()[0]) for line in w.log if "Reduce" in line and "create" in line]
+    assert begun >= 60.0
+    assert w.met("j1")
