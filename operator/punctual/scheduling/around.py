@@ -14,7 +14,8 @@ import heapq
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from itertools import pairwise
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +58,21 @@ class Around:
             [until for _, until in intervals],
         )
 
+    def plus(self, where: Places, start: float, end: float, sent: float) -> "Around":
+        """Return it with one more window on these places, and an interval of the port where ``sent`` > ``start``."""
+        where = np.sort(where)
+        at = np.array([self.window_before(p, start) for p in where.tolist()], dtype=np.intp)
+        at = np.where(at < 0, self.first[where], at + 1)
+        gap, more = bisect_left(self.sends, start), [start] if sent > start else []
+        return Around(
+            _inserted(self.place, at, where),
+            _inserted(self.start, at, np.full(where.size, start)),
+            _inserted(self.behind, at, np.full(where.size, end)),
+            self.first + where.searchsorted(np.arange(self.first.size)),
+            [*self.sends[:gap], *more, *self.sends[gap:]],
+            [*self.sent[:gap], *(sent for _ in more), *self.sent[gap:]],
+        )
+
     def copy(self) -> "Around":
         """Return one whose times can be moved."""
         return replace(self, behind=self.behind.copy(), sent=self.sent.copy())
@@ -70,6 +86,12 @@ class Around:
         first, last = int(self.first[place]), int(self.first[place + 1])
         found = first + int(self.start[first:last].searchsorted(at, side="right")) - 1
         return found if found >= first else -1
+
+    def idle_since(self, at: float) -> Floats:
+        """Return until when the last window that begins before ``at`` keeps each place; -inf: there is none."""
+        found, before = np.full(self.first.size - 1, -np.inf), self.start < at
+        found[self.place[before]] = self.behind[before]  # of several the last one is written last
+        return found
 
     def take(self, booking: Booking, ready: Floats, port: float) -> float:
         """Move the times behind a booking, ``ready`` those of first slots; return when the port's first gap is free."""
@@ -545,6 +567,16 @@ def _whole(shares: Floats, room: NDArray[np.int64], units: int, begin: Floats, p
                 else:
                     heapq.heappop(line)
     return sizes
+
+
+T = TypeVar("T", bound=np.generic)
+
+
+def _inserted(line: NDArray[T], at: Places, values: NDArray[T]) -> NDArray[T]:
+    """Return a line with values inserted before these ascending indices: a few pieces, quicker than `np.insert`."""
+    edges = [0, *at.tolist(), line.size]
+    pieces = [line[begin:end] for begin, end in pairwise(edges)]
+    return np.concatenate([*(p for k in range(values.size) for p in (pieces[k], values[k : k + 1])), pieces[-1]])
 
 
 def _tolerances(at: Floats) -> Floats:

@@ -11,7 +11,7 @@ disturb jobs least, it gets of all places that are free throughout those on whic
 these the ones that would be idle for the shortest time before it.
 """
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import NamedTuple
@@ -102,23 +102,17 @@ class Ahead:
         for uid in [uid for uid, held in self.held.items() if held.reservation.end <= until]:
             self.release(uid)
 
-    def on(self, places: Sequence[Place], discipline: Discipline, *, also: Iterable[Held] = ()) -> Around | None:
-        """Return what a ground of these places carries, more reservations included; None: nothing is booked."""
-        more = list(also)
-        if not self.held and not more:
+    def on(self, places: Sequence[Place], discipline: Discipline) -> Around | None:
+        """Return what a ground of these places carries; None: nothing is booked."""
+        if not self.held:
             return None
         index = {place: i for i, place in enumerate(places)}
-        at = np.array([index.get(place, -1) for place in self._number], dtype=np.intp)[self._where]
-        new = [(index[place], held.reservation) for held in more for place in held.places]
-        where = np.concatenate((at, np.array([i for i, _ in new], dtype=np.intp)))
-        start = np.concatenate((self._start, np.array([r.start for _, r in new])))
-        end = np.concatenate((self._end, np.array([r.end for _, r in new])))
+        where = np.array([index.get(place, -1) for place in self._number], dtype=np.intp)[self._where]
         there = where >= 0
         sending: list[tuple[float, float]] = []
         if discipline.one_port:
-            all_of_them = [held.reservation for held in (*self.held.values(), *more)]
-            sending = [(r.start, r.sent) for r in all_of_them if r.sent > r.start]
-        return Around.of(len(places), where[there], start[there], end[there], sending)
+            sending = [(r.start, r.sent) for r, _ in self.held.values() if r.sent > r.start]
+        return Around.of(len(places), where[there], self._start[there], self._end[there], sending)
 
     def free(self, places: Sequence[Place], start: float, end: float) -> NDArray[np.bool_]:
         """Return which places have no window over [start, end)."""
@@ -127,26 +121,21 @@ class Ahead:
         none = len(self._number)
         return ~taken[[self._number.get(place, none) for place in places]]
 
-    def idle_since(self, places: Sequence[Place], at: float) -> NDArray[np.float64]:
-        """Return when the last window before ``at`` ends, by place; -inf: there is none."""
-        last = np.full(len(self._number) + 1, -inf)
-        before = self._end <= at
-        np.maximum.at(last, self._where[before], self._end[before])
-        none = len(self._number)
-        return last[[self._number.get(place, none) for place in places]]
-
     def ends_after(self, at: float) -> float:
         """Return when the next window ends after ``at``; inf: none does."""
         return float(self._end[self._end > at].min(initial=inf))
 
 
 def admit(asked: Reservation, ahead: Ahead, plan: Plan, now: float) -> Accepted | Refused:
-    """Answer: where it is held and what becomes of the plan, in which every promise stands; or the first objection."""
+    """Answer: where it is held and what becomes of the plan, in which every promise stands; or the first objection.
+
+    The plan's ground is around what is booked ahead (`Ahead.on`).
+    """
     where = _room(asked, ahead, plan, now)
     if isinstance(where, Refused):
         return where
     held = Held(asked, tuple(plan.places[i] for i in where.tolist()))
-    ground = replace(plan.ground, around=ahead.on(plan.places, plan.ground.discipline, also=[held]))
+    ground = replace(plan.ground, around=_with(plan, where, asked))
     kept = plan.retimed(ground)
     if not _moved(plan, kept):
         return Accepted(held, kept)
@@ -160,6 +149,14 @@ def admit(asked: Reservation, ahead: Ahead, plan: Plan, now: float) -> Accepted 
         f"{some(asked.processors, 'processor')} from {span(asked.start - now)} on for {span(asked.end - asked.start)} "
         f"would break an earlier promise: {missed[0].uid} would fit no more",
     )
+
+
+def _with(plan: Plan, where: NDArray[np.intp], asked: Reservation) -> Around:
+    """Return what the plan's ground is around, this reservation included."""
+    none = np.empty(0)
+    around = plan.ground.around or Around.of(len(plan.places), np.empty(0, dtype=np.intp), none, none)
+    sent = asked.sent if plan.ground.discipline.one_port else asked.start
+    return around.plus(where, asked.start, asked.end, sent)
 
 
 def _room(asked: Reservation, ahead: Ahead, plan: Plan, now: float) -> NDArray[np.intp] | Refused:
@@ -176,7 +173,9 @@ def _room(asked: Reservation, ahead: Ahead, plan: Plan, now: float) -> NDArray[n
         else:
             why = f"chunks that run now will still run on all but {np.count_nonzero(able)}"
         return Refused(reasons.INFEASIBLE_RESERVATION, f"{some(n, 'processor')}: {why}")
-    since = np.maximum(ahead.idle_since(plan.places, asked.start), plan.ground.ready)
+    since = plan.ground.ready
+    if plan.ground.around is not None:
+        since = np.maximum(since, plan.ground.around.idle_since(asked.start))
     best = np.lexsort((-since, np.where(able, _disturbed(asked, plan), inf)))[:n]
     return np.sort(best)
 

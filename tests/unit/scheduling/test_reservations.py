@@ -60,8 +60,17 @@ def asked(start, end, processors, uid="r", io_ratio=0.0):
     return Reservation(uid=uid, arrival=0.0, start=start, end=end, processors=processors, io_ratio=io_ratio)
 
 
+def answered(ahead, plan, reservation):
+    return admit(reservation, ahead, around(ahead, plan), 0.0)
+
+
+def around(ahead, plan):
+    """The plan upon a ground that knows of what is booked ahead."""
+    return plan.retimed(replace(plan.ground, around=ahead.on(plan.places, plan.ground.discipline)))
+
+
 def accepted(ahead, plan, reservation):
-    got = admit(reservation, ahead, plan, 0.0)
+    got = answered(ahead, plan, reservation)
     assert isinstance(got, Accepted), got
     got.plan.check()
     ahead.book(got.held)
@@ -69,7 +78,7 @@ def accepted(ahead, plan, reservation):
 
 
 def offered(ahead, plan, reservation):
-    search = nearest(reservation, ahead, plan, 0.0)
+    search = nearest(reservation, ahead, around(ahead, plan), 0.0)
     while True:
         try:
             next(search)
@@ -90,16 +99,16 @@ def test_two_processors_of_which_one_has_a_window_end_together():
 
 def test_who_is_done_before_the_first_window_is_placed_as_if_there_were_none():
     free = Ground(np.array([0.0, 3.0, 7.0]))
-    around = ground([0.0, 3.0, 7.0], [(0, 50.0, 60.0)])
-    assert lines(place(demand(60, 49.0), around)) == lines(place(demand(60, 49.0), free))
+    later = ground([0.0, 3.0, 7.0], [(0, 50.0, 60.0)])
+    assert lines(place(demand(60, 49.0), later)) == lines(place(demand(60, 49.0), free))
 
 
 def test_a_later_job_gets_the_time_before_a_window_that_an_earlier_one_could_not_use():
-    around = ground([0.0], [(0, 3.5, 30.0)])
-    first = place(demand(20, 60.0, cost=Cost(chi=1.0, theta_cp=3.0)), around)
+    left = ground([0.0], [(0, 3.5, 30.0)])
+    first = place(demand(20, 60.0, cost=Cost(chi=1.0, theta_cp=3.0)), left)
     assert lines(first) == [(0, 20, 30.0, 53.0)], "no unit fits before the window"
-    around.take(first)
-    assert lines(place(demand(2, 70.0), around)) == [(0, 2, 0.0, 3.0)]
+    left.take(first)
+    assert lines(place(demand(2, 70.0), left)) == [(0, 2, 0.0, 3.0)]
 
 
 def test_over_one_port_nobody_sends_while_the_input_of_a_reservation_is_sent_but_chunks_go_on():
@@ -229,7 +238,7 @@ def test_promised_jobs_make_way_where_they_can_and_stand_where_they_cannot():
     got = accepted(ahead, plan, asked(10.0, 30.0, 1))
     assert lines(got.plan.bookings[0]) == [(0, 9, 0.0, 10.0), (0, 11, 30.0, 42.0)]
     tight = pool(1, [demand(20, 41.0, "tight")])
-    no = admit(asked(10.0, 30.0, 1), Ahead(), tight, 0.0)
+    no = answered(Ahead(), tight, asked(10.0, 30.0, 1))
     assert no == Refused(
         "InfeasibleReservation",
         "1 processor from 10s on for 20s would break an earlier promise: tight would fit no more",
@@ -250,7 +259,7 @@ REFUSED = [
 def test_a_refusal_tells_why_and_what_would_do(reservation, why, offer):
     ahead, plan = Ahead(), pool(3)
     accepted(ahead, plan, asked(10.0, 20.0, 2, "first"))
-    no = admit(reservation, ahead, plan, 0.0)
+    no = answered(ahead, plan, reservation)
     assert no.reason == "InfeasibleReservation"
     assert why in no.message
     assert offered(ahead, plan, reservation) == offer
@@ -268,14 +277,14 @@ def test_inputs_of_two_reservations_meet_on_one_port_only():
         ahead, plan = Ahead(), pool(4, network=network)
         accepted(ahead, plan, asked(10.0, 30.0, 1, "first", io_ratio=0.5))
         second = asked(19.0, 29.0, 1, "second", io_ratio=0.1)
-        no = admit(second, ahead, plan, 0.0)
+        no = answered(ahead, plan, second)
         assert isinstance(no, Refused) == refused
         assert offered(ahead, plan, second) == (20.0 if refused else 19.0)
 
 
 def test_what_runs_beyond_the_start_keeps_its_processor():
     plan = replace(pool(2), ground=Ground(np.array([0.0, 15.0])))
-    no = admit(asked(10.0, 20.0, 2), Ahead(), plan, 0.0)
+    no = answered(Ahead(), plan, asked(10.0, 20.0, 2))
     assert "chunks that run now will still run on all but 1" in no.message
     assert offered(Ahead(), plan, asked(10.0, 20.0, 2)) == 15.0
 
@@ -285,7 +294,7 @@ def test_enough_at_each_time_but_not_the_same_ones_throughout_is_refused():
     ahead, plan = Ahead(), pool(2)
     ahead.book(Held(asked(0.0, 10.0, 1, "a"), (plan.places[0],)))
     ahead.book(Held(asked(12.0, 20.0, 1, "b"), (plan.places[1],)))
-    no = admit(asked(8.0, 14.0, 1), ahead, plan, 0.0)
+    no = answered(ahead, plan, asked(8.0, 14.0, 1))
     assert "at each time enough are free, but only 0 from its start to its end" in no.message
     assert offered(ahead, plan, asked(8.0, 14.0, 1)) == 10.0
 
@@ -306,8 +315,8 @@ def test_what_is_released_or_over_leaves_nothing():
     for calendar in (ahead.calendar, ahead.port):
         calendar.check()
         assert len(calendar.windows()) == 1
-    around = ahead.on(plan.places, plan.ground.discipline)
-    assert (around.start.tolist(), around.sends, around.sent) == ([40.0, 40.0], [40.0], [42.0])
+    left = ahead.on(plan.places, plan.ground.discipline)
+    assert (left.start.tolist(), left.sends, left.sent) == ([40.0, 40.0], [40.0], [42.0])
     ahead.release("r2")
     assert ahead.on(plan.places, plan.ground.discipline) is None
     with pytest.raises(KeyError):
@@ -317,9 +326,8 @@ def test_what_is_released_or_over_leaves_nothing():
 def test_windows_of_places_that_are_gone_are_nobodys():
     ahead, plan = Ahead(), pool(2, network="OnePort")
     accepted(ahead, plan, asked(10.0, 20.0, 2, io_ratio=0.5))
-    left = [Place("n1", 0), Place("n2", 0)]
-    around = ahead.on(left, plan.ground.discipline)
-    assert (around.place.tolist(), around.sends) == ([0], [10.0])
+    left = ahead.on([Place("n1", 0), Place("n2", 0)], plan.ground.discipline)
+    assert (left.place.tolist(), left.sends) == ([0], [10.0])
     none = ahead.on([Place("n7", 0)], plan.ground.discipline)
     held = place(demand(8, 60.0), Ground(np.zeros(1), plan.ground.discipline, around=none))
     assert isinstance(held, Booking)
@@ -351,7 +359,7 @@ def test_many_jobs_around_many_windows_keep_their_rules():
         for n in range(40):
             start = rng.uniform(0.0, 400.0)
             r = asked(start, start + rng.uniform(5.0, 60.0), int(rng.integers(1, 8)), f"r{n}", io_ratio=0.05)
-            got = admit(r, ahead, plan, 0.0)
+            got = admit(r, ahead, plan, 0.0)  # each plan is around what was accepted before
             if isinstance(got, Accepted):
                 plan = got.plan
                 ahead.book(got.held)
