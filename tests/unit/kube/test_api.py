@@ -298,10 +298,10 @@ def test_only_what_works_can_be_chosen():
     }
     assert chosen == {
         "hold": ("None", "Taint"),
-        "order": ("EDF",),
-        "partition": ("OPR",),
-        "assign": ("MN",),
-        "admission": ("Exact",),
+        "order": ("EDF", "FIFO", "MWF"),
+        "partition": ("OPR", "EPR"),
+        "assign": ("MN", "AN"),
+        "admission": ("Exact", "Fast", "Hybrid"),
         "network": ("Concurrent",),
     }
     assert not {"max_share", "miss_ratio", "guests"} & fields.keys()
