@@ -349,6 +349,11 @@ class _Search:
     """By slot, the place of its processor in the order in which they can begin."""
     total: NDArray[np.int64]
     """Room of the first 1, 2, … processors."""
+    begins: list[float]
+    """The same numbers as lists, for walks: begin, end, τ + χ and rank by slot."""
+    untils: list[float]
+    rates: list[float]
+    ranks: list[int]
     holes: list[int]
     """Offsets at which the demand's units are cut already: a chunk that goes over one is set up once more."""
 
@@ -370,9 +375,9 @@ class _Search:
         np.add.at(total, rank, room.astype(np.int64))
         parts = demand.ranges.parts
         holes = np.cumsum([r.size for r in parts])[:-1].tolist() if len(parts) > 1 else []
-        return cls(
-            demand, ground, around, late, slots, per_unit[order], room.astype(np.int64), rank, total.cumsum(), holes
-        )
+        lists = slots.begin.tolist(), slots.until.tolist(), per_unit[order].tolist(), rank.tolist()
+        whole = room.astype(np.int64)
+        return cls(demand, ground, around, late, slots, per_unit[order], whole, rank, total.cumsum(), *lists, holes)
 
     def bookings(self) -> Iterator[Booking]:
         """Return bookings that meet the due time, that on the fewest processors first."""
@@ -393,24 +398,37 @@ class _Search:
 
     def _least(self, first: int, most: int) -> int:
         """Return the least number of processors, ``first`` or more, with which a walk does all in time."""
-        if first > most or not self._walk(most, self.late):
+        if first > most:
+            return first
+        found, left = self._walk(most, self.late)
+        if left:
             return most + 1
-        return bisect_left(range(most), x=True, lo=first, key=lambda n: bool(self._walk(n, self.late)))
+        enough = max(first, 1 + max(self.ranks[piece.slot] for piece in found))
+        return bisect_left(range(enough), x=True, lo=first, key=lambda n: not self._walk(n, self.late)[1])
 
     def _walk_to_common_end(self, n: int) -> list[_Piece]:
-        """Cut for n processors by walks so that all end at one time, or with their slots; empty: not with n."""
-        best = self._walk(n, self.late)
-        low = float(self.slots.begin.min()) + self.demand.cost.setup
-        high = max(self._ends(best)) if best else low
-        while high - low > tolerance(high):
-            middle = low + (high - low) / 2.0
-            found = self._walk(n, middle) if low < middle < high else None
-            if found is None:
-                break
-            if found:
-                best, high = found, min(middle, max(self._ends(found)))
+        """Cut for n processors by walks so that all end at one time, or with their slots; empty: not with n.
+
+        By the secant through the last two ends that left units, kept in a bracket. With whole units the least end is
+        mostly one at which a chunk ends: so the end of what was found is tried a hair earlier.
+        """
+        best, left = self._walk(n, self.late)
+        if left:
+            return []
+        low, high = self.begins[0] + self.demand.cost.setup, max(self._ends(best))
+        before, short = (low, self.demand.ranges.total), np.inf
+        turn, hair = 0, False
+        while high - low > 2.0 * tolerance(high):
+            turn += 1
+            guess = high - 1.5 * tolerance(high) if hair else low + short + tolerance(low)
+            if turn % 4 == 0 or not low < guess < high:
+                guess = low + (high - low) / 2.0
+            found, left = self._walk(n, guess)
+            if left:
+                rate = (before[1] - left) / (guess - before[0])
+                low, before, short, hair = guess, (guess, left), left / rate if rate > 0.0 else np.inf, False
             else:
-                low = middle
+                best, high, hair = found, min(guess, max(self._ends(found))), not hair
         return best
 
     def _common_end(self, n: int) -> list[_Piece]:
@@ -434,19 +452,18 @@ class _Search:
             if size
         ]
 
-    def _walk(self, n: int, end: float) -> list[_Piece]:
-        """Serve slots in order of begin, each with all it ends by ``end``; empty: the units do not all fit.
+    def _walk(self, n: int, end: float) -> tuple[list[_Piece], int]:
+        """Serve slots of n processors in order of begin, each with all it ends by ``end``; also return what is left.
 
         A slot whose chunk was kept small by the end of the port's gap is served again when the chunk has ended.
         """
         cost, port, left = self.demand.cost, _Port.of(self.around, self.ground), self.demand.ranges.total
-        chosen = np.flatnonzero(self.rank < n).tolist()
-        line = [(float(self.slots.begin[i]), i) for i in chosen]  # ascending: a heap
+        line = [(begin, i) for i, begin in enumerate(self.begins) if self.ranks[i] < n]  # ascending: a heap
         found = []
         while line and left:
             begin, i = heapq.heappop(line)
             start, limit = port.next(begin)
-            fits = self._most(self.demand.ranges.total - left, min(end, float(self.slots.until[i])) - start, i)
+            fits = self._most(self.demand.ranges.total - left, min(end, self.untils[i]) - start, i)
             if fits < 1:
                 continue
             sendable = _sendable(cost, limit - start, fits)
@@ -460,14 +477,14 @@ class _Search:
             if sendable < fits:
                 heapq.heappush(line, (self._end(piece, self.demand.ranges.total - left), i))
             left -= size
-        return [] if left else found
+        return found, left
 
     def _equal(self, n: int) -> list[_Piece]:
         """Cut into n equal parts, one per processor, in the first slots that they fit in; empty: not with n."""
         units, cost, port = self.demand.ranges.total, self.demand.cost, _Port.of(self.around, self.ground)
         n = min(n, units)
         cuts = [(units * k + n // 2) // n for k in range(n + 1)]
-        line = [(float(begin), i) for i, begin in enumerate(self.slots.begin.tolist())]
+        line = [(begin, i) for i, begin in enumerate(self.begins)]
         found: list[_Piece] = []
         used: set[int] = set()
         while line and len(found) < n:
@@ -477,7 +494,7 @@ class _Search:
             if int(self.slots.place[i]) in used or self.room[i] < size:
                 continue
             start, limit = port.next(begin)
-            if self._most(offset, float(self.slots.until[i]) - start, i) < size:
+            if self._most(offset, self.untils[i] - start, i) < size:
                 continue
             if _sendable(cost, limit - start, size) < size:
                 heapq.heappush(line, (limit, i))
@@ -489,7 +506,9 @@ class _Search:
 
     def _most(self, offset: int, seconds: float, slot: int) -> int:
         """Return the most units from ``offset`` on that a chunk does in so many seconds, its set-ups included."""
-        setup, per_unit = self.demand.cost.setup, float(self.per_unit[slot])
+        setup, per_unit = self.demand.cost.setup, self.rates[slot]
+        if not self.holes:
+            return min(int(max(0.0, seconds - setup) / per_unit), self.demand.ranges.total)
         hole, best, k = bisect_right(self.holes, offset), 0, 1
         while (spare := seconds - setup * k) > 0.0:
             fits = min(int(spare / per_unit), self.demand.ranges.total)
@@ -503,7 +522,7 @@ class _Search:
     def _end(self, piece: _Piece, offset: int) -> float:
         cost = self.demand.cost
         over = bisect_left(self.holes, offset + piece.size) - bisect_right(self.holes, offset)
-        return piece.start + cost.setup * (1 + over) + piece.size * float(self.per_unit[piece.slot])
+        return piece.start + cost.setup * (1 + over) + piece.size * self.rates[piece.slot]
 
     def _ends(self, pieces: Iterable[_Piece]) -> list[float]:
         ends, offset = [], 0
