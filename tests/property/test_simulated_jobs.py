@@ -189,6 +189,11 @@ def test_jobs_and_reservations_keep_out_of_each_others_way(lines, ahead, discipl
 
 
 @given(jobs, reservations(), st.sampled_from(FAST))
+@example(
+    lines=[JobLine(id="j0", arrival=1.0, load=1.0, deadline=6.0, theta_cm=0.0)],  # whose chunks begin within a second
+    ahead=[ReservationLine(id="r0", kind="reservation", arrival=0.0, start=4.0, end=9.0, processors=1)],
+    discipline=FAST[0],
+)
 def test_also_where_the_fast_test_would_rather_decide(lines, ahead, discipline):
     trace, document = run([*lines, *ahead], discipline, offers=False, admission="Hybrid", threshold=2)
     assert flaws(trace, document, cost=COSTS, one_port=discipline.one_port) == []

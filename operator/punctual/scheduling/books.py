@@ -89,6 +89,8 @@ class Books:
     """When running chunks were last looked after."""
     given: float = -math.inf
     """When free processors were last given out."""
+    due: float | None = None
+    """When, by the clock alone, there is something to be given out; None: not before something happens."""
     touched: dict[str, None] = field(default_factory=dict)
     """Jobs whose record may have changed in this step."""
     progressed: dict[str, None] = field(default_factory=dict)

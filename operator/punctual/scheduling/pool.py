@@ -146,6 +146,7 @@ class Pool:
         self._answer_reservations(now)
         self._decide(now)
         self.dispatcher.work(now)
+        self.books.due = self.wake(now)
         self._search_offers(now)
         self.life.expire(now)
         return self.books.flush(now)
