@@ -4,6 +4,7 @@ Healthy means that the agent looked at its pods lately, not that the process is 
 ``punctual.metric_names``; a pod's series ends with the pod.
 """
 
+import contextlib
 import threading
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -73,8 +74,10 @@ def serve(metrics: Metrics, healthy: Callable[[], bool], *, port: int, address: 
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            # who asked may have waited for too long: that is no error of ours
+            with contextlib.suppress(ConnectionError):
+                self.end_headers()
+                self.wfile.write(body)
 
         def log_message(self, *_args: object) -> None:
             """Say nothing: a scrape is no news."""
