@@ -82,6 +82,7 @@ async def _chunk_killed(scene: Scene) -> str:
 async def _chunk_deleted(scene: Scene) -> str:
     pod = scene.ground.chunk(scene.rng)
     grace = scene.rng.choice((None, 0, 1))
+    pod.deleted = True
     await scene.ground.delete(PODS.path(namespace=NAMESPACE, name=pod.name), grace=grace)
     return pod.name
 
@@ -94,6 +95,7 @@ async def _chunk_evicted(scene: Scene) -> str:
         "metadata": {"name": pod.name, "namespace": NAMESPACE},
     }
     path = PODS.path(namespace=NAMESPACE, name=pod.name, subresource="eviction")
+    pod.deleted = True
     try:
         await scene.ground.patiently(lambda: scene.ground.client.create(path, body))
     except NotFound:

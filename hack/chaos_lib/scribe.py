@@ -62,7 +62,7 @@ class PodSeen:
     succeeded: float | None = None
     """When it was first seen to have."""
     deleted: bool = False
-    """Whether somebody had deleted it by then."""
+    """Whether somebody had deleted it by then, or was about to: one that has ended goes at once."""
     gone: bool = False
 
     @property
@@ -199,7 +199,7 @@ class Scribe:
         before = "" if pod.body is body else pod.phase
         pod.body, pod.gone = body, what == "DELETED"
         if pod.phase == "Succeeded" and pod.succeeded is None:
-            pod.succeeded, pod.deleted = time.time(), "deletionTimestamp" in body["metadata"]
+            pod.succeeded, pod.deleted = time.time(), pod.deleted or "deletionTimestamp" in body["metadata"]
         if pod.gone or pod.phase != before:
             self._pod(pod, "gone" if pod.gone else pod.phase)
 
