@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import subprocess
+import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -41,6 +42,7 @@ def kubeconfig() -> Iterator[Path]:
         run = _kubectl(path)
         run("apply", "--server-side", "-f", str(ROOT / "crds"), check=True)
         run("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s", check=True)
+        _wait_for_discovery(run)
         yield path
     finally:
         subprocess.run([APISERVER, "down", "--name", name], check=True)
@@ -50,6 +52,14 @@ def kubeconfig() -> Iterator[Path]:
 def kubectl(kubeconfig: Path) -> Kubectl:
     """kubectl as a function: ``kubectl("get", "pools")`` answers with a CompletedProcess; ``input=`` is its stdin."""
     return _kubectl(kubeconfig)
+
+
+def _wait_for_discovery(run: Kubectl) -> None:
+    """Return when kubectl knows our kinds: the server tells of them a moment after they are established."""
+    until = time.monotonic() + 30
+    while any(run("explain", f"{kind}.spec").returncode for kind in ("dj", "pool", "profile")):
+        assert time.monotonic() < until, run("explain", "dj.spec").stderr
+        time.sleep(0.2)
 
 
 def _kubectl(kubeconfig: Path) -> Kubectl:

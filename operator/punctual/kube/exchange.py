@@ -27,6 +27,7 @@ from punctual import wire
 from punctual.errors import ClusterError
 from punctual.kube.board import SetPointBoard
 from punctual.kube.identity import Identity, Reviewer
+from punctual.kube.serve import port_of
 from punctual.scheduling.events import Progress, Reported
 
 log = structlog.get_logger(__name__)
@@ -142,7 +143,7 @@ class Exchange:
         await self._runner.setup()
         site = web.TCPSite(self._runner, host, port, ssl_context=context)
         await site.start()
-        return int(self._runner.addresses[0][1])
+        return port_of(self._runner)
 
     async def stop(self) -> None:
         """Stop listening; requests under way have two seconds."""

@@ -33,7 +33,7 @@ class Observatory:
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
         await web.TCPSite(self._runner, host, port).start()
-        return int(self._runner.addresses[0][1])
+        return port_of(self._runner)
 
     async def stop(self) -> None:
         """Stop listening."""
@@ -43,6 +43,15 @@ class Observatory:
 
     async def _exposition(self, _: web.Request) -> web.Response:
         return web.Response(body=self._metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def port_of(runner: web.BaseRunner) -> int:
+    """Return the port that is listened on; of two that were given out, one for each family, IPv4's.
+
+    Which of them comes first is chance: the event loop keeps them in a set.
+    """
+    addresses = runner.addresses
+    return int(next((a for a in addresses if len(a) == 2), addresses[0])[1])
 
 
 def _probe(answer: Answer) -> Callable[[web.Request], Awaitable[web.Response]]:

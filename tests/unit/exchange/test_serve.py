@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import aiohttp
 import pytest
@@ -9,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from punctual import metric_names, reasons
 from punctual.kube.metrics import Metrics
-from punctual.kube.serve import Observatory
+from punctual.kube.serve import Observatory, port_of
 
 ALL = [m for m in vars(metric_names).values() if isinstance(m, metric_names.Metric)]
 
@@ -87,3 +88,11 @@ def test_every_name_of_the_operator_is_exported_or_asked_for():
     for m in ALL:
         if m not in agents() and (m.labels or m.kind != "gauge"):  # gauges without labels are watched by the runtime
             assert m.name in registered, m.name
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_of_two_ports_that_are_given_out_it_names_that_of_ipv4(first):
+    addresses = [("0.0.0.0", 41), ("::", 46, 0, 0)]
+    runner = SimpleNamespace(addresses=addresses[::-1] if first else addresses)
+    assert port_of(runner) == 41
+    assert port_of(SimpleNamespace(addresses=addresses[1:])) == 46
