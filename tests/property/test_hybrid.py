@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from machine import Machine, Waiting
 
 from punctual.scheduling.discipline import Discipline, Order
-from punctual.scheduling.hybrid import Obstacle, to_exact, to_fast, turn_of
+from punctual.scheduling.hybrid import Obstacle, to_fast, turn_of
 from punctual.scheduling.placement import Demand, Ground
 from punctual.scheduling.plan import Plan
 from punctual.scheduling.processors import Place
@@ -69,8 +69,8 @@ def test_what_the_plan_takes_over_it_keeps_and_nothing_is_lost(processors, drawn
         left.append(one.begun(Ranges((Range(0, done),)) if done else Ranges(), w.given, 0.0))
     ready = np.maximum(np.array([at for at, _ in sorted(machine.processors, key=lambda x: x[1])]), machine.now)
     ground = Ground(ready, discipline, port=machine.port)
-    plan = to_exact([Place(f"n{p}", 0) for p in range(processors)], ground, left)
-    if isinstance(plan, Plan):
+    plan, short = Plan.of([Place(f"n{p}", 0) for p in range(processors)], ground, left, stop=True)
+    if not short:
         plan.check()
         assert plan.keeps_all()
         assert {b.demand.uid for b in plan.bookings} == {one.uid for one in left}

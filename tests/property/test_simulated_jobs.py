@@ -47,6 +47,24 @@ def run(lines, discipline, **more):
     return [line.model_dump(exclude_none=True) for line in trace.lines], document
 
 
+def accepted_with(lines, name, deadline, discipline, **more):
+    """Whether a job of these lines is accepted when it asks for another deadline."""
+    again = [line.model_copy(update={"deadline": deadline}) if line.id == name else line for line in lines]
+    _, document = run(again, discipline, offers=False, **more)
+    return next(d["accepted"] for d in document["decisions"] if d["id"] == name)
+
+
+def the_first_offer_holds(lines, discipline, **more):
+    _, document = run(lines, discipline, **more)
+    refused = [d for d in document["decisions"] if not d["accepted"]]
+    if not refused:
+        return
+    name, offered = refused[0]["id"], refused[0]["earliest_deadline"]
+    assert offered is not None
+    assert accepted_with(lines, name, offered, discipline, **more)
+    assert not accepted_with(lines, name, offered * (1.0 - 1e-6), discipline, **more)
+
+
 @given(jobs, disciplines)
 def test_with_exact_costs_no_promise_is_broken(lines, discipline):
     trace, document = run(lines, discipline, offers=False)
@@ -61,18 +79,7 @@ def test_nor_on_processors_of_different_speed(lines, discipline, speeds):
 
 @given(jobs, disciplines)
 def test_what_is_offered_would_have_been_accepted_and_a_millionth_tighter_not(lines, discipline):
-    _, document = run(lines, discipline)
-    refused = [d for d in document["decisions"] if not d["accepted"]]
-    if not refused:
-        return
-    first = refused[0]
-    assert first["earliest_deadline"] is not None
-    for factor, accepted in ((1.0, True), (1.0 - 1e-6, False)):
-        asked = {first["id"]: first["earliest_deadline"] * factor}
-        again = [line.model_copy(update={"deadline": asked.get(line.id, line.deadline)}) for line in lines]
-        _, found = run(again, discipline, offers=False)
-        answer = next(d for d in found["decisions"] if d["id"] == first["id"])
-        assert answer["accepted"] is accepted
+    the_first_offer_holds(lines, discipline)
 
 
 @pytest.mark.parametrize("restart", ["Redo", "Resume"])
@@ -132,18 +139,7 @@ def test_the_fast_test_breaks_no_promise_either(lines, discipline, admission):
     discipline=FAST[0],
 )
 def test_what_the_fast_test_offers_is_accepted(lines, discipline, admission):
-    _, document = run(lines, discipline, **admission)
-    refused = [d for d in document["decisions"] if not d["accepted"]]
-    if not refused:
-        return
-    first = refused[0]
-    assert first["earliest_deadline"] is not None
-    for factor, accepted in ((1.0, True), (1.0 - 1e-6, False)):
-        asked = {first["id"]: first["earliest_deadline"] * factor}
-        again = [line.model_copy(update={"deadline": asked.get(line.id, line.deadline)}) for line in lines]
-        _, found = run(again, discipline, offers=False, **admission)
-        answer = next(d for d in found["decisions"] if d["id"] == first["id"])
-        assert answer["accepted"] is accepted
+    the_first_offer_holds(lines, discipline, **admission)
 
 
 @given(jobs, st.sampled_from(FAST), st.data())
@@ -206,7 +202,4 @@ def test_beside_reservations_what_is_offered_would_have_been_accepted(lines, ahe
     if not refused or "earliest_deadline" not in refused[0]:
         return
     first = refused[0]
-    asked = {first["id"]: first["earliest_deadline"]}
-    again = [line.model_copy(update={"deadline": asked.get(line.id, line.deadline)}) for line in lines]
-    _, found = run([*again, *ahead], discipline, offers=False)
-    assert next(d for d in found["decisions"] if d["id"] == first["id"])["accepted"]
+    assert accepted_with([*lines, *ahead], first["id"], first["earliest_deadline"], discipline)

@@ -4,8 +4,8 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -19,7 +19,7 @@ from punctual.cli.timeline import Bar, Timeline
 from punctual.errors import PunctualError
 from punctual.scheduling.spec import Admission
 from punctual.sim.jobs import Options, simulate
-from punctual.sim.result import Decision, Executed, Result
+from punctual.sim.result import Decision, Executed, Finished, Result
 from punctual.sim.trace import JobLine, ReservationLine, Trace, jobs, read
 from punctual.sim.workload import Workload
 
@@ -39,8 +39,7 @@ def check(options: Options) -> None:
     """Raise MisusedError where options exclude each other."""
     if options.bound is not None and options.miss_set_point is not None:
         raise MisusedError("--bound: the bound is fixed, --miss-set-point moves it: give one of the two")
-    loose = options.bound is not None or options.miss_set_point is not None
-    if options.discipline.order != "EDF" and (options.admission != "Exact" or loose):
+    if options.discipline.order != "EDF" and (options.admission != "Exact" or options.spec.loose):
         raise MisusedError(f"--order: {options.discipline.order} has no fast or statistical admission, only EDF has")
 
 
@@ -217,10 +216,9 @@ def draw(result: Result, trace: Trace, options: Options) -> str:
     held = [(reserved[d.id], p) for d in result.decisions if d.id in reserved for p in d.processors or ()]
     bars += tuple(_held(line, f"processor {p:0{width}d}") for line, p in held)
     shown += tuple(_reservation(reserved[d.id], d) for d in result.decisions if d.id in reserved)
-    last = max([1.0, *(bar.ended for bar in bars)])
     promised = {d.id: d.promised_finish for d in result.decisions if d.promised_finish is not None}
     rows = tuple((f"processor {p:0{width}d}", 1) for p in range(options.processors))
-    last = max([last, *(job.deadline or 0.0 for job in shown if job.kept)])
+    last = max([1.0, *(bar.ended for bar in bars), *(job.deadline or 0.0 for job in shown if job.kept)])
     line = Timeline(shown, bars, rows, 0.0, last, promised)
     return picture.svg(line, title="Simulated jobs", pale="its input is sent", dated=False)
 
@@ -231,22 +229,23 @@ def _held(line: ReservationLine, node: str) -> Bar:
 
 
 def _reservation(line: ReservationLine, decision: Decision) -> Job:
-    return Job(
-        uid=line.id, namespace="", name=line.id, created=line.arrival, units=0, done=0,
-        state="done" if decision.accepted else "refused", reason=decision.reason, message="", deadline=None,
-        finish=None,
-        processors=line.processors, start=line.start, eta=None, offered=None, offer_load=None, chunks=(), started=None,
-        finished=line.end if decision.accepted else None,
-    )  # fmt: skip
+    state: State = "done" if decision.accepted else "refused"
+    end = line.end if decision.accepted else None
+    return replace(_asked(line, decision, state, end), processors=line.processors, start=line.start)
 
 
-def _job(line: JobLine, decision: Decision, ends: dict[str, Any]) -> Job:
+def _job(line: JobLine, decision: Decision, ends: dict[str, Finished]) -> Job:
     end = ends.get(line.id)
     state: State = "refused" if end is None else "done" if end.met else "missed"
-    offered = decision.earliest_deadline
+    offered = None if decision.earliest_deadline is None else f"{decision.earliest_deadline:.6g} s"
+    asked = _asked(line, decision, state, end.finish if end else None)
+    return replace(asked, deadline=line.arrival + line.deadline, finish=decision.promised_finish, offered=offered)
+
+
+def _asked(line: JobLine | ReservationLine, decision: Decision, state: State, finished: float | None) -> Job:
+    """Return what was asked for, as pictures know it."""
     return Job(
         uid=line.id, namespace="", name=line.id, created=line.arrival, units=0, done=0, state=state,
-        reason=decision.reason, message="", deadline=line.arrival + line.deadline, finish=decision.promised_finish,
-        processors=None, start=None, eta=None, offered=None if offered is None else f"{offered:.6g} s", offer_load=None,
-        chunks=(), started=None, finished=end.finish if end else None,
+        reason=decision.reason, message="", deadline=None, finish=None, processors=None, start=None, eta=None,
+        offered=None, offer_load=None, chunks=(), started=None, finished=finished,
     )  # fmt: skip

@@ -116,6 +116,14 @@ class Books:
         if chunk is None or chunk.kind != "Chunk" or abs(now - chunk.promised_end) > tolerance(now):
             self.stale = True
 
+    def unbook(self, uid: str) -> None:
+        """Take back what is booked for a job, or its place in the line."""
+        if self.line is not None:
+            self.line.leave(uid)
+        if self.plan.books(uid):
+            self.plan = self.plan.without(uid)
+            self.stale = True
+
     def touch(self, st: Standing) -> None:
         """Note that the job may have to be written."""
         self.changed = True

@@ -16,9 +16,11 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from punctual.control.pi import PI, Gains
+from punctual.scheduling.hybrid import turn_of
 from punctual.scheduling.placement import Demand, Ground, tolerance
 from punctual.scheduling.processors import Place
 from punctual.scheduling.ranges import Range, Ranges
+from punctual.scheduling.slacks import Turn
 from punctual.theory.cost import Cost
 from punctual.theory.geometric import GroupShares
 
@@ -43,13 +45,16 @@ class Share(NamedTuple):
 class Loose:
     """What waits of a job."""
 
-    due: float
-    arrival: float
-    uid: str
+    turn: Turn
     cost: Cost
     left: Ranges
     whole: int
     """Units that waited at first."""
+
+    @property
+    def due(self) -> float:
+        """When it is to be done."""
+        return self.turn[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +102,7 @@ class BoundLine:
         asked = _loose(demand)
         start = max(now, self.port if self.ground.discipline.one_port else now) + self._running(now)
         highest = 0.0
-        for job in sorted([*self._in_time(now), asked], key=_turn):
+        for job in sorted([*self._in_time(now), asked], key=lambda job: job.turn):
             seconds = self._seconds(job)
             window = job.due - start
             pressure = seconds / window if window > 0.0 else float("inf")  # to the letter it is negative, and accepted
@@ -133,12 +138,12 @@ class BoundLine:
         """Return what a processor that is free now should compute."""
         if not self.jobs:
             return None
-        job = min(self.jobs.values(), key=lambda job: (job.due <= now, *_turn(job)))
+        job = min(self.jobs.values(), key=lambda job: (job.due <= now, job.turn))
         window = job.due - now - job.cost.setup
         least = max(1, int(LEAST * job.whole / max(1, self.processors)))
         first = job.left.parts[0]
         size = min(first.size, max(least, int(window / (SLOWER * job.cost.per_unit)) if window > 0.0 else 0))
-        return Share(job.uid, Range(first.begin, first.begin + size))
+        return Share(job.turn[2], Range(first.begin, first.begin + size))
 
     def start(self, now: float, share: Share, place: Place) -> float:
         """Give it to the processor at a place; return when it is expected to end."""
@@ -187,8 +192,8 @@ class MissRatio:
     last: Sample | None = None
     expected: list[tuple[float, str]] = field(default_factory=list)
     """Heap of (deadline, uid) of those who were let in."""
-    kept: set[str] = field(default_factory=set)
-    """Who has ended in time, before the deadline came."""
+    open: set[str] = field(default_factory=set)
+    """Who of them has not come to an end."""
     due: int = 0
     missed: int = 0
 
@@ -200,10 +205,11 @@ class MissRatio:
     def accept(self, uid: str, deadline: float) -> None:
         """Take in that a job was let in."""
         heapq.heappush(self.expected, (deadline, uid))
+        self.open.add(uid)
 
     def ended(self, uid: str) -> None:
         """Take in that a job has come to its end, late or not."""
-        self.kept.add(uid)
+        self.open.discard(uid)
 
     def look(self, now: float) -> None:
         """Count whose deadline has come, and end the periods that are over."""
@@ -212,8 +218,8 @@ class MissRatio:
             while self.expected and self.expected[0][0] <= until:
                 _, uid = heapq.heappop(self.expected)
                 self.due += 1
-                self.missed += uid not in self.kept
-                self.kept.discard(uid)
+                self.missed += uid in self.open
+                self.open.discard(uid)
             if now < self.end:
                 return
             self._sample()
@@ -228,8 +234,4 @@ class MissRatio:
 
 def _loose(demand: Demand) -> Loose:
     units = demand.ranges
-    return Loose(demand.due, demand.order.arrival, demand.uid, demand.cost, units, units.total)
-
-
-def _turn(job: Loose) -> tuple[float, float, str]:
-    return job.due, job.arrival, job.uid
+    return Loose(turn_of(demand), demand.cost, units, units.total)

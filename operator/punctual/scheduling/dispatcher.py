@@ -22,7 +22,6 @@ from punctual.scheduling.planner import NOTICE, PATIENCE, Planner
 from punctual.scheduling.processors import Place
 from punctual.scheduling.ranges import Range, Ranges
 from punctual.scheduling.standing import Standing, Watch
-from punctual.theory.cost import Cost
 
 UNBOOKED = frozenset({"Measuring", "Leftover"})
 """States that run on leftovers."""
@@ -152,17 +151,14 @@ class Dispatcher:
     def dispatch(self, now: float) -> None:
         """Give each free processor the first chunk booked on it, and what nobody booked to leftover work."""
         # what was held up is let go a moment late: those booked behind it move
-        if self.books.line is not None and not self.books.stale:
-            self._follow_line(now, self.books.line)
-            return
         held_up = any(0 < b.demand.not_before <= now and b.start < now for b in self.books.plan.bookings)
         if self.books.stale or held_up:
             self.planner.replan(now)
+        if self.books.line is not None:
+            self._follow_line(now, self.books.line)
+            return
         free = {p for p in self.books.processors.usable(now) if p not in self.books.processors.occupants}
         if not free:
-            return
-        if self.books.line is not None:  # made anew just now
-            self._follow_line(now, self.books.line)
             return
         places = self.books.plan.places
         in_turn = True  # OnePort: nobody has to wait who sends before
@@ -199,11 +195,13 @@ class Dispatcher:
         that of a job later in the plan.
         """
         places = self.books.plan.places
-        first = {w: i for i, w in reversed(list(enumerate(booking.where.tolist())))}
-        here = sorted(i for w, i in first.items() if places[w] in free)
+        here = [i for i, w in enumerate(booking.where.tolist()) if places[w] in free]
         if not self.books.ahead.held:
             return here
-        return [i for i in here if booking.starts[i] <= now + tolerance(now)]
+        first: dict[int, int] = {}  # by place, which may have a chunk on either side of a window
+        for i in here:
+            first.setdefault(int(booking.where[i]), i)
+        return [i for i in first.values() if booking.starts[i] <= now + tolerance(now)]
 
     def _unbooked(self, now: float, free: set[Place]) -> list[Place]:
         """Return which of the free places are left: around what is booked ahead some may wait for their chunk."""
@@ -236,22 +234,15 @@ class Dispatcher:
         """Create the first chunk that is booked at each of these positions."""
         plan, pieces = self.books.plan, booking.pieces()
         chunks = {position: pieces[position][0] for position in positions}
-        where = [plan.places[w] for w in booking.where[positions].tolist()]
-        walk = self._walk(now, booking.demand.cost, list(chunks.values()), where)
+        at = booking.where[positions]
+        sizes = np.array([piece.size for piece in chunks.values()])
+        walk = plan.ground.walk(at, sizes, np.full(at.size, now), booking.demand.cost)
         booked = booking.ends[positions]
         ends = np.where(np.abs(walk.ends - booked) <= tolerance(now), booked, walk.ends)  # the same sum, else
         walk = walk._replace(ends=ends)
-        self._create(now, self.books.jobs[booking.demand.uid], list(zip(chunks.values(), where, strict=True)), walk)
+        pieces_at = [(piece, plan.places[w]) for piece, w in zip(chunks.values(), at.tolist(), strict=True)]
+        self._create(now, self.books.jobs[booking.demand.uid], pieces_at, walk)
         self.books.plan = plan.created(booking, chunks, walk.ends.tolist(), walk.port)
-
-    def _walk(self, now: float, cost: Cost, pieces: Sequence[Range], places: Sequence[Place]) -> Walk:
-        """Return when chunks of these sizes would start and end if they were created now, in this order."""
-        assert self.books.spec is not None
-        at = np.full(len(places), now)
-        ground = Ground(
-            at, self.books.spec.discipline, self.books.plan.ground.port, self.books.processors.speeds(places)
-        )
-        return ground.walk(np.arange(len(places)), np.array([piece.size for piece in pieces]), at, cost)
 
     def _create_reduce(self, now: float, st: Standing, place: Place) -> None:
         if not st.work_done or st.record.chunks or st.job.reduce_duration is None:
@@ -344,9 +335,12 @@ class Dispatcher:
             pieces.append((piece, free.pop(0)))
             left -= Ranges.of(piece)
         if pieces:
-            walk = self._walk(now, cost, [piece for piece, _ in pieces], [place for _, place in pieces])
+            planned, at = self.books.plan.ground, np.full(len(pieces), now)
+            speeds = self.books.processors.speeds([place for _, place in pieces])
+            ground = Ground(at, planned.discipline, planned.port, speeds)
+            walk = ground.walk(np.arange(at.size), np.array([piece.size for piece, _ in pieces]), at, cost)
             self._create(now, st, pieces, walk, leftover=True)
-            self.books.plan.ground.port = max(self.books.plan.ground.port, walk.port)
+            planned.port = max(planned.port, walk.port)
 
     def _pilot(self, now: float, st: Standing, free: list[Place]) -> None:
         record = st.record

@@ -98,9 +98,7 @@ class Edits:
         if self._take_back(now, st, reasons.SUSPENDED):
             return
         st.job = job
-        if self.books.line is not None:
-            self.books.line.leave(job.uid)
-        self.books.plan = self.books.plan.without(job.uid)
+        self.books.unbook(job.uid)
         self.books.stale = True
         verdict = Verdict("False", reasons.SUSPENDED, "spec.suspend is true: the promise was given up")
         st.record = replace(st.record, admitted=verdict, on_track=None, promise=None, offer=None, eta=None)

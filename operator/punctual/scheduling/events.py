@@ -141,8 +141,6 @@ class Progress:
     end: int | None
     """The end the worker will honour, if it has answered."""
     cpu_seconds: float
-    received: bool = False
-    """It has all of its input."""
     over: bool = False
     """What was read is its last word: its containers have ended, and an answer to an offer would be in it."""
     faults: frozenset[str] = frozenset()

@@ -10,13 +10,11 @@ The paper (algs. 9 to 11) takes the delay that what runs makes for the whole lin
 negative then.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
 from punctual.scheduling.fast_line import FastLine
-from punctual.scheduling.placement import Demand, Ground, Shortfall
-from punctual.scheduling.plan import Plan
-from punctual.scheduling.processors import Place
+from punctual.scheduling.placement import Demand, Ground
 from punctual.scheduling.slacks import Turn
 
 Test = Literal["Exact", "Fast"]
@@ -123,9 +121,3 @@ def to_fast(
             return Obstacle(demand.uid, f"could be late by {-room.slack:.3g} s")
         fast.join(turn_of(demand), room)
     return fast
-
-
-def to_exact(places: Sequence[Place], ground: Ground, demands: Iterable[Demand]) -> Plan | Shortfall:
-    """Return the plan of all that waits upon what runs, or what does not fit into one: all stays with the line then."""
-    plan, missed = Plan.of(places, ground, demands, stop=True)
-    return missed[0] if missed else plan

@@ -208,13 +208,9 @@ class Life:
         self.books.active.pop(uid, None)
         self.books.causes.pop(uid, None)
         self.books.desk.drop(uid)
-        if self.books.line is not None:
-            self.books.line.leave(uid)
         if self.books.miss is not None and st.record.completed_condition is not None:
             self.books.miss.ended(uid)
-        if self.books.plan.books(uid):
-            self.books.plan = self.books.plan.without(uid)
-            self.books.stale = True
+        self.books.unbook(uid)
         self.books.touch(st)
         self.note_end(st)
 

@@ -5,7 +5,7 @@ units and the places that processors are. Made by :mod:`punctual.scheduling.expr
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from punctual.scheduling.bound import BoundLine, Share
 from punctual.scheduling.fast_line import FastLine, Room
@@ -130,7 +130,6 @@ class LineTest:
 
     line: Line | BoundLine
     now: float
-    processors: int
 
     def fits(self, demand: Demand) -> bool:
         """Whether the demand would be admitted."""
@@ -139,11 +138,7 @@ class LineTest:
 
     def under(self, demand: Demand, deadline: float) -> Demand:
         """Return the demand under another absolute deadline."""
-        order = self.line.ground.discipline.order_of(
-            demand.uid, arrival=demand.order.arrival, deadline=deadline, load=demand.ranges.total, cost=demand.cost,
-            processors=self.processors,
-        )  # fmt: skip
-        return replace(demand, order=order, due=deadline - demand.kept_back)
+        return self.line.ground.under(demand, deadline)
 
     def over(self, demand: Demand) -> float:
         """Return when a demand behind all others would surely be done."""

@@ -15,7 +15,7 @@ from punctual.scheduling.discipline import Discipline, Order
 from punctual.scheduling.ranges import Range, Ranges
 from punctual.theory.cost import Cost
 from punctual.theory.cut_points import cut_points
-from punctual.theory.partition import equal_partition, least_processors, partition
+from punctual.theory.partition import equal_partition, in_turn, least_processors, partition
 
 if TYPE_CHECKING:
     from punctual.scheduling.around import Around
@@ -91,6 +91,18 @@ class Ground:
         """Return it as a demand placed at ``now`` meets it: nothing is free in the past."""
         return replace(self, ready=np.maximum(self.ready, now))
 
+    def under(self, demand: Demand, deadline: float) -> Demand:
+        """Return the demand of a new job under another absolute deadline: due time and place in the order move."""
+        order = self.discipline.order_of(
+            demand.uid,
+            arrival=demand.order.arrival,
+            deadline=deadline,
+            load=demand.ranges.total,
+            cost=demand.cost,
+            processors=self.ready.size,
+        )
+        return replace(demand, order=order, due=deadline - demand.kept_back)
+
     def copy(self) -> "Ground":
         """Return one whose ready times can be moved."""
         return replace(self, ready=self.ready.copy(), around=self.around and self.around.copy())
@@ -116,10 +128,7 @@ class Ground:
             ready = np.full(ready.size, ready.max(initial=-np.inf))
         starts, port = ready, -np.inf
         if self.discipline.one_port and ready.size:
-            before = sending.cumsum() - sending
-            # x_j = max(r_j, x_(j-1) + sending_(j-1)): less what was sent before, a running maximum
-            starts = np.maximum.accumulate(np.maximum(ready, self.port) - before) + before
-            np.maximum(starts, ready, out=starts)  # rounding must not start one before it is ready
+            starts = in_turn(np.maximum(ready, self.port), sending)
             port = float((starts + sending).max())
         return Walk(starts, starts + sending + cost.theta_cp + sizes * self.chi(cost, where), port)
 

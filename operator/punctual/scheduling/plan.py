@@ -115,15 +115,7 @@ class Plan:
 
     def under(self, demand: Demand, deadline: float) -> Demand:
         """Return the demand of a new job under another absolute deadline: due time and place in the order move."""
-        order = self.ground.discipline.order_of(
-            demand.uid,
-            arrival=demand.order.arrival,
-            deadline=deadline,
-            load=demand.ranges.total,
-            cost=demand.cost,
-            processors=len(self.places),
-        )
-        return replace(demand, order=order, due=deadline - demand.kept_back)
+        return self.ground.under(demand, deadline)
 
     def over(self, demand: Demand) -> float:
         """Return when the demand would be done behind all others, on one processor alone."""

@@ -88,7 +88,7 @@ class Planner:
         for uid in self.books.active:
             st = self.books.jobs[uid]
             for chunk in st.record.chunks:
-                if chunk.sent is not None and not st.watch(chunk).received:
+                if chunk.sent is not None:
                     port = max(port, chunk.sent)
         return port
 

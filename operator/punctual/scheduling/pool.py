@@ -70,7 +70,7 @@ something the kubelet adds DisruptionTarget; without it the pod has outgrown a l
 
 
 class Outlook(NamedTuple):
-    """What is expected of a job when it is promised: absolute times, s."""
+    """What is expected of a job that is promised without a booking: absolute times, s."""
 
     demand: Demand
     processors: int
@@ -172,7 +172,7 @@ class Pool:
     def test(self, now: float) -> offers.Test:
         """Return what decides about admission now."""
         if self.books.line is not None:
-            return LineTest(self.books.line, now, self.books.processors.total)
+            return LineTest(self.books.line, now)
         return self.planner.current(now)
 
     def wake(self, now: float) -> float | None:
@@ -349,10 +349,8 @@ class Pool:
         self.books.live.pop(uid, None)
         self.books.edits.pop(uid, None)
         self.books.desk.drop(uid)
-        if self.books.line is not None:
-            self.books.line.leave(uid)
-        elif st.state in LIVE or st.record.chunks:
-            self.books.plan = self.books.plan.without(uid)
+        self.books.unbook(uid)
+        if self.books.line is None and (st.state in LIVE or st.record.chunks):
             self.books.stale = True
         for chunk in st.record.chunks:
             pod = st.watch(chunk).pod
@@ -591,7 +589,7 @@ class Pool:
             self.books.plan = plan
             booked = {b.demand.uid: b for b in plan.bookings}
             for a in group:
-                self._promise(now, self.books.jobs[a.job.uid], _outlook(booked[a.job.uid]))
+                self._promise(now, self.books.jobs[a.job.uid], booked[a.job.uid])
             return len(plan.bookings)
         self.together //= 2
         for a in group:
@@ -662,7 +660,7 @@ class Pool:
             return answer.placements
         if not answer.appended:
             self.together = 2  # the next one may need another order too
-        self._promise(now, st, _outlook(answer.booking))
+        self._promise(now, st, answer.booking)
         if not st.job.dry_run:
             self.books.plan = answer.plan
         return 1 if answer.appended else 1 + len(answer.plan.bookings)
@@ -673,7 +671,7 @@ class Pool:
         if answer.by_time:
             self.books.desk.ask(st.job.uid, demand)
 
-    def _promise(self, now: float, st: Standing, outlook: Outlook) -> None:
+    def _promise(self, now: float, st: Standing, outlook: Booking | Outlook) -> None:
         job = st.job
         margin = job.deadline - outlook.demand.due - outlook.demand.reduce
         text = (
@@ -708,10 +706,6 @@ class Pool:
                 continue
             st.record = replace(st.record, offer=offer)
             self.books.touch(st)
-
-
-def _outlook(booking: Booking) -> Outlook:
-    return Outlook(booking.demand, booking.processors, booking.start, booking.finish)
 
 
 def _restore_order(event: Event) -> int:

@@ -25,8 +25,6 @@ class Watch:
 
     pod: PodObserved | None = None
     running_since: float | None = None
-    received: bool = False
-    """It has all of its input: the port is free of it."""
     done: int = 0
     cpu: float = 0.0
     moved: float = 0.0

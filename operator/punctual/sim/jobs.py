@@ -69,6 +69,22 @@ class Options:
     integer_units: bool = False
     seed: int = 0
 
+    @property
+    def spec(self) -> PoolSpec:
+        """The pool as the core knows it."""
+        return PoolSpec(
+            name="simulated",
+            cpu=1.0,
+            headroom=self.headroom,
+            margin=self.margin,
+            discipline=self.discipline,
+            admission=self.admission,
+            threshold=self.threshold,
+            bound=self.bound,
+            miss_set_point=self.miss_set_point,
+            sample_period=self.sample_period,
+        )
+
 
 def simulate(trace: Trace, options: Options, *, tell: Callable[[int], None] = lambda _: None) -> Result:
     """Run a trace to its end; ``tell(n)`` hears how many of its lines have been dealt with."""
@@ -137,7 +153,7 @@ class _Run:
         self.last = 0.0
         self.opens: float | None = None
         self.asked: dict[str, ReservationLine] = {}
-        self.loose = options.bound is not None or options.miss_set_point is not None
+        self.spec = options.spec
         for line in trace.lines:
             self._plan(line)
         if options.miss_set_point is not None:
@@ -159,19 +175,7 @@ class _Run:
 
     def result(self) -> Result:
         """Run until nothing happens any more."""
-        spec = PoolSpec(
-            name="simulated",
-            cpu=1.0,
-            headroom=self.options.headroom,
-            margin=self.options.margin,
-            discipline=self.options.discipline,
-            admission=self.options.admission,
-            threshold=self.options.threshold,
-            bound=self.options.bound,
-            miss_set_point=self.options.miss_set_point,
-            sample_period=self.options.sample_period,
-        )
-        self._step(0.0, [PoolApplied(spec), *(self._node(i) for i in range(self.options.processors))])
+        self._step(0.0, [PoolApplied(self.spec), *(self._node(i) for i in range(self.options.processors))])
         dealt = 0
         while self.heap:
             now, happenings = self._next()
@@ -369,7 +373,7 @@ class _Run:
                     case _:
                         pass
             self.pool.books.desk.clear()
-            if (opens := self.pool.wake(now)) is not None and opens != self.opens:
+            if (opens := self.pool.books.due) is not None and opens != self.opens:
                 self.opens = opens
                 self._at(opens, _Open())
             if not self.pool.backlog and not any(isinstance(e, (Reported, PodObserved)) for e in self.mail):
@@ -389,7 +393,7 @@ class _Run:
         self._at(made.end, _End(made, 0))
         if chunk.leftover:  # it may be asked to leave, as soon as it is known to run
             self.mail.append(self._pod(made, "Running"))
-        if made.end > chunk.promised_end and not self.loose:
+        if made.end > chunk.promised_end and not self.spec.loose:
             late = chunk.promised_end + self.options.margin / 2
             self._at(late + 2 * tolerance(late), _Look(made, 0))
 
@@ -470,5 +474,5 @@ class _Run:
 
     @staticmethod
     def _progress(running: Running, done: int, end: int | None = None) -> Reported:
-        seen = Progress(pod=running.name, done=done, end=end, cpu_seconds=float(done), received=True)
+        seen = Progress(pod=running.name, done=done, end=end, cpu_seconds=float(done))
         return Reported(running.chunk.node, (seen,))

@@ -176,15 +176,18 @@ def equal_partition(
         raise ValueError(f"load must be positive and finite, not {load}")
     share = load / at.size
     sending = cost.theta_cm + share * cost.tau * _factors(links, at)
-    if one_port:
-        # x_j = max(r_j, x_(j-1) + sending_(j-1)): less what was sent before, a running maximum of ready times
-        before = np.concatenate(([0.0], np.cumsum(sending[:-1])))
-        starts = np.maximum.accumulate(at - before) + before
-        starts = np.maximum(starts, at)  # rounding must not start one before it is ready
-    else:
-        starts = at.copy()
+    starts = in_turn(at, sending) if one_port else at.copy()
     ends = starts + sending + cost.theta_cp + share * cost.chi * _factors(speeds, at)
     return Partition(np.full(at.size, share), starts, ends.max().item())
+
+
+def in_turn(ready: Floats, sending: Floats) -> Floats:
+    """Return when those who share a port begin, served in the order given: x_j = max(r_j, x_(j−1) + sending_(j−1))."""
+    before = np.concatenate(([0.0], np.cumsum(sending[:-1])))
+    # less what was sent before it is a running maximum of ready times
+    starts: Floats = np.maximum.accumulate(ready - before) + before
+    np.maximum(starts, ready, out=starts)  # rounding must not start one before it is ready
+    return starts
 
 
 def _times(ready: ArrayLike) -> tuple[Floats, bool]:

@@ -5,7 +5,7 @@ import pytest
 
 from punctual.scheduling.discipline import Discipline, Order
 from punctual.scheduling.fast_line import FastLine
-from punctual.scheduling.hybrid import Obstacle, to_exact, to_fast, turn_of, wanted
+from punctual.scheduling.hybrid import Obstacle, to_fast, turn_of, wanted
 from punctual.scheduling.placement import Demand, Ground, Shortfall
 from punctual.scheduling.plan import Plan
 from punctual.scheduling.processors import Place
@@ -104,11 +104,15 @@ def test_holes_and_different_speeds_are_for_the_exact_test():
 
 def test_back_to_exact_if_all_of_it_can_be_placed():
     places = [Place("n", 0), Place("n", 1)]
-    plan = to_exact(places, ground(0.0, 40.0), [demand("b", due=90.0), demand("a", due=50.0, units=20)])
-    assert isinstance(plan, Plan)
+    plan, short = Plan.of(
+        places, ground(0.0, 40.0), [demand("b", due=90.0), demand("a", due=50.0, units=20)], stop=True
+    )
+    assert not short
     assert [b.demand.uid for b in plan.bookings] == ["a", "b"]
     assert plan.keeps_all()
-    missed = to_exact(places, ground(0.0, 40.0), [demand("b", due=90.0), demand("a", due=15.0, units=20)])
+    _, (missed,) = Plan.of(
+        places, ground(0.0, 40.0), [demand("b", due=90.0), demand("a", due=15.0, units=20)], stop=True
+    )
     assert isinstance(missed, Shortfall)
     assert missed.uid == "a"
 
