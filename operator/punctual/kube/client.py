@@ -511,6 +511,8 @@ def _refusal(code: int, status: Json, retry_after: str | None = None) -> errors.
             return errors.Invalid(message)
 
 
+RIGHTS = 6
+"""Tries of what no right is there for, some six seconds: a server that starts has not read its RBAC rules."""
 _NO_RIGHT = re.compile(r'forbidden: User ".*" cannot ', re.DOTALL)
 """What an authorizer says; admission plugins, whose reason and code are the same, name no user first."""
 _OTHER_UID = ("UID in precondition", "UID in the precondition", "uid mismatch:")

@@ -21,7 +21,7 @@ import structlog
 from punctual import reasons
 from punctual.errors import ClusterError, Forbidden, Invalid, NoRight, NotFound, UserError
 from punctual.kube import api
-from punctual.kube.client import PODS, ApiClient
+from punctual.kube.client import PODS, RIGHTS, ApiClient
 from punctual.kube.convert import to_job, to_pool_spec, to_unreadable_job
 from punctual.kube.directory import Directory, KnownJob
 from punctual.kube.podspec import chunk_pod
@@ -30,8 +30,6 @@ from punctual.scheduling.spec import PoolSpec
 
 KEPT: Final = 60.0
 """Seconds that the API server's answer about a template is relied on."""
-RIGHTS: Final = 6
-"""Tries where no right is there: a server that starts has not read its RBAC rules."""
 MOST: Final = 4096
 """Answers kept."""
 

@@ -32,7 +32,7 @@ import structlog
 
 from punctual import errors
 from punctual.kube.bucket import Bucket
-from punctual.kube.client import ApiClient
+from punctual.kube.client import RIGHTS, ApiClient
 from punctual.kube.operations import (
     Annotate,
     ApplyConfigMap,
@@ -50,8 +50,6 @@ from punctual.kube.operations import (
 CONCURRENCY = 32
 FIRST_RETRY, LAST_RETRY = 0.2, 5.0
 """Seconds of back-off of one operation, doubled in between."""
-RIGHTS = 6
-"""Tries of a pod that no right is there for, some six seconds: a server that starts has not read its RBAC rules."""
 
 __all__ = [
     "Annotate",

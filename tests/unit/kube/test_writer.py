@@ -13,9 +13,8 @@ from itertools import pairwise
 import pytest
 
 from punctual import errors
-from punctual.kube.client import Json
+from punctual.kube.client import RIGHTS, Json
 from punctual.kube.writer import (
-    RIGHTS,
     Annotate,
     ApplyConfigMap,
     ApplyStatus,
