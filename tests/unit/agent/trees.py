@@ -6,6 +6,20 @@ from pathlib import Path
 from punctual_agent.cgroup import Cap, Hierarchy
 
 
+def _set(path: Path, text: str) -> None:
+    """Change a file at once, as the kernel changes its own: an agent that looks never finds it empty."""
+    if not path.exists():
+        new = path.with_name(f".{path.name}")
+        new.write_text(text)
+        new.rename(path)
+        return
+    handle = os.open(path, os.O_WRONLY)
+    try:
+        os.pwrite(handle, text.ljust(os.fstat(handle).st_size).encode(), 0)
+    finally:
+        os.close(handle)
+
+
 class Tree:
     """A node without a kernel: files only, so nothing is refused and nothing is counted."""
 
@@ -60,15 +74,15 @@ class Tree:
         for tree in self._trees:
             (tree / path.relative_to(self.cpu)).mkdir(parents=True, exist_ok=True)
         if self.version == "v2":
-            (path / "cpu.max").write_text(f"{'max' if quota < 0 else quota} {period}\n")
-            (path / "cpu.max.burst").write_text("0\n")
-            (path / "cpu.stat").write_text("usage_usec 1500000\nnr_throttled 1\nthrottled_usec 250000\n")
+            _set(path / "cpu.max", f"{'max' if quota < 0 else quota} {period}\n")
+            _set(path / "cpu.max.burst", "0\n")
+            _set(path / "cpu.stat", "usage_usec 1500000\nnr_throttled 1\nthrottled_usec 250000\n")
         else:
-            (path / "cpu.cfs_quota_us").write_text(f"{quota}\n")
-            (path / "cpu.cfs_period_us").write_text(f"{period}\n")
-            (path / "cpu.cfs_burst_us").write_text("0\n")
-            (path / "cpu.stat").write_text("nr_periods 4\nnr_throttled 1\nthrottled_time 250000000\n")
-            (self.root / "cpuacct" / path.relative_to(self.cpu) / "cpuacct.usage").write_text("1500000000\n")
+            _set(path / "cpu.cfs_quota_us", f"{quota}\n")
+            _set(path / "cpu.cfs_period_us", f"{period}\n")
+            _set(path / "cpu.cfs_burst_us", "0\n")
+            _set(path / "cpu.stat", "nr_periods 4\nnr_throttled 1\nthrottled_time 250000000\n")
+            _set(self.root / "cpuacct" / path.relative_to(self.cpu) / "cpuacct.usage", "1500000000\n")
         return path
 
     def remove(self, folder: Path) -> None:
@@ -80,8 +94,12 @@ class Tree:
                     Path(above, name).unlink()
                 Path(above).rmdir()
 
-    def cap(self, folder: Path) -> Cap:
-        return self.hierarchy().cap(str(folder))
+    def cap(self, folder: Path) -> Cap | None:
+        """The cap in force; None while the agent is writing it, which in a plain file takes two steps."""
+        try:
+            return self.hierarchy().cap(str(folder))
+        except ValueError:
+            return None
 
     def volume(self, uid: str) -> Path:
         """The pod's volume, as the kubelet makes it."""
