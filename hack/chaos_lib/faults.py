@@ -16,7 +16,7 @@ from typing import Any
 from chaos_lib.ground import CPU, LABEL, NAMESPACES, SYSTEM, Ground, NothingThere
 from chaos_lib.jobs import NAMESPACE, POOL, Wish
 from chaos_lib.scribe import JobSeen
-from punctual.errors import Forbidden, NotFound
+from punctual.errors import Forbidden, NotFound, PunctualError
 from punctual.kube.client import NODES, PODS, Resource
 from punctual.kube.directory import JOBS, POOLS
 
@@ -224,7 +224,8 @@ async def _api_server_killed(scene: Scene) -> AsyncIterator[str]:
     await scene.ground.signal_api_server("KILL")
     yield ""
     await asyncio.sleep(2)
-    await scene.ground.answers(within=120)
+    if not await scene.ground.answers(within=120) or not await scene.ground.pods_start(within=180):
+        raise PunctualError("the API server answers no more, or a node starts no pods")
 
 
 # what people do

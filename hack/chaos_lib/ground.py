@@ -220,6 +220,28 @@ class Ground:
             return False
         return True
 
+    async def pods_start(self, *, within: float) -> bool:
+        """Whether each worker starts a pod, some time soon.
+
+        A server that answers again forbids a kubelet its own pods until it has learned who runs where: a minute and
+        more in which nothing starts, though all look well.
+        """
+        paths = {node: PODS.path(namespace=SYSTEM, name=f"canary-{node}") for node in self.workers}
+        started: set[str] = set()
+        end = asyncio.get_running_loop().time() + within
+        try:
+            for node, path in paths.items():
+                await self.create(path.rpartition("/")[0], _canary(node, self.image))
+            while started != paths.keys() and asyncio.get_running_loop().time() < end:
+                await asyncio.sleep(0.5)
+                for node in paths.keys() - started:
+                    if (await self.get(paths[node])).get("status", {}).get("phase") in ("Running", "Succeeded"):
+                        started.add(node)
+        finally:
+            for path in paths.values():
+                await self.delete(path, grace=0)
+        return started == paths.keys()
+
     # before and after
 
     async def prepare(self, pool: Json) -> int:
@@ -271,6 +293,8 @@ class Ground:
         for node in self.workers:
             await self.on_node(node, "systemctl start kubelet")
         await self.label(POOL)
+        if not await self.pods_start(within=180):
+            raise PunctualError("a node starts no pods")
 
     async def calm(self) -> str:
         """Wait until nodes, operator and agents are in order; return what is not, in a word."""
@@ -304,6 +328,21 @@ def runs(pod: Json) -> bool:
     """Whether all containers of a pod are ready."""
     statuses = pod["status"].get("containerStatuses") or [{"ready": False}]
     return all(c["ready"] for c in statuses)
+
+
+def _canary(node: str, image: str) -> Json:
+    """Return a pod for that node that asks for nothing."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"canary-{node}"},
+        "spec": {
+            "nodeName": node,
+            "tolerations": [{"operator": "Exists"}],
+            "terminationGracePeriodSeconds": 0,
+            "containers": [{"name": "main", "image": image, "command": ["sleep", "600"]}],
+        },
+    }
 
 
 def pool_manifest() -> Json:
