@@ -2,9 +2,10 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 
 from rich.console import Console
@@ -19,8 +20,8 @@ from punctual.cli.timeline import Bar, Timeline
 from punctual.errors import PunctualError
 from punctual.scheduling.spec import Admission
 from punctual.sim.jobs import Options, simulate
-from punctual.sim.result import Decision, Executed, Finished, Result
-from punctual.sim.trace import JobLine, ReservationLine, Trace, jobs, read
+from punctual.sim.result import Decision, Finished, Result
+from punctual.sim.trace import FaultLine, JobLine, Line, ReservationLine, Trace, jobs, read
 from punctual.sim.workload import Workload
 
 ROWS = 32
@@ -29,6 +30,12 @@ SHOWN = 40
 """Jobs that the table shows."""
 ADMISSIONS: dict[str, Admission] = {"exact": "Exact", "fast": "Fast", "hybrid": "Hybrid"}
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+COLOURS = ("blue", "yellow", "green", "magenta", "red", "cyan")
+BOOKED = ("░", "dim")
+"""Where a reservation holds a processor."""
+NOBODY = (" ", "")
+Letter = tuple[str, str]
+"""What stands for somebody, and its style."""
 
 
 class MisusedError(PunctualError):
@@ -108,7 +115,7 @@ def factors(text: str) -> tuple[float, float]:
 
 def run(trace: Trace, options: Options) -> Result:
     """Simulate, with a progress bar where somebody looks."""
-    with _progress(len(jobs(trace))) as tell:
+    with _progress(sum(1 for line in trace.lines if not isinstance(line, FaultLine))) as tell:
         return simulate(trace, options, tell=tell)
 
 
@@ -118,7 +125,7 @@ def _progress(total: int) -> Iterator[Callable[[int], None]]:
     if not console.is_terminal:
         yield lambda _: None
         return
-    columns = (TextColumn("jobs"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("answered"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=total)
         yield lambda n: progress.update(task, completed=n)
@@ -129,26 +136,18 @@ def show(result: Result, trace: Trace, options: Options) -> None:
     console = Console()
     ends = {job.id: job for job in result.jobs}
     lines = {line.id: line for line in trace.lines}
+    letters = _letters(result, lines) if console.is_terminal else {}
     table = Table(box=None, header_style="dim")
-    for name in ("job", "arrival", "load", "deadline", "answer", "finish", "margin"):
-        table.add_column(name, justify="left" if name in {"job", "answer"} else "right")
+    for name in (*([""] if letters else []), "job", "arrival", "load", "deadline", "answer", "finish", "margin"):
+        table.add_column(name, justify="left" if name in {"", "job", "answer"} else "right")
     for decision in result.decisions[:SHOWN]:
-        line, end = lines[decision.id], ends.get(decision.id)
-        if isinstance(line, ReservationLine):
-            table.add_row(line.id, f"{line.arrival:.6g}", *_window(line), _answer(decision), f"{line.end:.6g}", "")
-            continue
-        assert isinstance(line, JobLine)
-        due = line.arrival + line.deadline
-        finish = end.finish if end else None
-        margin = "" if finish is None else f"{due - finish:.6g}"
-        words = f"{line.arrival:.6g}", f"{line.load:.6g}", f"{due:.6g}"
-        shown = "" if finish is None else f"{finish:.6g}"
-        table.add_row(decision.id, *words, _answer(decision), shown, Text(margin, "" if end and end.met else "red"))
+        letter = [Text(*letters.get(decision.id, NOBODY))] if letters else []
+        table.add_row(*letter, *_cells(decision, lines[decision.id], ends.get(decision.id)))
     console.print(table)
     if (more := len(result.decisions) - SHOWN) > 0:
         console.print(f"… and {more} more", style="dim")
-    if console.is_terminal:
-        for row in _rows(result.chunks, options.processors, max(20, console.width - 8)):
+    if letters:
+        for row in _rows(result, lines, letters, options.processors, max(20, console.width - 8)):
             console.print(row)
     found = result.metrics()
     took = found["decision_seconds"]
@@ -156,6 +155,19 @@ def show(result: Result, trace: Trace, options: Options) -> None:
         f"refused {found['reject_ratio']:.1%}, missed {found['miss_ratio']:.1%}, utilization "
         f"{found['utilization']:.1%}; a decision took {1e3 * took['p50']:.2g} ms, at most {1e3 * took['max']:.2g} ms"
     )
+
+
+def _cells(decision: Decision, line: Line, end: Finished | None) -> tuple[str | Text, ...]:
+    """Return a decision's row of the table."""
+    if isinstance(line, ReservationLine):
+        until = f"{line.end:.6g}" if decision.accepted else ""
+        return line.id, f"{line.arrival:.6g}", *_window(line), _answer(decision), until, ""
+    assert isinstance(line, JobLine)
+    due = line.arrival + line.deadline
+    finish = end.finish if end else None
+    shown, margin = ("", "") if finish is None else (f"{finish:.6g}", f"{due - finish:.6g}")
+    words = line.id, f"{line.arrival:.6g}", f"{line.load:.6g}", f"{due:.6g}"
+    return *words, _answer(decision), shown, Text(margin, "" if end and end.met else "red")
 
 
 def _window(line: ReservationLine) -> tuple[str, str]:
@@ -169,25 +181,40 @@ def _answer(decision: Decision) -> Text:
     return Text(f"{decision.reason}{offer}", "yellow")
 
 
-def _rows(chunks: Iterable[Executed], processors: int, width: int) -> Iterator[Text]:
-    """Draw processors as lines of letters, one per job in turn."""
-    chunks = list(chunks)
-    last = max((chunk.end for chunk in chunks), default=0.0)
+def _letters(result: Result, lines: Mapping[str, Line]) -> dict[str, Letter]:
+    """Return how the timeline shows whom it shows: jobs by letters in the order in which they were let in."""
+    letters: dict[str, Letter] = {}
+    number = 0
+    for decision in result.decisions:
+        if decision.accepted and isinstance(lines[decision.id], JobLine):
+            letters[decision.id] = LETTERS[number % len(LETTERS)], COLOURS[number % len(COLOURS)]
+            number += 1
+        elif decision.accepted:
+            letters[decision.id] = BOOKED
+    return letters
+
+
+def _rows(
+    result: Result, lines: Mapping[str, Line], letters: Mapping[str, Letter], processors: int, width: int
+) -> Iterator[Text]:
+    """Draw processors as rows of letters: who has them when."""
+    windows = [(line, d) for d in result.decisions if d.accepted and isinstance(line := lines[d.id], ReservationLine)]
+    held = [(line.id, p, line.start, line.end) for line, d in windows for p in d.processors or ()]
+    spans = [*held, *((chunk.job, chunk.processor, chunk.send_start, chunk.end) for chunk in result.chunks)]
+    last = max((end for *_, end in spans), default=0.0)
     if not last:
         return
-    names = {name: i for i, name in enumerate(dict.fromkeys(chunk.job for chunk in chunks))}
-    lines = [[" "] * width for _ in range(min(processors, ROWS))]
-    for chunk in chunks:
-        if chunk.processor < len(lines):
-            begin, end = (int(width * at / last) for at in (chunk.send_start, chunk.end))
-            letter = LETTERS[names[chunk.job] % len(LETTERS)]
-            lines[chunk.processor][begin : max(end, begin + 1)] = letter * (max(end, begin + 1) - begin)
-    colours = ("blue", "yellow", "green", "magenta", "red", "cyan")
-    for i, line in enumerate(lines):
-        text = Text(f"{i:>5}  ", "dim")
-        for letter in line[:width]:
-            text.append(letter, colours[LETTERS.index(letter) % len(colours)] if letter != " " else "")
-        yield text
+    rows = [[NOBODY] * width for _ in range(min(processors, ROWS))]
+    for name, processor, begin, end in spans:
+        if processor < len(rows):
+            first = min(int(width * begin / last), width - 1)
+            until = max(int(width * end / last), first + 1)
+            rows[processor][first:until] = [letters[name]] * (until - first)
+    for i, row in enumerate(rows):
+        runs = (("".join(letter for letter, _ in run), style) for (_, style), run in groupby(row))
+        yield Text.assemble((f"{i:>5}  ", "dim"), *runs)
+    if processors > ROWS:
+        yield Text(f"{'':>7}and {processors - ROWS} more processors", "dim")
     yield Text(f"{'0':>8}{clock(last):>{width - 1}}", "dim")
 
 

@@ -1,9 +1,11 @@
 """``punctual simulate jobs`` as programs use it: one object, the same for the same seed, and 2 for what cannot be."""
 
 import json
+import re
 import xml.etree.ElementTree as ET
 
 import pytest
+from rich.text import Text
 from typer.testing import CliRunner
 
 from punctual.cli import app
@@ -16,8 +18,16 @@ TRACE = """\
 """
 
 
-def punctual(*words, text=None):
-    return CliRunner().invoke(app, ["simulate", "jobs", *words], input=text)
+def punctual(*words, text=None, env=None):
+    return CliRunner().invoke(app, ["simulate", "jobs", *words], input=text, env=env)
+
+
+def screen(*words, text, width=108):
+    """Return the lines that a terminal shows, and what stood in its progress bar last."""
+    found = punctual(*words, text=text, env={"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": str(width)})
+    assert found.exit_code == 0, found.output
+    plain = [Text.from_ansi(line).plain for line in found.stdout.splitlines()]
+    return plain, re.findall(r"\d+/\d+", Text.from_ansi(found.stderr).plain)[-1]
 
 
 def document(*words, text=None):
@@ -53,6 +63,34 @@ def test_a_reservation_gets_its_processors_and_stands_in_the_table(tmp_path):
     late = ahead.replace("4000.0", "3000.0").replace('"processors": 4', '"processors": 99')
     refused = next(d for d in document("-", text=f"{TRACE}{late}\n")["decisions"] if d["id"] == "r1")
     assert (refused["accepted"], refused["reason"]) == (False, "InfeasibleReservation")
+
+
+AHEAD = """\
+{"id": "slow", "arrival": 0, "load": 8, "deadline": 100}
+{"id": "quick", "arrival": 1, "load": 1, "deadline": 21, "chi": 10}
+{"id": "held", "kind": "reservation", "arrival": 2, "start": 80, "end": 100, "processors": 1}
+{"id": "no", "kind": "reservation", "arrival": 3, "start": 80, "end": 107, "processors": 2}
+{"id": "last", "arrival": 4, "load": 8, "deadline": 100}
+"""
+SMALL = "--processors", "2", "--chi", "10", "--tau", "0", "--integer-units", "--network", "concurrent"
+
+
+def test_the_progress_bar_counts_reservations_in_what_is_to_come_too():
+    assert screen("-", *SMALL, text=AHEAD)[1] == "5/5"
+
+
+def test_a_terminal_shows_who_has_the_processors_when_reservations_too():
+    shown, _ = screen("-", *SMALL, text=AHEAD)
+    assert [line.split()[:2] for line in shown[1:4]] == [["A", "slow"], ["B", "quick"], ["░", "held"]]
+    assert document("-", *SMALL, text=AHEAD)["chunks"][0]["job"] == "quick", "slow is A though its chunk ends later"
+    rows = [line[7:].rstrip() for line in shown if re.match(r" {4}[01]  ", line)]
+    assert rows == ["A" * 80 + "░" * 20, " " + "B" * 10 + "C" * 80], "a column is a second"
+
+
+def test_what_is_refused_has_no_finish_in_the_table():
+    shown = punctual("-", *SMALL, text=AHEAD).stdout.splitlines()
+    assert next(line.split()[-1] for line in shown if line.startswith(" no ")) == "InfeasibleReservation"
+    assert next(line.split()[-1] for line in shown if line.startswith(" held ")) == "100"
 
 
 def test_one_seed_gives_the_same_bytes():
