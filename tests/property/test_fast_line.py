@@ -240,3 +240,12 @@ def test_a_deadline_that_has_passed_is_no_deadline_however_small_the_load():
     line = FastLine(4, origin=1.8e9)
     assert not line.room(1.8e9, (1.8e9, 0.0, "j"), 1e-9, Cost(1.0)).fits
     assert line.room(1.8e9, (1.8e9 + 1.0, 0.0, "j"), 1e-9, Cost(1.0)).fits
+
+
+def test_what_is_just_done_by_its_due_time_is_given_whole_whatever_the_clock_counts_from():
+    """Times since 1970 are known to a quarter of a microsecond: hundreds of units where these are small."""
+    cost, left, line = Cost(1e-9), 1e8, FastLine(1, grain=1.0, origin=1.8e9)
+    due = 1.8e9 + left * cost.per_unit
+    assert due - 1.8e9 < left * cost.per_unit, "rounded down"
+    assert line.share(1.8e9, (due, 0.0, "j"), left, cost) == left
+    assert line.room(1.8e9, (due, 0.0, "j"), left, cost).fits

@@ -157,11 +157,8 @@ class Books:
             if self.processors.total
             else Verdict("False", reasons.NO_NODES, self._why_none())
         )
-        queue = (
-            len(self.waiting)
-            + (len(self.line.jobs) if self.line else 0)
-            + sum(1 for b in self.plan.bookings if not self.jobs[b.demand.uid].record.started)
-        )
+        promised = [*(self.line.jobs if self.line else ()), *(b.demand.uid for b in self.plan.bookings)]
+        queue = len(self.waiting) + sum(1 for uid in promised if not self.jobs[uid].record.started)
         assert self.asked is not None
         return PoolRecord(
             epoch=self.epoch,

@@ -46,11 +46,9 @@ from math import ceil, floor, inf
 from typing import NamedTuple
 
 from punctual.scheduling.busy import Busy
+from punctual.scheduling.placement import tolerance
 from punctual.scheduling.slacks import Slacks, Turn
 from punctual.theory.cost import Cost
-
-EPSILON = 1e-6
-"""Seconds: two sums of the same times may differ by so much."""
 
 
 class Room(NamedTuple):
@@ -61,11 +59,13 @@ class Room(NamedTuple):
     """Seconds by which the job would end before its due time; negative: too late."""
     spare: float
     """Seconds that may be taken from all behind it."""
+    near: float
+    """Seconds by which sums of times may differ here."""
 
     @property
     def fits(self) -> bool:
         """Whether it may be promised."""
-        return self.slack >= -EPSILON and self.length <= self.spare + EPSILON
+        return self.slack >= -self.near and self.length <= self.spare + self.near
 
 
 class FastLine:
@@ -111,10 +111,11 @@ class FastLine:
 
         As much as it can do by the job's due time; 0: too little, the next job in the line is to be asked.
         """
-        room = (turn[0] - now - cost.setup) / cost.per_unit + EPSILON * self.grain
+        due = turn[0]
+        room = (due + tolerance(due) - now - cost.setup) / cost.per_unit
         if room >= left:
             return left
-        share = self.grain * floor(room / self.grain) if self.grain else room
+        share = self.grain * floor(room / self.grain) if self.grain else (due - now - cost.setup) / cost.per_unit
         return share if share > 0.0 and share >= self.least(cost) else 0.0
 
     def length(self, load: float, cost: Cost) -> float:
@@ -143,7 +144,7 @@ class FastLine:
         length = self.length(load, cost)
         ahead, spare = self.waiting.around(turn)
         slack = self._left(now, turn[0]) - self.lost(load, cost) - ahead - length
-        return Room(length, slack if turn[0] > now else -inf, spare)
+        return Room(length, slack if turn[0] > now else -inf, spare, tolerance(turn[0]))
 
     def join(self, turn: Turn, room: Room) -> None:
         """Let a job into the line that `room` has been found for."""

@@ -48,6 +48,8 @@ class Demand:
     most: int | None = None
     not_before: float = 0.0
     """No chunk may start earlier: processors.max is used up by running ones until then, or its pods are refused."""
+    full_until: float = 0.0
+    """Until then processors.max is used up by its running chunks: only where they are booked may others follow them."""
     running_until: float = 0.0
     """Latest expected end of its running chunks: the reduce step waits for it."""
     reduce: float = 0.0
@@ -65,13 +67,19 @@ class Demand:
 
     def begun(self, owned: Ranges, chunks: int, until: float) -> "Demand":
         """Return what is still to be placed when so many chunks own these units, ``until`` the last of them ends."""
-        most, not_before = self.most, self.not_before
+        most, full_until = self.most, self.full_until
         if most is not None and most > chunks:
             most -= chunks
         elif most is not None:
-            not_before = max(not_before, until)
+            full_until = max(full_until, until)
         left = self.ranges - owned
-        return replace(self, ranges=left, least=1, most=most, not_before=not_before, running_until=until)
+        return replace(self, ranges=left, least=1, most=most, full_until=full_until, running_until=until)
+
+    def anew(self) -> "Demand":
+        """Return what is to be placed on whatever processors."""
+        if self.full_until <= self.not_before:
+            return self
+        return replace(self, not_before=self.full_until, full_until=0.0)
 
 
 @dataclass(slots=True, eq=False)
@@ -163,6 +171,10 @@ class Booking:
         """Return what each processor computes: one range, more where the demand has holes."""
         return self.demand.ranges.slices(self.cuts.tolist())
 
+    def begins(self) -> list[float]:
+        """Return when its chunks start, and its reduce step."""
+        return [*self.starts.tolist(), *([] if self.reducer is None else [self.finish - self.demand.reduce])]
+
     def created(self, chunks: Mapping[int, Range], ends: Iterable[float]) -> "Booking | None":
         """Return what is left of the booking when these chunks, each the next of its processor, have been created.
 
@@ -230,6 +242,7 @@ class Shortfall(NamedTuple):
 
 def place(demand: Demand, ground: Ground) -> Booking | Shortfall:
     """Book processors so that the demand's due time is met, whole units, ends tested after rounding; or say why not."""
+    demand = demand.anew()
     if ground.around is not None and not ground.around.begins_behind(demand.due + demand.reduce):
         return ground.around.place_demand(demand, ground)
     cost, due = demand.cost, demand.due

@@ -181,7 +181,7 @@ class Pool:
             return self.books.line.opens(now)
         if not self.books.ahead.held:
             return None
-        starts = (float(at) for b in self.books.plan.bookings for at in b.starts if at > now + tolerance(now))
+        starts = (at for b in self.books.plan.bookings for at in b.begins() if at > now + tolerance(now))
         return min(starts, default=None)
 
     def check(self) -> None:

@@ -130,3 +130,15 @@ def test_a_suspended_job_leaves_the_line():
     assert w.state("second") == ("False", reasons.SUSPENDED)
     assert "second" not in w.pool.books.line.jobs
     assert kept(w)
+
+
+def test_the_queue_is_of_those_that_wait_for_their_first_chunk():
+    w = pool("Fast", cpu=2.0)
+    w.apply(job("first", units=10, deadline=60.0))
+    w.apply(job("large", units=100, deadline=75.0))
+    w.apply(job("last", units=10, deadline=90.0))
+    w.run(1)
+    assert list(w.pool.books.line.jobs) == ["large", "last"]
+    assert w.records["large"].started is not None
+    assert w.pool_record.queue == 1
+    assert kept(w)

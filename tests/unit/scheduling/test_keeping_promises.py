@@ -108,7 +108,7 @@ def test_what_is_left_of_a_booking_leaves_the_rest_of_its_maximum(most, left, he
     booking = replace(booking, reducer=0)
     rest = booking.created(chunks, booking.ends).demand
     assert (rest.least, rest.most, rest.ranges.total) == (1, left, 0)
-    assert rest.not_before == (booking.ends.max() if held_up else 0.0)
+    assert rest.anew().not_before == (booking.ends.max() if held_up else 0.0)
     assert rest.running_until == booking.ends.max()
 
 
@@ -123,6 +123,24 @@ def test_all_chunks_that_begin_together_are_cut_from_their_booking_at_once(monke
     w.tick()
     assert len(w.records["j1"].chunks) > 45 * count
     assert len(cut) == 1
+
+
+def test_a_job_whose_units_have_a_hole_follows_its_own_chunks_at_its_maximum():
+    """Held until the last of them ended, the part behind the hole was late once all was looked at anew."""
+    w = nodes(2, cpu=2.0)
+    w.workers = lambda _, chunk: Worker(pace=2.0 if chunk.begin == 30 else 1.0)
+    w.apply(job(units=60, deadline=41, max_processors=2, restart="Resume"))
+    w.run(15)
+    for pod in list(w.pods):
+        w.delete_pod(pod)
+    w.node("n2", 1.0)
+    w.run(20)
+    (waits,) = w.pool.books.plan.bookings
+    first = min(chunk.promised_end for chunk in w.records["j1"].chunks)
+    assert waits.starts.tolist() == [first], "behind the hole it begins where the part before it ends"
+    w.run_until(lambda w: w.done("j1"))
+    assert not [line for line in w.log if "on_track=False" in line]
+    assert w.met("j1")
 
 
 # promises given up, and those that are not
