@@ -120,24 +120,71 @@ def admit(a: Application) -> Admitted | Rejected:
 
 
 def _arithmetic(a: Application, short: Shortfall) -> str:
+    what = f"{some(a.demand.ranges.total, 'unit')} due in {span(a.demand.due - a.now)}"
     if short.uid != a.demand.uid:
-        return (
-            f"{some(a.demand.ranges.total, 'unit')} due in {span(a.demand.due - a.now)} would fit only by breaking "
-            "an earlier promise"
-        )
+        return f"{what} would fit only by breaking an earlier promise: {_broken(a, short)}"
+    first = span(max(0.0, short.first_ready - a.now))
     if short.units == 0:
         return (
             f"the reduce step must begin within {span(a.demand.due - a.now)}; of {some(short.processors, 'processor')} "
-            f"the first is free in {span(max(0.0, short.first_ready - a.now))}"
+            f"the first is free in {first}"
         )
-    what = f"{some(short.units, 'unit')} due in {span(a.demand.due - a.now)}"
-    first = span(max(0.0, short.first_ready - a.now))
+    if said := _overload(a):
+        return f"{what} {said}"
     if short.needed is None:
         return (
             f"{what}: none of {some(short.processors, 'processor')} is free early enough for one, the first in {first}"
         )
+    most = a.demand.most
+    limit = f", of which it may use {most}" if most is not None and most < short.usable else ""
     return (
         f"{what} need {some(short.needed, 'processor')} of {a.cpu:g} CPU from now; "
-        f"{short.usable} of {short.processors} are free early enough, the first in {first}, "
-        f"and finish {some(short.fit, 'unit')}"
+        f"{short.usable} of {short.processors} are free early enough{_reserved(a)}{limit}, the first in {first}, "
+        f"and finish {some(short.fit, 'unit')}{_restraint(a, short)}"
     )
+
+
+def _broken(a: Application, short: Shortfall) -> str:
+    """Tell whose promise, and by how much; not its name, which may be none of the user's business."""
+    due = span(a.plan.booking_of(short.uid).demand.due - a.now)
+    if 0 <= short.fit < short.units:
+        return f"a job due in {due} would finish {short.fit} of its {some(short.units, 'unit')} in time"
+    return f"a job due in {due} would be late"
+
+
+def _overload(a: Application) -> str | None:
+    """Tell how much is asked of how much there is, where no order of what is promised would do."""
+    if not a.plan.bookings or not a.plan.overloaded(a.demand):
+        return None
+    due, ready = a.demand.due, a.plan.ground.ready
+    promised = [b.demand.work for b in a.plan.bookings if b.demand.due <= due]
+    room = sum(max(0.0, due - at) for at in ready.tolist())
+    before = f"{span(sum(promised))} are promised to {some(len(promised), 'job')} by then, and " if promised else ""
+    return (
+        f"take {span(a.demand.work)} of processor time; {before}{some(ready.size, 'processor')} of {a.cpu:g} CPU "
+        f"{'has' if ready.size == 1 else 'have'} {span(room)} until then"
+    )
+
+
+def _reserved(a: Application) -> str:
+    """Tell of windows in the way."""
+    around = a.plan.ground.around
+    if around is None:
+        return ""
+    held = len(set(around.place[around.start < a.demand.due].tolist()))
+    return f" ({held} of them booked ahead for a time before that)" if held else ""
+
+
+def _restraint(a: Application, short: Shortfall) -> str:
+    """Tell why so many processors are not enough though together they have the time."""
+    if short.fit < short.units or short.usable < a.demand.least:
+        return ""
+    d = a.plan.ground.discipline
+    by = {
+        "in equal parts": d.partition == "EPR",
+        "on all that are of use": d.assign == "AN",
+        "all beginning at one time": d.together,
+        "one input sent after the other": d.one_port,
+        f"set up anew for each of {len(a.demand.ranges.parts)} ranges": len(a.demand.ranges.parts) > 1,
+    }
+    return f" by themselves, but not {' and '.join(way for way, so in by.items() if so) or 'cut into whole units'}"

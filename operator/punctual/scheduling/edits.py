@@ -3,6 +3,7 @@
 A job that holds no promise is asked anew. One that does keeps it, whatever is refused; ``suspend`` gives it up.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from punctual import reasons
@@ -13,7 +14,7 @@ from punctual.scheduling.job import Job, Verdict
 from punctual.scheduling.life import Life
 from punctual.scheduling.planner import Planner
 from punctual.scheduling.standing import Standing
-from punctual.scheduling.words import span
+from punctual.scheduling.words import some, span
 
 
 @dataclass(slots=True)
@@ -82,9 +83,10 @@ class Edits:
                     min_processors=old.min_processors,
                     max_processors=old.max_processors,
                 )
-                text = f"a deadline {span(job.deadline - now)} from now would break a promise; the old one stands"
+                what = f"a deadline {span(job.deadline - now)} from now"
                 if job.deadline == old.deadline:
-                    text = "other processors.min or max would break a promise; the old ones stand"
+                    what = f"processors.min {job.min_processors}, max {job.max_processors or 'none'}"
+                text = f"{what} would break {_whose(job.uid, missed)}; the promise of before stands"
                 st.record = replace(st.record, spec_applied=Verdict("False", reasons.EDIT_REFUSED, text))
                 self.books.after.append(Emit(job.uid, "Warning", reasons.EDIT_REFUSED, text))
                 return
@@ -103,6 +105,14 @@ class Edits:
         verdict = Verdict("False", reasons.SUSPENDED, "spec.suspend is true: the promise was given up")
         st.record = replace(st.record, admitted=verdict, on_track=None, promise=None, offer=None, eta=None)
         self.books.after.append(Emit(job.uid, "Normal", reasons.SUSPENDED, verdict.message))
+
+
+def _whose(uid: str, missed: Sequence[str]) -> str:
+    """Say whose promises are in the way; where none is missed, what runs of the job would be late."""
+    others = some(len(missed) - (uid in missed), "promise")
+    if uid in missed or not missed:
+        return "its own promise" if len(missed) < 2 else f"its own promise and {others} more"
+    return others
 
 
 def _tested(job: Job) -> tuple[float, int, int | None]:

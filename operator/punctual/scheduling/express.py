@@ -17,12 +17,6 @@ from punctual.scheduling.line import Line
 from punctual.scheduling.planner import Planner
 from punctual.scheduling.words import some, span
 
-TOO_FULL = Rejected(
-    reasons.INFEASIBLE_CAPACITY,
-    "it needs several processors at once, a reduce step, less than all processors or a quicker port, which fast "
-    "admission does not judge, and too much is promised for the exact test to take over",
-)
-
 
 @dataclass(slots=True)
 class Express:
@@ -32,6 +26,8 @@ class Express:
     planner: Planner
     stayed: float | None = None
     """When the exact test was last found to be needed: the line is not tried again in the same step."""
+    in_the_way: str | None = None
+    """Whose promise the plan would not have kept when it was to take over last."""
 
     def settle(self, now: float) -> None:
         """Put that test in force which should decide now, if it keeps all that is promised."""
@@ -66,6 +62,7 @@ class Express:
         """Let the plan take over, if everything fits into one."""
         plan, missed = self.planner.trial(now, stop=True)
         if missed:
+            self.in_the_way = missed[0]
             return False
         self.planner.adopt(plan, now)
         self.stayed = now
@@ -82,7 +79,8 @@ class Express:
     def _surely(self, now: float, a: Application, line: Line) -> Room | Rejected | None:
         if not line.is_for(a.demand):
             if not self.planner.line_up(now, beta=a.demand.cost.beta):
-                return None if self.leave(now) else TOO_FULL
+                why = f"sends for {1 - a.demand.cost.beta:.0%} of its work, more than any job that waits"
+                return None if self.leave(now) else self._too_full(now, why)
             made = self.books.line
             assert isinstance(made, Line)
             line = made
@@ -90,15 +88,30 @@ class Express:
             return no
         room = line.room(now, a.demand)
         if isinstance(room, Obstacle):
-            return None if self.leave(now) else TOO_FULL
+            return None if self.leave(now) else self._too_full(now, room.what)
         if room.fits:
             return room
         return Rejected(reasons.INFEASIBLE_CAPACITY, _arithmetic(a, room, line, now), by_time=True)
 
+    def _too_full(self, now: float, what: str) -> Rejected:
+        """Refuse what the line does not judge, while the plan would not keep what the line does."""
+        return Rejected(reasons.INFEASIBLE_CAPACITY, f"it {what}, which fast admission cannot judge; {self.why(now)}")
+
+    def why(self, now: float) -> str:
+        """Say why the exact test cannot take over, as it was last found."""
+        assert self.in_the_way is not None
+        waiting = len(self.books.line.jobs) if self.books.line else 0
+        due = self.planner.due(self.books.jobs[self.in_the_way])
+        return (
+            f"the exact test cannot take over yet: in a plan of {some(waiting, 'waiting job')} one, due in "
+            f"{span(due - now)}, would be late"
+        )
+
 
 def _loosely(a: Application, line: BoundLine, now: float) -> Pressure | Rejected:
     if a.demand.reduce or a.demand.least > 1:
-        text = "a pool with missRatio takes no job that has a reduce step or needs several processors at once"
+        what = "ends with a reduce step" if a.demand.reduce else f"needs {a.demand.least} processors at once"
+        text = f"it {what}, which a pool with missRatio cannot promise"
         return Rejected(reasons.INFEASIBLE_CAPACITY, text)
     pressure = line.room(now, a.demand)
     if pressure.fits:

@@ -68,7 +68,7 @@ def has_more_than_its_range(case: Case) -> str | None:
     if case.demand.reduce:
         return "ends with a reduce step"
     holes = len(case.demand.ranges.parts) - 1
-    return f"its units lie in {holes + 1} ranges" if holes > 0 else None
+    return f"has its units in {holes + 1} ranges" if holes > 0 else None
 
 
 CHECKS: tuple[Callable[[Case], str | None], ...] = (

@@ -264,7 +264,8 @@ class Life:
                 self.end_and_lose(now, st, chunk, reasons.MEASURING, "the deadline has come", own=False)
             if st.record.ended:
                 continue
-            text = "the deadline came before pilot chunks had found out what a unit costs"
+            measured = f"{some(len(st.record.pilots), 'pilot chunk')} had ended"
+            text = f"the deadline came before pilot chunks had found out what a unit costs: {measured}"
             st.record = replace(st.record, admitted=Verdict("False", reasons.INFEASIBLE_STARTUP, text))
             self.books.touch(st)
             self.books.after.append(Emit(st.job.uid, "Warning", reasons.INFEASIBLE_STARTUP, text))

@@ -269,13 +269,18 @@ class Pool:
         for node in coming:
             books.processors.observe(node, asked)
         books.processors.resize(asked)
-        _, missed = self.planner.trial(now, without=going)
+        plan, missed = self.planner.trial(now, without=going)
         if missed:
+            promised = len(plan.bookings) + len(missed)
             books.spec = old
             for node in coming:
                 books.processors.forget(node.name)
             books.processors.resize(old)
-            text = f"the change would break {some(len(missed), 'promise')}; the old spec stands"
+            text = (
+                f"with it the pool would have {some(len(plan.places), 'processor')} in place of "
+                f"{books.processors.total}, and {len(missed)} of {some(promised, 'promise')} would be broken; the old "
+                "spec stands"
+            )
             books.spec_applied = Verdict("False", reasons.EDIT_REFUSED, text)
             return
         books.spec_applied = Verdict("True", reasons.APPLIED, "the spec is in force")
@@ -513,7 +518,7 @@ class Pool:
         books.ahead.forget(now)
         for asked in books.asked_ahead:
             if books.line is not None and not self.express.leave(now):
-                text = "too much is promised by the fast test for the exact one to take over"
+                text = f"fast admission takes no reservation, and {self.express.why(now)}"
                 books.after.append(AnswerReservation(asked.uid, Verdict("False", reasons.INFEASIBLE_RESERVATION, text)))
                 continue
             answer = reservations.admit(asked, books.ahead, self.planner.current(now), now)

@@ -5,7 +5,8 @@ import pytest
 
 from punctual import reasons
 from punctual.scheduling.admission import Admitted, Application, Rejected, admit
-from punctual.scheduling.discipline import Order
+from punctual.scheduling.around import Around
+from punctual.scheduling.discipline import Discipline, Order
 from punctual.scheduling.job import Job
 from punctual.scheduling.placement import Demand, Ground
 from punctual.scheduling.plan import Plan
@@ -13,10 +14,22 @@ from punctual.scheduling.processors import Place
 from punctual.scheduling.ranges import Ranges
 from punctual.theory.cost import Cost
 
+DISCIPLINE = Discipline()
 
-def pool(*ready: float, booked: tuple[Demand, ...] = ()) -> Plan:
+
+def pool(
+    *ready: float,
+    booked: tuple[Demand, ...] = (),
+    discipline: Discipline = DISCIPLINE,
+    ahead: tuple[int, float, float] | None = None,
+) -> Plan:
+    """Return a plan; ``ahead``: a processor, and from when to when it is booked ahead."""
     places = [Place("n", i) for i in range(len(ready))]
-    plan, missed = Plan.of(places, Ground(np.array(ready, dtype=float)), booked)
+    around = None
+    if ahead:
+        where, start, end = ahead
+        around = Around.of(len(ready), np.array([where]), np.array([start]), np.array([end]))
+    plan, missed = Plan.of(places, Ground(np.array(ready, dtype=float), discipline, around=around), booked)
     assert not missed
     return plan
 
@@ -91,10 +104,60 @@ def test_an_application_is_answered(plan, wanted, expected, more):
         assert answer.reason == expected
 
 
-def test_a_rejection_says_its_arithmetic():
-    answer = admit(asked(pool(0, 30), demand(500, 100)))
+@pytest.mark.parametrize(
+    ("plan", "wanted", "said", "_more"),
+    [
+        case(
+            "too few in time",
+            pool(0, 30),
+            demand(500, 100),
+            "500 units due in 1m40s need 5 processors of 1 CPU from now; 2 of 2 are free early enough, the first in "
+            "0.0s, and finish 170 units",
+        ),
+        case(
+            "no more than its maximum",
+            pool(0, 0, 0),
+            demand(250, 100, most=2),
+            "250 units due in 1m40s need 3 processors of 1 CPU from now; 3 of 3 are free early enough, of which it may "
+            "use 2, the first in 0.0s, and finish 200 units",
+        ),
+        case(
+            "what is promised and due by then leaves too little",
+            pool(0, 40, booked=(demand(50, 60, uid="old"),)),
+            demand(120, 100),
+            "120 units due in 1m40s take 2m of processor time; 50s are promised to 1 job by then, and 2 processors of "
+            "1 CPU have 2m40s until then",
+        ),
+        case(
+            "what is promised and due later is not counted",
+            pool(0, booked=(demand(100, 300, uid="old"),)),
+            demand(120, 100),
+            "120 units due in 1m40s take 2m of processor time; 1 processor of 1 CPU has 1m40s until then",
+        ),
+        case(
+            "a promise would be broken",
+            pool(0, 0, booked=(demand(140, 100, uid="old", theta=20.0),)),
+            demand(50, 80),
+            "50 units due in 1m20s would fit only by breaking an earlier promise: a job due in 1m40s would finish 110 "
+            "of its 140 units in time",
+        ),
+        case(
+            "the time is there, but not in equal parts",
+            pool(0, 60, discipline=Discipline(partition="EPR")),
+            demand(130, 100),
+            "130 units due in 1m40s need 2 processors of 1 CPU from now; 2 of 2 are free early enough, the first in "
+            "0.0s, and finish 140 units by themselves, but not in equal parts",
+        ),
+        case(
+            "processors are booked ahead",
+            pool(0, 0, ahead=(1, 50.0, 90.0)),
+            demand(180, 100),
+            "180 units due in 1m40s need 2 processors of 1 CPU from now; 2 of 2 are free early enough (1 of them "
+            "booked ahead for a time before that), the first in 0.0s, and finish 160 units",
+        ),
+    ],
+)
+def test_a_rejection_says_its_arithmetic(plan, wanted, said, _more):
+    answer = admit(asked(plan, wanted))
     assert isinstance(answer, Rejected)
-    assert answer.message == (
-        "500 units due in 1m40s need 5 processors of 1 CPU from now; "
-        "2 of 2 are free early enough, the first in 0.0s, and finish 170 units"
-    )
+    assert answer.message == said

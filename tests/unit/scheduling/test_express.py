@@ -6,13 +6,14 @@ import pytest
 from world import Worker, World, job
 
 from punctual import reasons
+from punctual.scheduling.discipline import Discipline
 
 MANY = 12
 
 
-def pool(admission: str, *, threshold: int = 4, cpu: float = 2.0) -> World:
+def pool(admission: str, *, threshold: int = 4, cpu: float = 2.0, **more) -> World:
     w = World()
-    w.edit_pool(replace(w.spec, admission=admission, threshold=threshold, generation=2))
+    w.edit_pool(replace(w.spec, admission=admission, threshold=threshold, generation=2, **more))
     w.node("n1", cpu)
     w.tick()
     return w
@@ -95,6 +96,25 @@ def test_a_refusal_says_what_the_line_would_take_and_an_offer_is_made():
     w.tick()
     assert w.state("third")[0] == "True"
     assert kept(w)
+
+
+def test_what_no_test_can_judge_is_told_what_it_is_and_who_stands_in_the_way():
+    """Cut into equal parts, as a plan of this pool would be, the second is late; the line keeps it."""
+    w = pool("Fast", cpu=3.0, discipline=Discipline(partition="EPR"))
+    w.apply(job("first", units=54, deadline=34.0, theta_cp=6.0))
+    w.tick()
+    w.apply(job("second", units=44, deadline=44.0, theta_cp=0.0))
+    w.tick()
+    w.apply(job("odd", units=4, deadline=500.0, reduce_duration=3.0))
+    w.run(1)
+    assert w.records["odd"].admitted.message == (
+        "it ends with a reduce step, which fast admission cannot judge; the exact test cannot take over yet: in a plan "
+        "of 1 waiting job one, due in 42s, would be late"
+    )
+    w.run(30)
+    w.apply(job("again", units=4, deadline=500.0, reduce_duration=3.0))
+    assert kept(w)
+    assert w.met("again")
 
 
 def test_a_job_deleted_in_the_line_makes_room_for_another():

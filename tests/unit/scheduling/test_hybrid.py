@@ -97,7 +97,7 @@ def test_who_cannot_be_promised_by_the_line_keeps_it_from_taking_over(given, upo
 
 def test_holes_and_different_speeds_are_for_the_exact_test():
     holes = Demand(order=Order(NOW + 90.0, NOW, "j"), ranges=Ranges.of((0, 2), (5, 7)), cost=Cost(1.0), due=NOW + 90.0)
-    assert to_fast(NOW, ground(0.0), [holes]) == Obstacle("j", "its units lie in 2 ranges")
+    assert to_fast(NOW, ground(0.0), [holes]) == Obstacle("j", "has its units in 2 ranges")
     slow = Ground(NOW + np.zeros(2), speeds=np.array([1.0, 2.0]))
     assert to_fast(NOW, slow, [demand()]) == Obstacle("", "processors differ in speed")
 
