@@ -46,6 +46,27 @@ PROMISES_KEPT: Final = Metric("punctual_promises_kept_total", "counter", "Jobs f
 DEADLINE_MISSES: Final = Metric(
     "punctual_deadline_miss_total", "counter", "Promised deadlines that passed unkept, by cause.", ("reason",)
 )
+STATISTICAL_KEPT: Final = Metric(
+    "punctual_statistical_kept_total", "counter", "Jobs let in statistically that were done by their deadline."
+)
+STATISTICAL_MISSES: Final = Metric(
+    "punctual_statistical_miss_total",
+    "counter",
+    "Jobs let in statistically that were not done by their deadline, by cause.",
+    ("reason",),
+)
+STATISTICAL_OPEN: Final = Metric(
+    "punctual_statistical_open", "gauge", "Jobs let in statistically that have not come to an end.", ("pool",)
+)
+UTILIZATION_BOUND: Final = Metric(
+    "punctual_utilization_bound",
+    "gauge",
+    "Need of the pool up to which a pool with missRatio lets jobs in; 0: it has no bound.",
+    ("pool",),
+)
+MISS_RATIO: Final = Metric(
+    "punctual_miss_ratio", "gauge", "Part of the jobs that were late when the bound was last moved.", ("pool",)
+)
 FINISH_SLACK: Final = Metric(
     "punctual_finish_slack_seconds",
     "histogram",

@@ -19,6 +19,7 @@ from punctual.kube.api import (
     CountedRange,
     DivisibleJob,
     DivisibleJobStatus,
+    MissCount,
     Offer,
     PilotSample,
     Pool,
@@ -212,6 +213,7 @@ def test_a_full_status_comes_back_as_it_was_written(kubectl):
         free=3,
         queue=1,
         nodes=[PoolNode(name="a", processors=8), PoolNode(name="b", processors=0, reason="StaticCPUManager")],
+        miss_ratio=MissCount(bound=0.6543, ratio=0.1, due=3, missed=1, until=NOW),
         startup=Startup(p50=1.5, p95=2.25, samples=[1.5, 2.25]),
         applied=parse(Pool, pool.manifest).spec,
     )
@@ -367,9 +369,10 @@ def test_columns_of_a_job(kubectl):
 def test_columns_of_a_pool(kubectl):
     pool = Object(kubectl, Pool, "columns")
     ready = Condition(type="Ready", status="True", reason="Ready", last_transition_time=NOW)
-    assert pool.write_status(PoolStatus(conditions=[ready], processors=8, free=3, queue=0)).returncode == 0
-    assert pool.row()[0].split() == ["NAME", "PROCESSORS", "FREE", "QUEUE", "READY", "AGE"]
-    assert pool.row()[1].split()[:5] == ["columns", "8", "3", "0", "True"]
+    status = PoolStatus(conditions=[ready], processors=8, free=3, queue=0, miss_ratio=MissCount(bound=0.6543))
+    assert pool.write_status(status).returncode == 0
+    assert pool.row()[0].split() == ["NAME", "PROCESSORS", "FREE", "QUEUE", "BOUND", "READY", "AGE"]
+    assert pool.row()[1].split()[:6] == ["columns", "8", "3", "0", "0.6543", "True"]
 
 
 def test_short_name_and_category(kubectl):

@@ -443,6 +443,42 @@ async def test_a_new_leader_goes_on_where_a_killed_one_was(world, replica):
     assert (await world.status(job))["completed"] == [{"begin": 0, "end": 400}]
 
 
+async def test_the_bound_of_a_statistical_pool_and_its_counts_outlive_a_leader(world, replica):
+    await world.add_node()
+    await world.add_pool(missRatio={"setPoint": 0.1})
+    pool = POOLS.path(name=world.pool)
+    assert (await world.client.get(pool))["spec"]["missRatio"] == {"setPoint": 0.1, "period": "5m"}
+
+    def counted(due, missed, *, above=0):
+        async def holds():
+            status = (await world.client.get(pool)).get("status") or {}
+            found = status.get("missRatio") or {}
+            so_far = found.get("due"), found.get("missed")
+            return status if status.get("epoch", 0) > above and so_far == (due, missed) else None
+
+        return holds
+
+    first = await replica()
+    job = await world.add_job()
+    await world.answered(job, "AdmittedStatistically")
+    late = await world.add_job(deadline="14s", units=4)
+    await world.answered(late, "AdmittedStatistically")
+    await world.work(job)
+    before = await world.until(counted(2, 1), within=60.0)
+    assert before["missRatio"]["bound"] == 1.0
+    await world.answered(late, "Late", kind="OnTrack")
+    await first.kill()
+    await replica()
+    after = await world.until(counted(2, 1, above=before["epoch"]), within=60.0)
+    assert after["missRatio"] == before["missRatio"]
+    await world.work(late)
+    await world.answered(late, "DeadlineMissed", kind="Completed")
+    another = await world.add_job()
+    await world.answered(another, "AdmittedStatistically")
+    await world.work(another)
+    await world.until(counted(3, 1))
+
+
 async def test_what_an_old_leader_still_writes_is_refused(world, replica):
     await world.add_node()
     await world.add_pool()

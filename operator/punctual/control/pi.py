@@ -43,7 +43,8 @@ class PI:
     output: float
     low: float
     high: float
-    _before: float | None = None
+    before: float | None = None
+    """The error of the period before; None: there was none."""
 
     def __post_init__(self) -> None:
         if not self.low <= self.output <= self.high:
@@ -51,8 +52,8 @@ class PI:
 
     def step(self, error: float) -> float:
         """Take the error of one period (set point less measured), return the output for the next."""
-        before = error if self._before is None else self._before
+        before = error if self.before is None else self.before
         wanted = self.output + self.gains.kp * (error - before) + self.gains.ki * error
-        self._before = error
+        self.before = error
         self.output = min(max(wanted, self.low), self.high)
         return self.output

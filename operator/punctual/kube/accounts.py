@@ -7,6 +7,7 @@ or taken over from an earlier leader, is not counted twice.
 from collections.abc import Callable, Iterable
 
 from punctual import metric_names as names
+from punctual import reasons
 from punctual.kube.directory import KnownJob
 from punctual.kube.metrics import Metrics
 from punctual.scheduling.job import JobRecord
@@ -32,11 +33,13 @@ class Accounts:
         if record.ended and not before.ended and (promise := record.promise or before.promise):
             assert record.finished is not None
             well = record.completed_condition is not None and record.completed_condition.status == "True"
-            self._metrics.finish_slack.observe(promise.deadline - record.finished)
+            metrics, loose = self._metrics, _loose(record)
+            if not loose:
+                metrics.finish_slack.observe(promise.deadline - record.finished)
             if well and record.finished <= promise.deadline:
-                self._metrics.promises_kept.inc()
+                (metrics.statistical_kept if loose else metrics.promises_kept).inc()
             else:
-                self._metrics.misses.labels(_cause(record)).inc()
+                (metrics.statistical_misses if loose else metrics.misses).labels(_cause(record)).inc()
 
     def written(self, uid: str) -> None:
         """Take in that a job's status is written: its first decision can be seen from now on."""
@@ -55,22 +58,30 @@ class Accounts:
                 names.PROCESSORS: record.processors,
                 names.PROCESSORS_FREE: record.free,
                 names.JOBS_WAITING: record.queue,
+                names.UTILIZATION_BOUND: record.miss.bound if record.miss else 0.0,
+                names.MISS_RATIO: (record.miss.ratio or 0.0) if record.miss else 0.0,
             },
         )
 
     def promises(self, pool: str, jobs: Iterable[KnownJob]) -> None:
         """Take in how a pool's open promises stand."""
-        kept = [(j, r) for j in jobs if (r := j.record) and r.promise and not r.ended]
+        let_in = [(j, r) for j in jobs if (r := j.record) and r.promise and not r.ended]
+        kept = [(j, r) for j, r in let_in if not _loose(r)]
         slacks = [r.promise.deadline - r.eta for _, r in kept if r.promise and r.eta is not None]
         asked = sum(j.owner.units for j, _ in kept)
         self._metrics.pool(
             pool,
             {
                 names.PROMISES_OPEN: len(kept),
+                names.STATISTICAL_OPEN: len(let_in) - len(kept),
                 names.SLACK: min(slacks, default=0.0),
                 names.PROGRESS: sum(r.done for _, r in kept) / asked if asked else 0.0,
             },
         )
+
+
+def _loose(record: JobRecord) -> bool:
+    return record.admitted is not None and record.admitted.reason == reasons.ADMITTED_STATISTICALLY
 
 
 def _cause(record: JobRecord) -> str:

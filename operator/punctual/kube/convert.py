@@ -19,7 +19,7 @@ from punctual.kube.podspec import Owner, pod_name
 from punctual.scheduling.discipline import Discipline
 from punctual.scheduling.job import Chunk, Job, JobRecord, Offer, Promise, Sample, Verdict
 from punctual.scheduling.ranges import Count, Counts, Ranges
-from punctual.scheduling.spec import NodeLine, PoolRecord, PoolSpec
+from punctual.scheduling.spec import MissCount, NodeLine, PoolRecord, PoolSpec
 from punctual.theory.cost import Cost
 
 Json = dict[str, Any]
@@ -114,6 +114,8 @@ def _pool_spec(name: str, spec: api.PoolSpec, generation: int) -> PoolSpec:
         margin=spec.margin,
         admission=spec.admission,
         discipline=Discipline(order=spec.order, partition=spec.partition, assign=spec.assign),
+        miss_set_point=spec.miss_ratio.set_point if spec.miss_ratio else None,
+        sample_period=(spec.miss_ratio or api.MissRatio()).period,
         selectors=spec.model_dump_json(include=set(api.PoolSelectors.model_fields), by_alias=True, exclude_none=True),
     )
 
@@ -182,8 +184,13 @@ def to_pool_record(name: str, status: api.PoolStatus) -> PoolRecord:
         free=status.free or 0,
         queue=status.queue or 0,
         nodes=tuple(NodeLine(name=n.name, processors=n.processors, reason=n.reason) for n in status.nodes),
+        miss=_to_miss_count(status.miss_ratio) if status.miss_ratio else None,
         startups=tuple(status.startup.samples) if status.startup else (),
     )
+
+
+def _to_miss_count(count: api.MissCount) -> MissCount:
+    return MissCount(bound=count.bound, ratio=count.ratio, due=count.due, missed=count.missed, until=count.until or 0.0)
 
 
 # out
@@ -280,6 +287,8 @@ def pool_status(record: PoolRecord, *, standing: Since, now: float) -> Json:
         "nodes": [_line(n) for n in record.nodes[:MOST_NODES]],
         "startup": _startup(record.startups),
     }
+    if record.miss:
+        status["missRatio"] = _miss_count(record.miss)
     if applied := record.applied:
         status["appliedGeneration"] = applied.generation
         status["applied"] = api.PoolSpec(
@@ -292,8 +301,20 @@ def pool_status(record: PoolRecord, *, standing: Since, now: float) -> Json:
             order=applied.discipline.order,
             partition=applied.discipline.partition,
             assign=applied.discipline.assign,
+            miss_ratio=None
+            if applied.miss_set_point is None
+            else api.MissRatio(set_point=applied.miss_set_point, period=applied.sample_period),
         ).manifest()
     return status
+
+
+def _miss_count(count: MissCount) -> Json:
+    made: Json = {"bound": count.bound, "due": count.due, "missed": count.missed}
+    if count.ratio is not None:
+        made["ratio"] = count.ratio
+    if count.until:
+        made["until"] = format_time(count.until)
+    return made
 
 
 def _line(node: NodeLine) -> Json:

@@ -15,6 +15,9 @@ from punctual import metric_names as names
 
 _BY_POOL = (
     names.PROMISES_OPEN,
+    names.STATISTICAL_OPEN,
+    names.UTILIZATION_BOUND,
+    names.MISS_RATIO,
     names.SLACK,
     names.PROGRESS,
     names.JOBS_WAITING,
@@ -35,6 +38,8 @@ class Metrics:
         self.decision_seconds = self._histogram(names.ADMISSION_DURATION)
         self.promises_kept = self._counter(names.PROMISES_KEPT)
         self.misses = self._counter(names.DEADLINE_MISSES)
+        self.statistical_kept = self._counter(names.STATISTICAL_KEPT)
+        self.statistical_misses = self._counter(names.STATISTICAL_MISSES)
         self.finish_slack = self._histogram(names.FINISH_SLACK)
         self.chunks_created = self._counter(names.CHUNKS_CREATED)
         self.step_seconds = self._histogram(names.STEP_DURATION)
@@ -98,4 +103,5 @@ def _settle(made: MetricWrapperBase, metric: names.Metric) -> None:
 
 _KNOWN: dict[names.Metric, tuple[tuple[str, ...], ...]] = {
     names.DEADLINE_MISSES: (("CapacityLost",), ("Overrun",), ("ChunkFailed",), ("Late",)),
+    names.STATISTICAL_MISSES: (("ChunkFailed",), ("Late",)),
 }

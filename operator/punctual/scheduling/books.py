@@ -20,7 +20,7 @@ from punctual.scheduling.plan import Plan
 from punctual.scheduling.processors import Occupant, Processors
 from punctual.scheduling.reservation import Reservation
 from punctual.scheduling.reservations import Ahead
-from punctual.scheduling.spec import PoolRecord, PoolSpec
+from punctual.scheduling.spec import MissCount, PoolRecord, PoolSpec
 from punctual.scheduling.standing import Key, Standing
 from punctual.scheduling.startup import Startups
 from punctual.scheduling.words import amount, some
@@ -59,6 +59,8 @@ class Books:
     """What waits while the fast test is in force: then nothing is booked."""
     miss: MissRatio | None = None
     """The controller of the bound, where there is one."""
+    miss_found: MissCount | None = None
+    """What an earlier leader has counted, until the controller goes on from there."""
     ahead: Ahead = field(default_factory=Ahead)
     """Reservations that are accepted."""
     asked_ahead: list[Reservation] = field(default_factory=list)
@@ -170,6 +172,7 @@ class Books:
             free=self.processors.free,
             queue=queue,
             nodes=self.processors.lines(),
+            miss=self.miss.count if self.miss else self.miss_found,
             startups=tuple(self.startups.seen),
         )
 

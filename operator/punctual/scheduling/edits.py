@@ -10,8 +10,10 @@ from punctual import reasons
 from punctual.scheduling import ledger
 from punctual.scheduling.actions import Emit
 from punctual.scheduling.books import Books
+from punctual.scheduling.bound import BoundLine
 from punctual.scheduling.job import Job, Verdict
 from punctual.scheduling.life import Life
+from punctual.scheduling.plan import Plan
 from punctual.scheduling.planner import Planner
 from punctual.scheduling.standing import Standing
 from punctual.scheduling.words import some, span
@@ -75,8 +77,8 @@ class Edits:
         fixed = replace(job, units=old.units, cost=old.cost, reduce_duration=old.reduce_duration, restart=old.restart)
         if _tested(job) != _tested(old):
             st.job = fixed
-            plan, missed = self.planner.trial(now)
-            if missed or self.planner.is_late(st, now):
+            plan, against = self._test(now, st)
+            if against:
                 st.job = replace(
                     fixed,
                     deadline=old.deadline,
@@ -86,20 +88,54 @@ class Edits:
                 what = f"a deadline {span(job.deadline - now)} from now"
                 if job.deadline == old.deadline:
                     what = f"processors.min {job.min_processors}, max {job.max_processors or 'none'}"
-                text = f"{what} would break {_whose(job.uid, missed)}; the promise of before stands"
+                text = f"{what} would {against}; the promise of before stands"
                 st.record = replace(st.record, spec_applied=Verdict("False", reasons.EDIT_REFUSED, text))
                 self.books.after.append(Emit(job.uid, "Warning", reasons.EDIT_REFUSED, text))
+                self._line_up_again(now, st)
                 return
             processors = max(job.min_processors, min(promise.processors, job.max_processors or promise.processors))
             st.record = replace(st.record, promise=promise._replace(deadline=job.deadline, processors=processors))
-            self.planner.adopt(plan, now)
+            if plan is not None:
+                self.planner.adopt(plan, now)
+            else:
+                self._line_up_again(now, st)
+                if self.books.miss is not None:
+                    self.books.miss.accept(job.uid, job.deadline)
+                st.record = replace(st.record, on_track=Verdict("True", reasons.ON_TRACK, "it has another deadline"))
         st.job = fixed
         st.record = replace(st.record, spec_applied=Verdict("True", reasons.APPLIED, "the change is in force"))
+
+    def _test(self, now: float, st: Standing) -> tuple[Plan | None, str | None]:
+        """Return the plan with a changed job in it (None: the bound decides, not a plan), and what it would do wrong.
+
+        What is asked of the bound is taken out of the line for that: ``_line_up_again`` brings it back.
+        """
+        line = self.books.line
+        if not isinstance(line, BoundLine):
+            plan, missed = self.planner.trial(now)
+            wrong = missed or self.planner.is_late(st, now)
+            return plan, f"break {_whose(st.job.uid, missed)}" if wrong else None
+        line.leave(st.job.uid)
+        demand = self.planner.demand(st, now)
+        if demand is None:
+            return None, None
+        if demand.least > 1:
+            return None, "need several processors at once, which a pool with missRatio does not give"
+        pressure = line.room(now, demand)
+        text = f"need {pressure.highest:.3g} of the pool until a deadline, where {line.bound:.3g} is allowed"
+        return None, None if pressure.fits else text
+
+    def _line_up_again(self, now: float, st: Standing) -> None:
+        line, demand = self.books.line, self.planner.demand(st, now)
+        if isinstance(line, BoundLine) and demand is not None:
+            line.join(demand)
 
     def _suspend(self, now: float, st: Standing, job: Job) -> None:
         if self._take_back(now, st, reasons.SUSPENDED):
             return
         st.job = job
+        if self.books.miss is not None:
+            self.books.miss.leave(job.uid)
         self.books.unbook(job.uid)
         self.books.stale = True
         verdict = Verdict("False", reasons.SUSPENDED, "spec.suspend is true: the promise was given up")

@@ -177,7 +177,7 @@ class Life:
         st.record = replace(
             st.record, completed_condition=verdict, on_track=on_track, finished=now, eta=None, chunks=()
         )
-        self._close(st)
+        self._close(now, st)
         self.books.after.append(
             Emit(st.job.uid, "Normal" if kind == "Normal" else "Warning", verdict.reason, verdict.message)
         )
@@ -199,17 +199,30 @@ class Life:
             finished=now,
             eta=None,
         )
-        self._close(st)
+        self._close(now, st)
         self.books.after.append(Emit(st.job.uid, "Warning", reason, message))
 
-    def _close(self, st: Standing) -> None:
+    def missed(self, now: float, st: Standing) -> None:
+        """Say that the deadline of a job let in statistically has come, it not being done."""
+        text = f"the deadline has come, {some(st.job.units - st.record.completed.total, 'unit')} are not done"
+        if st.job.on_miss == "Stop":
+            self.fail(now, st, reasons.LATE, f"{text}; spec.onMiss is Stop")
+        elif st.state == "Promised":
+            st.record = replace(st.record, on_track=Verdict("False", reasons.LATE, text))
+            self.books.touch(st)
+            self.books.after.append(Emit(st.job.uid, "Warning", reasons.LATE, text))
+
+    def _close(self, now: float, st: Standing) -> None:
         uid = st.job.uid
         st.watches.clear()
         self.books.active.pop(uid, None)
         self.books.causes.pop(uid, None)
         self.books.desk.drop(uid)
-        if self.books.miss is not None and st.record.completed_condition is not None:
-            self.books.miss.ended(uid)
+        if self.books.miss is not None:
+            if st.record.completed_condition is not None:
+                self.books.miss.ended(now, uid)
+            else:  # by its own doing: no bound would have helped
+                self.books.miss.leave(uid)
         self.books.unbook(uid)
         self.books.touch(st)
         self.note_end(st)

@@ -208,7 +208,8 @@ class Planner:
         """Plan again after something has changed; keep the old plan where the new one breaks a promise it keeps."""
         self.books.stale = False
         self.books.changed = True
-        if self.books.line is not None and self.line_up(now):
+        # where promises are statistical no plan need keep them: it would give them up
+        if (self.books.line is not None or self._loose) and self.line_up(now):
             return
         plan, missed = self.trial(now)
         late = [st.job.uid for st in self._promised() if self.is_late(st, now)]
@@ -238,6 +239,10 @@ class Planner:
         self.books.line = line
         self.books.plan = Plan(tuple(places), ground, (), ground)
         return True
+
+    @property
+    def _loose(self) -> bool:
+        return self.books.spec is not None and self.books.spec.loose
 
     def _promised(self) -> Iterable[Standing]:
         return (st for st in list(self.books.live.values()) if st.state == "Promised")

@@ -12,7 +12,7 @@ what is asked of a job anew.
 
 import heapq
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -51,6 +51,7 @@ from punctual.scheduling.planner import Planner
 from punctual.scheduling.processors import Occupant
 from punctual.scheduling.ranges import Ranges
 from punctual.scheduling.reservations import Accepted
+from punctual.scheduling.spec import PoolSpec
 from punctual.scheduling.standing import Standing, Watch
 from punctual.scheduling.startup import Startups
 from punctual.scheduling.supervision import FRESH
@@ -125,18 +126,19 @@ class Pool:
 
     def step(self, now: float, events: Sequence[Event]) -> list[Action]:
         """Take in events, decide a bounded amount, answer with actions. ``step(now, [])`` is a tick."""
+        self._look_at_misses(now)
         for event in (*self.unread, *events):
             self._take(now, event)
             self.books.changed = self.books.changed or not isinstance(event, Reported)
         self.unread = []
         if self.books.spec is None:
             return self.books.flush(now)
-        self._look_at_misses(now)
         for uid in self.books.edits:
             self.edits.apply(now, self.books.jobs[uid])
         self.books.edits.clear()
         if self.books.edited:
             self._edit_pool(now)
+        self._look_at_misses(now)
         if self.books.recreate:
             self._lose_nodes_gone(now)
             self.dispatcher.take_up(now)
@@ -154,15 +156,25 @@ class Pool:
     def _look_at_misses(self, now: float) -> None:
         """Let the controller of the bound see what has become of promises."""
         spec, books = self.books.spec, self.books
-        assert spec is not None
-        if spec.miss_set_point is None:
-            books.miss = None
+        if spec is None:
             return
-        if books.miss is None or (books.miss.set_point, books.miss.period) != (spec.miss_set_point, spec.sample_period):
-            books.miss = MissRatio(spec.miss_set_point, spec.sample_period, now + spec.sample_period)
-        books.miss.look(now)
+        if spec.miss_set_point is None:
+            books.miss = books.miss_found = None
+            return
+        miss = books.miss
+        if miss is None or (miss.set_point, miss.period) != (spec.miss_set_point, spec.sample_period):
+            found = miss.count if miss else books.miss_found
+            books.miss = miss = MissRatio.going_on(now, found, set_point=spec.miss_set_point, period=spec.sample_period)
+            books.miss_found, books.changed = None, True
+            for uid, st in books.jobs.items():
+                if st.loose and st.record.promise and not st.record.ended:
+                    miss.accept(uid, st.record.promise.deadline)
+        before = miss.count
+        for uid in miss.look(now):
+            self.life.missed(now, books.jobs[uid])
+        books.changed = books.changed or miss.count != before
         if isinstance(books.line, BoundLine):
-            books.line.bound = books.miss.bound
+            books.line.bound = miss.bound
 
     @property
     def backlog(self) -> int:
@@ -246,6 +258,7 @@ class Pool:
             if record:
                 books.spec_applied = record.spec_applied
                 books.startups = Startups(record.startups)
+                books.miss_found = record.miss
                 new = record.observed_generation < event.spec.generation
             for node in books.processors.nodes.values():
                 books.processors.observe(node, books.spec)
@@ -266,28 +279,42 @@ class Pool:
         wanted = there if books.asked_nodes is None else {node.name: node for node in books.asked_nodes}
         going = there.keys() - wanted.keys()
         coming = [node for name, node in wanted.items() if name not in there]
+        before = books.processors.total
         for node in coming:
             books.processors.observe(node, asked)
         books.processors.resize(asked)
-        plan, missed = self.planner.trial(now, without=going)
-        if missed:
-            promised = len(plan.bookings) + len(missed)
+        if why := self._stands_against(now, old, asked, going=going, before=before):
             books.spec = old
             for node in coming:
                 books.processors.forget(node.name)
             books.processors.resize(old)
-            text = (
-                f"with it the pool would have {some(len(plan.places), 'processor')} in place of "
-                f"{books.processors.total}, and {len(missed)} of {some(promised, 'promise')} would be broken; the old "
-                "spec stands"
-            )
-            books.spec_applied = Verdict("False", reasons.EDIT_REFUSED, text)
+            books.spec_applied = Verdict("False", reasons.EDIT_REFUSED, f"{why}; the old spec stands")
             return
         books.spec_applied = Verdict("True", reasons.APPLIED, "the spec is in force")
         books.stale = True
         for name in sorted(going):
             self._take(now, NodeGone(name))
         self._hold()
+
+    def _stands_against(
+        self, now: float, old: PoolSpec, asked: PoolSpec, *, going: Collection[str], before: int
+    ) -> str | None:
+        """Say which promises stand against an edit of the pool, if any.
+
+        ``going``: nodes that it would lose; ``before``: processors that it has.
+        """
+        if asked.loose:
+            certain = [st for st in self.books.live.values() if st.state == "Promised" and not st.loose]
+            if certain and not old.loose:
+                return f"{some(len(certain), 'promise')} given for certain would not be certain any more"
+            return None
+        plan, missed = self.planner.trial(now, without=going)
+        if not missed:
+            return None
+        return (
+            f"with it the pool would have {some(len(plan.places), 'processor')} in place of {before}, and "
+            f"{len(missed)} of {some(len(plan.bookings) + len(missed), 'promise')} would be broken"
+        )
 
     def _hold(self) -> None:
         assert self.books.spec is not None
@@ -354,6 +381,8 @@ class Pool:
         self.books.live.pop(uid, None)
         self.books.edits.pop(uid, None)
         self.books.desk.drop(uid)
+        if self.books.miss is not None:
+            self.books.miss.leave(uid)
         self.books.unbook(uid)
         if self.books.line is None and (st.state in LIVE or st.record.chunks):
             self.books.stale = True
@@ -637,6 +666,8 @@ class Pool:
             self.books.ask(st)
         elif isinstance(room, Rejected):
             self._reject(st, room, demand)
+            if self.books.miss is not None and room.by_time:
+                self.books.miss.turned_away = True
         else:
             assert line is not None
             seconds = max(demand.due - now - demand.cost.setup, demand.cost.per_unit)

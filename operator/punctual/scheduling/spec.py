@@ -47,6 +47,20 @@ class PoolSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MissCount:
+    """How a pool's statistical promises have gone: what the controller of its bound goes on from."""
+
+    bound: float
+    ratio: float | None = None
+    """Of those who missed, at the last move of the bound; None: it has not been moved yet."""
+    due: int = 0
+    """Who has come to an end, or to the deadline, since."""
+    missed: int = 0
+    until: float = 0.0
+    """Up to when that is counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLine:
     """One node in the pool's status."""
 
@@ -71,5 +85,7 @@ class PoolRecord:
     queue: int = 0
     """Jobs waiting for their first chunk or for an answer."""
     nodes: tuple[NodeLine, ...] = ()
+    miss: MissCount | None = None
+    """None: what it promises is certain."""
     startups: tuple[float, ...] = ()
     """The last start-up times seen, seconds from a pod's creation to its running: they make the margin."""

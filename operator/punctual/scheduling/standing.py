@@ -83,6 +83,11 @@ class Standing:
         return "Promised"
 
     @property
+    def loose(self) -> bool:
+        """Whether it was let in statistically."""
+        return self.record.admitted is not None and self.record.admitted.reason == reasons.ADMITTED_STATISTICALLY
+
+    @property
     def cost(self) -> Cost | None:
         """The cost in force: declared, or measured by pilots."""
         return self.job.cost or self.record.cost

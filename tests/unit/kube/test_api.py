@@ -304,5 +304,5 @@ def test_only_what_works_can_be_chosen():
         "admission": ("Exact", "Fast", "Hybrid"),
         "network": ("Concurrent",),
     }
-    assert not {"max_share", "miss_ratio", "guests"} & fields.keys()
+    assert not {"max_share", "guests"} & fields.keys()
     assert get_args(DivisibleJobSpec.model_fields["class_"].annotation) == ("Guaranteed",)

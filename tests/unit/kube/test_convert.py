@@ -25,7 +25,7 @@ from punctual.kube.podspec import Owner
 from punctual.scheduling.discipline import Discipline
 from punctual.scheduling.job import Chunk, Job, JobRecord, Offer, Promise, Sample, Verdict
 from punctual.scheduling.ranges import Count, Counts, Ranges
-from punctual.scheduling.spec import NodeLine, PoolRecord, PoolSpec
+from punctual.scheduling.spec import MissCount, NodeLine, PoolRecord, PoolSpec
 from punctual.theory.cost import Cost
 
 OWNER = Owner(uid="u1", namespace="ns", name="render", pool="main", units=10**9)
@@ -259,6 +259,7 @@ specs = st.builds(
     headroom=st.floats(0, 0.9),
     margin=spans,
     admission=st.sampled_from(["Exact", "Fast", "Hybrid"]),
+    miss_set_point=maybe() | st.integers(1, 50).map(lambda p: p / 100),
     discipline=st.builds(
         Discipline,
         order=st.just("EDF"),
@@ -269,6 +270,14 @@ specs = st.builds(
 )
 lines = st.builds(
     NodeLine, name=st.sampled_from(["n1", "n2"]), processors=small, reason=maybe() | st.just("StaticCPUManager")
+)
+miss_counts = st.builds(
+    MissCount,
+    bound=st.integers(200, 20000).map(lambda b: b / 10000),
+    ratio=maybe() | st.floats(0, 1),
+    due=small,
+    missed=small,
+    until=st.just(0.0) | times,
 )
 pool_records = st.builds(
     PoolRecord,
@@ -281,6 +290,7 @@ pool_records = st.builds(
     free=small,
     queue=small,
     nodes=st.lists(lines, max_size=3).map(tuple),
+    miss=maybe() | miss_counts,
     startups=st.lists(spans, max_size=5).map(tuple),
 )
 

@@ -148,7 +148,7 @@ def test_names_and_columns():
     first = [c["name"] for c in spec["versions"][0]["additionalPrinterColumns"] if not c.get("priority")]
     assert first == ["Deadline", "Admitted", "Progress", "ETA", "Margin", "Age"]
     first = [c.name for c in Pool.COLUMNS if not c.priority]
-    assert first == ["Processors", "Free", "Queue", "Ready", "Age"]
+    assert first == ["Processors", "Free", "Queue", "Bound", "Ready", "Age"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

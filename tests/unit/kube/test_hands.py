@@ -26,7 +26,7 @@ from punctual.scheduling.actions import (
 )
 from punctual.scheduling.events import CreateRefused
 from punctual.scheduling.job import Chunk, Job, JobRecord, Promise, Verdict
-from punctual.scheduling.spec import PoolRecord, PoolSpec
+from punctual.scheduling.spec import MissCount, PoolRecord, PoolSpec
 
 CREATED = "2030-01-01T00:00:00Z"
 CHUNK = Chunk(begin=0, end=5, origin=5, node="n1", attempt=1, created=0.0, promised_end=9.0)
@@ -284,6 +284,31 @@ async def test_a_promise_is_kept_or_missed_at_its_end(hands, metrics, finished, 
     assert value(metrics, names.PROMISES_KEPT.name) == kept
     assert value(metrics, names.DEADLINE_MISSES.name, reason="Late") == late
     assert value(metrics, f"{names.FINISH_SLACK.name}_bucket", le="0.0") == late
+
+
+@pytest.mark.parametrize(("finished", "late"), [(9.5, False), (10.5, True)])
+async def test_who_was_let_in_statistically_is_in_accounts_of_its_own(hands, metrics, directory, finished, late):
+    let_in = Verdict("True", "AdmittedStatistically", "")
+    hands.perform(WriteStatus("j1", JobRecord(admitted=let_in, promise=PROMISE, eta=7.0)))
+    hands._tools.accounts.promises("main", directory.of_pool("main"))
+    assert value(metrics, names.PROMISES_OPEN.name, pool="main") == 0.0
+    assert value(metrics, names.STATISTICAL_OPEN.name, pool="main") == 1.0
+    done = Verdict("True", "Completed", "")
+    behind = Verdict("False", "Late", "") if late else None
+    ended = JobRecord(admitted=let_in, promise=PROMISE, finished=finished, completed_condition=done, on_track=behind)
+    hands.perform(WriteStatus("j1", ended))
+    assert value(metrics, names.STATISTICAL_KEPT.name) == float(not late)
+    assert value(metrics, names.STATISTICAL_MISSES.name, reason="Late") == float(late)
+    assert value(metrics, names.PROMISES_KEPT.name) == 0.0
+    assert value(metrics, names.DEADLINE_MISSES.name, reason="Late") == 0.0
+    assert value(metrics, f"{names.FINISH_SLACK.name}_count") == 0.0
+
+
+async def test_the_bound_of_a_pool_is_shown(hands, metrics):
+    for miss, bound, ratio in ((MissCount(bound=0.75, ratio=0.1), 0.75, 0.1), (None, 0.0, 0.0)):
+        hands._tools.accounts.pool("main", PoolRecord(miss=miss))
+        assert value(metrics, names.UTILIZATION_BOUND.name, pool="main") == bound
+        assert value(metrics, names.MISS_RATIO.name, pool="main") == ratio
 
 
 async def test_a_job_taken_over_at_its_end_is_not_counted_again(hands, metrics, directory):

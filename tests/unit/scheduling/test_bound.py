@@ -4,14 +4,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from world import Worker, World, job
 
 from punctual import reasons
-from punctual.scheduling.bound import LEAST, SLOWER, BoundLine, MissRatio
+from punctual.scheduling.bound import LEAST, LOW, SLOWER, BoundLine, MissRatio
 from punctual.scheduling.discipline import Discipline, Order
 from punctual.scheduling.placement import Demand, Ground
 from punctual.scheduling.processors import Place
 from punctual.scheduling.ranges import Ranges
+from punctual.scheduling.spec import MissCount
 from punctual.theory.cost import Cost
 
 PLACES = [Place(f"n{i}", 0) for i in range(4)]
@@ -56,21 +59,85 @@ def test_who_is_late_goes_on_behind_those_who_are_not():
     assert waiting.next(6.0).uid == "in time"
 
 
-def test_a_period_counts_those_whose_deadline_lay_in_it():
-    miss = MissRatio(0.1, period=10.0, end=10.0)
-    for uid, deadline in (("a", 3.0), ("b", 4.0), ("c", 12.0)):
+def controller(found=None, *, now=0.0, enough=1):
+    made = MissRatio.going_on(now, found, set_point=0.1, period=10.0)
+    made.enough = enough
+    return made
+
+
+def test_a_job_is_counted_at_its_end_or_at_its_deadline_whichever_comes_first():
+    miss = controller()
+    for uid, deadline in (("a", 3.0), ("b", 4.0), ("c", 12.0), ("d", 5.0)):
         miss.accept(uid, deadline)
-    miss.ended("a")
-    miss.look(9.0)
-    assert miss.last is None
+    miss.ended(3.0, "a")
+    miss.leave("d")
+    assert miss.look(9.0) == ["b"]
+    assert (miss.due, miss.missed, miss.last) == (2, 1, None)
+    miss.ended(9.5, "b")
     before = miss.bound
-    miss.look(10.0)
+    assert miss.look(10.0) == []
     assert (miss.last.time, miss.last.miss_ratio) == (10.0, 0.5)
     assert miss.bound < before, "more missed than may"
-    miss.ended("c")
+    miss.ended(11.0, "c")
+    assert miss.count == MissCount(bound=miss.bound, ratio=0.5, due=1, missed=0, until=11.0)
+
+
+def test_a_period_in_which_nobody_came_to_an_end_changes_nothing():
+    miss = controller()
+    before = miss.count
     miss.look(35.0)
-    assert miss.last.time == 30.0
-    assert miss.last.miss_ratio == 0.1, "nobody's deadline lay in it: nothing is learned"
+    assert (miss.last.time, miss.end) == (30.0, 40.0)
+    assert miss.count == before
+
+
+def test_a_few_do_not_move_the_bound_but_go_on_into_the_next_period():
+    miss = controller(enough=3)
+    for uid, deadline in (("a", 3.0), ("b", 4.0), ("c", 12.0)):
+        miss.accept(uid, deadline)
+    miss.look(10.0)
+    assert (miss.bound, miss.due) == (1.0, 2)
+    miss.look(20.0)
+    assert miss.bound < 1.0, "all of three"
+    assert miss.due == 0
+
+
+def test_a_door_that_let_nobody_in_opens_again():
+    miss = controller(MissCount(bound=LOW, ratio=1.0))
+    miss.look(10.0)
+    assert miss.bound == LOW, "nobody asked"
+    miss.turned_away = True
+    miss.look(20.0)
+    opened = miss.bound
+    assert opened > LOW
+    miss.turned_away = True
+    miss.accept("a", 100.0)
+    miss.look(30.0)
+    assert miss.bound == opened, "somebody is in, and will tell"
+
+
+@given(st.lists(st.tuples(st.floats(0.1, 20.0), st.floats(0.1, 30.0)), max_size=60), st.integers(0, 60))
+def test_a_new_controller_goes_on_as_the_old_one_would_have(fates, when):
+    """Each job is let in a second after the one before, has a deadline (s later), and ends (s later)."""
+
+    def run(handed_over):
+        miss, ends = controller(enough=2), {}
+        for t in range(120):
+            if t == handed_over:
+                still = dict(miss.open)
+                miss = controller(miss.count, now=t, enough=2)
+                for uid, deadline in still.items():
+                    miss.accept(uid, deadline)
+            for uid in [u for u, end in ends.items() if end <= t]:
+                del ends[uid]
+                miss.ended(t, uid)
+            miss.look(t)
+            if t < len(fates):
+                deadline, end = fates[t]
+                miss.accept(str(t), t + deadline)
+                ends[str(t)] = t + end
+        return miss.count
+
+    assert run(when) == run(None)
 
 
 def test_a_pool_lets_in_by_the_bound_and_says_so():
@@ -87,3 +154,136 @@ def test_a_pool_lets_in_by_the_bound_and_says_so():
     assert "allowed is 0.5" in w.records["out"].admitted.message
     w.run_until(lambda w: w.done("in"))
     assert w.met("in")
+
+
+def loose(w, **more):
+    w.edit_pool(replace(w.spec, miss_set_point=0.1, sample_period=30.0, generation=w.spec.generation + 1, **more))
+
+
+def statistical(cpu=2.0, pace=1.0):
+    """A pool that lets in statistically; a unit takes ``pace`` times what is declared."""
+    w = World()
+    loose(w)
+    w.node("n1", cpu)
+    w.workers = lambda _uid, _chunk: Worker(pace=pace)
+    w.tick()
+    return w
+
+
+def behind():
+    """Two jobs that fitted, and that at 20 s no plan would keep, as units take longer than declared."""
+    w = statistical(pace=1.5)
+    for uid in ("a", "b"):
+        w.apply(job(uid, units=56, deadline=62.0, theta_cp=0.0))
+    w.tick()
+    assert [w.state(uid) for uid in ("a", "b")] == [("True", reasons.ADMITTED_STATISTICALLY)] * 2
+    return w.run(20.0)
+
+
+def test_a_new_leader_goes_on_with_bound_and_counts_and_gives_nobody_up():
+    w = behind()
+    w.crash()
+    w.run_until(lambda w: w.pool_record.miss.due == 2)
+    assert w.pool_record.miss == MissCount(bound=1.0, due=2, missed=1, until=w.now)
+    assert w.now == pytest.approx(62.0, abs=1.0)
+    assert [line.split()[1:] for line in w.log if "on_track=False" in line] == [["b", "on_track=False", "Late"]]
+    before = w.pool_record.miss
+    w.crash()
+    w.tick()
+    w.run_until(lambda w: w.done("b"))
+    assert w.pool_record.miss == before, "nobody is counted twice"
+
+
+def test_who_is_late_is_told_so_goes_on_or_stops():
+    w = statistical(pace=3.0)
+    w.apply(job("on", units=30, deadline=40.0))
+    w.apply(job("stop", units=30, deadline=41.0, on_miss="Stop"))
+    w.run_until(lambda w: w.done("stop"))
+    assert w.now <= 42.0
+    assert w.records["stop"].failed_condition.reason == reasons.LATE
+    assert w.records["on"].on_track[:2] == ("False", reasons.LATE)
+    w.run_until(lambda w: w.done("on"))
+    assert w.records["on"].completed_condition.reason == reasons.DEADLINE_MISSED
+
+
+def test_who_is_withdrawn_is_not_counted():
+    w = statistical()
+    for uid in ("deleted", "suspended", "failed", "done"):
+        w.apply(job(uid, units=4, deadline=60.0, chunk_retries=0))
+    w.workers = lambda uid, _chunk: Worker(exit_code=int(uid == "failed"))
+    w.tick()
+    w.delete("deleted")
+    w.apply(replace(w.jobs["suspended"], suspend=True, generation=2))
+    w.run_until(lambda w: w.done("failed") and w.done("done"))
+    w.run(70.0)
+    assert (w.pool_record.miss.due, w.pool_record.miss.missed) == (1, 0)
+
+
+def test_another_deadline_is_tested_by_the_bound():
+    w = behind()
+    w.apply(replace(w.jobs["b"], deadline=40.0, generation=2))
+    w.tick()
+    assert w.records["b"].spec_applied[:2] == ("False", reasons.EDIT_REFUSED)
+    w.apply(replace(w.jobs["b"], deadline=120.0, generation=3))
+    w.tick()
+    assert w.records["b"].spec_applied[:2] == ("True", reasons.APPLIED)
+    w.run_until(lambda w: w.done("a") and w.done("b"))
+    assert (w.pool_record.miss.due, w.pool_record.miss.missed) == (2, 0)
+
+
+def test_a_pool_of_certain_promises_does_not_become_a_statistical_one_under_them():
+    w = World()
+    w.node("n1", 2.0)
+    w.apply(job("sure", units=20, deadline=60.0))
+    w.tick()
+    assert w.state("sure") == ("True", reasons.FEASIBLE)
+    loose(w)
+    w.tick()
+    assert w.pool_record.spec_applied[:2] == ("False", reasons.EDIT_REFUSED)
+    assert "for certain" in w.pool_record.spec_applied.message
+    w.run_until(lambda w: w.done("sure"))
+    loose(w)
+    w.tick()
+    assert w.pool_record.spec_applied.status == "True"
+    assert w.pool_record.miss.bound == 1.0
+
+
+def test_a_statistical_pool_is_edited_whether_or_not_a_plan_would_keep_its_jobs():
+    w = behind()
+    loose(w, margin=3.0)
+    w.tick()
+    assert w.pool_record.spec_applied.status == "True"
+    w.run(44.0)
+    w.edit_pool(replace(w.spec, miss_set_point=None, generation=9))
+    w.tick()
+    assert w.pool_record.spec_applied[:2] == ("False", reasons.EDIT_REFUSED)
+    w.run_until(lambda w: w.done("a") and w.done("b"))
+    w.edit_pool(replace(w.spec, generation=10))
+    w.tick()
+    assert w.pool_record.spec_applied.status == "True"
+    assert w.pool_record.miss is None
+    w.apply(job("sure", units=20, deadline=w.now + 60.0, arrival=w.now))
+    w.tick()
+    assert w.state("sure") == ("True", reasons.FEASIBLE)
+
+
+def test_fast_admission_gives_way_to_the_bound_at_once():
+    w = World()
+    w.edit_pool(replace(w.spec, admission="Fast", generation=2))
+    w.node("n1", 2.0)
+    w.apply(job("first", units=4, deadline=60.0))
+    w.tick()
+    w.run_until(lambda w: w.done("first"))
+    loose(w)
+    w.apply(job("second", units=4, deadline=w.now + 60.0, arrival=w.now))
+    w.tick()
+    assert w.state("second") == ("True", reasons.ADMITTED_STATISTICALLY)
+
+
+def test_a_quiet_pool_has_nothing_to_write():
+    w = behind()
+    w.run_until(lambda w: w.done("a") and w.done("b"))
+    w.run(200.0)
+    written = w.pool_record
+    w.run(1000.0)
+    assert w.pool_record is written

@@ -20,7 +20,17 @@ from punctual.kube.api.job_status import (
 )
 from punctual.kube.api.meta import Condition, Expression, LabelSelector, Metadata, Resource
 from punctual.kube.api.parse import parse, parse_metadata, parse_status
-from punctual.kube.api.pool import Pool, PoolNode, PoolSelectors, PoolSpec, PoolStatus, Processor, Startup
+from punctual.kube.api.pool import (
+    MissCount,
+    MissRatio,
+    Pool,
+    PoolNode,
+    PoolSelectors,
+    PoolSpec,
+    PoolStatus,
+    Processor,
+    Startup,
+)
 from punctual.kube.api.profile import Profile, ProfileSpec
 from punctual.kube.api.template import PodTemplate
 
@@ -44,6 +54,8 @@ __all__ = [
     "JobCost",
     "LabelSelector",
     "Metadata",
+    "MissCount",
+    "MissRatio",
     "Offer",
     "PilotSample",
     "PodTemplate",

@@ -115,7 +115,7 @@ class Column(NamedTuple):
 
     name: str
     path: str
-    type: Literal["string", "integer", "date"] = "string"
+    type: Literal["string", "integer", "number", "date"] = "string"
     priority: int = 0
     description: str = ""
 

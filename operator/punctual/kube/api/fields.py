@@ -84,6 +84,16 @@ Period = Annotated[
 ]
 """Seconds between two refills of a CPU quota."""
 
+SamplePeriod = Annotated[
+    float,
+    *_duration(
+        "duration(self) >= duration('10s') && duration(self) <= duration('24h')",
+        "write a duration from 10s to 24h, such as 5m",
+        lambda seconds: 10.0 <= seconds <= 86400.0,
+    ),
+]
+"""Seconds between two looks of a controller."""
+
 StatusDuration = Annotated[
     float,
     _from_text(

@@ -6,7 +6,7 @@ from pydantic import Field, WithJsonSchema
 
 from punctual.kube import duration
 from punctual.kube.api.base import AGE, PRESERVE_UNKNOWN, Column, Model, Names, Rule
-from punctual.kube.api.fields import Count, Cpu, Duration, Memory, Period, Seconds
+from punctual.kube.api.fields import Count, Cpu, Duration, Memory, Period, SamplePeriod, Seconds, Time
 from punctual.kube.api.meta import EPOCH_NEVER_FALLS, Conditions, Epoch, LabelSelector, Resource
 
 _CORES: Final = "(type(self.cpu) == int ? double(self.cpu) : quantity(self.cpu).asApproximateFloat())"
@@ -41,6 +41,20 @@ class Processor(Model):
     100ms."""
 
 
+class MissRatio(Model):
+    """How many of those let in may miss their deadlines: costs are taken for estimates that may be wrong."""
+
+    set_point: Annotated[
+        float,
+        Rule("self >= 0.01 && self <= 0.5", "write a part from 0.01 to 0.5, such as 0.05", lambda r: 0.01 <= r <= 0.5),
+    ] = 0.05
+    """The part of the jobs let in that may be late; 0 would close the door to all. A number from 0.01 to 0.5, default
+    0.05."""
+    period: SamplePeriod = 300.0
+    """How often the bound is moved, by what became of jobs since; while fewer than ten have come to an end it waits.
+    Take some times what a job takes. From 10s to 24h, default 5m."""
+
+
 class PoolSelectors(Model):
     """Whose nodes the pool takes, and whose jobs."""
 
@@ -61,6 +75,12 @@ class PoolSpec(PoolSelectors):
             "Fast and Hybrid admission need order EDF",
             lambda self: self.admission == "Exact" or self.order == "EDF",
             field="admission",
+        ),
+        Rule(
+            "!has(self.missRatio) || self.order == 'EDF'",
+            "missRatio needs order EDF",
+            lambda self: self.miss_ratio is None or self.order == "EDF",
+            field="missRatio",
         ),
     )
 
@@ -95,6 +115,12 @@ class PoolSpec(PoolSelectors):
     leave, in some microseconds however many wait; processors then take what is due first as they become free. Hybrid:
     Exact while few wait, Fast from 300 waiting jobs on. What Fast cannot judge (a reduce step, `processors`) is judged
     by Exact. Fast and Hybrid need `order: EDF`. Default Exact."""
+    miss_ratio: MissRatio | None = None
+    """For work whose costs are not known well: `{setPoint: 0.05, period: 5m}`. Jobs are let in as long as no job's need
+    of the pool, its time on all processors over the time it has left, is above a bound, and the bound is moved so that
+    no more than `setPoint` of them are late. That is no promise: reason AdmittedStatistically, with accounts of its
+    own. Processors take what is due first as they become free, so `partition`, `assign` and `admission` do not matter;
+    a reduce step or `processors.min` above 1 is refused. Needs `order: EDF`. Default: none, promises are certain."""
     network: Literal["Concurrent"] = "Concurrent"
     """How chunks get their input. Concurrent: each for itself, all at the same time. Default Concurrent."""
 
@@ -121,6 +147,21 @@ class Startup(Model):
     """The newest start-up times, in seconds, oldest first."""
 
 
+class MissCount(Model):
+    """How statistical promises have gone."""
+
+    bound: Annotated[float, Field(gt=0)]
+    """The highest need of the pool at which jobs are let in: 1 is all of it until their deadline."""
+    ratio: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Which part was late, when the bound was last moved; absent: it has not been moved yet."""
+    due: Count = 0
+    """How many have come to an end, or to their deadline, since then."""
+    missed: Count = 0
+    """How many of those were late."""
+    until: Time | None = None
+    """Up to when they are counted; absent: none is."""
+
+
 class PoolStatus(Model):
     """What the operator says about the pool. It plans from this after a restart; do not edit it."""
 
@@ -139,6 +180,8 @@ class PoolStatus(Model):
     """Jobs that wait for their answer or their first chunk."""
     nodes: Annotated[list[PoolNode], Field(max_length=1000)] = Field(default=[])
     """Its nodes, by name; no more than the first 1000."""
+    miss_ratio: MissCount | None = None
+    """How statistical promises have gone; absent without `spec.missRatio`."""
     startup: Startup | None = None
     """Start-up times seen."""
     applied: (
@@ -162,6 +205,7 @@ class Pool(Resource):
         Column("Processors", ".status.processors", "integer", 0, "processors of all its nodes"),
         Column("Free", ".status.free", "integer", 0, "processors that run nothing now"),
         Column("Queue", ".status.queue", "integer", 0, "jobs that wait for an answer or their first chunk"),
+        Column("Bound", ".status.missRatio.bound", "number", 0, "utilization up to which jobs are let in"),
         Column("Ready", '.status.conditions[?(@.type=="Ready")].status'),
         AGE,
         Column("CPU", ".spec.processor.cpu", "string", 1, "CPU of one processor"),
