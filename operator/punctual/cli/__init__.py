@@ -98,6 +98,46 @@ def timeline(
     print(svg)
 
 
+@app.command()
+def plan(
+    file: Annotated[str, typer.Option("-f", "--filename", help="The job's manifest, - for standard input.")],
+    *,
+    namespace: Annotated[str | None, typer.Option("-n", "--namespace", help="Default: kubectl's.")] = None,
+    context: Annotated[str | None, typer.Option(help="Context of the kubeconfig, as for kubectl.")] = None,
+    pool_state: Annotated[
+        Path | None,
+        typer.Option(help="What kubectl get pools,divisiblejobs,profiles,namespaces -A -o yaml wrote: ask no cluster."),
+    ] = None,
+    moment: Annotated[
+        str | None,
+        typer.Option("--at", help="When it asks (RFC 3339). Default: now, or when --pool-state was written."),
+    ] = None,
+    output: Annotated[Literal["table", "json"], typer.Option("-o", "--output")] = "table",
+) -> None:
+    """Say what admission would answer to a job, without applying it: plan, or refusal with its arithmetic.
+
+    Status 0 if the deadline would be promised, 1 if not, 2 if that cannot be told.
+    """
+    from rich.console import Console  # noqa: PLC0415
+
+    from punctual.cli import plan_screen  # noqa: PLC0415
+    from punctual.cli.plan import plan as ask  # noqa: PLC0415  pydantic, the models and the core
+
+    try:
+        found = ask(file, namespace=namespace, context=context, pool_state=pool_state, moment=moment)
+    except PunctualError as error:
+        print(f"punctual: {error}", file=sys.stderr)
+        sys.exit(2)
+    for i, answer in enumerate(found):
+        if output == "json":
+            print(json.dumps(answer.document()))
+            continue
+        if i:
+            print()
+        plan_screen.show(answer, Console())
+    sys.exit(0 if all(answer.promised for answer in found) else 1)
+
+
 @benches.command()
 def admission(
     *,

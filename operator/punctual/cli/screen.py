@@ -117,17 +117,24 @@ def _why(job: Job) -> list[Text]:
     """Say why, where a state alone does not."""
     if job.state in {"refused", "late", "missed", "failed", "measuring"}:
         why = Text(f"    {job.reason}: {job.message}", style=STYLES[job.state], overflow="fold")
-        return [why, *([Text(f"    {offer(job)}", style="yellow")] if job.offered or job.offer_load else [])]
+        return [
+            why,
+            *(
+                [Text(f"    {offer(job.offered, job.offer_load)}", style="yellow")]
+                if job.offered or job.offer_load
+                else []
+            ),
+        ]
     return []
 
 
-def offer(job: Job) -> str:
-    """Say what could be promised instead."""
+def offer(deadline: str | None, load: int | None) -> str:
+    """Say what could be promised instead: a deadline as it can be asked for, units by the one that was."""
     parts = []
-    if job.offered:
-        parts.append(f"a deadline of {job.offered}")
-    if job.offer_load:
-        parts.append(f"{job.offer_load} units by the deadline asked for")
+    if deadline:
+        parts.append(f"a deadline of {deadline}")
+    if load:
+        parts.append(f"{load} units by the deadline asked for")
     return f"would be promised: {', or '.join(parts)}"
 
 
@@ -176,7 +183,7 @@ class Teller:
                     lines.append(headline(job, now))
             if job.state == "refused" and (job.offered or job.offer_load) and job.uid not in self._offered:
                 self._offered.add(job.uid)
-                lines.append(f"{job.name}: {offer(job)}")
+                lines.append(f"{job.name}: {offer(job.offered, job.offer_load)}")
             at, done = self._progress.get(job.uid, (now, 0))
             if job.state not in OVER and job.done != done and now >= at + OFTEN:
                 self._progress[job.uid] = (now, job.done)

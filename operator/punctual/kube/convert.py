@@ -350,6 +350,14 @@ def pool_missing(record: JobRecord | None, job: Job, pool: str, *, epoch: int) -
     )
 
 
+def not_allowed(pool: str, namespace: str) -> tuple[str, str]:
+    """Return the refusal of a job whose namespace its pool does not serve."""
+    return reasons.NOT_ALLOWED, (
+        f"Pool {pool} does not take jobs from namespace {namespace}: its labels do not match the pool's "
+        "namespaceSelector"
+    )
+
+
 def undecided(record: JobRecord | None) -> bool:
     """Whether nobody has decided about the job but that its pool is missing."""
     return record is None or record.admitted is None or record.admitted.reason == reasons.POOL_NOT_FOUND

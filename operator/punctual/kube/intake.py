@@ -22,7 +22,7 @@ from punctual import reasons
 from punctual.errors import ClusterError, Forbidden, Invalid, NoRight, NotFound, UserError
 from punctual.kube import api
 from punctual.kube.client import PODS, RIGHTS, ApiClient
-from punctual.kube.convert import to_job, to_pool_spec, to_unreadable_job
+from punctual.kube.convert import not_allowed, to_job, to_pool_spec, to_unreadable_job
 from punctual.kube.directory import Directory, KnownJob
 from punctual.kube.podspec import chunk_pod
 from punctual.scheduling.job import Chunk, Job, Kind
@@ -104,10 +104,7 @@ class Intake:
             )
         if selector is None or selector.matches(self._labels(known.owner.namespace)):
             return None
-        return reasons.NOT_ALLOWED, (
-            f"Pool {known.owner.pool} does not take jobs from namespace {known.owner.namespace}: its labels do not "
-            "match the pool's namespaceSelector"
-        )
+        return not_allowed(known.owner.pool, known.owner.namespace)
 
     def _ask(self, key: bytes, known: KnownJob, kind: str, template: Mapping[str, Any], processor: PoolSpec) -> None:
         if waiting := self._waiting.get(key):

@@ -19,7 +19,7 @@ from punctual.kube.api.job_status import (
     UnitRange,
 )
 from punctual.kube.api.meta import Condition, Expression, LabelSelector, Metadata, Resource
-from punctual.kube.api.parse import parse, parse_metadata, parse_status
+from punctual.kube.api.parse import parse, parse_metadata, parse_status, unknown_fields
 from punctual.kube.api.pool import (
     MissCount,
     MissRatio,
@@ -77,4 +77,5 @@ __all__ = [
     "parse",
     "parse_metadata",
     "parse_status",
+    "unknown_fields",
 ]

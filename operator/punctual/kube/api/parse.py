@@ -4,7 +4,7 @@ The schema has refused most of it already; what arrives here all the same (an ol
 becomes a ``UserError`` with reason InvalidSpec and a message that names the field as the user wrote it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
@@ -55,6 +55,24 @@ def parse_status(status: type[M], manifest: Mapping[str, Any]) -> M | None:
     """Return the status alone: a promise must be readable when the spec beside it is not."""
     found = manifest.get("status")
     return None if found is None else _validated(status, found, "status")
+
+
+def unknown_fields(kind: type[Resource], manifest: Mapping[str, Any]) -> list[str]:
+    """Return which fields of a spec the kind does not have, as kubectl's validation would."""
+    model = parse(kind, manifest)
+    return list(_not_kept(manifest.get("spec"), model.manifest().get("spec"), "spec"))
+
+
+def _not_kept(given: Any, kept: Any, place: str) -> Iterator[str]:
+    if isinstance(given, dict) and isinstance(kept, dict):
+        for field, value in given.items():
+            if field in kept:
+                yield from _not_kept(value, kept[field], f"{place}.{field}")
+            elif value is not None:
+                yield f"{place}.{field}"
+    elif isinstance(given, list) and isinstance(kept, list):
+        for i, (one, other) in enumerate(zip(given, kept, strict=False)):
+            yield from _not_kept(one, other, f"{place}[{i}]")
 
 
 def parse_metadata(manifest: Mapping[str, Any]) -> Metadata:

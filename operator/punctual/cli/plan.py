@@ -1,0 +1,278 @@
+"""``punctual plan``: what admission would answer to a job that nobody has applied, and how it would be run.
+
+The answer is the Pool's own: it is rebuilt from what the API server holds (:mod:`punctual.kube.snapshot`), asked, and
+thrown away. Here is what goes in and what comes out; :mod:`punctual.cli.plan_screen` draws it.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from punctual.cli.kubectl import Kubectl
+from punctual.errors import ClusterError, PunctualError, UserError
+from punctual.kube import api
+from punctual.kube.convert import job_status, pool_missing
+from punctual.kube.duration import format_time, parse_time
+from punctual.kube.podspec import Owner
+from punctual.kube.snapshot import EPOCH, Snapshot, settle
+from punctual.scheduling.events import JobApplied
+from punctual.scheduling.job import Job, JobRecord, Kind
+from punctual.scheduling.pool import Pool
+from punctual.scheduling.processors import Place
+
+Json = dict[str, Any]
+KINDS = "pools.punctual.dev,divisiblejobs.punctual.dev,profiles.punctual.dev"
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as kubectl reads it: a time is a string."""
+
+
+_LOADS = yaml.SafeLoader.yaml_implicit_resolvers.items()
+_TIME = "tag:yaml.org,2002:timestamp"
+_Loader.yaml_implicit_resolvers = {at: [(tag, what) for tag, what in some if tag != _TIME] for at, some in _LOADS}
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A chunk on a processor: of the job, or (``job`` False) what keeps the processor from it. Absolute times, s."""
+
+    place: Place
+    kind: Kind
+    begin: int
+    end: int
+    start: float
+    until: float
+    own: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What admission says to one job."""
+
+    job: Job
+    pool: str
+    now: float
+    record: JobRecord
+    pieces: tuple[Piece, ...] = ()
+    """Those of the job in order of processors, and what else these processors do until its deadline."""
+    left: int = 0
+    """Units that are given out as processors become free: no plan says to which."""
+    known: bool = False
+    """A job of this name is there, and was thought away."""
+
+    @property
+    def promised(self) -> bool:
+        """Whether the deadline would be promised."""
+        return self.record.admitted is not None and self.record.admitted.status == "True"
+
+    def document(self) -> Json:
+        """Return it for programs, in the notation of statuses."""
+        assert self.record.admitted is not None
+        owner = Owner(self.job.uid, self.job.namespace, self.job.name, self.pool, self.job.units)
+        status = job_status(self.record, self.job, owner=owner, standing={}, now=self.now)
+        said, reason, message = self.record.admitted
+        found: Json = {
+            "name": self.job.name,
+            "namespace": self.job.namespace,
+            "pool": self.pool,
+            "time": format_time(self.now),
+            "admitted": said,
+            "reason": reason,
+            "message": message,
+            "deadlineTime": format_time(self.job.deadline),
+        }
+        found |= {field: status[field] for field in ("promise", "offer", "cost") if field in status}
+        if own := [piece for piece in self.pieces if piece.own]:
+            found["chunks"] = [_document(piece) for piece in own]
+        return found
+
+
+def _document(piece: Piece) -> Json:
+    return {
+        "kind": piece.kind,
+        "begin": piece.begin,
+        "end": piece.end,
+        "node": piece.place.node,
+        "processor": piece.place.slot,
+        "createdAt": format_time(piece.start),
+        "promisedEnd": format_time(piece.until),
+    }
+
+
+def plan(
+    file: str, *, namespace: str | None, context: str | None, pool_state: Path | None, moment: str | None
+) -> list[Answer]:
+    """Answer the jobs of a file, from a cluster or from what was saved of one; PunctualError where that cannot be."""
+    kubectl = Kubectl(context)
+    now = time.time() if pool_state is None else _written(pool_state)
+    if moment is not None:
+        try:
+            now = parse_time(moment)
+        except ValueError as error:
+            raise PunctualError(f"--at: {error}") from error
+    if namespace is None:
+        namespace = kubectl.namespace() if pool_state is None else "default"
+    asked = jobs(documents(_read(file), file), file, namespace=namespace, now=now)
+    if pool_state is not None:
+        snapshot = Snapshot.of(documents(_read(str(pool_state)), str(pool_state)))
+    else:
+        snapshot = fetch(kubectl)
+        complete(snapshot, kubectl, asked)
+    return list(answers(snapshot, asked, now=now))
+
+
+def _read(file: str) -> str:
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PunctualError(f"{file}: cannot be read: {error}") from error
+
+
+def _written(file: Path) -> float:
+    try:
+        return file.stat().st_mtime
+    except OSError as error:
+        raise PunctualError(f"{file}: cannot be read: {error.strerror}") from error
+
+
+def documents(text: str, source: str) -> Iterator[Json]:
+    """Read objects written as JSON (quick) or as YAML; PunctualError names the line where that cannot be."""
+    try:
+        found = [json.loads(text)]
+    except ValueError:
+        try:
+            found = list(yaml.load_all(text, Loader=_Loader))
+        except yaml.YAMLError as error:
+            raise PunctualError(f"{source}: cannot be read: {error}") from error
+    for body in found:
+        if body is None:
+            continue
+        if not isinstance(body, dict) or not isinstance(body.get("metadata", {}), dict):
+            raise PunctualError(f"{source}: is no Kubernetes object")
+        yield body
+
+
+def jobs(bodies: Iterable[Json], source: str, *, namespace: str, now: float) -> list[api.DivisibleJob]:
+    """Return the jobs among objects as they would be if they were created now.
+
+    Raises PunctualError that names the field where one is not as it must be.
+    """
+    found = [body for body in bodies if body.get("kind") == "DivisibleJob"]
+    if not found:
+        raise PunctualError(f"{source}: has no DivisibleJob")
+    return [_created(body, source, namespace, now) for body in found]
+
+
+def _created(body: Json, source: str, namespace: str, now: float) -> api.DivisibleJob:
+    given = body.get("metadata") or {}
+    name = given.get("name") or given.get("generateName")
+    if not name:
+        raise PunctualError(f"{source}: metadata.name: is required")
+    meta = {"name": name, "namespace": given.get("namespace") or namespace, "creationTimestamp": format_time(now)}
+    meta["uid"] = f"planned {meta['namespace']}/{name}"
+    spec = body.get("spec")
+    if isinstance(spec, dict):  # what would come of it if it were meant
+        spec = {field: value for field, value in spec.items() if field not in {"dryRun", "suspend"}}
+    manifest = {**body, "metadata": meta, "status": None, "spec": spec}
+    try:
+        model = api.parse(api.DivisibleJob, manifest)
+        unknown = api.unknown_fields(api.DivisibleJob, manifest)
+    except UserError as error:
+        raise PunctualError(f"{source}: {error.message}") from error
+    if unknown:
+        raise PunctualError(f"{source}: {', '.join(unknown)}: a DivisibleJob has no such field")
+    return model
+
+
+def fetch(kubectl: Kubectl) -> Snapshot:
+    """Read off the cluster what the operator decides by."""
+    try:
+        return Snapshot.of([kubectl.get(KINDS, "--all-namespaces")])
+    except ClusterError as error:
+        if "doesn't have a resource type" in str(error):
+            raise ClusterError("the cluster does not know pools: install the chart first (charts/punctual)") from error
+        raise
+
+
+def complete(snapshot: Snapshot, kubectl: Kubectl, asked: Iterable[api.DivisibleJob]) -> None:
+    """Fetch the labels of namespaces where a pool looks at them."""
+    for job in asked:
+        namespace = job.metadata.namespace
+        if (
+            job.spec.pool in snapshot.pools
+            and snapshot.selector(job.spec.pool)
+            and namespace not in snapshot.namespaces
+        ):
+            snapshot.add(kubectl.get("namespace", namespace))
+
+
+def answers(snapshot: Snapshot, asked: Iterable[api.DivisibleJob], *, now: float) -> Iterator[Answer]:
+    """Ask the pools about one job after the other: who is promised something keeps it from the next."""
+    pools: dict[str, Pool] = {}
+    asked = list(asked)
+    names = {(model.metadata.namespace, model.metadata.name) for model in asked}
+    there = {(body["metadata"]["namespace"], body["metadata"]["name"]) for body in snapshot.jobs}
+    for model in asked:
+        name, known = model.spec.pool, (model.metadata.namespace, model.metadata.name) in there
+        if name not in snapshot.pools:
+            job = snapshot.job(model)
+            yield Answer(job, name, now, pool_missing(None, job, name, epoch=EPOCH), known=known)
+            continue
+        pool = pools.get(name) or snapshot.pool(name, now=now, without=names)
+        pools[name] = pool
+        yield ask(pool, snapshot.job(model), name, now=now, known=known)
+
+
+def ask(pool: Pool, job: Job, name: str, *, now: float, known: bool = False) -> Answer:
+    """Submit a job to a Pool that is ours alone, and return what it decides."""
+    settle(pool, now, [JobApplied(job)])
+    record = pool.books.jobs[job.uid].record
+    own = sorted(_own(pool, job), key=lambda piece: (piece.place.node, piece.place.slot, piece.start))
+    places = {piece.place for piece in own}
+    others = [piece for piece in _others(pool, job) if piece.place in places and piece.start < job.deadline]
+    line = pool.books.line
+    left = line.jobs[job.uid].left.total if line is not None and job.uid in line.jobs else 0
+    return Answer(job, name, now, record, (*own, *others), left, known)
+
+
+def _own(pool: Pool, job: Job) -> Iterator[Piece]:
+    """Return what would begin now, and what is booked behind it."""
+    books = pool.books
+    for chunk in books.jobs[job.uid].record.chunks:
+        place = books.processors.places_of[books.occupant(job.uid, chunk)]
+        yield Piece(place, chunk.kind, chunk.begin, chunk.end, chunk.created, chunk.promised_end)
+    yield from _booked(pool, job.uid, own=True)
+
+
+def _others(pool: Pool, job: Job) -> Iterator[Piece]:
+    books = pool.books
+    for uid in books.active:
+        if uid != job.uid:
+            for chunk in books.jobs[uid].record.chunks:
+                place = books.processors.places_of[books.occupant(uid, chunk)]
+                yield Piece(place, chunk.kind, chunk.begin, chunk.end, chunk.created, chunk.promised_end, own=False)
+    for booking in books.plan.bookings:
+        if booking.demand.uid != job.uid:
+            yield from _booked(pool, booking.demand.uid, own=False)
+
+
+def _booked(pool: Pool, uid: str, *, own: bool) -> Iterator[Piece]:
+    plan = pool.books.plan
+    if not plan.books(uid):
+        return
+    booking = plan.booking_of(uid)
+    times = zip(booking.pieces(), booking.where.tolist(), booking.starts.tolist(), booking.ends.tolist(), strict=True)
+    for ranges, where, start, end in times:
+        for piece in ranges:
+            yield Piece(plan.places[where], "Chunk", piece.begin, piece.end, start, end, own)
+    if booking.reducer is not None:
+        units = pool.books.jobs[uid].job.units
+        begin = booking.finish - booking.demand.reduce
+        yield Piece(plan.places[booking.reducer], "Reduce", units, units + 1, begin, booking.finish, own)

@@ -1,0 +1,105 @@
+"""Answers of ``punctual plan`` for people: what would be promised and why not, a table of chunks, who has what when."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from punctual.cli.plan import Answer, Piece
+from punctual.cli.screen import clock, offer
+from punctual.kube.duration import format_duration, format_time
+from punctual.scheduling.processors import Place
+from punctual.scheduling.words import some, span
+
+CHUNKS = 40
+"""Rows of the table."""
+ROWS = 32
+"""Rows of the timeline."""
+OWN, REDUCE, OTHER, NOBODY = ("█", "blue"), ("▒", "blue"), ("░", "dim"), (" ", "")
+
+
+def show(answer: Answer, console: Console) -> None:
+    """Print an answer."""
+    verdict = answer.record.admitted
+    assert verdict is not None
+    word, style = {
+        "True": ("would be promised by", "bold green"),
+        "False": ("would be refused by", "bold yellow"),
+        "Unknown": ("would first be measured in", "bold cyan"),
+    }[verdict.status]
+    name = f"{answer.job.namespace}/{answer.job.name}"
+    console.print(Text.assemble((name, "bold"), " ", (word, style), f" pool {answer.pool}"), soft_wrap=True)
+    for line, tone in _lines(answer):
+        console.print(Text(f"  {line}", tone), soft_wrap=True)
+    own = [piece for piece in answer.pieces if piece.own]
+    if own:
+        console.print()
+        console.print(_table(answer, own))
+        console.print()
+        for row in _timeline(answer, own, max(40, min(console.width, 120))):
+            console.print(row, soft_wrap=True)
+
+
+def _lines(answer: Answer) -> Iterator[tuple[str, str]]:
+    verdict, record, deadline = answer.record.admitted, answer.record, answer.job.deadline
+    assert verdict is not None
+    yield f"{verdict.reason}: {verdict.message}", ""
+    if record.promise:
+        finish = record.promise.finish
+        yield f"done by {_moment(finish)}, {span(deadline - finish)} before its deadline at {_moment(deadline)}", ""
+    if record.offer:
+        deadline_ = record.offer.earliest_deadline
+        offered = None if deadline_ is None else format_duration(deadline_)
+        none = "nothing would be promised in its place"
+        yield offer(offered, record.offer.largest_load) if offered or record.offer.largest_load else none, "yellow"
+    if answer.left:
+        yield f"{some(answer.left, 'more unit')} are given out as processors become free", ""
+    if answer.known:
+        yield "a job of this name is there already: this is as if it were deleted first", "dim"
+
+
+def _moment(at: float) -> str:
+    return format_time(round(at))
+
+
+def _name(place: Place) -> str:
+    return f"{place.node}/{place.slot}"
+
+
+def _table(answer: Answer, own: Sequence[Piece]) -> Table:
+    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("  processor", "chunk", "units", "starts in", "ends in"):
+        table.add_column(name, justify="left" if name in {"  processor", "chunk"} else "right", no_wrap=True)
+    for piece in own[:CHUNKS]:
+        what = "reduce" if piece.kind == "Reduce" else f"{piece.begin}-{piece.end}"
+        units = "" if piece.kind == "Reduce" else str(piece.end - piece.begin)
+        times = clock(piece.start - answer.now), clock(piece.until - answer.now)
+        table.add_row(f"  {_name(piece.place)}", what, units, *times)
+    if len(own) > CHUNKS:
+        table.add_row(f"  and {len(own) - CHUNKS} more")
+    return table
+
+
+def _timeline(answer: Answer, own: Sequence[Piece], width: int) -> Iterator[Text]:
+    """Draw the job's processors from now to its deadline: its own chunks, and what else runs there."""
+    places = list(dict.fromkeys(piece.place for piece in own))
+    label = max(len("processor"), *(len(_name(place)) for place in places[:ROWS]))
+    cells = width - label - 4
+    length = max(answer.job.deadline, *(piece.until for piece in own)) - answer.now
+    rows = {place: [NOBODY] * cells for place in places[:ROWS]}
+    for piece in sorted(answer.pieces, key=lambda piece: piece.own):
+        if (row := rows.get(piece.place)) is None:
+            continue
+        first = min(cells - 1, int(cells * max(0.0, piece.start - answer.now) / length))
+        until = min(cells, max(first + 1, round(cells * (piece.until - answer.now) / length)))
+        row[first:until] = [(REDUCE if piece.kind == "Reduce" else OWN) if piece.own else OTHER] * (until - first)
+    for place, row in rows.items():
+        runs = (("".join(cell for cell, _ in run), style) for (_, style), run in groupby(row, key=lambda cell: cell))
+        yield Text.assemble(f"  {_name(place):<{label}}  ", *runs)
+    if len(places) > ROWS:
+        yield Text(f"  and {some(len(places) - ROWS, 'more processor')}", "dim")
+    legend = "now" + (" (░ others)" if any(not piece.own for piece in answer.pieces) else "")
+    end = f"deadline in {clock(answer.job.deadline - answer.now)}"
+    yield Text(f"  {'':<{label}}  {legend}{end:>{max(len(end) + 1, cells - len(legend))}}", "dim")

@@ -1,0 +1,168 @@
+"""A Pool rebuilt from objects as the API server shows them, as a new leader rebuilds it, but nobody writes anything.
+
+What pods are doing is not in it, nor how large nodes are: each pool's status says how many processors its nodes have,
+each job's which chunks run where until when, and that is what the operator decides by. Called by ``punctual plan``.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from punctual.errors import PunctualError, UserError
+from punctual.kube import api
+from punctual.kube.convert import (
+    MOST_NODES,
+    not_allowed,
+    to_job,
+    to_pool_record,
+    to_pool_spec,
+    to_record,
+    to_unreadable_job,
+    undecided,
+    without_decision,
+)
+from punctual.scheduling.events import Event, JobApplied, NodeObserved, PoolApplied
+from punctual.scheduling.job import Job, JobRecord
+from punctual.scheduling.pool import Pool
+from punctual.scheduling.spec import PoolSpec
+
+Body = Mapping[str, Any]
+EPOCH = 2**30
+"""No leader's: nothing that such a Pool says is ever written."""
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """Pools, jobs, profiles and namespaces at one moment."""
+
+    pools: dict[str, Body] = field(default_factory=dict)
+    jobs: list[Body] = field(default_factory=list)
+    profiles: dict[tuple[str, str], Body] = field(default_factory=dict)
+    namespaces: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    """Labels by name."""
+
+    @classmethod
+    def of(cls, bodies: Iterable[Body]) -> "Snapshot":
+        """Take in objects, lists of them too; those of other kinds are of no interest."""
+        made = cls()
+        for body in bodies:
+            made.add(body)
+        return made
+
+    def add(self, body: Body) -> None:
+        """Take in one more."""
+        if isinstance(body.get("items"), list):
+            for item in body["items"]:
+                self.add(item)
+            return
+        meta = body.get("metadata") or {}
+        match body.get("kind"):
+            case "Pool":
+                self.pools[meta["name"]] = body
+            case "DivisibleJob":
+                self.jobs.append(body)
+            case "Profile":
+                self.profiles[meta["namespace"], meta["name"]] = body
+            case "Namespace":
+                self.namespaces[meta["name"]] = meta.get("labels") or {}
+
+    def selector(self, pool: str) -> api.LabelSelector | None:
+        """Return which namespaces a pool serves; None: all of them."""
+        return self._pool(pool).spec.namespace_selector
+
+    def job(self, asked: api.DivisibleJob) -> Job:
+        """Return a new job as its pool would be told of it, with what the edge would have against it."""
+        namespace, pool = asked.metadata.namespace, asked.spec.pool
+        profile = None
+        if asked.spec.profile is not None and (body := self.profiles.get((namespace, asked.spec.profile))):
+            profile = api.parse(api.Profile, {**body, "status": None})
+        refusal = None
+        selector = self.selector(pool) if pool in self.pools else None
+        if selector is not None:
+            if namespace not in self.namespaces:
+                raise PunctualError(f"Pool {pool} has a namespaceSelector, and Namespace {namespace} is not known")
+            if not selector.matches(self.namespaces[namespace]):
+                refusal = not_allowed(pool, namespace)
+        return to_job(asked, profile=profile, refusal=refusal)
+
+    def pool(self, name: str, *, now: float, without: Collection[tuple[str, str]] = ()) -> Pool:
+        """Return a Pool that knows all that is promised, and has answered all who were to be answered.
+
+        ``without``: jobs (namespace, name) that are thought away. Raises PunctualError where the pool's status cannot
+        be planned from.
+        """
+        model = self._pool(name)
+        try:
+            status = api.parse_status(api.PoolStatus, self.pools[name])
+        except UserError as error:
+            raise PunctualError(f"Pool {name}: {error.message}") from error
+        if status is None or status.applied is None:
+            raise PunctualError(f"Pool {name} has no status to plan from: no operator has looked at it yet")
+        record = to_pool_record(name, status)
+        spec = record.applied or to_pool_spec(model)
+        known, new = self._jobs(name, without)
+        deleting = model.metadata.deletion_timestamp is not None
+        pool = Pool(EPOCH)
+        pool.restore(now, [PoolApplied(spec, record, deleting), *_nodes(status, spec, known), *known])
+        settle(pool, now, new)
+        return pool
+
+    def _pool(self, name: str) -> api.Pool:
+        try:
+            return api.parse(api.Pool, {**self.pools[name], "status": None})
+        except UserError as error:
+            raise PunctualError(f"Pool {name}: {error.message}") from error
+
+    def _jobs(self, pool: str, without: Collection[tuple[str, str]]) -> tuple[list[JobApplied], list[JobApplied]]:
+        """Return the pool's jobs: those that somebody has decided about, and the others."""
+        known, new = [], []
+        for body in self.jobs:
+            meta = body["metadata"]
+            if (body.get("spec") or {}).get("pool") != pool or meta.get("deletionTimestamp"):
+                continue
+            if (meta["namespace"], meta["name"]) in without:
+                continue
+            try:
+                status = api.parse_status(api.DivisibleJobStatus, body)
+            except UserError:
+                continue  # the operator leaves such a job alone
+            record = to_record(status) if status else None
+            if undecided(record):
+                new.append(JobApplied(self._known(body), without_decision(record)))
+            else:
+                known.append(JobApplied(self._known(body), record))
+        return known, new
+
+    def _known(self, body: Body) -> Job:
+        profile = self.profiles.get((body["metadata"]["namespace"], str(body["spec"].get("profile") or "")))
+        try:
+            model = api.parse(api.DivisibleJob, {**body, "status": None})
+            return to_job(model, profile=api.parse(api.Profile, {**profile, "status": None}) if profile else None)
+        except UserError as error:
+            units = body["spec"].get("units")
+            return to_unreadable_job(api.parse_metadata(body), units if isinstance(units, int) else 1, error)
+
+
+def settle(pool: Pool, now: float, events: Iterable[Event] = ()) -> None:
+    """Let a Pool take in events and answer all that it owes, offers too; what it wants done is not done."""
+    pool.step(now, list(events))
+    while pool.backlog:
+        pool.step(now, [])
+
+
+def _nodes(status: api.PoolStatus, spec: PoolSpec, jobs: Iterable[JobApplied]) -> list[NodeObserved]:
+    """Return the nodes as the status tells of them: just so large that they have as many processors."""
+    counts = {node.name: node.processors for node in status.nodes}
+    if len(counts) == MOST_NODES:  # it tells of no more
+        more: dict[str, int] = {}
+        for applied in jobs:
+            for chunk in (applied.record or JobRecord()).chunks:
+                if chunk.node not in counts:
+                    more[chunk.node] = more.get(chunk.node, 0) + 1
+        counts |= more
+        counts["other nodes"] = max(0, (status.processors or 0) - sum(counts.values()))
+    return [
+        NodeObserved(name=name, ready=True, cpu=n * spec.cpu, memory=n * spec.memory, pods=n)
+        for name, n in counts.items()
+        if n
+    ]

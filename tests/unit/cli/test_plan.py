@@ -1,0 +1,256 @@
+"""``punctual plan``: what admission would say, from what is written in statuses alone."""
+
+import json
+import os
+import re
+
+import pytest
+import yaml
+from state import NOW, manifest, pool_body, spec_of, state
+from typer.testing import CliRunner
+from world import World, job
+
+from punctual.cli import app
+from punctual.kube.duration import format_duration, format_time, parse_time
+
+DRAWN = re.compile(r"  (\S+/\d) +([░█▒ ]+)$")
+
+
+@pytest.fixture
+def plan(tmp_path):
+    """Plan manifests upon a state, as the command line does: ``plan(state, *manifests)``."""
+
+    def run(found, *wanted, words=(), now=NOW, text=None):
+        written = text if text is not None else yaml.safe_dump_all([manifest(w) for w in wanted], sort_keys=False)
+        (tmp_path / "job.yaml").write_text(written)
+        (tmp_path / "state.json").write_text(found if isinstance(found, str) else json.dumps(found))
+        os.utime(tmp_path / "state.json", (now, now))
+        files = "-f", str(tmp_path / "job.yaml"), "--pool-state", str(tmp_path / "state.json")
+        return CliRunner().invoke(app, ["plan", *files, *words], env={"COLUMNS": "100"})
+
+    return run
+
+
+def world(*jobs, cpus=(2.0, 1.0), until=5.0, **spec):
+    body = pool_body(**spec)
+    w = World(spec=spec_of(body), now=NOW)
+    for i, cpu in enumerate(cpus):
+        w.node(f"n{i}", cpu)
+    w.tick()
+    for wanted in jobs:
+        w.apply(wanted)
+    w.run(NOW + until)
+    return w, state(w, body)
+
+
+def asked(uid="new", *, within, now=NOW, **more):
+    return job(uid, deadline=now + within, arrival=now, **more)
+
+
+def answer(found):
+    return json.loads(found.stdout)
+
+
+BUSY = (asked("a", units=200, within=120), asked("b", units=60, within=200), asked("no", units=900, within=50))
+
+
+@pytest.mark.parametrize("admission", ["Exact", "Fast", "Hybrid"])
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"units": 20, "within": 200.0},
+        {"units": 60, "within": 100.0},
+        {"units": 30, "within": 150.0, "reduce_duration": 20.0},
+        {"units": 50, "within": 170.0, "min_processors": 2, "max_processors": 2},
+        {"units": 500, "within": 100.0},
+        {"units": 10, "within": 2.0},
+        {"units": 10, "within": 500.0, "min_processors": 4},
+        {"units": 10, "within": 500.0, "chi": None},
+    ],
+    ids=str,
+)
+def test_the_answer_is_the_one_that_the_operator_gives(plan, wanted, admission):
+    w, found = world(*BUSY, admission=admission)
+    new = asked(**wanted, now=w.now)
+    planned = answer(plan(found, new, words=["-o", "json"], now=w.now))
+    w.apply(new)
+    w.tick()
+    record = w.records["new"]
+    assert (planned["admitted"], planned["reason"], planned["message"]) == record.admitted
+    if record.promise is not None:
+        assert parse_time(planned["promise"]["finish"]) == pytest.approx(record.promise.finish, abs=1e-5)
+        assert planned["promise"]["processors"] == record.promise.processors
+    while w.pool.backlog:
+        w.tick()
+    if (offer := w.records["new"].offer) is not None:
+        assert planned["offer"]["earliestDeadline"] == format_duration(offer.earliest_deadline)
+        assert planned["offer"]["largestLoad"] == offer.largest_load
+
+
+def test_a_plan_covers_all_units_and_says_where_they_run_when(plan):
+    w, found = world(asked("a", units=200, within=100))
+    planned = plan(found, asked(units=100, within=130, reduce_duration=10.0), words=["-o", "json"], now=w.now)
+    assert planned.exit_code == 0
+    *chunks, reduce = sorted(answer(planned)["chunks"], key=lambda c: (c["kind"], c["begin"]))
+    assert [c["begin"] for c in chunks] == [0, *(c["end"] for c in chunks[:-1])]
+    assert chunks[-1]["end"] == 100
+    assert reduce["kind"] == "Reduce"
+    assert reduce["createdAt"] == max(c["promisedEnd"] for c in chunks)
+    assert reduce["promisedEnd"] == answer(planned)["promise"]["finish"]
+    ends = {(c["node"], c["processor"]): parse_time(c["promisedEnd"]) for c in chunks}
+    assert len(ends) == len(chunks), "a chunk a processor"
+    assert len(w.records["a"].chunks) == 3
+    assert min(parse_time(c["createdAt"]) for c in chunks) >= min(c.promised_end for c in w.records["a"].chunks) - 1e-5
+
+
+def test_people_get_a_table_and_a_timeline(plan):
+    w, found = world(asked("a", units=200, within=100))
+    shown = plan(found, asked(units=100, within=130, reduce_duration=10.0), now=w.now).stdout.splitlines()
+    assert shown[0] == "default/new would be promised by pool main"
+    assert shown[1].startswith("  Feasible: 100 units on ")
+    assert re.fullmatch(r"  done by \S+, \S+ before its deadline at 2027-01-15T08:02:15Z", shown[2])
+    assert shown[4].split() == ["processor", "chunk", "units", "starts", "in", "ends", "in"]
+    rows = dict(match.groups() for line in shown if (match := DRAWN.match(line)))
+    assert set(rows) == {line.split()[0] for line in shown[5 : shown.index("", 5)]}
+    assert all(re.fullmatch(r"░+ ?█+▒* *", row) for row in rows.values()), "behind what runs there"
+    assert sum("▒" in row for row in rows.values()) == 1
+    assert shown[-1].split() == ["now", "(░", "others)", "deadline", "in", "2:10"]
+
+
+def test_a_refusal_tells_its_arithmetic_and_what_would_be_promised(plan):
+    w, found = world(asked("a", units=200, within=100))
+    refused = plan(found, asked(units=300, within=60), now=w.now)
+    assert refused.exit_code == 1
+    lines = refused.stdout.splitlines()
+    assert lines[0] == "default/new would be refused by pool main"
+    assert re.fullmatch(
+        r"  InfeasibleCapacity: 300 units due in 58s: none of 3 processors is free early enough for one, the first in "
+        r"1m\ds",
+        lines[1],
+    )
+    offered = re.fullmatch(r"  would be promised: a deadline of (\S+)", lines[2])[1]
+    later = manifest(asked(units=300, within=60))
+    later["spec"]["deadline"] = offered
+    assert plan(found, text=json.dumps(later), now=w.now).exit_code == 0, "what is offered is promised"
+
+
+def test_of_several_jobs_each_is_asked_behind_those_before_it(plan):
+    w, found = world()
+    first, second = asked("x", units=100, within=60), asked("y", units=100, within=60)
+    both = plan(found, first, second, words=["-o", "json"], now=w.now)
+    assert [json.loads(line)["admitted"] for line in both.stdout.splitlines()] == ["True", "False"]
+    assert both.exit_code == 1
+    assert plan(found, second, now=w.now).exit_code == 0
+
+
+def test_a_job_that_is_there_is_asked_as_if_it_were_deleted_first(plan):
+    w, found = world(asked("a", units=200, within=100))
+    again = plan(found, asked("a", units=200, within=100), now=w.now)
+    assert again.exit_code == 0
+    assert "as if it were deleted first" in again.stdout
+    assert plan(found, asked("b", units=200, within=100), now=w.now).exit_code == 1
+
+
+def test_a_job_without_a_cost_would_be_measured(plan):
+    w, found = world()
+    shown = plan(found, asked(units=10, within=60, chi=None), now=w.now)
+    assert "would first be measured in pool main" in shown.stdout
+    assert shown.exit_code == 1, "nothing is promised"
+
+
+def test_dry_run_and_suspend_are_left_out(plan):
+    w, found = world()
+    wanted = manifest(asked(units=10, within=60))
+    wanted["spec"] |= {"dryRun": True, "suspend": True}
+    assert plan(found, text=json.dumps(wanted), now=w.now).exit_code == 0
+
+
+def test_a_state_without_the_pool_or_the_profile_is_answered_as_the_operator_would(plan):
+    _, found = world()
+    wanted = manifest(asked(units=10, within=60))
+    wanted["spec"]["pool"] = "other"
+    elsewhere = plan(found, text=json.dumps(wanted), words=["-o", "json"])
+    assert (elsewhere.exit_code, answer(elsewhere)["reason"]) == (1, "PoolNotFound")
+    wanted["spec"] |= {"pool": "main", "profile": "fast"}
+    del wanted["spec"]["cost"]
+    assert answer(plan(found, text=json.dumps(wanted), words=["-o", "json"]))["reason"] == "ProfileNotFound"
+    profile = {
+        "apiVersion": "punctual.dev/v1alpha1", "kind": "Profile",
+        "metadata": {"name": "fast", "namespace": "default"}, "spec": {"chi": "10ms"},
+    }  # fmt: skip
+    found["items"].append(profile)
+    planned = answer(plan(found, text=json.dumps(wanted), words=["-o", "json"]))
+    assert (planned["admitted"], planned["cost"]["chi"]) == ("True", 0.01)
+
+
+def test_a_pool_for_some_namespaces_looks_at_the_labels_of_the_jobs(plan):
+    _, found = world(labels={"team": "a"})
+    wanted = asked(units=10, within=60)
+    unknown = plan(found, wanted)
+    assert unknown.exit_code == 2
+    assert "Namespace default is not known" in unknown.stderr
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default", "labels": {"team": "b"}}}
+    found["items"].append(namespace)
+    assert answer(plan(found, wanted, words=["-o", "json"]))["reason"] == "NotAllowed"
+    namespace["metadata"]["labels"] = {"team": "a"}
+    assert plan(found, wanted).exit_code == 0
+
+
+def test_times_count_from_when_the_state_was_saved_or_from_what_is_said(plan):
+    _, found = world(asked("a", units=200, within=100))
+    wanted = asked(units=30, within=40)
+    assert plan(found, wanted, now=NOW + 5).exit_code == 1
+    assert plan(found, wanted, words=["--at", format_time(NOW + 80)]).exit_code == 0
+
+
+GOOD = json.dumps(manifest(asked(units=10, within=60)))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (GOOD.replace('"units": 10', '"units": 0'), "job.yaml: spec.units: 0 is too small"),
+        (GOOD.replace('"1m"', '"1d"'), "job.yaml: spec.deadline: '1d' is not a duration"),
+        (GOOD.replace('"units"', '"unit"'), "job.yaml: spec.units: is required"),
+        (GOOD.replace('"processors"', '"processor"'), "job.yaml: spec.processor: a DivisibleJob has no such field"),
+        (GOOD.replace('"min"', '"least"'), "job.yaml: spec.processors.least: a DivisibleJob has no such field"),
+        (GOOD.replace('"name": "new"', '"name": null'), "job.yaml: metadata.name: is required"),
+        (GOOD.replace('"spec": {"pool"', '"spec": 5, "x": {"pool"'), "job.yaml: spec: 5 is not an object"),
+        ("kind: Pool\nmetadata: {name: main}\n", "job.yaml: has no DivisibleJob"),
+        ("", "job.yaml: has no DivisibleJob"),
+        ("a: [b", "job.yaml: cannot be read: "),
+        ("[1, 2]", "job.yaml: is no Kubernetes object"),
+    ],
+)
+def test_what_is_wrong_with_a_job_is_named_and_ends_with_2(plan, text, said):
+    _, found = world()
+    refused = plan(found, text=text)
+    assert refused.exit_code == 2, refused.output
+    assert said in refused.stderr
+    assert not refused.stdout
+
+
+def test_what_is_wrong_with_a_state_is_named_and_ends_with_2(plan, tmp_path):
+    w, found = world()
+    wanted = asked(units=10, within=60)
+    pool = found["items"][0]
+    for state_, said in (
+        ("{", "state.json: cannot be read"),
+        ({**pool, "status": None}, "Pool main has no status to plan from"),
+        ({**pool, "status": {**pool["status"], "processors": "six"}}, "Pool main: status.processors: 'six' is not"),
+        ({**pool, "spec": {}}, "Pool main: spec.nodeSelector: is required"),
+    ):
+        refused = plan(state_, wanted, now=w.now)
+        assert (refused.exit_code, said in refused.stderr) == (2, True), refused.output
+    assert "--at" in plan(found, wanted, words=["--at", "noon"]).stderr
+    missing = CliRunner().invoke(
+        app, ["plan", "-f", str(tmp_path / "job.yaml"), "--pool-state", str(tmp_path / "none")]
+    )
+    assert (missing.exit_code, "none: cannot be read" in missing.stderr) == (2, True)
+
+
+def test_without_kubectl_it_says_so(tmp_path, monkeypatch):
+    (tmp_path / "job.yaml").write_text(GOOD)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = CliRunner().invoke(app, ["plan", "-f", str(tmp_path / "job.yaml")])
+    assert (found.exit_code, found.stderr) == (2, "punctual: kubectl is not there: install it, or put it into PATH\n")

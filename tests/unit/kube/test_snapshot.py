@@ -1,0 +1,82 @@
+"""A Pool from what is written down alone: all that is promised is in it, and what nobody answered yet is answered."""
+
+import pytest
+from state import NOW, manifest, pool_body, spec_of, state
+from world import World, job
+
+from punctual.errors import PunctualError
+from punctual.kube.snapshot import Snapshot
+
+
+def asked(uid, *, within, **more):
+    return job(uid, deadline=NOW + within, arrival=NOW, **more)
+
+
+@pytest.fixture
+def found():
+    body = pool_body()
+    w = World(spec=spec_of(body), now=NOW)
+    w.node("n0", 2.0)
+    w.node("n1", 1.0)
+    w.tick()
+    w.apply(asked("runs", units=200, within=80))
+    w.apply(asked("waits", units=30, within=200))
+    w.run(NOW + 5)
+    return state(w, body)
+
+
+def record(pool, uid):
+    return pool.books.jobs[uid].record
+
+
+def test_what_is_promised_and_what_runs_is_in_it(found):
+    pool = Snapshot.of([found]).pool("main", now=NOW + 5)
+    pool.check()
+    assert pool.books.processors.total == 3
+    assert len(record(pool, "runs").chunks) == 3
+    assert [b.demand.uid for b in pool.books.plan.bookings] == ["waits"]
+
+
+def test_who_has_no_answer_yet_is_answered_first(found):
+    new = manifest(asked("new", units=60, within=300))
+    new["metadata"] |= {"uid": "new", "creationTimestamp": "2027-01-15T08:00:03Z"}
+    found["items"].append(new)
+    pool = Snapshot.of([found]).pool("main", now=NOW + 5)
+    assert record(pool, "new").promise is not None
+
+
+def test_jobs_of_other_pools_and_those_that_go_take_nothing(found):
+    runs, waits = found["items"][1:]
+    runs["metadata"]["deletionTimestamp"] = "2027-01-15T08:00:04Z"
+    waits["spec"]["pool"] = "other"
+    pool = Snapshot.of([found]).pool("main", now=NOW + 5)
+    assert not pool.books.jobs
+    assert pool.books.processors.free == 3
+
+
+def test_a_job_whose_status_cannot_be_read_is_left_alone_as_the_operator_leaves_it(found):
+    found["items"][2]["status"]["promise"]["processors"] = "many"
+    assert set(Snapshot.of([found]).pool("main", now=NOW + 5).books.jobs) == {"runs"}
+
+
+def test_a_job_whose_spec_cannot_be_read_keeps_its_promise(found):
+    found["items"][2]["spec"]["deadline"] = "soon"
+    pool = Snapshot.of([found]).pool("main", now=NOW + 5)
+    assert record(pool, "waits").promise is not None
+
+
+def test_of_more_nodes_than_a_status_names_the_others_are_counted(found):
+    """Those that run a chunk by their name: what runs on a node that is not there would be lost."""
+    status = found["items"][0]["status"]
+    status["nodes"] = [{"name": f"m{i:03}", "processors": 1} for i in range(1000)]
+    status["processors"] = 1203
+    pool = Snapshot.of([found]).pool("main", now=NOW + 5)
+    assert pool.books.processors.total == 1203
+    assert len(record(pool, "runs").chunks) == 3
+    assert pool.books.processors.counts["other nodes"] == 200
+
+
+def test_a_pool_that_no_operator_has_seen_cannot_be_planned_from(found):
+    del found["items"][0]["status"]
+    with pytest.raises(PunctualError, match="Pool main has no status to plan from"):
+        Snapshot.of([found]).pool("main", now=NOW)
