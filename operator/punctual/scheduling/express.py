@@ -6,6 +6,7 @@ waits with it. So does trouble: where the line cannot keep all of it, the plan a
 """
 
 from dataclasses import dataclass
+from math import inf
 
 from punctual import reasons
 from punctual.scheduling.admission import Application, Rejected, objection
@@ -116,9 +117,12 @@ def _loosely(a: Application, line: BoundLine, now: float) -> Pressure | Rejected
     pressure = line.room(now, a.demand)
     if pressure.fits:
         return pressure
-    text = (
-        f"with it a job would need {pressure.highest:.3g} of the pool until its deadline; allowed is {line.bound:.3g}"
-    )
+    allowed = f"allowed is {line.bound:.3g}, with {some(len(line.jobs), 'job')} waiting"
+    if pressure.highest == inf:
+        runs = span(max(line.ends.values(), default=now) - now)
+        text = f"what runs, for {runs} at most, and what is due before would leave a job no time at all; {allowed}"
+    else:
+        text = f"with it a job would need {pressure.highest:.3g} of the pool until its deadline; {allowed}"
     return Rejected(reasons.INFEASIBLE_CAPACITY, text, by_time=True)
 
 

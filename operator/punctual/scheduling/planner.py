@@ -161,12 +161,13 @@ class Planner:
         most, not_before = min(job.max_processors or room, room), 0.0
         if st.refused_until > now:
             not_before = st.refused_until
-        if running:
-            if len(running) < most:
-                most -= len(running)
-            else:
-                not_before = max(not_before, until)
         planned, due = self.planned(st), self.due(st)
+        if len(running) < most:
+            most -= len(running)
+        else:
+            ends = sorted(expected_end(c, st.watch(c), now=now) for c in running)[-most:]
+            most, full_until = _in_turn(ends, due - planned.setup)
+            not_before = max(not_before, full_until)
         return Demand(
             order=self.order(st),
             ranges=left,
@@ -396,3 +397,11 @@ def _off(st: Standing, nodes: Collection[str]) -> Standing:
     if not any(c.node in nodes for c in st.record.chunks):
         return st
     return replace(st, record=replace(st.record, chunks=tuple(c for c in st.record.chunks if c.node not in nodes)))
+
+
+def _in_turn(ends: Sequence[float], due: float) -> tuple[int, float]:
+    """Return how many chunks may follow those that use up a maximum, and from when on: which does most by ``due``.
+
+    ``ends``: of those, ascending. The first to end makes room for one that begins at once, all for as many later.
+    """
+    return max(enumerate(ends, start=1), key=lambda room: room[0] * (due - room[1]))

@@ -54,7 +54,11 @@ def answer(found):
 BUSY = (asked("a", units=200, within=120), asked("b", units=60, within=200), asked("no", units=900, within=50))
 
 
-@pytest.mark.parametrize("admission", ["Exact", "Fast", "Hybrid"])
+@pytest.mark.parametrize(
+    "spec",
+    [{"admission": "Exact"}, {"admission": "Fast"}, {"missRatio": {}}, {"order": "FIFO", "partition": "EPR"}],
+    ids=str,
+)
 @pytest.mark.parametrize(
     "wanted",
     [
@@ -69,8 +73,8 @@ BUSY = (asked("a", units=200, within=120), asked("b", units=60, within=200), ask
     ],
     ids=str,
 )
-def test_the_answer_is_the_one_that_the_operator_gives(plan, wanted, admission):
-    w, found = world(*BUSY, admission=admission)
+def test_the_answer_is_the_one_that_the_operator_gives(plan, wanted, spec):
+    w, found = world(*BUSY, **spec)
     new = asked(**wanted, now=w.now)
     planned = answer(plan(found, new, words=["-o", "json"], now=w.now))
     w.apply(new)

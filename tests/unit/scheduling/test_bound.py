@@ -151,7 +151,15 @@ def test_a_pool_lets_in_by_the_bound_and_says_so():
     w.tick()
     assert w.state("in") == ("True", reasons.ADMITTED_STATISTICALLY)
     assert w.state("out")[0] == "False"
-    assert "allowed is 0.5" in w.records["out"].admitted.message
+    assert w.records["out"].admitted.message == (
+        "with it a job would need 0.786 of the pool until its deadline; allowed is 0.5, with 1 job waiting"
+    )
+    w.apply(job("no", units=1, deadline=8.0, theta_cp=0.0))
+    w.run(1)
+    assert w.records["no"].admitted.message == (
+        "what runs, for 22s at most, and what is due before would leave a job no time at all; allowed is 0.5, with 0 "
+        "jobs waiting"
+    )
     w.run_until(lambda w: w.done("in"))
     assert w.met("in")
 

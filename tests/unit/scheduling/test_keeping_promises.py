@@ -125,7 +125,8 @@ def test_all_chunks_that_begin_together_are_cut_from_their_booking_at_once(monke
     assert len(cut) == 1
 
 
-def test_a_job_whose_units_have_a_hole_follows_its_own_chunks_at_its_maximum():
+@pytest.mark.parametrize("crash", [False, True])
+def test_a_job_whose_units_have_a_hole_follows_its_own_chunks_at_its_maximum(crash):
     """Held until the last of them ended, the part behind the hole was late once all was looked at anew."""
     w = nodes(2, cpu=2.0)
     w.workers = lambda _, chunk: Worker(pace=2.0 if chunk.begin == 30 else 1.0)
@@ -134,6 +135,9 @@ def test_a_job_whose_units_have_a_hole_follows_its_own_chunks_at_its_maximum():
     for pod in list(w.pods):
         w.delete_pod(pod)
     w.node("n2", 1.0)
+    if crash:
+        w.run(18)
+        w.crash()
     w.run(20)
     (waits,) = w.pool.books.plan.bookings
     first = min(chunk.promised_end for chunk in w.records["j1"].chunks)
