@@ -21,6 +21,7 @@ from punctual.kube.convert import (
     undecided,
     without_decision,
 )
+from punctual.kube.duration import format_time
 from punctual.scheduling.events import Event, JobApplied, NodeObserved, PoolApplied
 from punctual.scheduling.job import Job, JobRecord
 from punctual.scheduling.pool import Pool
@@ -50,21 +51,27 @@ class Snapshot:
         return made
 
     def add(self, body: Body) -> None:
-        """Take in one more."""
+        """Take in one more; PunctualError where it has no name. What is written by hand may lack much."""
         if isinstance(body.get("items"), list):
             for item in body["items"]:
                 self.add(item)
             return
-        meta = body.get("metadata") or {}
-        match body.get("kind"):
+        kind, meta = body.get("kind"), body.get("metadata") or {}
+        if kind not in {"Pool", "DivisibleJob", "Profile", "Namespace"}:
+            return
+        name, namespace = meta.get("name"), meta.get("namespace") or "default"
+        if not isinstance(name, str):
+            raise PunctualError(f"the state has a {kind} without metadata.name")
+        match kind:
             case "Pool":
-                self.pools[meta["name"]] = body
+                self.pools[name] = body
             case "DivisibleJob":
-                self.jobs.append(body)
+                meta = {"uid": f"{namespace}/{name}", **meta, "namespace": namespace}
+                self.jobs.append({**body, "metadata": meta})
             case "Profile":
-                self.profiles[meta["namespace"], meta["name"]] = body
+                self.profiles[namespace, name] = body
             case "Namespace":
-                self.namespaces[meta["name"]] = meta.get("labels") or {}
+                self.namespaces[name] = meta.get("labels") or {}
 
     def selector(self, pool: str) -> api.LabelSelector | None:
         """Return which namespaces a pool serves; None: all of them."""
@@ -96,11 +103,11 @@ class Snapshot:
             status = api.parse_status(api.PoolStatus, self.pools[name])
         except UserError as error:
             raise PunctualError(f"Pool {name}: {error.message}") from error
-        if status is None or status.applied is None:
+        if status is None or not (status.applied or status.nodes):
             raise PunctualError(f"Pool {name} has no status to plan from: no operator has looked at it yet")
         record = to_pool_record(name, status)
         spec = record.applied or to_pool_spec(model)
-        known, new = self._jobs(name, without)
+        known, new = self._jobs(name, without, now)
         deleting = model.metadata.deletion_timestamp is not None
         pool = Pool(EPOCH)
         pool.restore(now, [PoolApplied(spec, record, deleting), *_nodes(status, spec, known), *known])
@@ -113,11 +120,14 @@ class Snapshot:
         except UserError as error:
             raise PunctualError(f"Pool {name}: {error.message}") from error
 
-    def _jobs(self, pool: str, without: Collection[tuple[str, str]]) -> tuple[list[JobApplied], list[JobApplied]]:
+    def _jobs(
+        self, pool: str, without: Collection[tuple[str, str]], now: float
+    ) -> tuple[list[JobApplied], list[JobApplied]]:
         """Return the pool's jobs: those that somebody has decided about, and the others."""
         known, new = [], []
-        for body in self.jobs:
-            meta = body["metadata"]
+        for found in self.jobs:
+            meta = {"creationTimestamp": format_time(now), **found["metadata"]}
+            body = {**found, "metadata": meta}
             if (body.get("spec") or {}).get("pool") != pool or meta.get("deletionTimestamp"):
                 continue
             if (meta["namespace"], meta["name"]) in without:

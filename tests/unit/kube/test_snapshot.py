@@ -80,3 +80,20 @@ def test_a_pool_that_no_operator_has_seen_cannot_be_planned_from(found):
     del found["items"][0]["status"]
     with pytest.raises(PunctualError, match="Pool main has no status to plan from"):
         Snapshot.of([found]).pool("main", now=NOW)
+
+
+def test_a_pool_may_be_written_by_hand():
+    pool = pool_body()
+    del pool["metadata"]["uid"], pool["metadata"]["generation"], pool["metadata"]["creationTimestamp"]
+    pool["status"] = {"nodes": [{"name": "n0", "processors": 5}, {"name": "n1", "processors": 3}]}
+    made = [manifest(asked(uid, units=40, within=100)) for uid in ("a", "b")]
+    for job_ in made:
+        del job_["metadata"]["namespace"]
+    ours = Snapshot.of([pool, *made]).pool("main", now=NOW)
+    assert ours.books.processors.total == 8
+    assert [record(ours, f"default/{uid}").admitted.status for uid in ("a", "b")] == ["True", "True"]
+
+
+def test_an_object_without_a_name_is_told():
+    with pytest.raises(PunctualError, match=r"a Profile without metadata\.name"):
+        Snapshot.of([{"kind": "Profile", "metadata": {}}])
