@@ -53,6 +53,8 @@ class Fault:
     alone: frozenset[str] = frozenset()
     """Things of which only one fault at a time may take hold."""
     disturbs: bool = True
+    silences: bool = False
+    """Whether nobody can lead meanwhile, or be heard."""
 
     def lasts(self, rng: Random) -> float:
         """Draw how long."""
@@ -350,7 +352,7 @@ FAULTS = (
     Fault("chunk evicted", _once(_chunk_evicted), 2),
     Fault("chunk hung", _once(_chunk_hung)),
     Fault("leader killed", _once(_leader_killed), 2, alone=frozenset({"operator"})),
-    Fault("leader frozen", _leader_frozen, 2, (3, 30), frozenset({"operator"})),
+    Fault("leader frozen", _leader_frozen, 2, (3, 30), frozenset({"operator"}), silences=True),
     Fault("leader deleted", _once(_leader_deleted), 1, alone=frozenset({"operator"})),
     Fault("standby killed", _once(_standby_killed), 1, alone=frozenset({"operator"}), disturbs=False),
     Fault("agent killed", _once(_agent_killed), 2, alone=frozenset({"agent"}), disturbs=False),
@@ -359,8 +361,8 @@ FAULTS = (
     Fault("node paused", _node_paused, 2, (3, 50), frozenset({"node"})),
     Fault("kubelet stopped", _kubelet_stopped, 2, (3, 60), frozenset({"node"})),
     Fault("node taken from the pool", _node_taken, 1, (5, 20), frozenset({"node"})),
-    Fault("API server frozen", _api_server_frozen, 2, (2, 15), frozenset({"api"})),
-    Fault("API server killed", _api_server_killed, 0.5, alone=frozenset({"api"})),
+    Fault("API server frozen", _api_server_frozen, 2, (2, 15), frozenset({"api"}), silences=True),
+    Fault("API server killed", _api_server_killed, 0.5, alone=frozenset({"api"}), silences=True),
     Fault("pool edited", _once(_pool_edited), 2, alone=frozenset({"pool"}), disturbs=False),
     Fault("pool held", _pool_held, 1, (5, 20), frozenset({"pool"}), disturbs=False),
     Fault("job edited", _once(_job_edited), 3, disturbs=False),

@@ -20,7 +20,10 @@ TOLD = frozenset({"CapacityLost", "NodeLost", "ChunkFailed", "Stalled", "Overrun
 EXCUSED = frozenset({"InfeasibleCapacity", "InfeasibleStartup", "PodRefused"})
 """Reasons to refuse any job: there may be no room, or a quota in the way."""
 LONGEST = 60.0
-"""Seconds from the end of a pod to its account where somebody leads: who does may be frozen, or die, for a while."""
+"""Seconds that one leader may have for the account of a pod that has ended, from its first word to its last.
+
+Half of it is the wait for a last word that an agent had no time to say: each leader counts that from its own beginning.
+"""
 ROUNDING = 1.5
 """Seconds: times in a status are whole ones."""
 
@@ -33,6 +36,8 @@ class Struck:
     begin: float
     end: float
     disturbs: bool
+    silences: bool = False
+    """Whether no leader could hear or say anything meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +76,12 @@ def missed(
     return found
 
 
-def audit(wishes: Mapping[str, Wish], jobs: Iterable[JobSeen], pods: Iterable[PodSeen]) -> list[str]:
+def audit(
+    wishes: Mapping[str, Wish], jobs: Iterable[JobSeen], pods: Iterable[PodSeen], faults: Iterable[Struck] = ()
+) -> list[str]:
     """Return all that must not be."""
+    jobs = list(jobs)
+    reigns, silences = _reigns(jobs), [fault for fault in faults if fault.silences]
     wrong: list[str] = []
     by_job: dict[str, list[PodSeen]] = {}
     for pod in pods:
@@ -85,10 +94,20 @@ def audit(wishes: Mapping[str, Wish], jobs: Iterable[JobSeen], pods: Iterable[Po
             continue
         seen.add(job.name)
         own = by_job.get(job.body["metadata"]["uid"], [])
-        for check in (_history, _promise, _pods, _twice, _late, _end):
+        for check in (_history, _promise, _pods, _twice, _end):
             wrong += [f"{job.name}: {what}" for what in check(wish, job, own)]
+        wrong += [f"{job.name}: {what}" for what in _late(job, own, reigns, silences)]
     wrong += [f"{name}: was asked for and never seen" for name in wishes.keys() - seen]
     return wrong
+
+
+def _reigns(jobs: list[JobSeen]) -> list[tuple[float, float]]:
+    """Return of each epoch the times of its first and its last word, about whatever job."""
+    words: dict[int, list[float]] = {}
+    for job in jobs:
+        for at, (_, status) in zip(job.times, job.statuses, strict=True):
+            words.setdefault(status.get("epoch", 0), []).append(at)
+    return [(min(times), max(times)) for times in words.values()]
 
 
 def _history(wish: Wish, job: JobSeen, _pods: list[PodSeen]) -> Iterable[str]:
@@ -153,8 +172,10 @@ def _twice(_wish: Wish, _job: JobSeen, pods: list[PodSeen]) -> Iterable[str]:
             well.add(pod.name)
 
 
-def _late(_wish: Wish, job: JobSeen, pods: list[PodSeen]) -> Iterable[str]:
-    """Check that what ended well was taken in before long, or as soon as somebody led again."""
+def _late(
+    job: JobSeen, pods: list[PodSeen], reigns: list[tuple[float, float]], silences: list[Struck]
+) -> Iterable[str]:
+    """Check that what ended well was taken in before long: no leader could have done it and did not."""
     seen = list(zip(job.times, (status for _, status in job.statuses), strict=True))
     for pod in pods:
         if pod.succeeded is None or pod.deleted:
@@ -163,10 +184,12 @@ def _late(_wish: Wish, job: JobSeen, pods: list[PodSeen]) -> Iterable[str]:
         taken = next((at for at, status in seen if at >= pod.succeeded and pod.name not in _owners(status)), None)
         if not owned or taken is None:
             continue
-        epoch = max((status.get("epoch", 0) for at, status in seen if at < pod.succeeded), default=0)
-        led = next((at for at, status in seen if pod.succeeded <= at < taken and status.get("epoch", 0) > epoch), 0.0)
-        if taken > max(pod.succeeded, led) + LONGEST:
-            yield f"pod {pod.name} ended well, and was taken in {taken - pod.succeeded:.0f} s later"
+        for first, last in reigns:
+            begin, end = max(first, pod.succeeded), min(last, taken)
+            silent = sum(max(0.0, min(end, f.end) - max(begin, f.begin)) for f in silences)
+            if end - begin - silent > LONGEST:
+                yield f"pod {pod.name} ended well, and was taken in {taken - pod.succeeded:.0f} s later"
+                break
 
 
 def _owners(status: Json) -> set[str]:

@@ -2,6 +2,7 @@
 
 import copy
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -81,8 +82,8 @@ class Story:
         times = [BEGAN + at for at in self.times]
         return JobSeen({"metadata": meta, "status": self.statuses[-1]}, statuses, times, gone=self.gone)
 
-    def audit(self):
-        return ledger.audit({"j": self.wish}, [self.job()], self.pods)
+    def audit(self, faults=()):
+        return ledger.audit({"j": self.wish}, [self.job()], self.pods, faults)
 
 
 def lose_a_unit(s):
@@ -196,7 +197,12 @@ def test_what_somebody_deleted_may_be_done_again_and_what_nobody_led_for_taken_i
     story.times = [1, 2, 3, 98, 99]
     assert story.audit() == []
     story.statuses[3]["epoch"] = 2
-    assert story.audit() == ["j: pod r ended well, and was taken in 96 s later"]
+    late = ["j: pod r ended well, and was taken in 96 s later"]
+    assert story.audit() == late
+    fault = Struck("API server killed", BEGAN + 10, BEGAN + 50, disturbs=True, silences=True)
+    assert story.audit([fault]) == []
+    assert story.audit([replace(fault, end=BEGAN + 40)]) == late, "there was time enough besides"
+    assert story.audit([replace(fault, silences=False)]) == late
 
 
 def test_without_a_reduce_each_unit_needs_a_pod_that_ended_well():
