@@ -68,6 +68,13 @@ class Operator(_Values):
     priority_class_name: str = ""
 
 
+class Placeholder(_Values):
+    """Pods that keep room."""
+
+    image: str = ""
+    priority: Annotated[int, Field(ge=-(10**9), lt=10**9)] = 0
+
+
 class Agent(_Values):
     """The DaemonSet."""
 
@@ -105,6 +112,7 @@ class Values(_Values):
     image_pull_secrets: list[Secret] = []
     crds: Crds = Crds()
     operator: Operator = Operator()
+    placeholder: Placeholder = Placeholder()
     agent: Agent = Agent()
     network_policy: NetworkPolicy = NetworkPolicy()
     monitoring: Monitoring = Monitoring()

@@ -27,6 +27,7 @@ from punctual.kube.hold import Holds
 from punctual.kube.intake import Intake
 from punctual.kube.metrics import Metrics
 from punctual.kube.operations import ApplyStatus, CreatePod
+from punctual.kube.placeholders import Manner, Placeholders
 from punctual.kube.podspec import project_pod
 from punctual.scheduling.actions import Action
 from punctual.scheduling.events import JobApplied, NodeObserved, PoolApplied, Progress, Reported
@@ -86,6 +87,7 @@ class Edge:
             recorder=self,
             board=SetPointBoard(),
             holds=Holds([], lambda *_: None),
+            placeholders=Placeholders(Manner(namespace="sys"), lambda *_: None, lambda *_: None),
             accounts=Accounts(Metrics(), lambda: self.now),
             results={},
             job_of=lambda _: None,

@@ -18,6 +18,8 @@ from punctual.scheduling.actions import (
     Emit,
     EndPod,
     HoldNode,
+    HoldRoom,
+    Kept,
     OfferEnd,
     StoreResult,
     WritePool,
@@ -133,6 +135,8 @@ class World:
     inbox: list[Event] = field(default_factory=list)
     workers: Callable[[str, Chunk], Worker] = lambda _job, _chunk: Worker()
     held: set[str] = field(default_factory=set)
+    kept: dict[str, Kept] = field(default_factory=dict)
+    """What placeholders keep, by node."""
     silent_agents: set[str] = field(default_factory=set)
     processed: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     pool: Pool = field(init=False)
@@ -328,6 +332,9 @@ class World:
                 self.results[uid, begin, end] = message
             case HoldNode(node, held):
                 (self.held.add if held else self.held.discard)(node)
+            case HoldRoom(nodes):
+                self.log.append(f"{self.now:g} keep {' '.join(f'{n}:{k.placeholders}' for n, k in nodes.items())}")
+                self.kept = dict(nodes)
             case DeleteJob(uid):
                 self.log.append(f"{self.now:g} delete {uid}")
                 self.jobs.pop(uid, None)

@@ -30,6 +30,40 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end -}}
 
+{{- /* No name of a class may begin with "system-", as that of a namespace may. */ -}}
+{{- define "punctual.placeholderClass" -}}
+placeholders-{{ include "punctual.clusterName" . }}
+{{- end -}}
+
+{{- define "punctual.chunkClass" -}}
+chunks-{{ include "punctual.clusterName" . }}
+{{- end -}}
+
+{{- /* What the operator must know to keep room: see operator/punctual/kube/placeholders.py. */ -}}
+{{- define "punctual.placeholder" -}}
+priority: {{ .Values.placeholder.priority }}
+chunkClass: {{ include "punctual.chunkClass" . }}
+spec:
+  priorityClassName: {{ include "punctual.placeholderClass" . }}
+  automountServiceAccountToken: false
+  enableServiceLinks: false
+  terminationGracePeriodSeconds: 1 # not 0: its room is free when its node says so
+  {{- with .Values.imagePullSecrets }}
+  imagePullSecrets: {{ toJson . }}
+  {{- end }}
+  securityContext: {runAsNonRoot: true, runAsUser: 65532, runAsGroup: 65532, seccompProfile: {type: RuntimeDefault}}
+  containers:
+    - name: placeholder
+      {{- with .Values.placeholder.image }}
+      image: {{ . }}
+      {{- else }}
+      image: {{ include "punctual.image" . }}
+      command: [sh, -c, "trap 'exit 0' TERM; sleep infinity & wait"] # a sleep alone would not hear the signal
+      {{- end }}
+      imagePullPolicy: {{ .Values.image.pullPolicy }}
+      securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
+{{- end -}}
+
 {{- /* Whether monitors are wanted; empty: no. The argument is (context, kind). */ -}}
 {{- define "punctual.monitors" -}}
 {{- $wish := .context.Values.monitoring.monitors -}}

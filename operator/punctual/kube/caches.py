@@ -13,6 +13,7 @@ from punctual.kube.client import NODES, PODS, ApiClient, Json, Resource
 from punctual.kube.directory import Directory, KnownJob, KnownPool
 from punctual.kube.informer import Change, Informer
 from punctual.kube.inventory import Inventory, Node, project_node
+from punctual.kube.placeholders import Manner, Placeholder, placeholder
 from punctual.kube.podspec import ForeignPod, foreign_pod, is_chunk_of, project_pod
 from punctual.scheduling.events import Event, NodeGone, NodeObserved, PodGone, PodObserved
 
@@ -49,6 +50,9 @@ class Listener(Protocol):
     def pod(self, key: str, job: str, event: PodObserved | PodGone) -> None:
         """Take in what became of a pod of ours ("namespace/name")."""
 
+    def placeholder(self, key: str, seen: Placeholder, *, gone: bool) -> None:
+        """Take in what became of a placeholder ("namespace/name")."""
+
     def tell(self, pool: str, event: Event) -> None:
         """Take in what a pool is to know."""
 
@@ -60,14 +64,20 @@ class _Pod(NamedTuple):
     """What it says it is of ours."""
     room: ForeignPod | None
     """What it takes on its node if it is not."""
+    keeps: Placeholder | None = None
+    """What it is if it keeps a pool's room."""
 
 
 class Caches:
     """The directory, the inventory, our pods, namespaces' labels."""
 
-    def __init__(self, client: ApiClient) -> None:
+    def __init__(self, client: ApiClient, manner: Manner | None = None) -> None:
+        self.manner = manner or Manner(namespace="default")
+        """How room is kept."""
         self.directory = Directory()
-        self.inventory = Inventory(self._tell)
+        self.inventory = Inventory(self._tell, yielding=self.manner.priority)
+        self.placeholders: dict[str, Placeholder] = {}
+        """By "namespace/name"."""
         self.listener: Listener | None = None
         self.on_node_gone: Callable[[str], None] = lambda _: None
         """Hears of each node that is gone, whether this replica leads or not."""
@@ -81,7 +91,7 @@ class Caches:
         self._on_node: dict[str, dict[str, None]] = {}  # uids of our pods by node
         self.informers: tuple[Informer[Any], ...] = (
             Informer(client, NODES.path(), project=project_node, on_change=self._on_node_change),
-            Informer(client, PODS.path(), project=_seen, on_change=self._on_pod_change),
+            Informer(client, PODS.path(), project=self._seen, on_change=self._on_pod_change),
             Informer(client, NAMESPACES.path(), project=_labels, on_change=self._on_namespace_change),
         )
         self._namespaces: dict[str, Mapping[str, str]] = {}
@@ -207,6 +217,12 @@ class Caches:
 
     def _on_pod_change(self, change: Change, key: str, pod: _Pod) -> None:
         self._unclaim(key)
+        if pod.keeps:
+            self._count(key, None)
+            self._keep(key, pod.keeps, gone=change == "DELETED")
+            return
+        if before := self.placeholders.get(key):  # somebody took its label off
+            self._keep(key, before, gone=True)
         ours = pod.claim if pod.claim and self._is_ours(key, pod.claim) else None
         self._count(key, None if ours or change == "DELETED" else pod.room)
         if ours is None:
@@ -221,6 +237,15 @@ class Caches:
         self._say(key, ours.job, ours)
         if change == "DELETED":
             self._forget(key)
+
+    def _keep(self, key: str, seen: Placeholder, *, gone: bool) -> None:
+        """Take in a placeholder: its room is the pool's own."""
+        if gone:
+            self.placeholders.pop(key, None)
+        else:
+            self.placeholders[key] = seen
+        if self.listener:
+            self.listener.placeholder(key, seen, gone=gone)
 
     def _is_ours(self, key: str, claim: PodObserved) -> bool:
         """Whether it is a job's, or was while that job was known."""
@@ -265,16 +290,17 @@ class Caches:
         if not there:
             self._on_node.pop(pod.node, None)
 
+    def _seen(self, body: Json) -> _Pod | None:
+        if keeps := placeholder(body, self.manner.namespace):
+            return _Pod(None, None, keeps)
+        pod = project_pod(body)
+        if isinstance(pod, PodObserved):
+            return _Pod(pod, foreign_pod(body))
+        return _Pod(None, pod) if pod else None
+
     def _say(self, key: str, job: str, event: PodObserved | PodGone) -> None:
         if self.listener:
             self.listener.pod(key, job, event)
-
-
-def _seen(body: Json) -> _Pod | None:
-    pod = project_pod(body)
-    if isinstance(pod, PodObserved):
-        return _Pod(pod, foreign_pod(body))
-    return _Pod(None, pod) if pod else None
 
 
 def _labels(body: Json) -> Mapping[str, str]:

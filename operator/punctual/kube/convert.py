@@ -183,7 +183,10 @@ def to_pool_record(name: str, status: api.PoolStatus) -> PoolRecord:
         processors=status.processors or 0,
         free=status.free or 0,
         queue=status.queue or 0,
-        nodes=tuple(NodeLine(name=n.name, processors=n.processors, reason=n.reason) for n in status.nodes),
+        nodes=tuple(
+            NodeLine(name=n.name, processors=n.processors, reason=n.reason, held_since=n.held_since)
+            for n in status.nodes
+        ),
         miss=_to_miss_count(status.miss_ratio) if status.miss_ratio else None,
         startups=tuple(status.startup.samples) if status.startup else (),
     )
@@ -319,7 +322,11 @@ def _miss_count(count: MissCount) -> Json:
 
 def _line(node: NodeLine) -> Json:
     line: Json = {"name": node.name, "processors": node.processors}
-    return line if node.reason is None else {**line, "reason": node.reason}
+    if node.reason is not None:
+        line["reason"] = node.reason
+    if node.held_since is not None:
+        line["heldSince"] = format_time(node.held_since)
+    return line
 
 
 def _startup(samples: tuple[float, ...]) -> Json:

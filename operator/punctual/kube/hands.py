@@ -22,6 +22,7 @@ from punctual.kube.convert import job_status, pool_status, to_pool_spec
 from punctual.kube.directory import JOBS, POOLS, Directory, KnownJob
 from punctual.kube.hold import Holds
 from punctual.kube.operations import Annotate, ApplyStatus, CreatePod, DeleteObject, DeletePod
+from punctual.kube.placeholders import Placeholders
 from punctual.kube.podspec import ATTEMPT, BEGIN, END, JOB_UID_LABEL, OFFERED_END, chunk_pod
 from punctual.kube.recorder import Recorder, Regarding
 from punctual.kube.results import Results
@@ -35,6 +36,7 @@ from punctual.scheduling.actions import (
     Emit,
     EndPod,
     HoldNode,
+    HoldRoom,
     OfferEnd,
     SetPoint,
     StoreResult,
@@ -59,6 +61,7 @@ class Tools:
     recorder: Recorder
     board: SetPointBoard
     holds: Holds
+    placeholders: Placeholders
     accounts: Accounts
     results: dict[str, Results]
     """By job; filled from the API server for jobs that an earlier leader began."""
@@ -70,6 +73,10 @@ class Tools:
     """Tells a pool (name) that a chunk's pod cannot be."""
     in_force: Callable[[str, PoolSpec], None] = lambda _pool, _spec: None
     """Hears what spec of a pool (name) is in force."""
+    keep: Callable[[str, Mapping[str, float]], None] = lambda _pool, _since: None
+    """Hears on which nodes placeholders keep the room of a pool (name), and since when."""
+    chunk_class: str = ""
+    """Priority class of chunks that find placeholders."""
 
 
 class PoolHands:
@@ -108,6 +115,8 @@ class PoolHands:
                 tools.board.drop(action)
             case HoldNode(node, held):
                 tools.holds.hold(node, self._pool, held=held)
+            case HoldRoom():
+                self._hold_room(action)
             case DeleteJob(uid):
                 if known := tools.directory.jobs.get(uid):
                     path = JOBS.path(namespace=known.owner.namespace, name=known.owner.name)
@@ -164,6 +173,8 @@ class PoolHands:
         record = action.record
         self._spec = record.applied
         tools.holds.observe_pool(self._pool, holding=record.applied is None or record.applied.hold == "Taint")
+        if record.applied is not None and record.applied.hold != "Placeholder":  # also what an earlier leader left
+            tools.placeholders.want(known.uid, self._pool, HoldRoom({}, 0.0, 0))
         tools.accounts.pool(self._pool, record)
         if record.applied is not None:
             tools.in_force(self._pool, record.applied)
@@ -172,6 +183,11 @@ class PoolHands:
         meta = {"name": self._pool, "uid": known.uid}
         body = {"apiVersion": api.API_VERSION, "kind": "Pool", "metadata": meta, "status": status}
         self._submit_status(pool_key(known.uid), ApplyStatus(POOLS.path(name=self._pool), body, action.urgent))
+
+    def _hold_room(self, action: HoldRoom) -> None:
+        if known := self._tools.directory.pools.get(self._pool):
+            self._tools.placeholders.want(known.uid, self._pool, action)
+            self._tools.keep(self._pool, {node: kept.since for node, kept in action.nodes.items()})
 
     def _create(self, action: CreateChunk) -> None:
         tools, known = self._tools, self._tools.directory.jobs.get(action.job)
@@ -200,6 +216,7 @@ class PoolHands:
             processor=self._spec or to_pool_spec(pool.pool),
             epoch=tools.epoch,
             results=results.sources() if reduce and results else (),
+            priority_class=tools.chunk_class,
         )
         if reduce and results:
             for operation in results.look():

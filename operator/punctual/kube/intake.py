@@ -53,9 +53,11 @@ class Intake:
         labels: Callable[[str], Mapping[str, str]],
         again: Callable[[str], None],
         *,
+        chunk_class: str = "",
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
+        self._chunk_class = chunk_class
         self._directory = directory
         self._labels = labels
         self._again = again
@@ -115,7 +117,7 @@ class Intake:
         chunk = Chunk(
             begin=0, end=1, origin=1, node="any", attempt=0, kind=named, created=0.0, promised_end=0.0, leftover=True
         )
-        body = chunk_pod(known.owner, chunk, template, processor=processor, epoch=0)
+        body = chunk_pod(known.owner, chunk, template, processor=processor, epoch=0, priority_class=self._chunk_class)
         task = asyncio.ensure_future(self._find_out(key, known.owner.namespace, body))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -150,5 +152,5 @@ def _read(manifest: Mapping[str, Any], flaw: str) -> api.DivisibleJob:
 
 
 def _key(known: KnownJob, template: Mapping[str, Any], processor: PoolSpec) -> bytes:
-    about = (known.owner.namespace, known.owner.pool, processor.cpu, processor.memory, template)
+    about = (known.owner.namespace, known.owner.pool, processor.cpu, processor.memory, processor.hold, template)
     return hashlib.blake2b(orjson.dumps(about, option=orjson.OPT_SORT_KEYS), digest_size=16).digest()

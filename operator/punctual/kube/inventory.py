@@ -5,7 +5,7 @@ to the oldest pool that selects it; a younger one is told that it may not use it
 processors fit into the room is the Pool's to say.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -63,8 +63,11 @@ def project_node(body: Mapping[str, Any]) -> Node:
 class Inventory:
     """Nodes, the pods on them that are not ours, and whose nodes they are. ``tell(pool, event)`` hears of changes."""
 
-    def __init__(self, tell: Callable[[str, NodeObserved | NodeGone], None]) -> None:
+    def __init__(self, tell: Callable[[str, NodeObserved | NodeGone], None], *, yielding: int = 0) -> None:
         self._tell = tell
+        self._yielding = yielding
+        """The highest priority that makes way for chunks where placeholders keep the room."""
+        self._kept: dict[str, Mapping[str, float]] = {}  # by pool and node, since when
         self._nodes: dict[str, Node] = {}
         self._foreign: dict[str, dict[str, ForeignPod]] = {}
         self._claims: dict[str, _Claim] = {}
@@ -101,7 +104,16 @@ class Inventory:
     def forget_pool(self, name: str) -> None:
         """Take in that a pool is gone: its nodes go to the next."""
         self._claims.pop(name, None)
+        self._kept.pop(name, None)
         self._update_all()
+
+    def keep(self, pool: str, since: Mapping[str, float]) -> None:
+        """Take in where placeholders keep the pool's room: who has come there since, and yields, does not count."""
+        before = self._kept.get(pool, {})
+        self._kept[pool] = since
+        for node in before.keys() | since.keys():
+            if before.get(node) != since.get(node):
+                self._update(node)
 
     def of(self, pool: str) -> list[NodeObserved]:
         """Return all that a pool has been told, for one that begins."""
@@ -149,7 +161,9 @@ class Inventory:
         if node is None:
             return {}
         claims = sorted(c for c in asking if c.selects(node.labels))
-        foreign = self._foreign.get(name, {}).values()
+        foreign: Collection[ForeignPod] = self._foreign.get(name, {}).values()
+        if claims and (since := self._kept.get(claims[0].name, {}).get(name)) is not None:
+            foreign = [p for p in foreign if p.since <= since or p.priority > self._yielding]
         # rounded: a sum of floats must not change with the order of its parts
         cpu = round(max(0.0, node.cpu - sum(p.cpu for p in foreign)), 6)
         memory = max(0, node.memory - sum(p.memory for p in foreign))

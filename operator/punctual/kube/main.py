@@ -40,6 +40,7 @@ from punctual.kube.informer import Informer
 from punctual.kube.keeper import Keeper
 from punctual.kube.leader_label import LeaderLabel
 from punctual.kube.metrics import Metrics
+from punctual.kube.placeholders import Manner
 from punctual.kube.serve import Observatory
 from punctual.kube.term import Term
 from punctual.kube.vault import ClusterVault
@@ -80,6 +81,8 @@ class Config:
     kubeconfig: str | None = None
     """None: the pod's own account, or the user's kubeconfig."""
     timing: Timing
+    manner: Manner
+    """How placeholders keep room."""
 
     @classmethod
     def read(cls, env: Mapping[str, str]) -> Self:
@@ -104,7 +107,15 @@ class Config:
             log_level=env.get("PUNCTUAL_LOG_LEVEL", "info"),
             kubeconfig=env.get("KUBECONFIG"),
             timing=timing,
+            manner=_manner(env, namespace),
         )
+
+
+def _manner(env: Mapping[str, str], namespace: str) -> Manner:
+    try:
+        return Manner.read(env.get("PUNCTUAL_PLACEHOLDER", ""), namespace)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"PUNCTUAL_PLACEHOLDER: {error}") from error
 
 
 def _number(env: Mapping[str, str], name: str, standard: float) -> float:
@@ -158,7 +169,7 @@ class Operator:
             client = await stack.enter_async_context(ApiClient(config.kubeconfig, user_agent="punctual-operator"))
             if await _patiently(lambda: client.get("/version"), stop) is None:
                 return
-            caches = self._caches = Caches(client)
+            caches = self._caches = Caches(client, config.manner)
             group = await stack.enter_async_context(_Tasks(self._fail))
             group.begin(follow(self._observe, kubeconfig=config.kubeconfig))
             group.begin(caches.run())

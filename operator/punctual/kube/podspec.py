@@ -20,6 +20,7 @@ from punctual.kube.quantity import format_bytes, format_cores, parse_quantity
 from punctual.scheduling.events import PodObserved, PodPhase
 from punctual.scheduling.job import Chunk, Kind
 from punctual.scheduling.spec import PoolSpec
+from punctual.scheduling.supervision import NOMINATED
 
 GROUP: Final = "punctual.dev"
 POOL_LABEL: Final = f"{GROUP}/pool"
@@ -31,6 +32,10 @@ END: Final = f"{GROUP}/end"
 ATTEMPT: Final = f"{GROUP}/attempt"
 EPOCH: Final = f"{GROUP}/epoch"
 OFFERED_END: Final = f"{GROUP}/offered-end"
+PLACEHOLDER: Final = f"{GROUP}/placeholder-of"
+"""Label of a pod that keeps a processor's room: uid of its pool."""
+PROCESSOR: Final = f"{GROUP}/processor"
+"""Annotation of such a pod: which room that is."""
 
 FOLDER: Final = "/punctual"
 OFFERS: Final = "/etc/punctual"
@@ -60,6 +65,9 @@ class ForeignPod(NamedTuple):
     node: str
     cpu: float
     memory: int
+    priority: int = 0
+    since: float = 0.0
+    """When it got the node, in whole seconds of the API server's clock."""
 
 
 def pod_name(owner: Owner, chunk: Chunk | PodObserved) -> str:
@@ -82,17 +90,20 @@ def chunk_pod(
     processor: PoolSpec,
     epoch: int,
     results: Sequence[Mapping[str, Any]] = (),
+    priority_class: str = "",
 ) -> dict[str, Any]:
     """Return the manifest of a chunk's (or pilot's, or reduce's) pod.
 
-    ``template`` is left as it is; ``results``: sources of the volume in which a reduce pod finds them all.
+    ``template`` is left as it is; ``results``: sources of the volume in which a reduce pod finds them all;
+    ``priority_class``: what takes the room from placeholders, where the template names no class.
     """
     meta = template.get("metadata") or {}
     spec = {**template.get("spec", {}), "restartPolicy": "Never"}
     spec.setdefault("automountServiceAccountToken", False)
-    spec["affinity"] = _on_node(spec.get("affinity") or {}, chunk.node)
-    toleration = {"key": POOL_LABEL, "operator": "Equal", "value": label(owner.pool), "effect": "NoSchedule"}
-    spec["tolerations"] = [*(spec.get("tolerations") or ()), toleration]
+    if processor.hold == "Placeholder" and priority_class:
+        spec.setdefault("priorityClassName", priority_class)
+    spec["affinity"] = on_node(spec.get("affinity") or {}, chunk.node)
+    spec["tolerations"] = [*(spec.get("tolerations") or ()), toleration(owner.pool)]
     reduce = chunk.kind == "Reduce"
     spec["volumes"] = [*(spec.get("volumes") or ()), *_volumes(results if reduce else None)]
     env, mounts = _environment(owner, chunk), _mounts(reduce=reduce)
@@ -143,7 +154,12 @@ def owner_reference(owner: Owner) -> dict[str, Any]:
     }
 
 
-def _on_node(affinity: Mapping[str, Any], node: str) -> dict[str, Any]:
+def toleration(pool: str) -> dict[str, Any]:
+    """Return what lets a pod onto nodes that carry the pool's taint."""
+    return {"key": POOL_LABEL, "operator": "Equal", "value": label(pool), "effect": "NoSchedule"}
+
+
+def on_node(affinity: Mapping[str, Any], node: str) -> dict[str, Any]:
     """Add "on this node" to what the template wants: terms are alternatives, so it goes into each of them."""
     here = {"key": "metadata.name", "operator": "In", "values": [node]}
     nodes = affinity.get("nodeAffinity") or {}
@@ -286,7 +302,8 @@ def _reason(status: Mapping[str, Any], state: Mapping[str, Any], ended: Mapping[
         return str(waiting.get("reason") or "")
     for condition in status.get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            return str(condition.get("reason") or "")
+            # the scheduler has told others to go, and keeps their room for this one
+            return NOMINATED if status.get("nominatedNodeName") else str(condition.get("reason") or "")
     return ""
 
 
@@ -296,8 +313,21 @@ def foreign_pod(body: Mapping[str, Any]) -> ForeignPod | None:
     node = spec.get("nodeName")
     if not node or (body.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
         return None
-    memory = math.ceil(_room(spec, "memory"))
-    return ForeignPod(body["metadata"]["uid"], node, float(_room(spec, "cpu")), memory)
+    cpu, memory = room_of(spec)
+    return ForeignPod(body["metadata"]["uid"], node, cpu, memory, spec.get("priority") or 0, _bound(body))
+
+
+def room_of(spec: Mapping[str, Any]) -> tuple[float, int]:
+    """Return the cores and bytes that the scheduler counts for a pod."""
+    return float(_room(spec, "cpu")), math.ceil(_room(spec, "memory"))
+
+
+def _bound(body: Mapping[str, Any]) -> float:
+    for condition in (body.get("status") or {}).get("conditions") or ():
+        if condition["type"] == "PodScheduled" and condition["status"] == "True" and "lastTransitionTime" in condition:
+            return parse_time(condition["lastTransitionTime"])
+    created = body["metadata"].get("creationTimestamp")
+    return parse_time(created) if created else 0.0
 
 
 def _room(spec: Mapping[str, Any], name: str) -> Decimal:

@@ -45,6 +45,8 @@ from punctual.kube.intake import Intake
 from punctual.kube.inventory import Node
 from punctual.kube.metrics import Metrics
 from punctual.kube.operations import FIELD_MANAGER, ApplyConfigMap, ApplyStatus, CreatePod, Outcome, Patch
+from punctual.kube.placeholders import KEY as ROOM
+from punctual.kube.placeholders import Placeholder, Placeholders
 from punctual.kube.podspec import ATTEMPT, BEGIN, GROUP, KIND_LABEL
 from punctual.kube.recorder import Recorder, Regarding
 from punctual.kube.results import Results, config_map_name
@@ -132,9 +134,11 @@ class Term:
             leading=leading,
             on_write=self._on_write,
         )
-        self._intake = Intake(client, self._directory, caches.labels, self._again)
+        manner = caches.manner
+        self._intake = Intake(client, self._directory, caches.labels, self._again, chunk_class=manner.chunk_class)
         self._accounts = Accounts(metrics, client.clock.now)
         self._holds = Holds(self._directory.pools, self._write_taints)
+        self._placeholders = Placeholders(manner, self._writer.submit, self._refuse_placeholder)
         self._results: dict[str, Results] = {}
         self._seats: dict[str, _Seat] = {}
         self._told: dict[str, str] = {}  # pool that was told of a job, by uid
@@ -156,11 +160,14 @@ class Term:
             recorder=self._recorder,
             board=board,
             holds=self._holds,
+            placeholders=self._placeholders,
             accounts=self._accounts,
             results=self._results,
             job_of=caches.job_of,
             refuse=self.tell,
             in_force=self._in_force,
+            keep=caches.inventory.keep,
+            chunk_class=manner.chunk_class,
         )
 
     async def run(self) -> None:
@@ -300,7 +307,10 @@ class Term:
         for node in self._caches.inventory.nodes():
             self._holds.observe(node)
         for name, pool in self._directory.pools.items():
+            self._placeholders.know_pool(pool.uid)
             self._seat(pool, records.get(name))
+        for placeholder in self._caches.placeholders.values():
+            self._placeholders.observe(placeholder)
         for job in list(self._directory.jobs.values()):
             if job.owner.uid not in self._told:
                 self._consider(job)
@@ -431,6 +441,8 @@ class Term:
             return None
         known.in_force = (status and status.applied) or known.pool.spec
         self._caches.claim(known)
+        kept = {n.name: n.held_since for n in status.nodes if n.held_since is not None} if status else {}
+        self._caches.inventory.keep(name, kept)
         if status is None:
             return None
         known.standing = standing(c.manifest() for c in status.conditions)
@@ -547,6 +559,7 @@ class Term:
             return
         seat.task.cancel()
         self._holds.forget_pool(name)
+        self._placeholders.forget_pool(known.uid)
         self._metrics.forget_pool(name)
         self._writer.forget(pool_key(known.uid))
         for job in self._directory.of_pool(name):
@@ -589,6 +602,20 @@ class Term:
             self._host[event.uid] = pool
         if pool:
             self.tell(pool, event)
+
+    def placeholder(self, key: str, seen: Placeholder, *, gone: bool) -> None:
+        """Take in what became of a placeholder."""
+        self._writer.observed(key)
+        if gone:
+            self._placeholders.forget(seen)
+        elif self._taken:
+            self._placeholders.observe(seen)
+
+    def _refuse_placeholder(self, pool: str, message: str) -> None:
+        known = next((known for known in self._directory.pools.values() if known.uid == pool), None)
+        if known is not None:
+            about = Regarding(api.API_VERSION, "Pool", "", known.pool.metadata.name, pool)
+            self._recorder.emit(about, "Warning", reasons.POD_REFUSED, f"a placeholder was refused: {message}")
 
     # jobs
 
@@ -653,6 +680,8 @@ class Term:
             case ApplyStatus():
                 self._settled(outcome.key)
                 self._on_status(outcome)
+            case CreatePod() if outcome.key.startswith(ROOM):
+                self._placeholders.settled(outcome)
             case CreatePod(_, body) if outcome.result in {"refused", "conflict"}:
                 if pool := self._told.get(outcome.key):
                     self.tell(pool, _refused(outcome, body))
@@ -726,6 +755,7 @@ class Term:
             for job in self._directory.jobs.values():
                 if job.owner.pool in jobs:
                     jobs[job.owner.pool].append(job)
+            self._placeholders.tick()
             for name in self._seats:
                 self._accounts.promises(name, jobs[name])
                 if known := self._directory.pools.get(name):

@@ -4,8 +4,9 @@ Within one job actions are carried out in order: a chunk is in the written statu
 is stored before the status accounts it, the status accounts a range before its pod is deleted.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from punctual.scheduling.job import Chunk, JobRecord, Verdict
 from punctual.scheduling.processors import Place
@@ -110,6 +111,26 @@ class HoldNode:
     held: bool
 
 
+class Kept(NamedTuple):
+    """Room of a node that placeholders keep."""
+
+    since: float
+    """From when on: who came later may be told to go, and does not count."""
+    placeholders: int
+    """Of one processor each: as many as nobody sits on."""
+
+
+@dataclass(frozen=True, slots=True)
+class HoldRoom:
+    """Keep the pool's room with placeholders, on these nodes and no others (``hold: Placeholder``)."""
+
+    nodes: Mapping[str, Kept]
+    cpu: float
+    """Cores of a processor."""
+    memory: int
+    """Bytes of a processor."""
+
+
 @dataclass(frozen=True, slots=True)
 class DeleteJob:
     """Its time to live after the end is over."""
@@ -138,6 +159,7 @@ Action = (
     | SetPoint
     | DropSetPoint
     | HoldNode
+    | HoldRoom
     | DeleteJob
     | Emit
 )

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, field, replace
 
 from punctual import reasons
-from punctual.scheduling.actions import Action, WritePool, WriteStatus
+from punctual.scheduling.actions import Action, HoldRoom, WritePool, WriteStatus
 from punctual.scheduling.bound import BoundLine, MissRatio
 from punctual.scheduling.events import NodeObserved, PodObserved
 from punctual.scheduling.job import Chunk, JobRecord, Verdict
@@ -79,6 +79,10 @@ class Books:
     """Uid of a pod told to end -> its place's occupant, and when its grace is over."""
     held: set[str] = field(default_factory=set)
     """Nodes that carry our taint."""
+    held_since: dict[str, float] = field(default_factory=dict)
+    """Since when placeholders keep the room of a node."""
+    room: HoldRoom | None = None
+    """What placeholders were told to keep; None: they were told nothing yet."""
     stale: bool = False
     """The plan may no longer be the best, or no longer stand."""
     causes: dict[str, str] = field(default_factory=dict)
@@ -171,7 +175,7 @@ class Books:
             processors=self.processors.total,
             free=self.processors.free,
             queue=queue,
-            nodes=self.processors.lines(),
+            nodes=self.processors.lines(self.held_since),
             miss=self.miss.count if self.miss else self.miss_found,
             startups=tuple(self.startups.seen),
         )

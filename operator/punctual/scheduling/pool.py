@@ -19,7 +19,17 @@ from typing import NamedTuple
 from punctual import reasons
 from punctual.errors import InvariantError
 from punctual.scheduling import ledger, offers, reservations
-from punctual.scheduling.actions import Action, AnswerReservation, DropSetPoint, Emit, HoldNode, WritePool, WriteStatus
+from punctual.scheduling.actions import (
+    Action,
+    AnswerReservation,
+    DropSetPoint,
+    Emit,
+    HoldNode,
+    HoldRoom,
+    Kept,
+    WritePool,
+    WriteStatus,
+)
 from punctual.scheduling.admission import Application, Rejected, admit, objection
 from punctual.scheduling.books import LIVE, Books
 from punctual.scheduling.bound import BoundLine, MissRatio, Pressure
@@ -151,6 +161,7 @@ class Pool:
         self.books.due = self.wake(now)
         self._search_offers(now)
         self.life.expire(now)
+        self._hold_room(now)
         return self.books.flush(now)
 
     def _look_at_misses(self, now: float) -> None:
@@ -259,6 +270,7 @@ class Pool:
                 books.spec_applied = record.spec_applied
                 books.startups = Startups(record.startups)
                 books.miss_found = record.miss
+                books.held_since = {n.name: n.held_since for n in record.nodes if n.held_since is not None}
                 new = record.observed_generation < event.spec.generation
             for node in books.processors.nodes.values():
                 books.processors.observe(node, books.spec)
@@ -323,6 +335,20 @@ class Pool:
         self.books.after += [HoldNode(node, held=True) for node in sorted(wanted - self.books.held)]
         self.books.after += [HoldNode(node, held=False) for node in sorted(self.books.held - wanted)]
         self.books.held = wanted
+
+    def _hold_room(self, now: float) -> None:
+        """Have placeholders keep the processors that nobody sits on."""
+        books, spec = self.books, self.books.spec
+        if spec is None or not books.changed:
+            return
+        holding = spec.hold == "Placeholder"
+        left = books.processors.room() if holding else {}
+        books.held_since = {node: books.held_since.get(node, now) for node in left}
+        nodes = {node: Kept(books.held_since[node], count) for node, count in left.items()}
+        room = HoldRoom(nodes, spec.cpu, spec.memory)
+        if room != books.room and (holding or (books.room is not None and books.room.nodes)):
+            books.room = room
+            books.after.append(room)
 
     def _take_job(self, event: JobApplied) -> None:
         job = event.job

@@ -168,13 +168,22 @@ class Processors:
             taken[place.node] = taken.get(place.node, 0) + 1
         return sum(max(0, count - taken.get(node, 0)) for node, count in self.counts.items())
 
-    def lines(self) -> tuple[NodeLine, ...]:
-        """One line per node for the pool's status."""
+    def room(self) -> dict[str, int]:
+        """Return how many processors nobody sits on, of each node that has any processors at all."""
+        left = {node: count for node, count in self.counts.items() if count}
+        for place in self.occupants:
+            if left.get(place.node):
+                left[place.node] -= 1
+        return left
+
+    def lines(self, since: Mapping[str, float]) -> tuple[NodeLine, ...]:
+        """One line per node for the pool's status. ``since``: when placeholders began to keep a node's room."""
         return tuple(
             NodeLine(
                 name=name,
                 processors=self.counts.get(name, 0),
                 reason=node.left_out or (None if node.ready else "NotReady"),
+                held_since=since.get(name),
             )
             for name, node in sorted(self.nodes.items())
         )

@@ -7,7 +7,7 @@ from punctual.scheduling.discipline import Discipline
 from punctual.scheduling.job import Verdict
 
 Admission = Literal["Exact", "Fast", "Hybrid"]
-Hold = Literal["None", "Taint"]
+Hold = Literal["None", "Taint", "Placeholder"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +68,8 @@ class NodeLine:
     processors: int
     reason: str | None = None
     """Why it is left out, if it is."""
+    held_since: float | None = None
+    """Since when placeholders keep its room, if they do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

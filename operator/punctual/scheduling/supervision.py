@@ -16,7 +16,9 @@ NO_IMAGE = frozenset({
     "CreateContainerError", "RunContainerError",
 })  # fmt: skip
 """Waiting reasons of a container that its own template causes."""
-NO_ROOM = frozenset({"Unschedulable"})
+NOMINATED = "Nominated"
+"""Waiting reason of a pod for which the scheduler makes room: others are on their way out."""
+NO_ROOM = frozenset({"Unschedulable", NOMINATED})
 START_PATIENCE = 20.0
 """Seconds a pod may wait for its image or configuration: pulls are retried, hiccups pass."""
 ROOM_PATIENCE = 5.0
@@ -44,7 +46,8 @@ def cannot_start(_job: Job, chunk: Chunk, watch: Watch, now: float) -> Finding |
 def has_no_room(_job: Job, chunk: Chunk, watch: Watch, now: float) -> Finding | None:
     """Find a pod that its node has no room for: something else came in between."""
     pod = watch.pod
-    if pod is None or pod.phase != "Pending" or pod.reason not in NO_ROOM or now - chunk.created < ROOM_PATIENCE:
+    patience = START_PATIENCE if pod is not None and pod.reason == NOMINATED else ROOM_PATIENCE
+    if pod is None or pod.phase != "Pending" or pod.reason not in NO_ROOM or now - chunk.created < patience:
         return None
     return Finding(reasons.CAPACITY_LOST, f"node {chunk.node} has no room for pod {pod.name}", own=False)
 

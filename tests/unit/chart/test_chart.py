@@ -11,6 +11,7 @@ import yaml
 
 from punctual import wire
 from punctual.kube.authority import service_names
+from punctual.kube.placeholders import Manner
 
 ROOT = Path(__file__).resolve().parents[3]
 CHART = ROOT / "charts" / "punctual"
@@ -33,6 +34,7 @@ EVERYTHING = {
         "priorityClassName": "",
         "seLinuxOptions": {"type": "spc_t"},
     },
+    "placeholder": {"image": "registry.example.org/pause:3", "priority": 10},
     "networkPolicy": {"metricsFrom": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}]},
     "monitoring": {"labels": {"release": "prometheus"}, "interval": "1m"},
 }
@@ -125,6 +127,7 @@ def test_defaults_are_the_models_and_each_value_has_a_comment():
         ({"imagePullSecrets": ["pull"]}, "/imagePullSecrets/0"),
         ({"fullnameOverride": "No Spaces"}, "/fullnameOverride"),
         ({"crds": {"enabled": "yes"}}, "/crds/enabled"),
+        ({"placeholder": {"priority": "low"}}, "/placeholder/priority"),
     ],
 )
 def test_a_wrong_value_is_refused_by_its_name(chart, values, named):
@@ -230,6 +233,28 @@ def test_names_that_meet_elsewhere_agree(render):
             operator["PUNCTUAL_LEASE"],
             operator["PUNCTUAL_CA"],
         }
+
+
+@pytest.mark.parametrize("values", CASES.values(), ids=CASES)
+def test_placeholders_are_below_chunks_and_the_operator_and_may_no_more_than_they_need(render, values):
+    objects = render(values)
+    env = next(c["env"] for _, c in containers(objects) if c["name"] == "operator")
+    manner = Manner.read(next(e["value"] for e in env if e["name"] == "PUNCTUAL_PLACEHOLDER"), "lab")
+    classes = {o["metadata"]["name"]: o for o in objects if o["kind"] == "PriorityClass"}
+    own = classes.pop(manner.spec["priorityClassName"])
+    assert (own["value"], own["preemptionPolicy"]) == (manner.priority, "Never")
+    ((name, above),) = classes.items()
+    assert (name, above["value"]) == (manner.chunk_class, manner.priority + 1)
+    asked = values.get("operator", {}).get("priorityClassName")
+    operator = of(objects, "Deployment")["spec"]["template"]["spec"]
+    assert operator["priorityClassName"] == (asked or manner.chunk_class)
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": manner.spec}
+    kubernetes_validate.validate(pod, "1.29", strict=True)
+    (container,) = manner.spec["containers"]
+    assert ("command" in container) == ("placeholder" not in values)  # another image has a sleep of its own
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert manner.spec["automountServiceAccountToken"] is False
+    assert manner.spec["terminationGracePeriodSeconds"] > 0  # else its node would refuse who comes next
 
 
 def test_services_and_policies_select_the_pods_they_mean(render):

@@ -297,7 +297,7 @@ def test_only_what_works_can_be_chosen():
         for name in ("hold", "order", "partition", "assign", "admission", "network")
     }
     assert chosen == {
-        "hold": ("None", "Taint"),
+        "hold": ("None", "Taint", "Placeholder"),
         "order": ("EDF", "FIFO", "MWF"),
         "partition": ("OPR", "EPR"),
         "assign": ("MN", "AN"),

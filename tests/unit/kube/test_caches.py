@@ -3,7 +3,7 @@
 import pytest
 
 from punctual.kube.caches import Caches
-from punctual.kube.podspec import Owner, chunk_pod
+from punctual.kube.podspec import PLACEHOLDER, Owner, chunk_pod
 from punctual.scheduling.events import PodObserved
 from punctual.scheduling.job import Chunk
 from punctual.scheduling.spec import PoolSpec
@@ -21,7 +21,7 @@ class Heard:
         self.pods = []
 
     def __getattr__(self, name):
-        return lambda *_: None
+        return lambda *_, **__: None
 
     def pod(self, key, job, event):
         self.pods.append(f"{key.partition('-')[0]} {event.phase if isinstance(event, PodObserved) else 'gone'}")
@@ -112,6 +112,28 @@ def test_a_chunks_pod_that_is_seen_before_its_job_is_ours_when_the_job_is_known(
     assert [pod.uid for pod in caches.pods.values()] == ["p1"]
     assert caches.job_of("p1") == "j1"
     assert caches._claims == {}
+
+
+def test_a_placeholder_takes_no_room_of_others_while_it_says_that_it_is_one(caches):
+    body = chunk_body(name="placeholder-1", namespace="default", ownerReferences=[], labels={PLACEHOLDER: "u1"})
+    told(caches, body)
+    assert left(caches) == 8.0
+    assert [p.pool for p in caches.placeholders.values()] == ["u1"]
+    body["metadata"]["labels"] = {}
+    told(caches, body)
+    assert left(caches) == 5.0
+    assert caches.placeholders == {}
+    body["metadata"]["labels"] = {PLACEHOLDER: "u1"}
+    told(caches, body)
+    assert left(caches) == 8.0
+    gone(caches, body)
+    assert caches.placeholders == {}
+
+
+def test_a_pod_that_says_so_in_another_namespace_takes_room(caches):
+    told(caches, chunk_body(name="placeholder-1", namespace="theirs", ownerReferences=[], labels={PLACEHOLDER: "u1"}))
+    assert left(caches) == 5.0
+    assert caches.placeholders == {}
 
 
 def test_a_pod_that_goes_before_its_job_is_known_leaves_nothing(caches):

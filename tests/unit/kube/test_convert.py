@@ -255,7 +255,7 @@ specs = st.builds(
     cpu=st.integers(10, 4096).map(lambda m: m / 1000),
     memory=st.integers(2**20, 2**40),
     period=st.integers(100, 1000).map(lambda ms: ms / 1000),
-    hold=st.sampled_from(["None", "Taint"]),
+    hold=st.sampled_from(["None", "Taint", "Placeholder"]),
     headroom=st.floats(0, 0.9),
     margin=spans,
     admission=st.sampled_from(["Exact", "Fast", "Hybrid"]),
@@ -269,7 +269,11 @@ specs = st.builds(
     selectors=st.sampled_from([SELECTORS, '{"nodeSelector":{},"namespaceSelector":{"matchLabels":{"team":"vision"}}}']),
 )
 lines = st.builds(
-    NodeLine, name=st.sampled_from(["n1", "n2"]), processors=small, reason=maybe() | st.just("StaticCPUManager")
+    NodeLine,
+    name=st.sampled_from(["n1", "n2"]),
+    processors=small,
+    reason=maybe() | st.just("StaticCPUManager"),
+    held_since=maybe() | times,
 )
 miss_counts = st.builds(
     MissCount,

@@ -12,6 +12,7 @@ from punctual.kube.hands import PoolHands, Tools
 from punctual.kube.hold import Holds
 from punctual.kube.metrics import Metrics
 from punctual.kube.operations import Annotate, ApplyConfigMap, ApplyStatus, CreatePod, DeleteObject, DeletePod, Patch
+from punctual.kube.placeholders import Manner, Placeholders
 from punctual.scheduling.actions import (
     CreateChunk,
     DeleteJob,
@@ -106,6 +107,7 @@ async def hands(directory, log, metrics):
         recorder=log,
         board=SetPointBoard(),
         holds=Holds([], lambda *_: None),
+        placeholders=Placeholders(Manner(namespace="sys"), log.submit, lambda *_: None),
         accounts=Accounts(metrics, lambda: 4.0),
         results={},
         job_of={"pod1": "j1"}.get,

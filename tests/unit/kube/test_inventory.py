@@ -130,6 +130,38 @@ pods = st.builds(
 )
 
 
+STRANGER = ForeignPod("f1", "n1", 1.0, 100, priority=0, since=50.0)
+
+
+@pytest.mark.parametrize(
+    ("pod", "cpu"),
+    [
+        pytest.param(STRANGER, 4.0, id="came later, and goes when a chunk needs the room"),
+        pytest.param(STRANGER._replace(priority=1), 3.0, id="no chunk makes it go"),
+        pytest.param(STRANGER._replace(since=40.0), 3.0, id="was there first"),
+        pytest.param(STRANGER._replace(priority=-5, since=40.0), 3.0, id="was there first, however unimportant"),
+    ],
+)
+def test_who_counts_where_placeholders_keep_the_room(inventory, pod, cpu):
+    inventory.observe_node(NODE)
+    inventory.observe_pod(pod)
+    inventory.keep("main", {"n1": 40.0})
+    assert inventory.of("main")[0].cpu == cpu
+    inventory.keep("main", {})
+    assert inventory.of("main")[0].cpu == 3.0
+
+
+def test_a_younger_pool_keeps_no_room_on_anothers_node(inventory, told):
+    inventory.observe_pool("young", created=5.0, selects=everything)
+    inventory.observe_node(NODE)
+    inventory.observe_pod(STRANGER)
+    told.clear()
+    inventory.keep("young", {"n1": 40.0})
+    assert told == []
+    inventory.forget_pool("main")
+    assert told[-1] == ("young", seen(pods=10))
+
+
 @given(st.permutations([ForeignPod(str(i), "n1", i / 10, i) for i in range(8)]))
 def test_the_order_in_which_pods_come_changes_nothing(order):
     inventory = Inventory(lambda pool, event: None)

@@ -25,3 +25,11 @@ async def test_a_writer_that_sees_the_lease_run_out_ends_the_term_and_not_the_re
 
     await operator._lead(SimpleNamespace(run=run, epoch=3), None)
     assert operator._ended.done() is ends
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("PUNCTUAL_LEASE_LEASE", "soon"), ("PUNCTUAL_PLACEHOLDER", "{"), ("PUNCTUAL_PLACEHOLDER", "[]")]
+)
+def test_what_is_wrong_in_the_environment_is_named(name, value):
+    with pytest.raises(ValueError, match=name):
+        Config.read({name: value})

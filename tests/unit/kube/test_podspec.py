@@ -205,6 +205,7 @@ DISRUPTED = {"conditions": [{"type": "DisruptionTarget", "status": "True"}], "re
     [
         pytest.param({}, observed(), id="new"),
         pytest.param(UNSCHEDULABLE, observed(reason="Unschedulable"), id="no room"),
+        pytest.param({**UNSCHEDULABLE, "nominatedNodeName": "n1"}, observed(reason="Nominated"), id="room is made"),
         pytest.param(
             main_container(waiting={"reason": "ImagePullBackOff"}), observed(reason="ImagePullBackOff"), id="no image"
         ),
@@ -244,7 +245,33 @@ def test_a_pod_that_is_going_says_so():
 def test_a_label_alone_makes_no_pod_ours():
     stranger = body(ownerReferences=[])
     stranger["spec"] = {**stranger["spec"], "nodeName": "n1"}
-    assert project_pod(stranger) == ForeignPod("p1", "n1", 0.5, 2**31)
+    assert project_pod(stranger) == ForeignPod("p1", "n1", 0.5, 2**31, since=10.0)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "since"),
+    [
+        ([{"type": "PodScheduled", "status": "True", "lastTransitionTime": "1970-01-01T00:01:00Z"}], 60.0),
+        ([{"type": "Ready", "status": "True", "lastTransitionTime": "1970-01-01T00:01:00Z"}], 0.0),  # when it was made
+    ],
+)
+def test_a_foreign_pod_says_how_important_it_is_and_since_when_it_has_its_node(conditions, since):
+    meta = {"name": "x", "uid": "f1", "creationTimestamp": "1970-01-01T00:00:00Z"}
+    spec = {"nodeName": "n1", "containers": [asks("1")], "priority": 7}
+    found = project_pod({"metadata": meta, "spec": spec, "status": {"conditions": conditions}})
+    assert found == ForeignPod("f1", "n1", 1.0, 0, priority=7, since=since)
+
+
+def test_a_chunk_takes_its_room_from_placeholders_by_the_class_it_is_given_unless_it_has_one():
+    held = PoolSpec(name="main", cpu=0.5, hold="Placeholder")
+    free = PoolSpec(name="main", cpu=0.5)
+    own = {"spec": {**TEMPLATE["spec"], "priorityClassName": "own"}}
+
+    def given(template, processor):
+        body = chunk_pod(OWNER, chunk(), template, processor=processor, epoch=1, priority_class="chunks")
+        return body["spec"].get("priorityClassName")
+
+    assert [given(TEMPLATE, held), given(own, held), given(TEMPLATE, free)] == ["chunks", "own", None]
 
 
 def asks(cpu, memory="0", **more):

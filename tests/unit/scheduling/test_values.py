@@ -199,6 +199,8 @@ def watched(**more) -> Watch:
         (watched(phase="Pending", reason="ErrImagePull"), 30.0, reasons.CHUNK_FAILED),
         (watched(phase="Pending", reason="ErrImagePull"), 10.0, None),
         (watched(phase="Pending", reason="Unschedulable"), 6.0, reasons.CAPACITY_LOST),
+        (watched(phase="Pending", reason="Nominated"), 6.0, None),  # room is made for it
+        (watched(phase="Pending", reason="Nominated"), 21.0, reasons.CAPACITY_LOST),
         (Watch(), 1000.0, None),
     ],
 )

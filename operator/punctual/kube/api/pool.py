@@ -86,10 +86,11 @@ class PoolSpec(PoolSelectors):
 
     processor: Processor
     """What one processor is. All processors of a pool are alike. Required."""
-    hold: Literal["None", "Taint"] = "None"
+    hold: Literal["None", "Taint", "Placeholder"] = "None"
     """How other pods are kept from taking the pool's room. None: they are not; processors are what they leave, and a
     promise may suffer when they come. Taint: the nodes are the pool's alone (taint `punctual.dev/pool`, NoSchedule);
-    pods that are there already stay. Default None."""
+    pods that are there already stay. Placeholder: pods that sleep keep the room of each processor that nobody uses, and
+    make way for its chunks; pods of a higher priority still take it. Default None."""
     headroom: Annotated[
         float,
         # a rule, as the API server's own message about a maximum prints 0.9 as 0
@@ -134,6 +135,9 @@ class PoolNode(Model):
     """How many processors it has now, those in use included."""
     reason: Annotated[str, Field(max_length=128)] | None = None
     """Why it is left out, such as StaticCPUManager or NodesOverlap; absent where it is used."""
+    held_since: Time | None = None
+    """Since when placeholders keep its room (`spec.hold: Placeholder`): pods that came later, and are of no higher
+    priority than placeholders, do not count."""
 
 
 class Startup(Model):

@@ -1,0 +1,293 @@
+"""Pods that keep a pool's room (``hold: Placeholder``): one per processor that nobody sits on, on its node.
+
+They ask for a processor each and sleep, in the operator's own namespace, and the pool owns them. Others of their
+priority cannot take that room. A chunk's class is one above theirs, so the scheduler itself makes them go for it, and
+keeps what they leave for the chunk: were they deleted first, a pod that waits would be there before the chunk. Only
+where that does not happen within `PATIENCE` (a template that names a low class of its own) they are deleted from here.
+
+What shall be is compared with what is there: one that somebody deleted comes again, one too many goes. A pool that has
+not spoken yet leaves all as an earlier leader left it; what belongs to a pool that is gone goes.
+"""
+
+import hashlib
+import time
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, Self
+
+import orjson
+
+from punctual.kube import api
+from punctual.kube.client import Json
+from punctual.kube.operations import CreatePod, DeletePod, Operation, Outcome, same
+from punctual.kube.podspec import PLACEHOLDER, POOL_LABEL, PROCESSOR, label, on_node, toleration
+from punctual.kube.quantity import format_bytes, format_cores
+from punctual.scheduling.actions import HoldRoom
+
+PATIENCE: Final = 2.0
+"""Seconds that the scheduler has to make room for a chunk by itself."""
+REST: Final = 10.0
+"""Seconds that a node is left alone on which one could not be made, or did not last."""
+LANES: Final = 4
+"""Writes of placeholders under way at once."""
+KEY: Final = "room:"
+"""Begins the writer's keys of placeholders."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manner:
+    """How room is kept: what the chart says."""
+
+    namespace: str
+    """Where placeholders are."""
+    spec: Mapping[str, Any] = field(
+        default_factory=lambda: {"containers": [{"name": "placeholder", "image": "registry.k8s.io/pause:3.10"}]}
+    )
+    """A placeholder's pod, but for its node and its room."""
+    priority: int = 0
+    """Of a placeholder: others of no more do not count where they came later."""
+    chunk_class: str = ""
+    """Priority class of chunks that find placeholders: above theirs. Empty: the cluster's default."""
+
+    @classmethod
+    def read(cls, text: str, namespace: str) -> Self:
+        """Read what the chart has put into the environment (JSON); ValueError where it is not that."""
+        said = orjson.loads(text) if text else {}
+        if not isinstance(said, dict) or not said.keys() <= {"spec", "priority", "chunkClass"}:
+            raise ValueError("an object with spec, priority and chunkClass is needed")
+        fields = {"chunk_class" if key == "chunkClass" else key: value for key, value in said.items()}
+        return cls(namespace=namespace, **fields)
+
+
+class Placeholder(NamedTuple):
+    """A placeholder as it was last seen."""
+
+    name: str
+    uid: str
+    pool: str
+    """uid of its pool."""
+    node: str
+    size: str
+    """The processor it stands for, whatever was made of its requests since."""
+    bound: bool
+    """It has its room."""
+    going: bool
+    ended: bool
+    """It should sleep and does not: evicted, or its node would not have it."""
+
+
+def placeholder(body: Mapping[str, Any], namespace: str) -> Placeholder | None:
+    """Return what is kept of a pod that is a placeholder; ``namespace``: where they are."""
+    meta, spec = body["metadata"], body["spec"]
+    pool = (meta.get("labels") or {}).get(PLACEHOLDER)
+    if not pool or meta.get("namespace") != namespace:
+        return None
+    return Placeholder(
+        name=meta["name"],
+        uid=meta["uid"],
+        pool=pool,
+        node=_node(spec),
+        size=(meta.get("annotations") or {}).get(PROCESSOR, ""),
+        bound=bool(spec.get("nodeName")),
+        going=meta.get("deletionTimestamp") is not None,
+        ended=(body.get("status") or {}).get("phase") in ("Succeeded", "Failed"),
+    )
+
+
+def _node(spec: Mapping[str, Any]) -> str:
+    try:
+        terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+        return str(terms[0]["matchFields"][0]["values"][0])
+    except (KeyError, IndexError):
+        return str(spec.get("nodeName") or "")
+
+
+class _Site(NamedTuple):
+    """A pool's part of a node."""
+
+    pool: str
+    node: str
+
+
+class Placeholders:
+    """Which placeholders there are and shall be, during one term of a leader.
+
+    ``submit(key, operation)`` writes; :meth:`settled` must follow for each create. ``refused(pool, message)`` hears of
+    a pool (uid) whose placeholders the API server would not have. :meth:`tick` is called now and then.
+    """
+
+    def __init__(
+        self,
+        manner: Manner,
+        submit: Callable[[str, Operation], None],
+        refused: Callable[[str, str], None],
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._manner = manner
+        self._submit = submit
+        self._refused = refused
+        self._monotonic = monotonic
+        self._pools: set[str] = set()
+        self._names: dict[str, str] = {}  # of pools that have spoken, by uid
+        self._wanted: dict[str, HoldRoom] = {}
+        self._there: dict[_Site, dict[str, Placeholder]] = {}
+        self._making: dict[_Site, set[str]] = {}  # names
+        self._dropped: set[str] = set()  # uids
+        self._surplus: dict[_Site, float] = {}  # since when
+        self._resting: dict[_Site, float] = {}  # until when
+
+    def want(self, pool: str, name: str, room: HoldRoom) -> None:
+        """Take in what a pool (uid, name) wants kept."""
+        before = self._wanted.get(pool)
+        self._pools.add(pool)
+        self._names[pool] = name
+        self._wanted[pool] = room
+        nodes = {site.node for site in self._there if site.pool == pool} | room.nodes.keys()
+        for node in sorted(nodes):
+            if before is None or before.nodes.get(node) != room.nodes.get(node) or _size(before) != _size(room):
+                self._compare(_Site(pool, node))
+
+    def know_pool(self, pool: str) -> None:
+        """Take in that there is a pool (uid): what is its stays until it speaks."""
+        self._pools.add(pool)
+
+    def forget_pool(self, pool: str) -> None:
+        """Take in that a pool (uid) is gone."""
+        self._pools.discard(pool)
+        self._wanted.pop(pool, None)
+        for site in [site for site in self._there if site.pool == pool]:
+            self._compare(site)
+
+    def observe(self, seen: Placeholder) -> None:
+        """Take in a placeholder as it is now."""
+        site = _Site(seen.pool, seen.node)
+        self._made(site, seen.name)
+        self._there.setdefault(site, {})[seen.name] = seen
+        if seen.ended:
+            self._resting[site] = self._monotonic() + REST
+        self._compare(site)
+
+    def forget(self, gone: Placeholder) -> None:
+        """Take in that a placeholder is gone."""
+        site = _Site(gone.pool, gone.node)
+        self._dropped.discard(gone.uid)
+        there = self._there.get(site, {})
+        there.pop(gone.name, None)
+        if not there:
+            self._there.pop(site, None)
+        self._compare(site)
+
+    def settled(self, outcome: Outcome) -> None:
+        """Take in what became of a create: what is done will be observed."""
+        operation = outcome.operation
+        if not isinstance(operation, CreatePod) or outcome.result == "done":
+            return
+        site = _Site(operation.body["metadata"]["labels"][PLACEHOLDER], _node(operation.body["spec"]))
+        self._made(site, operation.body["metadata"]["name"])
+        self._resting[site] = self._monotonic() + REST
+        if outcome.result == "refused":
+            self._refused(site.pool, outcome.message)
+
+    def tick(self) -> None:
+        """Do what only waited for its time."""
+        now = self._monotonic()
+        rested = [site for site, until in self._resting.items() if until <= now]
+        for site in rested:
+            del self._resting[site]
+        for site in {*rested, *(s for s, since in self._surplus.items() if since + PATIENCE <= now)}:
+            self._compare(site)
+
+    def _compare(self, site: _Site) -> None:
+        """Make what is missing at a site, let go what is too many."""
+        room = self._wanted.get(site.pool)
+        if room is None and site.pool in self._pools:
+            return  # it has not spoken yet
+        there = self._there.get(site, {})
+        kept = room.nodes.get(site.node) if room else None
+        alive = []
+        for one in list(there.values()):
+            if one.ended or room is None or kept is None or one.size != _size(room):
+                self._drop(site, one)
+            elif not one.going and one.uid not in self._dropped:
+                alive.append(one)
+        if room is None or kept is None:
+            self._surplus.pop(site, None)
+            return
+        missing = kept.placeholders - len(alive) - len(self._making.get(site, ()))
+        if missing >= 0:
+            self._surplus.pop(site, None)
+            self._make(site, room, missing)
+            return
+        since = self._surplus.setdefault(site, self._monotonic())
+        if since + PATIENCE <= self._monotonic():
+            # those that hold nothing first
+            for one in sorted(alive, key=lambda p: (p.bound, p.name))[:-missing]:
+                self._drop(site, one)
+            del self._surplus[site]
+
+    def _make(self, site: _Site, room: HoldRoom, count: int) -> None:
+        if self._resting.get(site, 0.0) > self._monotonic():
+            return
+        making = self._making.setdefault(site, set()) if count else set()
+        taken = self._there.get(site, {}).keys() | making
+        index = 0
+        while count > 0:
+            name = _name(site, room, index)
+            index += 1
+            if name in taken:
+                continue
+            count -= 1
+            body = self._body(site, room, name)
+            making.add(name)
+            self._submit(_key(site), CreatePod(self._manner.namespace, body, same(body, labels=(PLACEHOLDER,))))
+
+    def _made(self, site: _Site, name: str) -> None:
+        making = self._making.get(site, set())
+        making.discard(name)
+        if not making:
+            self._making.pop(site, None)
+
+    def _drop(self, site: _Site, one: Placeholder) -> None:
+        if one.going or one.uid in self._dropped:
+            return
+        self._dropped.add(one.uid)
+        self._submit(_key(site), DeletePod(self._manner.namespace, one.name, one.uid, grace=1.0))
+
+    def _body(self, site: _Site, room: HoldRoom, name: str) -> Json:
+        pool = self._names[site.pool]
+        first, *others = self._manner.spec["containers"]
+        asked = {"cpu": format_cores(room.cpu), "memory": format_bytes(room.memory)}
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": name,
+                "namespace": self._manner.namespace,
+                "labels": {POOL_LABEL: label(pool), PLACEHOLDER: site.pool},
+                "annotations": {PROCESSOR: _size(room)},
+                "ownerReferences": [{"apiVersion": api.API_VERSION, "kind": "Pool", "name": pool, "uid": site.pool}],
+            },
+            "spec": {
+                **self._manner.spec,
+                "containers": [{**first, "resources": {"requests": asked}}, *others],
+                "affinity": on_node({}, site.node),
+                "tolerations": [toleration(pool)],
+            },
+        }
+
+
+def _size(room: HoldRoom) -> str:
+    return f"{format_cores(room.cpu)} {format_bytes(room.memory)}"
+
+
+def _key(site: _Site) -> str:
+    """Return the writer's key: no more than `LANES` at a time, for nothing that was promised waits for these."""
+    return f"{KEY}{zlib.crc32(site.node.encode()) % LANES}"
+
+
+def _name(site: _Site, room: HoldRoom, index: int) -> str:
+    """Return the one name of a placeholder: of another size it is another one."""
+    about = f"{site.pool}/{site.node}/{_size(room)}/{index}"
+    return f"placeholder-{hashlib.sha256(about.encode()).hexdigest()[:16]}"
