@@ -76,8 +76,9 @@ class PoolMachine(RuleBasedStateMachine):
         restart=st.sampled_from(["Redo", "Resume"]),
         reduce=st.booleans(),
         dry=st.sampled_from([False, False, False, True]),
+        most=st.sampled_from([None, None, 1, 2]),
     )
-    def apply(self, *, units, chi, deadline, restart, reduce, dry):
+    def apply(self, *, units, chi, deadline, restart, reduce, dry, most):
         self.serial += 1
         self.w.apply(
             job(
@@ -89,6 +90,7 @@ class PoolMachine(RuleBasedStateMachine):
                 restart=restart,
                 reduce_duration=2.0 if reduce else None,
                 dry_run=dry,
+                max_processors=most,
                 stall_timeout=20.0,
             )
         )
@@ -215,6 +217,8 @@ class PoolMachine(RuleBasedStateMachine):
         for uid, record in self.w.records.items():
             wanted = self.w.jobs[uid]
             record.check(wanted.units)
+            if wanted.max_processors is not None:
+                assert sum(c.kind != "Reduce" for c in record.chunks) <= wanted.max_processors, uid
             if record.completed_condition is not None:
                 assert record.completed == Ranges.of((0, wanted.units)), uid
             if wanted.restart == "Redo":
