@@ -56,7 +56,7 @@ BUSY = (asked("a", units=200, within=120), asked("b", units=60, within=200), ask
 
 @pytest.mark.parametrize(
     "spec",
-    [{"admission": "Exact"}, {"admission": "Fast"}, {"missRatio": {}}, {"order": "FIFO", "partition": "EPR"}],
+    [{"hold": "Placeholder"}, {"admission": "Fast"}, {"missRatio": {}}, {"order": "FIFO", "partition": "EPR"}],
     ids=str,
 )
 @pytest.mark.parametrize(
