@@ -41,7 +41,7 @@ _Loader.yaml_implicit_resolvers = {at: [(tag, what) for tag, what in some if tag
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A chunk on a processor: of the job, or (``job`` False) what keeps the processor from it. Absolute times, s."""
+    """A chunk on a processor: of the job, or (``own`` False) what keeps the processor from it. Absolute times, s."""
 
     place: Place
     kind: Kind
