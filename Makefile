@@ -7,7 +7,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: help venv lint test test-quick test-api test-cluster demo chaos bench nightly docs clean
+.PHONY: help venv lint test test-quick test-api test-cluster demo chaos bench papers nightly docs clean
 
 help: ## what there is to do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -43,6 +43,9 @@ chaos: $(READY) ## ten minutes in which everything goes wrong at random on kind,
 
 bench: $(READY) ## numbers, as JSON, with the machine they come from
 	hack/bench
+
+papers: $(READY) ## the papers' figures again, reduced: points, pictures, words (PAPERS="--full 4.6" takes hours)
+	hack/papers $(PAPERS)
 
 nightly: $(READY) ## the properties with many more examples, and crowds on a real API server
 	HYPOTHESIS_PROFILE=nightly $(VENV)/bin/pytest -q tests/property --timeout 3600

@@ -64,6 +64,8 @@ class Options:
     restart: Restart = "Redo"
     actual: tuple[float, float] = (1.0, 1.0)
     """Range of the factors on estimated costs: one for τ and one for χ, per job."""
+    silent_faults: bool = False
+    """Whether the Pool is not told of processors that are away: what is on them never ends (Mamat 2011, 7.3.2)."""
     offers: bool = True
     """Whether the earliest deadline is searched for jobs that are refused."""
     integer_units: bool = False
@@ -227,6 +229,10 @@ class _Run:
 
     def _take_away(self, now: float, p: int) -> None:
         self.away[p] = now
+        if self.options.silent_faults:
+            for running in self.cluster.on(p):
+                running.turn += 1  # its end is never heard of
+            return
         for running in self.cluster.on(p):
             done = running.done(now) if self.options.restart == "Resume" else 0
             if done:
@@ -390,7 +396,8 @@ class _Run:
         self.cluster.start(now, made)
         if abs(made.end - chunk.promised_end) <= tolerance(made.end):
             made.end = chunk.promised_end  # the same sum in another order
-        self._at(made.end, _End(made, 0))
+        if p not in self.away:  # else it is silent
+            self._at(made.end, _End(made, 0))
         if chunk.leftover:  # it may be asked to leave, as soon as it is known to run
             self.mail.append(self._pod(made, "Running"))
         if made.end > chunk.promised_end and not self.spec.loose:

@@ -1,0 +1,129 @@
+"""The figures of chapters 4 to 7 in small: what `make papers` runs, and what the page shows of it.
+
+Sizes are so small that curves cross by chance; what is asserted is what the figures are about. Everything is drawn from
+fixed seeds: the same code gives the same numbers.
+"""
+
+import numpy as np
+import pytest
+from figures import chapter4, chapter5, chapter6, chapter7
+from figures.figure import Size
+
+from punctual.sim.trace import JobLine
+
+SMALL = Size(seeds=1, stretch=0.3)
+
+
+def mean(points, name="rejected", size=SMALL, seeds=(1, 2)):
+    """The mean of points and seeds."""
+    return float(np.mean([point.run(seed, size)[name] for point in points for seed in seeds]))
+
+
+def refused4(panel, algorithm, loads=(0.6, 1.0), seeds=(1, 2), **how):
+    return mean([chapter4.Point(panel, algorithm, load, **how) for load in loads], seeds=seeds)
+
+
+@pytest.mark.parametrize(("panel", "loads", "seeds"), [("letter 5", (0.6, 1.0), (1, 2)), ("pool 5", (1.0,), (1,))])
+def test_4_6_opr_refuses_less_than_epr_and_all_nodes_less_than_the_least(panel, loads, seeds):
+    algorithms = "EDF-OPR-MN", "EDF-EPR-MN", "EDF-OPR-AN"
+    opr_mn, epr_mn, opr_an = (refused4(panel, a, loads, seeds) for a in algorithms)
+    assert opr_mn < epr_mn - 0.02
+    assert opr_an < opr_mn
+
+
+def test_4_6_with_the_printed_set_ups_all_nodes_refuse_more_on_one_port_and_to_the_letter():
+    for panel in ("letter 500", "pool 500"):
+        most, least = (refused4(panel, f"EDF-OPR-{assign}", [1.0], seeds=[1]) for assign in ("AN", "MN"))
+        assert most > least + 0.1
+
+
+def test_4_7_with_loose_deadlines_nothing_is_refused_at_low_load():
+    for rule in ("OPR", "EPR"):
+        assert refused4("letter 5", f"EDF-{rule}-AN", [0.4], dc_ratio=100.0) == 0.0
+    assert refused4("pool 5", "EDF-OPR-AN", [0.4], dc_ratio=100.0) == 0.0
+
+
+def test_4_8_opr_and_epr_come_together_as_processors_get_slow():
+    gaps = [
+        refused4("letter 5", "EDF-EPR-MN", chi=chi) - refused4("letter 5", "EDF-OPR-MN", chi=chi)
+        for chi in (100.0, 10000.0)
+    ]
+    assert gaps[0] > 0.05
+    assert abs(gaps[1]) < 0.02
+
+
+def test_4_9_the_least_nodes_gain_on_all_nodes_as_sending_gets_slow():
+    over = [
+        refused4("letter 5", "EDF-OPR-MN", tau=tau) - refused4("letter 5", "EDF-OPR-AN", tau=tau) for tau in (1.0, 20.0)
+    ]
+    assert over[0] > 0.0 > over[1]
+
+
+def test_4_10_orders_are_all_alike_where_few_wait():
+    refused = [refused4("letter 5", f"{order}-OPR-MN") for order in ("FIFO", "EDF", "MWF")]
+    assert max(refused) - min(refused) < 0.03
+
+
+def test_5_a_job_becomes_the_reservation_that_it_would_be():
+    """Algorithm 5: σ = 2000 due after 20000 s; γ = 0.9, n = ⌈ln 0.9 / ln β⌉ = 106."""
+    made = chapter5.reservation(JobLine(id="j", arrival=100.0, load=2000.0, deadline=20000.0), 30.0)
+    assert (made.kind, made.arrival, made.start, made.processors) == ("reservation", 70.0, 100.0, 106)
+    assert made.end - made.start == pytest.approx(2002000.0 * (1 - 1000 / 1001) / (1 - (1000 / 1001) ** 106))
+    assert made.io_ratio == pytest.approx(2000.0 / (made.end - made.start))
+    assert made.end <= 20100.0
+
+
+@pytest.mark.parametrize("panel", list(chapter5.PANELS))
+def test_5_reservations_at_once_cost_most_and_are_worth_booking_ahead(panel):
+    refused = {
+        (share, advance): mean([chapter5.Point(panel, 1.0, share, advance)])
+        for share, advance in ((0.0, 0.0), (0.5, 0.0), (1.0, 0.0), (0.5, 2.0))
+    }
+    assert refused[0.0, 0.0] < refused[0.5, 0.0] < refused[1.0, 0.0]
+    assert refused[0.5, 2.0] < refused[0.5, 0.0]
+
+
+def test_5_what_is_sent_computed_and_booked_to_the_letter_never_overlaps():
+    """`letter5.letter` checks each of its runs; here with many chunks in later stages."""
+    for seed in range(20):
+        assert 0.0 <= chapter5.Point("letter", 1.0, 0.5, 2.0).run(seed, SMALL)["rejected"] < 1.0
+
+
+def test_6_10_the_pool_is_exact_where_the_paper_is_and_its_fast_test_refuses_less_than_the_papers():
+    refused = {
+        test: mean([chapter6.Refused(test, 1.0, 2.0)]) for test in (chapter6.EXACT, chapter6.IIT_2, chapter6.AC_FAST)
+    }
+    assert refused[chapter6.EXACT] == pytest.approx(refused[chapter6.IIT_2], abs=0.02)
+    assert refused[chapter6.EXACT] < refused[chapter6.AC_FAST]
+
+
+def test_6_16_hybrid_falls_to_fast_beyond_its_switch(monkeypatch):
+    monkeypatch.setattr(chapter6, "SWITCH", 100)
+    monkeypatch.setattr(chapter6, "AFTER", (90, 300))
+    hybrid, fast = (chapter6.Decided(test, 64, 300).run(1, SMALL)["after"] for test in (chapter6.HYBRID, chapter6.FAST))
+    assert hybrid[0] > 2 * fast[0]
+    assert hybrid[1] < 2 * fast[1]
+
+
+def test_6_17_hybrid_is_exact_while_few_wait():
+    exact, hybrid = (chapter6.Refused(test, 0.8, 2.0).run(1, SMALL) for test in (chapter6.EXACT, chapter6.HYBRID))
+    assert exact == hybrid
+
+
+def test_7_2_costs_that_are_known_break_nothing_and_the_worst_case_refuses_most():
+    runs = {how: chapter7.Rising(how).run(1, Size(1, 0.1)) for how in (chapter7.OPEN, chapter7.IDEAL, chapter7.WORST)}
+    assert max(runs[chapter7.IDEAL]["missed"]) == max(runs[chapter7.WORST]["missed"]) == 0.0
+    assert np.mean(runs[chapter7.OPEN]["missed"]) > 0.1
+    assert np.mean(runs[chapter7.WORST]["rejected"]) > np.mean(runs[chapter7.IDEAL]["rejected"]) + 0.1
+    assert np.mean(runs[chapter7.WORST]["utilization"]) < np.mean(runs[chapter7.IDEAL]["utilization"])
+
+
+def test_7_5_who_is_not_told_of_a_failure_breaks_half_of_what_it_promises_unless_it_is_controlled():
+    open_, closed, told = (
+        chapter7.Failing(how, seen).run(1, Size(1, 0.2))["missed"]
+        for how, seen in ((chapter7.OPEN, False), (chapter7.CLOSED, False), (chapter7.OPEN, True))
+    )
+    late = slice(5, None)
+    assert np.mean(open_[late]) > 0.4
+    assert np.mean(closed[late]) < np.mean(open_[late]) - 0.15
+    assert np.mean(told[late]) < np.mean(open_[late]) - 0.15

@@ -1,0 +1,258 @@
+"""Chapter 7: estimates that are wrong. N = 16, τ′ = 1, χ′ = 100, Avgσ = 200, one port; factors in [0.1, 2] per job."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from figures.draw import COLOURS, legend, sheet, styles
+from figures.figure import Figure, Found, Key, Numbers, Sim, Size
+from punctual.scheduling.discipline import Discipline
+from punctual.sim.jobs import Options, simulate
+from punctual.sim.result import Result
+from punctual.sim.trace import FaultLine, JobLine, Trace, jobs
+from punctual.sim.workload import Workload
+from punctual.theory.cost import Cost
+
+N, COST, PERIOD, SET_POINT = 16, Cost(100.0, 1.0), 100_000.0, 0.05
+LOW, HIGH = 0.1, 2.0
+STEPS = tuple(round(0.15 * n, 2) for n in range(1, 11))
+"""SystemLoads through which the load rises."""
+OPEN, CLOSED = "without control", "with control"
+IDEAL, WORST = "costs known", "worst case assumed"
+
+
+def rising(seed: int, length: float) -> Trace:
+    """Return jobs whose load rises through STEPS, for ``length`` s each."""
+    lines: list[JobLine] = []
+    for n, load in enumerate(STEPS):
+        part = workload(load).draw(seed=1000 * seed + n, horizon=length)
+        lines += [
+            line.model_copy(update={"id": f"{n}-{line.id}", "arrival": line.arrival + n * length})
+            for line in jobs(part)
+        ]
+    return Trace.of(lines)
+
+
+def workload(load: float) -> Workload:
+    """Return the chapter's; its DCRatio is not in the text."""
+    return Workload(cost=COST, processors=N, load=load, average=200.0, dc_ratio=2.0)
+
+
+def options(how: str, seed: int) -> Options:
+    """Return the pool of a curve; the true costs of a job are the same in all."""
+    base = Options(
+        processors=N,
+        cost=COST,
+        discipline=Discipline(network="OnePort"),
+        offers=False,
+        actual=(LOW, HIGH),
+        seed=seed,
+        sample_period=PERIOD,
+    )
+    match how:
+        case "without control":
+            return replace(base, bound=1.0)
+        case "with control":
+            return replace(base, miss_set_point=SET_POINT)
+        case "worst case assumed":
+            return replace(base, cost=Cost(HIGH * COST.chi, HIGH * COST.tau), actual=(LOW / HIGH, 1.0))
+        case _:
+            return replace(base, actual=(1.0, 1.0))
+
+
+def known(trace: Trace, seed: int) -> Trace:
+    """Return the same jobs with the costs that they will turn out to have."""
+    rng = np.random.default_rng(seed)  # as the simulation draws them
+    lines = []
+    for job in jobs(trace):
+        tau, chi = rng.uniform(LOW, HIGH, 2).tolist()
+        lines.append(job.model_copy(update={"tau": tau * COST.tau, "chi": chi * COST.chi}))
+    return Trace.of(lines)
+
+
+def _share(part: np.ndarray, whole: np.ndarray) -> list[float]:
+    return (part / np.maximum(whole, 1)).tolist()
+
+
+def _missed(trace: Trace, found: Result, length: float, count: int) -> list[float]:
+    """Return which share of the accepted, by the time of their deadline, missed it."""
+    due = {job.id: job.arrival + job.deadline for job in jobs(trace)}
+    all_, missed = np.zeros(count), np.zeros(count)
+    for job in found.jobs:
+        at = min(count - 1, int(due[job.id] / length))
+        all_[at] += 1
+        missed[at] += not job.met
+    return _share(missed, all_)
+
+
+def _refused(found: Result, length: float, count: int) -> list[float]:
+    asked, refused = np.zeros(count), np.zeros(count)
+    for decision in found.decisions:
+        at = int(decision.time / length)
+        asked[at] += 1
+        refused[at] += not decision.accepted
+    return _share(refused, asked)
+
+
+def _used(found: Result, length: float, count: int) -> list[float]:
+    """Return the share of all processors' time that was sending or computing."""
+    used = np.zeros(count)
+    for chunk in found.chunks:
+        for at in range(int(chunk.send_start / length), min(count, int(chunk.end / length) + 1)):
+            used[at] += min(chunk.end, (at + 1) * length) - max(chunk.send_start, at * length)
+    return (used / (N * length)).tolist()
+
+
+@dataclass(frozen=True)
+class Rising:
+    """A load that rises; numbers by step of the load."""
+
+    how: str
+
+    def run(self, seed: int, size: Size) -> Numbers:
+        """Simulate it."""
+        length = 4e6 * size.stretch / len(STEPS)
+        trace = rising(seed, length)
+        if self.how == IDEAL:
+            trace = known(trace, seed)
+        found = simulate(trace, options(self.how, seed))
+        count = len(STEPS)
+        return {
+            "missed": _missed(trace, found, length, count),
+            "rejected": _refused(found, length, count),
+            "utilization": _used(found, length, count),
+        }
+
+    def weight(self, size: Size) -> float:
+        """Guess."""
+        return 20.0 * size.stretch
+
+
+@dataclass(frozen=True)
+class Failing:
+    """A constant load; six of sixteen processors fail in the middle. ``seen``: whether the Pool is told."""
+
+    how: str
+    seen: bool
+
+    def run(self, seed: int, size: Size) -> Numbers:
+        """Simulate it; numbers by sampling period."""
+        horizon = 4e6 * size.stretch
+        trace = workload(1.0).draw(seed=seed, horizon=horizon)
+        fault = FaultLine(id="fault", kind="fault", arrival=horizon / 2, processors=tuple(range(6)))
+        pool = replace(options(self.how, seed), silent_faults=not self.seen)
+        found = simulate(Trace.of([*trace.lines, fault]), pool)
+        return {"missed": _missed(trace, found, PERIOD, max(1, int(horizon / PERIOD)))}
+
+    def weight(self, size: Size) -> float:
+        """Guess."""
+        return 20.0 * size.stretch
+
+
+def _mean(found: Found, curve: str, name: str) -> list[float]:
+    return np.mean([n[name] for n in found.points[Key("", curve, 0)]], axis=0).tolist()
+
+
+ALL = (OPEN, CLOSED, IDEAL, WORST)
+
+
+def _points_72(size: Size) -> dict[Key, Sim]:
+    return {Key("", how, 0): Rising(how) for how in ALL}
+
+
+def _words_72(found: Found) -> str:
+    last = {how: {name: _mean(found, how, name)[-3:] for name in ("missed", "rejected", "utilization")} for how in ALL}
+    mean = {how: {name: 100 * sum(v) / len(v) for name, v in each.items()} for how, each in last.items()}
+    said = [
+        f"{how}: {each['missed']:.0f} % missed, {each['rejected']:.0f} % refused, {each['utilization']:.0f} % used"
+        for how, each in mean.items()
+    ]
+    return f"mean of the loads from {STEPS[-3]} to {STEPS[-1]}: " + "; ".join(said)
+
+
+def _draw_72(found: Found):
+    figure, axes = sheet(1, 3, width=3.3, height=2.8, share=False)
+    looks = styles(ALL)
+    names = (
+        ("missed", "(7.2) accepted that miss, share"),
+        ("rejected", "(7.3) jobs refused, share"),
+        ("utilization", "(7.4) processor time used, share"),
+    )
+    for axis, (name, words) in zip(axes[0], names, strict=True):
+        for how, (colour, marker, _) in looks.items():
+            each = np.array([n[name] for n in found.points[Key("", how, 0)]])
+            axis.fill_between(STEPS, each.min(axis=0), each.max(axis=0), color=colour, alpha=0.12, linewidth=0)
+            axis.plot(STEPS, each.mean(axis=0), color=colour, marker=marker, label=how)
+        axis.set_ylim(bottom=0)
+        axis.set_xlabel("SystemLoad, rising")
+        axis.set_title(words)
+    for at, words in ((SET_POINT, "set point 5 %"), (0.25, "published, no control: 25 %")):
+        axes[0][0].axhline(at, color="#999999", linestyle=":", linewidth=1)
+        axes[0][0].text(STEPS[0], at, words, fontsize=7.5, va="bottom", color="#666666")
+    axes[0][2].axhline(0.75, color="#999999", linestyle=":", linewidth=1)
+    axes[0][2].text(STEPS[0], 0.75, "published, control: 75 %", fontsize=7.5, va="bottom", color="#666666")
+    legend(figure, axes)
+    return figure
+
+
+FAILING = {f"{how}, {'told' if seen else 'not told'}": (how, seen) for seen in (False, True) for how in (OPEN, CLOSED)}
+
+
+def _points_75(size: Size) -> dict[Key, Sim]:
+    return {Key("", name, 0): Failing(*what) for name, what in FAILING.items()}
+
+
+def _words_75(found: Found) -> str:
+    said = []
+    for name in FAILING:
+        line = _mean(found, name, "missed")
+        half, last = line[len(line) // 4 : len(line) // 2], line[3 * len(line) // 4 :]
+        said.append(f"{name} {100 * sum(half) / len(half):.0f} and {100 * sum(last) / len(last):.0f} %")
+    return "missed in the quarter before the failure and in the last quarter: " + "; ".join(said)
+
+
+def _draw_75(found: Found):
+    figure, axes = sheet(1, 2, width=4.2, height=2.8, share=False)
+    for axis, seen, words in zip(axes[0], (False, True), ("not told of the failure", "told of it"), strict=True):
+        for name, colour, how in zip((OPEN, CLOSED), COLOURS, (OPEN, CLOSED), strict=False):
+            each = np.array([n["missed"] for n in found.points[Key("", f"{how}, {'told' if seen else 'not told'}", 0)]])
+            xs = np.arange(1, each.shape[1] + 1)
+            axis.fill_between(xs, each.min(axis=0), each.max(axis=0), color=colour, alpha=0.12, linewidth=0)
+            axis.plot(xs, each.mean(axis=0), color=colour, label=name)
+        axis.axvline(each.shape[1] / 2, color="#999999", linestyle="--", linewidth=1)
+        for at, label in ((SET_POINT, "set point"), *(((0.6, "published, no control: 60 %"),) if not seen else ())):
+            axis.axhline(at, color="#999999", linestyle=":", linewidth=1)
+            axis.text(1, at, label, fontsize=7.5, va="bottom", color="#666666")
+        axis.set_ylim(0, 1)
+        axis.set_title(f"the Pool is {words}")
+        axis.set_xlabel("sampling period")
+    axes[0][0].set_ylabel("accepted that miss, share")
+    legend(figure, axes)
+    return figure
+
+
+BASE = "N = 16, τ′ = 1, χ′ = 100, Avgσ = 200, factors uniform in [0.1, 2] per job, T_s = 100,000, set point 5 %"
+FIGURES = (
+    Figure(
+        "7.2",
+        "A load that rises (7.2, 7.3, 7.4)",
+        f"{BASE}; DCRatio, the course of the load and the gains are not in the text: 2, {STEPS[0]} to {STEPS[-1]} in "
+        "ten equal steps, Kp = 0.6, Ki = 0.4",
+        "without control 25 % miss under heavy load, with control 5 % at some 75 % utilization; refused: "
+        "less than with known costs under light load, more under heavy load, far less than with the worst case assumed",
+        _points_72,
+        _words_72,
+        _draw_72,
+        "Missed, refused and used over a rising SystemLoad, without control, with it, with known and worst-case costs",
+    ),
+    Figure(
+        "7.5",
+        "Processors fail",
+        f"{BASE}; SystemLoad 1; six of the 16 processors fail in the middle (40 % would be 6.4)",
+        "without control 60 % miss from then on, with control the ratio returns to 5 % within a few periods",
+        _points_75,
+        _words_75,
+        _draw_75,
+        "Missed by sampling period, with a failure of 40 % of the processors in the middle",
+    ),
+)
