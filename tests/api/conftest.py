@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -70,6 +71,21 @@ def _kubectl(kubeconfig: Path) -> Kubectl:
         done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
         assert not check or done.returncode == 0, done.stderr
         return done
+
+    return run
+
+
+@pytest.fixture
+def plan(kubeconfig: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """``punctual plan`` of a manifest, as a function: ``plan(manifest, "-n", "default")``."""
+    folder = subprocess.run([APISERVER, "bin"], check=True, stdout=-1, text=True).stdout.strip()
+    command = [Path(sys.executable).with_name("punctual"), "plan", "-f", "-"]
+    env = {**os.environ, "KUBECONFIG": str(kubeconfig), "PATH": f"{folder}:{os.environ['PATH']}"}
+
+    def run(manifest: dict[str, object], *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*command, *words], input=json.dumps(manifest), env=env, capture_output=True, text=True, check=False
+        )
 
     return run
 

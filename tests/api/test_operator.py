@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import itertools
+import json
 import os
 import subprocess
 import sys
@@ -59,20 +60,23 @@ class World:
         await self.client.create(POOLS.path(), body)
         self._cleanup.append(POOLS.path(name=self.pool))
 
+    def spec(self, **spec):
+        """Return a job's spec."""
+        return {
+            "pool": self.pool,
+            "units": 100,
+            "deadline": "10m",
+            "cost": {"chi": "100ms", "thetaCp": "1s"},
+            "template": {"spec": {"containers": [{"name": "main", "image": "work:1"}]}},
+            **spec,
+        }
+
     async def add_job(self, **spec):
-        name = f"job-{next(NAMES)}"
         body = {
             "apiVersion": GROUP,
             "kind": "DivisibleJob",
-            "metadata": {"name": name, "namespace": self.namespace},
-            "spec": {
-                "pool": self.pool,
-                "units": 100,
-                "deadline": "10m",
-                "cost": {"chi": "100ms", "thetaCp": "1s"},
-                "template": {"spec": {"containers": [{"name": "main", "image": "work:1"}]}},
-                **spec,
-            },
+            "metadata": {"name": f"job-{next(NAMES)}", "namespace": self.namespace},
+            "spec": self.spec(**spec),
         }
         made = await self.client.create(JOBS.path(namespace=self.namespace), body)
         self._cleanup.append(self.path(made))
@@ -263,6 +267,28 @@ async def test_a_job_that_does_not_fit_gets_an_offer_that_is_kept(world, replica
     offer = await world.until(offered)
     again = await world.add_job(units=4000, deadline=offer["earliestDeadline"])
     await world.answered(again, "Feasible")
+
+
+async def test_a_plan_says_what_the_operator_does_then(world, replica, plan):
+    await world.add_node(cpu="3")
+    await world.add_pool()
+    await replica()
+    first = await world.add_job(units=500, deadline="70s")
+    await world.answered(first, "Feasible")
+    await world.given(first, 1)
+    for spec in ({"units": 300, "deadline": "5m"}, {"units": 3000, "deadline": "1m"}):
+        wanted = {"kind": "DivisibleJob", "metadata": {"name": "new", "namespace": world.namespace}}
+        asked = await asyncio.to_thread(plan, {**wanted, "spec": world.spec(**spec)}, "-o", "json")
+        assert asked.stdout, asked.stderr
+        planned = json.loads(asked.stdout)
+        status = await world.answered(await world.add_job(**spec))
+        said = condition(status, "Admitted")
+        assert (planned["admitted"], planned["reason"]) == (said["status"], said["reason"])
+        begun, foreseen = (
+            sorted((c["begin"], c["end"], c["node"]) for c in made.get("chunks", ())) for made in (status, planned)
+        )
+        assert foreseen == begun
+    assert planned["offer"]["largestLoad"] > 500, "of the last, which is refused"
 
 
 async def test_a_job_is_worked_off_and_its_pods_are_ended(world, replica):

@@ -1,32 +1,13 @@
 """``punctual plan`` against an API server: all that it wants to know it can read there, and it writes nothing."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
-import pytest
 from state import NOW, manifest, pool_body, spec_of, state
 from world import World, job
 
 from punctual.kube.duration import format_time
 
-SERVER = Path(__file__).parents[2] / "hack" / "apiserver"
-
-
-@pytest.fixture
-def plan(kubeconfig):
-    folder = subprocess.run([SERVER, "bin"], check=True, stdout=-1, text=True).stdout.strip()
-    command = [Path(sys.executable).with_name("punctual"), "plan", "-f", "-", "--at", format_time(NOW + 5)]
-    env = {**os.environ, "KUBECONFIG": str(kubeconfig), "PATH": f"{folder}:{os.environ['PATH']}"}
-
-    def run(wanted, *words):
-        return subprocess.run(
-            [*command, *words], input=json.dumps(wanted), env=env, capture_output=True, text=True, check=False
-        )
-
-    return run
+AT = "--at", format_time(NOW + 5)
 
 
 def test_a_plan_is_made_of_what_the_api_server_holds(plan, kubectl):
@@ -48,7 +29,7 @@ def test_a_plan_is_made_of_what_the_api_server_holds(plan, kubectl):
 
     wanted = manifest(job("second", units=50, deadline=200.0), "planned")
     del wanted["metadata"]["namespace"]
-    found = plan(wanted, "-n", "planned", "-o", "json")
+    found = plan(wanted, *AT, "-n", "planned", "-o", "json")
     assert found.returncode == 0, found.stderr
     answer = json.loads(found.stdout)
     (running,) = w.records["first"].chunks[:1]
@@ -56,7 +37,7 @@ def test_a_plan_is_made_of_what_the_api_server_holds(plan, kubectl):
     assert [c["createdAt"] for c in answer["chunks"]] == [format_time(running.promised_end)], "behind what runs"
 
     kubectl("label", "--overwrite", "namespace", "planned", "team=b", check=True)
-    refused = plan(wanted, "-n", "planned")
+    refused = plan(wanted, *AT, "-n", "planned")
     assert (refused.returncode, "NotAllowed" in refused.stdout) == (1, True)
     assert kubectl("get", "dj", "-n", "planned", "-o", "name").stdout == "divisiblejob.punctual.dev/first\n"
 
