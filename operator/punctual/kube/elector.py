@@ -85,6 +85,10 @@ class Elector:
         """Whether this candidate may act now. To be asked before each write, from any thread."""
         return self._monotonic() < self._until
 
+    def leads(self, epoch: int) -> bool:
+        """Whether the term of that epoch goes on: who has lost the Lease may hold it again, under another one."""
+        return self.leading and self._epoch == epoch
+
     async def run(self) -> None:
         """Stand for election until cancelled; then stop leading and release the Lease."""
         while True:
@@ -287,6 +291,10 @@ class ElectorThread(threading.Thread):
     def leading(self) -> bool:
         """See `Elector.leading`."""
         return self._elector.leading
+
+    def leads(self, epoch: int) -> bool:
+        """See `Elector.leads`."""
+        return self._elector.leads(epoch)
 
     def run(self) -> None:
         """Do not call it: `start` does, in the new thread."""

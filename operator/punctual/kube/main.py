@@ -300,8 +300,8 @@ class Operator:
         self._metrics.refusals.labels(reason).inc(count)
 
     def _epoch(self) -> int | None:
-        leading = self._elector is not None and self._elector.leading
-        return self._term.epoch if self._term is not None and leading else None
+        term, elector = self._term, self._elector
+        return term.epoch if term is not None and elector is not None and elector.leads(term.epoch) else None
 
     def _unhealthy(self) -> str | None:
         silent = self._term.silent if self._term else 0.0
@@ -325,7 +325,7 @@ class Operator:
             metrics=self._metrics,
             board=self._board,
             instance=self._instance,
-            leading=lambda: elector.leading,
+            leading=lambda: elector.leads(epoch),
             core=self._core,
         )
         self._leading = asyncio.ensure_future(self._lead(self._term, self._leading))
@@ -339,8 +339,9 @@ class Operator:
         except asyncio.CancelledError:
             pass  # the lease is lost, or we are leaving
         except BaseException as error:  # noqa: BLE001  whatever else it is, it ends the process
-            if self._elector and not self._elector.leading and _is_fenced(error):
-                log.info("term_over", epoch=term.epoch)  # the lease ran out, and the writer saw it before we heard
+            if self._elector and not self._elector.leads(term.epoch) and _is_fenced(error):
+                # the lease ran out, and the writer saw it before we heard: we may even lead again by now
+                log.info("term_over", epoch=term.epoch)
             else:
                 self._fail(error)
         finally:

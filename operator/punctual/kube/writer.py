@@ -104,7 +104,7 @@ class _Line:
 class Writer:
     """``writer.submit(key, operation)`` from the loop that runs ``await writer.run()``; one per term of a leader.
 
-    ``leading()`` is asked before each request (`Elector.leading`); once False, it ends as if fenced.
+    ``leading()`` is asked before each request (`Elector.leads`); once False, it ends as if fenced.
     ``on_outcome(outcome)`` hears of each operation that came to an end; ``on_write(kind, result, seconds)`` of each
     request, for metrics: the operation's class name and one word. ``rate`` and ``progress_rate`` are operations per
     second, ``progress_every`` seconds per object.

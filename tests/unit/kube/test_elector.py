@@ -215,6 +215,22 @@ async def test_a_call_that_hangs_does_not_outlive_the_deadline(stage):
     assert float(log[1].split()[0]) <= 40
 
 
+async def test_who_is_elected_anew_does_not_lead_the_term_that_ran_out(stage):
+    _, log, enter = stage
+    a = enter("a")
+    await asyncio.sleep(1)
+    first = a.elector._epoch
+    assert a.elector.leads(first)
+    a.client.cut = True
+    await asyncio.sleep(20)
+    assert not a.elector.leads(first)
+    a.client.cut = False
+    await asyncio.sleep(40)
+    assert a.elector.leading, log
+    assert not a.elector.leads(first)
+    assert a.elector.leads(a.elector._epoch)
+
+
 async def test_leading_ends_by_itself_even_when_the_loop_is_starved(stage):
     _, _, enter = stage
     a = enter("a")

@@ -9,16 +9,17 @@ from punctual.kube.main import Config, Operator
 
 
 @pytest.mark.parametrize(
-    ("leading", "error", "ends"),
+    ("leads", "error", "ends"),
     [
-        (False, errors.Fenced("no longer leading"), False),
-        (True, errors.Fenced("a newer leader has written"), True),
-        (False, errors.InvariantError("two chunks own the same unit"), True),
+        (None, errors.Fenced("no longer leading"), False),
+        (4, errors.Fenced("no longer leading"), False),  # elected anew before the term's end was heard of
+        (3, errors.Fenced("a newer leader has written"), True),
+        (None, errors.InvariantError("two chunks own the same unit"), True),
     ],
 )
-async def test_a_writer_that_sees_the_lease_run_out_ends_the_term_and_not_the_replica(leading, error, ends):
+async def test_a_writer_that_sees_the_lease_run_out_ends_the_term_and_not_the_replica(leads, error, ends):
     operator = Operator(Config.read({}))
-    operator._elector = SimpleNamespace(leading=leading)
+    operator._elector = SimpleNamespace(leads=lambda epoch: epoch == leads)
 
     async def run():
         raise ExceptionGroup("unhandled errors in a TaskGroup", [error])
