@@ -174,7 +174,7 @@ class PoolHands:
         self._spec = record.applied
         tools.holds.observe_pool(self._pool, holding=record.applied is None or record.applied.hold == "Taint")
         if record.applied is not None and record.applied.hold != "Placeholder":  # also what an earlier leader left
-            tools.placeholders.want(known.uid, self._pool, HoldRoom({}, 0.0, 0))
+            self._hold_room(HoldRoom({}, 0.0, 0))
         tools.accounts.pool(self._pool, record)
         if record.applied is not None:
             tools.in_force(self._pool, record.applied)

@@ -82,6 +82,8 @@ PAGE: Final = 100
 """Objects listed at once."""
 PROGRESS: Final = 0.25
 """Seconds between looks at progress that waits to be written."""
+TEND: Final = 0.25
+"""Seconds between looks at placeholders whose time has come."""
 HOUSEKEEPING: Final = 2.0
 """Seconds between looks at what is shown and what waits."""
 SAME_TIME: Final = 2.0
@@ -183,6 +185,7 @@ class Term:
                 log.info("term_begun", epoch=self.epoch, pools=len(self._seats), jobs=len(self._directory.jobs))
                 group.create_task(self._keep_house())
                 group.create_task(self._tell_progress())
+                group.create_task(self._tend_placeholders())
                 group.create_task(self._sweep())
         finally:
             if self._caches.listener is self:
@@ -755,7 +758,6 @@ class Term:
             for job in self._directory.jobs.values():
                 if job.owner.pool in jobs:
                     jobs[job.owner.pool].append(job)
-            self._placeholders.tick()
             for name in self._seats:
                 self._accounts.promises(name, jobs[name])
                 if known := self._directory.pools.get(name):
@@ -772,6 +774,11 @@ class Term:
                     self._caches.observe(resource.plural, change, body)
             except ClusterError as error:
                 log.warning("sweep_failed", error=str(error))
+
+    async def _tend_placeholders(self) -> None:
+        while True:
+            await asyncio.sleep(TEND)
+            self._placeholders.tick()
 
     async def _tell_progress(self) -> None:
         """Make statuses of progress, no more of them a second than the writer has a budget for."""

@@ -60,7 +60,7 @@ class PodObserved:
     """When its first container ended."""
     exit_code: int | None = None
     reason: str = ""
-    """Pod or waiting reason: Evicted, Preempted, NodeLost, ImagePullBackOff, Unschedulable, …"""
+    """Pod or waiting reason: Evicted, Preempted, NodeLost, ImagePullBackOff, Unschedulable, Nominated, …"""
     disrupted: bool = False
     """A DisruptionTarget condition stands: ended by the cluster, not by its own doing."""
     message: str = ""

@@ -12,7 +12,7 @@ from punctual.kube.hands import PoolHands, Tools
 from punctual.kube.hold import Holds
 from punctual.kube.metrics import Metrics
 from punctual.kube.operations import Annotate, ApplyConfigMap, ApplyStatus, CreatePod, DeleteObject, DeletePod, Patch
-from punctual.kube.placeholders import Manner, Placeholders
+from punctual.kube.placeholders import Manner, Placeholder, Placeholders
 from punctual.scheduling.actions import (
     CreateChunk,
     DeleteJob,
@@ -43,6 +43,7 @@ class Log:
         self.submitted = []
         self.emitted = []
         self.refused = []
+        self.kept = {}
 
     def submit(self, key, operation):
         self.submitted.append((key, operation))
@@ -108,6 +109,7 @@ async def hands(directory, log, metrics):
         board=SetPointBoard(),
         holds=Holds([], lambda *_: None),
         placeholders=Placeholders(Manner(namespace="sys"), log.submit, lambda *_: None),
+        keep=log.kept.__setitem__,
         accounts=Accounts(metrics, lambda: 4.0),
         results={},
         job_of={"pod1": "j1"}.get,
@@ -197,6 +199,18 @@ async def test_a_pod_gets_the_processor_that_is_in_force(hands, log):
     create = log.take()[-1][1]
     assert create.body["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "500m", "memory": "1Gi"}
     assert create.body["metadata"]["annotations"]["punctual.dev/epoch"] == "3"
+
+
+async def test_what_an_earlier_leader_kept_for_a_pool_that_keeps_nothing_is_let_go(hands, log):
+    left = Placeholder("placeholder-1", "u1", "p1", "n1", "1 2Gi", bound=True, going=False, ended=False)
+    hands._tools.placeholders.know_pool("p1")
+    hands._tools.placeholders.observe(left)
+    hands._tools.keep("main", {"n1": 3.0})  # as a pool of this name had it that was deleted
+    hands.perform(
+        WritePool(PoolRecord(applied=PoolSpec(name="main", cpu=1.0, memory=2**30, hold="Taint", selectors=EVERY)))
+    )
+    assert DeletePod("sys", "placeholder-1", "u1", 1.0) in [operation for _, operation in log.take()]
+    assert log.kept == {"main": {}}
 
 
 async def test_a_pod_of_its_name_is_the_same_only_if_it_is_the_same_attempt(hands, log):
