@@ -134,6 +134,7 @@ class Placeholders:
         self._wanted: dict[str, HoldRoom] = {}
         self._there: dict[_Site, dict[str, Placeholder]] = {}
         self._making: dict[_Site, set[str]] = {}  # names
+        self._unseen: dict[str, tuple[_Site, float]] = {}  # made, by name, and until when they are waited for
         self._dropped: set[str] = set()  # uids
         self._surplus: dict[_Site, float] = {}  # since when
         self._resting: dict[_Site, float] = {}  # until when
@@ -157,6 +158,7 @@ class Placeholders:
         """Take in that a pool (uid) is gone."""
         self._pools.discard(pool)
         self._wanted.pop(pool, None)
+        self._names.pop(pool, None)
         for site in [site for site in self._there if site.pool == pool]:
             self._compare(site)
 
@@ -180,13 +182,18 @@ class Placeholders:
         self._compare(site)
 
     def settled(self, outcome: Outcome) -> None:
-        """Take in what became of a create: what is done will be observed."""
+        """Take in what became of a create. What is done will be observed, if it is not gone before that."""
         operation = outcome.operation
-        if not isinstance(operation, CreatePod) or outcome.result == "done":
+        if not isinstance(operation, CreatePod):
             return
-        site = _Site(operation.body["metadata"]["labels"][PLACEHOLDER], _node(operation.body["spec"]))
-        self._made(site, operation.body["metadata"]["name"])
-        self._resting[site] = self._monotonic() + REST
+        meta = operation.body["metadata"]
+        site, until = _Site(meta["labels"][PLACEHOLDER], _node(operation.body["spec"])), self._monotonic() + REST
+        if outcome.result == "done":
+            if meta["name"] in self._making.get(site, ()):
+                self._unseen[meta["name"]] = site, until
+            return
+        self._made(site, meta["name"])
+        self._resting[site] = until
         if outcome.result == "refused":
             self._refused(site.pool, outcome.message)
 
@@ -196,6 +203,10 @@ class Placeholders:
         rested = [site for site, until in self._resting.items() if until <= now]
         for site in rested:
             del self._resting[site]
+        unseen = [(name, site) for name, (site, until) in self._unseen.items() if until <= now]
+        for name, site in unseen:
+            self._made(site, name)
+            rested.append(site)
         for site in {*rested, *(s for s, since in self._surplus.items() if since + PATIENCE <= now)}:
             self._compare(site)
 
@@ -244,6 +255,7 @@ class Placeholders:
             self._submit(_key(site), CreatePod(self._manner.namespace, body, same(body, labels=(PLACEHOLDER,))))
 
     def _made(self, site: _Site, name: str) -> None:
+        self._unseen.pop(name, None)
         making = self._making.get(site, set())
         making.discard(name)
         if not making:

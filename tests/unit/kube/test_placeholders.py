@@ -179,6 +179,18 @@ def test_a_refusal_is_told_and_tried_again_later(cluster):
     assert len(cluster.asked) == 1
 
 
+def test_one_that_was_made_and_never_seen_is_made_again(cluster):
+    cluster.want(n1=1)
+    _, create = cluster.asked.pop()
+    cluster.deciding.settled(Outcome("room:0", create, "done"))  # deleted while the informer listed anew
+    cluster.pass_time(REST / 2)
+    assert cluster.asked == []
+    cluster.pass_time(REST)
+    assert cluster.carry_out() == (1, 0)
+    cluster.pass_time(2 * REST)
+    assert cluster.asked == []
+
+
 def test_a_new_leader_leaves_them_until_the_pool_speaks_and_then_makes_good_what_is_missing(cluster):
     cluster.want(n1=2, n2=1)
     cluster.carry_out()
