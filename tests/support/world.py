@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from punctual.scheduling.actions import (
     Action,
+    AnswerReservation,
     CreateChunk,
     DeleteJob,
     Emit,
@@ -21,6 +22,7 @@ from punctual.scheduling.actions import (
     HoldRoom,
     Kept,
     OfferEnd,
+    OfferWindow,
     StoreResult,
     WritePool,
     WriteStatus,
@@ -37,9 +39,13 @@ from punctual.scheduling.events import (
     PoolApplied,
     Progress,
     Reported,
+    ReservationApplied,
+    ReservationDeleted,
+    Share,
 )
 from punctual.scheduling.job import Chunk, Job, JobRecord
 from punctual.scheduling.pool import Pool
+from punctual.scheduling.reservation import Reservation
 from punctual.scheduling.spec import PoolRecord, PoolSpec
 from punctual.theory.cost import Cost
 
@@ -143,6 +149,11 @@ class World:
     serial: int = 0
     quota: dict[str, int] = field(default_factory=dict)
     """Pods that a job's namespace may have at a time, by job."""
+    reserved: dict[str, Reservation] = field(default_factory=dict)
+    answers: dict[str, AnswerReservation] = field(default_factory=dict)
+    """To reservations, the newest of each."""
+    windows: dict[str, float | None] = field(default_factory=dict)
+    """Starts that were offered instead, by reservation."""
     skew: dict[str, float] = field(default_factory=dict)
     """Seconds by which a node's clock is off."""
 
@@ -170,6 +181,16 @@ class World:
     def apply(self, wanted: Job) -> None:
         self.jobs[wanted.uid] = wanted
         self.inbox.append(JobApplied(wanted))
+
+    def reserve(self, uid: str, start: float, end: float, processors: int = 0, **more) -> None:
+        wanted = Reservation(uid=uid, arrival=self.now, start=start, end=end, processors=processors, **more)
+        self.reserved[uid] = wanted
+        self.inbox.append(ReservationApplied(wanted))
+
+    def unreserve(self, uid: str) -> None:
+        del self.reserved[uid]
+        self.answers.pop(uid, None)
+        self.inbox.append(ReservationDeleted(uid))
 
     def delete_pod(self, name: str, *, grace: float = 30.0, disrupted: bool = False) -> None:
         """Delete a pod as a person, an eviction (``disrupted``) or the scheduler does."""
@@ -335,6 +356,11 @@ class World:
             case HoldRoom(nodes):
                 self.log.append(f"{self.now:g} keep {' '.join(f'{n}:{k.placeholders}' for n, k in nodes.items())}")
                 self.kept = dict(nodes)
+            case AnswerReservation(uid, (status, reason, _)):
+                self.answers[uid] = action
+                self.log.append(f"{self.now:g} {uid} reserved={status} {reason}")
+            case OfferWindow(uid, start):
+                self.windows[uid] = start
             case DeleteJob(uid):
                 self.log.append(f"{self.now:g} delete {uid}")
                 self.jobs.pop(uid, None)
@@ -430,7 +456,16 @@ class World:
         events: list[Event] = [PoolApplied(self.spec, self.pool_record), *self.nodes.values()]
         events += [JobApplied(j, self.records.get(uid)) for uid, j in self.jobs.items()]
         events += [p.observed() for p in self.pods.values()]
+        events += [ReservationApplied(r, self._given(uid)) for uid, r in self.reserved.items()]
         return events
+
+    def _given(self, uid: str) -> tuple[Share, ...] | None:
+        """What is written down of a reservation: how many processors of which node."""
+        answer = self.answers.get(uid)
+        if answer is None:
+            return None
+        nodes = [place.node for place in answer.places]
+        return tuple(Share(node, nodes.count(node)) for node in sorted(set(nodes)))
 
     def crash(self, reached: Callable[[int], int] = lambda n: n, *, unseen: str = "") -> Pool:
         """Drop the Pool, build another from what was written; return the old one (for split brain).

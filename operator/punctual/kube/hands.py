@@ -38,6 +38,7 @@ from punctual.scheduling.actions import (
     HoldNode,
     HoldRoom,
     OfferEnd,
+    OfferWindow,
     SetPoint,
     StoreResult,
     WritePool,
@@ -123,7 +124,7 @@ class PoolHands:
                     tools.writer.submit(uid, DeleteObject(path, uid))
             case Emit():
                 self._emit(action)
-            case AnswerReservation():
+            case AnswerReservation() | OfferWindow():
                 pass  # nobody can ask on a cluster before there is a kind for it
             case _:
                 assert_never(action)

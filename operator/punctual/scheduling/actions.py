@@ -35,11 +35,19 @@ class WritePool:
 
 @dataclass(frozen=True, slots=True)
 class AnswerReservation:
-    """Say what became of a reservation that was asked for; ``places``: what it has got, as long as it stands."""
+    """Say how a reservation stands; ``places``: what it has got. Said again where nodes take a part of it away."""
 
     uid: str
     answer: Verdict
     places: tuple[Place, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OfferWindow:
+    """Say when a reservation that was refused would be accepted at the earliest, in whole seconds; None: never."""
+
+    uid: str
+    start: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +159,7 @@ class Emit:
 Action = (
     WriteStatus
     | AnswerReservation
+    | OfferWindow
     | WritePool
     | CreateChunk
     | EndPod

@@ -57,6 +57,13 @@ def pool_is_going(a: Application) -> Rejected | None:
     return Rejected(reasons.POOL_DELETED, "the pool is being deleted and takes no new jobs") if a.deleting else None
 
 
+def its_reservation_is_over(a: Application) -> Rejected | None:
+    """Refuse a job that names what holds no window (any more)."""
+    if a.job.reservation is None or a.demand.inside is not None:
+        return None
+    return Rejected(reasons.INFEASIBLE_RESERVATION, "the reservation that it names holds no window any more")
+
+
 def has_no_processors(a: Application) -> Rejected | None:
     """Refuse where there is nothing to compute on."""
     if a.plan.places:
@@ -98,6 +105,7 @@ CHECKS = (
     refused_at_the_door,
     pool_is_going,
     has_no_processors,
+    its_reservation_is_over,
     wants_more_processors_than_there_are,
     starts_too_late,
 )
@@ -121,6 +129,11 @@ def admit(a: Application) -> Admitted | Rejected:
 
 def _arithmetic(a: Application, short: Shortfall) -> str:
     what = f"{some(a.demand.ranges.total, 'unit')} due in {span(a.demand.due - a.now)}"
+    if a.demand.inside is not None and short.uid == a.demand.uid:
+        return (
+            f"{what}: inside the windows of its reservation "
+            f"{some(short.usable, 'processor')} can begin in time, and finish {some(short.fit, 'unit')}"
+        )
     if short.uid != a.demand.uid:
         return f"{what} would fit only by breaking an earlier promise: {_broken(a, short)}"
     first = span(max(0.0, short.first_ready - a.now))

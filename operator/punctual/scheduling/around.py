@@ -25,6 +25,8 @@ from punctual.scheduling.placement import Booking, Demand, Floats, Ground, Short
 from punctual.theory.cost import Cost
 
 Places = NDArray[np.intp]
+NOBODY = -1
+"""Number of a reservation inside of which nobody works."""
 
 
 @dataclass(slots=True, eq=False)
@@ -34,6 +36,7 @@ class Around:
     place: Places
     """Of each window; windows are in order of place, then start, and do not overlap on a place."""
     start: Floats
+    """From when on the place is kept free: ``clearance`` before the window begins."""
     behind: Floats
     """From when on the place is free behind each window."""
     first: Places
@@ -42,40 +45,65 @@ class Around:
     """When the port is taken, ascending."""
     sent: list[float]
     """From when on it is free behind each of these."""
+    clearance: float
+    """Seconds before a window, and before its end, in which nothing planned may still run."""
+    owner: Places
+    """Of each window the number of its reservation: jobs that name it work inside."""
+    inside: Floats
+    """From when on each window is free for those."""
+    until: Floats
+    """By when they must be done there."""
 
     @classmethod
     def of(
-        cls, places: int, where: Places, start: Floats, end: Floats, sending: Iterable[tuple[float, float]] = ()
+        cls,
+        places: int,
+        where: Places,
+        start: Floats,
+        end: Floats,
+        sending: Iterable[tuple[float, float]] = (),
+        *,
+        owner: Places | None = None,
+        clearance: float = 0.0,
     ) -> "Around":
         """Take windows [start, end) of places, in any order; ``sending``: the port's intervals, none over another."""
         order, intervals = np.lexsort((start, where)), sorted(sending)
         return cls(
             where[order],
-            start[order],
+            start[order] - clearance,
             end[order],
             where[order].searchsorted(np.arange(places + 1)),
             [begin for begin, _ in intervals],
             [until for _, until in intervals],
+            clearance,
+            np.full(where.size, NOBODY) if owner is None else owner[order],
+            start[order],
+            end[order] - clearance,
         )
 
-    def plus(self, where: Places, start: float, end: float, sent: float) -> "Around":
+    def plus(self, where: Places, start: float, end: float, sent: float, *, owner: int = NOBODY) -> "Around":
         """Return it with one more window on these places, and an interval of the port where ``sent`` > ``start``."""
         where = np.sort(where)
-        at = np.array([self.window_before(p, start) for p in where.tolist()], dtype=np.intp)
+        kept = start - self.clearance
+        at = np.array([self.window_before(p, kept) for p in where.tolist()], dtype=np.intp)
         at = np.where(at < 0, self.first[where], at + 1)
         gap, more = bisect_left(self.sends, start), [start] if sent > start else []
         return Around(
             _inserted(self.place, at, where),
-            _inserted(self.start, at, np.full(where.size, start)),
+            _inserted(self.start, at, np.full(where.size, kept)),
             _inserted(self.behind, at, np.full(where.size, end)),
             self.first + where.searchsorted(np.arange(self.first.size)),
             [*self.sends[:gap], *more, *self.sends[gap:]],
             [*self.sent[:gap], *(sent for _ in more), *self.sent[gap:]],
+            self.clearance,
+            _inserted(self.owner, at, np.full(where.size, owner)),
+            _inserted(self.inside, at, np.full(where.size, start)),
+            _inserted(self.until, at, np.full(where.size, end - self.clearance)),
         )
 
     def copy(self) -> "Around":
         """Return one whose times can be moved."""
-        return replace(self, behind=self.behind.copy(), sent=self.sent.copy())
+        return replace(self, behind=self.behind.copy(), sent=self.sent.copy(), inside=self.inside.copy())
 
     def begins_behind(self, at: float) -> bool:
         """Whether all of it begins at ``at`` or later: who is done by then meets nothing of it."""
@@ -97,10 +125,11 @@ class Around:
         """Move the times behind a booking, ``ready`` those of first slots; return when the port's first gap is free."""
         sizes, cost = np.diff(booking.cuts), booking.demand.cost
         held = zip(booking.where.tolist(), booking.starts.tolist(), booking.ends.tolist(), strict=True)
+        within = booking.demand.inside is not None
         for place, start, end in held:
-            self.occupy(ready, place, start, end)
+            self.occupy(ready, place, start, end, within=within)
         if booking.reducer is not None:
-            self.occupy(ready, booking.reducer, booking.finish - booking.demand.reduce, booking.finish)
+            self.occupy(ready, booking.reducer, booking.finish - booking.demand.reduce, booking.finish, within=within)
         if booking.port == -np.inf:
             return port
         sent = booking.starts + cost.theta_cm + sizes * cost.tau
@@ -112,10 +141,12 @@ class Around:
                 self.sent[gap] = max(self.sent[gap], end)
         return port
 
-    def occupy(self, ready: Floats, place: int, start: float, end: float) -> None:
-        """Let the slot in which ``start`` lies be free from ``end`` on."""
+    def occupy(self, ready: Floats, place: int, start: float, end: float, *, within: bool) -> None:
+        """Let the slot in which ``start`` lies, or ``within`` the window there, be free from ``end`` on."""
         window = self.window_before(place, start)
-        if window < 0:
+        if within:
+            self.inside[window] = max(self.inside[window], end)
+        elif window < 0:
             ready[place] = max(ready[place], end)
         else:
             self.behind[window] = max(self.behind[window], end)
@@ -126,16 +157,21 @@ class Around:
         sent = booking.starts + cost.theta_cm + np.diff(booking.cuts) * cost.tau
         free, port = ground.copy(), ground.port
         assert free.around is not None
-        moved = free.around
+        moved, within = free.around, booking.demand.inside is not None
         for place, start, end, sending in zip(
             booking.where.tolist(), booking.starts.tolist(), booking.ends.tolist(), sent.tolist(), strict=True
         ):
             window = self.window_before(place, start + near)
             begin = max(free.ready[place], moved.behind[window]) if window >= 0 else free.ready[place]
             later = self.start[max(window + 1, int(self.first[place])) : int(self.first[place + 1])]
-            if start < begin - near or (later.size and end > later[0] + near):
+            limit = later[0] if later.size else np.inf
+            if within:
+                if window < 0 or self.owner[window] != booking.demand.inside:
+                    raise InvariantError(f"{uid}: a chunk is outside of its reservation")
+                begin, limit = max(free.ready[place], moved.inside[window]), self.until[window]
+            if start < begin - near or end > limit + near:
                 raise InvariantError(f"{uid}: a chunk meets a window or another on its processor")
-            moved.occupy(free.ready, place, start + near, end)
+            moved.occupy(free.ready, place, start + near, end, within=within)
             if not ground.discipline.one_port:
                 continue
             gap = bisect_right(self.sends, start + near) - 1
@@ -144,8 +180,14 @@ class Around:
                 raise InvariantError(f"{uid}: a transfer meets another, or an interval that is booked ahead")
             port = max(port, sending)
 
-    def slots(self, ready: Floats) -> "Slots":
-        """Return the free times of all places, some of them without length: first slots, then those behind windows."""
+    def slots(self, ready: Floats, inside: int | None = None) -> "Slots":
+        """Return the free times of all places, some of them without length: first slots, then those behind windows.
+
+        Or what is free inside the windows of one reservation.
+        """
+        if inside is not None:
+            own = np.flatnonzero(self.owner == inside)
+            return Slots(self.place[own], np.maximum(self.inside[own], ready[self.place[own]]), self.until[own])
         until = np.full(ready.size, np.inf)
         has = self.first[:-1] < self.first[1:]
         until[has] = self.start[self.first[:-1][has]]
@@ -162,7 +204,7 @@ class Around:
         late = demand.due + tolerance(demand.due)
         if demand.reduce and demand.running_until > late:
             return Shortfall(demand.uid, demand.ranges.total, 0, None, ground.ready.size, 0, demand.running_until)
-        slots = self.slots(np.maximum(ground.ready, demand.not_before))
+        slots = self.slots(np.maximum(ground.ready, demand.not_before), demand.inside)
         if not demand.ranges.total:
             return self._place_reduce(demand, ground, slots, late)
         short = None
@@ -180,7 +222,7 @@ class Around:
         after.take(booking)
         assert after.around is not None
         soonest = max(float(booking.ends.max()), demand.running_until)
-        slots = after.around.slots(after.ready)
+        slots = after.around.slots(after.ready, demand.inside)
         at = np.maximum(slots.begin, soonest)
         at[at + demand.reduce > slots.until + tolerance(soonest)] = np.inf
         last = int(booking.where[int(booking.ends.argmax())])
@@ -208,14 +250,14 @@ class Around:
     def retimed(self, booking: Booking, ground: Ground) -> Booking:
         """Return a booking on this ground: times move, shares do not; each chunk stays in its slot while it fits."""
         demand, sizes = booking.demand, np.diff(booking.cuts)
-        slots = self.slots(np.maximum(ground.ready, demand.not_before))
+        slots = self.slots(np.maximum(ground.ready, demand.not_before), demand.inside)
         lasts = sizes * (demand.cost.tau + ground.chi(demand.cost, booking.where)) + demand.cost.setup * (
             1 + extra_fragments(demand.ranges, booking.cuts)
         )
         port, own = _Port.of(self, ground), _Port([], [], -np.inf)
         sending = demand.cost.theta_cm + sizes * demand.cost.tau
         chunks = [
-            (slots.of(self._from(place, self.window_before(place, was), ground.ready.size)), was, seconds, sent)
+            (self._from(slots, place, was, demand.inside), was, seconds, sent)
             for place, was, seconds, sent in zip(
                 booking.where.tolist(), booking.starts.tolist(), lasts.tolist(), sending.tolist(), strict=True
             )
@@ -239,17 +281,26 @@ class Around:
             after = ground.copy()
             after.take(new)
             assert after.around is not None
-            behind = after.around.slots(after.ready)
-            last = self._from(booking.reducer, self.window_before(booking.reducer, finish), ground.ready.size)
-            start = _first_fit(behind.of(last), finish, demand.reduce, _Port([], [], -np.inf))
+            behind = after.around.slots(after.ready, demand.inside)
+            last = self._from(behind, booking.reducer, finish, demand.inside)
+            start = _first_fit(last, finish, demand.reduce, _Port([], [], -np.inf))
             new = replace(new, reducer=booking.reducer, finish=start + demand.reduce)
         return new
 
-    def _from(self, place: int, window: int, places: int) -> list[int]:
-        """Return which slots of a place are that behind a window, -1: the first, and all later ones."""
-        last = int(self.first[place + 1])
+    def _from(self, slots: "Slots", place: int, at: float, inside: int | None) -> "Slots":
+        """Return of a place that slot in which ``at`` lies and all later ones, the last without an end.
+
+        What does not fit inside its windows any more goes on behind them, and is seen to be too late.
+        """
+        window = self.window_before(place, at)
+        if inside is not None:
+            own = np.flatnonzero(self.owner == inside)
+            here = slots.of(np.flatnonzero((self.place[own] == place) & (own >= window)))
+            here.until[-1:] = np.inf
+            return here
+        places, last = self.first.size - 1, int(self.first[place + 1])
         behind = [places + w for w in range(max(window, int(self.first[place])), last)]
-        return [place, *behind] if window < 0 else behind
+        return slots.of([place, *behind] if window < 0 else behind)
 
 
 class Slots(NamedTuple):

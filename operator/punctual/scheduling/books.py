@@ -18,7 +18,6 @@ from punctual.scheduling.offers_desk import OffersDesk
 from punctual.scheduling.placement import tolerance
 from punctual.scheduling.plan import Plan
 from punctual.scheduling.processors import Occupant, Processors
-from punctual.scheduling.reservation import Reservation
 from punctual.scheduling.reservations import Ahead
 from punctual.scheduling.spec import MissCount, PoolRecord, PoolSpec
 from punctual.scheduling.standing import Key, Standing
@@ -63,8 +62,6 @@ class Books:
     """What an earlier leader has counted, until the controller goes on from there."""
     ahead: Ahead = field(default_factory=Ahead)
     """Reservations that are accepted."""
-    asked_ahead: list[Reservation] = field(default_factory=list)
-    """Reservations that wait for their answer, in order."""
     startups: Startups = field(default_factory=Startups)
     desk: OffersDesk = field(default_factory=OffersDesk)
     waiting: list[tuple[float, str]] = field(default_factory=list)

@@ -82,11 +82,12 @@ class Dispatcher:
         watch = st.watch(chunk)
         runs = watch.pod is not None and watch.pod.phase == "Running"
         if chunk.offered is None and runs and watch.offered_at is None:
-            self._offer(now, st, chunk, chunk.begin + watch.done)
+            self.offer(now, st, chunk, chunk.begin + watch.done)
         elif (watch.offered_at is None or now > watch.offered_at + PATIENCE) and not _ends_soon(chunk, watch, now):
             self.life.end_and_lose(now, st, chunk, reasons.CAPACITY_LOST, "its processor was needed", own=False)
 
-    def _offer(self, now: float, st: Standing, chunk: Chunk, end: int) -> None:
+    def offer(self, now: float, st: Standing, chunk: Chunk, end: int) -> None:
+        """Offer a running chunk an end."""
         watch = st.watch(chunk)
         pod = watch.pod
         assert pod is not None
@@ -119,7 +120,7 @@ class Dispatcher:
                     continue
                 helpers, kept = self._share_out(now, st, chunk.size - watch.done, idle)
                 if helpers:
-                    self._offer(now, st, chunk, chunk.begin + watch.done + kept)
+                    self.offer(now, st, chunk, chunk.begin + watch.done + kept)
                     idle -= helpers
 
     def _share_out(self, now: float, st: Standing, left: int, idle: int) -> tuple[int, int]:
@@ -144,9 +145,14 @@ class Dispatcher:
         """Return free places that no booking waits for."""
         booked = {self.books.plan.places[int(w)] for b in self.books.plan.bookings for w in b.where}
         booked |= {self.books.plan.places[b.reducer] for b in self.books.plan.bookings if b.reducer is not None}
-        return [
+        idle = [
             p for p in self.books.processors.usable(now) if p not in self.books.processors.occupants and p not in booked
         ]
+        if not self.books.ahead.held:
+            return idle
+        # a chunk that nobody was promised must not run into a window
+        room = self.books.ahead.free(idle, now, now + 2 * LEFTOVER_CHUNK).tolist()
+        return [place for place, there in zip(idle, room, strict=True) if there]
 
     def dispatch(self, now: float) -> None:
         """Give each free processor the first chunk booked on it, and what nobody booked to leftover work."""
@@ -296,11 +302,6 @@ class Dispatcher:
 
     def _use_leftovers(self, now: float, free: list[Place]) -> None:
         """Run pilots and jobs without booked processors on what is free; such chunks go when the room is needed."""
-        if self.books.ahead.held:  # a chunk that nobody was promised must not run into a window
-            room = self.books.ahead.free(free, now, now + 2 * LEFTOVER_CHUNK)
-            free = [place for place, there in zip(free, room.tolist(), strict=True) if there]
-        if not free:
-            return
         wanting = sorted(
             (st for st in self.books.live.values() if st.state in UNBOOKED and st.refused_until <= now),
             key=lambda st: (st.state != "Measuring", st.job.deadline, st.job.arrival, st.job.uid),

@@ -74,7 +74,14 @@ class Edits:
         old = st.job
         promise = st.record.promise
         assert promise is not None
-        fixed = replace(job, units=old.units, cost=old.cost, reduce_duration=old.reduce_duration, restart=old.restart)
+        fixed = replace(
+            job,
+            units=old.units,
+            cost=old.cost,
+            reduce_duration=old.reduce_duration,
+            restart=old.restart,
+            reservation=old.reservation,
+        )
         if _tested(job) != _tested(old):
             st.job = fixed
             plan, against = self._test(now, st)

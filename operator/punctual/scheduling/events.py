@@ -1,7 +1,7 @@
 """What can happen to a Pool. Level-triggered: each says how things are, not what changed; newest per key wins."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from punctual.scheduling.job import Job, JobRecord, Kind
 from punctual.scheduling.reservation import Reservation
@@ -70,11 +70,20 @@ class PodObserved:
     """It was offered an end, whether we know of it or another leader did so: it may have stopped before its own."""
 
 
+class Share(NamedTuple):
+    """So many processors of one node."""
+
+    node: str
+    processors: int
+
+
 @dataclass(frozen=True, slots=True)
 class ReservationApplied:
-    """Processors asked for ahead, over a window."""
+    """Processors asked for ahead, over a window; one that is known already is not asked about again."""
 
     reservation: Reservation
+    held: tuple[Share, ...] | None = None
+    """What it was given before, as written down; None: it has no answer yet."""
 
 
 @dataclass(frozen=True, slots=True)

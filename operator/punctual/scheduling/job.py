@@ -47,6 +47,8 @@ class Job:
     on_miss: OnMiss = "Continue"
     dry_run: bool = False
     suspend: bool = False
+    reservation: str | None = None
+    """What it is to run inside of (`Reservation.group`); None: outside of all."""
     reduce_duration: float | None = None
     """Seconds planned for the reduce pod after the last chunk; None: no reduce."""
     ttl: float | None = None

@@ -54,6 +54,8 @@ class Demand:
     """Latest expected end of its running chunks: the reduce step waits for it."""
     reduce: float = 0.0
     """Seconds of the reduce step, set-up included; 0: none."""
+    inside: int | None = None
+    """Number of the reservation inside of which it is to be; None: it is to be outside of all."""
 
     @property
     def uid(self) -> str:
@@ -243,7 +245,9 @@ class Shortfall(NamedTuple):
 def place(demand: Demand, ground: Ground) -> Booking | Shortfall:
     """Book processors so that the demand's due time is met, whole units, ends tested after rounding; or say why not."""
     demand = demand.anew()
-    if ground.around is not None and not ground.around.begins_behind(demand.due + demand.reduce):
+    if ground.around is not None and (
+        demand.inside is not None or not ground.around.begins_behind(demand.due + demand.reduce)
+    ):
         return ground.around.place_demand(demand, ground)
     cost, due = demand.cost, demand.due
     units, late = demand.ranges.total, due + tolerance(demand.due)

@@ -71,6 +71,7 @@ class Planner:
 
     def _ground(self, now: float, places: Sequence[Place], ends: Mapping[Place, float]) -> Ground:
         assert self.books.spec is not None
+        self.books.ahead.clearance = self.books.spec.clearance
         return Ground(
             np.array([ends.get(place, now) for place in places], dtype=np.float64),
             self.books.spec.discipline,
@@ -162,6 +163,10 @@ class Planner:
         if st.refused_until > now:
             not_before = st.refused_until
         planned, due = self.planned(st), self.due(st)
+        kept_back, inside = job.deadline - due, None
+        if job.reservation is not None and (found := self.books.ahead.inside(job.reservation)):
+            inside, closes = found
+            due = min(due, closes - self.books.ahead.clearance - reduce)
         if len(running) < most:
             most -= len(running)
         else:
@@ -173,12 +178,13 @@ class Planner:
             ranges=left,
             cost=planned,
             due=due,
-            kept_back=job.deadline - due,
+            kept_back=kept_back,
             least=1 if record.completed or running else job.min_processors,
             most=most,
             not_before=not_before,
             running_until=until if running else 0.0,
             reduce=reduce,
+            inside=inside,
         )
 
     def order(self, st: Standing) -> Order:

@@ -18,10 +18,9 @@ from typing import NamedTuple
 
 from punctual import reasons
 from punctual.errors import InvariantError
-from punctual.scheduling import ledger, offers, reservations
+from punctual.scheduling import ledger, offers
 from punctual.scheduling.actions import (
     Action,
-    AnswerReservation,
     DropSetPoint,
     Emit,
     HoldNode,
@@ -60,11 +59,11 @@ from punctual.scheduling.plan import Plan
 from punctual.scheduling.planner import Planner
 from punctual.scheduling.processors import Occupant
 from punctual.scheduling.ranges import Ranges
-from punctual.scheduling.reservations import Accepted
 from punctual.scheduling.spec import PoolSpec
 from punctual.scheduling.standing import Standing, Watch
 from punctual.scheduling.startup import Startups
 from punctual.scheduling.supervision import FRESH
+from punctual.scheduling.windows import Windows
 from punctual.scheduling.words import some, span
 from punctual.theory.cost import Cost
 
@@ -104,6 +103,7 @@ class Pool:
         self.dispatcher = Dispatcher(self.books, self.life, self.planner)
         self.express = Express(self.books, self.planner)
         self.edits = Edits(self.books, self.life, self.planner)
+        self.windows = Windows(self.books, self.life, self.planner, self.dispatcher, self.express)
         self.together = 1
         """Jobs that are tried together where one does not fit behind the plan: grows while that succeeds."""
         self.unread: list[Event] = []
@@ -143,6 +143,7 @@ class Pool:
         self.unread = []
         if self.books.spec is None:
             return self.books.flush(now)
+        self.windows.take_up(now)
         for uid in self.books.edits:
             self.edits.apply(now, self.books.jobs[uid])
         self.books.edits.clear()
@@ -154,12 +155,15 @@ class Pool:
             self.dispatcher.take_up(now)
         self.life.supervise(now)
         if self.books.processors.unblock(now) or self.books.stale:
+            self.windows.mend(now)
             self.planner.replan(now)
-        self._answer_reservations(now)
+        self.windows.answer(now)
         self._decide(now)
+        self.windows.clear(now)
         self.dispatcher.work(now)
         self.books.due = self.wake(now)
         self._search_offers(now)
+        self.windows.offer()
         self.life.expire(now)
         self._hold_room(now)
         return self.books.flush(now)
@@ -190,7 +194,9 @@ class Pool:
     @property
     def backlog(self) -> int:
         """Answers still owed: decisions and offers. Call again at once while it is not 0."""
-        return len(self.books.waiting) + len(self.books.desk) if self.books.spec is not None else 0
+        if self.books.spec is None:
+            return 0
+        return len(self.books.waiting) + len(self.books.desk) + len(self.windows.searches)
 
     def test(self, now: float) -> offers.Test:
         """Return what decides about admission now."""
@@ -239,10 +245,10 @@ class Pool:
                 self._take_job(event)
             case JobDeleted(uid):
                 self._take_deleted(now, uid)
-            case ReservationApplied(reservation):
-                self.books.asked_ahead.append(reservation)
+            case ReservationApplied():
+                self.windows.apply(event)
             case ReservationDeleted(uid):
-                self._take_reservation_deleted(uid)
+                self.windows.drop(uid)
             case PodObserved():
                 self._take_pod(now, event)
             case PodGone(namespace, name):
@@ -561,32 +567,6 @@ class Pool:
             text = f"pod {pod}: {', '.join(sorted(new))}; the last good value stands"
             self.books.after.append(Emit(st.job.uid, "Warning", reasons.FILE_FAULT, text))
 
-    def _take_reservation_deleted(self, uid: str) -> None:
-        self.books.asked_ahead = [r for r in self.books.asked_ahead if r.uid != uid]
-        if uid in self.books.ahead.held:
-            self.books.ahead.release(uid)
-            self.books.stale = True
-
-    def _answer_reservations(self, now: float) -> None:
-        """Book what is asked for ahead if every promise stands beside it, in the order in which it was asked for."""
-        books = self.books
-        books.ahead.forget(now)
-        for asked in books.asked_ahead:
-            if books.line is not None and not self.express.leave(now):
-                text = f"fast admission takes no reservation, and {self.express.why(now)}"
-                books.after.append(AnswerReservation(asked.uid, Verdict("False", reasons.INFEASIBLE_RESERVATION, text)))
-                continue
-            answer = reservations.admit(asked, books.ahead, self.planner.current(now), now)
-            if isinstance(answer, Accepted):
-                books.ahead.book(answer.held)
-                self.planner.adopt(answer.plan, now)
-                text = f"{some(asked.processors, 'processor')} for {span(asked.end - asked.start)}"
-                verdict = Verdict("True", reasons.FEASIBLE, text)
-                books.after.append(AnswerReservation(asked.uid, verdict, answer.held.places))
-            else:
-                books.after.append(AnswerReservation(asked.uid, Verdict("False", answer.reason, answer.message)))
-        books.asked_ahead.clear()
-
     def _decide(self, now: float) -> None:
         if not self.books.waiting:
             return
@@ -735,7 +715,7 @@ class Pool:
 
     def _promise(self, now: float, st: Standing, outlook: Booking | Outlook) -> None:
         job = st.job
-        margin = job.deadline - outlook.demand.due - outlook.demand.reduce
+        margin = outlook.demand.kept_back - outlook.demand.reduce
         text = (
             f"{some(outlook.demand.ranges.total, 'unit')} on {some(outlook.processors, 'processor')} from "
             f"{span(max(0.0, outlook.start - now))} on, forecast in {span(outlook.finish - now)}, "

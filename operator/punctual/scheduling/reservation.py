@@ -13,11 +13,17 @@ class Reservation:
     start: float
     end: float
     processors: int
+    """0: all that ``nodes`` have."""
+    nodes: frozenset[str] | None = None
+    """Of these nodes only; None: of any."""
+    group: str = ""
+    """What jobs name that are to run inside it: the windows of one recurrence have one in common."""
     io_ratio: float = 0.0
     """The first part of the window in which its input is sent: over one port nobody else's is, meanwhile."""
 
     def __post_init__(self) -> None:
-        if not (-inf < self.start < self.end < inf and self.processors >= 1 and 0.0 <= self.io_ratio <= 1.0):
+        some = self.processors >= 1 or (self.processors == 0 and self.nodes is not None)
+        if not (-inf < self.start < self.end < inf and some and 0.0 <= self.io_ratio <= 1.0):
             raise ValueError(f"a window, processors and a part of it are needed, not {self}")
 
     @property

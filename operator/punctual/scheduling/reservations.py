@@ -36,7 +36,7 @@ ROUNDS = 8
 
 
 class Held(NamedTuple):
-    """A reservation that was accepted, and the places that it has."""
+    """A reservation that was accepted, and the places that it has: fewer than it asked for where nodes went."""
 
     reservation: Reservation
     places: tuple[Place, ...]
@@ -65,11 +65,16 @@ class Ahead:
     """Processors booked over time."""
     port: Calendar = field(default_factory=Calendar)
     """When inputs of reservations are sent: 0 or 1 at a time."""
+    clearance: float = 0.0
+    """Seconds before a window, and before its end, in which nothing planned may still run."""
+    _groups: dict[str, int] = field(default_factory=dict)
+    """Numbers of what jobs can name."""
     _number: dict[Place, int] = field(default_factory=dict)
     """Of each place that ever had a window; arrays below hold these, one entry per window and place."""
     _where: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
     _start: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     _end: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    _owner: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
 
     def book(self, held: Held) -> None:
         """Book what was accepted."""
@@ -77,30 +82,46 @@ class Ahead:
         if r.uid in self.held:
             raise ValueError(f"{r.uid} is booked already")
         self.held[r.uid] = held
-        self.calendar.book(Window(r.start, r.end, r.processors))
+        if held.places:
+            self.calendar.book(Window(r.start, r.end, len(held.places)))
         if r.sent > r.start:
             self.port.book(Window(r.start, r.sent, 1))
         numbers = [self._number.setdefault(place, len(self._number)) for place in held.places]
         self._where = np.concatenate((self._where, np.array(numbers, dtype=np.intp)))
         self._start = np.concatenate((self._start, np.full(len(numbers), r.start)))
         self._end = np.concatenate((self._end, np.full(len(numbers), r.end)))
+        self._owner = np.concatenate((self._owner, np.full(len(numbers), self.number(r.group))))
 
     def release(self, uid: str) -> None:
         """Take a booking back; KeyError where there is none."""
         r, places = self.held.pop(uid)
-        self.calendar.release(Window(r.start, r.end, r.processors))
+        if places:
+            self.calendar.release(Window(r.start, r.end, len(places)))
         if r.sent > r.start:
             self.port.release(Window(r.start, r.sent, 1))
         mine = np.isin(self._where, [self._number[place] for place in places])
         keep = ~(mine & (self._start == r.start) & (self._end == r.end))
         self._where, self._start, self._end = self._where[keep], self._start[keep], self._end[keep]
+        self._owner = self._owner[keep]
         if not self.held:
             self._number.clear()
+            self._groups.clear()
 
-    def forget(self, until: float) -> None:
-        """Forget reservations that are over."""
-        for uid in [uid for uid, held in self.held.items() if held.reservation.end <= until]:
+    def forget(self, until: float) -> bool:
+        """Forget reservations that are over; say whether there was one."""
+        over = [uid for uid, held in self.held.items() if held.reservation.end <= until]
+        for uid in over:
             self.release(uid)
+        return bool(over)
+
+    def number(self, group: str) -> int:
+        """Return by which number placement knows what a job may name."""
+        return self._groups.setdefault(group, len(self._groups))
+
+    def inside(self, group: str) -> tuple[int, float] | None:
+        """Return that number and when the last of its windows ends; None: it has none (any more)."""
+        ends = [held.reservation.end for held in self.held.values() if held.reservation.group == group]
+        return (self.number(group), max(ends)) if ends else None
 
     def on(self, places: Sequence[Place], discipline: Discipline) -> Around | None:
         """Return what a ground of these places carries; None: nothing is booked."""
@@ -112,7 +133,15 @@ class Ahead:
         sending: list[tuple[float, float]] = []
         if discipline.one_port:
             sending = [(r.start, r.sent) for r, _ in self.held.values() if r.sent > r.start]
-        return Around.of(len(places), where[there], self._start[there], self._end[there], sending)
+        return Around.of(
+            len(places),
+            where[there],
+            self._start[there],
+            self._end[there],
+            sending,
+            owner=self._owner[there],
+            clearance=self.clearance,
+        )
 
     def free(self, places: Sequence[Place], start: float, end: float) -> NDArray[np.bool_]:
         """Return which places have no window over [start, end)."""
@@ -135,7 +164,7 @@ def admit(asked: Reservation, ahead: Ahead, plan: Plan, now: float) -> Accepted 
     if isinstance(where, Refused):
         return where
     held = Held(asked, tuple(plan.places[i] for i in where.tolist()))
-    ground = replace(plan.ground, around=_with(plan, where, asked))
+    ground = replace(plan.ground, around=_with(plan, ahead, where, asked))
     kept = plan.retimed(ground)
     if not _moved(plan, kept):
         return Accepted(held, kept)
@@ -146,27 +175,31 @@ def admit(asked: Reservation, ahead: Ahead, plan: Plan, now: float) -> Accepted 
         return Accepted(held, kept)
     return Refused(
         reasons.INFEASIBLE_RESERVATION,
-        f"{some(asked.processors, 'processor')} from {span(asked.start - now)} on for {span(asked.end - asked.start)} "
+        f"{some(where.size, 'processor')} from {span(asked.start - now)} on for {span(asked.end - asked.start)} "
         f"would break an earlier promise: {missed[0].uid} would fit no more",
     )
 
 
-def _with(plan: Plan, where: NDArray[np.intp], asked: Reservation) -> Around:
+def _with(plan: Plan, ahead: Ahead, where: NDArray[np.intp], asked: Reservation) -> Around:
     """Return what the plan's ground is around, this reservation included."""
-    none = np.empty(0)
-    around = plan.ground.around or Around.of(len(plan.places), np.empty(0, dtype=np.intp), none, none)
+    around = plan.ground.around
+    if around is None:
+        none = np.empty(0)
+        around = Around.of(len(plan.places), np.empty(0, dtype=np.intp), none, none, clearance=ahead.clearance)
     sent = asked.sent if plan.ground.discipline.one_port else asked.start
-    return around.plus(where, asked.start, asked.end, sent)
+    return around.plus(where, asked.start, asked.end, sent, owner=ahead.number(asked.group))
 
 
 def _room(asked: Reservation, ahead: Ahead, plan: Plan, now: float) -> NDArray[np.intp] | Refused:
     """Return which places it gets whatever becomes of the jobs that wait, or what stands against it."""
-    if why := _objection(asked, ahead, plan, now):
-        window = f"{some(asked.processors, 'processor')} from {span(asked.start - now)} on"
+    there = _there(asked, plan.places)
+    n = asked.processors or int(np.count_nonzero(there))
+    if why := _objection(asked, there, ahead, plan, now):
+        window = f"{some(n, 'processor')} from {span(asked.start - now)} on"
         return Refused(reasons.INFEASIBLE_RESERVATION, f"{window} for {span(asked.end - asked.start)}: {why}")
-    n = asked.processors
-    throughout = ahead.free(plan.places, asked.start, asked.end)
-    able = throughout & (plan.ground.ready <= asked.start + tolerance(asked.start))
+    throughout = there & ahead.free(plan.places, asked.start, asked.end)
+    soonest = max(now, asked.start - ahead.clearance)
+    able = throughout & (plan.ground.ready <= soonest + tolerance(asked.start))
     if np.count_nonzero(able) < n:
         if np.count_nonzero(throughout) < n:
             why = f"at each time enough are free, but only {np.count_nonzero(throughout)} from its start to its end"
@@ -180,15 +213,23 @@ def _room(asked: Reservation, ahead: Ahead, plan: Plan, now: float) -> NDArray[n
     return np.sort(best)
 
 
-def _objection(asked: Reservation, ahead: Ahead, plan: Plan, now: float) -> str | None:
-    """Return what counting processors and the port tells against it."""
-    total = len(plan.places)
+def _there(asked: Reservation, places: Sequence[Place]) -> NDArray[np.bool_]:
+    """Return which places are on its nodes."""
+    if asked.nodes is None:
+        return np.ones(len(places), dtype=bool)
+    return np.array([place.node in asked.nodes for place in places], dtype=bool)
+
+
+def _objection(asked: Reservation, there: NDArray[np.bool_], ahead: Ahead, plan: Plan, now: float) -> str | None:
+    """Return what counting processors, those ``there`` on its nodes, and the port tells against it."""
+    total, own = len(plan.places), int(np.count_nonzero(there))
+    n = asked.processors or own
     if asked.start < now:
         return "that has begun already"
-    if asked.processors > total:
-        return f"the pool has {total}"
+    if n == 0 or n > own:
+        return f"the pool has {own}" if asked.nodes is None else f"the {some(len(asked.nodes), 'node')} selected: {own}"
     booked = ahead.calendar.most(asked.start, asked.end)
-    if total - booked < asked.processors:
+    if total - booked < n:
         return f"at one time of it {booked} of {total} are reserved"
     if plan.ground.discipline.one_port and asked.sent > asked.start:
         if ahead.port.most(asked.start, asked.sent):
@@ -220,7 +261,10 @@ def _disturbed(asked: Reservation, plan: Plan) -> NDArray[np.float64]:
 
 def next_start(asked: Reservation, ahead: Ahead, plan: Plan, now: float, *, not_before: float) -> float | None:
     """Return the earliest start from which on there is room beside other reservations; None: there never is."""
-    n, length, at = asked.processors, asked.end - asked.start, max(not_before, now)
+    n = asked.processors or int(np.count_nonzero(_there(asked, plan.places)))
+    length, at = asked.end - asked.start, max(not_before, now)
+    if n == 0:
+        return None
     sends = plan.ground.discipline.one_port and asked.sent > asked.start
     if sends:
         at = max(at, plan.ground.port)
@@ -236,7 +280,7 @@ def next_start(asked: Reservation, ahead: Ahead, plan: Plan, now: float, *, not_
         for exact in (start, start + tolerance(start)):  # windows that touch, moved: their ends are rounded anew
             if not isinstance(_room(asked.at(exact), ahead, plan, now), Refused):
                 return exact
-        ready = plan.ground.ready
+        ready = plan.ground.ready + ahead.clearance
         at = min(ahead.ends_after(start), float(ready[ready > start].min(initial=inf)))
         if at == inf:
             return None

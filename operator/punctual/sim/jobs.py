@@ -379,6 +379,7 @@ class _Run:
                     case _:
                         pass
             self.pool.books.desk.clear()
+            self.pool.windows.searches.clear()
             if (opens := self.pool.books.due) is not None and opens != self.opens:
                 self.opens = opens
                 self._at(opens, _Open())

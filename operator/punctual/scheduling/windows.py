@@ -1,0 +1,230 @@
+"""Reservations in a Pool: answered, taken up by a new leader, kept whole as nodes come and go, emptied in time.
+
+A window that is accepted keeps its processors: jobs are planned around it. Here is seen to it that they are empty when
+it begins. What is planned ends ``clearance`` before it; what runs all the same is offered an end, then ended, and its
+units are done elsewhere. Only chunks of jobs that name the reservation stay.
+"""
+
+import math
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass, field, replace
+
+from punctual import reasons
+from punctual.scheduling import reservations
+from punctual.scheduling.actions import AnswerReservation, OfferWindow
+from punctual.scheduling.books import Books
+from punctual.scheduling.dispatcher import Dispatcher
+from punctual.scheduling.events import ReservationApplied, Share
+from punctual.scheduling.express import Express
+from punctual.scheduling.job import Verdict
+from punctual.scheduling.life import GRACE, LOOK, Life
+from punctual.scheduling.offers_desk import TESTS
+from punctual.scheduling.placement import tolerance
+from punctual.scheduling.plan import Plan
+from punctual.scheduling.planner import PATIENCE, Planner
+from punctual.scheduling.processors import Place
+from punctual.scheduling.reservation import Reservation
+from punctual.scheduling.reservations import Accepted, Ahead, Held, admit
+from punctual.scheduling.standing import expected_end
+from punctual.scheduling.words import some, span
+
+LEAVE = GRACE + 1.0
+"""Seconds from the end of a pod's chunk, or from the word that it must go, until its processor is empty for sure."""
+ASKED = PATIENCE + 2 * LOOK
+"""Seconds before that in which a chunk that would run on is offered an end."""
+MENDED = 4
+"""Reservations that a step tries to give back what nodes took away: each costs a test of the whole queue."""
+ROUNDS = 3
+"""How often a window offered is moved on to where it is accepted from a whole second on."""
+
+
+@dataclass(slots=True)
+class Windows:
+    """Looks after what is booked ahead."""
+
+    books: Books
+    life: Life
+    planner: Planner
+    dispatcher: Dispatcher
+    express: Express
+    asked: dict[str, Reservation] = field(default_factory=dict)
+    """Wait for their answer, in order."""
+    found: dict[str, ReservationApplied] = field(default_factory=dict)
+    """Were answered by an earlier leader."""
+    searches: dict[str, Generator[None, None, float | None]] = field(default_factory=dict)
+    """For the nearest window that would do, of those that were refused."""
+
+    def apply(self, event: ReservationApplied) -> None:
+        """Take in a reservation; one that is held already is no news."""
+        uid = event.reservation.uid
+        if uid in self.books.ahead.held:
+            return
+        if event.held is None:
+            self.asked[uid] = event.reservation
+        else:
+            self.found[uid] = event
+
+    def drop(self, uid: str) -> None:
+        """Take in that a reservation is gone: what is left of its window is free."""
+        for line in (self.asked, self.found, self.searches):
+            line.pop(uid, None)
+        if uid in self.books.ahead.held:
+            self.books.ahead.release(uid)
+            self.books.stale = True
+
+    def take_up(self, now: float) -> None:
+        """Book what an earlier leader has promised, and forget what is over, before anything is planned."""
+        if self.books.ahead.forget(now):
+            self.books.stale = True
+        # one after the other by their start: then there are as many free places for each as there were before
+        for event in sorted(self.found.values(), key=lambda e: (e.reservation.start, e.reservation.uid)):
+            asked = event.reservation
+            if asked.end > now:
+                places = [place for share in event.held or () for place in self._seats(asked, share)]
+                self.books.ahead.book(Held(asked, tuple(places)))
+                self.books.stale = True
+        self.found.clear()
+
+    def _seats(self, asked: Reservation, share: Share) -> Iterable[Place]:
+        """Return places of a node for a window: those where its own jobs run, then those that nobody needs then."""
+        books = self.books
+        there = [Place(share.node, i) for i in range(max(share.processors, books.processors.counts.get(share.node, 0)))]
+        free = books.ahead.free(there, asked.start, asked.end).tolist()
+
+        def rank(place: Place) -> tuple[bool, float]:
+            occupant = books.processors.occupants.get(place)
+            st = books.jobs.get(occupant.job) if occupant else None
+            chunk = st.chunk(occupant.kind, occupant.begin, occupant.attempt) if st and occupant else None
+            if st is None or chunk is None:
+                return True, -math.inf
+            return st.job.reservation != asked.group, chunk.promised_end
+
+        return sorted((p for p, is_free in zip(there, free, strict=True) if is_free), key=rank)[: share.processors]
+
+    def mend(self, now: float) -> None:
+        """Give back what nodes have taken away, where every promise stands beside it."""
+        ahead, counts = self.books.ahead, self.books.processors.counts
+        tries = MENDED
+        for asked, places in list(ahead.held.values()):
+            if asked.processors == 0:
+                own = [Place(node, i) for node in sorted(asked.nodes or ()) for i in range(counts.get(node, 0))]
+                free = ahead.free(own, asked.start, asked.end).tolist()
+                self._keep(asked, (*places, *(p for p, is_free in zip(own, free, strict=True) if is_free)))
+                continue
+            there = tuple(place for place in places if place.slot < counts.get(place.node, 0))
+            self._keep(asked, there)
+            if len(there) == asked.processors or tries == 0:
+                if there != places:
+                    self._tell(asked, there)
+                continue
+            tries -= 1
+            rest = replace(asked, start=max(now, asked.start), processors=asked.processors - len(there), io_ratio=0.0)
+            plan, missed = self.planner.trial(now, stop=True)
+            answer = None if missed else admit(rest, ahead, plan, now)
+            if isinstance(answer, Accepted):
+                there += answer.held.places
+                self._keep(asked, there)
+            if there != places:
+                self._tell(asked, there)
+
+    def _keep(self, asked: Reservation, places: tuple[Place, ...]) -> None:
+        ahead = self.books.ahead
+        if ahead.held[asked.uid].places != places:
+            ahead.release(asked.uid)
+            ahead.book(Held(asked, places))
+
+    def _tell(self, asked: Reservation, places: tuple[Place, ...]) -> None:
+        n = len(places)
+        verdict = _accepted(asked, n)
+        if n < asked.processors:
+            text = f"{n} of {some(asked.processors, 'processor')} are left: nodes were lost"
+            verdict = Verdict("True", reasons.CAPACITY_LOST, text)
+        self.books.after.append(AnswerReservation(asked.uid, verdict, places))
+
+    def answer(self, now: float) -> None:
+        """Book what is asked for if every promise stands beside it, in the order in which it was asked for."""
+        for asked in self.asked.values():
+            verdict, places = self._answer(now, asked)
+            self.books.after.append(AnswerReservation(asked.uid, verdict, places))
+        self.asked.clear()
+
+    def _answer(self, now: float, asked: Reservation) -> tuple[Verdict, tuple[Place, ...]]:
+        books = self.books
+        if books.deleting:
+            return Verdict("False", reasons.POOL_DELETED, "the pool is being deleted and takes no new reservations"), ()
+        if books.line is not None and not self.express.leave(now):
+            text = f"fast admission takes no reservation, and {self.express.why(now)}"
+            return Verdict("False", reasons.INFEASIBLE_RESERVATION, text), ()
+        plan = self.planner.current(now)
+        answer = admit(asked, books.ahead, plan, now)
+        if isinstance(answer, Accepted):
+            books.ahead.book(answer.held)
+            self.planner.adopt(answer.plan, now)
+            return _accepted(asked, len(answer.held.places)), answer.held.places
+        self.searches[asked.uid] = _from_a_whole_second(asked, books.ahead, plan, now)
+        return Verdict("False", answer.reason, answer.message), ()
+
+    def offer(self) -> None:
+        """Go on with the searches for windows that would do, a bounded number of tests."""
+        budget = max(1, TESTS * 32 // (32 + len(self.books.plan.bookings)))
+        while self.searches and budget > 0:
+            uid, search = next(iter(self.searches.items()))
+            try:
+                next(search)
+                budget -= 1
+            except StopIteration as end:
+                del self.searches[uid]
+                self.books.after.append(OfferWindow(uid, end.value))
+
+    def clear(self, now: float) -> None:
+        """See to it that processors are empty when their window begins, and stay so."""
+        assert self.books.spec is not None
+        lead = min(LEAVE, self.books.spec.clearance)
+        for asked, places in self.books.ahead.held.values():
+            if asked.start - lead - ASKED <= now < asked.end:
+                for place in places:
+                    self._clear_one(now, asked, place, empty=asked.start - lead)
+
+    def _clear_one(self, now: float, asked: Reservation, place: Place, *, empty: float) -> None:
+        """Offer an end to who would run on at ``empty``, and end who does."""
+        occupant = self.books.processors.occupants.get(place)
+        st = self.books.jobs.get(occupant.job) if occupant else None
+        chunk = st.chunk(occupant.kind, occupant.begin, occupant.attempt) if st and occupant else None
+        if st is None or chunk is None or st.job.reservation == asked.group:
+            return
+        watch = st.watch(chunk)
+        if now > empty + tolerance(now):
+            text = "its processor is reserved from now on"
+            self.life.end_and_lose(now, st, chunk, reasons.CAPACITY_LOST, text, own=False)
+            return
+        runs = watch.pod is not None and watch.pod.phase == "Running"
+        if chunk.offered is not None or watch.offered_at is not None or not runs or st.cost is None:
+            return
+        if expected_end(chunk, watch, now=now) <= empty + tolerance(empty):
+            return
+        pace = st.cost.per_unit
+        if watch.done > 0 and watch.running_since is not None:
+            pace = (now - watch.running_since) / watch.done
+        end = chunk.begin + watch.done + int((empty - now) / pace)
+        if end < chunk.end:
+            self.dispatcher.offer(now, st, chunk, end)
+
+
+def _accepted(asked: Reservation, places: int) -> Verdict:
+    text = f"{some(places, 'processor')} for {span(asked.end - asked.start)}"
+    return Verdict("True", reasons.FEASIBLE, text)
+
+
+def _from_a_whole_second(
+    asked: Reservation, ahead: Ahead, plan: Plan, now: float
+) -> Generator[None, None, float | None]:
+    """Search the nearest window as `reservations.nearest` does, but one that begins with a second, as people write."""
+    for _ in range(ROUNDS):
+        start = yield from reservations.nearest(asked, ahead, plan, now)
+        if start is None:
+            return None
+        asked = asked.at(math.ceil(start - tolerance(start)))
+        yield
+        if isinstance(admit(asked, ahead, plan, now), Accepted):
+            return asked.start
+    return None
