@@ -17,6 +17,8 @@ NOT_ALLOWED: Final = "NotAllowed"  # the pool does not serve this namespace
 POOL_NOT_FOUND: Final = "PoolNotFound"
 POOL_DELETED: Final = "PoolDeleted"  # the pool is being deleted: it takes no new jobs
 PROFILE_NOT_FOUND: Final = "ProfileNotFound"
+RESERVATION_NOT_FOUND: Final = "ReservationNotFound"
+RESERVATION_REFUSED: Final = "ReservationRefused"  # the reservation that a job names was refused, or is another pool's
 INVALID_SPEC: Final = "InvalidSpec"  # the schema let it through, the converter did not; the message names the field
 POD_REFUSED: Final = "PodRefused"  # a dry-run create of the chunk pod was refused (quota, LimitRange, Pod Security)
 SUSPENDED: Final = "Suspended"  # spec.suspend gave the promise up
@@ -33,6 +35,10 @@ STATUS_REFUSED: Final = "StatusRefused"  # the API server would not have what wa
 RESULT_LOST: Final = "ResultLost"  # the API server would not keep what a chunk left for the reduce step
 FILE_FAULT: Final = "FileFault"  # what a worker wrote in PUNCTUAL_DIR is no count; the last good value stands
 STATUS_UNREADABLE: Final = "StatusUnreadable"  # what stands in the status is not what the operator writes
+
+# Reservations
+ACTIVE: Final = "Active"  # a window has begun and is not over
+NOT_ACTIVE: Final = "NotActive"
 
 # Ends
 COMPLETED: Final = "Completed"

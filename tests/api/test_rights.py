@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from punctual import errors
-from punctual.kube.directory import POOLS
+from punctual.kube.directory import POOLS, RESERVATIONS
 from punctual.kube.podspec import Owner, pod_name
 from punctual.scheduling.job import Chunk
 
@@ -199,6 +199,12 @@ async def story(world, staff):
         await client.patch_merge(world.path(fickle), {"spec": {"suspend": suspend}})
     await world.until(lambda: staff.has_used("patch", "events.k8s.io", "events"), within=60)
 
+    # a reservation
+    spec = {"pool": world.pool, "start": "2100-01-02T00:00:00Z", "end": "2100-01-03T00:00:00Z", "processors": 1}
+    body = {"apiVersion": OPERATOR["GROUP"], "kind": "Reservation", "metadata": {"name": "r"}, "spec": spec}
+    await client.create(RESERVATIONS.path(namespace=namespace), body)
+    await world.until(lambda: staff.has_used("patch", "punctual.dev", "reservations/status"), within=60)
+
     # a pod of the name that a chunk will have
     taken = await world.add_job(suspend=True)
     await world.answered(taken, "Suspended")
@@ -220,7 +226,8 @@ async def story(world, staff):
     await world.until(lambda: staff.has_used("update", "", "configmaps", "punctual-ca"), within=60)
     assert third.process.poll() is None
 
-    # all jobs end, one is deleted when its time is over; the pool goes
+    # all jobs end, one is deleted when its time is over; the reservation and the pool go
+    await client.delete(RESERVATIONS.path(namespace=namespace, name="r"))
     for job in (fickle, taken):
         await client.delete(world.path(job))
     await gone(world, world.path(long), lambda: world.work(long))

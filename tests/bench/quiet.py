@@ -62,6 +62,7 @@ def measure(options):
         "pools": f"{OURS}/pools",
         "divisiblejobs": f"{OURS}/divisiblejobs",
         "profiles": f"{OURS}/profiles",
+        "reservations": f"{OURS}/reservations",
         "events": "/apis/events.k8s.io/v1/events",
         "pods": f"{space}/pods",
         "secrets": f"{space}/secrets",
@@ -88,7 +89,7 @@ def measure(options):
     leader = installed.leader()
     roles = {pod: "leader" if pod == leader else "standby" for pod in pods}
     reviews = rate("tokenreviews")
-    mine = ("divisiblejobs", "pools", "profiles")
+    mine = ("divisiblejobs", "pools", "profiles", "reservations")
     others = sum(n for what, n in seen.items() if what != "leases") + sum(rate(what) for what in mine)
     return {
         "seconds": round(60 * minutes, 1),

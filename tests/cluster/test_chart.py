@@ -6,7 +6,12 @@ import pytest
 from live import ROOT, SYSTEM, eventually
 
 COMPONENT = "app.kubernetes.io/component"
-KINDS = ("divisiblejobs.punctual.dev", "pools.punctual.dev", "profiles.punctual.dev")
+KINDS = (
+    "divisiblejobs.punctual.dev",
+    "pools.punctual.dev",
+    "profiles.punctual.dev",
+    "reservations.punctual.dev",
+)
 
 
 def listed(cluster, *words):

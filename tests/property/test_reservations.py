@@ -45,6 +45,8 @@ class Job(NamedTuple):
     most: int | None
     reduce: float
     hole: bool
+    inside: int | None
+    """Which reservation it names, of those that were accepted and are not over."""
 
 
 class Window(NamedTuple):
@@ -65,6 +67,7 @@ jobs = st.builds(
     st.none() | st.integers(1, 3),
     st.sampled_from([0.0, 0.0, 5.0]),
     st.booleans(),
+    st.none() | st.integers(0, 2),
 )
 windows = st.builds(
     Window,
@@ -99,6 +102,8 @@ class Bench:
     ahead: Ahead = field(default_factory=Ahead)
     promised: dict[str, Demand] = field(default_factory=dict)
     accepted: dict[str, Reservation] = field(default_factory=dict)
+    inside: dict[str, str] = field(default_factory=dict)
+    """The reservation that a job is in."""
     chunks: list[Chunk] = field(default_factory=list)
     reduced: dict[str, tuple[int, float, float]] = field(default_factory=dict)
 
@@ -153,21 +158,27 @@ class Bench:
         ranges = Ranges.of((0, asked.units))
         if asked.hole and not self.discipline.one_port and asked.units > 2:
             ranges = Ranges.of((0, asked.units // 3), (asked.units, 2 * asked.units - asked.units // 3))
-        reduce = asked.reduce
+        reduce, inside = asked.reduce, None
+        there = [uid for uid, r in self.accepted.items() if r.end > self.now]
+        if asked.inside is not None and there and not self.discipline.one_port:  # whose port is the reservation's
+            named = there[asked.inside % len(there)]
+            inside = self.ahead.number(named)
         demand = Demand(
             order=order, ranges=ranges, cost=cost, due=deadline - reduce, most=asked.most, reduce=reduce,
-            kept_back=reduce, running_until=self.now,
+            kept_back=reduce, running_until=self.now, inside=inside,
         )  # fmt: skip
         got = self.plan.insert(demand)
         if not isinstance(got, Shortfall):
             self.plan = got
             self.promised[name] = demand
+            if inside is not None:
+                self.inside[name] = named
 
     def ask_window(self, name, asked):
         start = self.now + asked.ahead
         r = Reservation(
             uid=name, arrival=self.now, start=start, end=start + asked.length, processors=asked.processors,
-            io_ratio=asked.io_ratio,
+            io_ratio=asked.io_ratio, group=name,
         )  # fmt: skip
         got = admit(r, self.ahead, self.plan, self.now)
         if not isinstance(got, Accepted):
@@ -207,15 +218,21 @@ class Bench:
                 yield f"{name}: not together"
 
     def _of_places(self):
-        lines = defaultdict(list)
-        for c in self.chunks:
-            lines[c.place].append((c.start, c.end, c.job))
-        for name, (place, start, end) in self.reduced.items():
+        lines, outside = defaultdict(list), defaultdict(list)
+        steps = [(name, *step) for name, step in self.reduced.items()]
+        for name, place, start, end in [*((c.job, c.place, c.start, c.end) for c in self.chunks), *steps]:
             lines[place].append((start, end, name))
+            if name not in self.inside:
+                outside[place].append((start, end, name))
+                continue
+            r, places = self.ahead.held[self.inside[name]]
+            if self.places[place] not in places or start < r.start - CLOSE or end > r.end + CLOSE:
+                yield f"{name}: on {place} from {start} to {end}, outside of {r}"
+        yield from overlaps(lines)
         for held in self.windows:
             for place in held.places:
-                lines[self.places.index(place)].append((held.reservation.start, held.reservation.end, "reserved"))
-        yield from overlaps(lines)
+                outside[self.places.index(place)].append((held.reservation.start, held.reservation.end, "reserved"))
+        yield from overlaps(outside)
 
     @property
     def windows(self):

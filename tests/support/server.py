@@ -7,7 +7,7 @@ import time
 from urllib.parse import urlsplit
 
 GROUP = "/apis/punctual.dev/v1alpha1"
-PLURALS = {"Pool": "pools", "DivisibleJob": "divisiblejobs", "Profile": "profiles"}
+PLURALS = {"Pool": "pools", "DivisibleJob": "divisiblejobs", "Profile": "profiles", "Reservation": "reservations"}
 MERGE = "application/merge-patch+json"
 
 

@@ -27,7 +27,7 @@ from punctual.scheduling.pool import Pool
 from punctual.scheduling.processors import Place
 
 Json = dict[str, Any]
-KINDS = "pools.punctual.dev,divisiblejobs.punctual.dev,profiles.punctual.dev"
+KINDS = "pools.punctual.dev,divisiblejobs.punctual.dev,profiles.punctual.dev,reservations.punctual.dev"
 
 
 class _Loader(yaml.SafeLoader):

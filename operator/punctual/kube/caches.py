@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 from punctual.kube import api
 from punctual.kube.client import NODES, PODS, ApiClient, Json, Resource
-from punctual.kube.directory import Directory, KnownJob, KnownPool
+from punctual.kube.directory import Directory, KnownJob, KnownPool, KnownReservation
 from punctual.kube.informer import Change, Informer
 from punctual.kube.inventory import Inventory, Node, project_node
 from punctual.kube.placeholders import Manner, Placeholder, placeholder
@@ -34,6 +34,12 @@ class Listener(Protocol):
 
     def pool_gone(self, known: KnownPool) -> None:
         """Take in that a pool is gone."""
+
+    def reservation_changed(self, known: KnownReservation) -> None:
+        """Take in that a reservation is new or going."""
+
+    def reservation_gone(self, known: KnownReservation) -> None:
+        """Take in that a reservation is gone."""
 
     def profile_changed(self, namespace: str, name: str) -> None:
         """Take in that a profile is new or edited."""
@@ -137,6 +143,8 @@ class Caches:
                 self._observe_job(body, gone=gone)
             case "profiles":
                 self._observe_profile(body, gone=gone)
+            case "reservations":
+                self._observe_reservation(body, gone=gone)
 
     def _observe_job(self, body: Json, *, gone: bool) -> None:
         if gone:
@@ -190,7 +198,20 @@ class Caches:
         elif self.directory.observe_profile(body) and self.listener:
             self.listener.profile_changed(namespace, name)
 
+    def _observe_reservation(self, body: Json, *, gone: bool) -> None:
+        if gone:
+            known = self.directory.forget_reservation(body["metadata"]["uid"])
+            if known and self.listener:
+                self.listener.reservation_gone(known)
+        elif (known := self.directory.observe_reservation(body)) and self.listener:
+            self.listener.reservation_changed(known)
+
     # others', from informers
+
+    def nodes_of(self, pool: str, selects: Callable[[Mapping[str, str]], bool]) -> frozenset[str]:
+        """Return which nodes of a pool have such labels."""
+        nodes = self.inventory.nodes()
+        return frozenset(n.name for n in nodes if selects(n.labels) and self.inventory.owner(n.name) == pool)
 
     def _tell(self, pool: str, event: NodeObserved | NodeGone) -> None:
         if self.listener:

@@ -38,8 +38,17 @@ _JOB_CONDITIONS = {
 # in
 
 
-def to_job(job: api.DivisibleJob, *, profile: api.Profile | None = None, refusal: tuple[str, str] | None = None) -> Job:
-    """Return the job as the core knows it; ``profile`` is the one it names, None where there is none."""
+def to_job(
+    job: api.DivisibleJob,
+    *,
+    profile: api.Profile | None = None,
+    refusal: tuple[str, str] | None = None,
+    reservation: str | None = None,
+) -> Job:
+    """Return the job as the core knows it; ``profile`` is the one it names, None where there is none.
+
+    ``reservation``: the uid of the one it names.
+    """
     meta, spec = job.metadata, job.spec
     cost = _cost(spec.cost)
     if spec.profile is not None:
@@ -69,6 +78,7 @@ def to_job(job: api.DivisibleJob, *, profile: api.Profile | None = None, refusal
         on_miss=spec.on_miss,
         dry_run=spec.dry_run,
         suspend=spec.suspend,
+        reservation=reservation,
         reduce_duration=spec.reduce.duration if spec.reduce else None,
         ttl=None if spec.ttl_seconds_after_finished is None else float(spec.ttl_seconds_after_finished),
         refusal=refusal,

@@ -1,4 +1,4 @@
-"""What the edge knows of our kinds: the newest of each pool, job and profile, as they came from the API server.
+"""What the edge knows of our kinds: the newest of each pool, job, reservation and profile, as the API server has them.
 
 Filled by kopf's events and by a new leader's lists, on one loop, whether this replica leads or not. It says what
 changed; a leader's :class:`~punctual.kube.term.Term` asks it for the rest. A job's manifest is kept as bytes: a tenth
@@ -9,7 +9,7 @@ anew, after its stamp.
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import orjson
 import structlog
@@ -20,17 +20,20 @@ from punctual.kube.client import Resource
 from punctual.kube.conditions import Since
 from punctual.kube.duration import parse_time
 from punctual.kube.podspec import Owner
+from punctual.scheduling.events import Share
 from punctual.scheduling.job import Job, JobRecord
 
 POOLS: Final = Resource(api.API_VERSION, "pools")
 JOBS: Final = Resource(api.API_VERSION, "divisiblejobs")
 PROFILES: Final = Resource(api.API_VERSION, "profiles")
+RESERVATIONS: Final = Resource(api.API_VERSION, "reservations")
 
 HIGHEST: Final = 2**30
 """Highest epoch that is believed: with an election a second it takes 34 years to get there. The Lease, whose number has
 32 bits, leaves as many again above it, whatever somebody has written into a status."""
 
 Body = Mapping[str, Any]
+WindowState = Literal["Booked", "Active", "Completed", "Refused"]
 
 log = structlog.get_logger(__name__)
 
@@ -45,6 +48,7 @@ class KnownJob:
     generation: int
     deleting: bool
     profile: str
+    reservation: str
     manifest: bytes
     version: str
     """Its resource version when it was first seen."""
@@ -88,13 +92,69 @@ class KnownPool:
     standing: Since = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class Window:
+    """One window of a reservation, and how it stands."""
+
+    start: float
+    end: float
+    state: WindowState | None = None
+    """None: it has no answer yet."""
+    reason: str = ""
+    message: str = ""
+    nodes: tuple[Share, ...] = ()
+    offer: float | None = None
+    """Of a refused one the start that would do."""
+
+    @property
+    def held(self) -> bool:
+        """Whether its processors are reserved, now or later."""
+        return self.state in {"Booked", "Active"}
+
+
+@dataclass(slots=True)
+class KnownReservation:
+    """A reservation as it is now, and what a leader has said about it."""
+
+    metadata: api.Metadata
+    pool: str
+    spec: api.ReservationSpec | None
+    """None: it cannot be read; ``flaw`` tells why."""
+    flaw: str
+    deleting: bool
+    windows: dict[str, Window] = field(default_factory=dict)
+    """By what the Pool calls each."""
+    refusal: tuple[str, str] | None = None
+    """(reason, message) of what the edge has against it: then no Pool is asked."""
+    finished: float | None = None
+    recorded: bool = False
+    """A window that it holds is in its written status: what counts on it may be promised."""
+    look: float = 0.0
+    """When it has to be looked at by the clock alone."""
+    standing: Since = field(default_factory=dict)
+
+    @property
+    def uid(self) -> str:
+        """Its uid."""
+        return self.metadata.uid
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Its namespace and name."""
+        return self.metadata.namespace, self.metadata.name
+
+
 class Directory:
-    """Pools and profiles by name, jobs by uid. Each ``observe`` tells whether it changed anything that matters."""
+    """Pools and profiles by name, jobs and reservations by uid.
+
+    Each ``observe`` tells whether it changed anything that matters.
+    """
 
     def __init__(self) -> None:
         self.pools: dict[str, KnownPool] = {}
         self.jobs: dict[str, KnownJob] = {}
         self.profiles: dict[tuple[str, str], api.Profile] = {}
+        self.reservations: dict[str, KnownReservation] = {}
         self.on_job: Callable[[str], None] = lambda _: None
         """Hears of each job (uid) that was not known."""
         self.epoch = 0
@@ -126,16 +186,18 @@ class Directory:
         except (TypeError, ValueError, RecursionError):
             flaw = "spec: is nested deeper than any pod is"
             manifest = _packed(whole)
-        profile = str(spec.get("profile") or "")
+        profile, reservation = str(spec.get("profile") or ""), str(spec.get("reservation") or "")
         if known:
             known.owner, known.generation, known.deleting = owner, generation, deleting
             known.manifest, known.profile, known.flaw = manifest, profile, flaw
+            known.reservation = reservation
             return known
         self.jobs[owner.uid] = made = KnownJob(
             owner,
             generation,
             deleting,
             profile,
+            reservation,
             manifest,
             meta.get("resourceVersion", ""),
             flaw,
@@ -202,6 +264,34 @@ class Directory:
         """Take in that a profile is gone."""
         self.profiles.pop((namespace, name), None)
 
+    def observe_reservation(self, body: Body) -> KnownReservation | None:
+        """Take in a reservation; None where nothing has changed but its status."""
+        self._see_epoch(body)
+        meta = api.parse_metadata(body)
+        deleting = meta.deletion_timestamp is not None
+        known = self.reservations.get(meta.uid)
+        if known and (meta.generation, deleting) <= (known.metadata.generation, known.deleting):
+            return None
+        spec, flaw = None, ""
+        try:
+            spec = api.parse(api.Reservation, {**body, "status": None}).spec
+        except UserError as error:
+            flaw = error.message
+        if known:
+            known.metadata, known.spec, known.flaw, known.deleting = meta, spec, flaw, deleting
+            return known
+        pool = spec.pool if spec else str((body.get("spec") or {}).get("pool"))
+        self.reservations[meta.uid] = made = KnownReservation(meta, pool, spec, flaw, deleting)
+        return made
+
+    def forget_reservation(self, uid: str) -> KnownReservation | None:
+        """Take in that a reservation is gone."""
+        return self.reservations.pop(uid, None)
+
+    def reservation(self, namespace: str, name: str) -> KnownReservation | None:
+        """Return the reservation of that name."""
+        return next((r for r in self.reservations.values() if r.key == (namespace, name) and not r.deleting), None)
+
     def metadata(self, resource: Resource) -> dict[str, dict[str, Any]]:
         """Return of all that is known of a kind, by uid: uid, name, namespace, generation, and whether it is going."""
         if resource is JOBS:
@@ -210,6 +300,9 @@ class Directory:
             ]
         elif resource is POOLS:
             known = [(p.uid, name, "", p.pool.metadata.generation, p.deleting) for name, p in self.pools.items()]
+        elif resource is RESERVATIONS:
+            each = [(r.metadata, r.deleting) for r in self.reservations.values()]
+            known = [(m.uid, m.name, m.namespace, m.generation, deleting) for m, deleting in each]
         else:
             found = [p.metadata for p in self.profiles.values()]
             # that one is going is of no interest

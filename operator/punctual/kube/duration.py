@@ -22,6 +22,16 @@ TIME_PATTERN: Final = (
 ASKED_PATTERN: Final = TIME_PATTERN.replace("[0-9]{4}", "(19[7-9][0-9]|2[01][0-9]{2})", 1)
 """The same, where a user may ask for it: from 1970 to 2199."""
 
+DAYS: Final = r"^[1-9][0-9]{0,2}[dw]$"
+"""What whole days or weeks look like: those of a calendar, whose hours clocks may move."""
+
+REAL: Final = ASKED_PATTERN.replace(
+    r"(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])",
+    r"((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))",
+    1,
+)
+"""Times of days that every year has: CEL's timestamp() does not fail on them."""
+
 TOO_LONG: Final = r"[0-9]{7}(\.[0-9]+)?h|[0-9]{9}(\.[0-9]+)?m([^s]|$)"
 """What is so long that Go's nanoseconds may overflow; the longest that is taken is far below."""
 
@@ -58,6 +68,26 @@ def _suggestion(text: str) -> str:
     if days := re.fullmatch(r"([0-9]{1,5})d", text):
         return f"{int(days[1]) * 24}h (there is no unit for days)"
     return "it with units us, ms, s, m, h, such as 45m, 1h30m or 20ms"
+
+
+def parse_days(text: str) -> int:
+    """Return the days that ``text`` means; ValueError says what would be right.
+
+    >>> parse_days("1d"), parse_days("2w")
+    (1, 14)
+    """
+    if not re.fullmatch(DAYS, text):
+        raise ValueError(f"{text!r} is no number of days or weeks: write it such as 1d or 2w")
+    return int(text[:-1]) * (7 if text[-1] == "w" else 1)
+
+
+def format_days(days: int) -> str:
+    """Return days as a user would write them.
+
+    >>> format_days(1), format_days(14)
+    ('1d', '2w')
+    """
+    return f"{days}d" if days % 7 else f"{days // 7}w"
 
 
 def format_duration(seconds: float) -> str:

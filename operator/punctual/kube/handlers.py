@@ -1,4 +1,4 @@
-"""kopf at the edge: our three kinds, followed in a thread and loop of its own.
+"""kopf at the edge: our kinds, followed in a thread and loop of its own.
 
 Every handler is two lines, an ``on.event`` one: kopf keeps no state of ours, writes nothing, and knows nothing of what
 an event means. (A create or update handler would fire on every event here: with no storage all is new to it.) kopf's
@@ -98,6 +98,10 @@ def registry(post: Post, *, kubeconfig: str | None = None) -> OperatorRegistry:
     @kopf.on.event(api.GROUP, api.VERSION, "profiles", registry=made)
     async def profile(event: Any, **_: Any) -> None:
         post("profiles", event["type"], event["object"])
+
+    @kopf.on.event(api.GROUP, api.VERSION, "reservations", registry=made)
+    async def reservation(event: Any, **_: Any) -> None:
+        post("reservations", event["type"], event["object"])
 
     @kopf.on.login(registry=made)
     async def login(**_: Any) -> kopf.ConnectionInfo:

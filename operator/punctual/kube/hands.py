@@ -16,6 +16,7 @@ import structlog
 from punctual.kube import api
 from punctual.kube.accounts import Accounts
 from punctual.kube.board import SetPointBoard
+from punctual.kube.bookings import Bookings
 from punctual.kube.client import PODS
 from punctual.kube.conditions import standing
 from punctual.kube.convert import job_status, pool_status, to_pool_spec
@@ -64,6 +65,7 @@ class Tools:
     holds: Holds
     placeholders: Placeholders
     accounts: Accounts
+    bookings: Bookings
     results: dict[str, Results]
     """By job; filled from the API server for jobs that an earlier leader began."""
     found: dict[str, bytes] = field(default_factory=dict)
@@ -124,8 +126,10 @@ class PoolHands:
                     tools.writer.submit(uid, DeleteObject(path, uid))
             case Emit():
                 self._emit(action)
-            case AnswerReservation() | OfferWindow():
-                pass  # nobody can ask on a cluster before there is a kind for it
+            case AnswerReservation():
+                tools.bookings.answered(action)
+            case OfferWindow():
+                tools.bookings.offered(action)
             case _:
                 assert_never(action)
 

@@ -2,6 +2,7 @@
 
     namespaceSelector     the pool does not take jobs from this namespace
     profile               the one it names does not exist
+    reservation           the one it names does not exist, or is refused
     dry-run create        quota, LimitRange, Pod Security or another admission plugin would not have its pods
 
 Whether pods would be let through is asked once a minute per namespace, template and processor; meanwhile jobs wait
@@ -54,6 +55,7 @@ class Intake:
         again: Callable[[str], None],
         *,
         chunk_class: str = "",
+        reserved: Callable[[KnownJob], str | tuple[str, str] | None] = lambda _: None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
@@ -61,6 +63,7 @@ class Intake:
         self._directory = directory
         self._labels = labels
         self._again = again
+        self._reserved = reserved
         self._monotonic = monotonic
         self._answers: dict[bytes, tuple[float, Answer]] = {}
         self._waiting: dict[bytes, set[str]] = {}
@@ -74,10 +77,16 @@ class Intake:
         except UserError as error:
             return to_unreadable_job(api.parse_metadata(manifest), known.owner.units, error)
         profile = self._directory.profiles.get((known.owner.namespace, known.profile))
+        inside = self._reserved(known) if known.reservation else None
+        group = inside if isinstance(inside, str) else None
         if decided:
-            return to_job(model, profile=profile)
+            return to_job(model, profile=profile, reservation=group)
         pool = self._directory.pools[known.owner.pool]
         refusal = self._not_allowed(known, pool.in_force.namespace_selector)
+        if refusal is None and known.reservation:
+            if inside is None:
+                return None
+            refusal = None if group else (inside[0], inside[1])
         if refusal is None:
             spec = known.template()
             for kind, template in (("Chunk", spec["template"]), ("Reduce", (spec.get("reduce") or {}).get("template"))):
@@ -89,7 +98,7 @@ class Intake:
                     self._ask(key, known, kind, template, to_pool_spec(pool.pool))
                     return None
                 refusal = refusal or answer[1]
-        return to_job(model, profile=profile, refusal=refusal)
+        return to_job(model, profile=profile, refusal=refusal, reservation=group)
 
     async def close(self) -> None:
         """Give up on what is being asked."""

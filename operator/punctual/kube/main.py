@@ -31,7 +31,7 @@ from punctual.kube.authority import service_names
 from punctual.kube.board import SetPointBoard
 from punctual.kube.caches import Caches
 from punctual.kube.client import ApiClient, Json
-from punctual.kube.directory import JOBS, POOLS
+from punctual.kube.directory import JOBS, POOLS, RESERVATIONS
 from punctual.kube.elector import ElectorThread, Timing
 from punctual.kube.exchange import Doors, Exchange, Refusal
 from punctual.kube.handlers import follow
@@ -400,7 +400,7 @@ class _Tasks:
 
 async def _see_epochs(client: ApiClient, caches: Caches) -> None:
     """Learn the highest epoch that any object carries: where the Lease was deleted ours must not begin below it."""
-    for resource in (POOLS, JOBS):
+    for resource in (POOLS, JOBS, RESERVATIONS):
         async for page in client.pages(resource.path()):
             for body in page.items:
                 caches.directory.see_epoch((body.get("status") or {}).get("epoch") or 0)

@@ -4,12 +4,13 @@ What pods are doing is not in it, nor how large nodes are: each pool's status sa
 each job's which chunks run where until when, and that is what the operator decides by. Called by ``punctual plan``.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from punctual import reasons
 from punctual.errors import PunctualError, UserError
-from punctual.kube import api
+from punctual.kube import api, bookings
 from punctual.kube.convert import (
     MOST_NODES,
     not_allowed,
@@ -21,8 +22,9 @@ from punctual.kube.convert import (
     undecided,
     without_decision,
 )
+from punctual.kube.directory import Directory
 from punctual.kube.duration import format_time
-from punctual.scheduling.events import Event, JobApplied, NodeObserved, PoolApplied
+from punctual.scheduling.events import Event, JobApplied, NodeObserved, PoolApplied, ReservationApplied
 from punctual.scheduling.job import Job, JobRecord
 from punctual.scheduling.pool import Pool
 from punctual.scheduling.spec import PoolSpec
@@ -34,11 +36,13 @@ EPOCH = 2**30
 
 @dataclass(slots=True)
 class Snapshot:
-    """Pools, jobs, profiles and namespaces at one moment."""
+    """Pools, jobs, profiles, reservations and namespaces at one moment."""
 
     pools: dict[str, Body] = field(default_factory=dict)
     jobs: list[Body] = field(default_factory=list)
     profiles: dict[tuple[str, str], Body] = field(default_factory=dict)
+    reservations: Directory = field(default_factory=Directory)
+    """Nothing else is in it."""
     namespaces: dict[str, Mapping[str, str]] = field(default_factory=dict)
     """Labels by name."""
 
@@ -57,7 +61,7 @@ class Snapshot:
                 self.add(item)
             return
         kind, meta = body.get("kind"), body.get("metadata") or {}
-        if kind not in {"Pool", "DivisibleJob", "Profile", "Namespace"}:
+        if kind not in {"Pool", "DivisibleJob", "Profile", "Reservation", "Namespace"}:
             return
         name, namespace = meta.get("name"), meta.get("namespace") or "default"
         if not isinstance(name, str):
@@ -70,6 +74,9 @@ class Snapshot:
                 self.jobs.append({**body, "metadata": meta})
             case "Profile":
                 self.profiles[namespace, name] = body
+            case "Reservation":
+                meta = {"uid": f"{namespace}/{name}", **meta, "namespace": namespace}
+                self._add_reservation({**body, "metadata": meta})
             case "Namespace":
                 self.namespaces[name] = meta.get("labels") or {}
 
@@ -90,7 +97,10 @@ class Snapshot:
                 raise PunctualError(f"Pool {pool} has a namespaceSelector, and Namespace {namespace} is not known")
             if not selector.matches(self.namespaces[namespace]):
                 refusal = not_allowed(pool, namespace)
-        return to_job(asked, profile=profile, refusal=refusal)
+        group = self._inside(namespace, asked.spec.reservation, pool)
+        if isinstance(group, tuple):
+            group, refusal = None, refusal or group
+        return to_job(asked, profile=profile, refusal=refusal, reservation=group)
 
     def pool(self, name: str, *, now: float, without: Collection[tuple[str, str]] = ()) -> Pool:
         """Return a Pool that knows all that is promised, and has answered all who were to be answered.
@@ -111,8 +121,33 @@ class Snapshot:
         deleting = model.metadata.deletion_timestamp is not None
         pool = Pool(EPOCH)
         pool.restore(now, [PoolApplied(spec, record, deleting), *_nodes(status, spec, known), *known])
-        settle(pool, now, new)
+        open_questions: list[Event] = [*self._promised(name, now), *new]
+        settle(pool, now, open_questions)
         return pool
+
+    def _add_reservation(self, body: Body) -> None:
+        known = self.reservations.observe_reservation(body)
+        try:
+            status = api.parse_status(api.ReservationStatus, body)
+        except UserError:
+            return  # the operator leaves it alone
+        if known and status:
+            bookings.restore(known, status)
+
+    def _promised(self, pool: str, now: float) -> Iterator[ReservationApplied]:
+        for known in self.reservations.reservations.values():
+            if known.pool == pool:
+                nodes = frozenset(share.node for w in known.windows.values() for share in w.nodes)
+                selects = known.spec is not None and known.spec.nodes is not None
+                yield from bookings.promised(known, nodes if selects else None, now)
+
+    def _inside(self, namespace: str, name: str | None, pool: str) -> str | tuple[str, str] | None:
+        """Return inside of what a job is to run, or why it cannot; None: outside of all."""
+        if name is None:
+            return None
+        known = self.reservations.reservation(namespace, name)
+        found = bookings.inside(known, name, namespace=namespace, pool=pool)
+        return found or (reasons.RESERVATION_REFUSED, f"Reservation {name} has no answer yet")
 
     def _pool(self, name: str) -> api.Pool:
         try:
@@ -147,7 +182,9 @@ class Snapshot:
         profile = self.profiles.get((body["metadata"]["namespace"], str(body["spec"].get("profile") or "")))
         try:
             model = api.parse(api.DivisibleJob, {**body, "status": None})
-            return to_job(model, profile=api.parse(api.Profile, {**profile, "status": None}) if profile else None)
+            group = self._inside(body["metadata"]["namespace"], model.spec.reservation, model.spec.pool)
+            parsed = api.parse(api.Profile, {**profile, "status": None}) if profile else None
+            return to_job(model, profile=parsed, reservation=group if isinstance(group, str) else None)
         except UserError as error:
             units = body["spec"].get("units")
             return to_unreadable_job(api.parse_metadata(body), units if isinstance(units, int) else 1, error)

@@ -2,10 +2,10 @@
 
 Taking over goes in this order, and nothing is decided before its end:
 
-    list       pools, profiles and jobs as they are now
-    stamp      the new epoch onto each pool and each unfinished job, by itself: what comes back is what an earlier
-               leader wrote last, for from then on the API server refuses what it still has under way
-    restore    a Pool from each pool's and its jobs' records, with the nodes and pods of the informers
+    list       pools, profiles, reservations and jobs as they are now
+    stamp      the new epoch onto each pool and each unfinished job and reservation, by itself: what comes back is what
+               an earlier leader wrote last, for from then on the API server refuses what it still has under way
+    restore    a Pool from each pool's, its jobs' and its reservations' records, with nodes and pods of the informers
 
 A term never goes on after an error: what was decided is written down, and the next one begins from there.
 """
@@ -26,6 +26,7 @@ from punctual.errors import ClusterError, Fenced, NotFound, Replaced, UserError
 from punctual.kube import api
 from punctual.kube.accounts import Accounts
 from punctual.kube.board import SetPointBoard
+from punctual.kube.bookings import Bookings, Doors
 from punctual.kube.caches import Caches
 from punctual.kube.client import CONFIG_MAPS, NODES, ApiClient, Json, Resource
 from punctual.kube.conditions import standing
@@ -38,7 +39,7 @@ from punctual.kube.convert import (
     undecided,
     without_decision,
 )
-from punctual.kube.directory import HIGHEST, JOBS, POOLS, PROFILES, KnownJob, KnownPool
+from punctual.kube.directory import HIGHEST, JOBS, POOLS, PROFILES, RESERVATIONS, KnownJob, KnownPool, KnownReservation
 from punctual.kube.hands import PoolHands, Tools, pool_key, status_write
 from punctual.kube.hold import Holds
 from punctual.kube.intake import Intake
@@ -137,7 +138,22 @@ class Term:
             on_write=self._on_write,
         )
         manner = caches.manner
-        self._intake = Intake(client, self._directory, caches.labels, self._again, chunk_class=manner.chunk_class)
+        self._bookings = Bookings(
+            epoch,
+            caches=caches,
+            writer=self._writer,
+            recorder=self._recorder,
+            now=client.clock.now,
+            doors=Doors(self.tell, lambda pool: pool in self._seats, self._reservation_written),
+        )
+        self._intake = Intake(
+            client,
+            self._directory,
+            caches.labels,
+            self._again,
+            chunk_class=manner.chunk_class,
+            reserved=self._bookings.of_job,
+        )
         self._accounts = Accounts(metrics, client.clock.now)
         self._holds = Holds(self._directory.pools, self._write_taints)
         self._placeholders = Placeholders(manner, self._writer.submit, self._refuse_placeholder)
@@ -164,6 +180,7 @@ class Term:
             holds=self._holds,
             placeholders=self._placeholders,
             accounts=self._accounts,
+            bookings=self._bookings,
             results=self._results,
             job_of=caches.job_of,
             refuse=self.tell,
@@ -239,7 +256,7 @@ class Term:
     # taking over
 
     async def _take_over(self) -> None:
-        before = {resource: self._directory.metadata(resource) for resource in (PROFILES, POOLS, JOBS)}
+        before = {resource: self._directory.metadata(resource) for resource in (PROFILES, POOLS, RESERVATIONS, JOBS)}
         records: dict[str, PoolRecord | None] = {}
         async for body in self._all(PROFILES):
             before[PROFILES].pop(body["metadata"]["uid"], None)
@@ -251,6 +268,11 @@ class Term:
             self._take_pool(body, records)
         async for body in self._missed(POOLS, before[POOLS]):
             self._take_pool(body, records)
+        async for body in self._all(RESERVATIONS, stamped=True):
+            before[RESERVATIONS].pop(body["metadata"]["uid"], None)
+            self._take_reservation(body)
+        async for body in self._missed(RESERVATIONS, before[RESERVATIONS]):
+            self._take_reservation(body)
         async for body in self._all(JOBS, stamped=True):
             before[JOBS].pop(body["metadata"]["uid"], None)
             await self._take_job(body)
@@ -261,6 +283,21 @@ class Term:
     def _take_pool(self, body: Json, records: dict[str, PoolRecord | None]) -> None:
         if body["metadata"]["uid"] not in self._gone:
             records[body["metadata"]["name"]] = self._restore_pool(body)
+
+    def _take_reservation(self, body: Json) -> None:
+        uid = body["metadata"]["uid"]
+        if uid in self._gone:
+            return
+        self._directory.observe_reservation(body)
+        self._read.add(uid)
+        if uid in self._left:
+            return
+        try:
+            self._bookings.restore(self._directory.reservations[uid], api.parse_status(api.ReservationStatus, body))
+        except UserError as error:
+            self._left.add(uid)
+            text = f"its status cannot be read, so the reservation is left alone: {error.message}"
+            self._tell_unreadable(body, text)
 
     async def _take_job(self, body: Json) -> None:
         await self._load_results(body)
@@ -314,6 +351,8 @@ class Term:
             self._seat(pool, records.get(name))
         for placeholder in self._caches.placeholders.values():
             self._placeholders.observe(placeholder)
+        for known in list(self._directory.reservations.values()):
+            self._consider_reservation(known)
         for job in list(self._directory.jobs.values()):
             if job.owner.uid not in self._told:
                 self._consider(job)
@@ -338,7 +377,7 @@ class Term:
     async def _stamp_all(self, resource: Resource, bodies: Iterable[Json]) -> list[Json]:
         """Write the epoch onto each; return them as they are with it, without those that are gone.
 
-        A job that cannot be written while others can is left alone: it must not keep a leader from all of them.
+        A job or reservation that cannot be written while others can is left alone: it must not keep a leader from all.
         """
         slots = asyncio.Semaphore(STAMPS)
 
@@ -350,14 +389,15 @@ class Term:
             patch = {"metadata": {"uid": meta["uid"]}, "status": {"epoch": self.epoch}}
             async with slots:
                 try:
-                    return await self._stamp(path, patch, needed=resource is not JOBS)
+                    return await self._stamp(path, patch, needed=resource is POOLS)
                 except (NotFound, Replaced):  # gone, or another of that name by now
                     return None
                 except ClusterError as error:
                     if isinstance(error, Fenced) and not _forged(resource, body):
                         raise
                     self._left.add(meta["uid"])
-                    self._tell_unreadable(body, f"its status cannot be written, so the job is left alone: {error}")
+                    what = resource.plural.removesuffix("s")
+                    self._tell_unreadable(body, f"its status cannot be written, so the {what} is left alone: {error}")
                     return body
 
         return [b for b in await asyncio.gather(*(stamp(b) for b in bodies)) if b is not None]
@@ -487,6 +527,7 @@ class Term:
                 assert job.job is not None
                 self._told[job.owner.uid] = name
                 events.append(JobApplied(job.job, job.record))
+        events += self._bookings.of_pool(name)
         pods = [pod for pod in self._caches.pods.values() if self._pool_of(pod) == name]
         self._host.update((pod.uid, name) for pod in pods)
         events += pods
@@ -539,6 +580,7 @@ class Term:
             self.tell(name, PoolApplied(to_pool_spec(known.pool), None, known.deleting, self._caches.asked(known)))
         else:
             self._seat(known, None)
+        self._consider_reservations(name)
         for job in self._directory.of_pool(name):
             if undecided(job.record) or _refused_at_the_door(job):
                 self._consider(job)
@@ -550,6 +592,7 @@ class Term:
             return
         known.in_force = now
         self._caches.claim(known)
+        self._consider_reservations(name)
         for job in self._directory.of_pool(name):
             if _refused_at_the_door(job):
                 self._consider(job)
@@ -568,6 +611,7 @@ class Term:
         for job in self._directory.of_pool(name):
             self._told.pop(job.owner.uid, None)
             self._consider(job)
+        self._consider_reservations(name)
 
     def profile_changed(self, namespace: str, name: str) -> None:
         """Take in that a profile is new or edited: jobs that are not promised yet are asked with it."""
@@ -582,6 +626,9 @@ class Term:
         for job in list(self._directory.jobs.values()):
             if job.owner.namespace == namespace and _refused_at_the_door(job):
                 self._consider(job)
+        for known in list(self._directory.reservations.values()):
+            if known.metadata.namespace == namespace and known.refusal:
+                self._consider_reservation(known)
 
     def node_changed(self, node: Node) -> None:
         """Take in a node as it is."""
@@ -619,6 +666,55 @@ class Term:
         if known is not None:
             about = Regarding(api.API_VERSION, "Pool", "", known.pool.metadata.name, pool)
             self._recorder.emit(about, "Warning", reasons.POD_REFUSED, f"a placeholder was refused: {message}")
+
+    # reservations
+
+    def reservation_changed(self, known: KnownReservation) -> None:
+        """Take in that a reservation is new or going."""
+        self._left.discard(known.uid)
+        self._consider_reservation(known)
+
+    def reservation_gone(self, known: KnownReservation) -> None:
+        """Take in that a reservation is gone."""
+        self._gone.add(known.uid)
+        self._read.discard(known.uid)
+        self._bookings.drop(known)
+
+    def _consider_reservation(self, known: KnownReservation) -> None:
+        """Ask about a reservation once its status is read: a watch may tell of one as it was created."""
+        if not self._taken or known.uid in self._left:
+            return
+        if known.uid in self._read:
+            self._bookings.consider(known)
+        elif known.uid not in self._late:
+            self._late.add(known.uid)
+            self._group.create_task(self._look_at_reservation(known))
+
+    async def _look_at_reservation(self, known: KnownReservation) -> None:
+        meta = {"uid": known.uid, "namespace": known.metadata.namespace, "name": known.metadata.name}
+        async with self._slots:
+            async for body in self._missed(RESERVATIONS, {known.uid: meta}):
+                self._take_reservation(body)
+        self._late.discard(known.uid)
+        if known.uid not in self._read or self._directory.reservations.get(known.uid) is not known:
+            return
+        if known.pool in self._seats:
+            for event in self._bookings.of_pool(known.pool):
+                self.tell(known.pool, event)  # what it holds already is no news
+        self._consider_reservation(known)
+
+    def _consider_reservations(self, pool: str) -> None:
+        for known in list(self._directory.reservations.values()):
+            if known.pool == pool:
+                self._consider_reservation(known)
+
+    def _reservation_written(self, known: KnownReservation) -> None:
+        """Ask about jobs that wait for a reservation, or were refused for it."""
+        for job in list(self._directory.jobs.values()):
+            if (job.owner.namespace, job.reservation) == known.key and (
+                undecided(job.record) or _refused_at_the_door(job)
+            ):
+                self._consider(job)
 
     # jobs
 
@@ -726,9 +822,13 @@ class Term:
     def _on_status(self, outcome: Outcome) -> None:
         if outcome.result == "done":
             self._accounts.written(outcome.key)
+            assert isinstance(outcome.operation, ApplyStatus)
+            self._bookings.written(outcome.key, outcome.operation.body)
         elif outcome.result == "gone":
             if known := self._directory.forget_job(outcome.key):
                 self.job_gone(known)
+            if reservation := self._directory.forget_reservation(outcome.key):
+                self.reservation_gone(reservation)
             for name, pool in list(self._directory.pools.items()):
                 if pool_key(pool.uid) == outcome.key:
                     self._caches.forget_pool(name)
@@ -761,7 +861,8 @@ class Term:
             for name in self._seats:
                 self._accounts.promises(name, jobs[name])
                 if known := self._directory.pools.get(name):
-                    self._guard(known, wanted=any(j.open for j in jobs[name]))
+                    self._guard(known, wanted=any(j.open for j in jobs[name]) or self._bookings.open(name))
+            self._bookings.tend()
             await asyncio.sleep(HOUSEKEEPING)
 
     async def _sweep(self) -> None:
@@ -851,6 +952,8 @@ def _refused_at_the_door(known: KnownJob) -> bool:
         reasons.NOT_ALLOWED,
         reasons.PROFILE_NOT_FOUND,
         reasons.POD_REFUSED,
+        reasons.RESERVATION_NOT_FOUND,
+        reasons.RESERVATION_REFUSED,
     }
 
 

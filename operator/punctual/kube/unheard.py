@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 
 from punctual.errors import NotFound
 from punctual.kube.client import METADATA, ApiClient, Json, Resource
-from punctual.kube.directory import JOBS, POOLS, PROFILES, Directory
+from punctual.kube.directory import JOBS, POOLS, PROFILES, RESERVATIONS, Directory
 
-RESOURCES = (POOLS, JOBS, PROFILES)
+RESOURCES = (POOLS, JOBS, PROFILES, RESERVATIONS)
 
 
 async def unheard(client: ApiClient, directory: Directory) -> AsyncIterator[tuple[Resource, str | None, Json]]:

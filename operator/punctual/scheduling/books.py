@@ -35,6 +35,8 @@ class Books:
     """All that one Pool has in mind."""
 
     epoch: int
+    leave: float = 0.0
+    """Seconds from the word that a pod must go until its processor is empty for sure."""
     spec: PoolSpec | None = None
     """In force."""
     asked: PoolSpec | None = None

@@ -71,7 +71,7 @@ class Planner:
 
     def _ground(self, now: float, places: Sequence[Place], ends: Mapping[Place, float]) -> Ground:
         assert self.books.spec is not None
-        self.books.ahead.clearance = self.books.spec.clearance
+        self.books.ahead.clearance = self.books.spec.margin + self.books.leave
         return Ground(
             np.array([ends.get(place, now) for place in places], dtype=np.float64),
             self.books.spec.discipline,

@@ -63,7 +63,7 @@ from punctual.scheduling.spec import PoolSpec
 from punctual.scheduling.standing import Standing, Watch
 from punctual.scheduling.startup import Startups
 from punctual.scheduling.supervision import FRESH
-from punctual.scheduling.windows import Windows
+from punctual.scheduling.windows import LEAVE, Windows
 from punctual.scheduling.words import some, span
 from punctual.theory.cost import Cost
 
@@ -96,8 +96,9 @@ class Pool:
     the API server holds before the first step.
     """
 
-    def __init__(self, epoch: int) -> None:
-        self.books = Books(epoch)
+    def __init__(self, epoch: int, *, leave: float = LEAVE) -> None:
+        """``leave``: seconds that it takes to have a pod ended, and its processor empty."""
+        self.books = Books(epoch, leave)
         self.life = Life(self.books)
         self.planner = Planner(self.books, self.life)
         self.dispatcher = Dispatcher(self.books, self.life, self.planner)

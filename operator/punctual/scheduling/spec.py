@@ -26,8 +26,6 @@ class PoolSpec:
     """r: planning takes chi/(1-r); a running chunk may use the whole processor."""
     margin: float = 2.0
     """Planning aims so much before the deadline: the control plane's reaction."""
-    clearance: float = 0.0
-    """What is planned ends so much before a reservation begins: to end a pod takes a moment."""
     discipline: Discipline = field(default_factory=Discipline)
     admission: Admission = "Exact"
     threshold: int = 300

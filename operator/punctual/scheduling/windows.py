@@ -28,8 +28,8 @@ from punctual.scheduling.reservations import Accepted, Ahead, Held, admit
 from punctual.scheduling.standing import expected_end
 from punctual.scheduling.words import some, span
 
-LEAVE = GRACE + 1.0
-"""Seconds from the end of a pod's chunk, or from the word that it must go, until its processor is empty for sure."""
+LEAVE = GRACE + 2.0
+"""Seconds from the word that a pod must go until its processor is empty for sure, on a cluster."""
 ASKED = PATIENCE + 2 * LOOK
 """Seconds before that in which a chunk that would run on is offered an end."""
 MENDED = 4
@@ -109,7 +109,9 @@ class Windows:
             if asked.processors == 0:
                 own = [Place(node, i) for node in sorted(asked.nodes or ()) for i in range(counts.get(node, 0))]
                 free = ahead.free(own, asked.start, asked.end).tolist()
-                self._keep(asked, (*places, *(p for p, is_free in zip(own, free, strict=True) if is_free)))
+                if more := [p for p, is_free in zip(own, free, strict=True) if is_free]:
+                    self._keep(asked, (*places, *more))
+                    self._tell(asked, (*places, *more))
                 continue
             there = tuple(place for place in places if place.slot < counts.get(place.node, 0))
             self._keep(asked, there)
@@ -178,8 +180,7 @@ class Windows:
 
     def clear(self, now: float) -> None:
         """See to it that processors are empty when their window begins, and stay so."""
-        assert self.books.spec is not None
-        lead = min(LEAVE, self.books.spec.clearance)
+        lead = self.books.leave
         for asked, places in self.books.ahead.held.values():
             if asked.start - lead - ASKED <= now < asked.end:
                 for place in places:

@@ -139,7 +139,7 @@ class _Run:
     def __init__(self, trace: Trace, options: Options, tell: Callable[[int], None]) -> None:
         self.options = options
         self.tell = tell
-        self.pool = Pool(1)
+        self.pool = Pool(1, leave=0.0)
         self.cluster = Cluster(one_port=options.discipline.one_port)
         self.found = Result()
         loads = [line.load for line in trace.lines if isinstance(line, JobLine)]

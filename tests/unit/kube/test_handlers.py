@@ -28,7 +28,7 @@ def handlers(made):
 
 def test_our_kinds_are_followed_and_nothing_else():
     made = registry(lambda *_: None)
-    assert {h.selector.any_name for h in handlers(made)} == {"pools", "divisiblejobs", "profiles"}
+    assert {h.selector.any_name for h in handlers(made)} == {"pools", "divisiblejobs", "profiles", "reservations"}
 
 
 def test_no_handler_needs_a_state_of_kopfs():

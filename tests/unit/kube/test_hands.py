@@ -111,6 +111,7 @@ async def hands(directory, log, metrics):
         placeholders=Placeholders(Manner(namespace="sys"), log.submit, lambda *_: None),
         keep=log.kept.__setitem__,
         accounts=Accounts(metrics, lambda: 4.0),
+        bookings=None,
         results={},
         job_of={"pod1": "j1"}.get,
         refuse=lambda pool, event: log.refused.append((pool, event)),

@@ -5,6 +5,8 @@ from state import NOW, manifest, pool_body, spec_of, state
 from world import World, job
 
 from punctual.errors import PunctualError
+from punctual.kube import api
+from punctual.kube.duration import format_time
 from punctual.kube.snapshot import Snapshot
 
 
@@ -97,3 +99,22 @@ def test_a_pool_may_be_written_by_hand():
 def test_an_object_without_a_name_is_told():
     with pytest.raises(PunctualError, match=r"a Profile without metadata\.name"):
         Snapshot.of([{"kind": "Profile", "metadata": {}}])
+
+
+def test_what_is_reserved_is_kept_free_and_a_job_that_names_it_is_inside(found):
+    window = {"start": format_time(NOW + 300), "end": format_time(NOW + 400)}
+    booked = {"state": "Booked", "reason": "Feasible", "nodes": [{"name": "n0", "processors": 2}]}
+    reservation = {
+        "apiVersion": api.API_VERSION,
+        "kind": "Reservation",
+        "metadata": {"name": "r"},
+        "spec": {"pool": "main", "processors": 2, **window},
+        "status": {"epoch": 1, "windows": [{**window, **booked}]},
+    }
+    snapshot = Snapshot.of([found, reservation])
+    ((_, places),) = snapshot.pool("main", now=NOW + 5).books.ahead.held.values()
+    assert [place.node for place in places] == ["n0", "n0"]
+    body = manifest(asked("j9", units=100, within=300))
+    for name, inside in (("r", ("default/r", None)), ("none", (None, "ReservationNotFound"))):
+        made = snapshot.job(api.parse(api.DivisibleJob, {**body, "spec": {**body["spec"], "reservation": name}}))
+        assert (made.reservation, made.refusal and made.refusal[0]) == inside

@@ -32,9 +32,17 @@ from punctual.kube.api.pool import (
     Startup,
 )
 from punctual.kube.api.profile import Profile, ProfileSpec
+from punctual.kube.api.reservation import (
+    Recurrence,
+    Reservation,
+    ReservationSpec,
+    ReservationStatus,
+    ReservedNode,
+    ReservedWindow,
+)
 from punctual.kube.api.template import PodTemplate
 
-KINDS: tuple[type[Resource], ...] = (Pool, DivisibleJob, Profile)
+KINDS: tuple[type[Resource], ...] = (Pool, DivisibleJob, Profile, Reservation)
 """All kinds, in the order in which they are documented."""
 
 __all__ = [
@@ -69,7 +77,13 @@ __all__ = [
     "Profile",
     "ProfileSpec",
     "Promise",
+    "Recurrence",
     "Reduce",
+    "Reservation",
+    "ReservationSpec",
+    "ReservationStatus",
+    "ReservedNode",
+    "ReservedWindow",
     "Resource",
     "Startup",
     "UnitCounts",

@@ -74,6 +74,19 @@ PositiveDuration = Annotated[
 ]
 """Seconds, above 0 (a nanosecond at least)."""
 
+Days = Annotated[
+    int,
+    _from_text(duration.parse_days, 'a number of days or weeks: write a string such as "1d" or "2w"'),
+    PlainSerializer(duration.format_days, return_type=str),
+    WithJsonSchema({"type": "string", "maxLength": 8, "x-type": "days"}),
+    Rule(
+        f"self.matches(r'{duration.DAYS}')",
+        "write whole days or weeks such as 1d or 2w, at most 999w",
+        lambda days: 1 <= days <= 999 * 7,
+    ),
+]
+"""Days of a calendar."""
+
 Period = Annotated[
     float,
     *_duration(

@@ -90,6 +90,7 @@ _FIXED: Final = (
     _fixed_once_promised("reduce", "its time is part of the plan", optional=True),
     _fixed_once_promised("restart", "it tells which units count as done"),
     _fixed_once_promised("dryRun", "its processors are booked"),
+    _fixed_once_promised("reservation", "its processors are booked inside it", optional=True),
 )
 
 
@@ -136,6 +137,10 @@ class DivisibleJobSpec(Model):
     `cost`."""
     processors: Processors = Processors()
     """How many processors it may use at a time: `{min: 1, max: 64}`. Default `{min: 1}`, no maximum."""
+    reservation: ObjectName | None = None
+    """Name of a Reservation in the job's namespace, of the same pool: the job is promised inside its windows and runs
+    nowhere else (but for pilot chunks, and what is left when its promise was given up). Refused where that one is
+    (ReservationRefused) or is not there (ReservationNotFound). Default: it runs outside of all. Example: `nightly`."""
     restart: Literal["Redo", "Resume"] = "Redo"
     """What a chunk that ended early leaves. Redo: nothing, all its units are done again. Resume: the units that it
     had reported done are durable outside the pod, and only the rest is done again. Default Redo."""

@@ -1,0 +1,374 @@
+"""Reservations during a leader's term: which windows they have, what the Pools answer, what is written of it.
+
+Each window is a question of its own to the Pool, asked when it comes within the horizon. Its answer stands in the
+reservation's status before anything counts on it: a job that names the reservation is asked about once that is written.
+By the clock alone windows become active, are over, and new ones are asked about.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from math import inf
+from typing import Any, Final, NamedTuple
+
+from punctual import reasons
+from punctual.errors import UserError
+from punctual.kube import api
+from punctual.kube.caches import Caches
+from punctual.kube.conditions import conditions, standing
+from punctual.kube.directory import RESERVATIONS, KnownJob, KnownReservation, Window
+from punctual.kube.duration import format_time
+from punctual.kube.operations import ApplyStatus
+from punctual.kube.recorder import Recorder, Regarding
+from punctual.kube.recurrence import windows
+from punctual.kube.writer import Writer
+from punctual.scheduling.actions import AnswerReservation, OfferWindow
+from punctual.scheduling.events import ReservationApplied, ReservationDeleted, Share
+from punctual.scheduling.job import Verdict
+from punctual.scheduling.reservation import Reservation
+from punctual.scheduling.words import some
+
+LOOK: Final = 3600.0
+"""Seconds at most between looks at a recurrence: new windows come within the horizon."""
+MESSAGE: Final = 1024
+
+Refusal = tuple[str, str]
+
+
+class Doors(NamedTuple):
+    """What the term does for it."""
+
+    tell: Callable[[str, ReservationApplied | ReservationDeleted], None]
+    """Puts into a pool's mailbox."""
+    seated: Callable[[str], bool]
+    """Whether a pool is there to be asked."""
+    changed: Callable[[KnownReservation], None]
+    """Hears when jobs that name the reservation may be asked (again)."""
+
+
+class Bookings:
+    """All reservations that the directory knows, for one term."""
+
+    def __init__(
+        self, epoch: int, *, caches: Caches, writer: Writer, recorder: Recorder, now: Callable[[], float], doors: Doors
+    ) -> None:
+        self._epoch = epoch
+        self._caches = caches
+        self._directory = caches.directory
+        self._writer = writer
+        self._recorder = recorder
+        self._now = now
+        self._doors = doors
+
+    # taking over
+
+    def restore(self, known: KnownReservation, status: api.ReservationStatus | None) -> None:
+        """Take over what is written down."""
+        if status is not None:
+            restore(known, status)
+
+    def of_pool(self, pool: str) -> Iterator[ReservationApplied]:
+        """Return what a pool that begins has promised."""
+        for known in list(self._directory.reservations.values()):
+            if known.pool == pool:
+                yield from promised(known, self._nodes(known), self._now())
+
+    def open(self, pool: str) -> bool:
+        """Whether a pool has windows to keep."""
+        return any(
+            known.pool == pool and any(w.held for w in known.windows.values())
+            for known in self._directory.reservations.values()
+        )
+
+    # what is asked
+
+    def consider(self, known: KnownReservation) -> None:
+        """Ask about windows that have come within the horizon, or say what stands against the reservation."""
+        now = self._now()
+        if known.deleting:
+            self.drop(known)
+            return
+        if known.finished is not None:
+            return
+        try:
+            ahead = self._ahead(known, now)
+        except UserError as error:
+            if error.reason == reasons.POOL_NOT_FOUND:
+                known.windows.clear()  # a pool that is deleted keeps nothing
+            if not any(w.held for w in known.windows.values()):
+                known.refusal = error.reason, error.message
+                self._write(known)
+            return
+        known.refusal = None
+        for start, end in ahead:
+            name = _name(known, start)
+            if name in known.windows:
+                continue
+            known.windows[name] = window = Window(start, end)
+            asked = _asked(known, name, window, self._nodes(known))
+            self._doors.tell(known.pool, ReservationApplied(asked))
+        self._note_look(known, now)
+
+    def _ahead(self, known: KnownReservation, now: float) -> list[Any]:
+        """Return its windows; UserError where it has none or may not have any."""
+        spec, namespace = known.spec, known.metadata.namespace
+        if spec is None:
+            raise UserError(reasons.INVALID_SPEC, known.flaw)
+        pool = self._directory.pools.get(spec.pool)
+        if pool is None or not self._doors.seated(spec.pool):
+            text = f"spec.pool: there is no Pool {spec.pool}: create it, and this reservation is asked"
+            raise UserError(reasons.POOL_NOT_FOUND, text)
+        selector = pool.in_force.namespace_selector
+        if selector is not None and not selector.matches(self._caches.labels(namespace)):
+            text = (
+                f"Pool {spec.pool} takes nothing from namespace {namespace}: its labels do not match the pool's "
+                "namespaceSelector"
+            )
+            raise UserError(reasons.NOT_ALLOWED, text)
+        ahead = windows(spec, now)
+        if not ahead and not known.windows:
+            text = f"spec.start: {format_time(spec.start)} has passed, it is {format_time(round(now))}"
+            if spec.recurrence is not None:
+                text = f"spec.recurrence.until: no window begins between now, {format_time(round(now))}, and then"
+            raise UserError(reasons.INVALID_SPEC, text)
+        if ahead and self._nodes(known) == frozenset():
+            text = f"spec.nodes: selects no node of Pool {spec.pool}"
+            raise UserError(reasons.INFEASIBLE_RESERVATION, text)
+        return ahead
+
+    def _nodes(self, known: KnownReservation) -> frozenset[str] | None:
+        """Return the nodes that it selects; None: any."""
+        if known.spec is None or known.spec.nodes is None:
+            return None
+        return self._caches.nodes_of(known.pool, known.spec.nodes.matches)
+
+    def drop(self, known: KnownReservation) -> None:
+        """Give its windows back: it is going or gone."""
+        self._writer.forget(known.uid)
+        for name, window in known.windows.items():
+            if window.state in {None, "Booked", "Active"}:
+                self._doors.tell(known.pool, ReservationDeleted(name))
+        known.windows.clear()
+        known.recorded = False
+        self._doors.changed(known)
+
+    # what is answered
+
+    def answered(self, action: AnswerReservation) -> None:
+        """Take in how a window stands."""
+        found = self._find(action.uid)
+        if found is None:
+            return
+        known, window = found
+        status, window.reason, window.message = action.answer
+        names = [place.node for place in action.places]
+        window.nodes = tuple(Share(name, names.count(name)) for name in sorted(set(names)))
+        if status == "False":
+            window.state = "Refused"
+        elif not window.held:
+            window.state = "Booked"
+        self._emit(known, window.reason, window.message, good=window.reason == reasons.FEASIBLE)
+        self.look(known)
+
+    def offered(self, action: OfferWindow) -> None:
+        """Take in from when on a refused window would do."""
+        if (found := self._find(action.uid)) is None:
+            return
+        known, window = found
+        window.offer = action.start
+        length = window.end - window.start
+        nearest = "no window as long would be reserved at any later time"
+        if action.start is not None:
+            nearest = f"the nearest window is {format_time(action.start)} to {format_time(action.start + length)}"
+        window.message = f"{window.message}; {nearest}"
+        self._write(known)
+
+    def _find(self, name: str) -> tuple[KnownReservation, Window] | None:
+        known = self._directory.reservations.get(name.partition("/")[0])
+        window = known.windows.get(name) if known else None
+        return (known, window) if known and window else None
+
+    def of_job(self, job: KnownJob) -> str | Refusal | None:
+        """Return inside of what a job is to run, or why it cannot; None: that is not known or not written yet."""
+        namespace, name = job.owner.namespace, job.reservation
+        return inside(self._directory.reservation(namespace, name), name, namespace=namespace, pool=job.owner.pool)
+
+    # what is so by the clock
+
+    def tend(self) -> None:
+        """Look at those whose time has come."""
+        now = self._now()
+        for known in list(self._directory.reservations.values()):
+            if known.look <= now and not known.deleting and known.finished is None and known.windows:
+                self.look(known)
+
+    def look(self, known: KnownReservation) -> None:
+        """Say how its windows stand now, ask about new ones, write it."""
+        now = self._now()
+        for window in known.windows.values():
+            if window.state == "Booked" and window.start <= now:
+                window.state = "Active"
+                self._emit(known, reasons.ACTIVE, f"{_processors(window)} are empty until {format_time(window.end)}")
+            if window.state == "Active" and window.end <= now:
+                window.state = "Completed"
+                self._emit(known, reasons.COMPLETED, "the window is over")
+        if known.spec is not None and known.spec.recurrence is not None:
+            self.consider(known)
+        over = [name for name, w in known.windows.items() if w.end <= now and w.state is not None]
+        for name in over[:-1] if len(over) == len(known.windows) else over:
+            del known.windows[name]
+        if all(w.state == "Completed" for w in known.windows.values()):
+            known.finished = max(w.end for w in known.windows.values())
+        self._note_look(known, now)
+        self._write(known)
+
+    @staticmethod
+    def _note_look(known: KnownReservation, now: float) -> None:
+        # what is due already counts too: nobody may have led at that time
+        times = [w.start if w.state == "Booked" else w.end for w in known.windows.values() if w.held]
+        again = known.spec is not None and known.spec.recurrence is not None
+        known.look = min([*times, now + LOOK] if again else times, default=inf)
+
+    # what is written
+
+    def _emit(self, known: KnownReservation, reason: str, message: str, *, good: bool = True) -> None:
+        meta = known.metadata
+        about = Regarding(api.API_VERSION, "Reservation", meta.namespace, meta.name, meta.uid)
+        self._recorder.emit(about, "Normal" if good else "Warning", reason, message)
+
+    def written(self, uid: str, body: Mapping[str, Any]) -> None:
+        """Take in that a status is written: jobs that name the reservation can be asked about."""
+        known = self._directory.reservations.get(uid)
+        if known is None:
+            return
+        stated = [w["state"] for w in body["status"].get("windows", ())]
+        known.recorded = any(state in {"Booked", "Active"} for state in stated)
+        self._doors.changed(known)
+
+    def _write(self, known: KnownReservation) -> None:
+        meta = known.metadata
+        status = reservation_status(known, epoch=self._epoch, now=self._now())
+        known.standing = standing(status["conditions"])
+        body = {
+            "apiVersion": api.API_VERSION,
+            "kind": "Reservation",
+            "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid},
+            "status": status,
+        }
+        self._writer.submit(meta.uid, ApplyStatus(RESERVATIONS.path(namespace=meta.namespace, name=meta.name), body))
+
+
+def restore(known: KnownReservation, status: api.ReservationStatus) -> None:
+    """Take over what is written down of a reservation."""
+    known.standing = standing(c.manifest() for c in status.conditions)
+    known.finished = status.finished_at
+    known.windows.clear()
+    for w in status.windows:
+        nodes = tuple(Share(node.name, node.processors) for node in w.nodes)
+        window = Window(w.start, w.end, w.state, w.reason, w.message, nodes, w.offer)
+        known.windows[_name(known, w.start)] = window
+    known.recorded = any(w.held for w in known.windows.values())
+
+
+def promised(known: KnownReservation, nodes: frozenset[str] | None, now: float) -> Iterator[ReservationApplied]:
+    """Return what a pool that begins has promised to a reservation that selects these nodes."""
+    for name, window in known.windows.items():
+        if window.held and window.end > now and not known.deleting:
+            yield ReservationApplied(_asked(known, name, window, nodes), window.nodes)
+
+
+def inside(known: KnownReservation | None, name: str, *, namespace: str, pool: str) -> str | Refusal | None:
+    """Return inside of what a job of this pool is to run that names a reservation; see `Bookings.of_job`."""
+    if known is None:
+        text = f"there is no Reservation {name} in namespace {namespace}: create it, and this job is asked"
+        return reasons.RESERVATION_NOT_FOUND, text
+    if known.pool != pool:
+        text = f"Reservation {name} is of Pool {known.pool}, spec.pool of this job is {pool}"
+        return reasons.RESERVATION_REFUSED, text
+    if any(w.held for w in known.windows.values()):
+        return known.uid if known.recorded else None
+    why = "it is over" if known.finished is not None else known.refusal[1] if known.refusal else ""
+    if known.windows and all(w.state == "Refused" for w in known.windows.values()):
+        why = next(iter(known.windows.values())).message
+    return (reasons.RESERVATION_REFUSED, f"Reservation {name}: {why}") if why else None
+
+
+def _asked(known: KnownReservation, name: str, window: Window, nodes: frozenset[str] | None) -> Reservation:
+    there = sum(share.processors for share in window.nodes)
+    # of a spec that cannot be read any more, too, what was promised stands
+    processors = known.spec.processors or 0 if known.spec else there
+    if nodes is not None and not processors and window.nodes:  # whatever labels say now
+        nodes = frozenset(share.node for share in window.nodes)
+    return Reservation(
+        uid=name,
+        arrival=known.metadata.creation_timestamp,
+        start=window.start,
+        end=window.end,
+        processors=max(processors, 1) if nodes is None else processors,
+        nodes=nodes,
+        group=known.uid,
+    )
+
+
+def _name(known: KnownReservation, start: float) -> str:
+    """Return what the Pool calls a window."""
+    return f"{known.uid}/{start:.6f}"
+
+
+def _processors(window: Window) -> str:
+    return some(sum(share.processors for share in window.nodes), "processor")
+
+
+def reservation_status(known: KnownReservation, *, epoch: int, now: float) -> dict[str, Any]:
+    """Return a reservation's status."""
+    answered = sorted((w for w in known.windows.values() if w.state is not None), key=lambda w: w.start)
+    made = api.ReservationStatus(
+        epoch=epoch,
+        observed_generation=known.metadata.generation,
+        state="Refused" if known.refusal else answered[0].state if answered else None,
+        start=answered[0].start if answered else None,
+        end=answered[0].end if answered else None,
+        processors=sum(share.processors for share in answered[0].nodes) if answered else None,
+        windows=[_window(w) for w in answered],
+        finished_at=known.finished,
+    )
+    found = conditions(_verdicts(known, answered), known.standing, now=now, generation=known.metadata.generation)
+    return {**made.manifest(), "conditions": found}
+
+
+def _window(window: Window) -> api.ReservedWindow:
+    assert window.state is not None
+    return api.ReservedWindow(
+        start=window.start,
+        end=window.end,
+        state=window.state,
+        reason=window.reason,
+        message=window.message[:MESSAGE],
+        nodes=[api.ReservedNode(name=share.node, processors=share.processors) for share in window.nodes],
+        offer=window.offer,
+    )
+
+
+def _verdicts(known: KnownReservation, answered: list[Window]) -> dict[str, Verdict | None]:
+    """Return its conditions."""
+    if known.refusal:
+        return {"Admitted": Verdict("False", *known.refusal)}
+    if not answered:
+        return {}
+    refused = [w for w in answered if w.state == "Refused"]
+    short = [w for w in answered if w.held and w.reason != reasons.FEASIBLE]
+    active = next((w for w in answered if w.state == "Active"), None)
+    admitted = Verdict("True", answered[0].reason, answered[0].message)
+    if len(answered) > 1:
+        ahead = f"{len(answered)} windows until {format_time(answered[-1].end)}: {_processors(answered[0])} each"
+        admitted = Verdict("True", reasons.FEASIBLE, ahead)
+    if refused:
+        first = refused[0]
+        which = f"{len(refused)} of {len(answered)} windows, that of {format_time(first.start)}: "
+        admitted = Verdict("False", first.reason, (which if len(answered) > 1 else "") + first.message)
+    elif short:
+        admitted = Verdict("True", short[0].reason, f"window of {format_time(short[0].start)}: {short[0].message}")
+    until = f"{_processors(active)} until {format_time(active.end)}" if active else "it is no window's time"
+    return {
+        "Admitted": admitted,
+        "Active": Verdict("True", reasons.ACTIVE, until) if active else Verdict("False", reasons.NOT_ACTIVE, until),
+        "Completed": Verdict("True", reasons.COMPLETED, "the last window is over") if known.finished else None,
+    }

@@ -1,0 +1,175 @@
+"""Reservations through the whole operator, against a real API server."""
+
+import runpy
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from punctual.kube.directory import POOLS, RESERVATIONS
+from punctual.kube.duration import format_time, parse_time
+
+OPERATOR = runpy.run_path(str(Path(__file__).with_name("test_operator.py")))
+condition, GROUP = OPERATOR["condition"], OPERATOR["GROUP"]
+replica = OPERATOR["replica"]
+
+
+class World(OPERATOR["World"]):
+    """With reservations, told in seconds from now."""
+
+    async def reserve(self, name, start, end, **spec):
+        now = self.client.clock.now()
+        body = {
+            "apiVersion": GROUP,
+            "kind": "Reservation",
+            "metadata": {"name": name, "namespace": self.namespace},
+            "spec": {"pool": self.pool, "start": format_time(now + start), "end": format_time(now + end), **spec},
+        }
+        self._cleanup.append(self.at(name))
+        return await self.client.create(RESERVATIONS.path(namespace=self.namespace), body)
+
+    def at(self, name):
+        return RESERVATIONS.path(namespace=self.namespace, name=name)
+
+    async def reserved(self, name, reason, kind="Admitted"):
+        """Wait for a condition of a reservation, return its status."""
+
+        async def holds():
+            status = (await self.client.get(self.at(name))).get("status") or {}
+            found = condition(status, kind)
+            return status if found and found["reason"] == reason else None
+
+        return await self.until(holds)
+
+
+@pytest.fixture
+async def world(client, namespace):
+    made = World(client, namespace)
+    await made.add_node()
+    await made.add_pool()
+    yield made
+    await made.clean()
+
+
+async def test_a_reservation_is_booked_becomes_active_and_is_over(world, replica):
+    await replica()
+    await world.reserve("r", 9, 14, processors=3)
+    status = await world.reserved("r", "Feasible")
+    (window,) = status["windows"]
+    assert (status["state"], status["processors"]) == ("Booked", 3)
+    assert window["nodes"] == [{"name": world.node, "processors": 3}]
+    assert status["start"] == window["start"]
+    # a job needs all four for longer than the time before: it is around the window
+    job = await world.add_job(units=400, deadline="30s", processors={"min": 1, "max": 4})
+    assert (await world.answered(job))["promise"]["processors"] >= 1
+    status = await world.reserved("r", "Active", kind="Active")
+    assert status["state"] == "Active"
+    status = await world.reserved("r", "Completed", kind="Completed")
+    assert status["state"] == "Completed"
+    assert parse_time(status["finishedAt"]) == parse_time(window["end"])
+
+
+async def test_what_cannot_be_is_told_with_its_field_and_the_nearest_window_which_is_booked_then(world, replica):
+    await replica()
+    bad = {
+        "past": ((-60, 60), {"processors": 1}, "spec.start: "),
+        "many": ((60, 90), {"processors": 5}, "the pool has 4"),
+        "zone": (
+            (60, 90),
+            {"processors": 1, "recurrence": {"every": "1d", "timeZone": "Mars/A"}},
+            "recurrence.timeZone",
+        ),
+        "nodes": ((60, 90), {"nodes": {"matchLabels": {"no": "node"}}}, "spec.nodes: "),
+        "pool": ((60, 90), {"processors": 1, "pool": "none"}, "spec.pool: there is no Pool none"),
+    }
+    for name, (when, spec, _) in bad.items():
+        await world.reserve(name, *when, **spec)
+    reasons = {"many": "InfeasibleReservation", "nodes": "InfeasibleReservation", "pool": "PoolNotFound"}
+    for name, (_, _, text) in bad.items():
+        status = await world.reserved(name, reasons.get(name, "InvalidSpec"))
+        assert text in condition(status, "Admitted")["message"]
+        assert status["state"] == "Refused"
+    job = await world.add_job(reservation="many")
+    status = await world.answered(job, "ReservationRefused")
+    assert "the pool has 4" in condition(status, "Admitted")["message"]
+
+    await world.reserve("first", 60, 120, processors=3)
+    await world.reserved("first", "Feasible")
+    await world.reserve("second", 90, 150, processors=2)
+    await world.reserved("second", "InfeasibleReservation")
+
+    async def offered():
+        status = (await world.client.get(world.at("second")))["status"]
+        return status if status["windows"][0].get("offer") else None
+
+    status = await world.until(offered)
+    offer = parse_time(status["windows"][0]["offer"])
+    assert status["state"] == "Refused"
+    message = condition(status, "Admitted")["message"]
+    assert "at one time of it 3 of 4 are reserved" in message
+    assert f"the nearest window is {format_time(offer)}" in message
+    now = world.client.clock.now()
+    await world.reserve("third", offer - now, offer - now + 60, processors=2)
+    await world.reserved("third", "Feasible")
+
+
+async def test_a_job_runs_inside_the_reservation_that_it_names_also_under_a_new_leader(world, replica):
+    first = await replica()
+    job = await world.add_job(units=50, deadline="60s", reservation="r")
+    await world.answered(job, "ReservationNotFound")
+    made = await world.reserve("r", 12, 45, processors=2)
+    status = await world.answered(job, "Feasible")
+    begin = parse_time(made["spec"]["start"])
+    assert parse_time(status["promise"]["start"]) == pytest.approx(begin, abs=0.01)
+    await first.kill()
+    await replica()
+    pods = await world.given(job, 1)
+    (pod,) = pods.values()
+    assert parse_time(pod["metadata"]["creationTimestamp"]) >= begin - 1
+    after = (await world.reserved("r", "Active", kind="Active"))["windows"]
+    assert [(w["state"], w["nodes"]) for w in after] == [("Active", [{"name": world.node, "processors": 2}])]
+    await world.work(job)
+    await world.answered(job, "Completed", kind="Completed")
+
+
+async def test_a_window_is_free_when_its_reservation_is_deleted_and_a_node_is_reserved_as_a_whole_each_week(
+    world, replica
+):
+    await replica()
+    await world.reserve("r", 20, 3000, processors=4)
+    await world.reserved("r", "Feasible")
+
+    async def guarded():
+        return (await world.client.get(POOLS.path(name=world.pool)))["metadata"].get("finalizers")
+
+    await world.until(guarded)
+    inside = await world.add_job(units=2000, deadline="20m", reservation="r")
+    await world.answered(inside, "Feasible")
+    await world.client.delete(world.path(inside))
+    first = await world.add_job(units=2000, deadline="2m")
+    await world.answered(first, "InfeasibleCapacity")
+    await world.client.delete(world.at("r"))
+    second = await world.add_job(units=2000, deadline="2m")
+    await world.answered(second, "Feasible")
+
+    await world.add_node(cpu="2", name=f"{world.node}-b")
+    selector = {"matchExpressions": [{"key": "pool", "operator": "Exists"}]}
+    await world.client.patch_merge(
+        f"/api/v1/nodes/{world.node}-b", {"metadata": {"labels": {"kubernetes.io/hostname": "b"}}}
+    )
+    await world.reserve(
+        "r", 600, 1200, nodes={"matchLabels": {"kubernetes.io/hostname": "b"}}, recurrence={"every": "7d"}
+    )
+    status = await world.reserved("r", "Feasible")
+
+    async def all_booked():
+        windows = (await world.client.get(world.at("r")))["status"]["windows"]
+        return windows if len(windows) == 4 else None
+
+    windows = await world.until(all_booked)
+    assert all(w["nodes"] == [{"name": f"{world.node}-b", "processors": 2}] for w in windows)
+    starts = [parse_time(w["start"]) for w in windows]
+    assert {round(b - a) for a, b in pairwise(starts)} == {7 * 86400}
+    await world.reserve("all", 600, 1200, nodes=selector)
+    status = await world.reserved("all", "InfeasibleReservation")
+    assert "of 6 are reserved" in condition(status, "Admitted")["message"]

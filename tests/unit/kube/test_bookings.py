@@ -1,0 +1,293 @@
+"""The life of a reservation at the edge: asked about, answered, active, over; what a new leader makes of its status."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from punctual.kube import api
+from punctual.kube.bookings import Bookings, Doors
+from punctual.kube.directory import Directory
+from punctual.kube.duration import format_time
+from punctual.scheduling.actions import AnswerReservation, OfferWindow
+from punctual.scheduling.events import ReservationApplied, ReservationDeleted, Share
+from punctual.scheduling.job import Verdict
+from punctual.scheduling.processors import Place
+
+DAY = 86400.0
+BEGIN = 1_900_000_000.0
+YES = Verdict("True", "Feasible", "2 processors for 1m0s")
+NO = Verdict("False", "InfeasibleReservation", "too few")
+PLACES = (Place("n1", 0), Place("n1", 1))
+
+
+class Edge:
+    """Bookings between a directory and a pool, all of it visible."""
+
+    def __init__(self, directory=None):
+        self.now = BEGIN
+        self.directory = directory or Directory()
+        self.told, self.statuses, self.events, self.changed, self.nodes = [], [], [], [], frozenset({"n1"})
+        self.bookings = Bookings(
+            7,
+            caches=SimpleNamespace(
+                directory=self.directory, labels=lambda _: {"team": "a"}, nodes_of=lambda _pool, _selects: self.nodes
+            ),
+            writer=SimpleNamespace(submit=lambda _key, op: self.statuses.append(op.body), forget=lambda _: None),
+            recorder=SimpleNamespace(emit=lambda _about, kind, reason, _note: self.events.append((kind, reason))),
+            now=lambda: self.now,
+            doors=Doors(
+                lambda _pool, event: self.told.append(event),
+                lambda pool: pool in self.directory.pools,
+                lambda known: self.changed.append(known.uid),
+            ),
+        )
+        self.add_pool()
+
+    def add_pool(self, **spec):
+        body = api.Pool.EXAMPLE
+        spec = {"nodeSelector": {}, "processor": {"cpu": "1"}, **spec}
+        body = {"apiVersion": api.API_VERSION, "kind": "Pool", "metadata": {"name": "main", "uid": "p"}, "spec": spec}
+        self.directory.observe_pool(body)
+
+    def add(self, start=60.0, end=120.0, **spec):
+        meta = {"name": "r", "namespace": "ns", "uid": "u", "generation": 1, "creationTimestamp": format_time(BEGIN)}
+        spec = {"pool": "main", "start": format_time(BEGIN + start), "end": format_time(BEGIN + end), **spec}
+        known = self.directory.observe_reservation(
+            {"apiVersion": api.API_VERSION, "kind": "Reservation", "metadata": meta, "spec": spec}
+        )
+        self.bookings.consider(known)
+        return known
+
+    def answer(self, verdict=YES, places=PLACES, which=0):
+        asked = [event for event in self.told if isinstance(event, ReservationApplied)]
+        self.bookings.answered(AnswerReservation(asked[which].reservation.uid, verdict, places))
+
+    def write(self):
+        self.bookings.written("u", self.status(whole=True))
+
+    def status(self, *, whole=False):
+        api.ReservationStatus.model_validate(self.statuses[-1]["status"], strict=True)
+        return self.statuses[-1] if whole else self.statuses[-1]["status"]
+
+    def condition(self, kind):
+        found = {c["type"]: (c["status"], c["reason"], c["message"]) for c in self.status()["conditions"]}
+        return found.get(kind)
+
+    def job(self, pool="main"):
+        return SimpleNamespace(owner=SimpleNamespace(namespace="ns", pool=pool), reservation="r")
+
+
+@pytest.fixture
+def edge():
+    return Edge()
+
+
+def test_a_window_is_asked_about_once_and_its_answer_written(edge):
+    known = edge.add(processors=2)
+    (event,) = edge.told
+    asked = event.reservation
+    assert (asked.start, asked.end, asked.processors, asked.group) == (BEGIN + 60, BEGIN + 120, 2, "u")
+    edge.answer()
+    edge.bookings.consider(known)
+    assert len(edge.told) == 1
+    status = edge.status()
+    assert (status["state"], status["processors"], status["epoch"]) == ("Booked", 2, 7)
+    assert status["windows"][0]["nodes"] == [{"name": "n1", "processors": 2}]
+    assert edge.condition("Admitted") == ("True", "Feasible", "2 processors for 1m0s")
+    assert edge.condition("Active")[:2] == ("False", "NotActive")
+
+
+def test_it_becomes_active_and_is_over_by_the_clock(edge):
+    known = edge.add(processors=2)
+    edge.answer()
+    written = len(edge.statuses)
+    for edge.now in (BEGIN + 30, BEGIN + 59.9):
+        edge.bookings.tend()
+    assert len(edge.statuses) == written
+    edge.now = BEGIN + 60
+    edge.bookings.tend()
+    assert edge.status()["state"] == "Active"
+    assert edge.condition("Active")[:2] == ("True", "Active")
+    edge.now = BEGIN + 120
+    edge.bookings.tend()
+    assert edge.status()["state"] == "Completed"
+    assert edge.condition("Completed")[:2] == ("True", "Completed")
+    assert known.finished == BEGIN + 120
+    assert not edge.bookings.open("main")
+    assert edge.events == [("Normal", "Feasible"), ("Normal", "Active"), ("Normal", "Completed")]
+
+
+def test_a_refusal_carries_the_window_that_would_do(edge):
+    edge.add(processors=2)
+    edge.answer(NO, ())
+    assert edge.condition("Admitted") == ("False", "InfeasibleReservation", "too few")
+    edge.bookings.offered(OfferWindow(edge.told[0].reservation.uid, BEGIN + 500))
+    assert format_time(BEGIN + 500) in edge.condition("Admitted")[2]
+    assert format_time(BEGIN + 560) in edge.condition("Admitted")[2]
+    assert edge.status()["windows"][0]["offer"] == format_time(BEGIN + 500)
+    assert not edge.bookings.open("main")
+
+
+def test_a_refusal_that_no_window_cures_says_so(edge):
+    edge.add(processors=2)
+    edge.answer(NO, ())
+    edge.bookings.offered(OfferWindow(edge.told[0].reservation.uid, None))
+    assert "no window as long would be reserved at any later time" in edge.condition("Admitted")[2]
+
+
+def test_what_nodes_took_away_is_told(edge):
+    edge.add(processors=2)
+    edge.answer()
+    lost = Verdict("True", "CapacityLost", "1 of 2 processors are left: nodes were lost")
+    edge.answer(lost, PLACES[:1])
+    assert edge.condition("Admitted")[:2] == ("True", "CapacityLost")
+    assert edge.status()["processors"] == 1
+    assert edge.events[-1] == ("Warning", "CapacityLost")
+
+
+def test_each_window_of_a_recurrence_is_answered_by_itself_and_new_ones_follow(edge):
+    known = edge.add(processors=2, recurrence={"every": "7d"})
+    assert len(edge.told) == 4
+    for which in (0, 2, 3):
+        edge.answer(which=which)
+    edge.answer(NO, (), which=1)
+    status, reason, text = edge.condition("Admitted")
+    assert (status, reason) == ("False", "InfeasibleReservation")
+    assert text.startswith(f"1 of 4 windows, that of {format_time(BEGIN + 60 + 7 * DAY)}: too few")
+    assert [w["state"] for w in edge.status()["windows"]] == ["Booked", "Refused", "Booked", "Booked"]
+    edge.now = BEGIN + 61
+    edge.bookings.tend()
+    assert len(edge.told) == 5, "the one in 28 days has come within the horizon"
+    edge.answer(which=4)
+    edge.now = BEGIN + 120
+    edge.bookings.tend()
+    assert [w["state"] for w in edge.status()["windows"]] == ["Refused", "Booked", "Booked", "Booked"]
+    assert known.finished is None
+
+
+def test_a_recurrence_is_over_behind_its_last_window(edge):
+    known = edge.add(processors=2, recurrence={"every": "1d", "until": format_time(BEGIN + 2 * DAY)})
+    for which in (0, 1):
+        edge.answer(which=which)
+    edge.now = BEGIN + DAY + 120
+    edge.bookings.tend()
+    assert known.finished == BEGIN + DAY + 120
+    assert [w["state"] for w in edge.status()["windows"]] == ["Completed"]
+
+
+def test_a_new_leader_tells_the_pool_what_was_promised_and_asks_nothing_twice(edge):
+    edge.add(processors=2)
+    edge.answer()
+    later = Edge()
+    later.now = BEGIN + 70
+    body = edge.status(whole=True)
+    meta = {**body["metadata"], "generation": 1, "creationTimestamp": format_time(BEGIN)}
+    spec = {"pool": "main", "start": format_time(BEGIN + 60), "end": format_time(BEGIN + 120), "processors": 2}
+    known = later.directory.observe_reservation({**body, "metadata": meta, "spec": spec})
+    later.bookings.restore(known, api.parse_status(api.ReservationStatus, body))
+    (event,) = later.bookings.of_pool("main")
+    assert event.held == (Share("n1", 2),)
+    assert event.reservation == edge.told[0].reservation
+    later.bookings.consider(known)
+    assert later.told == []
+    later.bookings.tend()
+    assert later.status()["state"] == "Active"
+    assert later.bookings.of_job(later.job()) == "u"
+
+
+def test_a_node_is_kept_for_its_maintenance_as_it_was_promised(edge):
+    known = edge.add(nodes={"matchLabels": {"a": "b"}})
+    assert (edge.told[0].reservation.processors, edge.told[0].reservation.nodes) == (0, {"n1"})
+    edge.answer()
+    edge.nodes = frozenset({"n2"})  # somebody has moved the label
+    (event,) = edge.bookings.of_pool("main")
+    assert event.reservation.nodes == {"n1"}
+    assert known.windows
+
+
+def test_deleting_it_gives_all_windows_back(edge):
+    known = edge.add(processors=2, recurrence={"every": "7d"})
+    edge.answer()
+    names = [event.reservation.uid for event in edge.told]
+    edge.bookings.drop(known)
+    assert edge.told[4:] == [ReservationDeleted(name) for name in names]
+    assert edge.changed == ["u"]
+
+
+def test_jobs_wait_until_the_answer_is_written(edge):
+    assert edge.bookings.of_job(edge.job())[0] == "ReservationNotFound"
+    edge.add(processors=2)
+    assert edge.bookings.of_job(edge.job()) is None
+    edge.answer()
+    assert edge.bookings.of_job(edge.job()) is None
+    edge.write()
+    assert edge.changed == ["u"]
+    assert edge.bookings.of_job(edge.job()) == "u"
+    assert edge.bookings.of_job(edge.job(pool="other"))[0] == "ReservationRefused"
+
+
+def test_jobs_are_refused_with_the_reservation_that_they_name(edge):
+    edge.add(processors=2)
+    edge.answer(NO, ())
+    assert edge.bookings.of_job(edge.job()) == ("ReservationRefused", "Reservation r: too few")
+
+
+def test_it_waits_for_its_pool_and_is_asked_about_when_that_comes(edge):
+    edge.directory.forget_pool("main")
+    known = edge.add(processors=2)
+    assert edge.condition("Admitted")[:2] == ("False", "PoolNotFound")
+    assert edge.told == []
+    edge.add_pool()
+    edge.bookings.consider(known)
+    edge.answer()
+    assert edge.condition("Admitted")[:2] == ("True", "Feasible")
+    edge.directory.forget_pool("main")
+    edge.bookings.consider(known)
+    assert edge.condition("Admitted")[:2] == ("False", "PoolNotFound"), "and with it all it had"
+
+
+def test_a_pool_that_does_not_serve_the_namespace_is_not_asked(edge):
+    edge.directory.forget_pool("main")
+    edge.add_pool(namespaceSelector={"matchLabels": {"team": "b"}})
+    edge.add(processors=2)
+    assert edge.condition("Admitted")[:2] == ("False", "NotAllowed")
+    assert edge.told == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason", "says"),
+    [
+        ({"start": -5.0, "processors": 2}, "InvalidSpec", "spec.start: "),
+        (
+            {
+                "start": -90000.0,
+                "end": -89000.0,
+                "processors": 2,
+                "recurrence": {"every": "1d", "until": "2000-01-01T00:00:00Z"},
+            },
+            "InvalidSpec",
+            "spec.recurrence.until: ",
+        ),
+        (
+            {"processors": 2, "recurrence": {"every": "1d", "timeZone": "X/Y"}},
+            "InvalidSpec",
+            "spec.recurrence.timeZone: ",
+        ),
+        ({"end": 86000.0, "processors": 2, "recurrence": {"every": "1d"}}, "InvalidSpec", "spec.end: "),
+        ({"processors": 0}, "InvalidSpec", "spec.processors: "),
+        ({"end": 60.0, "processors": 1}, "InvalidSpec", "spec.end: "),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_field(edge, spec, reason, says):
+    edge.add(**spec)
+    status, told, text = edge.condition("Admitted")
+    assert (status, told) == ("False", reason)
+    assert says in text
+    assert edge.status()["state"] == "Refused"
+    assert edge.told == []
+
+
+def test_a_selector_that_means_no_node_is_named(edge):
+    edge.nodes = frozenset()
+    edge.add(nodes={"matchLabels": {"a": "b"}})
+    assert "spec.nodes: selects no node" in edge.condition("Admitted")[2]

@@ -1,0 +1,107 @@
+"""When windows are, over changes of clocks too."""
+
+from itertools import pairwise
+
+import pytest
+
+from punctual.errors import UserError
+from punctual.kube.api import Recurrence, ReservationSpec
+from punctual.kube.duration import format_time, parse_time
+from punctual.kube.recurrence import HORIZON, windows
+
+DAY = 86400.0
+
+
+def spec(start, hours=2.0, **again):
+    begin = parse_time(start)
+    recurrence = Recurrence(**again) if again else None
+    return ReservationSpec(pool="main", start=begin, end=begin + 3600 * hours, processors=1, recurrence=recurrence)
+
+
+def starts(asked, now):
+    return [format_time(w.start) for w in windows(asked, parse_time(now))]
+
+
+def test_one_window_is_booked_however_far_ahead():
+    assert starts(spec("2030-01-02T22:00:00Z"), "2026-01-01T00:00:00Z") == ["2030-01-02T22:00:00Z"]
+
+
+def test_a_window_that_has_begun_is_none():
+    assert starts(spec("2030-01-02T22:00:00Z"), "2030-01-02T22:00:01Z") == []
+
+
+def test_a_daily_window_keeps_its_time_of_day_when_clocks_are_put_forward_and_back():
+    spring = spec(
+        "2030-03-29T22:00:00+01:00", every=1, time_zone="Europe/Berlin", until=parse_time("2030-04-02T00:00:00Z")
+    )
+    assert starts(spring, "2030-03-29T00:00:00Z") == [
+        "2030-03-29T21:00:00Z",
+        "2030-03-30T21:00:00Z",
+        "2030-03-31T20:00:00Z",
+        "2030-04-01T20:00:00Z",
+    ]
+    autumn = spec(
+        "2030-10-26T22:00:00+02:00", every=1, time_zone="Europe/Berlin", until=parse_time("2030-10-29T00:00:00Z")
+    )
+    assert starts(autumn, "2030-10-26T00:00:00Z") == [
+        "2030-10-26T20:00:00Z",
+        "2030-10-27T21:00:00Z",
+        "2030-10-28T21:00:00Z",
+    ]
+
+
+def test_a_start_that_clocks_skip_is_later_by_what_they_skip():
+    asked = spec("2030-03-30T02:30:00+01:00", every=1, time_zone="Europe/Berlin")
+    assert starts(asked, "2030-03-30T00:00:00Z")[:3] == [
+        "2030-03-30T01:30:00Z",
+        "2030-03-31T01:30:00Z",  # 03:30 on the clock
+        "2030-04-01T00:30:00Z",
+    ]
+
+
+def test_a_start_that_comes_twice_is_the_first_of_the_two():
+    asked = spec("2030-10-26T02:30:00+02:00", every=1, time_zone="Europe/Berlin")
+    assert starts(asked, "2030-10-26T00:00:00Z")[:3] == [
+        "2030-10-26T00:30:00Z",
+        "2030-10-27T00:30:00Z",
+        "2030-10-28T01:30:00Z",
+    ]
+
+
+def test_each_window_has_the_length_of_the_first():
+    asked = spec("2030-03-29T22:00:00+01:00", hours=8, every=1, time_zone="Europe/Berlin")
+    assert {w.end - w.start for w in windows(asked, asked.start)} == {8 * 3600.0}
+
+
+@pytest.mark.parametrize("every", [1, 7, 10])
+def test_windows_of_the_horizon_are_booked(every):
+    asked = spec("2030-01-02T22:00:00Z", every=every)
+    now = asked.start + 1000 * DAY + 1
+    found = windows(asked, now)
+    assert all(now <= w.start < now + HORIZON for w in found)
+    assert {b.start - a.start for a, b in pairwise(found)} == {every * DAY}
+    assert found[0].start - now < every * DAY
+    assert found[-1].start + every * DAY >= now + HORIZON
+
+
+def test_at_least_the_next_window_is_booked():
+    asked = spec("2030-01-02T22:00:00Z", every=90)
+    assert starts(asked, "2030-01-03T00:00:00Z") == ["2030-04-02T22:00:00Z"]
+
+
+def test_none_begins_at_the_end_or_later():
+    asked = spec("2030-01-02T22:00:00Z", every=1, until=parse_time("2030-01-04T22:00:00Z"))
+    assert starts(asked, "2030-01-01T00:00:00Z") == ["2030-01-02T22:00:00Z", "2030-01-03T22:00:00Z"]
+    assert starts(asked, "2030-02-01T00:00:00Z") == []
+
+
+@pytest.mark.parametrize("zone", ["Mars/Olympus", "../etc/passwd", "Europe", "/etc/localtime"])
+def test_a_zone_that_is_not_known_is_named(zone):
+    with pytest.raises(UserError, match=r"spec\.recurrence\.timeZone"):
+        windows(spec("2030-01-02T22:00:00Z", every=1, time_zone=zone), 0.0)
+
+
+def test_a_window_may_not_run_into_the_next():
+    assert windows(spec("2030-01-02T22:00:00Z", hours=23, every=1), 0.0)
+    with pytest.raises(UserError, match=r"spec\.end: must be at least an hour before"):
+        windows(spec("2030-01-02T22:00:00Z", hours=23.1, every=1), 0.0)
