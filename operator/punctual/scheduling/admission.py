@@ -123,8 +123,7 @@ def admit(a: Application) -> Admitted | Rejected:
     plan = a.plan.insert(a.demand)
     if isinstance(plan, Shortfall):
         return Rejected(reasons.INFEASIBLE_CAPACITY, _arithmetic(a, plan), by_time=True, placements=plan.placements)
-    appended = plan.bookings[:-1] == a.plan.bookings
-    return Admitted(plan, plan.booking_of(a.demand.uid), appended)
+    return Admitted(plan, plan.booking_of(a.demand.uid), plan.follows(a.plan))
 
 
 def _arithmetic(a: Application, short: Shortfall) -> str:
@@ -167,10 +166,10 @@ def _broken(a: Application, short: Shortfall) -> str:
 
 def _overload(a: Application) -> str | None:
     """Tell how much is asked of how much there is, where no order of what is promised would do."""
-    if not a.plan.bookings or not a.plan.overloaded(a.demand):
+    if not len(a.plan) or not a.plan.overloaded(a.demand):
         return None
     due, ready = a.demand.due, a.plan.ground.ready
-    promised = [b.demand.work for b in a.plan.bookings if b.demand.due <= due]
+    promised = [d.work for d in a.plan.demands if d.due <= due]
     room = sum(max(0.0, due - at) for at in ready.tolist())
     before = f"{span(sum(promised))} are promised to {some(len(promised), 'job')} by then, and " if promised else ""
     return (

@@ -162,7 +162,7 @@ class Books:
             if self.processors.total
             else Verdict("False", reasons.NO_NODES, self._why_none())
         )
-        promised = [*(self.line.jobs if self.line else ()), *(b.demand.uid for b in self.plan.bookings)]
+        promised = [*(self.line.jobs if self.line else ()), *(d.uid for d in self.plan.demands)]
         queue = len(self.waiting) + sum(1 for uid in promised if not self.jobs[uid].record.started)
         assert self.asked is not None
         return PoolRecord(

@@ -63,7 +63,7 @@ class Dispatcher:
                 self._vacate_one(now, place)
             return
         seen: set[int] = set()
-        for booking in self.books.plan.bookings:
+        for booking in self.books.plan:
             if booking.demand.not_before > now:
                 continue
             for w in booking.where.tolist():
@@ -143,8 +143,8 @@ class Dispatcher:
 
     def _idle(self, now: float) -> list[Place]:
         """Return free places that no booking waits for."""
-        booked = {self.books.plan.places[int(w)] for b in self.books.plan.bookings for w in b.where}
-        booked |= {self.books.plan.places[b.reducer] for b in self.books.plan.bookings if b.reducer is not None}
+        booked = {self.books.plan.places[int(w)] for b in self.books.plan for w in b.where}
+        booked |= {self.books.plan.places[b.reducer] for b in self.books.plan if b.reducer is not None}
         idle = [
             p for p in self.books.processors.usable(now) if p not in self.books.processors.occupants and p not in booked
         ]
@@ -156,9 +156,8 @@ class Dispatcher:
 
     def dispatch(self, now: float) -> None:
         """Give each free processor the first chunk booked on it, and what nobody booked to leftover work."""
-        # what was held up is let go a moment late: those booked behind it move
-        held_up = any(0 < b.demand.not_before <= now and b.start < now for b in self.books.plan.bookings)
-        if self.books.stale or held_up:
+        # what was held up is let go late: those booked behind it move
+        if self.books.stale or self._held_up(now):
             self.planner.replan(now)
         if self.books.line is not None:
             self._follow_line(now, self.books.line)
@@ -168,7 +167,7 @@ class Dispatcher:
             return
         places = self.books.plan.places
         in_turn = True  # OnePort: nobody has to wait who sends before
-        for booking in self.books.plan.bookings:
+        for booking in self.books.plan:
             if not free:
                 break
             here = self._turn_of(now, booking, free)
@@ -182,6 +181,13 @@ class Dispatcher:
                 if booking.demand.not_before <= now:
                     self._create_reduce(now, self.books.jobs[booking.demand.uid], place)
         self._use_leftovers(now, self._unbooked(now, free))
+
+    def _held_up(self, now: float) -> bool:
+        """Whether somebody was let go a moment late."""
+        plan = self.books.plan
+        if not any(0 < demand.not_before <= now for demand in plan.demands):
+            return False
+        return any(0 < b.demand.not_before <= now and b.start < now for b in plan)
 
     def _follow_line(self, now: float, line: Line | BoundLine) -> None:
         """Give each free processor what comes first in the line; one at a time where they share a port."""

@@ -43,7 +43,7 @@ class Express:
             if books.line is not None:
                 self.leave(now)
             return
-        waiting = len(books.line.jobs) if books.line else len(books.plan.bookings)
+        waiting = len(books.line.jobs) if books.line else len(books.plan)
         test = wanted("Fast" if books.line else "Exact", waiting, threshold=spec.threshold)
         if spec.admission == "Fast":
             test = "Fast"

@@ -286,6 +286,22 @@ def place(demand: Demand, ground: Ground) -> Booking | Shortfall:
     )
 
 
+def might_fit(demand: Demand, ground: Ground) -> bool:
+    """Whether :func:`place` could find room, as far as the units tell that each processor could finish in time.
+
+    What cannot fit here cannot fit either once processors are ready later.
+    """
+    if ground.around is not None or demand.reduce or not demand.ranges:
+        return True
+    cost = demand.cost
+    begin = np.maximum(ground.ready, demand.not_before)
+    if ground.discipline.one_port:
+        begin = np.maximum(begin, ground.port)
+    chi = cost.chi if ground.speeds is None else cost.chi * ground.speeds
+    room = np.floor((demand.due + tolerance(demand.due) - cost.setup - begin) / (cost.tau + chi))
+    return float(np.maximum(room, 0.0).sum()) * (1.0 + 1e-9) >= demand.ranges.total
+
+
 def _numbers(demand: Demand, ground: Ground, begin: Floats, first: int, most: int) -> Iterable[int]:
     """Return how many processors to try, in this order; with fewer than ``first`` it cannot be in time.
 

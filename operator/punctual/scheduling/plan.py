@@ -7,8 +7,10 @@ only if it keeps every promise.
 A plan stays valid as time goes on while processors do as booked; ``retimed`` tells what it has become where not.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
+from operator import attrgetter, is_
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +19,7 @@ from punctual.errors import InvariantError
 from punctual.scheduling.placement import Booking, Demand, Ground, Shortfall, place, tolerance
 from punctual.scheduling.processors import Place
 from punctual.scheduling.ranges import Range
+from punctual.scheduling.row import Row
 
 Floats = NDArray[np.float64]
 
@@ -31,9 +34,16 @@ class Plan:
 
     places: tuple[Place, ...] = ()
     ground: Ground = field(default_factory=_nothing)
-    bookings: tuple[Booking, ...] = ()
-    after: Ground = field(default_factory=_nothing)
-    """The ground behind the last booking."""
+    row: Row = field(default_factory=lambda: Row(_nothing()))
+    """The bookings as they were made; those that nobody has looked at are still to be made."""
+    first: tuple[Booking, ...] = ()
+    """What has become of the first of them since."""
+    past: int = 0
+    """How many of the row's bookings ``first`` stands for."""
+    since: float = -inf
+    """No processor is ready before, behind the last booking."""
+    behind: Ground | None = None
+    """The ground behind the last booking, where it is another than the row's."""
 
     @classmethod
     def of(
@@ -43,71 +53,109 @@ class Plan:
 
         ``stop`` at the first of those: the plan is of no use then.
         """
-        return cls.in_turn(places, ground, sorted(demands, key=lambda d: d.order), stop=stop)
+        return cls.in_turn(places, ground, sorted(demands, key=attrgetter("order")), stop=stop)
 
     @classmethod
     def in_turn(
         cls, places: Sequence[Place], ground: Ground, demands: Iterable[Demand], *, stop: bool = False
     ) -> "tuple[Plan, tuple[Shortfall, ...]]":
         """Place all demands in the order given, else like :meth:`of`."""
-        after = ground.copy()
-        bookings: list[Booking] = []
-        missed: list[Shortfall] = []
-        for demand in demands:
-            got = place(demand, after)
-            if isinstance(got, Shortfall):
-                missed.append(got)
-                if stop:
-                    break
-                continue
-            after.take(got)
-            bookings.append(got)
-        return cls(tuple(places), ground, tuple(bookings), after), tuple(missed)
+        row = Row(ground)
+        missed = row.follow(list(demands), stop=stop)
+        return cls(tuple(places), ground, row), tuple(missed)
+
+    @classmethod
+    def holding(cls, places: Sequence[Place], ground: Ground, bookings: Iterable[Booking], after: Ground) -> "Plan":
+        """Return a plan with bookings that were not made in a row."""
+        return cls(tuple(places), ground, Row(after), first=tuple(bookings))
+
+    def __len__(self) -> int:
+        return len(self.first) + len(self.row) - self.past
+
+    def __iter__(self) -> Iterator[Booking]:
+        """Yield the bookings in order, each made when it is asked for."""
+        yield from self.first
+        for i in range(self.past, len(self.row)):
+            yield self.row.booking(i)
+
+    @property
+    def bookings(self) -> tuple[Booking, ...]:
+        """All bookings, in order."""
+        return tuple(self)
+
+    @property
+    def demands(self) -> tuple[Demand, ...]:
+        """Whose bookings these are, in order."""
+        return (*(b.demand for b in self.first), *self.row.demands[self.past :])
+
+    @property
+    def after(self) -> Ground:
+        """The ground behind the last booking."""
+        after = self.behind or self.row.end()
+        return after if self.since == -inf else after.at(self.since)
 
     def at(self, now: float) -> "Plan":
         """Return the plan as a demand placed at ``now`` meets it: no processor is ready in the past."""
-        return replace(self, ground=self.ground.at(now), after=self.after.at(now))
+        return replace(self, ground=self.ground.at(now), since=max(self.since, now))
 
     def held(self, until: Floats) -> "Plan":
         """Return the plan where processors that nobody has booked are not ready before these times."""
         free = np.ones(len(self.places), dtype=bool)
-        for b in self.bookings:
+        for b in self:
             free[b.where] = False
             if b.reducer is not None:
                 free[b.reducer] = False
-        ready = np.where(free, np.maximum(self.ground.ready, until), self.ground.ready)
-        after = np.where(free, ready, self.after.ready)
-        return replace(self, ground=replace(self.ground, ready=ready), after=replace(self.after, ready=after))
+            if not free.any():
+                return self
+        ready, after = np.where(free, np.maximum(self.ground.ready, until), self.ground.ready), self.after
+        if np.array_equal(ready, self.ground.ready) and np.array_equal(ready[free], after.ready[free]):
+            return self
+        behind = replace(after, ready=np.where(free, ready, after.ready))
+        return replace(self, ground=replace(self.ground, ready=ready), behind=behind)
 
     def insert(self, demand: Demand) -> "Plan | Shortfall":
         """Return a plan with one more demand that keeps every booking in time, or what stands in its way.
 
         Behind all bookings first: if it is in time there, nothing else moves, O(N). Else the whole queue is placed
-        anew in its order, O(W N): that is the test, and what it refuses is refused. Load that no order could finish is
-        refused at once.
+        anew in its order: that is the test, and what it refuses is refused. Load that no order could finish is
+        refused at once. O(W N) at worst, for W bookings; where there is room to spare, or nothing is moved, less.
         """
-        plan = self.append(demand)
-        if isinstance(plan, Plan) or not self.bookings:
+        cheap = 1 + len(self) // 32  # a look at a booking costs so much less than placing it
+        if not len(self) or self.overloaded(demand):
+            plan = self.append(demand)
+            return plan if isinstance(plan, Plan) or not len(self) else plan._replace(placements=cheap)
+        if self.might_follow(demand) and isinstance(plan := self.append(demand), Plan):
             return plan
-        cheap = 1 + len(self.bookings) // 32  # a look at a booking costs so much less than placing it
-        if self.overloaded(demand):
-            return plan._replace(placements=cheap)
         anew = self.insert_all((demand,))
-        return anew if isinstance(anew, Plan) else anew._replace(placements=cheap + 1 + len(self.bookings))
+        return anew if isinstance(anew, Plan) else anew._replace(placements=cheap + 1 + len(self))
 
     def append(self, demand: Demand) -> "Plan | Shortfall":
         """Return a plan with one more demand behind all bookings, of which none moves."""
-        after = self.after.copy()
-        behind = place(demand, after)
-        if isinstance(behind, Shortfall):
-            return behind
-        after.take(behind)
-        return Plan(self.places, self.ground, (*self.bookings, behind), after)
+        after = self.after
+        booking = place(demand, after)
+        if isinstance(booking, Shortfall):
+            return booking
+        if self.behind is None and self.since == -inf:
+            return replace(self, row=self.row.behind(booking))
+        after = after.copy()
+        after.take(booking)
+        return Plan.holding(self.places, self.ground, (*self, booking), after)
+
+    def might_follow(self, demand: Demand) -> bool:
+        """Whether it could be in time behind all bookings, as far as can be told without making them all."""
+        return self.row.might_follow(demand)
+
+    def follows(self, before: "Plan") -> bool:
+        """Whether this is that plan with one more booking behind, none of which has moved."""
+        whole = self.row.whole and before.row.whole
+        return whole and len(self) == len(before) + 1 and all(map(is_, self, before))
 
     def insert_all(self, demands: Iterable[Demand]) -> "Plan | Shortfall":
         """Return a plan with more demands, the whole queue placed anew, or the first that is missed then."""
-        plan, missed = Plan.of(self.places, self.ground, (*(b.demand for b in self.bookings), *demands), stop=True)
-        return missed[0] if missed else plan
+        queue = sorted((*self.demands, *demands), key=attrgetter("order"))
+        row = self.row.upon(self.ground, queue)
+        missed = row.follow(queue[len(row) :], stop=True)
+        return missed[0] if missed else Plan(self.places, self.ground, row)
 
     def fits(self, demand: Demand) -> bool:
         """Whether the demand would be admitted."""
@@ -125,7 +173,7 @@ class Plan:
     def overloaded(self, demand: Demand) -> bool:
         """Whether more work is due by the demand's due time than all processors could do until then."""
         due = demand.due
-        work = sum(b.demand.work for b in self.bookings if b.demand.due <= due) + demand.work
+        work = sum(d.work for d in self.demands if d.due <= due) + demand.work
         quickest = 1.0 if self.ground.speeds is None else min(1.0, float(self.ground.speeds.min()))
         room = np.maximum(due - self.ground.ready, 0.0)
         return work * quickest > float(room.sum()) + room.size * tolerance(due)
@@ -140,17 +188,17 @@ class Plan:
         )
         if any((b.where < 0).any() or b.reducer == -1 for b in bookings):
             return None
-        return Plan(tuple(places), ground, bookings, ground).retimed(ground)
+        return Plan.holding(places, ground, bookings, ground).retimed(ground)
 
     def retimed(self, ground: Ground) -> "Plan":
         """Return the same bookings where processors are ready at other times: ends move, shares do not."""
         after = ground.copy()
         bookings = []
-        for b in self.bookings:
+        for b in self:
             new = b.retimed(after)
             after.take(new)
             bookings.append(new)
-        return Plan(self.places, ground, tuple(bookings), after)
+        return Plan.holding(self.places, ground, bookings, after)
 
     def created(self, booking: Booking, chunks: Mapping[int, Range], ends: Sequence[float], port: float) -> "Plan":
         """Return the plan when chunks of a booking have been created: their processors are busy until ``ends``.
@@ -161,32 +209,45 @@ class Plan:
         ground = self.ground.copy()
         ground.ready[booking.where[list(chunks)]] = ends
         ground.port = max(ground.port, port)
-        bookings = tuple(left if b is booking else b for b in self.bookings)
-        return replace(self, ground=ground, bookings=tuple(b for b in bookings if b is not None))
+        there = (left if b is booking else b for b in self._made())
+        return replace(self, ground=ground, first=tuple(b for b in there if b is not None), past=len(self.row.made))
+
+    def _made(self) -> tuple[Booking, ...]:
+        """Return the bookings that are made."""
+        return (*self.first, *self.row.made[self.past :])
+
+    def begins_before(self, now: float) -> bool:
+        """Whether a booking begins before ``now``."""
+        if any(b.start < now for b in self._made()):
+            return True
+        return bool((self.row.ground.ready < now).any()) and any(b.start < now for b in self)
 
     def booking_of(self, uid: str) -> Booking:
         """Return a job's booking; KeyError where it has none."""
-        for booking in reversed(self.bookings):  # the newest is asked for most
-            if booking.demand.order.uid == uid:
+        for booking in reversed(self._made()):  # the newest is asked for most
+            if booking.demand.uid == uid:
                 return booking
+        for i in range(max(self.past, len(self.row.made)), len(self.row)):
+            if self.row.demands[i].uid == uid:
+                return self.row.booking(i)
         raise KeyError(uid)
 
     def books(self, uid: str) -> bool:
         """Whether anything is booked for a job."""
-        return any(b.demand.order.uid == uid for b in self.bookings)
+        return any(demand.uid == uid for demand in self.demands)
 
     def without(self, uid: str) -> "Plan":
         """Return the plan without a job's booking; the others stay where they are."""
-        return replace(self, bookings=tuple(b for b in self.bookings if b.demand.uid != uid))
+        return replace(self, first=tuple(b for b in self if b.demand.uid != uid), past=len(self.row))
 
     def keeps_all(self) -> bool:
         """Whether every booking ends by its due time."""
-        return all(b.finish - b.demand.reduce <= b.demand.due + tolerance(b.demand.due) for b in self.bookings)
+        return all(b.finish - b.demand.reduce <= b.demand.due + tolerance(b.demand.due) for b in self)
 
     def check(self) -> None:
         """Raise InvariantError where chunks on one processor or transfers overlap, or a demand is not covered."""
         free = self.ground.copy()
-        for b in self.bookings:
+        for b in self:
             if int(b.cuts[-1]) != b.demand.ranges.total or (np.diff(b.cuts) <= 0).any():
                 raise InvariantError(f"{b.demand.uid}: chunks do not cover the load")
             if free.around is not None:

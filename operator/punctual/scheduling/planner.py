@@ -244,7 +244,7 @@ class Planner:
         if isinstance(line, Obstacle):
             return False
         self.books.line = line
-        self.books.plan = Plan(tuple(places), ground, (), ground)
+        self.books.plan = Plan.holding(places, ground, (), ground)
         return True
 
     @property
@@ -257,7 +257,7 @@ class Planner:
     def _kept(self, now: float, anew: Plan) -> Plan | None:
         """Return the old plan at the new ready times, if it still covers what is to be done and keeps every promise."""
         old = self.books.plan
-        if {b.demand.uid: b.demand.ranges for b in old.bookings} != {d.uid: d.ranges for d in self.demands(now)}:
+        if {d.uid: d.ranges for d in old.demands} != {d.uid: d.ranges for d in self.demands(now)}:
             return None
         kept = old.upon(anew.places, anew.ground)
         return kept if kept and kept.keeps_all() else None
@@ -322,7 +322,7 @@ class Planner:
             group = groups.pop()
             fewer = gone.difference(group)
             plan, missed = self.trial(now, but=fewer, stop=True)
-            placements -= 1 + len(plan.bookings)
+            placements -= 1 + len(plan)
             if not missed:
                 gone = fewer
             elif len(group) > 1:
@@ -367,7 +367,7 @@ class Planner:
     def adopt(self, plan: Plan, now: float) -> None:
         """Make a plan the one in force, and move the forecasts that it changes."""
         self.books.plan, self.books.line = plan, None
-        booked = {b.demand.uid: b for b in plan.bookings}
+        booked = {b.demand.uid: b for b in plan}
         for st in self._promised():
             promise = st.record.promise
             if promise is None:

@@ -211,14 +211,14 @@ class Pool:
             return self.books.line.opens(now)
         if not self.books.ahead.held:
             return None
-        starts = (at for b in self.books.plan.bookings for at in b.begins() if at > now + tolerance(now))
+        starts = (at for b in self.books.plan for at in b.begins() if at > now + tolerance(now))
         return min(starts, default=None)
 
     def check(self) -> None:
         """Raise InvariantError where the Pool has broken its own rules."""
         self.books.processors.check()
         self.books.plan.check()
-        booked = {b.demand.uid: b for b in self.books.plan.bookings}
+        booked = {b.demand.uid: b for b in self.books.plan}
         for uid, st in self.books.jobs.items():
             st.record.check(st.job.units)
             for chunk in st.record.chunks:
@@ -332,7 +332,7 @@ class Pool:
             return None
         return (
             f"with it the pool would have {some(len(plan.places), 'processor')} in place of {before}, and "
-            f"{len(missed)} of {some(len(plan.bookings) + len(missed), 'promise')} would be broken"
+            f"{len(missed)} of {some(len(plan) + len(missed), 'promise')} would be broken"
         )
 
     def _hold(self) -> None:
@@ -571,7 +571,7 @@ class Pool:
     def _decide(self, now: float) -> None:
         if not self.books.waiting:
             return
-        if any(b.start < now for b in self.books.plan.bookings):  # something has not begun as booked
+        if self.books.plan.begins_before(now):  # something has not begun as booked
             self.planner.replan(now)
         if self.books.line is None:
             self.books.plan = self.planner.current(now)
@@ -605,7 +605,9 @@ class Pool:
     def _needs_another_order(self, demand: Demand) -> bool:
         """Whether it does not fit behind the plan, and might in front of something."""
         plan = self.books.plan
-        return isinstance(plan.append(demand), Shortfall) and not plan.overloaded(demand)
+        if plan.overloaded(demand):
+            return False
+        return not plan.might_follow(demand) or isinstance(plan.append(demand), Shortfall)
 
     def _answer_together(self, now: float, first: Application) -> int:
         """Promise a number of jobs at once that fit only in another order; return how many placements that took.
@@ -628,14 +630,13 @@ class Pool:
         if isinstance(plan, Plan):
             self.together = min(2 * self.together, PLACEMENTS)
             self.books.plan = plan
-            booked = {b.demand.uid: b for b in plan.bookings}
             for a in group:
-                self._promise(now, self.books.jobs[a.job.uid], booked[a.job.uid])
-            return len(plan.bookings)
+                self._promise(now, self.books.jobs[a.job.uid], plan.booking_of(a.job.uid))
+            return len(plan)
         self.together //= 2
         for a in group:
             self.books.ask(self.books.jobs[a.job.uid])
-        return len(self.books.plan.bookings)
+        return len(self.books.plan)
 
     def _application(self, now: float, st: Standing) -> Application | None:
         """Return the job's question; None where it is answered without one."""
@@ -706,7 +707,7 @@ class Pool:
         self._promise(now, st, answer.booking)
         if not st.job.dry_run:
             self.books.plan = answer.plan
-        return 1 if answer.appended else 1 + len(answer.plan.bookings)
+        return 1 if answer.appended else 1 + len(answer.plan)
 
     def _reject(self, st: Standing, answer: Rejected, demand: Demand) -> None:
         st.record = replace(st.record, admitted=Verdict("False", answer.reason, answer.message), promise=None)
@@ -743,7 +744,7 @@ class Pool:
     def _search_offers(self, now: float) -> None:
         if self.books.waiting or not self.books.desk:  # decisions first
             return
-        for uid, offer in self.books.desk.work(self.test(now), now, size=len(self.books.plan.bookings)):
+        for uid, offer in self.books.desk.work(self.test(now), now, size=len(self.books.plan)):
             st = self.books.jobs.get(uid)
             if st is None or st.state != "Refused":
                 continue

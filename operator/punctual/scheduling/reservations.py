@@ -168,7 +168,7 @@ def admit(asked: Reservation, ahead: Ahead, plan: Plan, now: float) -> Accepted 
     kept = plan.retimed(ground)
     if not _moved(plan, kept):
         return Accepted(held, kept)
-    anew, missed = Plan.of(plan.places, ground, [b.demand for b in plan.bookings], stop=True)
+    anew, missed = Plan.of(plan.places, ground, plan.demands, stop=True)
     if not missed:
         return Accepted(held, anew)
     if kept.keeps_all():
@@ -243,14 +243,14 @@ def _moved(before: Plan, after: Plan) -> bool:
     """Whether a chunk or a reduce step got another time."""
     return any(
         abs(a.finish - b.finish) > tolerance(b.finish) or (np.abs(a.starts - b.starts) > tolerance(b.finish)).any()
-        for a, b in zip(after.bookings, before.bookings, strict=True)
+        for a, b in zip(after, before, strict=True)
     )
 
 
 def _disturbed(asked: Reservation, plan: Plan) -> NDArray[np.float64]:
     """Return how many seconds of the window are booked by jobs, by place."""
     seconds = np.zeros(len(plan.places))
-    for b in plan.bookings:
+    for b in plan:
         over = np.minimum(b.ends, asked.end) - np.maximum(b.starts, asked.start)
         np.add.at(seconds, b.where, np.maximum(over, 0.0))
         if b.reducer is not None:

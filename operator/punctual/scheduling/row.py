@@ -1,0 +1,140 @@
+"""Demands placed one after the other upon a ground, as far as somebody has asked.
+
+Whether all of a row fits is often known long before all of it is placed (:mod:`punctual.scheduling.room`): then those
+behind are placed when somebody wants to see their bookings, with the same result. Where a demand comes to stand in the
+middle, what is before it stays: the times there are kept every so many bookings.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+
+import numpy as np
+
+from punctual.errors import InvariantError
+from punctual.scheduling.placement import Booking, Demand, Ground, Shortfall, might_fit, place
+from punctual.scheduling.room import surely_fit
+
+MARK = 32
+"""Bookings after which the times are kept again."""
+LOOK = 16
+"""Bookings after which it is asked again whether somebody could still follow."""
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """Who is placed, in order. It grows by bookings alone: none that has been seen ever changes."""
+
+    origin: Ground
+    """Upon which the first is placed."""
+    demands: tuple[Demand, ...] = ()
+    """All that are placed or surely can be."""
+    made: list[Booking] = field(default_factory=list)
+    """Bookings of the first of them."""
+    marks: list[Ground] = field(default_factory=list)
+    """The ground in front of each MARK-th."""
+    ground: Ground = field(init=False)
+    """The ground behind those made."""
+
+    def __post_init__(self) -> None:
+        """Find the times behind what is made."""
+        if not self.marks:
+            self.marks.append(self.origin)
+        mark = min(len(self.made) // MARK, len(self.marks) - 1)
+        self.ground = self.marks[mark].copy()
+        for booking in self.made[mark * MARK :]:
+            self.ground.take(booking)
+
+    def __len__(self) -> int:
+        return len(self.demands)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all are placed."""
+        return len(self.made) == len(self.demands)
+
+    def __iter__(self) -> Iterator[Booking]:
+        """Yield the bookings, each made when it is asked for."""
+        for i in range(len(self.demands)):
+            yield self.booking(i)
+
+    def booking(self, i: int) -> Booking:
+        """Return the i-th booking."""
+        while len(self.made) <= i:
+            demand = self.demands[len(self.made)]
+            got = place(demand, self.ground)
+            if isinstance(got, Shortfall):
+                raise InvariantError(f"{demand.uid} was sure to fit and does not: {got}")
+            self._take(got)
+        return self.made[i]
+
+    def end(self) -> Ground:
+        """Return the ground behind all; not to be moved."""
+        if self.demands:
+            self.booking(len(self.demands) - 1)
+        return self.ground
+
+    def _take(self, booking: Booking) -> None:
+        self.ground.take(booking)
+        self.made.append(booking)
+        if len(self.made) == len(self.marks) * MARK:
+            self.marks.append(self.ground.copy())
+
+    def follow(self, demands: Sequence[Demand], *, stop: bool = False) -> list[Shortfall]:
+        """Let more come behind those that are there; return who cannot be in time: they are left out.
+
+        ``stop`` at the first of those. Each is placed until it is sure that those behind it fit.
+        """
+        self.end()
+        missed: list[Shortfall] = []
+        placed: list[Demand] = []
+        look = 0
+        for i, demand in enumerate(demands):
+            if i == look:
+                doubtful = surely_fit(self.ground, demands, i)
+                if doubtful == len(demands):
+                    placed += demands[i:]
+                    break
+                look = i + 1 + (doubtful - i) // 2
+            got = place(demand, self.ground)
+            if isinstance(got, Shortfall):
+                missed.append(got)
+                if stop:
+                    break
+                continue
+            placed.append(demand)
+            self._take(got)
+        self.demands += tuple(placed)
+        return missed
+
+    def behind(self, booking: Booking) -> "Row":
+        """Return it, all placed, with one more booking behind."""
+        self.end()
+        more = Row(self.origin, (*self.demands, booking.demand), self.made.copy(), self.marks.copy())
+        more._take(booking)
+        return more
+
+    def might_follow(self, demand: Demand) -> bool:
+        """Whether it could be in time behind all; told without placing them all, as ready times only move on."""
+        while might_fit(demand, self.ground):
+            if self.whole:
+                return True
+            self.booking(min(len(self.made) + LOOK, len(self.demands)) - 1)
+        return False
+
+    def upon(self, ground: Ground, demands: Sequence[Demand]) -> "Row":
+        """Return a row upon a ground with as many of these demands placed, from the first on, as are placed here."""
+        if not _same(self.origin, ground):
+            return Row(ground)
+        same = sum(1 for _ in takewhile(lambda pair: pair[0].demand is pair[1], zip(self.made, demands, strict=False)))
+        return Row(ground, tuple(demands[:same]), self.made[:same], self.marks[: 1 + same // MARK])
+
+
+def _same(a: Ground, b: Ground) -> bool:
+    """Whether placement on one gives what it gives on the other."""
+    if a.around is not None or b.around is not None or a.discipline != b.discipline or a.port != b.port:
+        return False
+    same_speeds = a.speeds is b.speeds or (
+        a.speeds is not None and b.speeds is not None and np.array_equal(a.speeds, b.speeds)
+    )
+    return same_speeds and np.array_equal(a.ready, b.ready)

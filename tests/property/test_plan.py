@@ -1,0 +1,199 @@
+"""A plan answers as the plain test does, which places the whole queue at every question (Mamat 2011, ch. 4).
+
+What a plan leaves out (bookings that nobody has looked at, the head of a queue in which somebody comes to stand
+further back) may not show: not in a decision, not in the last bit of a time.
+"""
+
+from dataclasses import replace
+from itertools import pairwise, product
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from punctual.scheduling.discipline import Discipline
+from punctual.scheduling.placement import Demand, Ground, Shortfall, place
+from punctual.scheduling.plan import Plan
+from punctual.scheduling.processors import Place
+from punctual.scheduling.ranges import Ranges
+from punctual.scheduling.room import surely_fit
+from punctual.theory.cost import Cost
+
+NOW = 1.8e9
+"""The clock counts from 1970, as in life."""
+POOLS = Discipline()
+DISCIPLINES = [POOLS] * 24 + [
+    Discipline(order=order, partition=partition, assign=assign, network=network, start=start)
+    for order, partition, assign, network, start in product(
+        ("EDF", "FIFO", "MWF"), ("OPR", "EPR"), ("MN", "AN"), ("OnePort", "Concurrent"), ("Ready", "Together")
+    )
+]
+costs = st.builds(
+    Cost,
+    chi=st.sampled_from([0.25, 1.0, 3.7]),
+    tau=st.sampled_from([0.0, 0.0, 0.1, 1.0]),
+    theta_cm=st.sampled_from([0.0, 0.5]),
+    theta_cp=st.sampled_from([0.0, 0.0, 2.0]),
+)
+ready = st.lists(st.sampled_from([0.0, 1.0, 7.3]) | st.floats(0.0, 30.0), min_size=1, max_size=6)
+speeds = st.none() | st.lists(st.sampled_from([0.5, 1.0, 2.0]), min_size=6, max_size=6)
+grounds = st.builds(
+    lambda ready, speeds, discipline: Ground(
+        NOW + np.array(ready), discipline, NOW, None if speeds is None else np.array(speeds[: len(ready)])
+    ),
+    ready,
+    speeds,
+    st.sampled_from(DISCIPLINES),
+)
+fineness = st.sampled_from([1, 1, 2**40])
+"""Into how many units a unit is cut: where they are coarse rounding tells, where they are fine floats do."""
+asked = st.fixed_dictionaries({
+    "arrival": st.floats(0.0, 9.0).map(round),
+    "units": st.integers(1, 60),
+    "deadline": st.floats(1.0, 250.0),
+    "cost": costs,
+    "holes": st.just(0) | st.integers(0, 2),
+    "least": st.just(1) | st.integers(1, 3),
+    "most": st.none() | st.integers(1, 4),
+    "not_before": st.just(0.0) | st.floats(0.0, 40.0),
+    "reduce": st.just(0.0) | st.sampled_from([0.0, 3.0]),
+})  # fmt: skip
+
+
+def demand_of(asked, n, ground, fine):
+    cost = asked["cost"]
+    cost = replace(cost, chi=cost.chi / fine, tau=cost.tau / fine)
+    units, deadline = asked["units"] * fine, NOW + asked["deadline"]
+    steps = [units * k // (asked["holes"] + 1) for k in range(asked["holes"] + 2)]
+    ranges = Ranges.of(*((a + k, b + k) for k, (a, b) in enumerate(pairwise(steps)) if a < b))
+    order = ground.discipline.order_of(
+        f"j{n}", arrival=NOW + asked["arrival"], deadline=deadline, load=units, cost=cost, processors=ground.ready.size
+    )
+    return Demand(
+        order=order,
+        ranges=ranges,
+        cost=cost,
+        due=deadline - asked["reduce"],
+        least=asked["least"],
+        most=None if asked["most"] is None else max(asked["most"], asked["least"]),
+        not_before=NOW + asked["not_before"] if asked["not_before"] else 0.0,
+        reduce=asked["reduce"],
+    )
+
+
+class Plain:
+    """Bookings one after the other, each made at once."""
+
+    def __init__(self, ground, bookings=(), after=None):
+        self.ground, self.bookings, self.after = ground, list(bookings), after or ground.copy()
+
+    def walked(self, demands):
+        """Return it with these placed one after the other, or the first that is missed."""
+        found = Plain(self.ground)
+        for demand in demands:
+            got = place(demand, found.after)
+            if isinstance(got, Shortfall):
+                return got
+            found.after.take(got)
+            found.bookings.append(got)
+        return found
+
+    def insert(self, demand, *, overloaded):
+        got = place(demand, self.after)
+        if not isinstance(got, Shortfall):
+            after = self.after.copy()
+            after.take(got)
+            return Plain(self.ground, [*self.bookings, got], after)
+        if overloaded or not self.bookings:
+            return got
+        return self.walked(sorted([*(b.demand for b in self.bookings), demand], key=lambda d: d.order))
+
+    def at(self, now):
+        return Plain(self.ground.at(now), self.bookings, self.after.at(now))
+
+
+def same(a, b):
+    """Whether two bookings are one, to the last bit."""
+    return (
+        a.demand == b.demand
+        and (a.finish, a.reducer, a.port) == (b.finish, b.reducer, b.port)
+        and all(np.array_equal(getattr(a, name), getattr(b, name)) for name in ("where", "cuts", "starts", "ends"))
+    )
+
+
+def begin(plan, plain, k):
+    """Let the k-th booking's chunks begin as booked; return what both have become."""
+    ours, theirs = plan.bookings[k], plain.bookings[k]
+    chunks = {i: piece[0] for i, piece in enumerate(ours.pieces())}
+    ends = ours.ends.tolist()
+    left = theirs.created(chunks, ends)
+    ground = plain.ground.copy()
+    ground.ready[theirs.where] = ends
+    ground.port = max(ground.port, theirs.port)
+    now_there = [left if b is theirs else b for b in plain.bookings]
+    return plan.created(ours, chunks, ends, ours.port), Plain(ground, [b for b in now_there if b], plain.after)
+
+
+@given(grounds, st.lists(asked, min_size=2, max_size=14), fineness, st.data())
+def test_it_answers_as_the_plain_test_does(ground, questions, fine, data):
+    size = ground.ready.size
+    places = tuple(Place(f"n{p}", 0) for p in range(size))
+    plan, plain, now = Plan.of(places, ground, [])[0], Plain(ground), NOW
+    for n, question in enumerate(questions):
+        demand = demand_of(question, n, ground, fine)
+        got, expected = plan.insert(demand), plain.insert(demand, overloaded=plan.overloaded(demand))
+        if isinstance(expected, Shortfall):
+            assert got == expected._replace(placements=got.placements)
+        else:
+            assert isinstance(got, Plan)
+            assert same(got.booking_of(demand.uid), next(b for b in expected.bookings if b.demand is demand))
+            follows = all(map(same, expected.bookings, plain.bookings))
+            assert not got.follows(plan) or follows
+            plan, plain = got, expected
+        match data.draw(st.sampled_from(["ask", "ask", "ask", "wait", "begin", "look", "leave"])):
+            case "wait":
+                now += data.draw(st.floats(0.0, 10.0))
+                plan, plain = plan.at(now), plain.at(now)
+            case "begin" if begins := [k for k, b in enumerate(plain.bookings[:2]) if b.where.size]:
+                plan, plain = begin(plan, plain, data.draw(st.sampled_from(begins)))
+            case "leave" if plain.bookings:
+                uid = data.draw(st.sampled_from([b.demand.uid for b in plain.bookings]))
+                plan = plan.without(uid)
+                plain = Plain(plain.ground, [b for b in plain.bookings if b.demand.uid != uid], plain.after)
+            case "look":
+                assert plan.begins_before(now + 5.0) == any(b.start < now + 5.0 for b in plain.bookings)
+        assert len(plan) == len(plain.bookings)
+    assert all(map(same, plan, plain.bookings))
+    assert np.array_equal(plan.after.ready, plain.after.ready)
+    assert plan.after.port == plain.after.port
+
+
+@given(ready, st.lists(asked, min_size=1, max_size=14), fineness)
+def test_who_surely_fits_does_fit_whatever_comes_before(ready, questions, fine):
+    ground = Ground(NOW + np.array(ready))
+    demands = [demand_of({**q, "deadline": 3.0 * q["deadline"]}, n, ground, fine) for n, q in enumerate(questions)]
+    for demand in demands[: surely_fit(ground, demands)]:
+        booking = place(demand, ground)
+        assert not isinstance(booking, Shortfall)
+        ground.take(booking)
+
+
+@given(ready, st.integers(0, 40))
+def test_where_there_is_room_to_spare_only_who_is_asked_about_is_placed(ready, turn):
+    """What the decision is quick for: it does not come about by placing all."""
+    places, ground = [Place(f"n{p}", 0) for p in range(len(ready))], Ground(NOW + np.array(ready))
+    cost, pace = Cost(chi=1.0, theta_cp=0.5), 10.5 / len(ready)  # each takes 9.5 s of one processor
+
+    def demand(due, uid):
+        order = POOLS.order_of(uid, arrival=NOW, deadline=due, load=9, cost=cost, processors=len(ready))
+        return Demand(order=order, ranges=Ranges.of((0, 9)), cost=cost, due=due)
+
+    plan, missed = Plan.of(places, ground, [demand(NOW + 60.0 + pace * n, f"j{n}") for n in range(100)])
+    assert not missed
+    assert not plan.row.made
+    assert len(plan.bookings) == len(plan.row.made) == 100
+    got = plan.insert(demand(NOW + 60.0 + pace * turn - 0.1, "new"))
+    assert isinstance(got, Plan)
+    assert got.booking_of("new") is got.row.made[-1]
+    assert len(got.row.made) == turn + 1
+    assert got.row.made[:turn] == plan.row.made[:turn]
