@@ -158,7 +158,7 @@ def _arithmetic(a: Application, short: Shortfall) -> str:
 
 def _broken(a: Application, short: Shortfall) -> str:
     """Tell whose promise, and by how much; not its name, which may be none of the user's business."""
-    due = span(a.plan.booking_of(short.uid).demand.due - a.now)
+    due = span(next(d.due for d in a.plan.demands if d.uid == short.uid) - a.now)
     if 0 <= short.fit < short.units:
         return f"a job due in {due} would finish {short.fit} of its {some(short.units, 'unit')} in time"
     return f"a job due in {due} would be late"

@@ -172,12 +172,16 @@ class JobRecord:
         if len({c.key for c in self.chunks}) != len(self.chunks):
             raise InvariantError("two chunks have one identity")
 
-    def without(self, chunk: Chunk) -> "JobRecord":
-        """Return the record without that chunk."""
+    def others(self, chunk: Chunk) -> tuple[Chunk, ...]:
+        """Return the chunks but that one."""
         for i, c in enumerate(self.chunks):
             if c.begin == chunk.begin and c.key == chunk.key:
-                return replace(self, chunks=(*self.chunks[:i], *self.chunks[i + 1 :]))
-        return self
+                return (*self.chunks[:i], *self.chunks[i + 1 :])
+        return self.chunks
+
+    def without(self, chunk: Chunk) -> "JobRecord":
+        """Return the record without that chunk."""
+        return replace(self, chunks=self.others(chunk))
 
     def with_chunk(self, chunk: Chunk) -> "JobRecord":
         """Return the record with that chunk added."""

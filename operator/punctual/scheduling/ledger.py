@@ -42,7 +42,8 @@ def most_chunks(record: JobRecord) -> int:
 def account(record: JobRecord, chunk: Chunk) -> JobRecord:
     """Take its units as done, as the chunk ended well; what was counted about them is forgotten."""
     return replace(
-        record.without(chunk),
+        record,
+        chunks=record.others(chunk),
         completed=record.completed | Ranges.of((chunk.begin, chunk.end)),
         failed=record.failed.drop(chunk.begin, chunk.end),
         tried=record.tried.drop(chunk.begin, chunk.end),
@@ -57,7 +58,8 @@ def lose(record: JobRecord, chunk: Chunk, *, durable: int = 0, own: bool = False
     kept = chunk.begin + min(max(durable, 0), chunk.size)
     end = chunk.end
     return replace(
-        record.without(chunk),
+        record,
+        chunks=record.others(chunk),
         completed=record.completed | Ranges.of((chunk.begin, kept)),
         failed=record.failed.drop(chunk.begin, kept).add(kept, end, int(own)).coarse(MOST),
         # every unit, not only the least tried: a pod's name is made of begin and attempt, and must be new; also where

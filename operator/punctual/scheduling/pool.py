@@ -96,9 +96,13 @@ class Pool:
     the API server holds before the first step.
     """
 
-    def __init__(self, epoch: int, *, leave: float = LEAVE) -> None:
-        """``leave``: seconds that it takes to have a pod ended, and its processor empty."""
+    def __init__(self, epoch: int, *, leave: float = LEAVE, offers: bool = True) -> None:
+        """``leave``: seconds that it takes to have a pod ended, and its processor empty.
+
+        ``offers``: whether who is refused is told what could be promised instead.
+        """
         self.books = Books(epoch, leave)
+        self.offers = offers
         self.life = Life(self.books)
         self.planner = Planner(self.books, self.life)
         self.dispatcher = Dispatcher(self.books, self.life, self.planner)
@@ -712,7 +716,7 @@ class Pool:
     def _reject(self, st: Standing, answer: Rejected, demand: Demand) -> None:
         st.record = replace(st.record, admitted=Verdict("False", answer.reason, answer.message), promise=None)
         self.books.after.append(Emit(st.job.uid, "Warning", answer.reason, answer.message))
-        if answer.by_time:
+        if answer.by_time and self.offers:
             self.books.desk.ask(st.job.uid, demand)
 
     def _promise(self, now: float, st: Standing, outlook: Booking | Outlook) -> None:

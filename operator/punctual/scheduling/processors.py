@@ -59,10 +59,13 @@ class Processors:
     """Places in use beyond their node's processors."""
     _regular: list[Place] | None = None
     """All places of all nodes, by (slot, node), as if there were neither strays nor blocked nodes."""
+    _lines: tuple[Mapping[str, float], tuple[NodeLine, ...]] | None = None
+    """What the pool's status says of them, and since when room was kept then."""
 
     def observe(self, node: NodeObserved, spec: PoolSpec) -> bool:
         """Take in a node; say whether the number of its processors has changed."""
         self.nodes[node.name] = node
+        self._lines = None
         count = processors_of(node, spec)
         changed = self.counts.get(node.name, 0) != count
         self.counts[node.name] = count
@@ -84,7 +87,7 @@ class Processors:
         self._count_anew()
 
     def _count_anew(self) -> None:
-        self._regular = None
+        self._regular = self._lines = None
         self.strays = {place for place in self.occupants if place.slot >= self.counts.get(place.node, 0)}
 
     def seat(self, occupant: Occupant, node: str) -> Place:
@@ -178,15 +181,18 @@ class Processors:
 
     def lines(self, since: Mapping[str, float]) -> tuple[NodeLine, ...]:
         """One line per node for the pool's status. ``since``: when placeholders began to keep a node's room."""
-        return tuple(
-            NodeLine(
-                name=name,
-                processors=self.counts.get(name, 0),
-                reason=node.left_out or (None if node.ready else "NotReady"),
-                held_since=since.get(name),
+        if self._lines is None or self._lines[0] != since:
+            lines = tuple(
+                NodeLine(
+                    name=name,
+                    processors=self.counts.get(name, 0),
+                    reason=node.left_out or (None if node.ready else "NotReady"),
+                    held_since=since.get(name),
+                )
+                for name, node in sorted(self.nodes.items())
             )
-            for name, node in sorted(self.nodes.items())
-        )
+            self._lines = dict(since), lines
+        return self._lines[1]
 
     def check(self) -> None:
         """Raise InvariantError unless places and occupants are each other's inverse."""

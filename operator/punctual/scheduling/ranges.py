@@ -53,6 +53,9 @@ class Ranges:
     @property
     def total(self) -> int:
         """Number of units in the set."""
+        if len(self.parts) == 1:
+            begin, end = self.parts[0]
+            return end - begin
         return sum(r.size for r in self.parts)
 
     def __or__(self, other: "Ranges") -> "Ranges":
@@ -150,7 +153,8 @@ class Counts:
 
     def drop(self, begin: int, end: int) -> "Counts":
         """Forget all about [begin, end)."""
-        return self._change(begin, end, lambda _: 0)
+        i, j = self._meeting(begin, end)
+        return self._change(begin, end, lambda _: 0) if i < j else self
 
     def largest(self, begin: int, end: int) -> int:
         """Return the largest count of any unit in [begin, end)."""

@@ -86,6 +86,7 @@ class Row:
         ``stop`` at the first of those. Each is placed until it is sure that those behind it fit.
         """
         self.end()
+        demands = [demand.anew() for demand in demands]  # as they stand in their bookings
         missed: list[Shortfall] = []
         placed: list[Demand] = []
         look = 0

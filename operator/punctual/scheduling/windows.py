@@ -168,7 +168,7 @@ class Windows:
 
     def offer(self) -> None:
         """Go on with the searches for windows that would do, a bounded number of tests."""
-        budget = max(1, TESTS * 32 // (32 + len(self.books.plan.bookings)))
+        budget = max(1, TESTS * 32 // (32 + len(self.books.plan)))
         while self.searches and budget > 0:
             uid, search = next(iter(self.searches.items()))
             try:

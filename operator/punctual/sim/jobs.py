@@ -139,7 +139,8 @@ class _Run:
     def __init__(self, trace: Trace, options: Options, tell: Callable[[int], None]) -> None:
         self.options = options
         self.tell = tell
-        self.pool = Pool(1, leave=0.0)
+        # offers are searched for here, at the moment of the answer
+        self.pool = Pool(1, leave=0.0, offers=False)
         self.cluster = Cluster(one_port=options.discipline.one_port)
         self.found = Result()
         loads = [line.load for line in trace.lines if isinstance(line, JobLine)]
@@ -148,6 +149,7 @@ class _Run:
         self.count = 0
         self.rng = np.random.default_rng(options.seed)
         self.true: dict[str, Cost] = {}
+        self.costs: dict[tuple[str, float], Cost] = {}
         self.records: dict[str, JobRecord] = {}
         self.mail: list[Event] = []
         self.away: dict[int, float] = {}
@@ -378,7 +380,6 @@ class _Run:
                         self._note(now, uid, record)
                     case _:
                         pass
-            self.pool.books.desk.clear()
             self.pool.windows.searches.clear()
             if (opens := self.pool.books.due) is not None and opens != self.opens:
                 self.opens = opens
@@ -390,10 +391,8 @@ class _Run:
     def _create(self, now: float, action: CreateChunk) -> None:
         chunk = action.chunk
         p = int(chunk.node)
-        cost = self.true[action.job]
         speed = self.options.speeds[p] if self.options.speeds else 1.0
-        true = replace(cost, chi=cost.chi * speed / self.scale, tau=cost.tau / self.scale)
-        made = Running(action.job, chunk, p, true, size=chunk.size)
+        made = Running(action.job, chunk, p, self._true(action.job, speed), size=chunk.size)
         self.cluster.start(now, made)
         if abs(made.end - chunk.promised_end) <= tolerance(made.end):
             made.end = chunk.promised_end  # the same sum in another order
@@ -404,6 +403,13 @@ class _Run:
         if made.end > chunk.promised_end and not self.spec.loose:
             late = chunk.promised_end + self.options.margin / 2
             self._at(late + 2 * tolerance(late), _Look(made, 0))
+
+    def _true(self, uid: str, speed: float) -> Cost:
+        """Return what a unit of the Pool really costs on a processor of that speed."""
+        if (uid, speed) not in self.costs:
+            cost = self.true[uid]
+            self.costs[uid, speed] = replace(cost, chi=cost.chi * speed / self.scale, tau=cost.tau / self.scale)
+        return self.costs[uid, speed]
 
     def _end_pod(self, now: float, name: str) -> None:
         if (running := self.cluster.running.get(name)) is not None:
