@@ -58,7 +58,7 @@ def kubectl(kubeconfig: Path) -> Kubectl:
 def _wait_for_discovery(run: Kubectl) -> None:
     """Return when kubectl knows our kinds: the server tells of them a moment after they are established."""
     until = time.monotonic() + 30
-    while any(run("explain", f"{kind}.spec").returncode for kind in ("dj", "pool", "profile")):
+    while any(run("explain", f"{kind}.spec").returncode for kind in ("dj", "pool", "profile", "reservation")):
         assert time.monotonic() < until, run("explain", "dj.spec").stderr
         time.sleep(0.2)
 

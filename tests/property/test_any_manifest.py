@@ -16,6 +16,7 @@ from drawn import manifests
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from punctual import reasons
 from punctual.errors import UserError
 from punctual.kube import api, crd
 from punctual.kube.accounts import Accounts
@@ -62,7 +63,8 @@ class Edge:
         self.epoch = 0
         self.directory = Directory()
         self.known = self.directory.observe_pool({**pool, "metadata": meta("any", "p1", namespace="")})
-        self.intake = Intake(Server(), self.directory, lambda _: {}, lambda _: None)
+        none = (reasons.RESERVATION_NOT_FOUND, "there is none here")
+        self.intake = Intake(Server(), self.directory, lambda _: {}, lambda _: None, reserved=lambda _: none)
         self.statuses, self.pods = {}, {}
         self.node = NodeObserved(name="n1", ready=True, cpu=16.0, memory=2**51, pods=110)
 
@@ -89,6 +91,7 @@ class Edge:
             holds=Holds([], lambda *_: None),
             placeholders=Placeholders(Manner(namespace="sys"), lambda *_: None, lambda *_: None),
             accounts=Accounts(Metrics(), lambda: self.now),
+            bookings=None,
             results={},
             job_of=lambda _: None,
         )
