@@ -6,10 +6,13 @@ fixed seeds: the same code gives the same numbers.
 
 import numpy as np
 import pytest
-from figures import chapter4, chapter5, chapter6, chapter7
-from figures.figure import Size
+from figures import chapter4, chapter5, chapter6, chapter7, page
+from figures.figure import FULL, Found, Size
+from figures.index import FIGURES
 
-from punctual.sim.trace import JobLine
+from punctual.sim.jobs import Options, simulate
+from punctual.sim.trace import FaultLine, JobLine, Trace
+from punctual.theory.cost import Cost
 
 SMALL = Size(seeds=1, stretch=0.3)
 
@@ -120,6 +123,21 @@ def test_7_2_costs_that_are_known_break_nothing_and_the_worst_case_refuses_most(
     assert np.mean(runs[chapter7.WORST]["utilization"]) < np.mean(runs[chapter7.IDEAL]["utilization"])
 
 
+@pytest.mark.parametrize(("silent", "finish"), [(False, pytest.approx(400.0)), (True, None)])
+def test_7_5_what_a_processor_has_that_falls_silent_never_ends(silent, finish):
+    """Four units of 100 s on two processors; one goes at 100 s with what it has, and the other does it all again."""
+    trace = Trace.of(
+        [
+            JobLine(id="j", arrival=0.0, load=4.0, deadline=210.0),
+            FaultLine(id="f", kind="fault", arrival=100.0, processors=(1,)),
+        ]
+    )
+    options = Options(processors=2, cost=Cost(100.0), bound=5.0, offers=False, silent_faults=silent)
+    found = simulate(trace, options)
+    assert [(job.finish, job.met) for job in found.jobs] == [(finish, False)]
+    assert {chunk.processor for chunk in found.chunks if chunk.end > 100.0} <= {0}
+
+
 @pytest.mark.timeout(300)
 def test_7_5_who_is_not_told_of_a_failure_breaks_half_of_what_it_promises_unless_it_is_controlled():
     open_, closed, told = (
@@ -130,3 +148,13 @@ def test_7_5_who_is_not_told_of_a_failure_breaks_half_of_what_it_promises_unless
     assert np.mean(open_[late]) > 0.4
     assert np.mean(closed[late]) < np.mean(open_[late]) - 0.15
     assert np.mean(told[late]) < np.mean(open_[late]) - 0.15
+
+
+@pytest.mark.parametrize("figure", [f for f in FIGURES.values() if page.read(f.name)], ids=lambda f: f.name)
+def test_the_page_shows_each_figure_with_words_from_its_points(figure):
+    document = page.read(figure.name)
+    found = Found.of(document["points"])
+    assert found.points.keys() <= figure.points(FULL).keys()
+    assert found.document() == document["points"]
+    assert figure.words(found) in page.PAGE.read_text()
+    assert (page.PICTURES / f"{figure.name}.svg").read_text().startswith("<?xml")

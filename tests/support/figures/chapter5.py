@@ -1,5 +1,6 @@
 """Chapter 5: what advance reservations cost. N = 256, τ = 1, χ = 1000, Avgσ = 2000, DCRatio 2, no set-ups, one port."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import ceil, log
@@ -7,7 +8,7 @@ from math import ceil, log
 import numpy as np
 
 from figures.draw import REFUSED, USED, grid, styles
-from figures.figure import Figure, Found, Key, Numbers, Sim, Size
+from figures.figure import Figure, Found, Key, Numbers, Sim, Size, table
 from figures.letter5 import letter
 from punctual.scheduling.discipline import Discipline
 from punctual.sim.jobs import Options, simulate
@@ -95,25 +96,22 @@ def delta(advance: float) -> str:
     return "Δ = 0" if advance == 0.0 else "Δ = 1/λ" if advance == 1.0 else f"Δ = {advance:g}/λ"
 
 
-def _list(found: Found, panel: str, names: list[str], metric: str) -> str:
-    values = [100 * sum(line) / len(line) for line in (found.line(panel, name, metric) for name in names)]
-    return ", ".join(f"{v:.1f}" for v in values)
+def _table(found: Found, names: list[str], metrics: Mapping[str, str]) -> str:
+    head = "%, mean of loads 0.2, 0.6, 1", *names
+    rows = [
+        [f"{title}: {words}", *(found.level(panel, name, metric) for name in names)]
+        for panel, title in PANELS.items()
+        for metric, words in metrics.items()
+    ]
+    return "\n\n" + table(head, rows)
 
 
 def _words_share(found: Found) -> str:
-    names = [f"{share:.0%}" for share in SHARES]
-    said = [
-        f"{title}: {_list(found, panel, names, 'rejected')} % refused, "
-        f"{_list(found, panel, names, 'utilization')} % used"
-        for panel, title in PANELS.items()
-    ]
-    return f"with {', '.join(names)} of reservations, means over the loads: {'; '.join(said)}"
+    return _table(found, [f"{share:.0%}" for share in SHARES], {"rejected": "refused", "utilization": "used"})
 
 
 def _words_advance(found: Found) -> str:
-    names = [delta(advance) for advance in ADVANCES]
-    said = [f"{title}: {_list(found, panel, names, 'rejected')} %" for panel, title in PANELS.items()]
-    return f"refused, mean over the loads, for {', '.join(names)}: {'; '.join(said)}"
+    return _table(found, [delta(advance) for advance in ADVANCES], {"rejected": "refused"})
 
 
 def _draw_share(found: Found):

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from figures.draw import COLOURS, legend, sheet, styles
-from figures.figure import Figure, Found, Key, Numbers, Sim, Size
+from figures.draw import COLOURS, legend, mark, sheet, styles
+from figures.figure import Figure, Found, Key, Numbers, Sim, Size, table
 from punctual.scheduling.discipline import Discipline
 from punctual.sim.jobs import Options, simulate
 from punctual.sim.result import Result
@@ -161,13 +161,11 @@ def _points_72(size: Size) -> dict[Key, Sim]:
 
 
 def _words_72(found: Found) -> str:
-    last = {how: {name: _mean(found, how, name)[-3:] for name in ("missed", "rejected", "utilization")} for how in ALL}
-    mean = {how: {name: 100 * sum(v) / len(v) for name, v in each.items()} for how, each in last.items()}
-    said = [
-        f"{how}: {each['missed']:.0f} % missed, {each['rejected']:.0f} % refused, {each['utilization']:.0f} % used"
-        for how, each in mean.items()
-    ]
-    return f"mean of the loads from {STEPS[-3]} to {STEPS[-1]}: " + "; ".join(said)
+    def heavy(how: str, name: str) -> float:
+        return 100 * float(np.mean(_mean(found, how, name)[-3:]))
+
+    head = f"%, mean of loads {STEPS[-3]} to {STEPS[-1]}", "accepted that miss", "refused", "used"
+    return "\n\n" + table(head, [[how, *(heavy(how, n) for n in ("missed", "rejected", "utilization"))] for how in ALL])
 
 
 def _draw_72(found: Found):
@@ -186,11 +184,9 @@ def _draw_72(found: Found):
         axis.set_ylim(bottom=0)
         axis.set_xlabel("SystemLoad, rising")
         axis.set_title(words)
-    for at, words in ((SET_POINT, "set point 5 %"), (0.25, "published, no control: 25 %")):
-        axes[0][0].axhline(at, color="#999999", linestyle=":", linewidth=1)
-        axes[0][0].text(STEPS[0], at, words, fontsize=7.5, va="bottom", color="#666666")
-    axes[0][2].axhline(0.75, color="#999999", linestyle=":", linewidth=1)
-    axes[0][2].text(STEPS[0], 0.75, "published, control: 75 %", fontsize=7.5, va="bottom", color="#666666")
+    mark(axes[0][0], SET_POINT, "set point 5 %")
+    mark(axes[0][0], 0.25, "published without control: 25 %")
+    mark(axes[0][2], 0.75, "published with control: 75 %")
     legend(figure, axes)
     return figure
 
@@ -203,12 +199,13 @@ def _points_75(size: Size) -> dict[Key, Sim]:
 
 
 def _words_75(found: Found) -> str:
-    said = []
+    rows = []
     for name in FAILING:
         line = _mean(found, name, "missed")
-        half, last = line[len(line) // 4 : len(line) // 2], line[3 * len(line) // 4 :]
-        said.append(f"{name} {100 * sum(half) / len(half):.0f} and {100 * sum(last) / len(last):.0f} %")
-    return "missed in the quarter before the failure and in the last quarter: " + "; ".join(said)
+        quarter = len(line) // 4
+        parts = line[quarter : 2 * quarter], line[3 * quarter :]
+        rows.append([name, *(100 * float(np.mean(part)) for part in parts)])
+    return "\n\n" + table(("accepted that miss, %", "quarter before the failure", "last quarter"), rows)
 
 
 def _draw_75(found: Found):
@@ -220,9 +217,9 @@ def _draw_75(found: Found):
             axis.fill_between(xs, each.min(axis=0), each.max(axis=0), color=colour, alpha=0.12, linewidth=0)
             axis.plot(xs, each.mean(axis=0), color=colour, label=name)
         axis.axvline(each.shape[1] / 2, color="#999999", linestyle="--", linewidth=1)
-        for at, label in ((SET_POINT, "set point"), *(((0.6, "published, no control: 60 %"),) if not seen else ())):
-            axis.axhline(at, color="#999999", linestyle=":", linewidth=1)
-            axis.text(1, at, label, fontsize=7.5, va="bottom", color="#666666")
+        mark(axis, SET_POINT, "set point 5 %")
+        if not seen:
+            mark(axis, 0.6, "published without control: 60 %")
         axis.set_ylim(0, 1)
         axis.set_title(f"the Pool is {words}")
         axis.set_xlabel("sampling period")

@@ -86,7 +86,17 @@ def grid(
     return figure
 
 
-def legend(figure: Any, axes: Any, columns: int = 4) -> None:
+def mark(axis: Any, y: float, words: str) -> None:
+    """Draw what is published, or asked for, as a level."""
+    axis.axhline(y, color="#777777", linestyle=":", linewidth=1)
+    how = {"fontsize": 7.5, "va": "bottom", "color": "#444444"}
+    box = {"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.8}
+    axis.annotate(
+        words, (0.02, y), xycoords=("axes fraction", "data"), xytext=(0, 2), textcoords="offset points", bbox=box, **how
+    )
+
+
+def legend(figure: Any, axes: Any, columns: int = 6) -> None:
     """Put one legend of all labels under the panels."""
     named = {}
     for axis in axes.flat:

@@ -17,10 +17,6 @@ class Size:
     stretch: float
     every: bool = False
 
-    @property
-    def words(self) -> str:
-        return f"{self.seeds} seeds, {self.stretch:g} × 10⁶ time units a point (chapter 7: four times that)"
-
 
 REDUCED = Size(seeds=3, stretch=1.0)
 FULL = Size(seeds=10, stretch=10.0, every=True)
@@ -62,15 +58,23 @@ class Found:
         """Return the means of a curve, in order."""
         return [self.mean(panel, curve, x, name) for x in self.xs(panel, curve)]
 
+    def shared(self, curve: str) -> list[float]:
+        """Return the abscissae that a curve has in all panels: means over others could not be compared."""
+        panels = {key.panel for key in self.points if key.curve == curve}
+        return sorted(set.intersection(*(set(self.xs(panel, curve)) for panel in panels)))
+
+    def level(self, panel: str, curve: str, name: str = "rejected") -> float:
+        """Return the mean of a curve over what it shares with other panels, in percent."""
+        return 100 * fmean(self.mean(panel, curve, x, name) for x in self.shared(curve))
+
     def spread(self, panel: str, curve: str, name: str) -> tuple[list[float], list[float]]:
         """Return the least and the highest of the seeds, in order."""
         each = [[n[name] for n in self.points[Key(panel, curve, x)]] for x in self.xs(panel, curve)]
         return [min(values) for values in each], [max(values) for values in each]
 
-    def over(self, panel: str, curve: str, other: str, name: str = "rejected") -> list[float]:
-        """Return by how much a curve is over another, point by point."""
-        common = [x for x in self.xs(panel, curve) if x in self.xs(panel, other)]
-        return [self.mean(panel, curve, x, name) - self.mean(panel, other, x, name) for x in common]
+    def over(self, panel: str, curve: str, other: str) -> list[float]:
+        """Return by how many percentage points a curve refuses more than another, over what all panels share."""
+        return [100 * (self.mean(panel, curve, x) - self.mean(panel, other, x)) for x in self.shared(curve)]
 
     def document(self) -> list[dict[str, Any]]:
         """Return it as JSON keeps it."""
@@ -101,7 +105,7 @@ class Figure:
     """A figure, or two that show two sides of the same runs.
 
     points      what is simulated, for a size
-    words       what came of it, with its numbers
+    words       what came of it, with its numbers: a sentence, and a table after an empty line
     draw        a matplotlib figure of it
     """
 
@@ -114,10 +118,19 @@ class Figure:
     draw: Callable[[Found], Any]
     alt: str
 
+    @property
+    def time_units(self) -> float:
+        """How long a point is simulated in the reduced form; a curve in chapter 7."""
+        return 4e6 if self.name.startswith("7") else 1e6
 
-def per_cent(value: float, digits: int = 0) -> str:
-    """Return a share as 12 %."""
-    return f"{100 * value:.{digits}f} %"
+
+def table(head: Sequence[str], rows: Sequence[Sequence[object]], *, form: str = "{:.1f}") -> str:
+    """Return Markdown; the first column holds words, the others numbers."""
+    lines = [list(head), ["---", *["---:"] * (len(head) - 1)]]
+    lines += [
+        [str(first), *(form.format(v) if isinstance(v, float) else str(v) for v in rest)] for first, *rest in rows
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def dump(document: Mapping[str, Any]) -> str:

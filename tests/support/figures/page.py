@@ -18,7 +18,8 @@ def keep(figure: Figure, found: Found, size: Size, *, seconds: float) -> None:
     POINTS.mkdir(parents=True, exist_ok=True)
     document = {
         "figure": figure.name,
-        "size": size.words,
+        "seeds": size.seeds,
+        "time_units": figure.time_units * size.stretch,
         "commit": commit(),
         "cpu_seconds": round(seconds),
         "points": found.document(),
@@ -59,15 +60,17 @@ def words() -> str:
 
 def _part(figure: Figure, document: dict[str, Any]) -> list[str]:
     found = Found.of(document["points"])
-    sort = "computed" if figure.name == "4.5" else f"{document['size']}; {document['cpu_seconds']} s of CPU"
+    size = f"{document['seeds']} seeds, {document['time_units'] / 1e6:g}·10⁶ time units a point"
+    spent = f"{document['cpu_seconds']} s of CPU at {document['commit']}"
+    how = "computed" if figure.name == "4.5" else f"{size}, {spent}"
     return [
         f"### {figure.name}: {figure.title}",
         "",
         f"![{figure.alt}](img/papers/{figure.name}.svg)",
         "",
-        f"- **Parameters:** {figure.parameters}. [Points](papers/{figure.name}.json): {sort}.",
+        f"- **Parameters:** {figure.parameters}. [Points](papers/{figure.name}.json): {how}.",
         f"- **Published:** {figure.published}.",
-        f"- **Ours:** {figure.words(found)}.",
+        f"- **Ours:** {figure.words(found)}".replace(":** \n", ":**\n"),
         "",
     ]
 
