@@ -226,8 +226,11 @@ async def _api_server_killed(scene: Scene) -> AsyncIterator[str]:
     await scene.ground.signal_api_server("KILL")
     yield ""
     await asyncio.sleep(2)
-    if not await scene.ground.answers(within=120) or not await scene.ground.pods_start(within=180):
-        raise PunctualError("the API server answers no more, or a node starts no pods")
+    ground = scene.ground
+    if not await ground.answers(within=120):
+        raise PunctualError("the API server answers no more")
+    if not await ground.services_reached(within=120) or not await ground.pods_start(within=180):
+        raise PunctualError("a node reaches no Service or starts no pods")
 
 
 # what people do

@@ -25,6 +25,8 @@ LABEL = "punctual.dev/pool"
 CPU = 0.1
 PERIOD = 0.1
 NAMESPACES = Resource("v1", "namespaces")
+LOST = 5
+"""Seconds in a row without its Service after which a node's kube-proxy has lost it."""
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 
 FIND = """for p in /proc/[0-9]*; do if [ "$(cat $p/comm 2>/dev/null)" = {name} ]; then echo ${{p#/proc/}}; fi; done"""
@@ -242,6 +244,31 @@ class Ground:
                 await self.delete(path, grace=0)
         return started == paths.keys()
 
+    async def services_reached(self, *, within: float) -> bool:
+        """Whether each worker reaches the API server by its Service, some time soon.
+
+        What a kube-proxy lists from a server that has just begun may lack Services, and it never looks again: then it
+        is ended, and its successor lists anew.
+        """
+        service = await self.get("/api/v1/namespaces/default/services/kubernetes")
+        probe = f"timeout 3 bash -c 'echo >/dev/tcp/{service['spec']['clusterIP']}/443'"
+        tries: Counter[str] = Counter()
+        left = set(self.workers)
+        end = asyncio.get_running_loop().time() + within
+        while left and asyncio.get_running_loop().time() < end:
+            for node in sorted(left - self.held_up):
+                try:
+                    await self.on_node(node, probe)
+                    left.discard(node)
+                except PunctualError:
+                    tries[node] += 1
+                    if tries[node] == LOST:
+                        await self.on_node(node, f"kill $({FIND.format(name='kube-proxy')})")
+                except NothingThere:
+                    continue  # held up since we looked
+            await asyncio.sleep(1)
+        return not left
+
     # before and after
 
     async def prepare(self, pool: Json) -> int:
@@ -293,8 +320,8 @@ class Ground:
         for node in self.workers:
             await self.on_node(node, "systemctl start kubelet")
         await self.label(POOL)
-        if not await self.pods_start(within=180):
-            raise PunctualError("a node starts no pods")
+        if not await self.services_reached(within=120) or not await self.pods_start(within=180):
+            raise PunctualError("a node reaches no Service or starts no pods")
 
     async def calm(self) -> str:
         """Wait until nodes, operator and agents are in order; return what is not, in a word."""
