@@ -26,6 +26,8 @@ from punctual.kube.api import (
     PoolNode,
     PoolStatus,
     Promise,
+    Reservation,
+    ReservationStatus,
     Startup,
     UnitCounts,
     UnitRange,
@@ -373,6 +375,17 @@ def test_columns_of_a_pool(kubectl):
     assert pool.write_status(status).returncode == 0
     assert pool.row()[0].split() == ["NAME", "PROCESSORS", "FREE", "QUEUE", "BOUND", "READY", "AGE"]
     assert pool.row()[1].split()[:6] == ["columns", "8", "3", "0", "0.6543", "True"]
+
+
+def test_a_reservation_cannot_be_changed_and_shows_its_next_window(kubectl):
+    reservation = Object(kubectl, Reservation, "columns")
+    assert "a reservation cannot be changed" in reservation.edit(processors=3).stderr
+    status = ReservationStatus(epoch=1, state="Booked", start=NOW, end=NOW + 60, processors=8)
+    assert reservation.write_status(status).returncode == 0
+    assert reservation.row()[0].split() == ["NAME", "START", "END", "PROCESSORS", "STATE", "AGE"]
+    times = ["2030-01-02T15:04:05.500000Z", "2030-01-02T15:05:05.500000Z"]
+    assert reservation.row()[1].split()[:5] == ["columns", *times, "8", "Booked"]
+    assert "epoch must not fall" in reservation.write_status(ReservationStatus(epoch=0)).stderr
 
 
 def test_short_name_and_category(kubectl):

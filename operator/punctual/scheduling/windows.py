@@ -53,6 +53,8 @@ class Windows:
     """Were answered by an earlier leader."""
     searches: dict[str, Generator[None, None, float | None]] = field(default_factory=dict)
     """For the nearest window that would do, of those that were refused."""
+    counts: dict[str, int] = field(default_factory=dict)
+    """Processors by node when it was last seen that all have what they were given."""
 
     def apply(self, event: ReservationApplied) -> None:
         """Take in a reservation; one that is held already is no news."""
@@ -82,7 +84,7 @@ class Windows:
             if asked.end > now:
                 places = [place for share in event.held or () for place in self._seats(asked, share)]
                 self.books.ahead.book(Held(asked, tuple(places)))
-                self.books.stale = True
+                self.books.stale, self.counts = True, {}
         self.found.clear()
 
     def _seats(self, asked: Reservation, share: Share) -> Iterable[Place]:
@@ -104,6 +106,8 @@ class Windows:
     def mend(self, now: float) -> None:
         """Give back what nodes have taken away, where every promise stands beside it."""
         ahead, counts = self.books.ahead, self.books.processors.counts
+        if counts == self.counts:
+            return
         tries = MENDED
         for asked, places in list(ahead.held.values()):
             if asked.processors == 0:
@@ -128,6 +132,8 @@ class Windows:
                 self._keep(asked, there)
             if there != places:
                 self._tell(asked, there)
+        whole = all(len(places) >= asked.processors for asked, places in ahead.held.values())
+        self.counts = dict(counts) if whole else {}
 
     def _keep(self, asked: Reservation, places: tuple[Place, ...]) -> None:
         ahead = self.books.ahead
