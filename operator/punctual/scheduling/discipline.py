@@ -63,6 +63,11 @@ class Discipline:
         """Whether a job's processors wait for each other."""
         return self.start == "Together"
 
+    @property
+    def plain(self) -> bool:
+        """Whether it is what pools have unless they choose: OPR, MN, no port, nobody waits for another."""
+        return self.partition == "OPR" and self.assign == "MN" and not (self.one_port or self.together)
+
     def order_of(self, uid: str, *, arrival: float, deadline: float, load: int, cost: Cost, processors: int) -> Order:
         """Return the place of a job: absolute times (s), its whole load (units), the pool's processors."""
         match self.order:

@@ -8,7 +8,7 @@ after that.
 from dataclasses import replace
 
 from punctual.scheduling.job import Chunk, JobRecord, Restart
-from punctual.scheduling.ranges import Ranges
+from punctual.scheduling.ranges import Range, Ranges
 
 MOST_UNITS = 2**63
 """No unit has a number so high."""
@@ -41,10 +41,11 @@ def most_chunks(record: JobRecord) -> int:
 
 def account(record: JobRecord, chunk: Chunk) -> JobRecord:
     """Take its units as done, as the chunk ended well; what was counted about them is forgotten."""
+    completed = record.completed
     return replace(
         record,
         chunks=record.others(chunk),
-        completed=record.completed | Ranges.of((chunk.begin, chunk.end)),
+        completed=completed.plus(Range(chunk.begin, chunk.end)) if chunk.size else completed,
         failed=record.failed.drop(chunk.begin, chunk.end),
         tried=record.tried.drop(chunk.begin, chunk.end),
     )

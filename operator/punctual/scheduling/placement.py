@@ -15,12 +15,14 @@ from punctual.scheduling.discipline import Discipline, Order
 from punctual.scheduling.ranges import Range, Ranges
 from punctual.theory.cost import Cost
 from punctual.theory.cut_points import cut_points
-from punctual.theory.partition import equal_partition, in_turn, least_processors, partition
+from punctual.theory.partition import equal_partition, in_turn, least_processors, partition, shares_of_equals
 
 if TYPE_CHECKING:
     from punctual.scheduling.around import Around
 
 Floats = NDArray[np.float64]
+FEW = 64
+"""Processors among which one looks before one looks among all."""
 
 
 def tolerance(at: float) -> float:
@@ -132,8 +134,8 @@ class Ground:
         return cost.chi if self.speeds is None else cost.chi * self.speeds[where]
 
     def walk(self, where: NDArray[np.intp], sizes: NDArray[np.int64], ready: Floats, cost: Cost) -> "Walk":
-        """Let chunks of these sizes begin at places in the order given, each once it is ready and has the port."""
-        sending = np.where(sizes > 0, cost.theta_cm + sizes * cost.tau, 0.0)
+        """Let chunks of these sizes, none empty, begin at places in order, each once it is ready and has the port."""
+        sending: Floats = np.asarray(cost.theta_cm + sizes * cost.tau)
         if self.discipline.together:
             ready = np.full(ready.size, ready.max(initial=-np.inf))
         starts, port = ready, -np.inf
@@ -258,6 +260,8 @@ def place(demand: Demand, ground: Ground) -> Booking | Shortfall:
     ready = np.maximum(ground.ready, demand.not_before)
     order = ready.argsort(kind="stable")
     line = ready[order]
+    if line.size > FEW and (booking := _among_few(demand, ground, order[:FEW], line[:FEW])):
+        return booking
     # whole units each can finish by the due time, were the port its own
     begin = np.maximum(line, ground.port) if ground.discipline.one_port else line
     room = np.floor((late - cost.setup - begin) / (cost.tau + ground.chi(cost, order)))
@@ -268,11 +272,8 @@ def place(demand: Demand, ground: Ground) -> Booking | Shortfall:
     most = min(usable, demand.most or usable)
     for n in _numbers(demand, ground, begin, first, most):
         booking = _cut(demand, ground, order[:n], line[:n])
-        if float(booking.ends.max()) <= late:
-            if demand.reduce:
-                booking.reducer = int(booking.where[int(booking.ends.argmax())])
-                booking.finish = max(booking.finish, demand.running_until) + demand.reduce
-            return booking
+        if booking.finish <= late:
+            return _with_reduce(booking)
     window = due - cost.setup - float(line[0]) if line.size else 0.0
     alone = int(window / cost.per_unit * (1 + 1e-12)) if window > 0 else 0
     return Shortfall(
@@ -284,6 +285,34 @@ def place(demand: Demand, ground: Ground) -> Booking | Shortfall:
         usable=usable,
         first_ready=float(line[0]) if line.size else due,
     )
+
+
+def _among_few(demand: Demand, ground: Ground, order: NDArray[np.intp], line: Floats) -> Booking | None:
+    """Book as :func:`place` does, if the first processors of many are enough, and all of them could be of use.
+
+    The usual case (OPR, MN, equal, concurrent) without a look at all the others.
+    """
+    if ground.speeds is not None or not ground.discipline.plain:
+        return None
+    cost, units, late = demand.cost, demand.ranges.total, demand.due + tolerance(demand.due)
+    room = np.floor((late - cost.setup - line) / (cost.tau + cost.chi))
+    if room[-1] < 1.0:
+        return None
+    first = max(demand.least, 1 + int(room.cumsum().searchsorted(units)))
+    for n in range(first, min(line.size, demand.most or line.size) + 1):
+        booking = _cut(demand, ground, order[:n], line[:n])
+        if booking.finish <= late:
+            return _with_reduce(booking)
+    return None
+
+
+def _with_reduce(booking: Booking) -> Booking:
+    """Book its reduce step too, where its last chunk ends."""
+    demand = booking.demand
+    if demand.reduce:
+        booking.reducer = int(booking.where[int(booking.ends.argmax())])
+        booking.finish = max(booking.finish, demand.running_until) + demand.reduce
+    return booking
 
 
 def might_fit(demand: Demand, ground: Ground) -> bool:
@@ -348,12 +377,21 @@ def _cut(demand: Demand, ground: Ground, where: NDArray[np.intp], line: Floats) 
     if d.one_port:
         begin = np.maximum(begin, ground.port)
     speeds = None if ground.speeds is None else ground.speeds[where]
-    divide = partition if d.partition == "OPR" else equal_partition
-    cuts = cut_points(divide(units, begin, cost, one_port=d.one_port, speeds=speeds).shares, units)
-    kept = np.flatnonzero(np.diff(cuts))
-    where, sizes = where[kept], np.diff(cuts)[kept]
-    walk = ground.walk(where, sizes, begin[kept], cost)
-    ends, cuts = walk.ends, np.concatenate(([0], np.cumsum(sizes)))
+    if d.plain and speeds is None:
+        shares = shares_of_equals(units, begin, cost)
+    else:
+        divide = partition if d.partition == "OPR" else equal_partition
+        shares = divide(units, begin, cost, one_port=d.one_port, speeds=speeds).shares
+    cuts = cut_points(shares, units)
+    sizes = cuts[1:] - cuts[:-1]
+    if np.count_nonzero(sizes) == sizes.size:
+        where, begin = where.copy(), begin.copy()  # or the booking would hold on to all processors' times
+    else:
+        kept = sizes.nonzero()[0]
+        where, sizes, begin = where[kept], sizes[kept], begin[kept]
+        cuts = np.concatenate(([0], sizes.cumsum()))
+    walk = ground.walk(where, sizes, begin, cost)
+    ends = walk.ends
     if len(demand.ranges.parts) > 1:
         ends = ends + cost.setup * extra_fragments(demand.ranges, cuts)
     finish = float(ends.max())

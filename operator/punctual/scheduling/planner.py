@@ -107,8 +107,10 @@ class Planner:
                 place = self.books.processors.places_of.get(self.books.occupant(uid, chunk))
                 if place is not None:
                     watch = st.watch(chunk)
-                    leaves = max(now + GRACE, (watch.offered_at or now) + NOTICE)
-                    end = leaves if unbooked or chunk.leftover else expected_end(chunk, watch, now=now)
+                    if unbooked or chunk.leftover:
+                        end = max(now + GRACE, (watch.offered_at or now) + NOTICE)
+                    else:
+                        end = expected_end(chunk, watch, now=now)
                     ends[place] = max(now, end)
         return ends
 

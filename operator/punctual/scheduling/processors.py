@@ -166,6 +166,8 @@ class Processors:
     @property
     def free(self) -> int:
         """Processors that nobody sits on."""
+        if not self.strays:
+            return self.total - len(self.occupants)
         taken: dict[str, int] = {}
         for place in self.occupants:
             taken[place.node] = taken.get(place.node, 0) + 1

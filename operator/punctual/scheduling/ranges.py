@@ -60,11 +60,11 @@ class Ranges:
 
     def __or__(self, other: "Ranges") -> "Ranges":
         if len(other.parts) == 1:
-            return self._with(other.parts[0])
+            return self.plus(other.parts[0])
         return Ranges.of(*self.parts, *other.parts) if other.parts else self
 
-    def _with(self, more: Range) -> "Ranges":
-        """Add one range: only those that it meets are looked at."""
+    def plus(self, more: Range) -> "Ranges":
+        """Return it with one more range, which is not empty: only those that it meets are looked at."""
         i = bisect_left(self.parts, more.begin, key=lambda r: r.end)
         j = bisect_right(self.parts, more.end, key=lambda r: r.begin)
         met = self.parts[i:j]
@@ -163,6 +163,8 @@ class Counts:
 
     def _meeting(self, begin: int, end: int) -> tuple[int, int]:
         """Return which parts have a unit in [begin, end)."""
+        if not self.parts:
+            return 0, 0
         i = bisect_right(self.parts, begin, key=lambda c: c.end)
         return i, max(i, bisect_left(self.parts, end, key=lambda c: c.begin))
 

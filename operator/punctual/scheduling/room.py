@@ -26,10 +26,8 @@ def surely_fit(ground: Ground, demands: Sequence[Demand], begin: int = 0) -> int
     behind. Rounding to whole units moves an end by less than a unit. So n = ⌈work/(due − set-up − unit − mean)⌉ do, and
     the least number that does is not more: the time that all are busy grows by no more than the work and n set-ups.
     """
-    d = ground.discipline
     total = ground.ready.size
-    plain = d.partition == "OPR" and d.assign == "MN" and not (d.one_port or d.together)
-    if not plain or not total or ground.speeds is not None or ground.around is not None:
+    if not ground.discipline.plain or not total or ground.speeds is not None or ground.around is not None:
         return begin
     origin = float(ground.ready.min())  # not from 1970 on: the sums would lose milliseconds
     busy = float((ground.ready - origin).sum())

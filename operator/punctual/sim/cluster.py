@@ -3,7 +3,7 @@
 It knows true costs, which may differ from the estimates that the Pool plans with, and nothing of plans.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from punctual.scheduling.job import Chunk
 from punctual.theory.cost import Cost
@@ -24,11 +24,12 @@ class Running:
     size: int = 0
     turn: int = 0
     """Grows when its times change: an event of an earlier turn is void."""
+    name: str = field(init=False)
+    """Its pod's name and uid."""
 
-    @property
-    def name(self) -> str:
-        """Its pod's name and uid."""
-        return f"{self.job}/{self.chunk.kind}/{self.chunk.begin}/{self.chunk.attempt}"
+    def __post_init__(self) -> None:
+        """Name it once: it is asked for often."""
+        self.name = f"{self.job}/{self.chunk.kind}/{self.chunk.begin}/{self.chunk.attempt}"
 
     def done(self, now: float) -> int:
         """Return the units that are computed by now."""
@@ -55,7 +56,8 @@ class Cluster:
         """Let a chunk begin: it sends as soon as it may."""
         port = None
         if self.one_port:
-            self._queue = [r for r in self._queue if r.send_end > now]
+            sent = next((i for i, r in enumerate(self._queue) if r.send_end > now), len(self._queue))
+            del self._queue[:sent]
             port = self._queue[-1].send_end if self._queue else now
             self._queue.append(made)
         made.time(port, now)

@@ -21,6 +21,7 @@ by the deadline, and with how many processors) and dispatch. Times are absolute 
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from math import inf, isfinite, nextafter
 from typing import TypeVar
@@ -82,23 +83,43 @@ def partition(
     if speeds is not None or links is not None:
         per_unit = cost.tau * _factors(links, at) + cost.chi * _factors(speeds, at)
         return _concurrent(load, at, gap, 1.0 / per_unit, origin=origin + cost.setup)
-    line = gap if ascending else np.sort(gap)
-    end = _common_end(load * cost.per_unit, line)
+    end = _common_end(load * cost.per_unit, gap if ascending else np.sort(gap))
+    return Partition(_until(end, gap, cost), at.copy(), origin + cost.setup + end)
+
+
+def shares_of_equals(load: float, ready: Floats, cost: Cost) -> Floats:
+    """Return the shares of :func:`partition` where processors are equal and concurrent, to the last bit.
+
+    Quick, as it believes its caller: ``load`` is positive, ``ready`` ascends and is finite.
+    """
+    gap = ready - ready[0]
+    return _until(_common_end(load * cost.per_unit, gap), gap, cost)
+
+
+def _until(end: float, gap: Floats, cost: Cost) -> Floats:
+    """Return what equal processors do, each from its time of ``gap`` to the common end."""
     shares = end - gap
     np.maximum(shares, 0.0, out=shares)
     shares /= cost.per_unit
-    return Partition(shares, at.copy(), origin + cost.setup + end)
+    return shares
 
 
 def _common_end(work: float, line: Floats) -> float:
     """Return when equal processors end that do ``work`` seconds, each from its time of ``line`` (ascending) on."""
     # need_k = k·r_k − Σ_{i<=k} r_i is the work done before the k-th joins
     total = line.cumsum()
-    need = np.arange(1.0, line.size + 1.0)
-    need *= line
+    need = line * _counting(line.size)
     need -= total
     busy = int(need.searchsorted(work))
     return float((work + total.item(busy - 1)) / busy)
+
+
+@lru_cache(maxsize=256)
+def _counting(size: int) -> Floats:
+    """Return 1, 2, … size."""
+    numbers = np.arange(1.0, size + 1.0)
+    numbers.flags.writeable = False
+    return numbers
 
 
 def least_processors(
