@@ -406,7 +406,7 @@ def test_short_name_and_category(kubectl):
         ("dj.spec.template.spec.containers", "PUNCTUAL_BEGIN"),
         ("dj.status.offer.earliestDeadline", "put it into `spec.deadline`"),
         ("pool.spec.headroom", "chi/(1 - r)"),
-        ("profile.spec.thetaCp", "Default 2s"),
+        ("profile.spec.thetaCp", "2s before that"),
     ],
 )
 def test_kubectl_explain_teaches(kubectl, field, taught):

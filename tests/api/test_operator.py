@@ -331,6 +331,49 @@ async def test_a_missing_profile_is_named_and_the_job_asked_again_when_it_comes(
     await world.answered(job, "Feasible")
 
 
+async def test_a_profile_learns_from_chunks_and_what_it_knows_outlives_a_leader(world, replica):
+    await world.add_node()
+    await world.add_pool()
+    labels = {"node.kubernetes.io/instance-type": "large"}
+    await world.client.patch_merge(NODES.path(name=world.node), {"metadata": {"labels": labels}})
+    path = PROFILES.path(namespace=world.namespace, name="thumbs")
+    meta = {"name": "thumbs", "namespace": world.namespace}
+    body = {"apiVersion": GROUP, "kind": "Profile", "metadata": meta, "spec": {}}
+    await world.client.create(PROFILES.path(namespace=world.namespace), body)
+    first = await replica()
+    job = await world.add_job(profile="thumbs", cost=None, units=40)
+    await world.answered(job, "Measuring")
+    done = await world.work(job)
+
+    def learned(least):
+        async def holds():
+            status = (await world.client.get(path)).get("status") or {}
+            return status if status.get("samples", 0) >= least else None
+
+        return holds
+
+    before = await world.until(learned(1))
+    assert before["classes"][0]["pool"] == world.pool
+    assert before["classes"][0]["nodeClass"] == "large"
+    assert await first.end() == 0  # what it has not written yet it writes now
+    before = await world.until(learned(2))
+    assert sum(before["classes"][0]["units"]) <= 40
+    assert before["samples"] <= len(done)
+
+    # as if more had been seen
+    samples = {"pool": world.pool, "nodeClass": "large", "units": [10, 20, 50, 100, 200], "seconds": [3, 4, 7, 12, 22]}
+    await world.client.patch_merge(path, {"status": {"classes": [samples]}}, subresource="status")
+    second = await replica()
+    another = await world.add_job(profile="thumbs", cost=None)
+    status = await world.answered(another, "Feasible")
+    assert status["cost"]["chi"] == pytest.approx(0.1)
+    assert status["cost"]["thetaCp"] == pytest.approx(2.0)
+    await world.work(another)
+    assert await second.end() == 0
+    after = await world.until(learned(6))
+    assert after["classes"][0]["units"][:5] == samples["units"]
+
+
 async def test_a_pool_takes_jobs_from_its_namespaces_only(world, replica):
     await world.add_node()
     await world.add_pool(namespaceSelector={"matchLabels": {"team": "vision"}})

@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from punctual import errors
-from punctual.kube.directory import POOLS, RESERVATIONS
+from punctual.kube.directory import POOLS, PROFILES, RESERVATIONS
 from punctual.kube.podspec import Owner, pod_name
 from punctual.scheduling.job import Chunk
 
@@ -188,6 +188,13 @@ async def story(world, staff):
     await world.begin(pod)
     await world.end(pod, message="half")
     await world.until(lambda: staff.has_used("patch", "", "configmaps"), within=60)
+
+    # a profile learns from a job
+    meta = {"name": "known", "namespace": namespace}
+    profile = {"apiVersion": "punctual.dev/v1alpha1", "kind": "Profile", "metadata": meta, "spec": {"chi": "1s"}}
+    await client.create(PROFILES.path(namespace=namespace), profile)
+    await world.work(await world.add_job(units=1, profile="known", cost=None))
+    await world.until(lambda: staff.has_used("patch", "punctual.dev", "profiles/status"), within=60)
 
     # an agent with a token that is not known
     assert await report(staff.port) == 401

@@ -21,6 +21,7 @@ from punctual.scheduling.actions import (
     HoldNode,
     HoldRoom,
     Kept,
+    Measured,
     OfferEnd,
     OfferWindow,
     StoreResult,
@@ -139,6 +140,7 @@ class World:
     results: dict[tuple[str, int, int], str] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
     inbox: list[Event] = field(default_factory=list)
+    measured: list[Measured] = field(default_factory=list)
     workers: Callable[[str, Chunk], Worker] = lambda _job, _chunk: Worker()
     held: set[str] = field(default_factory=set)
     kept: dict[str, Kept] = field(default_factory=dict)
@@ -163,8 +165,8 @@ class World:
 
     # what people and the cluster do
 
-    def node(self, name: str, cpu: float = 4.0, *, ready: bool = True) -> None:
-        self.nodes[name] = NodeObserved(name=name, ready=ready, cpu=cpu, memory=2**40)
+    def node(self, name: str, cpu: float = 4.0, *, ready: bool = True, speed: float = 1.0) -> None:
+        self.nodes[name] = NodeObserved(name=name, ready=ready, cpu=cpu, memory=2**40, speed=speed)
         self.inbox.append(self.nodes[name])
         if not ready:
             for pod in self.pods.values():
@@ -361,6 +363,8 @@ class World:
                 self.log.append(f"{self.now:g} {uid} reserved={status} {reason}")
             case OfferWindow(uid, start):
                 self.windows[uid] = start
+            case Measured():
+                self.measured.append(action)
             case DeleteJob(uid):
                 self.log.append(f"{self.now:g} delete {uid}")
                 self.jobs.pop(uid, None)

@@ -6,10 +6,12 @@ comes in again is the same to the microsecond: it is all a new leader has.
 What is wrong with a job is not an error here but part of it: it becomes a ``refusal``, which the Pool answers with.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
 
 from punctual import reasons
+from punctual.control.chunk_times import Estimate
 from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.api.fields import MAX_UNITS
@@ -23,6 +25,7 @@ from punctual.scheduling.spec import MissCount, NodeLine, PoolRecord, PoolSpec
 from punctual.theory.cost import Cost
 
 Json = dict[str, Any]
+Learned = Callable[[api.ProfileSpec], Estimate | None]
 
 MOST_NODES = 1000  # as the schema of PoolStatus.nodes has it
 
@@ -42,18 +45,23 @@ def to_job(
     job: api.DivisibleJob,
     *,
     profile: api.Profile | None = None,
+    learned: Learned = lambda _spec: None,
+    in_force: Cost | None = None,
     refusal: tuple[str, str] | None = None,
     reservation: str | None = None,
 ) -> Job:
     """Return the job as the core knows it; ``profile`` is the one it names, None where there is none.
 
-    ``reservation``: the uid of the one it names.
+    ``learned`` tells what is known beside what the profile sets by hand; ``in_force``: the cost that a job was promised
+    with, which no profile changes; ``reservation``: the uid of the one it names.
     """
     meta, spec = job.metadata, job.spec
     cost = _cost(spec.cost)
     if spec.profile is not None:
-        if profile is not None:
-            cost = _cost(profile.spec)
+        if in_force is not None:
+            cost = in_force
+        elif profile is not None:
+            cost = profile_cost(profile.spec, learned(profile.spec))
         else:
             refusal = refusal or (
                 reasons.PROFILE_NOT_FOUND,
@@ -101,10 +109,27 @@ def to_unreadable_job(meta: api.Metadata, units: int, error: UserError) -> Job:
     )
 
 
-def _cost(asked: api.JobCost | api.ProfileSpec | None) -> Cost | None:
-    if asked is None or asked.chi is None:
-        return None
-    return Cost(asked.chi, asked.tau, asked.theta_cm, asked.theta_cp)
+def _cost(asked: api.JobCost | None) -> Cost | None:
+    return None if asked is None else Cost(asked.chi, asked.tau, asked.theta_cm, asked.theta_cp)
+
+
+def cost_in_force(record: JobRecord | None) -> Cost | None:
+    """Return the cost that a job was promised with: no profile changes it, whatever that says by now."""
+    answer = record.admitted if record else None
+    return record.cost if record and answer and answer.status != "False" else None
+
+
+def profile_cost(spec: api.ProfileSpec, learned: Estimate | None) -> Cost | None:
+    """Return the cost that a profile knows, by hand where it is set, else as learned; None: it does not know χ.
+
+    What is learned is χ + τ and θcp + θcm, for a chunk's input is fetched within it: what is set of τ and θcm by hand
+    is taken off.
+    """
+    chi, theta_cp = spec.chi, spec.theta_cp
+    if learned is not None:
+        chi = max(1e-9, learned.chi - spec.tau) if chi is None else chi
+        theta_cp = max(0.0, learned.theta - spec.theta_cm) if theta_cp is None else theta_cp
+    return None if chi is None else Cost(chi, spec.tau, spec.theta_cm, 2.0 if theta_cp is None else theta_cp)
 
 
 def to_pool_spec(pool: api.Pool) -> PoolSpec:
@@ -194,7 +219,13 @@ def to_pool_record(name: str, status: api.PoolStatus) -> PoolRecord:
         free=status.free or 0,
         queue=status.queue or 0,
         nodes=tuple(
-            NodeLine(name=n.name, processors=n.processors, reason=n.reason, held_since=n.held_since)
+            NodeLine(
+                name=n.name,
+                processors=n.processors,
+                speed=n.speed or 1.0,
+                reason=n.reason,
+                held_since=n.held_since,
+            )
             for n in status.nodes
         ),
         miss=_to_miss_count(status.miss_ratio) if status.miss_ratio else None,
@@ -332,6 +363,8 @@ def _miss_count(count: MissCount) -> Json:
 
 def _line(node: NodeLine) -> Json:
     line: Json = {"name": node.name, "processors": node.processors}
+    if node.speed != 1.0:
+        line["speed"] = node.speed
     if node.reason is not None:
         line["reason"] = node.reason
     if node.held_since is not None:

@@ -38,6 +38,7 @@ from punctual.scheduling.actions import (
     EndPod,
     HoldNode,
     HoldRoom,
+    Measured,
     OfferEnd,
     OfferWindow,
     SetPoint,
@@ -74,6 +75,8 @@ class Tools:
     """uid of the job that a pod (uid) belongs to."""
     refuse: Callable[[str, CreateRefused], None] = lambda _pool, _event: None
     """Tells a pool (name) that a chunk's pod cannot be."""
+    learn: Callable[[str, Measured], None] = lambda _pool, _measured: None
+    """Hears what a chunk of a pool (name) took."""
     in_force: Callable[[str, PoolSpec], None] = lambda _pool, _spec: None
     """Hears what spec of a pool (name) is in force."""
     keep: Callable[[str, Mapping[str, float]], None] = lambda _pool, _since: None
@@ -120,6 +123,8 @@ class PoolHands:
                 tools.holds.hold(node, self._pool, held=held)
             case HoldRoom():
                 self._hold_room(action)
+            case Measured():
+                tools.learn(self._pool, action)
             case DeleteJob(uid):
                 if known := tools.directory.jobs.get(uid):
                     path = JOBS.path(namespace=known.owner.namespace, name=known.owner.name)

@@ -23,7 +23,7 @@ from punctual import reasons
 from punctual.errors import ClusterError, Forbidden, Invalid, NoRight, NotFound, UserError
 from punctual.kube import api
 from punctual.kube.client import PODS, RIGHTS, ApiClient
-from punctual.kube.convert import not_allowed, to_job, to_pool_spec, to_unreadable_job
+from punctual.kube.convert import Learned, cost_in_force, not_allowed, to_job, to_pool_spec, to_unreadable_job
 from punctual.kube.directory import Directory, KnownJob
 from punctual.kube.podspec import chunk_pod
 from punctual.scheduling.job import Chunk, Job, Kind
@@ -56,6 +56,7 @@ class Intake:
         *,
         chunk_class: str = "",
         reserved: Callable[[KnownJob], str | tuple[str, str] | None] = lambda _: None,
+        learned: Callable[[str, str, str], Learned] = lambda _namespace, _profile, _pool: lambda _spec: None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
@@ -64,6 +65,7 @@ class Intake:
         self._labels = labels
         self._again = again
         self._reserved = reserved
+        self._learned = learned
         self._monotonic = monotonic
         self._answers: dict[bytes, tuple[float, Answer]] = {}
         self._waiting: dict[bytes, set[str]] = {}
@@ -79,8 +81,10 @@ class Intake:
         profile = self._directory.profiles.get((known.owner.namespace, known.profile))
         inside = self._reserved(known) if known.reservation else None
         group = inside if isinstance(inside, str) else None
+        learned = self._learned(known.owner.namespace, known.profile, known.owner.pool)
         if decided:
-            return to_job(model, profile=profile, reservation=group)
+            in_force = cost_in_force(known.record)
+            return to_job(model, profile=profile, learned=learned, in_force=in_force, reservation=group)
         pool = self._directory.pools[known.owner.pool]
         refusal = self._not_allowed(known, pool.in_force.namespace_selector)
         if refusal is None and known.reservation:
@@ -98,7 +102,7 @@ class Intake:
                     self._ask(key, known, kind, template, to_pool_spec(pool.pool))
                     return None
                 refusal = refusal or answer[1]
-        return to_job(model, profile=profile, refusal=refusal, reservation=group)
+        return to_job(model, profile=profile, learned=learned, refusal=refusal, reservation=group)
 
     async def close(self) -> None:
         """Give up on what is being asked."""

@@ -14,6 +14,8 @@ from punctual.kube.podspec import GROUP, POOL_LABEL, ForeignPod
 from punctual.kube.quantity import parse_bytes, parse_cores
 from punctual.scheduling.events import NodeGone, NodeObserved
 
+CLASS_LABEL: Final = "node.kubernetes.io/instance-type"
+"""Label of a node that says its class: nodes of one class are taken to be equally fast."""
 CPU_MANAGER: Final = f"{GROUP}/cpu-manager"
 """Label of a node that says its kubelet's CPU manager policy: the API does not show it."""
 
@@ -72,6 +74,7 @@ class Inventory:
         self._foreign: dict[str, dict[str, ForeignPod]] = {}
         self._claims: dict[str, _Claim] = {}
         self._told: dict[str, dict[str, NodeObserved]] = {}  # by node, then pool
+        self._speeds: dict[str, Mapping[str, float]] = {}  # by pool, then class
 
     def observe_node(self, node: Node) -> None:
         """Take in a node as it is now."""
@@ -105,6 +108,7 @@ class Inventory:
         """Take in that a pool is gone: its nodes go to the next."""
         self._claims.pop(name, None)
         self._kept.pop(name, None)
+        self._speeds.pop(name, None)
         self._update_all()
 
     def keep(self, pool: str, since: Mapping[str, float]) -> None:
@@ -114,6 +118,17 @@ class Inventory:
         for node in before.keys() | since.keys():
             if before.get(node) != since.get(node):
                 self._update(node)
+
+    def observe_speeds(self, pool: str, speeds: Mapping[str, float]) -> None:
+        """Take in how long a unit takes on each class of a pool's nodes, where on the quickest it takes 1."""
+        if self._speeds.get(pool, {}) != speeds:
+            self._speeds[pool] = speeds
+            self._update_all()
+
+    def class_of(self, node: str) -> str:
+        """Return the class of a node; empty: it says none, or is gone."""
+        known = self._nodes.get(node)
+        return known.labels.get(CLASS_LABEL, "") if known else ""
 
     def of(self, pool: str) -> list[NodeObserved]:
         """Return all that a pool has been told, for one that begins."""
@@ -175,6 +190,7 @@ class Inventory:
                 cpu=cpu,
                 memory=memory,
                 pods=pods,
+                speed=self._speeds.get(claim.name, {}).get(node.labels.get(CLASS_LABEL, ""), 1.0),
                 left_out=_left_out(node) if place == 0 else reasons.NODES_OVERLAP,
             )
             for place, claim in enumerate(claims)

@@ -13,6 +13,7 @@ from punctual.errors import PunctualError, UserError
 from punctual.kube import api, bookings
 from punctual.kube.convert import (
     MOST_NODES,
+    cost_in_force,
     not_allowed,
     to_job,
     to_pool_record,
@@ -24,6 +25,7 @@ from punctual.kube.convert import (
 )
 from punctual.kube.directory import Directory
 from punctual.kube.duration import format_time
+from punctual.kube.learning import Learning
 from punctual.scheduling.events import Event, JobApplied, NodeObserved, PoolApplied, ReservationApplied
 from punctual.scheduling.job import Job, JobRecord
 from punctual.scheduling.pool import Pool
@@ -43,6 +45,8 @@ class Snapshot:
     profiles: dict[tuple[str, str], Body] = field(default_factory=dict)
     reservations: Directory = field(default_factory=Directory)
     """Nothing else is in it."""
+    learning: Learning = field(default_factory=lambda: Learning(Directory()))
+    """What profiles have learned."""
     namespaces: dict[str, Mapping[str, str]] = field(default_factory=dict)
     """Labels by name."""
 
@@ -73,7 +77,9 @@ class Snapshot:
                 meta = {"uid": f"{namespace}/{name}", **meta, "namespace": namespace}
                 self.jobs.append({**body, "metadata": meta})
             case "Profile":
-                self.profiles[namespace, name] = body
+                meta = {"uid": "", **meta, "namespace": namespace}
+                self.profiles[namespace, name] = {**body, "metadata": meta}
+                self.learning.load(self.profiles[namespace, name])
             case "Reservation":
                 meta = {"uid": f"{namespace}/{name}", **meta, "namespace": namespace}
                 self._add_reservation({**body, "metadata": meta})
@@ -100,7 +106,8 @@ class Snapshot:
         group = self._inside(namespace, asked.spec.reservation, pool)
         if isinstance(group, tuple):
             group, refusal = None, refusal or group
-        return to_job(asked, profile=profile, refusal=refusal, reservation=group)
+        learned = self.learning.of(namespace, asked.spec.profile or "", pool)
+        return to_job(asked, profile=profile, learned=learned, refusal=refusal, reservation=group)
 
     def pool(self, name: str, *, now: float, without: Collection[tuple[str, str]] = ()) -> Pool:
         """Return a Pool that knows all that is promised, and has answered all who were to be answered.
@@ -175,16 +182,23 @@ class Snapshot:
             if undecided(record):
                 new.append(JobApplied(self._known(body), without_decision(record)))
             else:
-                known.append(JobApplied(self._known(body), record))
+                known.append(JobApplied(self._known(body, record), record))
         return known, new
 
-    def _known(self, body: Body) -> Job:
-        profile = self.profiles.get((body["metadata"]["namespace"], str(body["spec"].get("profile") or "")))
+    def _known(self, body: Body, record: JobRecord | None = None) -> Job:
+        namespace, name = body["metadata"]["namespace"], str(body["spec"].get("profile") or "")
+        found = self.profiles.get((namespace, name))
         try:
             model = api.parse(api.DivisibleJob, {**body, "status": None})
-            group = self._inside(body["metadata"]["namespace"], model.spec.reservation, model.spec.pool)
-            parsed = api.parse(api.Profile, {**profile, "status": None}) if profile else None
-            return to_job(model, profile=parsed, reservation=group if isinstance(group, str) else None)
+            group = self._inside(namespace, model.spec.reservation, model.spec.pool)
+            profile = api.parse(api.Profile, {**found, "status": None}) if found else None
+            return to_job(
+                model,
+                profile=profile,
+                learned=self.learning.of(namespace, name, model.spec.pool),
+                in_force=cost_in_force(record),
+                reservation=group if isinstance(group, str) else None,
+            )
         except UserError as error:
             units = body["spec"].get("units")
             return to_unreadable_job(api.parse_metadata(body), units if isinstance(units, int) else 1, error)
@@ -200,6 +214,7 @@ def settle(pool: Pool, now: float, events: Iterable[Event] = ()) -> None:
 def _nodes(status: api.PoolStatus, spec: PoolSpec, jobs: Iterable[JobApplied]) -> list[NodeObserved]:
     """Return the nodes as the status tells of them: just so large that they have as many processors."""
     counts = {node.name: node.processors for node in status.nodes}
+    speeds = {node.name: node.speed for node in status.nodes if node.speed}
     if len(counts) == MOST_NODES:  # it tells of no more
         more: dict[str, int] = {}
         for applied in jobs:
@@ -209,7 +224,9 @@ def _nodes(status: api.PoolStatus, spec: PoolSpec, jobs: Iterable[JobApplied]) -
         counts |= more
         counts["other nodes"] = max(0, (status.processors or 0) - sum(counts.values()))
     return [
-        NodeObserved(name=name, ready=True, cpu=n * spec.cpu, memory=n * spec.memory, pods=n)
+        NodeObserved(
+            name=name, ready=True, cpu=n * spec.cpu, memory=n * spec.memory, pods=n, speed=speeds.get(name, 1.0)
+        )
         for name, n in counts.items()
         if n
     ]

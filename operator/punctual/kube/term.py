@@ -11,6 +11,7 @@ A term never goes on after an error: what was decided is written down, and the n
 """
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +23,7 @@ import structlog
 
 from punctual import metric_names as names
 from punctual import reasons
+from punctual.control.chunk_times import Timed
 from punctual.errors import ClusterError, Fenced, NotFound, Replaced, UserError
 from punctual.kube import api
 from punctual.kube.accounts import Accounts
@@ -44,6 +46,7 @@ from punctual.kube.hands import PoolHands, Tools, pool_key, status_write
 from punctual.kube.hold import Holds
 from punctual.kube.intake import Intake
 from punctual.kube.inventory import Node
+from punctual.kube.learning import Learning, Where
 from punctual.kube.metrics import Metrics
 from punctual.kube.operations import FIELD_MANAGER, ApplyConfigMap, ApplyStatus, CreatePod, Outcome, Patch
 from punctual.kube.placeholders import KEY as ROOM
@@ -56,6 +59,7 @@ from punctual.kube.writer import Writer
 from punctual.runtime.actor import Core, PoolActor
 from punctual.runtime.mailbox import Mailbox
 from punctual.scheduling import ledger
+from punctual.scheduling.actions import Measured
 from punctual.scheduling.events import (
     CreateRefused,
     Event,
@@ -146,6 +150,7 @@ class Term:
             now=client.clock.now,
             doors=Doors(self.tell, lambda pool: pool in self._seats, self._reservation_written),
         )
+        self._learning = Learning(self._directory)
         self._intake = Intake(
             client,
             self._directory,
@@ -153,6 +158,7 @@ class Term:
             self._again,
             chunk_class=manner.chunk_class,
             reserved=self._bookings.of_job,
+            learned=self._learning.of,
         )
         self._accounts = Accounts(metrics, client.clock.now)
         self._holds = Holds(self._directory.pools, self._write_taints)
@@ -184,6 +190,7 @@ class Term:
             results=self._results,
             job_of=caches.job_of,
             refuse=self.tell,
+            learn=self._learn,
             in_force=self._in_force,
             keep=caches.inventory.keep,
             chunk_class=manner.chunk_class,
@@ -220,6 +227,7 @@ class Term:
         for seat in self._seats.values():
             seat.task.cancel()
             seat.hands.tell_progress()
+        self._write_profiles(now=math.inf)
         if not await self._writer.flush(within):
             log.warning("not_all_written", left=self._writer.depth)
         await self._recorder.flush(1.0)
@@ -260,9 +268,9 @@ class Term:
         records: dict[str, PoolRecord | None] = {}
         async for body in self._all(PROFILES):
             before[PROFILES].pop(body["metadata"]["uid"], None)
-            self._directory.observe_profile(body)
+            self._take_profile(body)
         async for body in self._missed(PROFILES, before[PROFILES], stamped=False):
-            self._directory.observe_profile(body)
+            self._take_profile(body)
         async for body in self._all(POOLS, stamped=True):
             before[POOLS].pop(body["metadata"]["uid"], None)
             self._take_pool(body, records)
@@ -279,6 +287,10 @@ class Term:
         async for body in self._missed(JOBS, before[JOBS]):
             await self._take_job(body)
         self._begin(records)
+
+    def _take_profile(self, body: Json) -> None:
+        self._directory.observe_profile(body)
+        self._learning.load(body)
 
     def _take_pool(self, body: Json, records: dict[str, PoolRecord | None]) -> None:
         if body["metadata"]["uid"] not in self._gone:
@@ -346,6 +358,7 @@ class Term:
         self._taken = True
         for node in self._caches.inventory.nodes():
             self._holds.observe(node)
+        self._tell_speeds()
         for name, pool in self._directory.pools.items():
             self._placeholders.know_pool(pool.uid)
             self._seat(pool, records.get(name))
@@ -584,6 +597,21 @@ class Term:
         for job in self._directory.of_pool(name):
             if undecided(job.record) or _refused_at_the_door(job):
                 self._consider(job)
+
+    def _learn(self, pool: str, measured: Measured) -> None:
+        """Take in what a chunk took, if its job names a profile."""
+        known = self._directory.jobs.get(measured.job)
+        if known and known.profile:
+            where = Where(pool, self._caches.inventory.class_of(measured.node))
+            self._learning.add(known.owner.namespace, known.profile, where, Timed(measured.units, measured.seconds))
+
+    def _write_profiles(self, *, now: float) -> None:
+        for uid, write in self._learning.due(now):
+            self._writer.submit(f"profile:{uid}", write)
+
+    def _tell_speeds(self) -> None:
+        for pool in self._directory.pools:
+            self._caches.inventory.observe_speeds(pool, self._learning.speeds(pool))
 
     def _in_force(self, name: str, spec: PoolSpec) -> None:
         """Let a pool have the nodes and the jobs that the spec selects which it has taken."""
@@ -863,6 +891,8 @@ class Term:
                 if known := self._directory.pools.get(name):
                     self._guard(known, wanted=any(j.open for j in jobs[name]) or self._bookings.open(name))
             self._bookings.tend()
+            self._write_profiles(now=self._client.clock.now())
+            self._tell_speeds()
             await asyncio.sleep(HOUSEKEEPING)
 
     async def _sweep(self) -> None:

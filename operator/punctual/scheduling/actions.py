@@ -140,6 +140,16 @@ class HoldRoom:
 
 
 @dataclass(frozen=True, slots=True)
+class Measured:
+    """A chunk has ended well: what its units took on that node, from the decision to create it, s."""
+
+    job: str
+    node: str
+    units: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteJob:
     """Its time to live after the end is over."""
 
@@ -169,6 +179,7 @@ Action = (
     | DropSetPoint
     | HoldNode
     | HoldRoom
+    | Measured
     | DeleteJob
     | Emit
 )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from punctual import reasons
 from punctual.scheduling import ledger
-from punctual.scheduling.actions import DeleteJob, Emit, EndPod, SetPoint, StoreResult
+from punctual.scheduling.actions import DeleteJob, Emit, EndPod, Measured, SetPoint, StoreResult
 from punctual.scheduling.books import Books
 from punctual.scheduling.events import PodObserved
 from punctual.scheduling.job import Chunk, Sample, Verdict
@@ -79,10 +79,8 @@ class Life:
             if st.job.reduce_duration is not None:
                 self.books.before.append(StoreResult(st.job.uid, chunk.begin, chunk.end, pod.message))
             st.record = ledger.account(st.record, chunk)
-            if chunk.kind == "Pilot" and chunk.size:
-                left = ledger.remaining(st.job.units, st.record)
-                if not (left and self._seen_late(now, chunk, watch, pod)):
-                    self._measured(st, Sample(chunk.size, now - chunk.created))
+            if chunk.size:
+                self._measured(now, st, chunk, seen_late=self._seen_late(now, chunk, watch, pod))
         self._forget(st, chunk)
         if chunk.kind != "Reduce":  # its log is the job's result: it stays as long as the job
             self.end(now, pod)
@@ -153,8 +151,13 @@ class Life:
         since = watch.running_since or self.running_since(now, chunk, pod)
         return since + (pod.finished - pod.started) + 1.0 < now - SEEN
 
-    def _measured(self, st: Standing, sample: Sample) -> None:
-        st.record = replace(st.record, pilots=(*st.record.pilots, sample))
+    def _measured(self, now: float, st: Standing, chunk: Chunk, *, seen_late: bool) -> None:
+        """Tell what its units took; of a pilot, note it: also late where there will be no other."""
+        seconds = now - chunk.created
+        if not seen_late and seconds > 0.0:
+            self.books.after.append(Measured(st.job.uid, chunk.node, chunk.size, seconds))
+        if chunk.kind == "Pilot" and not (seen_late and ledger.remaining(st.job.units, st.record)):
+            st.record = replace(st.record, pilots=(*st.record.pilots, Sample(chunk.size, seconds)))
 
     def _maybe_finish(self, now: float, st: Standing) -> None:
         if st.record.ended or st.record.chunks or not st.work_done or st.job.reduce_duration is not None:
@@ -313,7 +316,8 @@ class Life:
         cost = st.cost
         if cost is not None and watch.done > 0 and watch.running_since is not None:
             pace = (now - watch.running_since) / watch.done
-            st.slowed = max(st.slowed, pace / cost.per_unit)
+            node = self.books.processors.nodes.get(chunk.node)  # whose slowness is not the work's
+            st.slowed = max(st.slowed, pace / (cost.tau + cost.chi * (node.speed if node else 1.0)))
         end = expected_end(chunk, watch, now=now)
         st.record = st.record.changed(replace(chunk, promised_end=end))
         self.books.touch(st)

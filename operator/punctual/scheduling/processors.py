@@ -63,7 +63,8 @@ class Processors:
     """What the pool's status says of them, and since when room was kept then."""
 
     def observe(self, node: NodeObserved, spec: PoolSpec) -> bool:
-        """Take in a node; say whether the number of its processors has changed."""
+        """Take in a node; say whether the number of its processors has changed, or their speed."""
+        before = self.nodes.get(node.name)
         self.nodes[node.name] = node
         self._lines = None
         count = processors_of(node, spec)
@@ -71,7 +72,7 @@ class Processors:
         self.counts[node.name] = count
         if changed:
             self._count_anew()
-        return changed
+        return changed or (before is not None and before.speed != node.speed)
 
     def forget(self, name: str) -> bool:
         """Drop a node that is gone; say whether it had processors. Occupants stay until their pods are gone."""
@@ -188,6 +189,7 @@ class Processors:
                 NodeLine(
                     name=name,
                     processors=self.counts.get(name, 0),
+                    speed=node.speed,
                     reason=node.left_out or (None if node.ready else "NotReady"),
                     held_since=since.get(name),
                 )

@@ -66,6 +66,8 @@ class NodeLine:
 
     name: str
     processors: int
+    speed: float = 1.0
+    """What multiplies the time of a unit there."""
     reason: str | None = None
     """Why it is left out, if it is."""
     held_since: float | None = None

@@ -272,6 +272,7 @@ lines = st.builds(
     NodeLine,
     name=st.sampled_from(["n1", "n2"]),
     processors=small,
+    speed=st.sampled_from([1.0, 1.75]),
     reason=maybe() | st.just("StaticCPUManager"),
     held_since=maybe() | times,
 )

@@ -19,6 +19,7 @@ from punctual.scheduling.actions import (
     DropSetPoint,
     Emit,
     EndPod,
+    Measured,
     OfferEnd,
     SetPoint,
     StoreResult,
@@ -44,6 +45,7 @@ class Log:
         self.emitted = []
         self.refused = []
         self.kept = {}
+        self.learned = []
 
     def submit(self, key, operation):
         self.submitted.append((key, operation))
@@ -115,6 +117,7 @@ async def hands(directory, log, metrics):
         results={},
         job_of={"pod1": "j1"}.get,
         refuse=lambda pool, event: log.refused.append((pool, event)),
+        learn=lambda pool, measured: log.learned.append((pool, measured)),
     )
     return PoolHands("main", tools)
 
@@ -257,6 +260,11 @@ async def test_nothing_is_written_about_a_job_that_is_gone(hands, log, directory
     ):
         hands.perform(action)
     assert (log.submitted, log.emitted) == ([], [])
+
+
+async def test_what_a_chunk_took_is_told_on(hands, log):
+    hands.perform(Measured("j1", "n1", 5, 2.5))
+    assert log.learned == [("main", Measured("j1", "n1", 5, 2.5))]
 
 
 async def test_set_points_stand_on_the_board_until_dropped(hands):

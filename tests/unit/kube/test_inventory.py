@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from punctual import reasons
-from punctual.kube.inventory import CPU_MANAGER, Inventory, Node, project_node
+from punctual.kube.inventory import CLASS_LABEL, CPU_MANAGER, Inventory, Node, project_node
 from punctual.kube.podspec import POOL_LABEL, ForeignPod
 from punctual.scheduling.events import NodeGone, NodeObserved
 
@@ -75,6 +75,22 @@ def test_room_is_never_below_nothing(inventory, told):
     inventory.observe_node(NODE)
     inventory.observe_pod(ForeignPod("f1", "n1", 9.0, 9999))
     assert told[-1] == ("main", seen(cpu=0.0, memory=0, pods=9))
+
+
+def test_nodes_are_as_fast_as_their_class_in_the_pool(inventory, told):
+    fast, slow = NODE, replace(NODE, name="n2", labels={**NODE.labels, CLASS_LABEL: "old"})
+    inventory.observe_speeds("main", {"old": 2.0})
+    inventory.observe_node(fast)
+    inventory.observe_node(slow)
+    inventory.observe_speeds("main", {"old": 2.0})
+    inventory.observe_speeds("main", {"old": 1.5})
+    inventory.observe_speeds("other", {"old": 9.0})
+    assert told == [
+        ("main", seen()),
+        ("main", seen(name="n2", speed=2.0)),
+        ("main", seen(name="n2", speed=1.5)),
+    ]
+    assert [inventory.class_of(name) for name in ("n1", "n2", "n3")] == ["", "old", ""]
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,26 @@ def test_of_more_nodes_than_a_status_names_the_others_are_counted(found):
     assert pool.books.processors.counts["other nodes"] == 200
 
 
+def test_what_profiles_and_nodes_are_known_to_be_is_planned_with(found):
+    samples = {"pool": "main", "units": [10, 20, 50, 100, 200, 500], "seconds": [7, 12, 27, 52, 102, 252]}
+    meta = {"name": "fast", "namespace": "default"}
+    profile = {"kind": "Profile", "metadata": meta, "spec": {}, "status": {"classes": [samples]}}
+    found["items"][0]["status"]["nodes"][1]["speed"] = 2.0
+    for body in found["items"][1:]:
+        del body["spec"]["cost"]
+        body["spec"]["profile"] = "fast"
+    new = manifest(asked("new", units=60, within=600))
+    new["metadata"] |= {"uid": "new", "creationTimestamp": "2027-01-15T08:00:03Z"}
+    del new["spec"]["cost"]
+    new["spec"]["profile"] = "fast"
+    found["items"].append(new)
+    pool = Snapshot.of([found, profile]).pool("main", now=NOW + 5)
+    assert pool.books.jobs["new"].cost.chi == pytest.approx(0.5)
+    assert record(pool, "waits").cost.chi == 1.0, "as it was promised"
+    assert pool.books.jobs["waits"].cost.chi == 1.0
+    assert {n.name: n.speed for n in pool.books.processors.nodes.values()} == {"n0": 1.0, "n1": 2.0}
+
+
 def test_a_pool_that_no_operator_has_seen_cannot_be_planned_from(found):
     del found["items"][0]["status"]
     with pytest.raises(PunctualError, match="Pool main has no status to plan from"):

@@ -13,13 +13,13 @@ from punctual.kube.board import SetPointBoard
 from punctual.kube.caches import Caches
 from punctual.kube.client import CONFIG_MAPS
 from punctual.kube.clock import ServerClock
-from punctual.kube.directory import JOBS, POOLS, PROFILES
+from punctual.kube.directory import HIGHEST, JOBS, POOLS, PROFILES
 from punctual.kube.duration import format_time
 from punctual.kube.inventory import project_node
 from punctual.kube.metrics import Metrics
 from punctual.kube.results import config_map_name
 from punctual.kube.term import Term
-from punctual.scheduling.actions import StoreResult
+from punctual.scheduling.actions import Measured, StoreResult
 
 API = "punctual.dev/v1alpha1"
 KINDS = {"DivisibleJob": JOBS, "Pool": POOLS, "Profile": PROFILES}
@@ -75,7 +75,7 @@ class Server:
         return self.objects[path]
 
     def _fence(self, there, body):
-        if body["status"]["epoch"] < there.get("status", {}).get("epoch", 0):
+        if body["status"].get("epoch", HIGHEST) < there.get("status", {}).get("epoch", 0):
             raise errors.Fenced("epoch must not fall")
 
     async def pages(self, path, **_):
@@ -228,6 +228,37 @@ async def test_an_edited_profile_destroys_no_promise_while_a_new_leader_takes_ov
     assert [s for p, s in world.server.written if p == world.path(job) and not s.get("promise")] == []
     assert world.status(job)["epoch"] == 2
     assert world.status(job)["chunks"]
+
+
+async def test_a_job_is_planned_with_what_its_profile_has_learned_and_keeps_that_whatever_is_learned_later(world):
+    samples = {"pool": "main", "units": [10, 20, 50, 100, 200, 500], "seconds": [3, 4, 7, 12, 22, 52]}
+    world.server.put("Profile", "fast", "ns", spec={}, status={"classes": [samples]})
+    job = world.job("precious", profile="fast")
+    await world.promised(job)
+    cost = world.status(job)["cost"]
+    assert (cost["chi"], cost["thetaCp"]) == (pytest.approx(0.1), pytest.approx(2.0))
+    samples["seconds"] = [2 * s for s in samples["seconds"]]
+    world.server.put("Profile", "fast", "ns", spec={}, status={"classes": [samples]})
+    new = world.replica()
+    new.lead(2)
+    other = world.job("other", profile="fast")
+    new.observe("ADDED", other)
+    await world.until(lambda: world.admitted(other) and world.status(job)["epoch"] == 2)
+    assert world.status(other)["cost"]["chi"] == pytest.approx(0.2)
+    assert world.status(job)["cost"] == cost
+
+
+async def test_what_chunks_took_is_written_into_their_profile_when_the_leader_goes(world):
+    profile = world.server.put("Profile", "fast", "ns", spec={"chi": "100ms"})
+    job, plain = world.job("job", profile="fast"), world.job("plain")
+    leader = world.replica()
+    leader.lead(1)
+    await world.until(lambda: world.status(job).get("chunks") and world.status(plain).get("chunks"))
+    for uid in (job["metadata"]["uid"], plain["metadata"]["uid"], "nobody"):
+        leader.term._learn("main", Measured(uid, "n1", 50, 7.25))
+    await leader.term.retire(within=10)
+    (learned,) = world.status(profile)["classes"]
+    assert learned == {"pool": "main", "nodeClass": "", "units": [50], "seconds": [7.25]}
 
 
 @pytest.mark.parametrize("as_created", [False, True])

@@ -31,7 +31,7 @@ from punctual.kube.api.pool import (
     Processor,
     Startup,
 )
-from punctual.kube.api.profile import Profile, ProfileSpec
+from punctual.kube.api.profile import LearnedCost, Profile, ProfileSpec, ProfileStatus
 from punctual.kube.api.reservation import (
     Recurrence,
     Reservation,
@@ -61,6 +61,7 @@ __all__ = [
     "Expression",
     "JobCost",
     "LabelSelector",
+    "LearnedCost",
     "Metadata",
     "MissCount",
     "MissRatio",
@@ -76,6 +77,7 @@ __all__ = [
     "Processors",
     "Profile",
     "ProfileSpec",
+    "ProfileStatus",
     "Promise",
     "Recurrence",
     "Reduce",

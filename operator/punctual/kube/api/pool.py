@@ -133,6 +133,9 @@ class PoolNode(Model):
     """The node's name."""
     processors: Count
     """How many processors it has now, those in use included."""
+    speed: Annotated[float, Field(gt=0)] | None = None
+    """How many times as long a unit takes here as on the pool's quickest nodes, learned by profiles from chunks on
+    nodes of each class (their label `node.kubernetes.io/instance-type`); absent: as long."""
     reason: Annotated[str, Field(max_length=128)] | None = None
     """Why it is left out, such as StaticCPUManager or NodesOverlap; absent where it is used."""
     held_since: Time | None = None

@@ -1,0 +1,168 @@
+"""Profiles learn: what chunks took, by pool and class of nodes, and what follows for jobs and for the nodes' speeds.
+
+For one term of a leader. The samples themselves stand in the Profile's status, a bounded number of them, so that a new
+leader goes on from there; they are written some time after they were seen, and never where nothing was. What a leader
+has seen in the seconds before it was killed is lost: it is evidence, not an account.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple
+
+import structlog
+
+from punctual.control.chunk_times import Estimate, Timed, estimate, remember, speeds
+from punctual.errors import UserError
+from punctual.kube import api
+from punctual.kube.convert import Learned
+from punctual.kube.directory import PROFILES, Directory
+from punctual.kube.operations import ApplyStatus
+
+PAUSE: Final = 30.0
+"""Seconds between two writes about one profile."""
+MOST: Final = 16
+"""Pools and classes remembered of one profile."""
+TELLING: Final = 0.1
+"""Part by which a class must be slower or quicker than was thought to be told: plans are made anew then."""
+
+log = structlog.get_logger(__name__)
+
+
+class Where(NamedTuple):
+    """On what kind of processor: the pool's, on nodes of a class."""
+
+    pool: str
+    node_class: str
+
+
+@dataclass(slots=True)
+class _Profile:
+    """What is known of one."""
+
+    uid: str
+    seen: dict[Where, tuple[Timed, ...]] = field(default_factory=dict)
+    changed: bool = False
+    written: float = -math.inf
+    _found: dict[tuple[Where, float | None, float | None], Estimate | None] = field(default_factory=dict)
+
+    def add(self, where: Where, timed: Timed) -> None:
+        self.seen[where] = remember(self.seen.get(where, ()), timed)
+        if len(self.seen) > MOST:
+            del self.seen[min((w for w in self.seen if w != where), key=lambda w: (len(self.seen[w]), w))]
+        self.changed = True
+        self._found.clear()
+
+    def of_pool(self, pool: str) -> dict[str, Where]:
+        """Return where it was seen in a pool, by class."""
+        return {where.node_class: where for where in self.seen if where.pool == pool}
+
+    def estimate(self, where: Where, spec: api.ProfileSpec | None = None) -> Estimate | None:
+        """Return what was learned, beside what is set by hand."""
+        chi = None if spec is None or spec.chi is None else spec.chi + spec.tau
+        theta = None if spec is None or spec.theta_cp is None else spec.theta_cp + spec.theta_cm
+        key = (where, chi, theta)
+        if key not in self._found:  # it takes a millisecond, and many jobs may ask
+            self._found[key] = estimate(self.seen[where], chi=chi, theta=theta)
+        return self._found[key]
+
+
+class Learning:
+    """What profiles have learned; see :meth:`of`."""
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+        self._profiles: dict[tuple[str, str], _Profile] = {}
+        self._told: dict[str, dict[str, float]] = {}
+        self._compared: set[str] = set()  # pools of which nothing was learned since their classes were compared
+
+    def load(self, body: Mapping[str, Any]) -> None:
+        """Go on from what stands in a profile's status."""
+        meta = body["metadata"]
+        made = self._profiles[meta["namespace"], meta["name"]] = _Profile(meta["uid"])
+        try:
+            status = api.parse_status(api.ProfileStatus, body)
+        except UserError as error:
+            log.warning("profile_status_unreadable", profile=meta["name"], error=error.message)
+            return
+        for c in status.classes if status else ():
+            samples = tuple(Timed(units, took) for units, took in zip(c.units, c.seconds, strict=False))
+            made.seen[Where(c.pool, c.node_class)] = samples
+
+    def add(self, namespace: str, name: str, where: Where, timed: Timed) -> None:
+        """Take in what a chunk of a job took that names the profile."""
+        there = self._directory.profiles.get((namespace, name))
+        if there is None:
+            return
+        known = self._profiles.get((namespace, name))
+        if known is None or known.uid != there.metadata.uid:
+            known = self._profiles[namespace, name] = _Profile(there.metadata.uid)
+        known.add(where, Timed(timed.units, round(timed.seconds, 3) or 0.001))
+        self._compared.discard(where.pool)
+
+    def of(self, namespace: str, name: str, pool: str) -> Learned:
+        """Return what a job in this pool is planned with, beside what is set by hand: on the pool's quickest class."""
+
+        def learned(spec: api.ProfileSpec) -> Estimate | None:
+            known = self._profiles.get((namespace, name))
+            classes = known.of_pool(pool) if known else {}
+            if known is None or not classes:
+                return None
+            most = max(sorted(classes), key=lambda name: len(known.seen[classes[name]]))
+            found = known.estimate(classes[most], spec)
+            return found and replace(found, chi=found.chi / self.speeds(pool).get(most, 1.0))
+
+        return learned
+
+    def speeds(self, pool: str) -> dict[str, float]:
+        """Return how long a unit takes on each class of a pool's nodes, where on the quickest it takes 1."""
+        told = self._told.setdefault(pool, {})
+        if pool not in self._compared:
+            self._compared.add(pool)
+            profiles = [
+                {name: found for name, where in known.of_pool(pool).items() if (found := known.estimate(where))}
+                for known in self._profiles.values()
+            ]
+            for node_class, slow in speeds(profiles).items():
+                if abs(slow / told.get(node_class, 1.0) - 1.0) > TELLING:
+                    told[node_class] = round(slow, 2)
+        return dict(told)
+
+    def due(self, now: float) -> list[tuple[str, ApplyStatus]]:
+        """Return what is to be written by now, by uid; at ``inf`` all that is not."""
+        out = []
+        for (namespace, name), known in self._profiles.items():
+            there = self._directory.profiles.get((namespace, name))
+            if there is None or there.metadata.uid != known.uid or not known.changed or now < known.written + PAUSE:
+                continue
+            known.changed, known.written = False, now
+            meta = {"name": name, "namespace": namespace, "uid": known.uid}
+            body = {
+                "apiVersion": api.API_VERSION,
+                "kind": "Profile",
+                "metadata": meta,
+                "status": _status(known, there.spec).manifest(),
+            }
+            path = PROFILES.path(namespace=namespace, name=name)
+            out.append((known.uid, ApplyStatus(path, body, urgent=False)))
+        return out
+
+
+def _status(known: _Profile, spec: api.ProfileSpec) -> api.ProfileStatus:
+    classes = []
+    for where, seen in sorted(known.seen.items()):
+        found = known.estimate(where, spec)
+        classes.append(
+            api.LearnedCost(
+                pool=where.pool,
+                node_class=where.node_class,
+                chi=None if found is None else float(f"{found.chi:.4g}"),
+                theta_cp=None if found is None else float(f"{found.theta:.4g}"),
+                outliers=None if found is None else found.outliers,
+                r2=None if found is None or found.r2 is None else round(found.r2, 4),
+                units=[t.units for t in seen],
+                seconds=[t.seconds for t in seen],
+            )
+        )
+    best = max(classes, key=lambda c: len(c.units))
+    return api.ProfileStatus(chi=best.chi, theta_cp=best.theta_cp, samples=len(best.units), r2=best.r2, classes=classes)

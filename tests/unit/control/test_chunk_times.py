@@ -1,0 +1,93 @@
+"""What chunks took tells what units cost: the line, who is left out, what is kept, and how classes of nodes compare."""
+
+import numpy as np
+import pytest
+
+from punctual.control.chunk_times import KEPT, Estimate, Timed, estimate, remember, speeds
+
+
+def chunks(*units, theta=5.0, chi=0.1):
+    return [Timed(n, theta + chi * n) for n in units]
+
+
+def test_two_numbers_are_found_and_explain_all():
+    found = estimate(chunks(10, 20, 50, 100, 200, 500))
+    assert found == Estimate(pytest.approx(5.0), pytest.approx(0.1), 6, 0, pytest.approx(1.0))
+
+
+def test_too_few_chunks_say_nothing():
+    assert estimate(chunks(1, 10, 100, 1000)) is None
+
+
+def test_who_is_far_from_the_others_is_left_out():
+    slow = [Timed(50, 300.0), Timed(100, 90.0)]
+    found = estimate([*chunks(10, 20, 30, 50, 80, 100, 200, 500), *slow])
+    assert (found.theta, found.chi, found.outliers) == (pytest.approx(5.0), pytest.approx(0.1), 2)
+
+
+def test_chunks_of_one_size_do_not_tell_the_numbers_apart():
+    found = estimate(chunks(100, 100, 100, 101, 102, 103))
+    assert (found.theta, found.r2) == (2.0, None)
+    assert found.theta + found.chi * 100 == pytest.approx(15.0, rel=0.01)
+    quick = estimate(chunks(100, 100, 100, 100, 100, theta=1.0, chi=0.001))
+    assert quick.theta == pytest.approx(0.55)
+
+
+def test_one_chunk_of_another_size_is_not_believed():
+    found = estimate([*chunks(*[100] * 10), Timed(1, 60.0)])
+    assert found.theta == 2.0
+    assert found.outliers == 1
+
+
+@pytest.mark.parametrize(
+    ("known", "theta", "chi"),
+    [({"theta": 5.0}, 5.0, 0.1), ({"chi": 0.1}, 5.0, 0.1), ({"theta": 5.0, "chi": 0.1}, 5.0, 0.1)],
+)
+def test_the_other_number_is_found_beside_one_that_is_known(known, theta, chi):
+    for seen in (chunks(10, 20, 50, 100, 200, 500), chunks(*[100] * 8)):
+        found = estimate(seen, **known)
+        assert (found.theta, found.chi) == (pytest.approx(theta), pytest.approx(chi))
+
+
+def test_numbers_are_never_negative():
+    found = estimate([Timed(n, 0.001 * n**2) for n in (10, 20, 50, 100, 200, 500)])
+    assert found.theta == 0.0
+    assert found.chi > 0.0
+    assert estimate([Timed(n, 10.0 - 0.001 * n) for n in (10, 20, 50, 100, 200, 500)]).chi > 0.0
+
+
+def test_a_crowd_of_equal_chunks_does_not_push_out_the_others():
+    seen = ()
+    for timed in [*chunks(1, 1, 8, 8), *chunks(*[100] * 500)]:
+        seen = remember(seen, timed)
+    assert len(seen) == KEPT
+    assert [t.units for t in seen[:4]] == [1, 1, 8, 8]
+    newest = Timed(100, 7.0)
+    assert remember(seen, newest)[-1] == newest
+
+
+def learned(chi, samples=20):
+    return Estimate(2.0, chi, samples, 0, 1.0)
+
+
+def test_classes_are_compared_by_what_profiles_know_of_both():
+    assert speeds([]) == {}
+    assert speeds([{"a": learned(0.1)}]) == {"a": 1.0}
+    found = speeds([{"quick": learned(0.1), "slow": learned(0.2)}, {"quick": learned(3.0), "slow": learned(6.0)}])
+    assert found == pytest.approx({"quick": 1.0, "slow": 2.0})
+    odd = [{"a": learned(1.0), "b": learned(1.5)}] * 3 + [{"a": learned(1.0, 5), "b": learned(9.0, 5)}]
+    assert speeds(odd) == pytest.approx({"a": 1.0, "b": 1.5})
+
+
+def test_a_class_that_none_can_compare_is_taken_to_be_like_the_best_known():
+    found = speeds([{"a": learned(1.0, 60), "b": learned(0.5)}, {"c": learned(77.0)}])
+    assert found == pytest.approx({"a": 2.0, "b": 1.0, "c": 2.0})
+
+
+def test_the_order_of_samples_does_not_matter():
+    rng = np.random.default_rng(1)
+    seen = [Timed(int(n), float((3 + 0.2 * n) * f)) for n, f in rng.uniform([1, 0.9], [900, 1.1], (40, 2))]
+    first = estimate(seen)
+    rng.shuffle(seen)
+    again = estimate([Timed(*t) for t in seen])
+    assert (again.theta, again.chi) == (pytest.approx(first.theta), pytest.approx(first.chi))

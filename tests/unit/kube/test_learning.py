@@ -1,0 +1,141 @@
+"""Profiles learn from chunks: what is kept and written, what jobs are planned with, how classes of nodes compare."""
+
+import copy
+import math
+
+import pytest
+
+from punctual.control.chunk_times import KEPT, Timed
+from punctual.kube import api
+from punctual.kube.convert import profile_cost
+from punctual.kube.directory import Directory
+from punctual.kube.learning import MOST, PAUSE, Learning, Where
+
+HERE = Where("main", "")
+SIZES = (10, 20, 50, 100, 200, 500)
+
+
+def manifest(*, uid="u1", status=None, **spec):
+    meta = {"name": "thumbs", "namespace": "ns", "uid": uid, "generation": 1}
+    body = {"apiVersion": api.API_VERSION, "kind": "Profile", "metadata": meta, "spec": spec}
+    return {**body, "status": status} if status is not None else body
+
+
+class Known:
+    """A directory with one profile, and what was learned about it."""
+
+    def __init__(self, **spec):
+        self.directory = Directory()
+        self.body = manifest(**spec)
+        self.directory.observe_profile(self.body)
+        self.learning = Learning(self.directory)
+
+    def see(self, *sizes, theta=5.0, chi=0.1, where=HERE):
+        for units in sizes:
+            self.learning.add("ns", "thumbs", where, Timed(units, theta + chi * units))
+        return self
+
+    def cost(self, pool="main"):
+        spec = self.directory.profiles["ns", "thumbs"].spec
+        return profile_cost(spec, self.learning.of("ns", "thumbs", pool)(spec))
+
+    def written(self, now=math.inf):
+        return [operation.body["status"] for _, operation in self.learning.due(now)]
+
+
+def numbers(cost):
+    return (cost.chi, cost.tau, cost.theta_cm, cost.theta_cp)
+
+
+def test_a_profile_by_itself_knows_nothing_and_learns_it_from_five_chunks():
+    known = Known().see(*SIZES[:4])
+    assert known.cost() is None
+    known.see(*SIZES[4:])
+    assert numbers(known.cost()) == pytest.approx((0.1, 0.0, 0.0, 5.0))
+
+
+def test_what_is_set_by_hand_wins_and_the_rest_is_learned_beside_it():
+    assert numbers(Known(chi="1s", thetaCp="3s").see(*SIZES).cost()) == (1.0, 0.0, 0.0, 3.0)
+    assert numbers(Known(chi="100ms").see(*SIZES).cost()) == pytest.approx((0.1, 0.0, 0.0, 5.0))
+    assert numbers(Known(thetaCp="5s").see(*SIZES).cost()) == pytest.approx((0.1, 0.0, 0.0, 5.0))
+    assert numbers(Known(chi="100ms").cost()) == (0.1, 0.0, 0.0, 2.0)
+
+
+def test_what_is_said_of_transfers_is_taken_off_what_was_seen_of_the_whole():
+    known = Known(tau="40ms", thetaCm="1s").see(*SIZES)
+    assert numbers(known.cost()) == pytest.approx((0.06, 0.04, 1.0, 4.0))
+
+
+def test_each_pool_has_processors_of_its_own():
+    known = Known().see(*SIZES).see(*SIZES, chi=0.4, where=Where("small", ""))
+    assert known.cost().chi == pytest.approx(0.1)
+    assert known.cost("small").chi == pytest.approx(0.4)
+    assert known.cost("new") is None
+
+
+def test_a_class_of_nodes_that_is_slower_is_found_and_jobs_are_planned_with_the_quickest():
+    slow, quick = Where("main", "old"), Where("main", "new")
+    known = Known().see(*SIZES, *SIZES, chi=0.3, where=slow).see(*SIZES, chi=0.1, where=quick)
+    assert known.learning.speeds("main") == {"old": pytest.approx(3.0, abs=0.01)}
+    assert known.cost().chi == pytest.approx(0.1, rel=0.01)
+    assert known.learning.speeds("other") == {}
+
+
+def test_classes_that_differ_little_are_taken_to_be_alike():
+    known = Known().see(*SIZES, chi=0.108, where=Where("main", "a")).see(*SIZES, where=Where("main", "b"))
+    assert known.learning.speeds("main") == {}
+
+
+def test_it_is_written_soon_then_seldom_and_never_for_nothing():
+    known = Known()
+    assert known.written(0.0) == []
+    known.see(10)
+    assert len(known.written(100.0)) == 1
+    known.see(20)
+    assert known.written(100.0 + PAUSE - 1) == []
+    assert len(known.written(100.0 + PAUSE)) == 1
+    assert known.written(1e9) == []
+    known.see(30)
+    assert len(known.written()) == 1, "at the end of a term"
+
+
+def test_a_new_leader_goes_on_from_the_status():
+    known = Known().see(*SIZES).see(*SIZES, chi=0.3, where=Where("main", "old")).see(1, where=Where("small", ""))
+    (status,) = known.written()
+    api.parse_status(api.ProfileStatus, {"status": status})
+    assert (status["chi"], status["thetaCp"], status["samples"], status["r2"]) == (0.1, 5.0, 6, 1.0)
+    new = Known()
+    new.learning.load({**new.body, "status": copy.deepcopy(status)})
+    assert new.cost() == known.cost()
+    assert new.learning.speeds("main") == known.learning.speeds("main")
+    assert new.written() == [], "nothing is new"
+    new.see(7)
+    (again,) = new.written()
+    assert [len(c["units"]) for c in again["classes"]] == [7, 6, 1]
+
+
+def test_a_status_that_cannot_be_read_is_begun_anew():
+    known = Known()
+    known.learning.load(manifest(status={"classes": [{"pool": "main", "units": [-5], "seconds": [1.0]}]}))
+    assert known.see(*SIZES).cost() is not None
+
+
+def test_another_profile_of_the_same_name_knows_nothing_of_the_first():
+    known = Known().see(*SIZES)
+    known.directory.forget_profile("ns", "thumbs")
+    known.see(10)
+    known.directory.observe_profile(manifest(uid="u2"))
+    known.see(10)
+    assert known.cost() is None
+    assert [s["samples"] for s in known.written()] == [1]
+
+
+def test_what_is_kept_is_bounded():
+    known = Known()
+    for pool in range(2 * MOST):
+        for units in range(1, 2 * KEPT):
+            known.see(units, where=Where(f"pool-{pool}", ""))
+    (status,) = known.written()
+    assert len(status["classes"]) == MOST
+    assert {len(c["units"]) for c in status["classes"]} == {KEPT}
+    assert len(str(status)) < 40_000
