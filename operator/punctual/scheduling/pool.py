@@ -328,8 +328,12 @@ class Pool:
         """
         if asked.loose:
             certain = [st for st in self.books.live.values() if st.state == "Promised" and not st.loose]
-            if certain and not old.loose:
-                return f"{some(len(certain), 'promise')} given for certain would not be certain any more"
+            ahead = len(self.books.ahead.held)
+            if not old.loose and (certain or ahead):
+                given = " and ".join(
+                    some(n, what) for n, what in ((len(certain), "promise"), (ahead, "reservation")) if n
+                )
+                return f"{given} given for certain would not be certain any more"
             return None
         plan, missed = self.planner.trial(now, without=going)
         if not missed:

@@ -160,6 +160,9 @@ class Windows:
         books = self.books
         if books.deleting:
             return Verdict("False", reasons.POOL_DELETED, "the pool is being deleted and takes no new reservations"), ()
+        if books.spec is not None and books.spec.loose:
+            text = "a pool with missRatio promises nothing for certain, and keeps no processors ahead"
+            return Verdict("False", reasons.INFEASIBLE_RESERVATION, text), ()
         if books.line is not None and not self.express.leave(now):
             text = f"fast admission takes no reservation, and {self.express.why(now)}"
             return Verdict("False", reasons.INFEASIBLE_RESERVATION, text), ()

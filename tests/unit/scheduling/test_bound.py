@@ -11,9 +11,11 @@ from world import Worker, World, job
 from punctual import reasons
 from punctual.scheduling.bound import LEAST, LOW, SLOWER, BoundLine, MissRatio
 from punctual.scheduling.discipline import Discipline, Order
+from punctual.scheduling.events import ReservationApplied
 from punctual.scheduling.placement import Demand, Ground
 from punctual.scheduling.processors import Place
 from punctual.scheduling.ranges import Ranges
+from punctual.scheduling.reservation import Reservation
 from punctual.scheduling.spec import MissCount
 from punctual.theory.cost import Cost
 
@@ -295,3 +297,20 @@ def test_a_quiet_pool_has_nothing_to_write():
     written = w.pool_record
     w.run(1000.0)
     assert w.pool_record is written
+
+
+def test_a_statistical_pool_keeps_no_processors_ahead_and_becomes_none_while_it_does():
+    ahead = Reservation(uid="r", arrival=0.0, start=100.0, end=200.0, processors=1)
+    w = statistical()
+    w.inbox.append(ReservationApplied(ahead))
+    w.tick()
+    assert w.answers["r"].answer[:2] == ("False", reasons.INFEASIBLE_RESERVATION)
+    w = World()
+    w.node("n1", 2.0)
+    w.inbox.append(ReservationApplied(ahead))
+    w.tick()
+    assert w.answers["r"].answer.status == "True"
+    loose(w)
+    w.tick()
+    assert w.pool_record.spec_applied[:2] == ("False", reasons.EDIT_REFUSED)
+    assert "1 reservation given for certain" in w.pool_record.spec_applied.message

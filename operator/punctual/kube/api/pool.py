@@ -121,7 +121,8 @@ class PoolSpec(PoolSelectors):
     of the pool, its time on all processors over the time it has left, is above a bound, and the bound is moved so that
     no more than `setPoint` of them are late. That is no promise: reason AdmittedStatistically, with accounts of its
     own. Processors take what is due first as they become free, so `partition`, `assign` and `admission` do not matter;
-    a reduce step or `processors.min` above 1 is refused. Needs `order: EDF`. Default: none, promises are certain."""
+    a reduce step, `processors.min` above 1 and reservations are refused. Needs `order: EDF`. Default: none, promises
+    are certain."""
     network: Literal["Concurrent"] = "Concurrent"
     """How chunks get their input. Concurrent: each for itself, all at the same time. Default Concurrent."""
 
