@@ -234,7 +234,7 @@ FIGURES = (
         "7.2",
         "A load that rises (7.2, 7.3, 7.4)",
         f"{BASE}; DCRatio, the course of the load and the gains are not in the text: 2, {STEPS[0]} to {STEPS[-1]} in "
-        "ten equal steps, Kp = 0.6, Ki = 0.4",
+        "ten equal steps, Kp = 0, Ki = 1.32",
         "without control 25 % miss under heavy load, with control 5 % at some 75 % utilization; refused: "
         "less than with known costs under light load, more under heavy load, far less than with the worst case assumed",
         _points_72,
