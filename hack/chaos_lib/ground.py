@@ -245,7 +245,7 @@ class Ground:
         return started == paths.keys()
 
     async def services_reached(self, *, within: float) -> bool:
-        """Whether each worker reaches the API server by its Service, some time soon.
+        """Whether each node reaches the API server by its Service, some time soon.
 
         What a kube-proxy lists from a server that has just begun may lack Services, and it never looks again: then it
         is ended, and its successor lists anew.
@@ -253,7 +253,7 @@ class Ground:
         service = await self.get("/api/v1/namespaces/default/services/kubernetes")
         probe = f"timeout 3 bash -c 'echo >/dev/tcp/{service['spec']['clusterIP']}/443'"
         tries: Counter[str] = Counter()
-        left = set(self.workers)
+        left = {*self.workers, self.control_plane}  # names are resolved by pods on the latter
         end = asyncio.get_running_loop().time() + within
         while left and asyncio.get_running_loop().time() < end:
             for node in sorted(left - self.held_up):
