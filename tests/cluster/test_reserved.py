@@ -27,7 +27,9 @@ async def test_a_window_is_empty_from_start_to_end_but_for_the_job_that_names_it
 
         async def said(kind):
             found = (await client.get(RESERVATIONS.path(namespace=space.namespace, name="window"))).get("status") or {}
-            return found if any(c["type"] == kind and c["status"] == "True" for c in found["conditions"]) else None
+            return (
+                found if any(c["type"] == kind and c["status"] == "True" for c in found.get("conditions", ())) else None
+            )
 
         booked = await eventually(lambda: said("Admitted"))
         count = booked["processors"]
