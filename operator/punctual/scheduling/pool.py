@@ -335,6 +335,8 @@ class Pool:
                 )
                 return f"{given} given for certain would not be certain any more"
             return None
+        if robbed := self.windows.robbed(going):
+            return f"with it {some(robbed, 'reservation')} would lose processors"
         plan, missed = self.planner.trial(now, without=going)
         if not missed:
             return None

@@ -6,7 +6,7 @@ units are done elsewhere. Only chunks of jobs that name the reservation stay.
 """
 
 import math
-from collections.abc import Generator, Iterable
+from collections.abc import Collection, Generator, Iterable
 from dataclasses import dataclass, field, replace
 
 from punctual import reasons
@@ -134,6 +134,15 @@ class Windows:
                 self._tell(asked, there)
         whole = all(len(places) >= asked.processors for asked, places in ahead.held.values())
         self.counts = dict(counts) if whole else {}
+
+    def robbed(self, going: Collection[str]) -> int:
+        """Count the reservations that would lose processors if these nodes went and the others were as they are now.
+
+        Those for the maintenance of a node ask for none.
+        """
+        there = {node: n for node, n in self.books.processors.counts.items() if node not in going}
+        held = [places for asked, places in self.books.ahead.held.values() if asked.processors]
+        return sum(any(place.slot >= there.get(place.node, 0) for place in places) for places in held)
 
     def _keep(self, asked: Reservation, places: tuple[Place, ...]) -> None:
         ahead = self.books.ahead

@@ -1,5 +1,7 @@
 """Reservations in a Pool, as stories: who is let in, who must be gone when the window begins, what a restart keeps."""
 
+from dataclasses import replace
+
 import pytest
 from world import Worker, World, job
 
@@ -198,6 +200,20 @@ def test_a_reservation_is_told_what_a_lost_node_took_and_has_it_back_when_it_com
     w.run(7.0)
     assert w.answers["r"].answer[:2] == ("True", "Feasible")
     assert sorted(p.node for p in w.answers["r"].places) == ["n1", "n2"]
+
+
+def test_an_edit_of_the_pool_that_would_rob_a_reservation_is_not_in_force():
+    w = world()
+    w.reserve("r", 30.0, 60.0, 2)
+    w.run(1.0)
+    w.edit_pool(replace(SPEC, generation=2, cpu=2.0))
+    w.run(2.0)
+    assert w.pool_record.spec_applied[:2] == ("False", "EditRefused")
+    assert "1 reservation would lose processors" in w.pool_record.spec_applied.message
+    assert len(w.pool.books.ahead.held["r"].places) == 2
+    w.edit_pool(replace(SPEC, generation=3, cpu=0.5))
+    w.run(3.0)
+    assert w.pool_record.spec_applied.status == "True"
 
 
 def test_a_reservation_moves_to_another_node_where_one_is_lost():
