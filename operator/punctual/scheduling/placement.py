@@ -58,16 +58,17 @@ class Demand:
     """Seconds of the reduce step, set-up included; 0: none."""
     inside: int | None = None
     """Number of the reservation inside of which it is to be; None: it is to be outside of all."""
+    work: float = field(init=False, compare=False)
+    """Processor seconds it takes at least; all that wait are asked for it at every question."""
+
+    def __post_init__(self) -> None:
+        """Count its work."""
+        object.__setattr__(self, "work", self.ranges.total * self.cost.per_unit)
 
     @property
     def uid(self) -> str:
         """The job's uid."""
         return self.order.uid
-
-    @property
-    def work(self) -> float:
-        """Processor seconds it takes at least."""
-        return self.ranges.total * self.cost.per_unit
 
     def begun(self, owned: Ranges, chunks: int, until: float) -> "Demand":
         """Return what is still to be placed when so many chunks own these units, ``until`` the last of them ends."""
