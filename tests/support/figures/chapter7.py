@@ -6,6 +6,7 @@ import numpy as np
 
 from figures.draw import COLOURS, legend, mark, sheet, styles
 from figures.figure import Figure, Found, Key, Numbers, Sim, Size, table
+from punctual.scheduling.bound import GAINS
 from punctual.scheduling.discipline import Discipline
 from punctual.sim.jobs import Options, simulate
 from punctual.sim.result import Result
@@ -234,7 +235,7 @@ FIGURES = (
         "7.2",
         "A load that rises (7.2, 7.3, 7.4)",
         f"{BASE}; DCRatio, the course of the load and the gains are not in the text: 2, {STEPS[0]} to {STEPS[-1]} in "
-        "ten equal steps, Kp = 0, Ki = 1.32",
+        f"ten equal steps, Kp = {GAINS.kp:.3g}, Ki = {GAINS.ki:.3g}",
         "without control 25 % miss under heavy load, with control 5 % at some 75 % utilization; refused: "
         "less than with known costs under light load, more under heavy load, far less than with the worst case assumed",
         _points_72,
