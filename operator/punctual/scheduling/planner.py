@@ -30,6 +30,8 @@ PATIENCE = 2.0
 """Seconds that an offer waits when its processor is needed."""
 NOTICE = PATIENCE + LOOK + GRACE
 """Seconds in which a leftover chunk leaves its processor, though it neither answers its offer nor heeds its end."""
+MAKING_ROOM = 2.0
+"""Seconds at least that are kept where a placeholder must make way before a chunk starts."""
 SPARING = 2000
 """Placements that a repair spends on finding out who need not be given up."""
 FORECAST_STEP = 1.0
@@ -126,7 +128,10 @@ class Planner:
 
     def _margin(self, cost: Cost) -> float:
         assert self.books.spec is not None
-        return self.books.spec.margin + self.books.startups.beyond(cost.setup)
+        beyond = self.books.startups.beyond(cost.setup)
+        if self.books.spec.hold == "Placeholder":  # also before the first start was seen
+            beyond = max(beyond, MAKING_ROOM)
+        return self.books.spec.margin + beyond
 
     def planned(self, st: Standing) -> Cost:
         """Return the cost that the job is planned with: as slow as it was seen to be, with headroom."""

@@ -91,6 +91,15 @@ def test_room_that_somebody_more_important_takes_is_lost_as_without_placeholders
     assert w.records["j1"].on_track[:2] == ("False", reasons.CAPACITY_LOST)
 
 
+def test_the_margin_holds_the_time_in_which_a_placeholder_makes_way(w):
+    w.startup = 3.5  # where nobody has to make way 1.5 s: thetaCp is 2
+    w.apply(job(units=276, deadline=100))
+    w.run(3)
+    assert w.records["j1"].promise.margin == 4.0
+    w.run_until(lambda w: w.done("j1"))
+    assert w.met("j1")
+
+
 def test_a_pool_that_holds_otherwise_is_silent():
     w = World()
     w.node("n1")

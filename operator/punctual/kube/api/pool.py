@@ -100,7 +100,7 @@ class PoolSpec(PoolSelectors):
     that falls behind may use what was left free to catch up. A number from 0 to 0.9, default 0.125."""
     margin: Duration = 2.0
     """Plans end this long before the deadline, because the control plane takes time to react; what start-ups
-    were seen to take beyond a job's thetaCp is added. Default 2s."""
+    were seen to take beyond a job's thetaCp is added, at least 2s with `hold: Placeholder`. Default 2s."""
     order: Literal["EDF", "FIFO", "MWF"] = "EDF"
     """In which order waiting jobs are planned. EDF: the earliest deadline first. FIFO: the first that came first. MWF:
     first whom one processor more than needed would cost most (maximum workload derivative). Default EDF."""
