@@ -96,10 +96,11 @@ def mark(axis: Any, y: float, words: str) -> None:
     )
 
 
-def legend(figure: Any, axes: Any, columns: int = 6) -> None:
-    """Put one legend of all labels under the panels."""
+def legend(figure: Any, axes: Any, most: int = 6) -> None:
+    """Put one legend of all labels under the panels, in as many columns as fit."""
     named = {}
     for axis in axes.flat:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
             named.setdefault(label, handle)
-    figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=min(columns, len(named)))
+    columns = max(1, min(most, len(named), int(figure.get_figwidth() / (0.5 + 0.07 * max(map(len, named))))))
+    figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=columns)
