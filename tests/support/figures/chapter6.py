@@ -274,7 +274,7 @@ def _words_612(found: Found) -> str:
         rows.append(row)
     head = "ms of CPU", *(f"{n} wait, {processors} processors" for processors, n in columns)
     return (
-        "Ours are whole steps of the Pool with what the simulation does beside, one port; the letter's are the tests "
+        "whole steps of the Pool with what the simulation does beside, one port; the letter's are the tests "
         f"alone, in Python, EDF-IIT-2 without a port. The product's own numbers are in [benchmarks](benchmarks.md).\n\n"
         f"{table(head, rows, form='{:.3g}')}"
     )
