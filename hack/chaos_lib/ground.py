@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 from collections import Counter
@@ -25,8 +26,10 @@ LABEL = "punctual.dev/pool"
 CPU = 0.1
 PERIOD = 0.1
 NAMESPACES = Resource("v1", "namespaces")
-LOST = 5
+LOST = 8
 """Seconds in a row without its Service after which a node's kube-proxy has lost it."""
+STEADY = 8
+"""Seconds in a row after which it has it for good."""
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 
 FIND = """for p in /proc/[0-9]*; do if [ "$(cat $p/comm 2>/dev/null)" = {name} ]; then echo ${{p#/proc/}}; fi; done"""
@@ -245,29 +248,33 @@ class Ground:
         return started == paths.keys()
 
     async def services_reached(self, *, within: float) -> bool:
-        """Whether each node reaches the API server by its Service, some time soon.
+        """Whether each node reaches the API server by its Service, some time soon, and goes on to.
 
-        What a kube-proxy lists from a server that has just begun may lack Services, and it never looks again: then it
-        is ended, and its successor lists anew.
+        A kube-proxy whose nftables transaction fails keeps the few Services that change afterwards and never writes
+        the others again, seen with 1.35.4 where a Service got its endpoints just then: it is ended, and its successor
+        begins anew.
         """
         service = await self.get("/api/v1/namespaces/default/services/kubernetes")
         probe = f"timeout 3 bash -c 'echo >/dev/tcp/{service['spec']['clusterIP']}/443'"
-        tries: Counter[str] = Counter()
-        left = {*self.workers, self.control_plane}  # names are resolved by pods on the latter
+        nodes = (*self.workers, self.control_plane)  # names are resolved by pods on the latter
+        reached, missed = Counter[str](), Counter[str]()  # in a row
         end = asyncio.get_running_loop().time() + within
-        while left and asyncio.get_running_loop().time() < end:
-            for node in sorted(left - self.held_up):
+        while asyncio.get_running_loop().time() < end:
+            for node in nodes:
                 try:
                     await self.on_node(node, probe)
-                    left.discard(node)
+                    reached[node], missed[node] = reached[node] + 1, 0
                 except PunctualError:
-                    tries[node] += 1
-                    if tries[node] == LOST:
-                        await self.on_node(node, f"kill $({FIND.format(name='kube-proxy')})")
+                    reached[node], missed[node] = 0, missed[node] + 1
+                    if missed[node] % LOST == 0:
+                        with contextlib.suppress(PunctualError, NothingThere):
+                            await self.on_node(node, f"kill $({FIND.format(name='kube-proxy')})")
                 except NothingThere:
-                    continue  # held up since we looked
+                    continue  # held up
+            if all(reached[node] >= STEADY for node in nodes):
+                return True
             await asyncio.sleep(1)
-        return not left
+        return False
 
     # before and after
 
