@@ -1,11 +1,27 @@
 """Pools whose room others want: a stranger of a higher priority, a smaller pool, a second pool on the same node."""
 
 import asyncio
+import contextlib
 import json
 import uuid
 
 import pytest
-from live import LABEL, covers, eventually, lend, note, pool_manifest, pool_status, stranger
+from live import (
+    LABEL,
+    SYSTEM,
+    covers,
+    eventually,
+    lend,
+    note,
+    pool_manifest,
+    pool_status,
+    stranger,
+    taints,
+)
+
+from punctual.kube.client import PODS
+from punctual.kube.directory import POOLS
+from punctual.kube.podspec import PLACEHOLDER
 
 COST = {"chi": "500ms", "thetaCp": "3s"}
 
@@ -36,11 +52,78 @@ async def test_a_stranger_between_promise_and_start_takes_room_where_nodes_are_o
             raise ExceptionGroup("not as told", failures)
 
 
-async def promised_behind_each_other(space, pool, size):
+async def test_placeholders_keep_the_room_of_a_promise_from_strangers_but_from_those_above_them(
+    cluster, client, space, urgent
+):
+    node = cluster.nodes[0]
+    polite = {"terminationGracePeriodSeconds": 1}
+    async with lend(cluster, client, node, hold="Placeholder") as pool:
+        size = await ready(client, pool, node)
+        uid = (await client.get(POOLS.path(name=pool)))["metadata"]["uid"]
+
+        async def keeps(count):
+            path, selector = PODS.path(namespace=SYSTEM), f"{PLACEHOLDER}={uid}"
+            pods = [p for p in (await client.list(path, label_selector=selector)).items if is_there(p)]
+            return len(pods) == count
+
+        await eventually(lambda: keeps(size), within=60)
+        await space.apply(stranger(cluster, space, node, "100m", **polite))
+        await eventually(lambda: has_no_room(space, f"stranger-100m-{node}"))
+        async with watched(client, pool) as seen:
+            await promised_behind_each_other(space, pool, size, units=(10, 5))
+            for job in await kept(space, pool):
+                assert {note(p, "attempt") for p in space.pods_of(job)} == {1}
+        assert seen == {size}
+        # who is more important takes the room as if nobody kept it
+        await space.apply(stranger(cluster, space, node, "200m", priorityClassName=urgent, **polite))
+        await eventually(lambda: has(client, pool, size - 2), within=30)
+        strangers = [f"stranger-{cpu}-{node}" for cpu in ("200m", "100m")]
+        await space.kubectl("delete", "pod", *strangers, "--ignore-not-found", "--wait=false")
+        await eventually(lambda: has(client, pool, size), within=30)
+        await eventually(lambda: keeps(size), within=30)
+        await space.kubectl("patch", "pool", pool, "--type=merge", "-p", '{"spec": {"hold": "Taint"}}')
+        await eventually(lambda: keeps(0), within=30)
+        await eventually(lambda: taints(cluster, node), within=20)
+
+
+def is_there(pod):
+    return "deletionTimestamp" not in pod["metadata"] and pod["status"]["phase"] == "Running"
+
+
+def has_no_room(space, name):
+    conditions = space.pods.get(name, {}).get("status", {}).get("conditions") or ()
+    return any((c["type"], c["status"]) == ("PodScheduled", "False") for c in conditions)
+
+
+@contextlib.asynccontextmanager
+async def watched(client, pool):
+    """Yield a set of all the numbers of processors that the pool says it has meanwhile."""
+    seen = set()
+
+    async def watch():
+        one = f"metadata.name={pool}"
+        events = client.watch(POOLS.path(), initial=True, field_selector=one, seconds=200, silence=210)
+        async with contextlib.aclosing(events):
+            async for event in events:
+                if event["type"] != "BOOKMARK":
+                    seen.add(event["object"]["status"]["processors"])
+
+    task = asyncio.ensure_future(watch())
+    try:
+        yield seen
+        assert not task.done()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def promised_behind_each_other(space, pool, size, *, units=(20, 10)):
+    """Run a job on all processors, so many units on each, and have another promised that comes behind it."""
+    now, then = units
     spec = {"pool": pool, "cost": COST, "pause": 0.4, "reduce": "3s", "chunkRetries": 0, "deadline": "100s"}
-    await space.apply(space.manifest(f"{pool}-now", units=20 * size, **spec, processors={"min": size}))
+    await space.apply(space.manifest(f"{pool}-now", units=now * size, **spec, processors={"min": size}))
     await space.running(f"{pool}-now", size)
-    await space.apply(space.manifest(f"{pool}-then", units=10 * size, **spec))
+    await space.apply(space.manifest(f"{pool}-then", units=then * size, **spec))
     assert (await space.answer(f"{pool}-then"))["reason"] == "Feasible"
     assert not space.pods_of(f"{pool}-then")
 
