@@ -12,11 +12,12 @@ Environment: STATE_DIR, CGROUP_ROOT. On SIGTERM it waits until the agent, which 
 that a pod's end is safe as well.
 """
 
+import contextlib
 import json
 import os
+import queue
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -59,9 +60,9 @@ class Watchdog:
                     rested[uid] = rest.cap
             return rested
 
-    def watch(self, ended: threading.Event, clock: Callable[[], float] = time.monotonic) -> None:
+    def watch(self, told: "queue.SimpleQueue[None]", clock: Callable[[], float] = time.monotonic) -> None:
         """Step each second until told to end and the agent is gone, its pods at rest."""
-        resting = False
+        resting = ended = False
         last = float("inf")
         while True:
             now = clock()
@@ -69,13 +70,15 @@ class Watchdog:
             if bool(rested) != resting:
                 resting = bool(rested)
                 _say("watchdog_rests" if resting else "watchdog_idle", pods=len(rested or ()))
-            if ended.is_set():
+            if ended:
                 last = min(last, now + LAST_WATCH)
                 if rested is not None or self._state.heartbeat() is None or now >= last:
                     return
                 time.sleep(EVERY)
             else:
-                ended.wait(EVERY)
+                with contextlib.suppress(queue.Empty):
+                    told.get(timeout=EVERY)
+                    ended = True
 
 
 def _say(event: str, **fields: object) -> None:
@@ -84,15 +87,16 @@ def _say(event: str, **fields: object) -> None:
 
 def main(environ: Mapping[str, str] = os.environ) -> int:
     """Run until SIGTERM; 1 where there is no cgroup hierarchy to write."""
-    ended = threading.Event()
+    told: queue.SimpleQueue[None] = queue.SimpleQueue()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ended.set())
+        # not an Event: its lock may be held by the very thread that the handler interrupts, for ever then
+        signal.signal(number, lambda *_: told.put(None))
     try:
         hierarchy = Hierarchy(environ.get("CGROUP_ROOT") or ROOT)
     except CgroupError as error:
         _say("watchdog_cannot_start", error=str(error))
         return 1
-    Watchdog(hierarchy, State(environ.get("STATE_DIR") or STATE_DIR)).watch(ended)
+    Watchdog(hierarchy, State(environ.get("STATE_DIR") or STATE_DIR)).watch(told)
     return 0
 
 

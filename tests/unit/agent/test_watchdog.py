@@ -1,7 +1,10 @@
 """What is left when the agent is gone: stories with a clock that the test moves."""
 
 import json
-import threading
+import os
+import queue
+import subprocess
+import sys
 
 import pytest
 
@@ -134,9 +137,9 @@ def test_told_to_end_it_waits_until_the_agent_is_gone(node, state, monkeypatch):
     now = [100.0]
     monkeypatch.setattr(watchdog.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
     state.beat(100.0)
-    ended = threading.Event()
-    ended.set()
-    Watchdog(node.hierarchy(), state).watch(ended, clock=lambda: now[0])
+    told = queue.SimpleQueue()
+    told.put(None)
+    Watchdog(node.hierarchy(), state).watch(told, clock=lambda: now[0])
     assert caps(node) == AT_REST
     assert 105.0 < now[0] <= 107.0
 
@@ -150,11 +153,37 @@ def test_told_to_end_it_ends_though_the_agent_lives_on(node, state, monkeypatch)
 
     monkeypatch.setattr(watchdog.time, "sleep", sleep)
     state.beat(100.0)
-    ended = threading.Event()
-    ended.set()
-    Watchdog(node.hierarchy(), state).watch(ended, clock=lambda: now[0])
+    told = queue.SimpleQueue()
+    told.put(None)
+    Watchdog(node.hierarchy(), state).watch(told, clock=lambda: now[0])
     assert caps(node) == [TOLD, TOLD]
     assert now[0] == pytest.approx(100 + watchdog.LAST_WATCH, abs=1.1)
+
+
+_BUSY = """
+from punctual_agent import watchdog
+
+def step(self, now, steps=[]):
+    steps.append(now)
+    if len(steps) == 1000:
+        print("watches", flush=True)
+
+watchdog.EVERY, watchdog.Watchdog.step = 0.0, step
+raise SystemExit(watchdog.main())
+"""
+
+
+def test_it_hears_a_signal_in_whatever_it_is_doing(node, tmp_path):
+    """A lock that a handler waits for, held by the thread that it has interrupted: it never ended, once in a while."""
+    environ = {**os.environ, "CGROUP_ROOT": str(node.root), "STATE_DIR": str(tmp_path / "empty")}
+    for _ in range(10):
+        with subprocess.Popen([sys.executable, "-c", _BUSY], env=environ, stdout=subprocess.PIPE) as one:
+            assert one.stdout.readline()
+            one.terminate()
+            try:
+                assert one.wait(30) == 0
+            finally:
+                one.kill()
 
 
 def test_without_a_hierarchy_it_says_so(tmp_path, capsys):
