@@ -20,8 +20,9 @@ pod may be doing it. So an answer and the end of the loop change together under 
 be written leaves the range as it was.
 
 Environment: PUNCTUAL_BEGIN, PUNCTUAL_END, PUNCTUAL_TOTAL (units), PUNCTUAL_DIR (folder of ``progress`` and ``end``;
-unset: nothing is written), PUNCTUAL_RESULTS (folder, for reduce); for tests PUNCTUAL_OFFER (default /etc/punctual/end)
-and PUNCTUAL_TERMINATION_LOG (default /dev/termination-log).
+unset: nothing is written), PUNCTUAL_RESULTS (folder, for reduce), PUNCTUAL_INPUT (file, where the job has an input),
+PUNCTUAL_INPUT_CUT and PUNCTUAL_INPUT_RECORD_BYTES (as the job says); for tests PUNCTUAL_OFFER (default
+/etc/punctual/end) and PUNCTUAL_TERMINATION_LOG (default /dev/termination-log).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["MAX_RESULT", "Result", "WorkerError", "records", "result", "results", "span", "units"]
+__all__ = ["MAX_RESULT", "Result", "WorkerError", "pieces", "records", "result", "results", "span", "units"]
 
 MAX_RESULT: Final = 4096
 """Bytes of a result: what Kubernetes keeps of a container's termination message."""
@@ -89,6 +90,15 @@ def records(path: str | os.PathLike[str], *, separator: bytes = b"\n", total: in
     if not Path(path).is_file():
         raise WorkerError(f"{os.fspath(path)} is not a file that can be cut into records")
     return _this(total, otherwise=1).records(path, separator)
+
+
+def pieces() -> Iterator[bytes]:
+    """Iterate over what the job's input step (``spec.input``) has fetched for this chunk, unit after unit.
+
+    With ``cut: Lines`` these are lines without their ends, with Records the records, with Bytes one block for each unit
+    that has a byte. Raises WorkerError where nothing was fetched.
+    """
+    return _this(None).pieces()
 
 
 def span() -> tuple[int, int]:
@@ -207,6 +217,33 @@ class _Chunk:
                         stop = size if stop < 0 else stop
                         yield data[at:stop]
                         at = stop + 1
+
+        return read()
+
+    def pieces(self) -> Iterator[bytes]:
+        path, total = os.environ.get("PUNCTUAL_INPUT", ""), self.total
+        if not path or total is None:
+            raise WorkerError("PUNCTUAL_INPUT is not set: it names the file that spec.input had fetched for this chunk")
+        offset, size = (_read(Path(path).with_name(name)) for name in ("offset", "size"))
+        if offset is None or size is None:
+            raise WorkerError(f"beside {path} there is neither offset nor size: it was not fetched by punctual.fetch")
+        kind, record = os.environ.get("PUNCTUAL_INPUT_CUT", "Bytes"), _count("PUNCTUAL_INPUT_RECORD_BYTES") or 1
+        loop = self.units()
+
+        def read() -> Iterator[bytes]:
+            with Path(path).open("rb") as file:
+                at = offset
+                for unit in loop:
+                    end = (unit + 1) * (size // record) // total * record
+                    while at < end:
+                        if kind == "Lines":
+                            piece = file.readline()
+                        else:
+                            piece = file.read(record if kind == "Records" else end - at)
+                        if not piece:
+                            break
+                        at += len(piece)
+                        yield piece[:-1] if kind == "Lines" and piece.endswith(b"\n") else piece
 
         return read()
 

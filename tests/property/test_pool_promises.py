@@ -1,12 +1,14 @@
 """What was promised is kept, in any trace where costs are as declared; and the Pool survives any crash."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from world import Worker, World, job
 
+from punctual.scheduling.discipline import Discipline
 from punctual.scheduling.events import JobApplied
 from punctual.scheduling.ranges import Ranges
 
@@ -58,10 +60,11 @@ def test_no_accepted_job_misses_when_costs_are_as_declared(wanted, cpu, nodes, a
 class PoolMachine(RuleBasedStateMachine):
     """Jobs, nodes, pods and leaders come and go; the ledger stays sound and the Pool can be rebuilt."""
 
-    @initialize(cpu=st.integers(1, 4), admission=admissions)
-    def start(self, cpu, admission):
+    @initialize(cpu=st.integers(1, 4), admission=admissions, network=st.sampled_from(["Concurrent", "OnePort"]))
+    def start(self, cpu, admission, network):
         self.w = World()
-        self.w.edit_pool(replace(self.w.spec, generation=2, **admission))
+        self.one_port = network == "OnePort"
+        self.w.edit_pool(replace(self.w.spec, generation=2, discipline=Discipline(network=network), **admission))
         self.w.node("n0", cpu)
         self.w.tick()
         self.serial = 0
@@ -77,8 +80,9 @@ class PoolMachine(RuleBasedStateMachine):
         reduce=st.booleans(),
         dry=st.sampled_from([False, False, False, True]),
         most=st.sampled_from([None, None, 1, 2]),
+        fetches=st.booleans(),
     )
-    def apply(self, *, units, chi, deadline, restart, reduce, dry, most):
+    def apply(self, *, units, chi, deadline, restart, reduce, dry, most, fetches):
         self.serial += 1
         self.w.apply(
             job(
@@ -91,6 +95,8 @@ class PoolMachine(RuleBasedStateMachine):
                 reduce_duration=2.0 if reduce else None,
                 dry_run=dry,
                 max_processors=most,
+                fetches=fetches,
+                tau=0.05 if fetches else 0.0,
                 stall_timeout=20.0,
             )
         )
@@ -108,6 +114,8 @@ class PoolMachine(RuleBasedStateMachine):
                 Worker(hangs=True),
                 Worker(never_starts="ImagePullBackOff"),
                 Worker(never_starts="Unschedulable"),
+                Worker(fetch=7.0),
+                Worker(fetch_hangs=True),
             ]
         )
     )
@@ -223,6 +231,13 @@ class PoolMachine(RuleBasedStateMachine):
                 assert record.completed == Ranges.of((0, wanted.units)), uid
             if wanted.restart == "Redo":
                 assert not record.completed - Ranges.of(*self.w.processed.get(uid, ())), "accounted, but never done"
+
+    @invariant()
+    def no_two_transfers_overlap_on_one_port(self):
+        if not hasattr(self, "w") or not self.one_port:
+            return
+        for before, after in pairwise(sorted(self.w.transfers)):
+            assert before[1] <= after[0], (before, after)
 
     def teardown(self):
         if not hasattr(self, "w"):

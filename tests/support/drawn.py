@@ -47,6 +47,15 @@ EXPRESSIONS = st.sampled_from(
         {"key": "a", "operator": "DoesNotExist", "values": []},
     ]
 )
+INPUTS = st.sampled_from(
+    [
+        {"http": {"url": "http://a/b"}},
+        {"http": {"url": "https://a.b:8/c?d=%20#e"}, "cut": "Lines", "image": "work:1"},
+        {"volume": {"claimName": "a", "path": "b/größe c..d"}, "cut": "Records", "recordBytes": 1},
+        {"http": {"url": "http://a/b"}, "cut": "Records"},
+        {},
+    ]
+)
 SPOIL = 7
 """The draw that spoils a value: not 0 or 1, of which there are more than of others."""
 RARE = ("volumes", "volumeMounts", "tolerations", "affinity", "initContainers", "env", "resources", "metadata")
@@ -56,6 +65,7 @@ KNOWN = {
     "memory": st.sampled_from([1048576, "1Mi", "64Mi", "2Gi", "1Pi", "1e9"]),
     "period": st.sampled_from(["100ms", "1s", "0.1s"]),
     "matchExpressions": st.lists(EXPRESSIONS, max_size=2),
+    "input": INPUTS,
 }
 """What fields want that a schema cannot say."""
 ELSEWHERE = st.sampled_from(

@@ -18,6 +18,7 @@ from punctual.scheduling.actions import (
     DeleteJob,
     Emit,
     EndPod,
+    GiveTurn,
     HoldNode,
     HoldRoom,
     Kept,
@@ -44,7 +45,7 @@ from punctual.scheduling.events import (
     ReservationDeleted,
     Share,
 )
-from punctual.scheduling.job import Chunk, Job, JobRecord
+from punctual.scheduling.job import Chunk, Job, JobRecord, Transfer
 from punctual.scheduling.pool import Pool
 from punctual.scheduling.reservation import Reservation
 from punctual.scheduling.spec import PoolRecord, PoolSpec
@@ -54,7 +55,8 @@ TICK = 0.25
 
 
 def job(uid: str = "j1", *, units: int = 100, deadline: float = 100.0, chi: float | None = 1.0, **more) -> Job:
-    cost = None if chi is None else Cost(chi=chi, theta_cp=more.pop("theta_cp", 2.0))
+    rest = {name: more.pop(name, usual) for name, usual in (("tau", 0.0), ("theta_cm", 0.0), ("theta_cp", 2.0))}
+    cost = None if chi is None else Cost(chi=chi, **rest)
     more.setdefault("namespace", "default")
     more.setdefault("name", uid)
     more.setdefault("arrival", 0.0)
@@ -76,6 +78,9 @@ class Worker:
     """Ignores SIGTERM: told to end it goes on until it is killed."""
     never_starts: str | None = None
     """A waiting reason."""
+    fetch: float = 2.0
+    """Seconds of its transfer, where its job has an input."""
+    fetch_hangs: bool = False
 
 
 @dataclass
@@ -101,6 +106,11 @@ class Pod:
     disrupted: bool = False
     deleting: bool = False
     skew: float = 0.0
+    fetches: bool = False
+    turn: bool = False
+    fetch_began: float | None = None
+    fetch_ended: float | None = None
+    received: int = 0
 
     def observed(self) -> PodObserved:
         return PodObserved(
@@ -123,7 +133,15 @@ class Pod:
             message=f"{self.chunk.begin}",
             deleting=self.deleting,
             offered=self.offered is not None,
+            turn=self.turn,
+            fetched=self.fetch_ended is not None,
+            transfer=self._transfer(),
         )
+
+    def _transfer(self) -> Transfer | None:
+        if self.fetch_began is None or self.fetch_ended is None:
+            return None
+        return Transfer(self.received, 0.5, self.fetch_ended - self.fetch_began, self.fetch_began - self.born)
 
 
 @dataclass
@@ -158,6 +176,8 @@ class World:
     """Starts that were offered instead, by reservation."""
     skew: dict[str, float] = field(default_factory=dict)
     """Seconds by which a node's clock is off."""
+    transfers: list[tuple[float, float, str]] = field(default_factory=list)
+    """Begin and end of each transfer that is over, and its pod."""
 
     def __post_init__(self) -> None:
         self.pool = Pool(self.epoch)
@@ -261,9 +281,11 @@ class World:
             if pod.chunk.node not in self.nodes or not self.nodes[pod.chunk.node].ready:
                 continue
             self._kubelet(pod)
-            if pod.started is not None:
+            if pod.started is not None or pod.fetch_began is not None:
                 over = pod.phase in {"Succeeded", "Failed"}
-                progress = Progress(pod=pod.uid, done=pod.done, end=pod.answered, cpu_seconds=pod.cpu, over=over)
+                progress = Progress(
+                    pod=pod.uid, done=pod.done, end=pod.answered, cpu_seconds=pod.cpu, received=pod.received, over=over
+                )
                 told.setdefault(pod.chunk.node, []).append(progress)
         if round(self.now % 1.0, 6) == 0:
             for node, pods in told.items():
@@ -280,7 +302,7 @@ class World:
                 if pod.reason != w.never_starts:
                     pod.reason = w.never_starts
                     self._observe(pod)
-            elif self.now >= pod.born + self.startup:
+            elif self.now >= pod.born + self.startup and self._input_is_there(pod):
                 pod.phase, pod.started = "Running", self.now
                 self._observe(pod)
             return
@@ -308,8 +330,29 @@ class World:
                 self.processed.setdefault(pod.job, []).append((pod.chunk.begin, end))
             self._observe(pod)
 
+    def _input_is_there(self, pod: Pod) -> bool:
+        """Let the input step go on, if there is one."""
+        if pod.fetch_ended is not None or not pod.fetches:
+            return True
+        if pod.turn and pod.fetch_began is None:
+            pod.fetch_began = self.now
+        if pod.fetch_began is None or pod.worker.fetch_hangs:
+            return False
+        pod.received = int(1000 * (self.now - pod.fetch_began))
+        if self.now >= pod.fetch_began + pod.worker.fetch:
+            pod.fetch_ended = self.now
+            self._note_transfer(pod)
+            self._observe(pod)
+        return False
+
+    def _note_transfer(self, pod: Pod) -> None:
+        if pod.reason != "NodeLost":  # nobody waits for one on a lost node, though it may come back
+            self.transfers.append((pod.fetch_began or self.now, self.now, pod.name))
+
     def _end(self, pod: Pod) -> None:
         """The grace period is over. What the pod has come to is told before it goes."""
+        if pod.fetch_began is not None and pod.fetch_ended is None:
+            self._note_transfer(pod)
         if pod.phase == "Running":
             pod.deleting = False
             self._kubelet(pod)
@@ -326,7 +369,7 @@ class World:
         for action in actions:
             self.carry_out_one(action)
 
-    def carry_out_one(self, action: Action) -> None:  # noqa: C901, PLR0912
+    def carry_out_one(self, action: Action) -> None:  # noqa: C901, PLR0912, PLR0915
         match action:
             case WriteStatus(uid, record):
                 if uid in self.jobs and record.epoch >= self.records.get(uid, JobRecord()).epoch:
@@ -351,6 +394,12 @@ class World:
                 if pod and pod.uid == uid:
                     pod.offered = end
                     self.log.append(f"{self.now:g} offer {pod.job} [{pod.chunk.begin},{pod.chunk.origin}) -> {end}")
+            case GiveTurn(_, name, uid, _):
+                pod = self.pods.get(name)
+                if pod and pod.uid == uid:
+                    pod.turn = True
+                    self.log.append(f"{self.now:g} turn {pod.job} [{pod.chunk.begin},{pod.chunk.origin})")
+                    self._observe(pod)
             case StoreResult(uid, begin, end, message):
                 self.results[uid, begin, end] = message
             case HoldNode(node, held):
@@ -394,6 +443,9 @@ class World:
         self.serial += 1
         pod = Pod(name, f"p{self.serial}", uid, chunk, self.now, self.workers(uid, chunk))
         pod.skew = self.skew.get(chunk.node, 0.0)
+        wanted = self.jobs.get(uid)
+        pod.fetches = wanted is not None and wanted.fetches and chunk.kind != "Reduce"
+        pod.turn = chunk.turn is not None
         self.pods[name] = pod
         self.log.append(f"{self.now:g} create {uid} {chunk.kind} [{chunk.begin},{chunk.end}) {chunk.node}")
         self._observe(pod)
@@ -436,7 +488,7 @@ class World:
             match action:
                 case WriteStatus(job) | CreateChunk(job) | StoreResult(job) | DeleteJob(job):
                     key = job
-                case EndPod(_, name) | OfferEnd(_, name) if name in self.pods:
+                case EndPod(_, name) | OfferEnd(_, name) | GiveTurn(_, name) if name in self.pods:
                     key = self.pods[name].job
                 case _:
                     key = ""

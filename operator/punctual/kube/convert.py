@@ -14,12 +14,12 @@ from punctual import reasons
 from punctual.control.chunk_times import Estimate
 from punctual.errors import UserError
 from punctual.kube import api
-from punctual.kube.api.fields import MAX_UNITS
+from punctual.kube.api.fields import MAX_BYTES, MAX_UNITS
 from punctual.kube.conditions import Since, conditions
 from punctual.kube.duration import format_duration, format_time
 from punctual.kube.podspec import Owner, pod_name
 from punctual.scheduling.discipline import Discipline
-from punctual.scheduling.job import Chunk, Job, JobRecord, Offer, Promise, Sample, Verdict
+from punctual.scheduling.job import Chunk, Job, JobRecord, Offer, Promise, Sample, Transfers, Verdict
 from punctual.scheduling.ranges import Count, Counts, Ranges
 from punctual.scheduling.spec import MissCount, NodeLine, PoolRecord, PoolSpec
 from punctual.theory.cost import Cost
@@ -88,6 +88,7 @@ def to_job(
         suspend=spec.suspend,
         reservation=reservation,
         reduce_duration=spec.reduce.duration if spec.reduce else None,
+        fetches=spec.input is not None,
         ttl=None if spec.ttl_seconds_after_finished is None else float(spec.ttl_seconds_after_finished),
         refusal=refusal,
     )
@@ -148,7 +149,7 @@ def _pool_spec(name: str, spec: api.PoolSpec, generation: int) -> PoolSpec:
         headroom=spec.headroom,
         margin=spec.margin,
         admission=spec.admission,
-        discipline=Discipline(order=spec.order, partition=spec.partition, assign=spec.assign),
+        discipline=Discipline(order=spec.order, partition=spec.partition, assign=spec.assign, network=spec.network),
         miss_set_point=spec.miss_ratio.set_point if spec.miss_ratio else None,
         sample_period=(spec.miss_ratio or api.MissRatio()).period,
         selectors=spec.model_dump_json(include=set(api.PoolSelectors.model_fields), by_alias=True, exclude_none=True),
@@ -163,6 +164,7 @@ def to_selectors(spec: PoolSpec) -> api.PoolSelectors:
 def to_record(status: api.DivisibleJobStatus) -> JobRecord:
     """Return what a job's status says."""
     said = {c.type: Verdict(c.status, c.reason, c.message) for c in status.conditions}
+    fetched = status.input
     promise, offer, cost, units = status.promise, status.offer, status.cost, status.units or api.UnitCounts()
     return JobRecord(
         epoch=status.epoch or 0,
@@ -182,6 +184,9 @@ def to_record(status: api.DivisibleJobStatus) -> JobRecord:
         tried=Counts(tuple(Count(c.begin, c.end, c.count) for c in status.tried)),
         chunks=tuple(_to_chunk(c) for c in status.chunks),
         pilots=tuple(Sample(p.units, p.seconds) for p in status.pilots),
+        transfers=Transfers(fetched.transfers, fetched.units, fetched.bytes, fetched.opening, fetched.sending)
+        if fetched
+        else None,
         started=status.started_at,
         finished=status.finished_at,
         done=units.done,
@@ -203,6 +208,9 @@ def _to_chunk(chunk: api.ChunkRecord) -> Chunk:
         offered=chunk.offered_end,
         leftover=bool(chunk.leftover),
         done=chunk.done or 0,
+        sent=chunk.input_by,
+        turn=chunk.turn_at,
+        received=chunk.received or 0,
     )
 
 
@@ -269,6 +277,16 @@ def job_status(record: JobRecord, job: Job, *, owner: Owner, standing: Since, no
         status["offer"] = _offer(record.offer)
     if cost := record.cost:
         status["cost"] = {"chi": cost.chi, "tau": cost.tau, "thetaCm": cost.theta_cm, "thetaCp": cost.theta_cp}
+    if (fetched := record.transfers) is not None:
+        status["input"] = {
+            "transfers": fetched.times,
+            "units": fetched.units,
+            "bytes": min(fetched.size, MAX_BYTES),
+            "opening": round(fetched.opening, 3),
+            "sending": round(fetched.sending, 3),
+            "tau": fetched.tau,
+            "thetaCm": round(fetched.theta_cm, 3),
+        }
     if record.eta is not None:
         status["eta"] = format_time(record.eta)
         status["margin"] = format_duration(round(deadline - record.eta, 3))
@@ -315,6 +333,12 @@ def _chunk(chunk: Chunk, owner: Owner) -> Json:
         made["leftover"] = True
     if chunk.done:
         made["done"] = chunk.done
+    if chunk.sent is not None:
+        made["inputBy"] = format_time(chunk.sent)
+    if chunk.turn is not None:
+        made["turnAt"] = format_time(chunk.turn)
+    if chunk.received:
+        made["received"] = min(chunk.received, MAX_BYTES)  # it is what a file in the pod says
     return made
 
 
@@ -348,6 +372,7 @@ def pool_status(record: PoolRecord, *, standing: Since, now: float) -> Json:
             miss_ratio=None
             if applied.miss_set_point is None
             else api.MissRatio(set_point=applied.miss_set_point, period=applied.sample_period),
+            network=applied.discipline.network,
         ).manifest()
     return status
 

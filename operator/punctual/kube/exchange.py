@@ -257,4 +257,12 @@ class Exchange:
 
 def _progress(pod: wire.PodReport) -> Progress:
     faults = frozenset(f"{file} {_FAULTY[kind]}" for file, kinds in pod.faults.items() for kind in kinds)
-    return Progress(pod=pod.uid, done=pod.done, end=pod.end, cpu_seconds=pod.cpu_seconds, over=pod.over, faults=faults)
+    return Progress(
+        pod=pod.uid,
+        done=pod.done,
+        end=pod.end,
+        cpu_seconds=pod.cpu_seconds,
+        received=pod.received,
+        over=pod.over,
+        faults=faults,
+    )

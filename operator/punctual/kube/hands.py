@@ -21,10 +21,11 @@ from punctual.kube.client import PODS
 from punctual.kube.conditions import standing
 from punctual.kube.convert import job_status, pool_status, to_pool_spec
 from punctual.kube.directory import JOBS, POOLS, Directory, KnownJob
+from punctual.kube.duration import format_time
 from punctual.kube.hold import Holds
 from punctual.kube.operations import Annotate, ApplyStatus, CreatePod, DeleteObject, DeletePod
 from punctual.kube.placeholders import Placeholders
-from punctual.kube.podspec import ATTEMPT, BEGIN, END, JOB_UID_LABEL, OFFERED_END, chunk_pod
+from punctual.kube.podspec import ATTEMPT, BEGIN, END, IMAGE, JOB_UID_LABEL, OFFERED_END, TURN, InputStep, chunk_pod
 from punctual.kube.recorder import Recorder, Regarding
 from punctual.kube.results import Results
 from punctual.kube.writer import Writer
@@ -36,6 +37,7 @@ from punctual.scheduling.actions import (
     DropSetPoint,
     Emit,
     EndPod,
+    GiveTurn,
     HoldNode,
     HoldRoom,
     Measured,
@@ -73,6 +75,8 @@ class Tools:
     """Statuses (JSON) as a new leader found them, by the writer's key: a stamp that says the same is not written."""
     job_of: Callable[[str], str | None]
     """uid of the job that a pod (uid) belongs to."""
+    image: str = IMAGE
+    """Ours, for the step that fetches inputs."""
     refuse: Callable[[str, CreateRefused], None] = lambda _pool, _event: None
     """Tells a pool (name) that a chunk's pod cannot be."""
     learn: Callable[[str, Measured], None] = lambda _pool, _measured: None
@@ -113,6 +117,9 @@ class PoolHands:
             case OfferEnd(namespace, name, uid, end):
                 path = PODS.path(namespace=namespace, name=name)
                 tools.writer.submit(tools.job_of(uid) or uid, Annotate(path, {OFFERED_END: str(end)}, uid))
+            case GiveTurn(namespace, name, uid, at):
+                path = PODS.path(namespace=namespace, name=name)
+                tools.writer.submit(tools.job_of(uid) or uid, Annotate(path, {TURN: format_time(at)}, uid))
             case StoreResult():
                 self._store(action)
             case SetPoint():
@@ -227,6 +234,7 @@ class PoolHands:
             epoch=tools.epoch,
             results=results.sources() if reduce and results else (),
             priority_class=tools.chunk_class,
+            step=InputStep.of(spec, image=tools.image),
         )
         if reduce and results:
             for operation in results.look():

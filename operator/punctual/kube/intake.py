@@ -25,7 +25,7 @@ from punctual.kube import api
 from punctual.kube.client import PODS, RIGHTS, ApiClient
 from punctual.kube.convert import Learned, cost_in_force, not_allowed, to_job, to_pool_spec, to_unreadable_job
 from punctual.kube.directory import Directory, KnownJob
-from punctual.kube.podspec import chunk_pod
+from punctual.kube.podspec import IMAGE, InputStep, chunk_pod
 from punctual.scheduling.job import Chunk, Job, Kind
 from punctual.scheduling.spec import PoolSpec
 
@@ -57,8 +57,10 @@ class Intake:
         chunk_class: str = "",
         reserved: Callable[[KnownJob], str | tuple[str, str] | None] = lambda _: None,
         learned: Callable[[str, str, str], Learned] = lambda _namespace, _profile, _pool: lambda _spec: None,
+        image: str = IMAGE,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._image = image
         self._client = client
         self._chunk_class = chunk_class
         self._directory = directory
@@ -96,10 +98,11 @@ class Intake:
             for kind, template in (("Chunk", spec["template"]), ("Reduce", (spec.get("reduce") or {}).get("template"))):
                 if template is None:
                     continue
-                key = _key(known, template, to_pool_spec(pool.pool))
+                step = InputStep.of(spec, image=self._image) if kind == "Chunk" else None
+                key = _key(known, template, step, to_pool_spec(pool.pool))
                 answer = self._answers.get(key)
                 if answer is None or answer[0] < self._monotonic():
-                    self._ask(key, known, kind, template, to_pool_spec(pool.pool))
+                    self._ask(key, known, kind, template, step=step, processor=to_pool_spec(pool.pool))
                     return None
                 refusal = refusal or answer[1]
         return to_job(model, profile=profile, learned=learned, refusal=refusal, reservation=group)
@@ -121,7 +124,16 @@ class Intake:
             return None
         return not_allowed(known.owner.pool, known.owner.namespace)
 
-    def _ask(self, key: bytes, known: KnownJob, kind: str, template: Mapping[str, Any], processor: PoolSpec) -> None:
+    def _ask(
+        self,
+        key: bytes,
+        known: KnownJob,
+        kind: str,
+        template: Mapping[str, Any],
+        *,
+        step: InputStep | None,
+        processor: PoolSpec,
+    ) -> None:
         if waiting := self._waiting.get(key):
             waiting.add(known.owner.uid)
             return
@@ -130,7 +142,9 @@ class Intake:
         chunk = Chunk(
             begin=0, end=1, origin=1, node="any", attempt=0, kind=named, created=0.0, promised_end=0.0, leftover=True
         )
-        body = chunk_pod(known.owner, chunk, template, processor=processor, epoch=0, priority_class=self._chunk_class)
+        body = chunk_pod(
+            known.owner, chunk, template, processor=processor, epoch=0, priority_class=self._chunk_class, step=step
+        )
         task = asyncio.ensure_future(self._find_out(key, known.owner.namespace, body))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -164,6 +178,7 @@ def _read(manifest: Mapping[str, Any], flaw: str) -> api.DivisibleJob:
     return api.parse(api.DivisibleJob, manifest)
 
 
-def _key(known: KnownJob, template: Mapping[str, Any], processor: PoolSpec) -> bytes:
-    about = (known.owner.namespace, known.owner.pool, processor.cpu, processor.memory, processor.hold, template)
+def _key(known: KnownJob, template: Mapping[str, Any], step: InputStep | None, processor: PoolSpec) -> bytes:
+    room = (processor.cpu, processor.memory, processor.hold)
+    about = (known.owner.namespace, known.owner.pool, *room, template, step and tuple(step))
     return hashlib.blake2b(orjson.dumps(about, option=orjson.OPT_SORT_KEYS), digest_size=16).digest()

@@ -20,6 +20,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from importlib import metadata
 from typing import Any, Self
 
 import structlog
@@ -41,6 +42,7 @@ from punctual.kube.keeper import Keeper
 from punctual.kube.leader_label import LeaderLabel
 from punctual.kube.metrics import Metrics
 from punctual.kube.placeholders import Manner
+from punctual.kube.podspec import IMAGE
 from punctual.kube.serve import Observatory
 from punctual.kube.term import Term
 from punctual.kube.vault import ClusterVault
@@ -75,6 +77,8 @@ class Config:
     """Name of the Secret and of the ConfigMap."""
     agent: str
     """Account of the agents."""
+    image: str
+    """Ours: the step that fetches a chunk's input runs in it."""
     report_port: int
     metrics_port: int
     log_level: str
@@ -102,6 +106,7 @@ class Config:
             lease=env.get("PUNCTUAL_LEASE", service),
             authority=env.get("PUNCTUAL_CA", f"{service}-ca"),
             agent=env.get("PUNCTUAL_AGENT_ACCOUNT", f"system:serviceaccount:{namespace}:{service}-agent"),
+            image=env.get("PUNCTUAL_IMAGE") or f"{IMAGE}:{metadata.version('punctual')}",
             report_port=int(_number(env, "PUNCTUAL_REPORT_PORT", 8443)),
             metrics_port=int(_number(env, "PUNCTUAL_METRICS_PORT", 8080)),
             log_level=env.get("PUNCTUAL_LOG_LEVEL", "info"),
@@ -326,6 +331,7 @@ class Operator:
             board=self._board,
             instance=self._instance,
             leading=lambda: elector.leads(epoch),
+            image=self._config.image,
             core=self._core,
         )
         self._leading = asyncio.ensure_future(self._lead(self._term, self._leading))

@@ -3,24 +3,27 @@
 Out: a job's template becomes the pod of one chunk. Its name follows from what it is about (job, kind, begin, attempt),
 so creating it twice is a 409 and not a second pod. It asks for one processor, on one node; the scheduler stays in
 charge of whether that fits. Progress goes through an emptyDir that the node's agent reads from outside, offers come in
-through a downward-API volume: neither needs a token or the network.
+through a downward-API volume: neither needs a token or the network. Where chunks have an input a step of our own comes
+before the template's: it is told its turn by another annotation in that volume, and says what it took in its
+termination message.
 
 In: the informer sees every pod of the cluster and keeps of each only what is decided on: of ours a
 :class:`~punctual.scheduling.events.PodObserved`, of others the room they ask for.
 """
 
 import hashlib
+import json
 import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, NamedTuple, cast
 
-from punctual.kube.duration import parse_time
+from punctual.kube.duration import format_time, parse_duration, parse_time
 from punctual.kube.quantity import format_bytes, format_cores, parse_quantity
 from punctual.scheduling.events import PodObserved, PodPhase
-from punctual.scheduling.job import Chunk, Kind
+from punctual.scheduling.job import Chunk, Kind, Transfer
 from punctual.scheduling.spec import PoolSpec
-from punctual.scheduling.supervision import NOMINATED
+from punctual.scheduling.supervision import NO_VOLUME, NOMINATED
 
 GROUP: Final = "punctual.dev"
 POOL_LABEL: Final = f"{GROUP}/pool"
@@ -36,13 +39,23 @@ PLACEHOLDER: Final = f"{GROUP}/placeholder-of"
 """Label of a pod that keeps a processor's room: uid of its pool."""
 PROCESSOR: Final = f"{GROUP}/processor"
 """Annotation of such a pod: which room that is."""
+TURN: Final = f"{GROUP}/fetch"
 
 FOLDER: Final = "/punctual"
 OFFERS: Final = "/etc/punctual"
 RESULTS: Final = "/punctual-results"
+INPUT: Final = "/punctual-input"
+SOURCE: Final = "/punctual-source"
+STEP: Final = "punctual-input"
+"""Name of the init container that fetches, and of the volume with what it has fetched."""
+IMAGE: Final = "punctual"
+NOBODY: Final = 65532
+"""The user of our own image."""
 VOLUME: Final = "punctual"
 """The agent finds it by this name: ``<pods>/<uid>/volumes/kubernetes.io~empty-dir/punctual``."""
 
+MOST_BYTES: Final = 2**53
+MOST_SECONDS: Final = 10.0**9
 _DIGITS = 19  # of the greatest number of units; int() refuses texts of thousands
 _LABEL = 63  # the longest value a label may have
 _PREFIX = 40  # of the job's name in the pod's: the name is a hostname too
@@ -70,6 +83,24 @@ class ForeignPod(NamedTuple):
     """When it got the node, in whole seconds of the API server's clock."""
 
 
+class InputStep(NamedTuple):
+    """How a chunk's input is fetched."""
+
+    asked: Mapping[str, Any]
+    """The job's ``spec.input``."""
+    image: str
+    patience: float
+    """Seconds without a byte after which it gives up."""
+
+    @classmethod
+    def of(cls, spec: Mapping[str, Any], *, image: str) -> "InputStep | None":
+        """Return what a job's spec asks for; ``image``: where it names none."""
+        asked = spec.get("input")
+        if asked is None:
+            return None
+        return cls(asked, asked.get("image") or image, parse_duration(spec.get("stallTimeout", "1m")))
+
+
 def pod_name(owner: Owner, chunk: Chunk | PodObserved) -> str:
     """Return the one name of this attempt's pod."""
     about = f"{owner.uid}/{chunk.kind}/{chunk.begin}/{chunk.attempt}"
@@ -91,11 +122,13 @@ def chunk_pod(
     epoch: int,
     results: Sequence[Mapping[str, Any]] = (),
     priority_class: str = "",
+    step: InputStep | None = None,
 ) -> dict[str, Any]:
     """Return the manifest of a chunk's (or pilot's, or reduce's) pod.
 
     ``template`` is left as it is; ``results``: sources of the volume in which a reduce pod finds them all;
-    ``priority_class``: what takes the room from placeholders, where the template names no class.
+    ``priority_class``: what takes the room from placeholders, where the template names no class; ``step``: how its
+    input is fetched, which a reduce has not.
     """
     meta = template.get("metadata") or {}
     spec = {**template.get("spec", {}), "restartPolicy": "Never"}
@@ -107,6 +140,14 @@ def chunk_pod(
     reduce = chunk.kind == "Reduce"
     spec["volumes"] = [*(spec.get("volumes") or ()), *_volumes(results if reduce else None)]
     env, mounts = _environment(owner, chunk), _mounts(reduce=reduce)
+    notes = {}
+    if step is not None and not reduce:
+        env += _input_environment(step)
+        mounts.append({"name": STEP, "mountPath": INPUT})
+        spec["volumes"] += _input_volumes(step)
+        spec["initContainers"] = [_input_container(step, spec, processor), *(spec.get("initContainers") or ())]
+        if chunk.turn is not None:
+            notes[TURN] = format_time(chunk.turn)
     for field in ("initContainers", "containers"):
         if spec.get(field):
             spec[field] = [_furnish(container, env, mounts) for container in spec[field]]
@@ -131,10 +172,55 @@ def chunk_pod(
                 END: str(chunk.origin),
                 ATTEMPT: str(chunk.attempt),
                 EPOCH: str(epoch),
+                **notes,
             },
             "ownerReferences": [owner_reference(owner)],
         },
         "spec": spec,
+    }
+
+
+def _input_environment(step: InputStep) -> list[dict[str, str]]:
+    values = {"PUNCTUAL_INPUT": f"{INPUT}/data", "PUNCTUAL_INPUT_CUT": step.asked.get("cut", "Bytes")}
+    if record := step.asked.get("recordBytes"):
+        values["PUNCTUAL_INPUT_RECORD_BYTES"] = str(record)
+    return [{"name": name, "value": value} for name, value in values.items()]
+
+
+def _input_volumes(step: InputStep) -> list[dict[str, Any]]:
+    volumes: list[dict[str, Any]] = [{"name": STEP, "emptyDir": {}}]
+    if volume := step.asked.get("volume"):
+        claim = {"claimName": volume["claimName"], "readOnly": True}
+        volumes.append({"name": "punctual-source", "persistentVolumeClaim": claim})
+    return volumes
+
+
+def _input_container(step: InputStep, spec: Mapping[str, Any], processor: PoolSpec) -> dict[str, Any]:
+    """Return the init container that fetches, as strict as any policy asks; the pod's own user may be another."""
+    asked = step.asked
+    values = {"PUNCTUAL_INPUT_TIMEOUT": f"{step.patience:g}"}
+    mounts = []
+    if volume := asked.get("volume"):
+        values["PUNCTUAL_INPUT_PATH"] = f"{SOURCE}/{volume['path']}"
+        mounts.append({"name": "punctual-source", "mountPath": SOURCE, "readOnly": True})
+    else:
+        values["PUNCTUAL_INPUT_URL"] = asked["http"]["url"]
+    user = (spec.get("securityContext") or {}).get("runAsUser", NOBODY)
+    return {
+        "name": STEP,
+        "image": step.image,
+        "command": ["python3", "-m", "punctual.fetch"],
+        "env": [{"name": name, "value": value} for name, value in values.items()],
+        "volumeMounts": mounts,
+        "resources": _resources({}, processor),
+        "securityContext": {
+            "runAsUser": user,
+            "runAsNonRoot": user != 0,
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
     }
 
 
@@ -194,10 +280,13 @@ def _mounts(*, reduce: bool) -> list[dict[str, Any]]:
 
 
 def _volumes(results: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
-    offered = {"path": "end", "fieldRef": {"fieldPath": f"metadata.annotations['{OFFERED_END}']"}}
+    told = [
+        {"path": path, "fieldRef": {"fieldPath": f"metadata.annotations['{note}']"}}
+        for path, note in (("end", OFFERED_END), ("fetch", TURN))
+    ]
     volumes: list[dict[str, Any]] = [
         {"name": VOLUME, "emptyDir": {}},
-        {"name": "punctual-offers", "downwardAPI": {"items": [offered]}},
+        {"name": "punctual-offers", "downwardAPI": {"items": told}},
     ]
     if results is not None:
         volumes.append({"name": "punctual-results", "projected": {"sources": list(results)}})
@@ -269,7 +358,33 @@ def _ours(meta: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str,
         message=(ended or {}).get("message") or "",
         deleting=meta.get("deletionTimestamp") is not None,
         offered=bool(notes.get(OFFERED_END)),
+        turn=bool(notes.get(TURN)),
+        **_fetched(status),
     )
+
+
+def _fetched(status: Mapping[str, Any]) -> dict[str, Any]:
+    """Return whether the input step has ended well, and what it says that it took."""
+    for init in status.get("initContainerStatuses") or ():
+        ended = (init.get("state") or {}).get("terminated") if init["name"] == STEP else None
+        if ended and ended.get("exitCode") == 0:
+            return {"fetched": True, "transfer": _transfer(ended.get("message") or "")}
+    return {}
+
+
+def _transfer(message: str) -> Transfer | None:
+    """Read what an input step says of itself. Its image may be anybody's: what cannot be is not believed."""
+    try:
+        told = json.loads(message)
+        size, waited, opening, seconds = (told[key] for key in ("bytes", "waited", "opening", "seconds"))
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    times = (waited, opening, seconds)
+    if type(size) is not int or not 0 <= size < MOST_BYTES or any(type(t) not in (int, float) for t in times):
+        return None
+    if not (0 <= opening <= seconds <= MOST_SECONDS and 0 <= waited <= MOST_SECONDS):
+        return None
+    return Transfer(size, float(opening), float(seconds), float(waited))
 
 
 def _failed_init(status: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -300,10 +415,19 @@ def _reason(status: Mapping[str, Any], state: Mapping[str, Any], ended: Mapping[
             return str(waiting.get("reason") or "")
     if waiting := state.get("waiting"):
         return str(waiting.get("reason") or "")
+    return _unplaced(status)
+
+
+def _unplaced(status: Mapping[str, Any]) -> str:
+    """Return why the scheduler has found no place for it; empty where it has."""
     for condition in status.get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             # the scheduler has told others to go, and keeps their room for this one
-            return NOMINATED if status.get("nominatedNodeName") else str(condition.get("reason") or "")
+            if status.get("nominatedNodeName"):
+                return NOMINATED
+            # no node is to blame for a claim, and none is to be kept from others
+            lacks = "persistentvolumeclaim" in (condition.get("message") or "").lower()
+            return NO_VOLUME if lacks else str(condition.get("reason") or "")
     return ""
 
 

@@ -51,7 +51,7 @@ from punctual.kube.metrics import Metrics
 from punctual.kube.operations import FIELD_MANAGER, ApplyConfigMap, ApplyStatus, CreatePod, Outcome, Patch
 from punctual.kube.placeholders import KEY as ROOM
 from punctual.kube.placeholders import Placeholder, Placeholders
-from punctual.kube.podspec import ATTEMPT, BEGIN, GROUP, KIND_LABEL
+from punctual.kube.podspec import ATTEMPT, BEGIN, GROUP, IMAGE, KIND_LABEL
 from punctual.kube.recorder import Recorder, Regarding
 from punctual.kube.results import Results, config_map_name
 from punctual.kube.unheard import still_there, unheard
@@ -123,6 +123,7 @@ class Term:
         board: SetPointBoard,
         instance: str,
         leading: Callable[[], bool],
+        image: str = IMAGE,
         core: Callable[[int], Core] = Pool,
     ) -> None:
         self.epoch = epoch
@@ -159,6 +160,7 @@ class Term:
             chunk_class=manner.chunk_class,
             reserved=self._bookings.of_job,
             learned=self._learning.of,
+            image=image,
         )
         self._accounts = Accounts(metrics, client.clock.now)
         self._holds = Holds(self._directory.pools, self._write_taints)
@@ -188,6 +190,7 @@ class Term:
             accounts=self._accounts,
             bookings=self._bookings,
             results=self._results,
+            image=image,
             job_of=caches.job_of,
             refuse=self.tell,
             learn=self._learn,

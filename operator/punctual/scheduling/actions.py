@@ -79,6 +79,16 @@ class OfferEnd:
 
 
 @dataclass(frozen=True, slots=True)
+class GiveTurn:
+    """Annotate the chunk's pod: its input step may fetch now. ``at`` is when that was decided."""
+
+    namespace: str
+    name: str
+    uid: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class StoreResult:
     """Keep the termination message of an accounted range for the reduce step."""
 
@@ -174,6 +184,7 @@ Action = (
     | CreateChunk
     | EndPod
     | OfferEnd
+    | GiveTurn
     | StoreResult
     | SetPoint
     | DropSetPoint

@@ -20,7 +20,7 @@ from punctual.scheduling.plan import Plan
 from punctual.scheduling.processors import Occupant, Processors
 from punctual.scheduling.reservations import Ahead
 from punctual.scheduling.spec import MissCount, PoolRecord, PoolSpec
-from punctual.scheduling.standing import Key, Standing
+from punctual.scheduling.standing import Key, Standing, Watch
 from punctual.scheduling.startup import Startups
 from punctual.scheduling.words import amount, some
 
@@ -82,6 +82,8 @@ class Books:
     """Since when placeholders keep the room of a node."""
     room: HoldRoom | None = None
     """What placeholders were told to keep; None: they were told nothing yet."""
+    sending: set[Occupant] = field(default_factory=set)
+    """Who was given a turn to fetch its input and was not seen to have done so: also pods whose chunk is no more."""
     stale: bool = False
     """The plan may no longer be the best, or no longer stand."""
     causes: dict[str, str] = field(default_factory=dict)
@@ -138,9 +140,7 @@ class Books:
         """Return the record as it is to be written: epoch, progress and ETA brought up to date."""
         record = st.record
         running = sum(c.size for c in record.chunks if c.kind != "Reduce")
-        chunks = tuple(
-            c if c.done == (done := min(st.watch(c).done, c.size)) else replace(c, done=done) for c in record.chunks
-        )
+        chunks = tuple(_as_reported(c, st.watch(c)) for c in record.chunks)
         reported = sum(c.done for c in chunks if c.kind != "Reduce")
         eta = None
         if not record.ended and record.promise is not None and st.state == "Promised":
@@ -244,8 +244,16 @@ class Books:
         return statuses
 
 
+def _as_reported(chunk: Chunk, watch: Watch) -> Chunk:
+    """Return the chunk with what was last reported of it."""
+    done = min(watch.done, chunk.size)
+    if (chunk.done, chunk.received) == (done, watch.received):
+        return chunk
+    return replace(chunk, done=done, received=watch.received)
+
+
 def _without_progress(record: JobRecord) -> JobRecord:
     """Return the record without what moves by itself: a change in that alone can wait."""
     promise = record.promise._replace(finish=0.0, start=0.0, processors=0) if record.promise else None
-    chunks = tuple(replace(c, done=0) if c.done else c for c in record.chunks)
+    chunks = tuple(replace(c, done=0, received=0) if c.done or c.received else c for c in record.chunks)
     return replace(record, done=0, running=0, eta=None, promise=promise, chunks=chunks)

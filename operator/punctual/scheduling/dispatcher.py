@@ -277,9 +277,10 @@ class Dispatcher:
         leftover: bool = False,
     ) -> None:
         """Make chunks of these ranges, each on its place and planned to start and end at its times."""
-        assert self.books.spec is not None
+        spec = self.books.spec
+        assert spec is not None
         sent: list[float | None] = [None] * len(pieces)
-        if self.books.spec.discipline.one_port and kind != "Reduce" and (cost := st.cost):
+        if spec.discipline.one_port and kind != "Reduce" and (cost := st.cost):
             sent = [
                 start + cost.theta_cm + piece.size * cost.tau
                 for start, (piece, _) in zip(walk.starts.tolist(), pieces, strict=True)
@@ -295,6 +296,7 @@ class Dispatcher:
                 created=now,
                 promised_end=end,
                 sent=input_there,
+                turn=now if st.job.fetches and kind != "Reduce" and not spec.discipline.one_port else None,
                 leftover=leftover,
             )
             for (piece, place), end, input_there in zip(pieces, walk.ends.tolist(), sent, strict=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from punctual.scheduling.job import Job, JobRecord, Kind
+from punctual.scheduling.job import Job, JobRecord, Kind, Transfer
 from punctual.scheduling.reservation import Reservation
 from punctual.scheduling.spec import PoolRecord, PoolSpec
 
@@ -68,6 +68,12 @@ class PodObserved:
     deleting: bool = False
     offered: bool = False
     """It was offered an end, whether we know of it or another leader did so: it may have stopped before its own."""
+    turn: bool = False
+    """It was given its turn to fetch its input."""
+    fetched: bool = False
+    """Its input step has ended well."""
+    transfer: Transfer | None = None
+    """What that step measured."""
 
 
 class Share(NamedTuple):
@@ -150,6 +156,8 @@ class Progress:
     end: int | None
     """The end the worker will honour, if it has answered."""
     cpu_seconds: float
+    received: int | None = None
+    """Bytes that its input step has fetched."""
     over: bool = False
     """What was read is its last word: its containers have ended, and an answer to an offer would be in it."""
     faults: frozenset[str] = frozenset()

@@ -51,6 +51,8 @@ class Job:
     """What it is to run inside of (`Reservation.group`); None: outside of all."""
     reduce_duration: float | None = None
     """Seconds planned for the reduce pod after the last chunk; None: no reduce."""
+    fetches: bool = False
+    """Its chunks have an input step, which waits for its turn."""
     ttl: float | None = None
     """Seconds to keep the job after its end; None: for ever."""
     refusal: tuple[str, str] | None = None
@@ -85,6 +87,48 @@ class Sample(NamedTuple):
     seconds: float
 
 
+class Transfer(NamedTuple):
+    """What the input step of one chunk measured."""
+
+    size: int
+    """Bytes that came."""
+    opening: float
+    """Seconds from its turn until the first of them came."""
+    seconds: float
+    """Seconds from its turn until the last of them had come."""
+    waited: float = 0.0
+    """Seconds that it had waited for its turn."""
+
+
+class Transfers(NamedTuple):
+    """What the transfers of accounted chunks took, in all."""
+
+    times: int = 0
+    units: int = 0
+    size: int = 0
+    """Bytes."""
+    opening: float = 0.0
+    """Seconds until the first byte came, over all of them."""
+    sending: float = 0.0
+    """Seconds from the first byte on, over all of them."""
+
+    def add(self, units: int, size: int, *, opening: float, sending: float) -> "Transfers":
+        """Return the sums with one more transfer."""
+        return Transfers(
+            self.times + 1, self.units + units, self.size + size, self.opening + opening, self.sending + sending
+        )
+
+    @property
+    def tau(self) -> float:
+        """τ as measured, seconds per unit."""
+        return self.sending / self.units if self.units else 0.0
+
+    @property
+    def theta_cm(self) -> float:
+        """θcm as measured, seconds per transfer."""
+        return self.opening / self.times if self.times else 0.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
     """Units owned by one attempt: recorded before its pod exists, until accounted."""
@@ -103,12 +147,16 @@ class Chunk:
     """Planned end (forecast for a leftover chunk)."""
     sent: float | None = None
     """When its input was planned to be there; None: it shares no port."""
+    turn: float | None = None
+    """When it was given its turn to fetch its input; None: it was not, or has none to fetch."""
     offered: int | None = None
     """End offered to it and not yet answered."""
     leftover: bool = False
     """Runs on capacity that nobody was promised: must go when the room is needed."""
     done: int = 0
     """Units it has reported (for people; nothing is decided on it)."""
+    received: int = 0
+    """Bytes of its input that it has reported (for people)."""
 
     @property
     def key(self) -> tuple[str, int, int]:
@@ -143,6 +191,7 @@ class JobRecord:
     """Attempts made so far per unit that is not completed."""
     chunks: tuple[Chunk, ...] = ()
     pilots: tuple[Sample, ...] = ()
+    transfers: Transfers | None = None
     started: float | None = None
     finished: float | None = None
     done: int = 0

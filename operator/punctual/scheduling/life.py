@@ -9,7 +9,7 @@ from punctual.scheduling import ledger
 from punctual.scheduling.actions import DeleteJob, Emit, EndPod, Measured, SetPoint, StoreResult
 from punctual.scheduling.books import Books
 from punctual.scheduling.events import PodObserved
-from punctual.scheduling.job import Chunk, Sample, Verdict
+from punctual.scheduling.job import Chunk, Sample, Transfers, Verdict
 from punctual.scheduling.placement import tolerance
 from punctual.scheduling.processors import Occupant
 from punctual.scheduling.standing import Key, Standing, Watch, expected_end
@@ -79,6 +79,7 @@ class Life:
             if st.job.reduce_duration is not None:
                 self.books.before.append(StoreResult(st.job.uid, chunk.begin, chunk.end, pod.message))
             st.record = ledger.account(st.record, chunk)
+            self._transferred(st, chunk, watch)
             if chunk.size:
                 self._measured(now, st, chunk, seen_late=self._seen_late(now, chunk, watch, pod))
         self._forget(st, chunk)
@@ -153,11 +154,26 @@ class Life:
 
     def _measured(self, now: float, st: Standing, chunk: Chunk, *, seen_late: bool) -> None:
         """Tell what its units took; of a pilot, note it: also late where there will be no other."""
-        seconds = now - chunk.created
+        # what it waited for its turn to fetch its input is nothing that it costs
+        seconds = now - max(chunk.created, chunk.turn or chunk.created)
         if not seen_late and seconds > 0.0:
             self.books.after.append(Measured(st.job.uid, chunk.node, chunk.size, seconds))
         if chunk.kind == "Pilot" and not (seen_late and ledger.remaining(st.job.units, st.record)):
             st.record = replace(st.record, pilots=(*st.record.pilots, Sample(chunk.size, seconds)))
+
+    @staticmethod
+    def _transferred(st: Standing, chunk: Chunk, watch: Watch) -> None:
+        """Add up what its transfer took. The port is also idle while a turn is handed on: that opens a transfer too."""
+        seen = watch.pod.transfer if watch.pod else None
+        if seen is None:
+            return
+        sending = seen.seconds - seen.opening
+        opening = seen.opening
+        if seen.waited > 0 and chunk.turn is not None and watch.fetched_at is not None:
+            opening = max(opening, watch.fetched_at - chunk.turn - sending)
+        units = chunk.origin - chunk.begin
+        sums = st.record.transfers or Transfers()
+        st.record = replace(st.record, transfers=sums.add(units, seen.size, opening=opening, sending=sending))
 
     def _maybe_finish(self, now: float, st: Standing) -> None:
         if st.record.ended or st.record.chunks or not st.work_done or st.job.reduce_duration is not None:

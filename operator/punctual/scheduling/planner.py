@@ -21,6 +21,7 @@ from punctual.scheduling.life import GRACE, LOOK, Life
 from punctual.scheduling.line import Line
 from punctual.scheduling.placement import Demand, Ground, Shortfall, tolerance
 from punctual.scheduling.plan import Plan
+from punctual.scheduling.port import expected_inputs, someone_fetches
 from punctual.scheduling.processors import Place
 from punctual.scheduling.standing import Standing, expected_end
 from punctual.scheduling.words import span
@@ -83,17 +84,15 @@ class Planner:
         )
 
     def _port(self, now: float) -> float:
-        """Return from when on the port is free: what runs is taken to have its input when it was planned to."""
+        """Return from when on the port is free: by what is seen of transfers, by the plan where nothing can be seen."""
         assert self.books.spec is not None
         if not self.books.spec.discipline.one_port:
             return -np.inf
-        port = now
-        for uid in self.books.active:
-            st = self.books.jobs[uid]
-            for chunk in st.record.chunks:
-                if chunk.sent is not None:
-                    port = max(port, chunk.sent)
-        return port
+        sent = (chunk.sent for uid in self.books.active for chunk in self.books.jobs[uid].record.chunks)
+        port = max((at for at in sent if at is not None), default=now)
+        if someone_fetches(self.books):
+            port = max((at for *_, at in expected_inputs(self.books, now)), default=now)
+        return max(now, port)
 
     def _ends(self, now: float, evicted: frozenset[str]) -> dict[Place, float]:
         """Return when each place that is taken becomes free; jobs in ``evicted`` are taken to be on leftovers."""

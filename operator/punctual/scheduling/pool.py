@@ -57,6 +57,7 @@ from punctual.scheduling.line import Line, LineTest
 from punctual.scheduling.placement import Booking, Demand, Shortfall, tolerance
 from punctual.scheduling.plan import Plan
 from punctual.scheduling.planner import Planner
+from punctual.scheduling.port import Port
 from punctual.scheduling.processors import Occupant
 from punctual.scheduling.ranges import Ranges
 from punctual.scheduling.spec import PoolSpec
@@ -69,6 +70,8 @@ from punctual.theory.cost import Cost
 
 USED = 0.01
 """Seconds of CPU that are work; less may be somebody looking after the container."""
+SAID = 300
+"""Characters of what a step that failed has said, passed on in an event."""
 PLACEMENTS = 64
 """Placements (one demand tested upon the plan) that a step spends on decisions."""
 NOT_OWN = frozenset({
@@ -106,6 +109,7 @@ class Pool:
         self.life = Life(self.books)
         self.planner = Planner(self.books, self.life)
         self.dispatcher = Dispatcher(self.books, self.life, self.planner)
+        self.port = Port(self.books)
         self.express = Express(self.books, self.planner)
         self.edits = Edits(self.books, self.life, self.planner)
         self.windows = Windows(self.books, self.life, self.planner, self.dispatcher, self.express)
@@ -166,6 +170,7 @@ class Pool:
         self._decide(now)
         self.windows.clear(now)
         self.dispatcher.work(now)
+        self.port.work(now)
         self.books.due = self.wake(now)
         self._search_offers(now)
         self.windows.offer()
@@ -408,8 +413,11 @@ class Pool:
                     max_processors=None if most is None else max(most, promise.processors),
                 )
         for chunk in st.record.chunks:
-            self.books.processors.seat(self.books.occupant(st.job.uid, chunk), chunk.node)
+            occupant = self.books.occupant(st.job.uid, chunk)
+            self.books.processors.seat(occupant, chunk.node)
             self.books.active[st.job.uid] = None
+            if chunk.turn is not None:  # until its pod is seen to be done with it
+                self.books.sending.add(occupant)
         if record.ended:
             self.life.note_end(st)
         elif record.observed_generation < st.asked.generation:
@@ -492,6 +500,7 @@ class Pool:
             self.books.after.append(DropSetPoint(pod.node, pod.uid))
         elif pod.node in self.books.processors.counts or chunk is not None:
             self.books.processors.seat(occupant, pod.node)
+        self._see_sending(pod, occupant)
         if st is None or chunk is None:
             # Its units are not its own (any more): whatever it does is not accounted. A failed pod stays to be read,
             # and so does a reduce that went well.
@@ -500,15 +509,27 @@ class Pool:
                 self.life.end(now, pod)
             return
         watch = st.watch(chunk)
+        if pod.fetched and watch.pod is not None and not watch.pod.fetched:
+            watch.fetched_at = now
+            if chunk.sent is not None and abs(now - chunk.sent) > tolerance(now):
+                self.books.stale = True  # the port is free, sooner or later than was planned
+        watch.told_turn = watch.told_turn or pod.turn
         watch.pod = pod
         self.books.watched[pod.uid] = (pod.job, chunk.key)
         self.life.aim(chunk, watch)
         if pod.phase == "Running" and watch.running_since is None:
             watch.running_since = self.life.running_since(now, chunk, pod)
             watch.moved = now
-            if chunk.created < watch.running_since and not self.books.recreate:
+            if chunk.created < watch.running_since and not self.books.recreate and not st.job.fetches:
                 self.books.startups.add(st.job.uid, watch.running_since - chunk.created)
         self._judge_pod(now, st, chunk, watch, pod)
+
+    def _see_sending(self, pod: PodObserved, occupant: Occupant) -> None:
+        """Note whether its input may be under way: also that of a pod that nobody owns any more."""
+        if pod.fetched or pod.phase != "Pending":
+            self.books.sending.discard(occupant)
+        elif pod.turn:
+            self.books.sending.add(occupant)
 
     def _judge_pod(self, now: float, st: Standing, chunk: Chunk, watch: Watch, pod: PodObserved) -> None:
         """Account, lose or leave the chunk by what its pod has come to."""
@@ -518,6 +539,8 @@ class Pool:
             own = not pod.disrupted and not pod.deleting and pod.reason not in NOT_OWN
             code = f"exit code {pod.exit_code}" if pod.exit_code is not None else pod.reason or "failed"
             text = f"pod {pod.name}: {code}" + (f" ({pod.reason})" if pod.reason and pod.exit_code is not None else "")
+            if pod.started is None and pod.message:  # an init step's own words
+                text += f": {pod.message[:SAID]}"
             self.life.lose(now, st, chunk, reasons.CHUNK_FAILED if own else reasons.CAPACITY_LOST, text, own=own)
         elif pod.deleting:
             # by a person, an eviction, the scheduler for the sake of a higher priority: its end may take as long as its
@@ -560,6 +583,9 @@ class Pool:
                 watch.moved, watch.cpu = now, max(watch.cpu, p.cpu_seconds)
             if done > watch.done:
                 watch.done = done
+                self.books.progressed[st.job.uid] = None
+            if p.received is not None and p.received > watch.received:
+                watch.moved, watch.received = now, p.received
                 self.books.progressed[st.job.uid] = None
             # An end that gives nothing away may be the answer to an earlier offer, which a new leader does not know
             # of. Where one was given it may be drawn in further.

@@ -34,6 +34,11 @@ class Watch:
     offered_at: float | None = None
     ended_at: float | None = None
     """When its pod was seen to have succeeded while an offer was open; -inf: and its last word is no answer."""
+    received: int = 0
+    fetched_at: float | None = None
+    """When its input was seen to be there, as it happened."""
+    told_turn: bool = False
+    """Its pod was told that its turn has come, or is."""
     late: bool = False
     set_point: tuple[float, float, str] | None = None
     """(cap, end, pod uid) last sent."""

@@ -11,9 +11,11 @@ from punctual.scheduling.job import Chunk, Job
 from punctual.scheduling.standing import Watch
 from punctual.scheduling.words import span
 
+NO_VOLUME = "NoVolume"
+"""Our own word for a pod that cannot be scheduled since a claim that it names is not there or not bound."""
 NO_IMAGE = frozenset({
     "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError",
-    "CreateContainerError", "RunContainerError",
+    "CreateContainerError", "RunContainerError", NO_VOLUME,
 })  # fmt: skip
 """Waiting reasons of a container that its own template causes."""
 NOMINATED = "Nominated"
@@ -62,7 +64,20 @@ def has_stalled(job: Job, _chunk: Chunk, watch: Watch, now: float) -> Finding | 
     return Finding(reasons.STALLED, f"neither progress nor CPU use for {span(idle)}", own=True)
 
 
-CHECKS = (cannot_start, has_no_room, has_stalled)
+def receives_nothing(job: Job, chunk: Chunk, watch: Watch, now: float) -> Finding | None:
+    """Find an input step whose turn it is, and that gets nothing for stallTimeout: others may be waiting for it."""
+    pod = watch.pod
+    if chunk.turn is None or pod is None or pod.phase != "Pending" or pod.fetched:
+        return None
+    if watch.reported is None or now - watch.reported > FRESH:
+        return None
+    idle = now - max(watch.moved, chunk.turn)
+    if idle < job.stall_timeout:
+        return None
+    return Finding(reasons.STALLED, f"its input step has received nothing for {span(idle)}", own=True)
+
+
+CHECKS = (cannot_start, has_no_room, receives_nothing, has_stalled)
 
 
 def finding(job: Job, chunk: Chunk, watch: Watch, now: float) -> Finding | None:

@@ -223,6 +223,7 @@ def test_names_that_meet_elsewhere_agree(render):
         assert service["spec"]["selector"]["punctual.dev/leader"] == "true"
         account = of(objects, "DaemonSet")["spec"]["template"]["spec"]["serviceAccountName"]
         assert operator["PUNCTUAL_AGENT_ACCOUNT"] == f"system:serviceaccount:lab:{account}"
+        assert operator["PUNCTUAL_IMAGE"] in {c["image"] for _, c in containers(objects)}
         assert of(objects, "Secret", operator["PUNCTUAL_CA"]).keys() & {"data", "stringData"} == set()
         volumes = of(objects, "DaemonSet")["spec"]["template"]["spec"]["volumes"]
         assert {"name": operator["PUNCTUAL_CA"]} in [v.get("configMap") for v in volumes]

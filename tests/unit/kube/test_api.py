@@ -302,7 +302,7 @@ def test_only_what_works_can_be_chosen():
         "partition": ("OPR", "EPR"),
         "assign": ("MN", "AN"),
         "admission": ("Exact", "Fast", "Hybrid"),
-        "network": ("Concurrent",),
+        "network": ("Concurrent", "OnePort"),
     }
     assert not {"max_share", "guests"} & fields.keys()
     assert get_args(DivisibleJobSpec.model_fields["class_"].annotation) == ("Guaranteed",)

@@ -23,7 +23,7 @@ from punctual.kube.convert import (
 )
 from punctual.kube.podspec import Owner
 from punctual.scheduling.discipline import Discipline
-from punctual.scheduling.job import Chunk, Job, JobRecord, Offer, Promise, Sample, Verdict
+from punctual.scheduling.job import Chunk, Job, JobRecord, Offer, Promise, Sample, Transfers, Verdict
 from punctual.scheduling.ranges import Count, Counts, Ranges
 from punctual.scheduling.spec import MissCount, NodeLine, PoolRecord, PoolSpec
 from punctual.theory.cost import Cost
@@ -200,9 +200,13 @@ def chunks(draw):
         offered=draw(maybe() | small),
         leftover=draw(st.booleans()),
         done=draw(st.integers(0, size)),
+        sent=draw(maybe() | times),
+        turn=draw(maybe() | times),
+        received=draw(small),
     )
 
 
+millis = st.integers(0, 10**9).map(lambda n: round(n / 1000, 3))
 costs = st.builds(Cost, st.floats(1e-9, 1e6), st.floats(0, 1e6), st.floats(0, 1e6), st.floats(0, 1e6))
 records = st.builds(
     JobRecord,
@@ -221,6 +225,7 @@ records = st.builds(
     tried=st.lists(small, max_size=8).map(counts),
     chunks=st.lists(chunks(), max_size=4).map(tuple),
     pilots=st.lists(st.builds(Sample, small, spans), max_size=3).map(tuple),
+    transfers=maybe() | st.builds(Transfers, small, small, small, millis, millis),
     started=maybe() | times,
     finished=maybe() | times,
     done=small,
@@ -331,6 +336,15 @@ def test_the_spec_in_force_of_a_refused_edit_is_not_the_newest_generation():
 )
 def test_what_the_columns_show(record, column, shown):
     assert job_status(record, JOB, owner=OWNER, standing={}, now=0.0).get(column) == shown
+
+
+def test_bytes_that_no_file_has_are_written_as_the_most_a_status_takes():
+    """They are what a file in the pod says, and a status that is refused is that of the whole job."""
+    more = {"begin": 0, "end": 9, "origin": 9, "node": "n", "attempt": 1, "created": 0.0, "promised_end": 1.0}
+    record = JobRecord(chunks=(Chunk(received=2**63 - 1, **more),), transfers=Transfers(2, 9, 2**54, 1.0, 1.0))
+    status = job_status(record, JOB, owner=OWNER, standing={}, now=0.0)
+    assert status["chunks"][0]["received"] == status["input"]["bytes"] == 2**53
+    assert to_record(through_the_server(api.DivisibleJobStatus, status))
 
 
 def test_a_forecast_that_no_calendar_knows_can_be_written_and_read_again():

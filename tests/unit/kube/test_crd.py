@@ -121,6 +121,12 @@ def test_every_field_teaches(path, schema):
             assert "Required" in text
 
 
+@pytest.mark.parametrize(("path", "schema"), SCHEMAS)
+def test_no_bound_of_a_number_is_beyond_what_json_holds_exactly(path, schema):
+    """A maximum of 2**63 - 1 was read as one below zero: the API server refused every status with a byte in it."""
+    assert max(abs(schema.get("minimum", 0)), abs(schema.get("maximum", 0))) <= 2**53
+
+
 def test_rules_have_messages_for_people():
     rules = [rule for param in SCHEMAS for rule in param.values[1].get(VALIDATIONS, [])]
     assert len(rules) > 30

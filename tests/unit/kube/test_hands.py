@@ -19,6 +19,7 @@ from punctual.scheduling.actions import (
     DropSetPoint,
     Emit,
     EndPod,
+    GiveTurn,
     Measured,
     OfferEnd,
     SetPoint,
@@ -128,12 +129,13 @@ async def test_what_concerns_a_job_is_submitted_under_its_uid_in_order(hands, lo
         WriteStatus("j1", record),
         CreateChunk("j1", CHUNK),
         OfferEnd("ns", "render-1", "pod1", 3),
+        GiveTurn("ns", "render-1", "pod1", 3.0),
         StoreResult("j1", 0, 5, "42"),
         EndPod("ns", "render-1", "pod1"),
         DeleteJob("j1"),
     ):
         hands.perform(action)
-    kinds = [ApplyStatus, CreatePod, Annotate, ApplyConfigMap, Patch, DeletePod, DeleteObject]
+    kinds = [ApplyStatus, CreatePod, Annotate, Annotate, ApplyConfigMap, Patch, DeletePod, DeleteObject]
     assert [(key, type(operation)) for key, operation in log.submitted] == [("j1", kind) for kind in kinds]
 
 

@@ -3,9 +3,9 @@ from dataclasses import replace
 
 import pytest
 
-from punctual.kube.podspec import ForeignPod, Owner, chunk_pod, is_chunk_of, pod_name, project_pod
+from punctual.kube.podspec import ForeignPod, InputStep, Owner, chunk_pod, is_chunk_of, pod_name, project_pod
 from punctual.scheduling.events import PodObserved
-from punctual.scheduling.job import Chunk
+from punctual.scheduling.job import Chunk, Transfer
 from punctual.scheduling.spec import PoolSpec
 
 OWNER = Owner(uid="8b1f6b3e-0000-4000-8000-000000000001", namespace="ns", name="render", pool="main", units=1000)
@@ -18,8 +18,8 @@ def chunk(**more):
     return Chunk(**{**values, **more})
 
 
-def pod(template=TEMPLATE, owner=OWNER, processor=PROCESSOR, results=(), **more):
-    return chunk_pod(owner, chunk(**more), template, processor=processor, epoch=7, results=results)
+def pod(template=TEMPLATE, owner=OWNER, processor=PROCESSOR, results=(), step=None, **more):
+    return chunk_pod(owner, chunk(**more), template, processor=processor, epoch=7, results=results, step=step)
 
 
 def test_the_name_says_which_attempt_of_which_range_of_which_job_and_nothing_else():
@@ -106,6 +106,74 @@ def test_the_input_step_has_the_folder_too():
     (init,) = pod(template)["spec"]["initContainers"]
     assert {"name": "punctual", "mountPath": "/punctual"} in init["volumeMounts"]
     assert "resources" not in init
+
+
+HTTP = {"input": {"http": {"url": "http://files/a"}, "cut": "Lines"}, "stallTimeout": "1m30s"}
+VOLUME = {"input": {"volume": {"claimName": "data", "path": "a/b"}, "cut": "Records", "recordBytes": 8, "image": "own"}}
+
+
+def with_input(spec, template=TEMPLATE, **more):
+    return pod(template, step=InputStep.of(spec, image="punctual:1"), **more)
+
+
+def env_of(container):
+    return {e["name"]: e["value"] for e in container["env"]}
+
+
+def test_an_input_is_fetched_before_all_else_into_a_folder_that_all_see():
+    template = copy.deepcopy(TEMPLATE)
+    template["spec"]["initContainers"] = [{"name": "unpack", "image": "img"}]
+    made = with_input(HTTP, template)["spec"]
+    ours, theirs = made["initContainers"]
+    assert (ours["image"], ours["command"]) == ("punctual:1", ["python3", "-m", "punctual.fetch"])
+    env = env_of(ours)
+    assert env["PUNCTUAL_INPUT_URL"] == "http://files/a"
+    assert (env["PUNCTUAL_INPUT_CUT"], env["PUNCTUAL_INPUT_TIMEOUT"]) == ("Lines", "90")
+    assert (env["PUNCTUAL_BEGIN"], env["PUNCTUAL_END"], env["PUNCTUAL_TOTAL"]) == ("0", "100", "1000")
+    assert theirs["name"] == "unpack"
+    for container in (ours, theirs, made["containers"][0]):
+        assert env_of(container)["PUNCTUAL_INPUT"] == "/punctual-input/data"
+        assert {"name": "punctual-input", "mountPath": "/punctual-input"} in container["volumeMounts"]
+    assert {"name": "punctual-input", "emptyDir": {}} in made["volumes"]
+    assert ours["resources"]["limits"]["cpu"] == "500m"
+
+
+def test_a_volume_is_mounted_for_the_step_alone_and_cannot_be_written():
+    made = with_input(VOLUME)["spec"]
+    (ours,), (main,) = made["initContainers"], made["containers"]
+    assert ours["image"] == "own"
+    env = env_of(ours)
+    assert env["PUNCTUAL_INPUT_PATH"] == "/punctual-source/a/b"
+    assert (env["PUNCTUAL_INPUT_CUT"], env["PUNCTUAL_INPUT_RECORD_BYTES"]) == ("Records", "8")
+    assert {"name": "punctual-source", "mountPath": "/punctual-source", "readOnly": True} in ours["volumeMounts"]
+    assert not any(m["name"] == "punctual-source" for m in main["volumeMounts"])
+    (source,) = (v for v in made["volumes"] if v["name"] == "punctual-source")
+    assert source["persistentVolumeClaim"] == {"claimName": "data", "readOnly": True}
+
+
+@pytest.mark.parametrize(("given", "user"), [({}, 65532), ({"runAsUser": 1000}, 1000), ({"runAsUser": 0}, 0)])
+def test_the_step_may_nothing_and_is_who_the_pod_is(given, user):
+    template = copy.deepcopy(TEMPLATE)
+    template["spec"]["securityContext"] = given
+    (ours,) = with_input(HTTP, template)["spec"]["initContainers"]
+    context = ours["securityContext"]
+    assert (context["runAsUser"], context["runAsNonRoot"]) == (user, user != 0)
+    assert context["allowPrivilegeEscalation"] is False
+    assert context["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_a_reduce_fetches_nothing():
+    made = with_input(HTTP, kind="Reduce")
+    assert made == pod(kind="Reduce")
+
+
+def test_a_chunk_that_has_its_turn_already_is_made_with_it():
+    assert "punctual.dev/fetch" not in with_input(HTTP)["metadata"]["annotations"]
+    notes = with_input(HTTP, turn=12.5)["metadata"]["annotations"]
+    assert notes["punctual.dev/fetch"] == "1970-01-01T00:00:12.500000Z"
+    told = with_input(HTTP)["spec"]["volumes"][1]["downwardAPI"]["items"]
+    paths = {item["path"]: item["fieldRef"]["fieldPath"] for item in told}
+    assert paths["fetch"] == "metadata.annotations['punctual.dev/fetch']"
 
 
 def node_terms(made):
@@ -196,7 +264,24 @@ FAILED_INIT = {
     "initContainerStatuses": [{"name": "in", "state": {"terminated": {**ENDED, "exitCode": 4, "reason": "Error"}}}],
     **main_container(waiting={"reason": "PodInitializing"}),
 }
+
+
+def fetched(message, code=0):
+    ended = {"terminated": {**ENDED, "exitCode": code, "message": message}}
+    return {"initContainerStatuses": [{"name": "punctual-input", "state": ended}]}
+
+
 UNSCHEDULABLE = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+UNBOUND = {
+    "conditions": [
+        {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": '0/3 nodes are available: persistentvolumeclaim "data" not found.',
+        }
+    ]
+}
 DISRUPTED = {"conditions": [{"type": "DisruptionTarget", "status": "True"}], "reason": "Evicted", "phase": "Failed"}
 
 
@@ -206,6 +291,7 @@ DISRUPTED = {"conditions": [{"type": "DisruptionTarget", "status": "True"}], "re
         pytest.param({}, observed(), id="new"),
         pytest.param(UNSCHEDULABLE, observed(reason="Unschedulable"), id="no room"),
         pytest.param({**UNSCHEDULABLE, "nominatedNodeName": "n1"}, observed(reason="Nominated"), id="room is made"),
+        pytest.param(UNBOUND, observed(reason="NoVolume"), id="no claim of that name"),
         pytest.param(
             main_container(waiting={"reason": "ImagePullBackOff"}), observed(reason="ImagePullBackOff"), id="no image"
         ),
@@ -225,11 +311,43 @@ DISRUPTED = {"conditions": [{"type": "DisruptionTarget", "status": "True"}], "re
             observed(phase="Failed", finished=20.0, exit_code=4, reason="Error"),
             id="input step failed",
         ),
+        pytest.param(
+            fetched('{"bytes": 9, "waited": 2, "opening": 0.5, "seconds": 1.5}'),
+            observed(fetched=True, transfer=Transfer(9, 0.5, 1.5, 2.0)),
+            id="input is there",
+        ),
+        pytest.param(fetched("what?"), observed(fetched=True), id="input is there, somehow"),
+        pytest.param(fetched("x", code=1), observed(finished=20.0, exit_code=1, message="x"), id="no input"),
         pytest.param(DISRUPTED, observed(phase="Failed", reason="Evicted", disrupted=True), id="evicted"),
     ],
 )
 def test_what_is_kept_of_our_pod(status, expected):
     assert project_pod(body(status)) == expected
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "", "[]", "7", "{}", "[" * 2000,
+        '{"bytes": -1, "waited": 0, "opening": 0, "seconds": 0}',
+        '{"bytes": 1.5, "waited": 0, "opening": 0, "seconds": 0}',
+        '{"bytes": 1, "waited": 0, "opening": 2, "seconds": 1}',
+        '{"bytes": 1, "waited": 0, "opening": 0, "seconds": NaN}',
+        '{"bytes": 1, "waited": Infinity, "opening": 0, "seconds": 1}',
+        '{"bytes": 1, "waited": 0, "opening": 0, "seconds": "1"}',
+        '{"bytes": true, "waited": 0, "opening": 0, "seconds": 1}',
+        '{"bytes": ' + "9" * 5000 + ', "waited": 0, "opening": 0, "seconds": 1}',
+    ],
+)  # fmt: skip
+def test_what_a_step_cannot_have_measured_is_not_believed(message):
+    assert project_pod(body(fetched(message))).transfer is None
+
+
+def test_a_turn_that_was_given_is_seen():
+    assert not project_pod(body()).turn
+    noted = body()
+    noted["metadata"]["annotations"]["punctual.dev/fetch"] = "now"
+    assert project_pod(noted).turn
 
 
 def test_a_pod_that_is_bound_is_where_it_was_bound():

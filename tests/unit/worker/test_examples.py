@@ -2,8 +2,10 @@
 
 import itertools
 import json
+import runpy
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 EXAMPLES = Path(__file__).parents[3] / "examples"
 PRIMES = [sys.executable, str(EXAMPLES / "primes" / "primes.py")]
 CLOCKS = [sys.executable, str(EXAMPLES / "clocks" / "clocks.py")]
+READINGS = [sys.executable, str(EXAMPLES / "readings" / "readings.py")]
 MERTENS = [str(EXAMPLES / "mertens" / "mertens.sh")]
 ZONE_TAB = Path("/usr/share/zoneinfo/zone.tab")
 
@@ -163,7 +166,51 @@ def test_a_reduce_without_all_results_fails(program, names, tmp_path):
     assert done.stderr
 
 
-@pytest.mark.parametrize("name", ["primes", "clocks", "mertens"])
+@few_cuts
+@given(cuts=st.sets(st.integers(1, 9), max_size=4))
+def test_readings_cut_anywhere_are_those_of_the_whole_table(cuts, tmp_path_factory):
+    source = runpy.run_path(str(EXAMPLES / "readings" / "source.py"))
+    data = source["table"](300)
+    folder = tmp_path_factory.mktemp("readings")
+    (folder / "turn").write_text("now")
+    (folder / "results").mkdir()
+    server = source["Source"](("127.0.0.1", 0), data, None)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        for begin, end in itertools.pairwise(sorted({0, 10, *cuts})):
+            here = folder / f"{begin}"
+            env = {
+                "PUNCTUAL_INPUT_URL": f"http://127.0.0.1:{server.server_port}/table.csv",
+                "PUNCTUAL_INPUT": folder / "data",
+                "PUNCTUAL_INPUT_CUT": "Lines",
+                "PUNCTUAL_TURN": folder / "turn",
+            }
+            run([sys.executable, "-m", "punctual.fetch"], folder / f"in-{begin}", begin=begin, end=end, total=10, **env)
+            (folder / "results" / f"{begin}-{end}").write_text(
+                run(READINGS, here, begin=begin, end=end, total=10, **env)
+            )
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    whole = {}
+    for line in data.decode().splitlines():
+        station, degrees = line.split(",")
+        whole.setdefault(station, []).append(round(10 * float(degrees)))
+    assert json.loads(reduced(READINGS, folder, 10)) == {
+        station: [len(all_), sum(all_), min(all_), max(all_)] for station, all_ in whole.items()
+    }
+
+
+def test_the_table_of_readings_is_served_where_the_job_looks_for_it():
+    pod, service = yaml.safe_load_all((EXAMPLES / "readings" / "source.yaml").read_text())
+    job = yaml.safe_load((EXAMPLES / "readings" / "job.yaml").read_text())
+    assert job["spec"]["input"]["http"]["url"].split("/")[2] == service["metadata"]["name"]
+    assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+
+
+@pytest.mark.parametrize("name", ["primes", "clocks", "mertens", "readings"])
 def test_a_manifest_is_a_job_that_runs_what_is_there(name):
     from punctual.kube.api import DivisibleJob, parse
 

@@ -5,6 +5,7 @@ and ``kube.convert`` turns them into the core's values. ``crds/`` and ``docs/api
 """
 
 from punctual.kube.api.base import API_VERSION, GROUP, VERSION
+from punctual.kube.api.input import HttpInput, Input, VolumeInput
 from punctual.kube.api.job import DivisibleJob, DivisibleJobSpec, JobCost, Processors, Reduce
 from punctual.kube.api.job_status import (
     AppliedSpec,
@@ -12,6 +13,7 @@ from punctual.kube.api.job_status import (
     CostInForce,
     CountedRange,
     DivisibleJobStatus,
+    InputMeasured,
     Offer,
     PilotSample,
     Promise,
@@ -59,6 +61,9 @@ __all__ = [
     "DivisibleJobSpec",
     "DivisibleJobStatus",
     "Expression",
+    "HttpInput",
+    "Input",
+    "InputMeasured",
     "JobCost",
     "LabelSelector",
     "LearnedCost",
@@ -90,6 +95,7 @@ __all__ = [
     "Startup",
     "UnitCounts",
     "UnitRange",
+    "VolumeInput",
     "parse",
     "parse_metadata",
     "parse_status",

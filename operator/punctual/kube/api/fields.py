@@ -214,6 +214,10 @@ Units = Annotated[int, Field(ge=0, le=MAX_UNITS)]
 """Units of work."""
 Position = Annotated[int, Field(ge=0, le=MAX_UNITS + 1)]
 """A unit, or one past the last; the reduce pod stands behind the last unit, as one unit more."""
+MAX_BYTES: Final = 2**53
+"""Nothing above it is exact in JSON: the API server reads a maximum of 2**63 - 1 as a number below zero."""
+Bytes = Annotated[int, Field(ge=0, le=MAX_BYTES)]
+"""An amount of data."""
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Seconds = Annotated[float, Field(ge=0)]
 """Seconds as a bare number: for records that machines compare."""

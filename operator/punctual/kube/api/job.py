@@ -13,6 +13,7 @@ from punctual.kube.api.fields import (
     ObjectName,
     PositiveDuration,
 )
+from punctual.kube.api.input import Input
 from punctual.kube.api.job_status import DivisibleJobStatus
 from punctual.kube.api.meta import EPOCH_NEVER_FALLS, Resource
 from punctual.kube.api.template import PodTemplate
@@ -87,6 +88,7 @@ _FIXED: Final = (
     _fixed_once_promised("template", "units done so far were done by it"),
     _fixed_once_promised("cost", "the plan was made with it", optional=True),
     _fixed_once_promised("profile", "the plan was made with its cost", optional=True),
+    _fixed_once_promised("input", "units done so far were done with it", optional=True),
     _fixed_once_promised("reduce", "its time is part of the plan", optional=True),
     _fixed_once_promised("restart", "it tells which units count as done"),
     _fixed_once_promised("dryRun", "its processors are booked"),
@@ -167,6 +169,11 @@ class DivisibleJobSpec(Model):
     PUNCTUAL_END (one past the last); units done so far are written to the file PUNCTUAL_DIR/progress. Required.
     Example: `{spec: {containers: [{name: main, image: work:1, args: ["--from=$(PUNCTUAL_BEGIN)",
     "--to=$(PUNCTUAL_END)"]}]}}`."""
+    input: Input | None = None
+    """What a chunk must fetch before it begins: `{http: {url: https://example.com/data.csv}, cut: Lines}`. A step
+    before the template's containers waits for its turn (see the Pool's `network`), fetches the chunk's share and no
+    more, and leaves it in the file PUNCTUAL_INPUT. Say what that takes as `tau` and `thetaCm` of the cost; what it took
+    is in `status.input`. Default: nothing is fetched."""
     reduce: Reduce | None = None
     """One pod after the last chunk that puts the results together; its time is part of the plan:
     `{duration: 30s, template: …}`. Default: none."""

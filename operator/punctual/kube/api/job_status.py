@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from punctual.kube.api.base import Model
-from punctual.kube.api.fields import MAX_RANGES, Count, Position, Seconds, StatusDuration, Time, Units
+from punctual.kube.api.fields import MAX_RANGES, Bytes, Count, Position, Seconds, StatusDuration, Time, Units
 from punctual.kube.api.meta import Conditions, Epoch
 
 NodeName = Annotated[str, Field(max_length=253)]
@@ -106,6 +106,12 @@ class ChunkRecord(UnitRange):
     """true: runs on capacity that nobody was promised, and goes when the room is needed."""
     done: Units | None = None
     """Units that it has reported; absent: none yet."""
+    input_by: Time | None = None
+    """When its input is planned to be there, where inputs share a port; they come in this order."""
+    turn_at: Time | None = None
+    """When it was given its turn to fetch its input; absent: not yet, or there is none."""
+    received: Bytes | None = None
+    """Bytes of its input that have come; absent: none yet."""
 
 
 class PilotSample(Model):
@@ -115,6 +121,25 @@ class PilotSample(Model):
     """Units it did."""
     seconds: Seconds
     """Seconds from its pod's creation to its end."""
+
+
+class InputMeasured(Model):
+    """What fetching took, over all chunks that are accounted; in seconds."""
+
+    transfers: Count
+    """How many there were."""
+    units: Units
+    """Units whose input they brought."""
+    bytes: Bytes
+    """Bytes that they brought."""
+    opening: Seconds
+    """Seconds until the first byte came, in all; where a chunk waited for its turn, those of handing it on too."""
+    sending: Seconds
+    """Seconds from the first byte to the last, in all."""
+    tau: Seconds
+    """τ as measured, seconds per unit: what `spec.cost.tau` should say."""
+    theta_cm: Seconds
+    """θcm as measured, seconds per transfer: what `spec.cost.thetaCm` should say."""
 
 
 class AppliedSpec(Model):
@@ -165,6 +190,8 @@ class DivisibleJobStatus(Model):
     """Chunks that are under way, recorded before their pods exist."""
     pilots: Annotated[list[PilotSample], Field(max_length=64)] = Field(default=[])
     """What pilot chunks measured."""
+    input: InputMeasured | None = None
+    """What fetching has taken so far; absent: nothing was fetched."""
     started_at: Time | None = None
     """When the first chunk was created."""
     finished_at: Time | None = None

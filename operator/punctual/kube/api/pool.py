@@ -123,8 +123,10 @@ class PoolSpec(PoolSelectors):
     own. Processors take what is due first as they become free, so `partition`, `assign` and `admission` do not matter;
     a reduce step, `processors.min` above 1 and reservations are refused. Needs `order: EDF`. Default: none, promises
     are certain."""
-    network: Literal["Concurrent"] = "Concurrent"
-    """How chunks get their input. Concurrent: each for itself, all at the same time. Default Concurrent."""
+    network: Literal["Concurrent", "OnePort"] = "Concurrent"
+    """How chunks get their input. Concurrent: each for itself, all at the same time. OnePort: one after the other, each
+    at the full speed of the source, in the order of the plan; jobs say how long that takes as `tau` and `thetaCm` of
+    their cost, and what is to be fetched as `input`. Default Concurrent."""
 
 
 class PoolNode(Model):

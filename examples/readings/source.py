@@ -1,0 +1,80 @@
+"""A file server for the example: a table of readings, in byte ranges, no quicker than ``--rate``.
+
+Any server that answers range requests will do in its place; this one makes its own data and needs nothing but Python.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import re
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+def table(lines: int) -> bytes:
+    """Return so many readings; they look random and are always the same."""
+    made, state = [], 1
+    for _ in range(lines):
+        state = state * 69069 % 2**32 + 1
+        made.append(f"station-{state // 2**16 % 10},{(state // 2**12 % 500 - 150) / 10}\n")
+    return "".join(made).encode()
+
+
+class Source(ThreadingHTTPServer):
+    """Serves ``data`` under any path; ``rate``: bytes per second and connection, None: as quick as it can."""
+
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], data: bytes, rate: int | None) -> None:
+        super().__init__(address, Answer)
+        self.data, self.rate = data, rate
+
+
+class Answer(BaseHTTPRequestHandler):
+    """One request."""
+
+    server: Source
+
+    def do_GET(self) -> None:
+        """Send the range that is asked for, and print when that began and ended, and its first and last byte."""
+        data = self.server.data
+        asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        first, last = (int(asked[1]), min(int(asked[2]), len(data) - 1)) if asked else (0, len(data) - 1)
+        if first > last:
+            self.send_error(416)
+            return
+        self.send_response(206 if asked else 200)
+        if asked:
+            self.send_header("Content-Range", f"bytes {first}-{last}/{len(data)}")
+        self.send_header("Content-Length", str(last + 1 - first))
+        self.end_headers()
+        began = time.monotonic()
+        step = max(1, (self.server.rate or 2**22) // 20)
+        sent = first
+        with contextlib.suppress(ConnectionError):  # who looks for the end of a line hangs up when it is found
+            while sent <= last:
+                part = data[sent : min(sent + step, last + 1)]
+                if self.server.rate:
+                    time.sleep(len(part) / self.server.rate)
+                self.wfile.write(part)
+                sent += len(part)
+        if last > first:
+            print(f"{began:.3f} {time.monotonic():.3f} {first} {sent - 1}", flush=True)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing of requests."""
+
+
+def main() -> None:
+    """Serve for ever."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, default=8080)
+    parser.add_argument("--lines", type=int, default=100_000)
+    parser.add_argument("--rate", type=int, help="bytes per second")
+    asked = parser.parse_args()
+    Source(("", asked.port), table(asked.lines), asked.rate).serve_forever()
+
+
+if __name__ == "__main__":
+    main()

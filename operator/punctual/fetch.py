@@ -1,0 +1,337 @@
+"""The input step of a chunk's pod: wait for its turn, fetch the chunk's share of the input, say how it went.
+
+The operator puts it before a job's own containers where ``spec.input`` asks for it: ``python3 -m punctual.fetch``.
+Standard library only, Python 3.9 or newer, nothing else of Punctual.
+
+Unit k of n has the bytes from k·size/n to (k+1)·size/n of the input, rounded down (``punctual.worker`` cuts files the
+same way). What a chunk [begin, end) gets of the bytes that its units have:
+
+    Bytes      just these
+    Records    the same of records of one size: no record is ever cut
+    Lines      the lines that *begin* in them, the last one to its end, wherever that is
+
+So each byte, record or line is fetched for exactly one chunk, wherever a job is cut, and nothing is counted beforehand.
+
+The one rule that must never break: **nothing is fetched before the turn has come**, for somebody else may have the
+port; and nothing is read behind a share but the rest of its last line.
+
+Environment: PUNCTUAL_BEGIN, PUNCTUAL_END, PUNCTUAL_TOTAL (units), PUNCTUAL_DIR (``received`` goes there),
+PUNCTUAL_INPUT (the file to be written; ``offset`` of its first byte in the input and the input's ``size`` are written
+beside it), PUNCTUAL_INPUT_URL or PUNCTUAL_INPUT_PATH, PUNCTUAL_INPUT_CUT, PUNCTUAL_INPUT_RECORD_BYTES,
+PUNCTUAL_INPUT_TIMEOUT (seconds without a byte after which it gives up); for tests PUNCTUAL_TURN (default
+/etc/punctual/fetch) and PUNCTUAL_TERMINATION_LOG (default /dev/termination-log).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import signal
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+__all__ = ["FetchError", "Share", "Source", "cut", "main", "share"]
+
+_BLOCK: Final = 2**18
+"""Bytes read at a time."""
+_BEYOND: Final = 2**14
+"""Bytes behind the share that are read at a time in search of the end of its last line."""
+_PERIOD: Final = 0.25
+"""Seconds between two writes of ``received``."""
+_LOOK: Final = 0.1
+"""Seconds between two looks whether the turn has come."""
+_PAUSES: Final = (0.5, 1.0, 2.0)
+"""Seconds before another attempt after one that brought nothing; then it gives up."""
+
+
+class FetchError(Exception):
+    """Why the input cannot be fetched, in words for the user."""
+
+
+class Share(NamedTuple):
+    """Bytes [begin, end) of the input."""
+
+    begin: int
+    end: int
+
+
+class Source(Protocol):
+    """Where bytes come from."""
+
+    def size(self) -> int:
+        """Return how many there are."""
+
+    def read(self, begin: int, end: int) -> Iterator[bytes]:
+        """Give the bytes [begin, end), in blocks, all of them."""
+
+
+def share(begin: int, end: int, total: int, size: int, *, record: int = 1) -> Share:
+    """Return which bytes the units [begin, end) of ``total`` have of an input of ``size``, in whole records."""
+    if size % record:
+        raise FetchError(
+            f"the input has {size} bytes, {size % record} more than whole records of {record} (spec.input.recordBytes)"
+        )
+    records = size // record
+    return Share(begin * records // total * record, end * records // total * record)
+
+
+def cut(source: Source, bounds: Share, size: int, *, lines: bool) -> Iterator[tuple[int, bytes]]:
+    """Give what of the source belongs to a share, in order: where in the input each block begins, and the block."""
+    if not lines:
+        at = bounds.begin
+        for block in source.read(*bounds):
+            yield at, block
+            at += len(block)
+        return
+    if bounds.begin == bounds.end:
+        return
+    # a line begins here if the byte before it ends another
+    at = max(0, bounds.begin - 1)
+    begun, last = bounds.begin == 0, b""
+    for block in source.read(at, bounds.end):
+        skip = 0 if begun else block.find(b"\n") + 1
+        begun = begun or skip > 0
+        if begun and len(block) > skip:
+            yield at + skip, block[skip:]
+            last = block[-1:]
+        at += len(block)
+    while last not in (b"", b"\n") and at < size:
+        for block in source.read(at, min(size, at + _BEYOND)):
+            stop = block.find(b"\n") + 1 or len(block)
+            yield at, block[:stop]
+            at, last = at + stop, block[stop - 1 : stop]
+            if last == b"\n":
+                break
+
+
+class _File:
+    """A file of a volume."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+
+    def size(self) -> int:
+        if not self._path.is_file():
+            raise FetchError(f"{self._path} is not a file (spec.input.volume.path)")
+        return self._path.stat().st_size
+
+    def read(self, begin: int, end: int) -> Iterator[bytes]:
+        with self._path.open("rb") as file:
+            file.seek(begin)
+            while begin < end:
+                block = file.read(min(_BLOCK, end - begin))
+                if not block:
+                    raise FetchError(f"{self._path} has become shorter: there is nothing at {begin}")
+                begin += len(block)
+                yield block
+
+
+class _Http:
+    """What a server has under a URL; it must know byte ranges.
+
+    A connection that breaks off is taken up again where it ended. ``timeout``: seconds without a byte.
+    """
+
+    def __init__(self, url: str, timeout: float) -> None:
+        self._url = url
+        self._timeout = timeout
+        self._size: int | None = None
+        self._mark: str | None = None
+
+    def size(self) -> int:
+        if self._size is None:
+            for _ in self.read(0, 1):
+                pass
+        assert self._size is not None
+        return self._size
+
+    def read(self, begin: int, end: int) -> Iterator[bytes]:
+        tries, moved = 0, time.monotonic()
+        while begin < end:
+            came = begin
+            try:
+                answer = self._open(begin, end, self._timeout - (time.monotonic() - moved))
+                if answer is None:
+                    return
+                with answer:
+                    while begin < end and (block := answer.read1(min(_BLOCK, end - begin))):
+                        moved = time.monotonic()
+                        begin += len(block)
+                        yield block
+                trouble = "the connection ended too early"
+            except FetchError:
+                raise
+            except (OSError, http.client.HTTPException) as error:  # URLError and time-outs are OSErrors
+                trouble = str(getattr(error, "reason", error)) or type(error).__name__
+            left = self._timeout - (time.monotonic() - moved)
+            tries, pause = (0, 0.0) if begin > came else (tries + 1, _PAUSES[min(tries, len(_PAUSES) - 1)])
+            if tries > len(_PAUSES) or left <= pause:
+                raise FetchError(f"{self._url}: nothing more came from byte {begin} on: {trouble}")
+            time.sleep(pause)
+
+    def _open(self, begin: int, end: int, patience: float) -> http.client.HTTPResponse | None:
+        """Ask for a range; None: the input is empty.
+
+        Raises FetchError for what another try would not better, OSError for the rest.
+        """
+        headers = {"Range": f"bytes={begin}-{end - 1}", "Accept-Encoding": "identity"}
+        request = urllib.request.Request(self._url, headers=headers)  # noqa: S310  the scheme was looked at
+        try:
+            response: http.client.HTTPResponse = urllib.request.urlopen(  # noqa: S310
+                request, timeout=max(0.1, patience)
+            )
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.code == 416 and error.headers.get("Content-Range", "").strip() == "bytes */0":
+                    self._size = 0
+                    return None
+                if error.code >= 500 or error.code in (408, 429):
+                    raise OSError(f"the server answers {error.code} {error.reason}") from None
+            raise FetchError(f"{self._url}: the server answers {error.code} {error.reason}") from None
+        try:
+            self._check(response, begin, end)
+        except BaseException:
+            response.close()
+            raise
+        return response
+
+    def _check(self, response: http.client.HTTPResponse, begin: int, end: int) -> None:
+        """See that the answer is the range that was asked for, of the very input of the answers before."""
+        told = response.headers.get("Content-Range", "").strip()
+        found = re.fullmatch(r"bytes ([0-9]{1,19})-([0-9]{1,19})/([0-9]{1,19})", told)
+        if response.status != 206:
+            raise FetchError(
+                f"{self._url}: the server does not know byte ranges (it answers {response.status}, not 206 to "
+                f"bytes={begin}-{end - 1}): no part of the input can be fetched alone"
+            )
+        if found is None:
+            raise FetchError(f"{self._url}: the server does not say how large the input is (Content-Range: {told!r})")
+        first, last, size = (int(number) for number in found.groups())
+        if (first, last) != (begin, end - 1):
+            raise FetchError(f"{self._url}: asked for bytes {begin}-{end - 1}, the server sends {first}-{last}")
+        mark = response.headers.get("ETag")
+        if self._size is not None and (size, mark) != (self._size, self._mark):
+            raise FetchError(f"{self._url}: the input has changed while it was fetched")
+        self._size, self._mark = size, mark
+
+
+class _Received:
+    """Tells the agent how many bytes have come: that is how a transfer that hangs is found.
+
+    From a thread of its own, for what came last before it hangs has to be told too.
+    """
+
+    def __init__(self, folder: str | None) -> None:
+        self._path = Path(folder) / "received" if folder else None
+        self._told = -1
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="received", daemon=True)
+        self.count = 0
+
+    def begin(self) -> None:
+        self._tell()
+        self._thread.start()
+
+    def end(self) -> None:
+        self._over.set()
+        self._thread.join()
+        self._tell()
+
+    def _tell(self) -> None:
+        count = self.count
+        if self._path is None or count == self._told:
+            return
+        draft = self._path.with_name("received.tmp")
+        draft.write_text(f"{count}\n", encoding="ascii")
+        draft.replace(self._path)
+        self._told = count
+
+    def _watch(self) -> None:
+        while not self._over.wait(_PERIOD):
+            with contextlib.suppress(OSError):  # it is told again, and the step itself says what is wrong
+                self._tell()
+
+
+def _source(env: dict[str, str]) -> Source:
+    url, path = env.get("PUNCTUAL_INPUT_URL"), env.get("PUNCTUAL_INPUT_PATH")
+    if url:
+        if not re.match("https?://", url):
+            raise FetchError(f"{url} is no address that begins with http:// or https:// (spec.input.http.url)")
+        return _Http(url, float(env.get("PUNCTUAL_INPUT_TIMEOUT", "60")))
+    if path:
+        return _File(path)
+    raise FetchError("neither PUNCTUAL_INPUT_URL nor PUNCTUAL_INPUT_PATH says where the input is")
+
+
+def _wait(turn: Path) -> None:
+    while True:
+        try:
+            if turn.read_bytes().strip():
+                return
+        except OSError:  # there is no such annotation yet
+            pass
+        time.sleep(_LOOK)
+
+
+def _fetch(env: dict[str, str]) -> dict[str, float]:
+    begin, end, total = (int(env[f"PUNCTUAL_{name}"]) for name in ("BEGIN", "END", "TOTAL"))
+    kind, record = env.get("PUNCTUAL_INPUT_CUT", "Bytes"), int(env.get("PUNCTUAL_INPUT_RECORD_BYTES", "1"))
+    target = Path(env["PUNCTUAL_INPUT"])
+    source, received = _source(env), _Received(env.get("PUNCTUAL_DIR"))
+    up = time.monotonic()
+    _wait(Path(env.get("PUNCTUAL_TURN", "/etc/punctual/fetch")))
+    began = time.monotonic()
+    received.begin()
+    size = source.size()
+    bounds = share(begin, end, total, size, record=record)
+    opened, offset = None, bounds.end
+    with target.open("wb") as file:
+        for at, block in cut(source, bounds, size, lines=kind == "Lines"):
+            if opened is None:
+                opened, offset = time.monotonic(), at
+            file.write(block)
+            received.count += len(block)
+    (target.parent / "offset").write_text(f"{offset}\n", encoding="ascii")
+    (target.parent / "size").write_text(f"{size}\n", encoding="ascii")
+    received.end()
+    over = time.monotonic()
+    return {
+        "bytes": received.count,
+        "waited": round(began - up, 3),
+        "opening": round((opened or over) - began, 3),
+        "seconds": round(over - began, 3),
+    }
+
+
+def _terminated(signum: int, _frame: object) -> None:
+    raise SystemExit(128 + signum)
+
+
+def main() -> int:
+    """Do it all; the termination message says what was measured, or what is wrong."""
+    # the first process of a container ignores SIGTERM unless it handles it, and is killed much later
+    signal.signal(signal.SIGTERM, _terminated)
+    os.umask(0o022)  # the agent and the job's containers may be other users
+    log = os.environ.get("PUNCTUAL_TERMINATION_LOG", "/dev/termination-log")
+    try:
+        told, status = json.dumps(_fetch(dict(os.environ))), 0
+    except (FetchError, OSError, KeyError, ValueError) as error:
+        told = str(error) if isinstance(error, FetchError) else f"{type(error).__name__}: {error}"
+        status = 1
+    print(told, file=sys.stderr if status else sys.stdout)
+    with contextlib.suppress(OSError):  # there is none outside of a container
+        Path(log).write_text(told[:2000], encoding="utf-8")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""Whose turn it is to fetch its input, where all inputs come over one port (``network: OnePort``).
+
+Pods are made when their processors are free, in the order in which the plan sends their inputs; the input step of each
+waits until it is told. The turn goes to the first in that order, and to the next once the one before is *seen* to have
+its input or to be gone: a late transfer holds up the next, and two never overlap. One that hangs is ended like any
+chunk that stalls (:mod:`punctual.scheduling.supervision`), and the turn goes on when its pod is gone.
+
+A turn stands in the job's status before the pod is told. So a new leader knows who may be fetching; it tells those
+again whose pods do not know it yet. Where inputs do not share a port a chunk is made with its turn.
+
+A job without ``spec.input`` may have declared that it sends (τ, θcm) all the same: nobody can stop it, so its transfers
+are taken to be when they were planned to.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from punctual import reasons
+from punctual.scheduling.actions import GiveTurn
+from punctual.scheduling.books import Books
+from punctual.scheduling.job import Chunk
+from punctual.scheduling.life import LOOK
+from punctual.scheduling.processors import Occupant
+from punctual.scheduling.standing import Standing
+
+Entry = tuple[Standing, Chunk]
+
+
+def someone_fetches(books: Books) -> bool:
+    """Whether any job that owns chunks has an input."""
+    return any(books.jobs[uid].job.fetches for uid in books.active)
+
+
+def line(books: Books) -> list[Entry]:
+    """Return the chunks in the order in which their inputs come: as planned, then by job and begin."""
+    standing = (books.jobs[uid] for uid in books.active)
+    entries = chain.from_iterable(((st, chunk) for chunk in st.record.chunks) for st in standing)
+    return sorted((e for e in entries if e[1].kind != "Reduce"), key=_place)
+
+
+def _place(entry: Entry) -> tuple[float, str, int]:
+    st, chunk = entry
+    return (chunk.created if chunk.sent is None else chunk.sent, st.job.uid, chunk.begin)
+
+
+def has_input(st: Standing, chunk: Chunk) -> bool:
+    """Whether the chunk's pod was seen to have its input."""
+    pod = st.watch(chunk).pod
+    return pod is not None and (pod.fetched or pod.phase != "Pending")
+
+
+def expected_inputs(books: Books, now: float) -> Iterator[tuple[Standing, Chunk, float]]:
+    """Give the chunks whose input is still to come, in turn, and when it is expected to be there."""
+    port = now
+    for st, chunk in line(books):
+        cost = st.cost
+        if chunk.sent is None or cost is None or has_input(st, chunk):
+            continue
+        if not st.job.fetches:
+            at = chunk.sent
+        else:
+            length = cost.theta_cm + (chunk.origin - chunk.begin) * cost.tau
+            begins = max(chunk.sent - length, port) if chunk.turn is None else chunk.turn
+            at = max(begins + length, now)
+        port = max(port, at)
+        yield st, chunk, at
+
+
+@dataclass(slots=True)
+class Port:
+    """Hands turns on, and moves the ends of those who wait for a late one."""
+
+    books: Books
+    looked: float = -math.inf
+
+    def work(self, now: float) -> None:
+        """Give the next turn, if nobody has it."""
+        books = self.books
+        if not (books.changed or now >= self.looked + LOOK) or not someone_fetches(books):
+            return
+        assert books.spec is not None
+        self.looked = now
+        one_port = books.spec.discipline.one_port
+        books.sending = {occupant for occupant in books.sending if self._may_send(occupant)}
+        for st, chunk in line(books):
+            if not st.job.fetches:
+                if one_port and chunk.sent is not None and chunk.sent > now:
+                    break
+                continue
+            if chunk.turn is None:
+                if one_port and (books.sending or st.watch(chunk).pod is None):  # its pod is being made
+                    break
+                self._give(now, st, chunk)
+            self._tell(st, chunk)
+        if one_port:
+            self._move(now)
+
+    def _may_send(self, occupant: Occupant) -> bool:
+        """Whether it still has a place: also one that was told to end, but none on a node that is lost."""
+        processors = self.books.processors
+        place = processors.places_of.get(occupant)
+        node = processors.nodes.get(place.node) if place else None
+        return node is not None and node.ready
+
+    def _give(self, now: float, st: Standing, chunk: Chunk) -> None:
+        st.record = st.record.changed(replace(chunk, turn=now))
+        self.books.sending.add(self.books.occupant(st.job.uid, chunk))
+        self.books.touch(st)
+
+    def _tell(self, st: Standing, chunk: Chunk) -> None:
+        """Tell the pod of a turn that stands on record, unless it knows."""
+        watch = st.watch(chunk)
+        kept = st.chunk(*chunk.key)
+        if watch.pod is None or watch.told_turn or kept is None or kept.turn is None:
+            return
+        watch.told_turn = True
+        pod = watch.pod
+        self.books.after.append(GiveTurn(pod.namespace, pod.name, pod.uid, kept.turn))
+
+    def _move(self, now: float) -> None:
+        """Plan with what a late transfer has come to: it is the doing of its job, not of those that wait behind it.
+
+        A pod that starts while it waits for its turn has its θcp behind it: so much later does no harm.
+        """
+        books, cause = self.books, ""
+        assert books.spec is not None
+        for st, chunk, at in list(expected_inputs(books, now)):
+            cost = st.cost
+            assert cost is not None
+            assert chunk.sent is not None
+            if at <= chunk.sent + cost.theta_cp + books.spec.margin / 2:
+                continue
+            cause = cause or st.job.uid
+            ends = at + chunk.size * cost.with_headroom(books.spec.headroom).chi
+            st.record = st.record.changed(replace(chunk, sent=at, promised_end=max(chunk.promised_end, ends)))
+            books.touch(st)
+            books.stale = True
+            books.causes.setdefault(cause, reasons.OVERRUN)

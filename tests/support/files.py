@@ -1,0 +1,108 @@
+"""An HTTP server on the loopback that has one file, knows byte ranges, and can be told to misbehave."""
+
+import contextlib
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+class Files(ThreadingHTTPServer):
+    """Serves ``data`` under any path; ``manner`` says how, ``spans`` when it was sent."""
+
+    daemon_threads = True
+
+    def __init__(self, data=b"", *, manner="good", host="127.0.0.1", pace=None):
+        super().__init__((host, 0), _Handler)
+        self.data = data
+        self.manner = manner
+        self.pace = pace
+        """Bytes per second; None: at once."""
+        self.asked = []
+        """Ranges asked for, as their headers said."""
+        self.spans = []
+        """Begin and end of each answer with more than a byte."""
+        self.left = threading.Event()
+        """Set: who hangs goes on."""
+        self.troubles = 0
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server_port}/data"
+
+
+@contextlib.contextmanager
+def serving(data=b"", **more):
+    """Run a server."""
+    server = Files(data, **more)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.left.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        server, data = self.server, self.server.data
+        asked = self.headers.get("Range", "")
+        server.asked.append(asked)
+        manner = server.manner
+        if manner == "missing":
+            self.send_error(404)
+            return
+        if manner == "busy" and server.troubles < 2:
+            server.troubles += 1
+            self.send_error(503)
+            return
+        if manner == "ranges unknown":
+            self._answer(200, data)
+            return
+        if not data:
+            self._answer(416, b"", {"Content-Range": "bytes */0"})
+            return
+        first, last = (int(number) for number in asked.removeprefix("bytes=").split("-"))
+        last = min(last, len(data) - 1)
+        if manner == "other range" and last > 0:
+            first, last = 0, last - first
+        size = "*" if manner == "size unknown" else len(data)
+        mark = f'"{len(server.asked)}"' if manner == "changes" else '"one"'
+        self._answer(206, data[first : last + 1], {"Content-Range": f"bytes {first}-{last}/{size}", "ETag": mark})
+
+    def _answer(self, code, body, headers=()):
+        server = self.server
+        self.send_response(code)
+        for name, value in dict(headers).items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        began = time.monotonic()
+        with contextlib.suppress(ConnectionError):
+            if len(body) > 1 and server.manner == "short":
+                self.wfile.write(body[: max(1, len(body) // 2)])
+                self.close_connection = True
+            elif len(body) > 1 and server.manner == "hangs":
+                self.wfile.write(body[: len(body) // 2])
+                self.wfile.flush()
+                server.left.wait()
+                self.close_connection = True
+            else:
+                self._send(body)
+        if len(body) > 1:
+            server.spans.append((began, time.monotonic()))
+
+    def _send(self, body):
+        pace = self.server.pace
+        step = len(body) if pace is None else max(1, pace // 20)
+        for at in range(0, len(body), max(1, step)):
+            self.wfile.write(body[at : at + step])
+            if pace is not None:
+                self.server.left.wait(step / pace)
+
+    def log_message(self, *_):
+        pass

@@ -1,0 +1,259 @@
+"""Stories about inputs that come over one port: who fetches when, and what becomes of turns when things go wrong."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from world import Worker, World, job
+
+from punctual import reasons
+from punctual.scheduling.actions import CreateChunk, GiveTurn
+from punctual.scheduling.discipline import Discipline
+from punctual.scheduling.spec import PoolSpec
+
+ONE_PORT = PoolSpec(name="main", cpu=1.0, headroom=0.0, margin=2.0, discipline=Discipline(network="OnePort"))
+
+
+def world(nodes: int = 4, **more) -> World:
+    w = World(**{"spec": ONE_PORT, **more})
+    for n in range(nodes):
+        w.node(f"n{n}", 1.0)
+    w.tick()
+    return w
+
+
+def fetching(uid: str = "j1", *, units: int = 40, deadline: float = 40.0, **more):
+    """Return a job whose units take 0.2 s to fetch and 1 s to work on."""
+    cost = {"tau": 0.2, "theta_cm": 0.5, "theta_cp": 2.0}
+    return job(uid, units=units, deadline=deadline, fetches=True, **(cost | more))
+
+
+def as_declared(w: World):
+    """Let transfers take what the job has declared."""
+    w.workers = lambda uid, c: Worker(fetch=0.25 * -(-(0.5 + 0.2 * (c.origin - c.begin)) // 0.25))
+
+
+def overlapping(w: World):
+    found = sorted(w.transfers)
+    return [(a, b) for a, b in pairwise(found) if b[0] < a[1]]
+
+
+def turns(w: World):
+    return [line for line in w.log if " turn " in line]
+
+
+def test_transfers_follow_each_other_in_the_order_of_the_plan_while_pods_start_together():
+    w = world()
+    as_declared(w)
+    w.apply(fetching(units=40, deadline=42.0, min_processors=3))
+    w.run_until(lambda w: w.done("j1"))
+    assert w.met("j1")
+    created = [line for line in w.log if " create j1 " in line]
+    assert len({line.split()[0] for line in created}) == 1
+    assert len(created) >= 3
+    assert len(w.transfers) == len(created)
+    assert not overlapping(w)
+    assert [name for *_, name in sorted(w.transfers)] == sorted(
+        (name for *_, name in w.transfers), key=lambda name: int(name.split("-")[2])
+    )
+
+
+def test_a_turn_is_on_record_before_the_pod_is_told():
+    w = world()
+    w.apply(fetching())
+    while not turns(w):
+        actions = w.tick()
+        w.now += 0.25
+        told = [a for a in actions if isinstance(a, GiveTurn)]
+    assert [c.turn for c in w.records["j1"].chunks if c.turn is not None] == [told[0].at]
+
+
+def test_a_late_transfer_holds_the_next():
+    w = world()
+    as_declared(w)
+    w.workers = lambda uid, c: Worker(fetch=12.0 if c.begin == 0 else 2.0)
+    w.apply(fetching(deadline=60.0, min_processors=3))
+    w.run_until(lambda w: w.done("j1"))
+    assert not overlapping(w)
+    first, second, *_ = sorted(w.transfers)
+    assert first[1] - first[0] >= 12.0
+    assert second[0] >= first[1]
+
+
+def test_those_that_wait_for_a_late_one_do_not_pay_for_it():
+    w = world(5)
+    w.workers = lambda uid, c: Worker(fetch=25.0 if uid == "late" else 2.0)
+    w.apply(fetching("late", units=10, deadline=25.0, max_processors=1))
+    w.run(0.5)
+    w.apply(fetching("other", units=10, deadline=60.0, max_processors=1, arrival=w.now))
+    w.run(15.0)
+    (waits,) = w.records["other"].chunks
+    assert waits.sent >= 15.0 - 3.0  # theta_cp and half the margin are the play
+    assert waits.promised_end >= waits.sent + 10.0
+    w.run_until(lambda w: w.done("other"))
+    assert not overlapping(w)
+    assert w.records["late"].on_track[1] == reasons.OVERRUN
+    assert all("OVERRUN" not in line.upper() for line in w.log if " other " in line)
+    assert w.met("other")
+
+
+def test_a_transfer_that_hangs_is_timed_out_and_frees_the_port_when_its_pod_is_gone():
+    tries = iter([True])
+    w = world()
+    w.workers = lambda uid, c: Worker(fetch_hangs=c.begin == 0 and next(tries, False), deaf=True)
+    w.apply(fetching(deadline=120.0, stall_timeout=10.0, min_processors=3))
+    w.run_until(lambda w: w.done("j1"))
+    assert w.met("j1")
+    assert any("event j1 Stalled" in line for line in w.log)
+    assert not overlapping(w)
+    hung, after, *_ = sorted(w.transfers)
+    assert 10.0 <= hung[1] - hung[0] <= 16.0
+    assert after[0] >= hung[1]
+
+
+def test_a_transfer_of_which_bytes_arrive_is_not_timed_out():
+    w = world()
+    w.workers = lambda uid, c: Worker(fetch=30.0)
+    w.apply(fetching(units=4, deadline=120.0, stall_timeout=5.0, max_processors=1))
+    w.run_until(lambda w: w.done("j1"))
+    assert not any("Stalled" in line for line in w.log)
+
+
+def test_a_silent_agent_is_no_evidence_against_a_transfer():
+    w = world()
+    w.silent_agents = {f"n{n}" for n in range(4)}
+    w.workers = lambda uid, c: Worker(fetch=30.0)
+    w.apply(fetching(units=4, deadline=120.0, stall_timeout=5.0, max_processors=1))
+    w.run_until(lambda w: w.done("j1"))
+    assert not any("Stalled" in line for line in w.log)
+
+
+def test_the_port_is_free_again_when_the_node_of_who_has_it_is_lost():
+    w = world()
+    w.workers = lambda uid, c: Worker(fetch_hangs=c.begin == 0 and c.node == "n0")
+    w.apply(fetching(deadline=120.0, stall_timeout=1000.0, min_processors=3))
+    w.run_until(lambda w: any(p.fetch_began is not None for p in w.pods.values()))
+    (sender,) = (p for p in w.pods.values() if p.fetch_began is not None)
+    assert sender.chunk.node == "n0"
+    w.node("n0", 1.0, ready=False)
+    w.run_until(lambda w: w.done("j1"))
+    assert w.met("j1")
+
+
+def test_where_nothing_is_shared_a_chunk_is_made_with_its_turn():
+    w = world(spec=replace(ONE_PORT, discipline=Discipline()))
+    w.apply(fetching(deadline=30.0, min_processors=3))
+    actions = []
+    w.run_until(lambda w: w.done("j1") or actions.extend(w.tick()))
+    created = [a.chunk for a in actions if isinstance(a, CreateChunk)]
+    assert created
+    assert all(chunk.turn == chunk.created for chunk in created)
+    assert overlapping(w)
+    assert not turns(w)
+
+
+def test_a_pool_that_becomes_concurrent_lets_all_fetch():
+    w = world()
+    w.workers = lambda uid, c: Worker(fetch=20.0)
+    w.apply(fetching(deadline=150.0, min_processors=3))
+    w.run_until(lambda w: len(turns(w)) == 1)
+    w.edit_pool(replace(ONE_PORT, generation=2, discipline=Discipline()))
+    w.run_until(lambda w: len(turns(w)) == len(w.pods), within=5)
+    assert len(w.pods) >= 3
+
+
+def test_who_sends_by_itself_is_waited_for_as_planned():
+    w = world()
+    w.workers = lambda uid, c: Worker(pace=1.0)
+    w.apply(job("itself", units=20, tau=0.5, deadline=40.0, max_processors=1))
+    w.run(0.5)
+    w.apply(fetching("asked", units=10, arrival=w.now, deadline=w.now + 60))
+    w.run_until(turns)
+    (chunk,) = w.records["itself"].chunks
+    assert chunk.sent <= w.now <= chunk.sent + 1.0
+
+
+@pytest.mark.parametrize("when", range(1, 40))
+def test_a_new_leader_gives_no_second_turn_while_a_transfer_may_be_under_way(when):
+    w = world()
+    w.workers = lambda uid, c: Worker(fetch=5.0)
+    w.apply(fetching(deadline=150.0, min_processors=3))
+    w.run(0.25 * when)
+    w.crash()
+    w.run_until(lambda w: w.done("j1"))
+    assert not overlapping(w)
+    assert w.met("j1")
+
+
+@pytest.mark.parametrize("comes_late", [True, False])
+@pytest.mark.parametrize("reached", range(4))
+@pytest.mark.parametrize("nth", range(1, 8))
+def test_stopped_between_any_two_writes_and_with_what_comes_late_no_transfers_overlap(nth, reached, comes_late):
+    w = world()
+    w.workers = lambda uid, c: Worker(fetch=3.0)
+    w.apply(fetching(deadline=150.0, min_processors=3))
+    rest = w.interrupted(lambda count: min(count, reached), nth=nth)
+    w.crash()
+    if comes_late:
+        w.late(rest)
+    w.run_until(lambda w: w.done("j1"))
+    assert not overlapping(w)
+    assert w.met("j1")
+
+
+def test_what_transfers_took_is_in_the_record():
+    w = world()
+    as_declared(w)
+    w.apply(fetching(units=40, deadline=42.0))
+    w.run_until(lambda w: w.done("j1"))
+    seen = w.records["j1"].transfers
+    assert seen.units == 40
+    assert seen.times == len(w.transfers)
+    took = sum(end - begin for begin, end, _ in w.transfers)
+    assert seen.tau == pytest.approx((took - 0.5 * seen.times) / 40)
+    assert 0.5 <= seen.theta_cm <= 1.5  # that a turn is handed on a tick later is a part of it
+    assert seen.size == sum(int(1000 * (end - begin)) for begin, end, _ in w.transfers)
+
+
+def test_the_port_is_free_as_soon_as_an_input_is_there():
+    w = world()
+    w.workers = lambda uid, c: Worker(fetch=1.0)
+    w.apply(fetching("quick", units=10, tau=3.0, deadline=200.0, max_processors=1))
+    w.run(6.0)
+    w.apply(fetching("new", units=10, arrival=w.now, deadline=w.now + 20.0))
+    w.run(7.0)
+    assert w.records["new"].promise.start <= w.now
+
+
+def test_a_pod_that_nobody_owns_any_more_has_the_port_until_it_is_gone():
+    w = world()
+    w.workers = lambda uid, c: Worker(fetch=50.0 if uid == "gone" else 1.0, deaf=True)
+    w.apply(fetching("gone", units=4, deadline=100.0, max_processors=1))
+    w.run_until(lambda w: any(p.fetch_began is not None for p in w.pods.values()))
+    w.apply(fetching("waits", units=4, arrival=w.now, deadline=w.now + 100.0, max_processors=1))
+    w.run(w.now + 3.0)
+    w.delete("gone")
+    w.crash()
+    w.run_until(lambda w: w.done("waits"))
+    assert len(w.transfers) == 2
+    assert not overlapping(w)
+
+
+def test_start_ups_of_those_that_wait_for_their_turn_are_nobodys_margin():
+    w = world()
+    w.workers = lambda uid, c: Worker(fetch=5.0)
+    for n in range(8):
+        w.apply(fetching(f"j{n}", units=4, deadline=400.0, max_processors=1))
+    w.run_until(lambda w: all(w.done(f"j{n}") for n in range(8)))
+    assert not w.pool_record.startups
+
+
+def test_a_claim_that_is_not_there_is_the_jobs_own_failure_and_keeps_no_node_from_others():
+    w = world(1)
+    w.workers = lambda uid, c: Worker(never_starts="NoVolume" if uid == "lost" else None)
+    w.apply(fetching("lost", units=4, deadline=300.0, chunk_retries=0))
+    w.run_until(lambda w: w.done("lost"), within=60)
+    assert w.records["lost"].failed_condition.reason == reasons.CHUNK_FAILED
+    w.apply(job("other", units=4, arrival=w.now, deadline=w.now + 15.0))
+    w.run_until(lambda w: w.done("other"))
+    assert w.met("other")

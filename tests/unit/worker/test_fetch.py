@@ -1,0 +1,306 @@
+"""The input step: what each chunk gets of an input, and what it does when a server does not do as it should."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from files import serving
+from hypothesis import given
+from hypothesis import strategies as st
+
+from punctual import fetch, worker
+
+LINES = b"".join(b"line %d %s\n" % (n, b"x" * (n % 40)) for n in range(500))
+
+
+class Memory:
+    """A source that gives what it has in blocks of one size, and notes the furthest byte that was asked for."""
+
+    def __init__(self, data, block=7):
+        self.data, self.block, self.furthest = data, block, 0
+
+    def size(self):
+        return len(self.data)
+
+    def read(self, begin, end):
+        assert 0 <= begin <= end <= len(self.data)
+        for at in range(begin, end, self.block):
+            self.furthest = max(self.furthest, min(at + self.block, end))
+            yield self.data[at : min(at + self.block, end)]
+
+
+def taken(data, begin, end, total, *, lines=False, record=1, block=7):
+    source = Memory(data, block)
+    bounds = fetch.share(begin, end, total, len(data), record=record)
+    found = list(fetch.cut(source, bounds, len(data), lines=lines))
+    at = found[0][0] if found else 0
+    for where, part in found:
+        assert where == at
+        assert data[where : where + len(part)] == part
+        at += len(part)
+    return b"".join(part for _, part in found)
+
+
+texts = st.lists(st.sampled_from([b"a", b"\n", b"bc", b"\n\n", b"long line "]), max_size=60).map(b"".join)
+
+
+@st.composite
+def cuts(draw):
+    """Draw a number of units and where they are cut."""
+    total = draw(st.integers(1, 50))
+    points = draw(st.sets(st.integers(1, max(1, total - 1)), max_size=8))
+    return total, [0, *sorted(p for p in points if p < total), total]
+
+
+@given(texts, cuts(), st.integers(1, 30))
+def test_every_line_is_taken_whole_by_exactly_one_chunk_wherever_a_job_is_cut(data, drawn, block):
+    total, points = drawn
+    parts = [taken(data, a, b, total, lines=True, block=block) for a, b in pairwise(points)]
+    assert b"".join(parts) == data
+    assert all(part.endswith(b"\n") for part in parts if part and part is not _last(parts))
+
+
+def _last(parts):
+    return next((part for part in reversed(parts) if part), None)
+
+
+@given(texts, cuts())
+def test_a_line_belongs_to_the_unit_in_whose_bytes_it_begins(data, drawn):
+    total, points = drawn
+    starts = [0] if data else []
+    starts += [n + 1 for n in range(len(data) - 1) if data[n : n + 1] == b"\n"]
+    for a, b in pairwise(points):
+        bounds = fetch.share(a, b, total, len(data))
+        wanted = [data[s:].split(b"\n")[0] for s in starts if bounds.begin <= s < bounds.end]
+        assert taken(data, a, b, total, lines=True).splitlines() == b"\n".join([*wanted, b""]).splitlines()
+
+
+@given(st.binary(max_size=200), cuts())
+def test_every_byte_is_taken_by_exactly_one_chunk(data, drawn):
+    total, points = drawn
+    assert b"".join(taken(data, a, b, total) for a, b in pairwise(points)) == data
+
+
+@given(st.integers(1, 9), st.integers(0, 40), cuts())
+def test_every_record_is_taken_whole_by_exactly_one_chunk(record, count, drawn):
+    total, points = drawn
+    data = b"".join(bytes([n]) * record for n in range(count))
+    parts = [taken(data, a, b, total, record=record) for a, b in pairwise(points)]
+    assert b"".join(parts) == data
+    assert all(len(part) % record == 0 for part in parts)
+
+
+def test_half_a_record_is_refused_with_the_arithmetic():
+    with pytest.raises(fetch.FetchError, match="2 more than whole records of 8"):
+        fetch.share(0, 1, 1, 26, record=8)
+
+
+def test_behind_the_share_no_more_is_read_than_the_end_of_the_last_line_needs():
+    data = b"x" * 100 + b"\n" + b"y" * 200_000
+    source = Memory(data, block=1000)
+    bounds = fetch.share(0, 1, 4000, len(data))
+    assert b"".join(part for _, part in fetch.cut(source, bounds, len(data), lines=True)) == b"x" * 100 + b"\n"
+    assert source.furthest <= 100 + 20_000
+
+
+# what a program gets of it
+
+
+def pieces_of(folder, data, begin, end, total, kind, record):  # noqa: PLR0917
+    """Fetch a chunk's share of a file and read it as a program does."""
+    (folder / "file").write_bytes(data)
+    (folder / "turn").write_text("now")
+    env = {
+        "PUNCTUAL_BEGIN": str(begin),
+        "PUNCTUAL_END": str(end),
+        "PUNCTUAL_TOTAL": str(total),
+        "PUNCTUAL_INPUT": str(folder / "data"),
+        "PUNCTUAL_INPUT_PATH": str(folder / "file"),
+        "PUNCTUAL_INPUT_CUT": kind,
+        "PUNCTUAL_INPUT_RECORD_BYTES": str(record),
+        "PUNCTUAL_TURN": str(folder / "turn"),
+    }
+    fetch._fetch(env)
+    with mock.patch.dict(os.environ, env):
+        return list(worker._Chunk(begin, end, total).pieces())
+
+
+@given(texts, cuts(), st.sampled_from(["Lines", "Bytes", "Records"]))
+def test_a_program_sees_each_line_record_or_byte_of_the_input_once(tmp_path_factory, data, drawn, kind):
+    total, points = drawn
+    record = 3 if kind == "Records" else 1
+    data = data[: len(data) // record * record]
+    folder = tmp_path_factory.mktemp("pieces")
+    seen = [piece for a, b in pairwise(points) for piece in pieces_of(folder, data, a, b, total, kind, record)]
+    match kind:
+        case "Lines":
+            assert seen == data.split(b"\n")[: len(seen)]
+            assert len(seen) == data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
+        case "Records":
+            assert seen == [data[n : n + 3] for n in range(0, len(data), 3)]
+        case "Bytes":
+            assert b"".join(seen) == data
+            assert len(seen) <= total
+
+
+def test_a_program_without_an_input_is_told_so(monkeypatch):
+    monkeypatch.delenv("PUNCTUAL_INPUT", raising=False)
+    with pytest.raises(worker.WorkerError, match="PUNCTUAL_INPUT is not set"):
+        worker._Chunk(0, 1, 1).pieces()
+
+
+# the step itself
+
+
+@pytest.fixture
+def place(tmp_path):
+    """Return the environment of a step whose turn has come."""
+    (tmp_path / "turn").write_text("now")
+    return {
+        "PUNCTUAL_BEGIN": "10",
+        "PUNCTUAL_END": "20",
+        "PUNCTUAL_TOTAL": "40",
+        "PUNCTUAL_DIR": str(tmp_path),
+        "PUNCTUAL_INPUT": str(tmp_path / "data"),
+        "PUNCTUAL_INPUT_TIMEOUT": "10",
+        "PUNCTUAL_TURN": str(tmp_path / "turn"),
+        "PUNCTUAL_TERMINATION_LOG": str(tmp_path / "said"),
+    }
+
+
+def ran(env):
+    """Run the step as its container does; return its status and what it said."""
+    command = [sys.executable, "-m", "punctual.fetch"]
+    done = subprocess.run(command, env={**os.environ, **env}, timeout=50, check=False, capture_output=True)
+    return done.returncode, Path(env["PUNCTUAL_TERMINATION_LOG"]).read_text()
+
+
+def left(env):
+    folder = Path(env["PUNCTUAL_INPUT"]).parent
+    return tuple(int((folder / name).read_text()) for name in ("received", "offset", "size"))
+
+
+def test_exactly_the_range_of_the_chunk_is_asked_for_and_measured(place):
+    with serving(LINES) as server:
+        status, said = ran(place | {"PUNCTUAL_INPUT_URL": server.url})
+    assert status == 0, said
+    quarter = len(LINES) // 4
+    assert Path(place["PUNCTUAL_INPUT"]).read_bytes() == LINES[quarter : 2 * quarter]
+    assert server.asked == ["bytes=0-0", f"bytes={quarter}-{2 * quarter - 1}"]
+    assert left(place) == (quarter, quarter, len(LINES))
+    told = json.loads(said)
+    assert told["bytes"] == quarter
+    assert 0 <= told["opening"] <= told["seconds"]
+
+
+def test_lines_come_whole(place):
+    with serving(LINES) as server:
+        status, said = ran(place | {"PUNCTUAL_INPUT_URL": server.url, "PUNCTUAL_INPUT_CUT": "Lines"})
+    assert status == 0, said
+    got = Path(place["PUNCTUAL_INPUT"]).read_bytes()
+    _, offset, _ = left(place)
+    assert got == LINES[offset : offset + len(got)]
+    quarter = len(LINES) // 4
+    assert LINES[offset - 1 : offset] == b"\n" == got[-1:]
+    assert quarter <= offset < quarter + 60
+    assert 2 * quarter <= offset + len(got) < 2 * quarter + 60
+
+
+def test_a_file_of_a_volume_is_cut_alike(place, tmp_path):
+    (tmp_path / "file").write_bytes(LINES)
+    env = place | {"PUNCTUAL_INPUT_PATH": str(tmp_path / "file"), "PUNCTUAL_INPUT_CUT": "Records"}
+    status, said = ran(env | {"PUNCTUAL_INPUT_RECORD_BYTES": "1"})
+    assert status == 0, said
+    assert Path(place["PUNCTUAL_INPUT"]).read_bytes() == LINES[len(LINES) // 4 : len(LINES) // 2]
+
+
+@pytest.mark.parametrize("manner", ["short", "busy"])
+def test_what_breaks_off_is_taken_up_where_it_ended(place, manner):
+    with serving(LINES, manner=manner) as server:
+        status, said = ran(place | {"PUNCTUAL_INPUT_URL": server.url})
+    assert status == 0, said
+    quarter = len(LINES) // 4
+    assert Path(place["PUNCTUAL_INPUT"]).read_bytes() == LINES[quarter : 2 * quarter]
+    assert len(server.asked) > 2
+
+
+@pytest.mark.parametrize(
+    ("manner", "says"),
+    [
+        ("ranges unknown", "does not know byte ranges (it answers 200, not 206"),
+        ("size unknown", "does not say how large the input is"),
+        ("other range", "asked for bytes"),
+        ("changes", "has changed while it was fetched"),
+        ("missing", "the server answers 404"),
+    ],
+)
+def test_a_server_that_cannot_be_relied_on_is_an_error_that_says_so(place, manner, says):
+    with serving(LINES, manner=manner) as server:
+        status, said = ran(place | {"PUNCTUAL_INPUT_URL": server.url})
+    assert status == 1
+    assert says in said
+    assert server.url in said
+
+
+def test_a_server_that_hangs_is_given_up_after_the_timeout_and_what_came_was_told(place):
+    with serving(LINES, manner="hangs") as server:
+        status, said = ran(place | {"PUNCTUAL_INPUT_URL": server.url, "PUNCTUAL_INPUT_TIMEOUT": "1.5"})
+    assert status == 1
+    assert "nothing more came from byte" in said
+    assert int(Path(place["PUNCTUAL_DIR"], "received").read_text()) > 0
+
+
+def test_a_server_that_is_not_there_is_told(place):
+    with serving() as server:
+        url = server.url
+    status, said = ran(place | {"PUNCTUAL_INPUT_URL": url})
+    assert status == 1
+    assert "refused" in said
+
+
+def test_an_empty_input_gives_nothing_and_is_no_error(place):
+    with serving(b"") as server:
+        status, said = ran(place | {"PUNCTUAL_INPUT_URL": server.url, "PUNCTUAL_INPUT_CUT": "Lines"})
+    assert status == 0, said
+    assert Path(place["PUNCTUAL_INPUT"]).read_bytes() == b""
+    assert left(place) == (0, 0, 0)
+
+
+def test_a_file_that_is_not_there_is_an_error_that_names_it(place):
+    status, said = ran(place | {"PUNCTUAL_INPUT_PATH": "/nowhere/data"})
+    assert status == 1
+    assert "/nowhere/data is not a file (spec.input.volume.path)" in said
+
+
+def test_nothing_is_fetched_before_the_turn_and_sigterm_ends_the_waiting(place, tmp_path):
+    (tmp_path / "turn").write_text("")
+    with serving(LINES) as server:
+        env = {**os.environ, **place, "PUNCTUAL_INPUT_URL": server.url}
+        step = subprocess.Popen([sys.executable, "-c", WAITS], env=env, stdout=subprocess.PIPE, text=True)
+        assert step.stdout.readline() == "looked twice\n"
+        assert server.asked == []
+        step.send_signal(signal.SIGTERM)
+        assert step.wait(timeout=30) == 143
+        step.stdout.close()
+
+
+WAITS = """
+import sys, time
+from punctual import fetch
+
+looks = 0
+def sleep(seconds, sleep=time.sleep):
+    global looks
+    looks += 1
+    if looks == 2:
+        print("looked twice", flush=True)
+    sleep(seconds)
+fetch.time.sleep = sleep
+sys.exit(fetch.main())
+"""
