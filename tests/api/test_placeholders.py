@@ -16,7 +16,7 @@ import pytest
 from punctual import errors
 from punctual.kube.client import NODES, PODS, Resource
 from punctual.kube.directory import POOLS
-from punctual.kube.duration import format_time
+from punctual.kube.duration import format_time, parse_time
 from punctual.kube.podspec import PLACEHOLDER
 
 ROOT = Path(__file__).parents[2]
@@ -109,6 +109,14 @@ class World(OPERATOR["World"]):
         return (await self.until(kept))[0]
 
     async def stranger(self, name, cpu="1", **spec):
+        """Create a pod that comes after the hold: times are whole seconds here, and the same one is not later."""
+
+        async def later():
+            nodes = (await self.pool_status()).get("nodes") or []
+            held = [parse_time(node["heldSince"]) for node in nodes if "heldSince" in node]
+            return held and self.client.clock.now() >= max(held) + 2
+
+        await self.until(later)
         here = {"key": "metadata.name", "operator": "In", "values": [self.node]}
         required = {"nodeSelectorTerms": [{"matchFields": [here]}]}
         main = {"name": "main", "image": "other:1", "resources": {"requests": {"cpu": cpu}}}
