@@ -276,6 +276,11 @@ class Ground:
             await asyncio.sleep(1)
         return False
 
+    async def nodes_work(self) -> None:
+        """See nodes work again behind an API server that was away; PunctualError where they do not."""
+        if not await self.services_reached(within=120) or not await self.pods_start(within=180):
+            raise PunctualError("a node reaches no Service or starts no pods")
+
     # before and after
 
     async def prepare(self, pool: Json) -> int:
@@ -327,8 +332,7 @@ class Ground:
         for node in self.workers:
             await self.on_node(node, "systemctl start kubelet")
         await self.label(POOL)
-        if not await self.services_reached(within=120) or not await self.pods_start(within=180):
-            raise PunctualError("a node reaches no Service or starts no pods")
+        await self.nodes_work()
 
     async def calm(self) -> str:
         """Wait until nodes, operator and agents are in order; return what is not, in a word."""

@@ -14,7 +14,7 @@ from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.caches import Caches
 from punctual.kube.conditions import conditions, standing
-from punctual.kube.directory import RESERVATIONS, KnownJob, KnownReservation, Window
+from punctual.kube.directory import HELD, RESERVATIONS, KnownJob, KnownReservation, Window
 from punctual.kube.duration import format_time
 from punctual.kube.operations import ApplyStatus
 from punctual.kube.recorder import Recorder, Regarding
@@ -60,11 +60,6 @@ class Bookings:
 
     # taking over
 
-    def restore(self, known: KnownReservation, status: api.ReservationStatus | None) -> None:
-        """Take over what is written down."""
-        if status is not None:
-            restore(known, status)
-
     def of_pool(self, pool: str) -> Iterator[ReservationApplied]:
         """Return what a pool that begins has promised."""
         for known in list(self._directory.reservations.values()):
@@ -73,10 +68,7 @@ class Bookings:
 
     def open(self, pool: str) -> bool:
         """Whether a pool has windows to keep."""
-        return any(
-            known.pool == pool and any(w.held for w in known.windows.values())
-            for known in self._directory.reservations.values()
-        )
+        return any(known.pool == pool and known.held for known in self._directory.reservations.values())
 
     # what is asked
 
@@ -93,7 +85,7 @@ class Bookings:
         except UserError as error:
             if error.reason == reasons.POOL_NOT_FOUND:
                 known.windows.clear()  # a pool that is deleted keeps nothing
-            if not any(w.held for w in known.windows.values()):
+            if not known.held:
                 known.refusal = error.reason, error.message
                 self._write(known)
             return
@@ -144,7 +136,7 @@ class Bookings:
         """Give its windows back: it is going or gone."""
         self._writer.forget(known.uid)
         for name, window in known.windows.items():
-            if window.state in {None, "Booked", "Active"}:
+            if window.state is None or window.held:
                 self._doors.tell(known.pool, ReservationDeleted(name))
         known.windows.clear()
         known.recorded = False
@@ -240,24 +232,21 @@ class Bookings:
         if known is None:
             return
         stated = [w["state"] for w in body["status"].get("windows", ())]
-        known.recorded = any(state in {"Booked", "Active"} for state in stated)
+        known.recorded = not HELD.isdisjoint(stated)
         self._doors.changed(known)
 
     def _write(self, known: KnownReservation) -> None:
         meta = known.metadata
         status = reservation_status(known, epoch=self._epoch, now=self._now())
         known.standing = standing(status["conditions"])
-        body = {
-            "apiVersion": api.API_VERSION,
-            "kind": "Reservation",
-            "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid},
-            "status": status,
-        }
-        self._writer.submit(meta.uid, ApplyStatus(RESERVATIONS.path(namespace=meta.namespace, name=meta.name), body))
+        about = {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}
+        self._writer.submit(meta.uid, ApplyStatus.of(RESERVATIONS, "Reservation", about, status))
 
 
-def restore(known: KnownReservation, status: api.ReservationStatus) -> None:
+def restore(known: KnownReservation, status: api.ReservationStatus | None) -> None:
     """Take over what is written down of a reservation."""
+    if status is None:
+        return
     known.standing = standing(c.manifest() for c in status.conditions)
     known.finished = status.finished_at
     known.windows.clear()
@@ -265,7 +254,7 @@ def restore(known: KnownReservation, status: api.ReservationStatus) -> None:
         nodes = tuple(Share(node.name, node.processors) for node in w.nodes)
         window = Window(w.start, w.end, w.state, w.reason, w.message, nodes, w.offer)
         known.windows[_name(known, w.start)] = window
-    known.recorded = any(w.held for w in known.windows.values())
+    known.recorded = known.held
 
 
 def promised(known: KnownReservation, nodes: frozenset[str] | None, now: float) -> Iterator[ReservationApplied]:
@@ -283,7 +272,7 @@ def inside(known: KnownReservation | None, name: str, *, namespace: str, pool: s
     if known.pool != pool:
         text = f"Reservation {name} is of Pool {known.pool}, spec.pool of this job is {pool}"
         return reasons.RESERVATION_REFUSED, text
-    if any(w.held for w in known.windows.values()):
+    if known.held:
         return known.uid if known.recorded else None
     why = "it is over" if known.finished is not None else known.refusal[1] if known.refusal else ""
     if known.windows and all(w.state == "Refused" for w in known.windows.values()):

@@ -34,6 +34,8 @@ HIGHEST: Final = 2**30
 
 Body = Mapping[str, Any]
 WindowState = Literal["Booked", "Active", "Completed", "Refused"]
+HELD: Final = frozenset({"Booked", "Active"})
+"""States of a window whose processors are reserved, now or later."""
 
 log = structlog.get_logger(__name__)
 
@@ -109,7 +111,7 @@ class Window:
     @property
     def held(self) -> bool:
         """Whether its processors are reserved, now or later."""
-        return self.state in {"Booked", "Active"}
+        return self.state in HELD
 
 
 @dataclass(slots=True)
@@ -132,6 +134,11 @@ class KnownReservation:
     look: float = 0.0
     """When it has to be looked at by the clock alone."""
     standing: Since = field(default_factory=dict)
+
+    @property
+    def held(self) -> bool:
+        """Whether any of its windows is."""
+        return any(window.held for window in self.windows.values())
 
     @property
     def uid(self) -> str:
@@ -226,7 +233,7 @@ class Directory:
             if (meta.get("generation", 0), deleting) == (old.generation, known.deleting):
                 return None
         try:
-            pool = api.parse(api.Pool, {**body, "status": None})
+            pool = api.parse_asked(api.Pool, body)
         except UserError as error:
             log.warning("pool_unreadable", pool=meta["name"], error=error.message)
             return None
@@ -250,7 +257,7 @@ class Directory:
         meta = body["metadata"]
         key = (meta["namespace"], meta["name"])
         try:
-            profile = api.parse(api.Profile, {**body, "status": None})
+            profile = api.parse_asked(api.Profile, body)
         except UserError as error:
             log.warning("profile_unreadable", namespace=key[0], profile=key[1], error=error.message)
             return None
@@ -274,7 +281,7 @@ class Directory:
             return None
         spec, flaw = None, ""
         try:
-            spec = api.parse(api.Reservation, {**body, "status": None}).spec
+            spec = api.parse_asked(api.Reservation, body).spec
         except UserError as error:
             flaw = error.message
         if known:

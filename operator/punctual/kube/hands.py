@@ -198,8 +198,8 @@ class PoolHands:
         status = pool_status(record, standing=known.standing, now=tools.now())
         known.standing = standing(status["conditions"])
         meta = {"name": self._pool, "uid": known.uid}
-        body = {"apiVersion": api.API_VERSION, "kind": "Pool", "metadata": meta, "status": status}
-        self._submit_status(pool_key(known.uid), ApplyStatus(POOLS.path(name=self._pool), body, action.urgent))
+        write = ApplyStatus.of(POOLS, "Pool", meta, status, urgent=action.urgent)
+        self._submit_status(pool_key(known.uid), write)
 
     def _hold_room(self, action: HoldRoom) -> None:
         if known := self._tools.directory.pools.get(self._pool):
@@ -279,8 +279,7 @@ def status_write(tools: Tools, known: KnownJob, job: Job, record: JobRecord, *, 
     known.standing = standing(status["conditions"])
     owner = known.owner
     meta = {"name": owner.name, "namespace": owner.namespace, "uid": owner.uid}
-    body = {"apiVersion": api.API_VERSION, "kind": "DivisibleJob", "metadata": meta, "status": status}
-    return ApplyStatus(JOBS.path(namespace=owner.namespace, name=owner.name), body, urgent, known.version)
+    return ApplyStatus.of(JOBS, "DivisibleJob", meta, status, urgent=urgent, version=known.version)
 
 
 def _same(body: Mapping[str, Any]) -> Callable[[dict[str, Any]], bool]:

@@ -136,15 +136,9 @@ class Learning:
             if there is None or there.metadata.uid != known.uid or not known.changed or now < known.written + PAUSE:
                 continue
             known.changed, known.written = False, now
+            status = _status(known, there.spec).manifest()
             meta = {"name": name, "namespace": namespace, "uid": known.uid}
-            body = {
-                "apiVersion": api.API_VERSION,
-                "kind": "Profile",
-                "metadata": meta,
-                "status": _status(known, there.spec).manifest(),
-            }
-            path = PROFILES.path(namespace=namespace, name=name)
-            out.append((known.uid, ApplyStatus(path, body, urgent=False)))
+            out.append((known.uid, ApplyStatus.of(PROFILES, "Profile", meta, status, urgent=False)))
         return out
 
 

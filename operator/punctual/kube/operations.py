@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from punctual import errors
-from punctual.kube.client import PODS, ApiClient, Json
+from punctual.kube.client import PODS, ApiClient, Json, Resource
 
 FIELD_MANAGER = "punctual-operator"
 
@@ -28,6 +28,15 @@ class ApplyStatus:
     urgent: bool = True
     version: str = ""
     """Resource version that the object was seen at: saves a look at it before the first write."""
+
+    @classmethod
+    def of(
+        cls, resource: Resource, kind: str, meta: Json, status: Json, *, urgent: bool = True, version: str = ""
+    ) -> "ApplyStatus":
+        """Return the write of a whole status; ``meta``: name, uid and, where there is one, namespace."""
+        body = {"apiVersion": resource.version, "kind": kind, "metadata": meta, "status": status}
+        path = resource.path(namespace=meta.get("namespace", ""), name=meta["name"])
+        return cls(path, body, urgent, version)
 
 
 @dataclass(frozen=True, slots=True)

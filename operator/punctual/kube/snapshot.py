@@ -95,7 +95,7 @@ class Snapshot:
         namespace, pool = asked.metadata.namespace, asked.spec.pool
         profile = None
         if asked.spec.profile is not None and (body := self.profiles.get((namespace, asked.spec.profile))):
-            profile = api.parse(api.Profile, {**body, "status": None})
+            profile = api.parse_asked(api.Profile, body)
         refusal = None
         selector = self.selector(pool) if pool in self.pools else None
         if selector is not None:
@@ -158,7 +158,7 @@ class Snapshot:
 
     def _pool(self, name: str) -> api.Pool:
         try:
-            return api.parse(api.Pool, {**self.pools[name], "status": None})
+            return api.parse_asked(api.Pool, self.pools[name])
         except UserError as error:
             raise PunctualError(f"Pool {name}: {error.message}") from error
 
@@ -189,9 +189,9 @@ class Snapshot:
         namespace, name = body["metadata"]["namespace"], str(body["spec"].get("profile") or "")
         found = self.profiles.get((namespace, name))
         try:
-            model = api.parse(api.DivisibleJob, {**body, "status": None})
+            model = api.parse_asked(api.DivisibleJob, body)
             group = self._inside(namespace, model.spec.reservation, model.spec.pool)
-            profile = api.parse(api.Profile, {**found, "status": None}) if found else None
+            profile = api.parse_asked(api.Profile, found) if found else None
             return to_job(
                 model,
                 profile=profile,

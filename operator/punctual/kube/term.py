@@ -29,6 +29,7 @@ from punctual.kube import api
 from punctual.kube.accounts import Accounts
 from punctual.kube.board import SetPointBoard
 from punctual.kube.bookings import Bookings, Doors
+from punctual.kube.bookings import restore as restore_reservation
 from punctual.kube.caches import Caches
 from punctual.kube.client import CONFIG_MAPS, NODES, ApiClient, Json, Resource
 from punctual.kube.conditions import standing
@@ -269,27 +270,26 @@ class Term:
     async def _take_over(self) -> None:
         before = {resource: self._directory.metadata(resource) for resource in (PROFILES, POOLS, RESERVATIONS, JOBS)}
         records: dict[str, PoolRecord | None] = {}
-        async for body in self._all(PROFILES):
-            before[PROFILES].pop(body["metadata"]["uid"], None)
+        async for body in self._there(PROFILES, before, stamped=False):
             self._take_profile(body)
-        async for body in self._missed(PROFILES, before[PROFILES], stamped=False):
-            self._take_profile(body)
-        async for body in self._all(POOLS, stamped=True):
-            before[POOLS].pop(body["metadata"]["uid"], None)
+        async for body in self._there(POOLS, before):
             self._take_pool(body, records)
-        async for body in self._missed(POOLS, before[POOLS]):
-            self._take_pool(body, records)
-        async for body in self._all(RESERVATIONS, stamped=True):
-            before[RESERVATIONS].pop(body["metadata"]["uid"], None)
+        async for body in self._there(RESERVATIONS, before):
             self._take_reservation(body)
-        async for body in self._missed(RESERVATIONS, before[RESERVATIONS]):
-            self._take_reservation(body)
-        async for body in self._all(JOBS, stamped=True):
-            before[JOBS].pop(body["metadata"]["uid"], None)
-            await self._take_job(body)
-        async for body in self._missed(JOBS, before[JOBS]):
+        async for body in self._there(JOBS, before):
             await self._take_job(body)
         self._begin(records)
+
+    async def _there(
+        self, resource: Resource, before: Mapping[Resource, dict[str, Json]], *, stamped: bool = True
+    ) -> AsyncIterator[Json]:
+        """Yield each object of a kind, also what was known ``before`` and no list has."""
+        known = before[resource]
+        async for body in self._all(resource, stamped=stamped):
+            known.pop(body["metadata"]["uid"], None)
+            yield body
+        async for body in self._missed(resource, known, stamped=stamped):
+            yield body
 
     def _take_profile(self, body: Json) -> None:
         self._directory.observe_profile(body)
@@ -308,7 +308,7 @@ class Term:
         if uid in self._left:
             return
         try:
-            self._bookings.restore(self._directory.reservations[uid], api.parse_status(api.ReservationStatus, body))
+            restore_reservation(self._directory.reservations[uid], api.parse_status(api.ReservationStatus, body))
         except UserError as error:
             self._left.add(uid)
             text = f"its status cannot be read, so the reservation is left alone: {error.message}"
@@ -373,7 +373,7 @@ class Term:
             if job.owner.uid not in self._told:
                 self._consider(job)
 
-    async def _all(self, resource: Resource, *, stamped: bool = False) -> AsyncIterator[Json]:
+    async def _all(self, resource: Resource, *, stamped: bool) -> AsyncIterator[Json]:
         """Yield each object of a kind, stamped with our epoch first unless it has come to its end.
 
         Page by page: bodies take ten times what is kept of them. A list that breaks off is begun anew.

@@ -17,7 +17,7 @@ from punctual.scheduling.line import Line
 from punctual.scheduling.offers_desk import OffersDesk
 from punctual.scheduling.placement import tolerance
 from punctual.scheduling.plan import Plan
-from punctual.scheduling.processors import Occupant, Processors
+from punctual.scheduling.processors import Occupant, Place, Processors
 from punctual.scheduling.reservations import Ahead
 from punctual.scheduling.spec import MissCount, PoolRecord, PoolSpec
 from punctual.scheduling.standing import Key, Standing, Watch
@@ -111,6 +111,13 @@ class Books:
     def occupant(self, uid: str, chunk: Chunk) -> Occupant:
         """Name a chunk as the occupant of a processor."""
         return Occupant(uid, chunk.kind, chunk.begin, chunk.attempt)
+
+    def on(self, place: Place) -> tuple[Standing, Chunk] | None:
+        """Return whose chunk sits on a place; None: nobody's, or one that is owned no more."""
+        occupant = self.processors.occupants.get(place)
+        st = self.jobs.get(occupant.job) if occupant else None
+        chunk = st.chunk(occupant.kind, occupant.begin, occupant.attempt) if st and occupant else None
+        return (st, chunk) if st and chunk else None
 
     def ask(self, st: Standing) -> None:
         """Queue a job for its answer."""

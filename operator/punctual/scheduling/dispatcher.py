@@ -74,10 +74,10 @@ class Dispatcher:
 
     def _vacate_one(self, now: float, place: Place) -> None:
         """Ask a leftover chunk to leave, or end it where it has been asked and does not answer."""
-        occupant = self.books.processors.occupants.get(place)
-        st = self.books.jobs.get(occupant.job) if occupant else None
-        chunk = st.chunk(occupant.kind, occupant.begin, occupant.attempt) if st and occupant else None
-        if st is None or chunk is None or not (chunk.leftover or st.state == "Leftover"):
+        if (found := self.books.on(place)) is None:
+            return
+        st, chunk = found
+        if not (chunk.leftover or st.state == "Leftover"):
             return
         watch = st.watch(chunk)
         runs = watch.pod is not None and watch.pod.phase == "Running"

@@ -193,7 +193,7 @@ def _with(plan: Plan, ahead: Ahead, where: NDArray[np.intp], asked: Reservation)
 def _room(asked: Reservation, ahead: Ahead, plan: Plan, now: float) -> NDArray[np.intp] | Refused:
     """Return which places it gets whatever becomes of the jobs that wait, or what stands against it."""
     there = _there(asked, plan.places)
-    n = asked.processors or int(np.count_nonzero(there))
+    n = _number(asked, there)
     if why := _objection(asked, there, ahead, plan, now):
         window = f"{some(n, 'processor')} from {span(asked.start - now)} on"
         return Refused(reasons.INFEASIBLE_RESERVATION, f"{window} for {span(asked.end - asked.start)}: {why}")
@@ -220,10 +220,15 @@ def _there(asked: Reservation, places: Sequence[Place]) -> NDArray[np.bool_]:
     return np.array([place.node in asked.nodes for place in places], dtype=bool)
 
 
+def _number(asked: Reservation, there: NDArray[np.bool_]) -> int:
+    """Return how many places it wants, of those ``there`` on its nodes."""
+    return asked.processors or int(np.count_nonzero(there))
+
+
 def _objection(asked: Reservation, there: NDArray[np.bool_], ahead: Ahead, plan: Plan, now: float) -> str | None:
     """Return what counting processors, those ``there`` on its nodes, and the port tells against it."""
     total, own = len(plan.places), int(np.count_nonzero(there))
-    n = asked.processors or own
+    n = _number(asked, there)
     if asked.start < now:
         return "that has begun already"
     if n == 0 or n > own:
@@ -261,7 +266,7 @@ def _disturbed(asked: Reservation, plan: Plan) -> NDArray[np.float64]:
 
 def next_start(asked: Reservation, ahead: Ahead, plan: Plan, now: float, *, not_before: float) -> float | None:
     """Return the earliest start from which on there is room beside other reservations; None: there never is."""
-    n = asked.processors or int(np.count_nonzero(_there(asked, plan.places)))
+    n = _number(asked, _there(asked, plan.places))
     length, at = asked.end - asked.start, max(not_before, now)
     if n == 0:
         return None

@@ -5,7 +5,7 @@ behind are placed when somebody wants to see their bookings, with the same resul
 middle, what is before it stays: the times there are kept every so many bookings.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
@@ -52,11 +52,6 @@ class Row:
     def whole(self) -> bool:
         """Whether all are placed."""
         return len(self.made) == len(self.demands)
-
-    def __iter__(self) -> Iterator[Booking]:
-        """Yield the bookings, each made when it is asked for."""
-        for i in range(len(self.demands)):
-            yield self.booking(i)
 
     def booking(self, i: int) -> Booking:
         """Return the i-th booking."""

@@ -94,11 +94,9 @@ class Windows:
         free = books.ahead.free(there, asked.start, asked.end).tolist()
 
         def rank(place: Place) -> tuple[bool, float]:
-            occupant = books.processors.occupants.get(place)
-            st = books.jobs.get(occupant.job) if occupant else None
-            chunk = st.chunk(occupant.kind, occupant.begin, occupant.attempt) if st and occupant else None
-            if st is None or chunk is None:
+            if (found := books.on(place)) is None:
                 return True, -math.inf
+            st, chunk = found
             return st.job.reservation != asked.group, chunk.promised_end
 
         return sorted((p for p, is_free in zip(there, free, strict=True) if is_free), key=rank)[: share.processors]
@@ -206,10 +204,10 @@ class Windows:
 
     def _clear_one(self, now: float, asked: Reservation, place: Place, *, empty: float) -> None:
         """Offer an end to who would run on at ``empty``, and end who does."""
-        occupant = self.books.processors.occupants.get(place)
-        st = self.books.jobs.get(occupant.job) if occupant else None
-        chunk = st.chunk(occupant.kind, occupant.begin, occupant.attempt) if st and occupant else None
-        if st is None or chunk is None or st.job.reservation == asked.group:
+        if (found := self.books.on(place)) is None:
+            return
+        st, chunk = found
+        if st.job.reservation == asked.group:
             return
         watch = st.watch(chunk)
         if now > empty + tolerance(now):

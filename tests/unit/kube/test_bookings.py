@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from punctual.kube import api
-from punctual.kube.bookings import Bookings, Doors
+from punctual.kube.bookings import Bookings, Doors, restore
 from punctual.kube.directory import Directory
 from punctual.kube.duration import format_time
 from punctual.scheduling.actions import AnswerReservation, OfferWindow
@@ -184,7 +184,7 @@ def test_a_new_leader_tells_the_pool_what_was_promised_and_asks_nothing_twice(ed
     meta = {**body["metadata"], "generation": 1, "creationTimestamp": format_time(BEGIN)}
     spec = {"pool": "main", "start": format_time(BEGIN + 60), "end": format_time(BEGIN + 120), "processors": 2}
     known = later.directory.observe_reservation({**body, "metadata": meta, "spec": spec})
-    later.bookings.restore(known, api.parse_status(api.ReservationStatus, body))
+    restore(known, api.parse_status(api.ReservationStatus, body))
     (event,) = later.bookings.of_pool("main")
     assert event.held == (Share("n1", 2),)
     assert event.reservation == edge.told[0].reservation

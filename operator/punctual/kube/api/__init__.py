@@ -21,7 +21,7 @@ from punctual.kube.api.job_status import (
     UnitRange,
 )
 from punctual.kube.api.meta import Condition, Expression, LabelSelector, Metadata, Resource
-from punctual.kube.api.parse import parse, parse_metadata, parse_status, unknown_fields
+from punctual.kube.api.parse import parse, parse_asked, parse_metadata, parse_status, unknown_fields
 from punctual.kube.api.pool import (
     MissCount,
     MissRatio,
@@ -97,6 +97,7 @@ __all__ = [
     "UnitRange",
     "VolumeInput",
     "parse",
+    "parse_asked",
     "parse_metadata",
     "parse_status",
     "unknown_fields",

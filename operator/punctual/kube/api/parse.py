@@ -51,6 +51,11 @@ def parse(kind: type[R], manifest: Mapping[str, Any]) -> R:
     return _validated(kind, manifest, "")
 
 
+def parse_asked(kind: type[R], manifest: Mapping[str, Any]) -> R:
+    """Return the object without its status: what was asked must be readable when the status beside it is not."""
+    return parse(kind, {**manifest, "status": None})
+
+
 def parse_status(status: type[M], manifest: Mapping[str, Any]) -> M | None:
     """Return the status alone: a promise must be readable when the spec beside it is not."""
     found = manifest.get("status")
