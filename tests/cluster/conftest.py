@@ -17,7 +17,7 @@ import uuid
 from pathlib import Path
 
 import pytest
-from live import LABEL, POOL, ROOT, SYSTEM, Cluster, Space, eventually, pool_manifest, pool_status
+from live import LABEL, POOL, ROOT, SYSTEM, Cluster, Space, eventually, left_behind, pool_manifest, pool_status, room
 
 from punctual import errors
 from punctual.kube.client import PODS, ApiClient
@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(items):
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker("cluster")
             if item.get_closest_marker("timeout") is None:
-                item.add_marker(pytest.mark.timeout(240, func_only=True))
+                item.add_marker(pytest.mark.timeout(420, func_only=True))
 
 
 def _kind():
@@ -128,11 +128,15 @@ async def another(cluster, client, pool):
 
 @pytest.fixture
 async def pool(cluster, client):
-    """The pool's status, once none of its processors is in use and the agents report."""
+    """The pool's status, once it has all its processors, none is in use, and nothing of earlier tests takes room."""
 
     async def idle():
+        if await left_behind(client):
+            return None
+        there = await room(client)
         status = await pool_status(client)
-        nodes = {n["name"] for n in status.get("nodes") or () if n["processors"] > 0}
-        return status if nodes == set(cluster.nodes) and status["free"] == status["processors"] else None
+        lines = {n["name"]: n["processors"] for n in status.get("nodes") or ()}
+        whole = lines == {name: there[name] for name in cluster.nodes}
+        return status if whole and status["free"] == status["processors"] else None
 
-    return await eventually(idle, within=180)
+    return await eventually(idle, within=180, every=0.3)

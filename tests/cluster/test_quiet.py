@@ -3,7 +3,7 @@
 import asyncio
 import re
 
-from live import SYSTEM, eventually
+from live import OWN_SPACE, SYSTEM, eventually
 
 SECONDS = 30
 OURS = "/apis/punctual.dev/v1alpha1"
@@ -51,7 +51,7 @@ async def test_a_quiet_cluster_sees_the_lease_and_a_token_review_per_agent_and_m
 
 async def _no_tests_left(client):
     names = [n["metadata"]["name"] for n in (await client.list("/api/v1/namespaces")).items]
-    return not any(re.fullmatch(r"t-[0-9a-f]{8}", name) for name in names)
+    return not any(OWN_SPACE.fullmatch(name) for name in names)
 
 
 def _requests(cluster):

@@ -15,12 +15,14 @@ from live import (
     note,
     pool_manifest,
     pool_status,
+    room,
     stranger,
     taints,
 )
 
 from punctual.kube.client import PODS
 from punctual.kube.directory import POOLS
+from punctual.kube.duration import parse_time
 from punctual.kube.podspec import PLACEHOLDER
 
 COST = {"chi": "500ms", "thetaCp": "3s"}
@@ -43,9 +45,9 @@ async def test_a_stranger_between_promise_and_start_takes_room_where_nodes_are_o
     first, second = cluster.nodes
     async with lend(cluster, client, first) as free, lend(cluster, client, second, hold="Taint") as held:
         sizes = await asyncio.gather(ready(client, free, first), ready(client, held, second))
-        for pool, size in zip((free, held), sizes, strict=True):
-            await promised_behind_each_other(space, pool, size)
-        await space.apply(*(stranger(cluster, space, n, "200m", priorityClassName=urgent) for n in (first, second)))
+        pools = zip((free, held), sizes, strict=True)
+        await asyncio.gather(*(promised_behind_each_other(space, pool, size) for pool, size in pools))
+        await space.apply(*(stranger(cluster, space, n, "100m", priorityClassName=urgent) for n in (first, second)))
         stories = (crowded(space, client, free, first, sizes[0]), untouched(space, client, held, second, sizes[1]))
         ends = await asyncio.gather(*stories, return_exceptions=True)
         if failures := [end for end in ends if isinstance(end, Exception)]:
@@ -66,24 +68,24 @@ async def test_placeholders_keep_the_room_of_a_promise_from_strangers_but_from_t
             pods = [p for p in (await client.list(path, label_selector=selector)).items if is_there(p)]
             return len(pods) == count
 
-        await eventually(lambda: keeps(size), within=60)
+        await eventually(lambda: keeps(size))
         await space.apply(stranger(cluster, space, node, "100m", **polite))
         await eventually(lambda: has_no_room(space, f"stranger-100m-{node}"))
         async with watched(client, pool) as seen:
-            await promised_behind_each_other(space, pool, size, units=(10, 5))
+            await promised_behind_each_other(space, pool, size, units=(40, 5))
             for job in await kept(space, pool):
                 assert {note(p, "attempt") for p in space.pods_of(job)} == {1}
         assert seen == {size}
         # who is more important takes the room as if nobody kept it
         await space.apply(stranger(cluster, space, node, "200m", priorityClassName=urgent, **polite))
-        await eventually(lambda: has(client, pool, size - 2), within=30)
+        await eventually(lambda: has(client, pool, size - 2))
         strangers = [f"stranger-{cpu}-{node}" for cpu in ("200m", "100m")]
         await space.kubectl("delete", "pod", *strangers, "--ignore-not-found", "--wait=false")
-        await eventually(lambda: has(client, pool, size), within=30)
-        await eventually(lambda: keeps(size), within=30)
+        await eventually(lambda: has(client, pool, size))
+        await eventually(lambda: keeps(size))
         await space.kubectl("patch", "pool", pool, "--type=merge", "-p", '{"spec": {"hold": "Taint"}}')
-        await eventually(lambda: keeps(0), within=30)
-        await eventually(lambda: taints(cluster, node), within=20)
+        await eventually(lambda: keeps(0))
+        await eventually(lambda: taints(cluster, node))
 
 
 def is_there(pod):
@@ -102,7 +104,7 @@ async def watched(client, pool):
 
     async def watch():
         one = f"metadata.name={pool}"
-        events = client.watch(POOLS.path(), initial=True, field_selector=one, seconds=200, silence=210)
+        events = client.watch(POOLS.path(), initial=True, field_selector=one, seconds=900, silence=910)
         async with contextlib.aclosing(events):
             async for event in events:
                 if event["type"] != "BOOKMARK":
@@ -117,28 +119,32 @@ async def watched(client, pool):
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def promised_behind_each_other(space, pool, size, *, units=(20, 10)):
-    """Run a job on all processors, so many units on each, and have another promised that comes behind it."""
-    now, then = units
-    spec = {"pool": pool, "cost": COST, "pause": 0.4, "reduce": "3s", "chunkRetries": 0, "deadline": "100s"}
-    await space.apply(space.manifest(f"{pool}-now", units=now * size, **spec, processors={"min": size}))
-    await space.running(f"{pool}-now", size)
-    await space.apply(space.manifest(f"{pool}-then", units=then * size, **spec))
-    assert (await space.answer(f"{pool}-then"))["reason"] == "Feasible"
-    assert not space.pods_of(f"{pool}-then")
+async def promised_behind_each_other(space, pool, size, *, units=(50, 5)):
+    """Run a job on all processors, so many units on each, and have another promised that is planned behind it."""
+    now, then = f"{pool}-now", f"{pool}-then"
+    spec = {"pool": pool, "cost": COST, "pause": 0.4, "reduce": "3s", "chunkRetries": 0, "deadline": "3m"}
+    await space.apply(space.manifest(now, units=units[0] * size, **spec, processors={"min": size}))
+    assert (await space.answer(now))["reason"] == "Feasible"
+    await space.apply(space.manifest(then, units=units[1] * size, **spec))
+    assert (await space.answer(then))["reason"] == "Feasible"
+    await space.running(now, size)
+    start = next(status["promise"]["start"] for _, status in space.written(then) if "promise" in status)
+    chunks = [c for _, status in space.written(now) for c in status.get("chunks", ()) if c["kind"] == "Chunk"]
+    assert len({c["begin"] for c in chunks}) == size
+    assert parse_time(start) >= min(parse_time(c["promisedEnd"]) for c in chunks)
 
 
 async def crowded(space, client, pool, node, size):
     """Hold None: the scheduler preempts chunks; their units and the job that waits are planned on what is left."""
-    name = f"stranger-200m-{node}"
-    await eventually(lambda: space.pods.get(name, {}).get("status", {}).get("phase") == "Running", within=60)
-    await eventually(lambda: has(client, pool, size - 2), within=20)
+    name = f"stranger-100m-{node}"
+    await eventually(lambda: space.pods.get(name, {}).get("status", {}).get("phase") == "Running")
+    await eventually(lambda: has(client, pool, size - 1))
     now, _ = await kept(space, pool)
     assert "is being evicted" in (await space.events(now))["CapacityLost"]
     assert len([p for p in space.pods_of(now) if note(p, "attempt") == 2]) >= 1
     assert name not in space.gone
     await space.kubectl("delete", "pod", name, "--wait=false")
-    await eventually(lambda: has(client, pool, size), within=20)
+    await eventually(lambda: has(client, pool, size))
 
 
 async def untouched(space, client, pool, node, size):
@@ -148,19 +154,19 @@ async def untouched(space, client, pool, node, size):
     await space.kubectl("create", "-f", "-", stdin=json.dumps(overlapping))
     try:
         await space.kubectl("patch", "pool", pool, "--type=merge", "-p", shrunk("700m"))
-        await eventually(lambda: says(client, pool, "SpecApplied", "False", "EditRefused"), within=20)
+        await eventually(lambda: says(client, pool, "SpecApplied", "False", "EditRefused"))
         assert (await pool_status(client, pool))["applied"]["processor"]["cpu"] == "100m"
-        await eventually(lambda: says(client, young, "NodesOverlap", "True", "NodesOverlap"), within=20)
+        await eventually(lambda: says(client, young, "NodesOverlap", "True", "NodesOverlap"))
         lone = space.manifest(f"{young}-job", units=1, deadline="1m", cost=COST, pause=0.1, pool=young)
         await space.apply(lone)
         assert (await space.answer(f"{young}-job"))["reason"] == "InfeasibleCapacity"
         now, then = await kept(space, pool)
         for job in (now, then):
             assert {note(p, "attempt") for p in space.pods_of(job)} == {1}
-        assert space.pods[f"stranger-200m-{node}"]["status"]["phase"] == "Pending"
+        assert space.pods[f"stranger-100m-{node}"]["status"]["phase"] == "Pending"
         # what no promise stands against is applied
         await space.kubectl("patch", "pool", pool, "--type=merge", "-p", shrunk("200m"))
-        await eventually(lambda: has(client, pool, size // 2), within=20)
+        await eventually(lambda: has(client, pool, size // 2))
         assert await says(client, pool, "SpecApplied", "True", "Applied")
     finally:
         await space.kubectl("delete", "pool", young, "--wait=false")
@@ -184,13 +190,15 @@ def shrunk(cpu):
 
 
 async def ready(client, pool, node):
-    """Wait until the pool has the node; return how many processors that is."""
+    """Wait until the pool has the node with all the processors that others leave of it; return how many."""
 
     async def there():
         status = await pool_status(client, pool)
-        return status if [n["name"] for n in status.get("nodes") or ()] == [node] and status["processors"] else None
+        size = (await room(client)).get(node)
+        lines = [(n["name"], n["processors"]) for n in status.get("nodes") or ()]
+        return size if lines == [(node, size)] else None
 
-    return (await eventually(there, within=30))["processors"]
+    return await eventually(there)
 
 
 async def has(client, pool, count):

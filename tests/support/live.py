@@ -14,13 +14,17 @@ import pytest
 import yaml
 
 from punctual import errors
+from punctual.kube.client import NODES, PODS
 from punctual.kube.directory import JOBS, POOLS
-from punctual.kube.podspec import JOB_LABEL, KIND_LABEL
+from punctual.kube.podspec import JOB_LABEL, KIND_LABEL, PLACEHOLDER, foreign_pod
+from punctual.kube.quantity import parse_cores
 
 ROOT = Path(__file__).parents[2]
 POOL = "main"
 LABEL = "punctual.dev/pool"
 SYSTEM = "punctual"
+OWN_SPACE = re.compile(r"t-[0-9a-f]{8}")
+"""Names of tests' own namespaces."""
 
 WORK = """
 import os, sys, time
@@ -232,7 +236,7 @@ class Space:
         found = self.condition(name, kind)
         return self.status(name) if found.get("status") == "True" and reason in (None, found["reason"]) else None
 
-    async def answer(self, name, *, within=20.0):
+    async def answer(self, name, *, within=60.0):
         """Wait for the decision; return the condition Admitted."""
         decided = {"True", "False"}
         await eventually(lambda: self.condition(name, "Admitted").get("status") in decided, within=within)
@@ -255,7 +259,7 @@ class Space:
         ]
         return sorted(found, key=lambda p: (note(p, "begin"), note(p, "attempt")))
 
-    async def running(self, name, count=1, *, within=30.0):
+    async def running(self, name, count=1, *, within=90.0):
         """Wait until so many of a job's chunks run; return their pods."""
         await eventually(lambda: len(self.pods_of(name, phase="Running", gone=False)) >= count, within=within)
         return self.pods_of(name, phase="Running", gone=False)
@@ -271,12 +275,15 @@ class Space:
         return [((int(m[1]), int(m[2])), m[3]) for m in found]
 
     async def events(self, name):
-        """Return {reason: message} of a job's events."""
+        """Return {reason: messages, a line each} of a job's events."""
         found = await self.client.list(
             f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events",
             field_selector=f"regarding.name={name},regarding.kind=DivisibleJob",
         )
-        return {e["reason"]: e["note"] for e in found.items}
+        said = {}
+        for event in found.items:
+            said.setdefault(event["reason"], []).append(event["note"])
+        return {reason: "\n".join(notes) for reason, notes in said.items()}
 
 
 @contextlib.asynccontextmanager
@@ -307,6 +314,31 @@ def taints(cluster, node):
     """Return the taints of pools on a node."""
     found = json.loads(cluster.kubectl("get", "node", node, "-o", "json"))["spec"].get("taints") or []
     return [t for t in found if t["key"] == LABEL]
+
+
+async def room(client):
+    """Return how many processors of 100m each node has room for beside pods that are not ours."""
+    nodes = (await client.list(NODES.path())).items
+    cores = {n["metadata"]["name"]: parse_cores(n["status"]["allocatable"]["cpu"]) for n in nodes}
+    for pod in (await client.list(PODS.path())).items:
+        ours = {JOB_LABEL, PLACEHOLDER} & (pod["metadata"].get("labels") or {}).keys()
+        if not ours and (foreign := foreign_pod(pod)) and foreign.node in cores:
+            cores[foreign.node] -= foreign.cpu
+    return {name: int(round(left, 6) / 0.1 + 1e-9) for name, left in cores.items()}
+
+
+async def left_behind(client):
+    """Return the names of pods that earlier tests have left, or that are going: they still take room."""
+    return [
+        pod["metadata"]["name"]
+        for pod in (await client.list(PODS.path())).items
+        if pod["status"]["phase"] in ("Pending", "Running")
+        and (
+            "deletionTimestamp" in pod["metadata"]
+            or OWN_SPACE.fullmatch(pod["metadata"]["namespace"])
+            or PLACEHOLDER in (pod["metadata"].get("labels") or {})
+        )
+    ]
 
 
 def stranger(cluster, space, node, cpu="10m", **spec):
