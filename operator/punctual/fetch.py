@@ -272,14 +272,15 @@ def _source(env: dict[str, str]) -> Source:
     raise FetchError("neither PUNCTUAL_INPUT_URL nor PUNCTUAL_INPUT_PATH says where the input is")
 
 
-def _wait(turn: Path) -> None:
+def _wait(turn: Path) -> float:
+    """Return when the turn is there, and how many seconds that took: 0 if it was there before."""
+    up, waited = time.monotonic(), 0.0
     while True:
-        try:
+        with contextlib.suppress(OSError):  # there is no such annotation yet
             if turn.read_bytes().strip():
-                return
-        except OSError:  # there is no such annotation yet
-            pass
+                return waited
         time.sleep(_LOOK)
+        waited = time.monotonic() - up
 
 
 def _fetch(env: dict[str, str]) -> dict[str, float]:
@@ -287,8 +288,7 @@ def _fetch(env: dict[str, str]) -> dict[str, float]:
     kind, record = env.get("PUNCTUAL_INPUT_CUT", "Bytes"), int(env.get("PUNCTUAL_INPUT_RECORD_BYTES", "1"))
     target = Path(env["PUNCTUAL_INPUT"])
     source, received = _source(env), _Received(env.get("PUNCTUAL_DIR"))
-    up = time.monotonic()
-    _wait(Path(env.get("PUNCTUAL_TURN", "/etc/punctual/fetch")))
+    waited = _wait(Path(env.get("PUNCTUAL_TURN", "/etc/punctual/fetch")))
     began = time.monotonic()
     received.begin()
     size = source.size()
@@ -306,7 +306,7 @@ def _fetch(env: dict[str, str]) -> dict[str, float]:
     over = time.monotonic()
     return {
         "bytes": received.count,
-        "waited": round(began - up, 3),
+        "waited": round(waited, 3),
         "opening": round((opened or over) - began, 3),
         "seconds": round(over - began, 3),
     }

@@ -1,21 +1,34 @@
-"""Inputs over one port on a real API server: pods are told their turn one by one, whatever happens to the operator."""
+"""Inputs over one port on a real API server: pods are told their turn one by one, whatever happens to the operator.
+
+What they take is learned, and what was learned is what jobs are planned with.
+"""
 
 import json
 
+import pytest
 from life import life
-from stage import CONTAINER
+from stage import CONTAINER, GROUP
 
-from punctual.kube.directory import JOBS, POOLS
+from punctual.kube.directory import JOBS, POOLS, PROFILES
 from punctual.kube.podspec import STEP, TURN
 
 INPUT = {"http": {"url": "http://files.example.com/data"}, "cut": "Lines"}
-COST = {"chi": "1s", "tau": "100ms", "thetaCm": "500ms", "thetaCp": "500ms"}
+OPENING, TAU = 0.002, 0.001
+"""Seconds before the first byte and per unit, as input steps tell them: less than anything takes here."""
+SIZES = (1, 2, 3, 4, 5, 6)
+SEEN = {
+    "nodeClass": "",
+    "units": SIZES,
+    "seconds": [0.5 + 100 * n for n in SIZES],
+    "transfers": {"units": SIZES, "opening": [OPENING for _ in SIZES], "seconds": [OPENING + TAU * n for n in SIZES]},
+}
+"""As if six chunks had ended."""
 
 
 async def fetched(stage, pod):
-    """Say that a pod has its input, and runs."""
+    """Say that a pod has its input, of one unit, and runs."""
     now = stage._now()
-    message = json.dumps({"bytes": 1000, "waited": 0, "opening": 0.25, "seconds": 1.25})
+    message = json.dumps({"bytes": 1000, "waited": 0, "opening": OPENING, "seconds": OPENING + TAU})
     step = {"terminated": {"exitCode": 0, "startedAt": now, "finishedAt": now, "message": message}}
     status = {
         "phase": "Running",
@@ -23,6 +36,15 @@ async def fetched(stage, pod):
         "containerStatuses": [{**CONTAINER, "state": {"running": {"startedAt": now}}}],
     }
     await stage.client.patch_merge(stage.path(pod), {"status": status}, subresource="status")
+
+
+async def done(stage, pod):
+    """Say that a pod has ended well; not when: however late that is seen, it counts."""
+    body = {
+        "phase": "Succeeded",
+        "containerStatuses": [{**CONTAINER, "state": {"terminated": {"exitCode": 0, "message": "done"}}}],
+    }
+    await stage.client.patch_merge(stage.path(pod), {"status": body}, subresource="status")
 
 
 async def told(stage):
@@ -36,10 +58,24 @@ async def planned(stage):
     return [c["pod"] for c in sorted(status["chunks"], key=lambda c: c["inputBy"])]
 
 
+async def add_profile(stage):
+    """Make a profile that knows what six chunks took; return where it is."""
+    meta = {"name": "table", "namespace": stage.namespace}
+    body = {"apiVersion": GROUP, "kind": "Profile", "metadata": meta, "spec": {}}
+    await stage.client.create(PROFILES.path(namespace=stage.namespace), body)
+    path = PROFILES.path(namespace=stage.namespace, name="table")
+    status = {"status": {"classes": [{"pool": stage.pool, **SEEN}]}}
+    await stage.client.patch_merge(path, status, subresource="status")
+    return path
+
+
 async def test_turns_go_on_one_by_one_as_planned_though_the_operator_is_killed_in_each(client, kubeconfig, tmp_path):
     async with life(client, kubeconfig, tmp_path, plays=False, job=False) as (stage, _, start):
         await client.patch_merge(POOLS.path(name=stage.pool), {"spec": {"network": "OnePort"}})
-        await stage.add_job(input=INPUT, cost=COST, processors={"min": 3, "max": 3})
+        profile = await add_profile(stage)
+        # one unit each: nothing of a chunk can be given to another
+        job = {"units": 3, "processors": {"min": 3, "max": 3}, "cost": None, "reduce": None}
+        await stage.add_job(input=INPUT, profile="table", **job)
         operator = start()
         assert await stage.until(lambda: stage.working(3))
         order = await planned(stage)
@@ -59,3 +95,23 @@ async def test_turns_go_on_one_by_one_as_planned_though_the_operator_is_killed_i
             await stage.until(lambda nth=nth: stage.answered(f"asks-{nth}", "DryRun"))
             assert set(await told(stage)) == set(pods)
             await fetched(stage, pods[order[nth]])
+
+        path = JOBS.path(namespace=stage.namespace, name="job")
+        cost = (await client.get(path))["status"]["cost"]
+        assert (cost["tau"], cost["thetaCm"]) == (pytest.approx(TAU), pytest.approx(OPENING))
+        assert (cost["chi"], cost["thetaCp"]) == (pytest.approx(100.0), pytest.approx(0.5))
+        for pod in pods.values():
+            await done(stage, pod)
+
+        async def over():
+            return (await client.get(path))["status"].get("finishedAt")
+
+        await stage.until(over)
+        assert await operator.end() == 0  # what it has learned and not written yet it writes now
+        status = (await client.get(profile))["status"]
+        transfers = status["classes"][0]["transfers"]
+        assert transfers["units"] == [*SIZES, 1, 1, 1]
+        assert transfers["opening"][6:] == [OPENING] * 3
+        assert transfers["seconds"][6:] == [OPENING + TAU] * 3
+        assert (status["tau"], status["thetaCm"]) == (pytest.approx(TAU), pytest.approx(OPENING))
+        assert len(status["classes"][0]["seconds"]) == 9

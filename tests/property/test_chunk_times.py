@@ -50,13 +50,13 @@ def test_without_noise_they_are_found_exactly(seed, chi, theta_share, count):
 
 @given(
     st.lists(st.builds(Timed, st.integers(1, 10**15), st.floats(1e-3, 1e9)), max_size=70),
-    st.none() | st.floats(1e-9, 1e6),
+    st.none() | st.just(0.0) | st.floats(1e-9, 1e6),
     st.none() | st.floats(0, 1e6),
 )
 def test_whatever_was_seen_the_numbers_are_such_as_a_cost_can_have(seen, chi, theta):
     found = estimate(seen, chi=chi, theta=theta)
     if found is not None:
         assert 0.0 <= found.theta < float("inf")
-        assert 0.0 < found.chi < float("inf")
+        assert (found.chi == chi == 0.0) or 0.0 < found.chi < float("inf")
         assert found.r2 is None or 0.0 <= found.r2 <= 1.0
         assert 0 <= found.outliers < found.samples

@@ -105,6 +105,7 @@ class Stage:
             "reduce": {"duration": "1s", "template": template},
             **spec,
         }
+        spec = {field: value for field, value in spec.items() if value is not None}
         made = await self._served(JOBS.path(namespace=self.namespace), _manifest("DivisibleJob", name, spec))
         self.uid = self.uid or made["metadata"]["uid"]
         return made

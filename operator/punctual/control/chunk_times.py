@@ -6,12 +6,15 @@ mean, and least squares, would follow them. So first the line is found that the 
 Sen; pairs that are far apart tell more and weigh more), which up to some 29 % outliers do not move far; then who is far
 from it is left out, and the rest fitted by least squares of relative errors, as a chunk that is ten times as long is
 ten times as uncertain. With hand-set χ or θ the other is found beside it.
+
+Where an input is fetched for a chunk, the transfer is timed by itself: seconds = θcm + τ·units is the same line through
+other times. θcm is seen in each of them, as what passes before the first byte, so chunks of one size tell them apart.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +40,18 @@ class Timed(NamedTuple):
     seconds: float
 
 
+class Fetched(NamedTuple):
+    """The transfer of a chunk's input: that of so many units took so many seconds."""
+
+    units: int
+    opening: float
+    """Of the seconds, those before the first byte came."""
+    seconds: float
+
+
+Seen = TypeVar("Seen", Timed, Fetched)
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """θ in s, χ in s per unit. ``r2``: the part of the variance that the line explains; None: all are of one size."""
@@ -49,12 +64,13 @@ class Estimate:
     r2: float | None
 
 
-def remember(seen: Sequence[Timed], new: Timed) -> tuple[Timed, ...]:
+def remember(seen: Sequence[Seen], new: Seen) -> tuple[Seen, ...]:
     """Return what is kept, oldest first: where it is too much, the oldest of the size there is most of goes.
 
-    So a crowd of equal chunks does not push out those few of another size that tell χ from θ.
+    So a crowd of equals does not push out those few of another size that tell χ from θ.
     """
-    kept = [*seen, new]
+    kept: list[Seen] = list(seen)
+    kept.append(new)
     while len(kept) > KEPT:
         sizes = [t.units.bit_length() for t in kept]
         most, _ = Counter(sizes).most_common(1)[0]
@@ -76,7 +92,7 @@ def estimate(seen: Sequence[Timed], *, chi: float | None = None, theta: float | 
     if not told_apart and theta is None and chi is None:
         theta = min(2.0, 0.5 * float(seconds.min()))
     first = _middle(units, seconds, chi, theta)
-    line = first[0] + first[1] * units
+    line = np.maximum(LEAST_CHI, first[0] + first[1] * units)
     error = np.abs(seconds - line) / line
     good = error <= max(NEAR, FAR * 1.4826 * float(np.median(error)))
     found = _least_squares(units[good], seconds[good], chi, theta)
@@ -87,6 +103,18 @@ def estimate(seen: Sequence[Timed], *, chi: float | None = None, theta: float | 
         outliers=int(len(seen) - good.sum()),
         r2=_r2(units[good], seconds[good], found) if told_apart else None,
     )
+
+
+def estimate_transfer(
+    seen: Sequence[Fetched], *, tau: float | None = None, theta: float | None = None
+) -> Estimate | None:
+    """Return what transfers tell, τ as χ and θcm as θ; None where they are too few. ``tau``, ``theta``: known, by hand.
+
+    With neither known θcm is the middle of what was seen before the first byte.
+    """
+    if tau is None and theta is None and seen:
+        theta = float(np.median([f.opening for f in seen]))
+    return estimate([Timed(f.units, f.seconds) for f in seen], chi=tau, theta=theta)
 
 
 def speeds(profiles: Iterable[Mapping[str, Estimate]]) -> dict[str, float]:

@@ -8,7 +8,7 @@ What is wrong with a job is not an error here but part of it: it becomes a ``ref
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from punctual import reasons
 from punctual.control.chunk_times import Estimate
@@ -25,7 +25,16 @@ from punctual.scheduling.spec import MissCount, NodeLine, PoolRecord, PoolSpec
 from punctual.theory.cost import Cost
 
 Json = dict[str, Any]
-Learned = Callable[[api.ProfileSpec], Estimate | None]
+
+
+class Known(NamedTuple):
+    """What a profile has learned: of χ and θcp, and of τ (as χ) and θcm; no ``transfer``: they are in the others."""
+
+    work: Estimate
+    transfer: Estimate | None = None
+
+
+Learned = Callable[[api.ProfileSpec], Known | None]
 
 MOST_NODES = 1000  # as the schema of PoolStatus.nodes has it
 
@@ -61,7 +70,7 @@ def to_job(
         if in_force is not None:
             cost = in_force
         elif profile is not None:
-            cost = profile_cost(profile.spec, learned(profile.spec))
+            cost = profile_cost(profile.spec, learned(profile.spec), fetches=spec.input is not None)
         else:
             refusal = refusal or (
                 reasons.PROFILE_NOT_FOUND,
@@ -120,17 +129,26 @@ def cost_in_force(record: JobRecord | None) -> Cost | None:
     return record.cost if record and answer and answer.status != "False" else None
 
 
-def profile_cost(spec: api.ProfileSpec, learned: Estimate | None) -> Cost | None:
+def profile_cost(spec: api.ProfileSpec, learned: Known | None, *, fetches: bool) -> Cost | None:
     """Return the cost that a profile knows, by hand where it is set, else as learned; None: it does not know χ.
 
-    What is learned is χ + τ and θcp + θcm, for a chunk's input is fetched within it: what is set of τ and θcm by hand
-    is taken off.
+    ``fetches``: the job has an input, whose transfers cost what was learned of transfers. A job that has none makes its
+    own, if any, within its chunks: it is planned with the sums χ + τ and θcp + θcm, which is rather too much than too
+    little. What is set of τ and θcm by hand is taken off these.
     """
     chi, theta_cp = spec.chi, spec.theta_cp
+    tau, theta_cm = spec.tau or 0.0, spec.theta_cm or 0.0
     if learned is not None:
-        chi = max(1e-9, learned.chi - spec.tau) if chi is None else chi
-        theta_cp = max(0.0, learned.theta - spec.theta_cm) if theta_cp is None else theta_cp
-    return None if chi is None else Cost(chi, spec.tau, spec.theta_cm, 2.0 if theta_cp is None else theta_cp)
+        work, transfer = learned
+        found_chi, found_theta = work.chi, work.theta
+        if fetches and transfer:
+            tau, theta_cm = transfer.chi, transfer.theta
+        else:
+            found_chi += (transfer.chi if transfer else 0.0) - tau
+            found_theta += (transfer.theta if transfer else 0.0) - theta_cm
+        chi = max(1e-9, found_chi) if chi is None else chi
+        theta_cp = max(0.0, found_theta) if theta_cp is None else theta_cp
+    return None if chi is None else Cost(chi, tau, theta_cm, 2.0 if theta_cp is None else theta_cp)
 
 
 def to_pool_spec(pool: api.Pool) -> PoolSpec:

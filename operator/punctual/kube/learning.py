@@ -6,16 +6,16 @@ has seen in the seconds before it was killed is lost: it is evidence, not an acc
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 import structlog
 
-from punctual.control.chunk_times import Estimate, Timed, estimate, remember, speeds
+from punctual.control.chunk_times import Estimate, Fetched, Timed, estimate, estimate_transfer, remember, speeds
 from punctual.errors import UserError
 from punctual.kube import api
-from punctual.kube.convert import Learned
+from punctual.kube.convert import Known, Learned
 from punctual.kube.directory import PROFILES, Directory
 from punctual.kube.operations import ApplyStatus
 
@@ -42,14 +42,21 @@ class _Profile:
 
     uid: str
     seen: dict[Where, tuple[Timed, ...]] = field(default_factory=dict)
+    """What chunks took, the transfers of their inputs taken off."""
+    fetched: dict[Where, tuple[Fetched, ...]] = field(default_factory=dict)
+    """What these transfers took."""
     changed: bool = False
     written: float = -math.inf
-    _found: dict[tuple[Where, float | None, float | None], Estimate | None] = field(default_factory=dict)
+    _found: dict[tuple[str, Where, float | None, float | None], Estimate | None] = field(default_factory=dict)
 
-    def add(self, where: Where, timed: Timed) -> None:
+    def add(self, where: Where, timed: Timed, fetched: Fetched | None) -> None:
         self.seen[where] = remember(self.seen.get(where, ()), timed)
+        if fetched is not None:
+            self.fetched[where] = remember(self.fetched.get(where, ()), fetched)
         if len(self.seen) > MOST:
-            del self.seen[min((w for w in self.seen if w != where), key=lambda w: (len(self.seen[w]), w))]
+            least = min((w for w in self.seen if w != where), key=lambda w: (len(self.seen[w]), w))
+            del self.seen[least]
+            self.fetched.pop(least, None)
         self.changed = True
         self._found.clear()
 
@@ -57,13 +64,26 @@ class _Profile:
         """Return where it was seen in a pool, by class."""
         return {where.node_class: where for where in self.seen if where.pool == pool}
 
-    def estimate(self, where: Where, spec: api.ProfileSpec | None = None) -> Estimate | None:
-        """Return what was learned, beside what is set by hand."""
-        chi = None if spec is None or spec.chi is None else spec.chi + spec.tau
-        theta = None if spec is None or spec.theta_cp is None else spec.theta_cp + spec.theta_cm
-        key = (where, chi, theta)
+    def work(self, where: Where, spec: api.ProfileSpec | None = None) -> Estimate | None:
+        """Return what was learned of χ and θcp, beside what is set by hand.
+
+        Where no transfers were seen, those that programs make by themselves are in it.
+        """
+        chi, theta = (None, None) if spec is None else (spec.chi, spec.theta_cp)
+        if spec is not None and self.transfer(where) is None:
+            chi = None if chi is None else chi + (spec.tau or 0.0)
+            theta = None if theta is None else theta + (spec.theta_cm or 0.0)
+        key = ("work", where, chi, theta)
         if key not in self._found:  # it takes a millisecond, and many jobs may ask
             self._found[key] = estimate(self.seen[where], chi=chi, theta=theta)
+        return self._found[key]
+
+    def transfer(self, where: Where, spec: api.ProfileSpec | None = None) -> Estimate | None:
+        """Return what was learned of τ and θcm, beside what is set by hand."""
+        tau, theta = (None, None) if spec is None else (spec.tau, spec.theta_cm)
+        key = ("transfer", where, tau, theta)
+        if key not in self._found:
+            self._found[key] = estimate_transfer(self.fetched.get(where, ()), tau=tau, theta=theta)
         return self._found[key]
 
 
@@ -86,31 +106,40 @@ class Learning:
             log.warning("profile_status_unreadable", profile=meta["name"], error=error.message)
             return
         for c in status.classes if status else ():
-            samples = tuple(Timed(units, took) for units, took in zip(c.units, c.seconds, strict=False))
-            made.seen[Where(c.pool, c.node_class)] = samples
+            where, t = Where(c.pool, c.node_class), c.transfers
+            made.seen[where] = tuple(map(Timed, c.units, c.seconds))
+            if t is not None:
+                made.fetched[where] = tuple(map(Fetched, t.units, t.opening, t.seconds))
 
-    def add(self, namespace: str, name: str, where: Where, timed: Timed) -> None:
-        """Take in what a chunk of a job took that names the profile."""
+    def add(self, namespace: str, name: str, where: Where, timed: Timed, fetched: Fetched | None = None) -> None:
+        """Take in what a chunk of a job took that names the profile; ``fetched``: the part that its input took."""
         there = self._directory.profiles.get((namespace, name))
         if there is None:
             return
         known = self._profiles.get((namespace, name))
         if known is None or known.uid != there.metadata.uid:
             known = self._profiles[namespace, name] = _Profile(there.metadata.uid)
-        known.add(where, Timed(timed.units, round(timed.seconds, 3) or 0.001))
+        seconds = timed.seconds - (fetched.seconds if fetched else 0.0)
+        if fetched:
+            fetched = Fetched(fetched.units, round(fetched.opening, 3), _millis(fetched.seconds))
+        known.add(where, Timed(timed.units, _millis(seconds)), fetched)
         self._compared.discard(where.pool)
 
     def of(self, namespace: str, name: str, pool: str) -> Learned:
         """Return what a job in this pool is planned with, beside what is set by hand: on the pool's quickest class."""
 
-        def learned(spec: api.ProfileSpec) -> Estimate | None:
+        def learned(spec: api.ProfileSpec) -> Known | None:
             known = self._profiles.get((namespace, name))
             classes = known.of_pool(pool) if known else {}
             if known is None or not classes:
                 return None
             most = max(sorted(classes), key=lambda name: len(known.seen[classes[name]]))
-            found = known.estimate(classes[most], spec)
-            return found and replace(found, chi=found.chi / self.speeds(pool).get(most, 1.0))
+            found = known.work(classes[most], spec)
+            if found is None:
+                return None
+            work = replace(found, chi=found.chi / self.speeds(pool).get(most, 1.0))
+            most = max(sorted(classes), key=lambda name: len(known.fetched.get(classes[name], ())))
+            return Known(work, known.transfer(classes[most], spec))
 
         return learned
 
@@ -120,7 +149,7 @@ class Learning:
         if pool not in self._compared:
             self._compared.add(pool)
             profiles = [
-                {name: found for name, where in known.of_pool(pool).items() if (found := known.estimate(where))}
+                {name: found for name, where in known.of_pool(pool).items() if (found := known.work(where))}
                 for known in self._profiles.values()
             ]
             for node_class, slow in speeds(profiles).items():
@@ -142,21 +171,47 @@ class Learning:
         return out
 
 
+def _millis(seconds: float) -> float:
+    """Return what is written down of a time: never nothing."""
+    return max(0.001, round(seconds, 3))
+
+
 def _status(known: _Profile, spec: api.ProfileSpec) -> api.ProfileStatus:
     classes = []
     for where, seen in sorted(known.seen.items()):
-        found = known.estimate(where, spec)
+        found, transfer = known.work(where, spec), known.transfer(where, spec)
+        fetched = known.fetched.get(where)
         classes.append(
             api.LearnedCost(
                 pool=where.pool,
                 node_class=where.node_class,
-                chi=None if found is None else float(f"{found.chi:.4g}"),
-                theta_cp=None if found is None else float(f"{found.theta:.4g}"),
+                chi=None if found is None else _digits(found.chi),
+                tau=None if transfer is None else _digits(transfer.chi),
+                theta_cm=None if transfer is None else _digits(transfer.theta),
+                theta_cp=None if found is None else _digits(found.theta),
                 outliers=None if found is None else found.outliers,
                 r2=None if found is None or found.r2 is None else round(found.r2, 4),
                 units=[t.units for t in seen],
                 seconds=[t.seconds for t in seen],
+                transfers=None if fetched is None else _transfers(fetched),
             )
         )
     best = max(classes, key=lambda c: len(c.units))
-    return api.ProfileStatus(chi=best.chi, theta_cp=best.theta_cp, samples=len(best.units), r2=best.r2, classes=classes)
+    return api.ProfileStatus(
+        chi=best.chi,
+        tau=best.tau,
+        theta_cm=best.theta_cm,
+        theta_cp=best.theta_cp,
+        samples=len(best.units),
+        r2=best.r2,
+        classes=classes,
+    )
+
+
+def _transfers(fetched: Sequence[Fetched]) -> api.LearnedTransfers:
+    units, opening, seconds = map(list, zip(*fetched, strict=True))
+    return api.LearnedTransfers(units=units, opening=opening, seconds=seconds)
+
+
+def _digits(number: float) -> float:
+    return float(f"{number:.4g}")

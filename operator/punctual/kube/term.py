@@ -606,7 +606,8 @@ class Term:
         known = self._directory.jobs.get(measured.job)
         if known and known.profile:
             where = Where(pool, self._caches.inventory.class_of(measured.node))
-            self._learning.add(known.owner.namespace, known.profile, where, Timed(measured.units, measured.seconds))
+            timed = Timed(measured.units, measured.seconds)
+            self._learning.add(known.owner.namespace, known.profile, where, timed, measured.fetched)
 
     def _write_profiles(self, *, now: float) -> None:
         for uid, write in self._learning.due(now):

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from punctual.control.chunk_times import Fetched
 from punctual.scheduling.job import Chunk, JobRecord, Verdict
 from punctual.scheduling.processors import Place
 from punctual.scheduling.spec import PoolRecord
@@ -151,12 +152,16 @@ class HoldRoom:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A chunk has ended well: what its units took on that node, from the decision to create it, s."""
+    """A chunk has ended well: what its units took on that node, from the decision to create it, s.
+
+    ``fetched``: the transfer of its input, which is a part of it.
+    """
 
     job: str
     node: str
     units: int
     seconds: float
+    fetched: Fetched | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ import math
 from dataclasses import dataclass, replace
 
 from punctual import reasons
+from punctual.control.chunk_times import Fetched
 from punctual.scheduling import ledger
 from punctual.scheduling.actions import DeleteJob, Emit, EndPod, Measured, SetPoint, StoreResult
 from punctual.scheduling.books import Books
@@ -79,9 +80,9 @@ class Life:
             if st.job.reduce_duration is not None:
                 self.books.before.append(StoreResult(st.job.uid, chunk.begin, chunk.end, pod.message))
             st.record = ledger.account(st.record, chunk)
-            self._transferred(st, chunk, watch)
+            fetched = self._transferred(st, chunk, watch)
             if chunk.size:
-                self._measured(now, st, chunk, seen_late=self._seen_late(now, chunk, watch, pod))
+                self._measured(now, st, chunk, fetched, seen_late=self._seen_late(now, chunk, watch, pod))
         self._forget(st, chunk)
         if chunk.kind != "Reduce":  # its log is the job's result: it stays as long as the job
             self.end(now, pod)
@@ -152,21 +153,26 @@ class Life:
         since = watch.running_since or self.running_since(now, chunk, pod)
         return since + (pod.finished - pod.started) + 1.0 < now - SEEN
 
-    def _measured(self, now: float, st: Standing, chunk: Chunk, *, seen_late: bool) -> None:
+    def _measured(self, now: float, st: Standing, chunk: Chunk, fetched: Fetched | None, *, seen_late: bool) -> None:
         """Tell what its units took; of a pilot, note it: also late where there will be no other."""
         # what it waited for its turn to fetch its input is nothing that it costs
         seconds = now - max(chunk.created, chunk.turn or chunk.created)
         if not seen_late and seconds > 0.0:
-            self.books.after.append(Measured(st.job.uid, chunk.node, chunk.size, seconds))
+            if fetched is not None and fetched.seconds >= seconds:  # its image may be anybody's: that cannot be
+                fetched = None
+            self.books.after.append(Measured(st.job.uid, chunk.node, chunk.size, seconds, fetched))
         if chunk.kind == "Pilot" and not (seen_late and ledger.remaining(st.job.units, st.record)):
             st.record = replace(st.record, pilots=(*st.record.pilots, Sample(chunk.size, seconds)))
 
     @staticmethod
-    def _transferred(st: Standing, chunk: Chunk, watch: Watch) -> None:
-        """Add up what its transfer took. The port is also idle while a turn is handed on: that opens a transfer too."""
+    def _transferred(st: Standing, chunk: Chunk, watch: Watch) -> Fetched | None:
+        """Add up what its transfer took, and return it.
+
+        The port is also idle while a turn is handed on: that opens a transfer too.
+        """
         seen = watch.pod.transfer if watch.pod else None
         if seen is None:
-            return
+            return None
         sending = seen.seconds - seen.opening
         opening = seen.opening
         if seen.waited > 0 and chunk.turn is not None and watch.fetched_at is not None:
@@ -174,6 +180,7 @@ class Life:
         units = chunk.origin - chunk.begin
         sums = st.record.transfers or Transfers()
         st.record = replace(st.record, transfers=sums.add(units, seen.size, opening=opening, sending=sending))
+        return Fetched(units, opening, opening + sending)
 
     def _maybe_finish(self, now: float, st: Standing) -> None:
         if st.record.ended or st.record.chunks or not st.work_done or st.job.reduce_duration is not None:

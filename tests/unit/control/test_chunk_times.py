@@ -3,7 +3,16 @@
 import numpy as np
 import pytest
 
-from punctual.control.chunk_times import KEPT, Estimate, Timed, estimate, remember, speeds
+from punctual.control.chunk_times import (
+    KEPT,
+    Estimate,
+    Fetched,
+    Timed,
+    estimate,
+    estimate_transfer,
+    remember,
+    speeds,
+)
 
 
 def chunks(*units, theta=5.0, chi=0.1):
@@ -64,6 +73,38 @@ def test_a_crowd_of_equal_chunks_does_not_push_out_the_others():
     assert [t.units for t in seen[:4]] == [1, 1, 8, 8]
     newest = Timed(100, 7.0)
     assert remember(seen, newest)[-1] == newest
+
+
+def transfers(*units, opening=0.5, tau=0.01):
+    return [Fetched(n, opening, opening + tau * n) for n in units]
+
+
+SLOW = [Fetched(50, 9.0, 30.0), Fetched(100, 0.5, 40.0)]
+"""A server that did not answer, and one that all others asked too."""
+
+
+@pytest.mark.parametrize(
+    ("seen", "known", "tau", "theta", "outliers"),
+    [
+        pytest.param(transfers(10, 20, 50, 100, 200, 500), {}, 0.01, 0.5, 0, id="of many sizes"),
+        pytest.param(transfers(*[100] * 5), {}, 0.01, 0.5, 0, id="of one size"),
+        pytest.param([*transfers(10, 20, 50, 80, 100, 200), *SLOW], {}, 0.01, 0.5, 2, id="two outliers"),
+        pytest.param([*transfers(*[100] * 5), *SLOW], {}, 0.01, 0.5, 2, id="outliers among equals"),
+        pytest.param(transfers(*[100] * 5), {"tau": 0.01}, 0.01, 0.5, 0, id="tau by hand"),
+        pytest.param(transfers(*[100] * 5), {"theta": 0.7}, 0.008, 0.7, 0, id="theta by hand: tau of the rest"),
+        pytest.param(transfers(10, 20, 50, 80, 100), {"tau": 0.0, "theta": 0.0}, 0.0, 0.0, 0, id="both by hand"),
+        pytest.param(transfers(10, 20, 50, 80, 100, tau=0.0), {}, 1e-9, 0.5, 0, id="nothing but the opening"),
+    ],
+)
+def test_transfers_tell_their_two_numbers_apart(seen, known, tau, theta, outliers):
+    found = estimate_transfer(seen, **known)
+    assert (found.chi, found.theta) == (pytest.approx(tau), pytest.approx(theta))
+    assert (found.samples, found.outliers) == (len(seen), outliers)
+
+
+def test_too_few_transfers_say_nothing():
+    assert estimate_transfer(transfers(1, 10, 100, 1000)) is None
+    assert estimate_transfer([]) is None
 
 
 def learned(chi, samples=20):

@@ -132,7 +132,7 @@ def test_whole_cores_need_no_quotes():
 
 def test_a_profile_knows_the_cost():
     spec = parse(Profile, example(Profile)).spec
-    assert (spec.chi, spec.tau, spec.theta_cm, spec.theta_cp) == (0.02, 0.001, 0, 2)
+    assert (spec.chi, spec.tau, spec.theta_cm, spec.theta_cp) == (0.02, 0.001, None, 2)
 
 
 def test_fields_of_a_newer_version_are_passed_over():

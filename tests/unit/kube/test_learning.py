@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from punctual.control.chunk_times import KEPT, Timed
+from punctual.control.chunk_times import KEPT, Fetched, Timed
 from punctual.kube import api
 from punctual.kube.convert import profile_cost
 from punctual.kube.directory import Directory
@@ -35,9 +35,16 @@ class Known:
             self.learning.add("ns", "thumbs", where, Timed(units, theta + chi * units))
         return self
 
-    def cost(self, pool="main"):
+    def fetch(self, *sizes, theta=5.0, chi=0.1, opening=0.5, tau=0.02, where=HERE):
+        """See chunks whose inputs were fetched: all that a chunk took is told, and which part the transfer was."""
+        for units in sizes:
+            fetched = Fetched(units, opening, opening + tau * units)
+            self.learning.add("ns", "thumbs", where, Timed(units, theta + chi * units + fetched.seconds), fetched)
+        return self
+
+    def cost(self, pool="main", *, fetches=False):
         spec = self.directory.profiles["ns", "thumbs"].spec
-        return profile_cost(spec, self.learning.of("ns", "thumbs", pool)(spec))
+        return profile_cost(spec, self.learning.of("ns", "thumbs", pool)(spec), fetches=fetches)
 
     def written(self, now=math.inf):
         return [operation.body["status"] for _, operation in self.learning.due(now)]
@@ -64,6 +71,47 @@ def test_what_is_set_by_hand_wins_and_the_rest_is_learned_beside_it():
 def test_what_is_said_of_transfers_is_taken_off_what_was_seen_of_the_whole():
     known = Known(tau="40ms", thetaCm="1s").see(*SIZES)
     assert numbers(known.cost()) == pytest.approx((0.06, 0.04, 1.0, 4.0))
+
+
+def test_what_transfers_took_is_told_apart_for_jobs_that_have_an_input_and_added_up_for_others():
+    known = Known().fetch(*SIZES)
+    assert numbers(known.cost(fetches=True)) == pytest.approx((0.1, 0.02, 0.5, 5.0))
+    assert numbers(known.cost()) == pytest.approx((0.12, 0.0, 0.0, 5.5))
+    known.see(*SIZES)  # of jobs without an input: the same work
+    assert numbers(known.cost(fetches=True)) == pytest.approx((0.1, 0.02, 0.5, 5.0))
+
+
+def test_a_job_with_an_input_is_planned_with_the_sums_until_transfers_were_seen():
+    known = Known(tau="20ms").see(*SIZES).fetch(*SIZES[:4])
+    assert numbers(known.cost(fetches=True)) == pytest.approx((0.08, 0.02, 0.0, 5.0), rel=0.01)
+    known.fetch(200)
+    assert numbers(known.cost(fetches=True)) == pytest.approx((0.1, 0.02, 0.5, 5.0))
+
+
+@pytest.mark.parametrize(
+    ("by_hand", "wanted"),
+    [
+        pytest.param({"tau": "20ms"}, (0.1, 0.02, 0.5, 5.0), id="tau"),
+        pytest.param({"thetaCm": "500ms"}, (0.1, 0.02, 0.5, 5.0), id="thetaCm"),
+        pytest.param({"tau": "0s", "thetaCm": "0s"}, (0.1, 0.0, 0.0, 5.0), id="no transfer"),
+        pytest.param({"chi": "1s", "thetaCp": "3s"}, (1.0, 0.02, 0.5, 3.0), id="the work"),
+        pytest.param({"chi": "100ms"}, (0.1, 0.02, 0.5, 5.0), id="chi"),
+    ],
+)
+def test_what_is_set_of_a_transfer_by_hand_wins_and_the_other_is_learned_beside_it(by_hand, wanted):
+    assert numbers(Known(**by_hand).fetch(*SIZES).cost(fetches=True)) == pytest.approx(wanted)
+
+
+def test_slow_transfers_make_neither_the_work_nor_the_others_dearer():
+    known = Known().fetch(*SIZES, *SIZES).fetch(50, opening=60.0).fetch(200, tau=3.0)
+    assert numbers(known.cost(fetches=True)) == pytest.approx((0.1, 0.02, 0.5, 5.0))
+
+
+def test_nodes_are_compared_by_the_work_and_not_by_what_their_network_takes():
+    near, far = Where("main", "near"), Where("main", "far")
+    known = Known().fetch(*SIZES, where=near).fetch(*SIZES, *SIZES, tau=0.3, where=far)
+    assert known.learning.speeds("main") == {}
+    assert numbers(known.cost(fetches=True)) == pytest.approx((0.1, 0.3, 0.5, 5.0)), "where most was seen"
 
 
 def test_each_pool_has_processors_of_its_own():
@@ -114,6 +162,30 @@ def test_a_new_leader_goes_on_from_the_status():
     assert [len(c["units"]) for c in again["classes"]] == [7, 6, 1]
 
 
+def test_transfers_are_written_by_class_and_a_new_leader_goes_on_from_them():
+    here, there = Where("main", "large"), Where("main", "small")
+    known = Known().fetch(*SIZES, where=here).fetch(7, where=there)
+    (status,) = known.written(0.0)
+    assert (status["tau"], status["thetaCm"], status["chi"], status["thetaCp"]) == (0.02, 0.5, 0.1, 5.0)
+    large, small = status["classes"]
+    assert large["transfers"] == {
+        "units": list(SIZES),
+        "opening": [0.5] * 6,
+        "seconds": [0.7, 0.9, 1.5, 2.5, 4.5, 10.5],
+    }
+    assert large["seconds"] == [6.0, 7.0, 10.0, 15.0, 25.0, 55.0], "of the work alone"
+    assert (large["tau"], large["thetaCm"]) == (0.02, 0.5)
+    assert small["transfers"] == {"units": [7], "opening": [0.5], "seconds": [0.64]}
+    assert "tau" not in small
+    new = Known()
+    new.learning.load({**new.body, "status": copy.deepcopy(status)})
+    assert new.cost(fetches=True) == known.cost(fetches=True)
+    assert new.written() == [], "nothing is new"
+    (again,) = new.fetch(30, tau=0.5, where=here).written()
+    assert again["classes"][0]["transfers"]["units"] == [*SIZES, 30]
+    assert again["tau"] == 0.02
+
+
 def test_a_status_that_cannot_be_read_is_begun_anew():
     known = Known()
     known.learning.load(manifest(status={"classes": [{"pool": "main", "units": [-5], "seconds": [1.0]}]}))
@@ -133,9 +205,9 @@ def test_another_profile_of_the_same_name_knows_nothing_of_the_first():
 def test_what_is_kept_is_bounded():
     known = Known()
     for pool in range(2 * MOST):
-        for units in range(1, 2 * KEPT):
-            known.see(units, where=Where(f"pool-{pool}", ""))
+        known.fetch(*range(1, 2 * KEPT), where=Where(f"pool-{pool}", ""))
     (status,) = known.written()
     assert len(status["classes"]) == MOST
     assert {len(c["units"]) for c in status["classes"]} == {KEPT}
-    assert len(str(status)) < 40_000
+    assert {len(c["transfers"]["units"]) for c in status["classes"]} == {KEPT}
+    assert len(str(status)) < 100_000

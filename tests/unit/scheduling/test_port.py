@@ -215,6 +215,31 @@ def test_what_transfers_took_is_in_the_record():
     assert seen.size == sum(int(1000 * (end - begin)) for begin, end, _ in w.transfers)
 
 
+def test_what_a_chunk_took_is_told_with_the_part_that_its_transfer_was():
+    w = world()
+    as_declared(w)
+    w.apply(fetching(units=40, deadline=42.0))
+    w.run_until(lambda w: w.done("j1"))
+    sums = w.records["j1"].transfers
+    assert len(w.measured) == sums.times
+    assert sum(m.fetched.units for m in w.measured) == 40
+    assert sum(m.fetched.opening for m in w.measured) == pytest.approx(sums.opening)
+    assert sum(m.fetched.seconds for m in w.measured) == pytest.approx(sums.opening + sums.sending)
+    for m in w.measured:
+        assert m.seconds - m.fetched.seconds == pytest.approx(m.units * 1.0, abs=w.startup + 1.0)
+
+
+def test_a_transfer_that_would_have_taken_longer_than_its_chunk_is_not_believed():
+    w = world()
+    w.workers = lambda uid, c: Worker(fetch=2.0)
+    w.apply(fetching(units=4, deadline=60.0, max_processors=1))
+    w.run_until(lambda w: any(p.fetch_ended for p in w.pods.values()))
+    (pod,) = w.pods.values()
+    pod.fetch_began = -1000.0
+    w.run_until(lambda w: w.done("j1"))
+    assert [m.fetched for m in w.measured] == [None]
+
+
 def test_the_port_is_free_as_soon_as_an_input_is_there():
     w = world()
     w.workers = lambda uid, c: Worker(fetch=1.0)

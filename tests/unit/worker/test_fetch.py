@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from unittest import mock
 
@@ -276,6 +276,15 @@ def test_a_file_that_is_not_there_is_an_error_that_names_it(place):
     status, said = ran(place | {"PUNCTUAL_INPUT_PATH": "/nowhere/data"})
     assert status == 1
     assert "/nowhere/data is not a file (spec.input.volume.path)" in said
+
+
+def test_a_turn_that_was_there_was_not_waited_for_however_long_it_took_to_see(place, tmp_path):
+    (tmp_path / "input").write_bytes(LINES)
+    # a second between any two looks at the clock
+    with mock.patch.object(fetch.time, "monotonic", side_effect=count(1.0)):
+        told = fetch._fetch(place | {"PUNCTUAL_INPUT_PATH": str(tmp_path / "input")})
+    assert told["waited"] == 0
+    assert told["seconds"] > 0
 
 
 def test_nothing_is_fetched_before_the_turn_and_sigterm_ends_the_waiting(place, tmp_path):

@@ -33,7 +33,7 @@ from punctual.kube.api.pool import (
     Processor,
     Startup,
 )
-from punctual.kube.api.profile import LearnedCost, Profile, ProfileSpec, ProfileStatus
+from punctual.kube.api.profile import LearnedCost, LearnedTransfers, Profile, ProfileSpec, ProfileStatus
 from punctual.kube.api.reservation import (
     Recurrence,
     Reservation,
@@ -67,6 +67,7 @@ __all__ = [
     "JobCost",
     "LabelSelector",
     "LearnedCost",
+    "LearnedTransfers",
     "Metadata",
     "MissCount",
     "MissRatio",

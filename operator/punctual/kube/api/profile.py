@@ -15,14 +15,26 @@ class ProfileSpec(Model):
     chi: PositiveDuration | None = None
     """χ: CPU time of one unit, as long as one whole processor of the pool needs for it: `20ms`. Default: what was
     learned (`status.chi`); while that is nothing jobs that name this profile are measured by pilot chunks first."""
-    tau: Duration = 0.0
-    """τ: time to bring one unit's input to its processor: `1ms`. Default 0s (nothing is moved, or while
-    computing)."""
-    theta_cm: Duration = 0.0
-    """θcm: time to open the transfer of a chunk's input, whatever its size: `500ms`. Default 0s."""
+    tau: Duration | None = None
+    """τ: time to bring one unit's input to its processor: `1ms`. Default: what was learned (`status.tau`) for jobs with
+    `spec.input`, else 0s (nothing is moved, or while computing)."""
+    theta_cm: Duration | None = None
+    """θcm: time to open the transfer of a chunk's input, whatever its size: `500ms`. Default: what was learned
+    (`status.thetaCm`) for jobs with `spec.input`, else 0s."""
     theta_cp: Duration | None = None
     """θcp: time before a chunk's first unit, whatever its size: pod start, loading of programs and tables. Default:
     what was learned (`status.thetaCp`), 2s before that."""
+
+
+class LearnedTransfers(Model):
+    """What input steps have measured: one entry of each list per transfer, oldest first."""
+
+    units: Annotated[list[Annotated[Units, Field(gt=0)]], Field(max_length=64)] = Field(default=[])
+    """Units whose input it brought."""
+    opening: Annotated[list[Seconds], Field(max_length=64)] = Field(default=[])
+    """Seconds until the first byte came; where a chunk waited for its turn, those of handing it on too."""
+    seconds: Annotated[list[Annotated[float, Field(gt=0)]], Field(max_length=64)] = Field(default=[])
+    """Seconds until the last byte had come, these included."""
 
 
 class LearnedCost(Model):
@@ -34,6 +46,10 @@ class LearnedCost(Model):
     """The nodes' label `node.kubernetes.io/instance-type`; empty: they have none."""
     chi: Annotated[float, Field(gt=0)] | None = None
     """χ: seconds per unit; absent while there are fewer than five samples."""
+    tau: Seconds | None = None
+    """τ: seconds per unit of an input; absent while fewer than five transfers were seen."""
+    theta_cm: Seconds | None = None
+    """θcm: seconds before an input's first byte; absent like τ."""
     theta_cp: Seconds | None = None
     """θcp: seconds before a chunk's first unit, from the decision to create it."""
     outliers: Count | None = None
@@ -44,7 +60,9 @@ class LearnedCost(Model):
     units: Annotated[list[Annotated[Units, Field(gt=0)]], Field(max_length=64)] = Field(default=[])
     """The samples: how many units each chunk had, oldest first."""
     seconds: Annotated[list[Annotated[float, Field(gt=0)]], Field(max_length=64)] = Field(default=[])
-    """How long each took, from the decision to create it to its end."""
+    """How long each took, from the decision to create it to its end, less the transfer of its input."""
+    transfers: LearnedTransfers | None = None
+    """What the transfers of their inputs took; absent: there were none."""
 
 
 class ProfileStatus(Model):
@@ -52,6 +70,10 @@ class ProfileStatus(Model):
 
     chi: Annotated[float, Field(gt=0)] | None = None
     """χ, in seconds per unit, where most was seen; absent: nothing is known yet."""
+    tau: Seconds | None = None
+    """τ, in seconds per unit, there; absent: jobs have no `spec.input`, or too few transfers were seen."""
+    theta_cm: Seconds | None = None
+    """θcm, in seconds, there; absent like τ."""
     theta_cp: Seconds | None = None
     """θcp, in seconds, there."""
     samples: Count | None = None
@@ -79,6 +101,8 @@ class Profile(Resource):
         Column("Samples", ".status.samples", "integer", 0, "chunks that was learned from"),
         AGE,
         Column("R2", ".status.r2", "number", 1, "how well the chunks agree"),
+        Column("LearnedTau", ".status.tau", "number", 1, "transfer time of one unit as learned, in seconds"),
+        Column("LearnedThetaCm", ".status.thetaCm", "number", 1, "time to open a transfer as learned, in seconds"),
     )
     EXAMPLE: ClassVar = """\
 apiVersion: punctual.dev/v1alpha1
