@@ -134,14 +134,14 @@ def profile_cost(spec: api.ProfileSpec, learned: Known | None, *, fetches: bool)
 
     ``fetches``: the job has an input, whose transfers cost what was learned of transfers. A job that has none makes its
     own, if any, within its chunks: it is planned with the sums χ + τ and θcp + θcm, which is rather too much than too
-    little. What is set of τ and θcm by hand is taken off these.
+    little. What is set of τ and θcm by hand is taken off these, so that a chunk takes what it took whatever they are.
     """
     chi, theta_cp = spec.chi, spec.theta_cp
     tau, theta_cm = spec.tau or 0.0, spec.theta_cm or 0.0
     if learned is not None:
         work, transfer = learned
         found_chi, found_theta = work.chi, work.theta
-        if fetches and transfer:
+        if fetches and transfer and not spec.transfer_by_hand:
             tau, theta_cm = transfer.chi, transfer.theta
         else:
             found_chi += (transfer.chi if transfer else 0.0) - tau

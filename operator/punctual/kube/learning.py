@@ -79,8 +79,8 @@ class _Profile:
         return self._found[key]
 
     def transfer(self, where: Where, spec: api.ProfileSpec | None = None) -> Estimate | None:
-        """Return what was learned of τ and θcm, beside what is set by hand."""
-        tau, theta = (None, None) if spec is None else (spec.tau, spec.theta_cm)
+        """Return what was learned of τ and θcm, beside what is set by hand; where both are set there is no beside."""
+        tau, theta = (None, None) if spec is None or spec.transfer_by_hand else (spec.tau, spec.theta_cm)
         key = ("transfer", where, tau, theta)
         if key not in self._found:
             self._found[key] = estimate_transfer(self.fetched.get(where, ()), tau=tau, theta=theta)

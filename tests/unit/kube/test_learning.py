@@ -93,7 +93,8 @@ def test_a_job_with_an_input_is_planned_with_the_sums_until_transfers_were_seen(
     [
         pytest.param({"tau": "20ms"}, (0.1, 0.02, 0.5, 5.0), id="tau"),
         pytest.param({"thetaCm": "500ms"}, (0.1, 0.02, 0.5, 5.0), id="thetaCm"),
-        pytest.param({"tau": "0s", "thetaCm": "0s"}, (0.1, 0.0, 0.0, 5.0), id="no transfer"),
+        pytest.param({"tau": "20ms", "thetaCm": "500ms"}, (0.1, 0.02, 0.5, 5.0), id="both"),
+        pytest.param({"tau": "0s", "thetaCm": "0s"}, (0.12, 0.0, 0.0, 5.5), id="both: what they lack is in the work"),
         pytest.param({"chi": "1s", "thetaCp": "3s"}, (1.0, 0.02, 0.5, 3.0), id="the work"),
         pytest.param({"chi": "100ms"}, (0.1, 0.02, 0.5, 5.0), id="chi"),
     ],

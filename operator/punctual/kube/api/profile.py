@@ -25,6 +25,11 @@ class ProfileSpec(Model):
     """θcp: time before a chunk's first unit, whatever its size: pod start, loading of programs and tables. Default:
     what was learned (`status.thetaCp`), 2s before that."""
 
+    @property
+    def transfer_by_hand(self) -> bool:
+        """Whether all that a transfer takes is set by hand."""
+        return self.tau is not None and self.theta_cm is not None
+
 
 class LearnedTransfers(Model):
     """What input steps have measured: one entry of each list per transfer, oldest first."""
