@@ -69,6 +69,7 @@ async def add_profile(stage):
     return path
 
 
+@pytest.mark.timeout(300, func_only=True)  # four operators begin
 async def test_turns_go_on_one_by_one_as_planned_though_the_operator_is_killed_in_each(client, kubeconfig, tmp_path):
     async with life(client, kubeconfig, tmp_path, plays=False, job=False) as (stage, _, start):
         await client.patch_merge(POOLS.path(name=stage.pool), {"spec": {"network": "OnePort"}})
