@@ -5,7 +5,6 @@ import json
 import pytest
 from live import ROOT, SYSTEM, eventually
 
-COMPONENT = "app.kubernetes.io/component"
 KINDS = (
     "divisiblejobs.punctual.dev",
     "pools.punctual.dev",
@@ -35,8 +34,9 @@ def may(cluster, who, *words):
     return answer == "yes"
 
 
-def test_an_agent_runs_on_each_node_of_the_pool_without_any_capability(cluster):
-    pods = {p["spec"]["nodeName"]: p for p in listed(cluster, "pods", "-n", SYSTEM, "-l", f"{COMPONENT}=agent")}
+async def test_an_agent_runs_on_each_node_of_the_pool_without_any_capability(cluster):
+    await eventually(cluster.in_order)
+    pods = {p["spec"]["nodeName"]: p for p in cluster.pods("agent")}
     assert set(cluster.nodes) <= set(pods)
     for pod in pods.values():
         # as the kernel says, of the agent's own process
@@ -47,23 +47,26 @@ def test_an_agent_runs_on_each_node_of_the_pool_without_any_capability(cluster):
 
 
 async def test_the_service_leads_to_the_leader_alone_and_no_agent_is_silent(cluster):
-    leader = await eventually(cluster.leader)
-    slices = listed(cluster, "endpointslices", "-n", SYSTEM, "-l", "kubernetes.io/service-name=punctual")
-    found = [a for s in slices for e in s.get("endpoints") or () for a in e["addresses"]]
-    assert found == [leader["status"]["podIP"]]
+    leader = await eventually(cluster.in_order)
+
+    def led_to():
+        slices = listed(cluster, "endpointslices", "-n", SYSTEM, "-l", "kubernetes.io/service-name=punctual")
+        return [a for s in slices for e in s.get("endpoints") or () for a in e["addresses"]]
+
+    await eventually(lambda: led_to() == [leader["status"]["podIP"]])
 
     def heard():
         numbers = cluster.metrics(leader["metadata"]["name"], 8080)
         return numbers if numbers["punctual_agents_silent"] == 0 else None
 
-    before = await eventually(heard, within=30)
+    before = await eventually(heard)
     assert before["punctual_leader"] == 1
 
     def more():  # one report per node and second
         now = cluster.metrics(leader["metadata"]["name"], 8080)
         return now["punctual_agent_reports_total"] >= before["punctual_agent_reports_total"] + 3 * len(cluster.nodes)
 
-    await eventually(more, within=30)
+    await eventually(more)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +122,6 @@ async def test_people_may_with_jobs_what_they_may_with_pods(cluster, space):
         done = cluster.run("kubectl", "auth", "can-i", *words, f"--as={who}", "-n", space.namespace, check=False)
         return done.stdout.strip()
 
-    await eventually(lambda: can("editer", "create", "divisiblejobs") == "yes", within=30)
     answers = {
         ("viewer", "list", "divisiblejobs"): "yes",
         ("viewer", "watch", "profiles"): "yes",
@@ -129,10 +131,14 @@ async def test_people_may_with_jobs_what_they_may_with_pods(cluster, space):
         ("editer", "patch", "divisiblejobs", "--subresource=status"): "no",
         ("editer", "create", "pools"): "no",
     }
+    # bindings, and rights gathered from other roles, take their time to be in force
+    await eventually(lambda: all(can(*asked) == "yes" for asked, answer in answers.items() if answer == "yes"))
     assert {asked: can(*asked) for asked in answers} == answers
 
 
-def test_an_upgrade_to_the_same_changes_no_pod_and_keeps_the_authority(cluster):
+async def test_an_upgrade_to_the_same_changes_no_pod_and_keeps_the_authority(cluster, pool):
+    await eventually(cluster.in_order)
+
     def seen():
         pods = listed(cluster, "pods", "-n", SYSTEM)
         secret = json.loads(cluster.kubectl("get", "secret", "punctual-ca", "-n", SYSTEM, "-o", "json"))
@@ -143,24 +149,23 @@ def test_an_upgrade_to_the_same_changes_no_pod_and_keeps_the_authority(cluster):
     assert seen() == before
 
 
-@pytest.mark.timeout(300, func_only=True)
 async def test_the_kinds_and_their_objects_outlive_the_chart(cluster, pool):
     """Uninstalled and installed anew: what was asked is still there, a new operator takes it up."""
     kinds = {k["metadata"]["uid"] for k in listed(cluster, "crd", *KINDS)}
-    pools = {p["metadata"]["uid"] for p in listed(cluster, "pools")}
+    pools = {p["metadata"]["uid"] for p in listed(cluster, "pools") if "deletionTimestamp" not in p["metadata"]}
     assert pools
     try:
         cluster.run(ROOT / "hack/install-chart", "--namespace", SYSTEM, "--uninstall")
-        rest = listed(cluster, "deployments,daemonsets,services,secrets,roles,networkpolicies", "-n", SYSTEM)
-        assert [o["metadata"]["name"] for o in rest] == []
+        ours = "deployments,daemonsets,services,secrets,roles,networkpolicies"
+        await eventually(lambda: not listed(cluster, ours, "-n", SYSTEM))
         assert "punctual" not in cluster.kubectl("get", "clusterroles,clusterrolebindings", "-o", "name")
         assert {k["metadata"]["uid"] for k in listed(cluster, "crd", *KINDS)} == kinds
-        assert {p["metadata"]["uid"] for p in listed(cluster, "pools")} == pools
+        assert {p["metadata"]["uid"] for p in listed(cluster, "pools")} >= pools
     finally:
         install(cluster)
-    leader = await eventually(cluster.leader)
+    leader = await eventually(cluster.in_order)
 
     def heard():  # the authority is a new one
         return cluster.metrics(leader["metadata"]["name"], 8080).get("punctual_agents_silent") == 0
 
-    await eventually(heard, within=120)
+    await eventually(heard, within=180)

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 import pytest
-from live import POOL, SYSTEM, container, covers, eventually, note, pool_status
+from live import POOL, SYSTEM, container, covers, eventually, is_ready, note, pool_status, stalls
 
 from punctual import errors
 from punctual.kube.client import LEASES, PODS
@@ -17,14 +17,15 @@ def moment(text):
 async def _two_jobs(space):
     """Start a job that ends while nobody leads, and one that ends later; return when both work."""
     cost = {"chi": "500ms", "thetaCp": "3s"}
-    spec = {"cost": cost, "pause": 0.4, "reduce": "5s", "deadline": "100s"}
+    spec = {"cost": cost, "pause": 0.4, "reduce": "5s", "deadline": "4m"}
     await space.apply(
-        space.manifest("short", units=70, processors={"min": 3, "max": 3}, **spec),
+        space.manifest("short", units=130, processors={"min": 3, "max": 3}, **spec),
         space.manifest("long", units=240, processors={"min": 3, "max": 3}, **spec),
     )
     for name in ("short", "long"):
         assert (await space.answer(name))["reason"] == "Feasible"
-        await space.running(name, 3)
+        await eventually(lambda name=name: len(space.pods_of(name)) == 3)
+        await space.running(name)
     await eventually(lambda: space.status("short")["units"]["done"] > 3)
 
 
@@ -32,25 +33,27 @@ async def _two_jobs(space):
 async def test_a_leader_that_dies_or_freezes_is_followed_by_the_standby_and_nothing_counts_twice(
     cluster, client, space, how
 ):
+    await eventually(cluster.in_order)
     await _two_jobs(space)
-    leader = cluster.leader()
+    leader = await eventually(cluster.leader)
     (standby,) = (p for p in cluster.pods("operator") if p["metadata"]["uid"] != leader["metadata"]["uid"])
     epoch = space.status("long")["epoch"]
     pods = {name: {p["metadata"]["name"] for p in space.pods_of(name)} for name in ("short", "long")}
-    slowest = max((await pool_status(space.client))["startup"]["samples"])
-    killed = client.clock.now()
+    slowest = max(await _start_ups(client), default=0.0)
     cluster.signal(leader, how)
+    killed = client.clock.now()
 
-    await eventually(lambda: space.status("long")["epoch"] > epoch, within=60)
+    async with stalls(client) as lost:
+        await eventually(lambda: space.status("long")["epoch"] > epoch)
     lease = (await client.get(LEASES.path(namespace=SYSTEM, name="punctual")))["spec"]
     assert lease["holderIdentity"].startswith(standby["metadata"]["name"])
     took = moment(lease["acquireTime"]) - killed
-    assert took <= lease["leaseDurationSeconds"] + 2
+    assert took <= lease["leaseDurationSeconds"] + 2 + sum(lost)
     await _fenced(client, space, epoch)
     if how == "STOP":  # it wakes up, believing that it leads
         cluster.signal(leader, "CONT")
 
-    for name, units in (("short", 70), ("long", 240)):
+    for name, units in (("short", 130), ("long", 240)):
         status = await space.end(name)
         assert space.is_so(name, "Completed", "Completed")
         assert moment(status["finishedAt"]) <= moment(status["promise"]["deadline"])
@@ -63,9 +66,20 @@ async def test_a_leader_that_dies_or_freezes_is_followed_by_the_standby_and_noth
         epochs = [status["epoch"] for _, status in space.written(name)]
         assert epochs == sorted(epochs)
     await _created_late(space)
-    await eventually(lambda: _in_order(cluster), within=60)
+    await eventually(cluster.in_order, within=180)
     # what ran already when the new leader came did not start slowly: such samples would lengthen every margin
-    assert max((await pool_status(space.client))["startup"]["samples"]) <= max(slowest, 15)
+    assert max(await _start_ups(client)) <= max(slowest, 15, *(_started(p) + 5 for p in space.pods.values()))
+
+
+async def _start_ups(client):
+    return (await pool_status(client)).get("startup", {}).get("samples", [])
+
+
+def _started(pod):
+    """Return how many seconds after its creation a pod's container ran, as its kubelet says; 0: it never did."""
+    (state,) = (c["state"] for c in pod["status"].get("containerStatuses") or [{"state": {}}])
+    at = (state.get("running") or state.get("terminated") or {}).get("startedAt")
+    return moment(at) - moment(pod["metadata"]["creationTimestamp"]) if at else 0
 
 
 async def _fenced(client, space, epoch):
@@ -97,27 +111,20 @@ async def _created_late(space):
         except errors.NotFound:
             return True
 
-    await eventually(ended, within=30)
+    await eventually(ended)
     assert space.status("short") == accounted
-
-
-def _in_order(cluster):
-    """Whether both replicas are ready and one of them says that it leads."""
-    pods = cluster.pods("operator")
-    ready = [all(c["ready"] for c in p["status"]["containerStatuses"]) for p in pods]
-    return ready == [True, True] and cluster.leader()
 
 
 async def test_caps_changed_by_hand_are_put_back_and_a_silent_or_lost_agent_costs_nothing(cluster, space):
     await _agents_never_restarted(cluster)
-    spec = {"cost": {"chi": "500ms", "thetaCp": "3s"}, "pause": 0.4, "deadline": "100s", "reduce": "5s"}
-    await space.apply(space.manifest("watched", units=85, processors={"max": 1}, **spec))
+    spec = {"cost": {"chi": "500ms", "thetaCp": "3s"}, "pause": 0.4, "deadline": "8m", "reduce": "5s"}
+    await space.apply(space.manifest("watched", units=600, processors={"max": 1}, **spec))
     (pod,) = await space.running("watched")
     await eventually(lambda: space.status("watched")["units"]["done"] > 0)
     node = pod["spec"]["nodeName"]
 
     def agent():
-        return next((p for p in cluster.pods("agent") if p["spec"]["nodeName"] == node and _runs(p)), None)
+        return next((p for p in cluster.pods("agent") if p["spec"]["nodeName"] == node and is_ready(p)), None)
 
     def drift():
         return cluster.metrics(agent()["metadata"]["name"], 9464)["punctual_cgroup_drift_total"]
@@ -128,32 +135,33 @@ async def test_caps_changed_by_hand_are_put_back_and_a_silent_or_lost_agent_cost
         assert cluster.caps(pod)[inner] == (10000, 100000)
         before = drift()
         cluster.set_quota(node, inner, 5000)
-        await eventually(lambda: cluster.caps(pod)[inner] == (10000, 100000), within=15)
-        await eventually(lambda: drift() == before + 1, within=5)
+        await eventually(lambda: cluster.caps(pod)[inner] == (10000, 100000))
+        await eventually(lambda: drift() == before + 1)
 
     await meddle()
     first = agent()
-    leader = cluster.leader()["metadata"]["name"]
+    leader = (await eventually(cluster.leader))["metadata"]["name"]
 
     def told(series):
         return cluster.metrics(leader, 8080)[series]
 
-    await eventually(lambda: told("punctual_reported_drift") >= 1, within=5)
-    assert told("punctual_agents_silent") == 0
+    await eventually(lambda: told("punctual_reported_drift") >= 1)
+    await eventually(lambda: told("punctual_agents_silent") == 0)
     cluster.signal(first, "STOP")
-    await eventually(lambda: told("punctual_agents_silent") == 1, within=25)
+    await eventually(lambda: told("punctual_agents_silent") == 1)
     cluster.signal(first, "CONT")
     # it has ended itself for having hung; where it has ended before, the kubelet takes its time to start it again
-    await eventually(lambda: told("punctual_agents_silent") == 0, within=90)
+    await eventually(lambda: told("punctual_agents_silent") == 0, within=180)
 
     cluster.kubectl(
         "delete", "pod", "-n", SYSTEM, first["metadata"]["name"], "--force", "--grace-period=0", "--wait=false"
     )
-    await eventually(lambda: agent() and agent()["metadata"]["uid"] != first["metadata"]["uid"], within=60)
+    await eventually(lambda: agent() and agent()["metadata"]["uid"] != first["metadata"]["uid"])
     done = space.status("watched")["units"]["done"]
-    await eventually(lambda: space.status("watched")["units"]["done"] > done, within=20)
+    await eventually(lambda: space.status("watched")["units"]["done"] > done)
     await meddle()
 
+    await space.hurry(pod)
     status = await space.end("watched")
     assert space.is_so("watched", "Completed", "Completed")
     assert len(space.pods_of("watched")) == 1
@@ -164,16 +172,12 @@ async def _agents_never_restarted(cluster):
     """Replace agents that have ended in earlier tests: the kubelet would start them again later each time."""
     before = cluster.pods("agent")
     for pod in before:
-        if any(c["restartCount"] for c in pod["status"]["containerStatuses"]):
+        if any(c["restartCount"] for c in pod["status"].get("containerStatuses") or ()):
             cluster.kubectl("delete", "pod", "-n", SYSTEM, pod["metadata"]["name"], "--wait=false")
 
     def fresh():
         now = cluster.pods("agent")
         statuses = [c for p in now for c in p["status"].get("containerStatuses") or [{"restartCount": 1}]]
-        return len(now) == len(before) and all(map(_runs, now)) and not any(c["restartCount"] for c in statuses)
+        return len(now) == len(before) and all(map(is_ready, now)) and not any(c["restartCount"] for c in statuses)
 
-    await eventually(fresh, within=90)
-
-
-def _runs(pod):
-    return all(c["ready"] for c in pod["status"].get("containerStatuses") or [{"ready": False}])
+    await eventually(fresh, within=180)

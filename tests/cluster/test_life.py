@@ -3,20 +3,24 @@
 import asyncio
 import re
 
-from live import covers, eventually, note
+import pytest
+from live import condition, covers, eventually, note
+
+from punctual.scheduling.job import Sample
+from punctual.scheduling.pilots import fit
 
 SLOW = {"chi": "300ms", "thetaCp": "3s"}
 
 
 async def test_work_that_goes_wrong_is_done_again_measured_suspended_or_given_up(space):
     # units take 0.2 s, which is less than declared
-    common = {"deadline": "2m", "cost": SLOW, "pause": 0.2, "processors": {"max": 1}}
+    common = {"deadline": "4m", "cost": SLOW, "pause": 0.2, "processors": {"max": 1}}
     await space.apply(
         space.manifest("redo", units=60, crash=30, reduce="5s", **common),
         space.manifest("resume", units=60, crash=30, reduce="5s", restart="Resume", **common),
         space.manifest("hopeless", units=60, crash="always", chunkRetries=1, **common),
-        space.manifest("measured", units=100, deadline="3m", pause=0.2, reduce="5s"),
-        space.manifest("paused", units=120, restart="Resume", **{**common, "deadline": "5m"}),
+        space.manifest("measured", units=100, deadline="5m", pause=0.2, reduce="5s"),
+        space.manifest("paused", units=140, restart="Resume", **{**common, "deadline": "6m"}),
     )
     stories = (redo, resume, hopeless, measured, paused)
     ends = await asyncio.gather(*(story(space) for story in stories), return_exceptions=True)
@@ -43,7 +47,7 @@ async def resume(space):
     (failed,) = space.pods_of("resume", phase="Failed")
     (again,) = [p for p in space.pods_of("resume") if note(p, "attempt") > 1]
     assert note(failed, "begin") == 0
-    # the agent reads once a second, the worker went on for three more
+    # the agent reads once a second, the worker went on for ten more
     assert note(again, "begin") == 30
     assert space.ranges("resume") == [((0, 30), ""), ((30, 60), "30")]
 
@@ -61,13 +65,14 @@ async def hopeless(space):
 
 async def measured(space):
     """A job that declares no cost is measured by pilots, promised what that says, and the pilots' units count."""
-    await eventually(lambda: space.condition("measured", "Admitted").get("reason") == "Measuring", within=20)
-    assert space.condition("measured", "Admitted")["status"] == "Unknown"
-    await eventually(lambda: space.condition("measured", "Admitted").get("reason") == "Feasible", within=90)
-    cost = space.status("measured")["cost"]
-    assert 0.15 < cost["chi"] < 0.6  # units take 0.2 s; starting a program is not theirs
-    assert 0.3 < cost["thetaCp"] < 20
-    status = await space.end("measured", within=150)
+    await eventually(lambda: space.condition("measured", "Admitted").get("reason") == "Feasible")
+    answers = [condition(status, "Admitted") for _, status in space.written("measured")]
+    assert ("Unknown", "Measuring") in {(a["status"], a["reason"]) for a in answers if a}
+    measured, cost = space.status("measured")["pilots"], space.status("measured")["cost"]
+    samples = [Sample(s["units"], s["seconds"]) for s in measured]
+    assert all(s.seconds > 0.2 * s.units for s in samples)  # they take 0.2 s, beside starting a program
+    assert (cost["chi"], cost["thetaCp"]) == pytest.approx((fit(samples).chi, fit(samples).theta_cp), rel=0.01)
+    status = await space.end("measured")
     assert space.is_so("measured", "Completed", "Completed")
     pilots = space.pods_of("measured", "Pilot")
     assert len(pilots) >= 2
@@ -84,26 +89,26 @@ async def paused(space):
     promised = space.status("paused")["promise"]["deadline"]
 
     await space.edit("paused", deadline="20s")
-    await eventually(lambda: space.condition("paused", "SpecApplied").get("reason") == "EditRefused", within=20)
+    await eventually(lambda: space.condition("paused", "SpecApplied").get("reason") == "EditRefused")
     assert space.condition("paused", "SpecApplied")["status"] == "False"
     assert space.status("paused")["promise"]["deadline"] == promised
-    await space.edit("paused", deadline="4m")
-    await eventually(lambda: space.is_so("paused", "SpecApplied", "Applied"), within=20)
+    await space.edit("paused", deadline="5m")
+    await eventually(lambda: space.is_so("paused", "SpecApplied", "Applied"))
     assert space.status("paused")["promise"]["deadline"] < promised
 
-    await eventually(lambda: space.status("paused")["units"]["done"] >= 20, within=60)
+    await eventually(lambda: space.status("paused")["units"]["done"] >= 5)
     await space.edit("paused", suspend=True)
-    await eventually(lambda: space.condition("paused", "Admitted").get("reason") == "Suspended", within=20)
-    await eventually(lambda: not space.pods_of("paused", gone=False), within=30)
+    await eventually(lambda: space.condition("paused", "Admitted").get("reason") == "Suspended")
+    await eventually(lambda: not space.pods_of("paused", gone=False))
     assert "promise" not in space.status("paused")
     (done,) = space.status("paused")["completed"]
     assert done["begin"] == 0
-    assert 20 <= done["end"] < 120
+    assert 5 <= done["end"] < 140
 
     await space.edit("paused", suspend=False)
-    await eventually(lambda: space.is_so("paused", "Admitted", "Feasible"), within=20)
+    await eventually(lambda: space.is_so("paused", "Admitted", "Feasible"))
     await space.end("paused")
     assert space.is_so("paused", "Completed")
     again = [p for p in space.pods_of("paused") if note(p, "attempt") > 1]
     assert min(note(p, "begin") for p in again) == done["end"]
-    assert re.fullmatch(r"120 units done in .*", space.condition("paused", "Completed")["message"])
+    assert re.fullmatch(r"140 units done in .*", space.condition("paused", "Completed")["message"])

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from live import covers, eventually, note
+from live import condition, covers, eventually, note, said
 
 
 async def test_a_chunk_that_overruns_gives_its_tail_to_idle_processors(space):
@@ -11,20 +11,20 @@ async def test_a_chunk_that_overruns_gives_its_tail_to_idle_processors(space):
         space.manifest(
             "cheap",
             units=100,
-            deadline="45s",
+            deadline="66s",
             cost={"chi": "50ms", "thetaCp": "2s"},
             pause=0.5,
-            reduce="5s",
+            reduce="30s",  # it takes some, the rest is there for slow starts
             processors={"min": 1, "max": 6},
         )
     )
     assert (await space.answer("cheap"))["reason"] == "Feasible"
     assert space.status("cheap")["promise"]["processors"] == 1
-    (first,) = await space.running("cheap")
+    first, *_ = await space.running("cheap")
     name = first["metadata"]["name"]
     assert (note(first, "begin"), note(first, "end")) == (0, 100)
 
-    await eventually(lambda: "punctual.dev/offered-end" in space.pods[name]["metadata"]["annotations"], within=40)
+    await eventually(lambda: "punctual.dev/offered-end" in space.pods[name]["metadata"]["annotations"])
     offered = note(space.pods[name], "offered-end")
     assert 0 < offered < 100
     status = await space.end("cheap")
@@ -52,10 +52,10 @@ async def test_a_chunk_that_overruns_gives_its_tail_to_idle_processors(space):
 
 
 async def test_who_overruns_pays_itself_goes_on_late_or_stops_and_is_counted(cluster, space):
-    leader = (await eventually(cluster.leader))["metadata"]["name"]
+    leader = (await eventually(cluster.in_order))["metadata"]["name"]
     before = cluster.metrics(leader, 8080)
-    lie = {"units": 40, "deadline": "14s", "cost": {"chi": "50ms", "thetaCp": "2s"}, "pause": 0.5}
-    truth = {"units": 60, "deadline": "60s", "cost": {"chi": "500ms", "thetaCp": "3s"}, "pause": 0.4}
+    lie = {"units": 64, "deadline": "24s", "cost": {"chi": "50ms", "thetaCp": "2s"}, "pause": 0.5}
+    truth = {"units": 60, "deadline": "2m", "cost": {"chi": "500ms", "thetaCp": "3s"}, "pause": 0.4}
     await space.apply(
         space.manifest("goes-on", processors={"max": 1}, **lie),
         space.manifest("stops", processors={"max": 1}, onMiss="Stop", **lie),
@@ -64,22 +64,22 @@ async def test_who_overruns_pays_itself_goes_on_late_or_stops_and_is_counted(clu
     for name in ("goes-on", "stops", "honest"):
         assert (await space.answer(name))["reason"] == "Feasible"
 
-    await eventually(lambda: space.condition("goes-on", "OnTrack").get("reason") == "Overrun", within=40)
-    assert space.condition("goes-on", "OnTrack")["status"] == "False"
-    await eventually(lambda: space.is_so("stops", "Failed", "Overrun"), within=40)
-    await eventually(lambda: not space.pods_of("stops", gone=False), within=20)
+    await eventually(lambda: space.is_so("stops", "Failed", "Overrun"))
+    await eventually(lambda: not space.pods_of("stops", gone=False))
 
     goes_on, stops, honest = await asyncio.gather(*(space.end(name) for name in ("goes-on", "stops", "honest")))
+    told = [condition(status, "OnTrack") for _, status in space.written("goes-on")]
+    assert ("False", "Overrun") in {(c["status"], c["reason"]) for c in told if c}
     assert space.is_so("goes-on", "Completed", "DeadlineMissed")
-    assert goes_on["completed"] == [{"begin": 0, "end": 40}]
+    assert goes_on["completed"] == [{"begin": 0, "end": 64}]
     assert goes_on["finishedAt"] > goes_on["promise"]["deadline"]
-    assert stops["units"]["done"] < 40
+    assert stops["units"]["done"] < 64
     assert space.is_so("honest", "Completed", "Completed")
     assert honest["finishedAt"] < honest["promise"]["deadline"]
-    assert {"Overrun", "DeadlineMissed"} <= set(await space.events("goes-on"))
+    await eventually(lambda: said(space, "goes-on", {"Overrun", "DeadlineMissed"}))
 
     def grown(series):
-        return cluster.metrics(leader, 8080)[series] - before.get(series, 0)
+        return cluster.metrics(leader, 8080).get(series, 0) - before.get(series, 0)
 
-    await eventually(lambda: grown('punctual_deadline_miss_total{reason="Overrun"}') == 2, within=10)
+    await eventually(lambda: grown('punctual_deadline_miss_total{reason="Overrun"}') == 2)
     assert grown("punctual_promises_kept_total") >= 1

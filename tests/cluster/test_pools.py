@@ -1,7 +1,20 @@
 """A pool and its nodes: what others leave, a node held for the pool alone, and both ends of that."""
 
 import pytest
-from live import LABEL, container, covers, eventually, give_back, lend, note, pool_status, stranger, taints
+from live import (
+    LABEL,
+    container,
+    covers,
+    eventually,
+    give_back,
+    has_no_room,
+    lend,
+    note,
+    pool_status,
+    ready,
+    stranger,
+    taints,
+)
 
 PERIOD = 20000
 
@@ -18,14 +31,12 @@ async def test_processors_are_what_others_leave_and_a_held_node_takes_nobody_els
     node = cluster.nodes[-1]
 
     async def processors(count):
-        return await eventually(lambda: _has(client, own, count), within=20)
+        return await eventually(lambda: _has(client, own, count))
 
     def phase(name):
         return space.pods.get(name, {}).get("status", {}).get("phase")
 
-    status = await eventually(lambda: _ready(client, own), within=20)
-    whole = status["processors"]
-    assert [n["name"] for n in status["nodes"]] == [node]
+    whole = await ready(client, own, node)
 
     # a foreign pod of three processors' CPU takes three, and leaves them again
     await space.apply(stranger(cluster, space, node, cpu="300m"))
@@ -35,18 +46,19 @@ async def test_processors_are_what_others_leave_and_a_held_node_takes_nobody_els
 
     # held: the taint comes, strangers stay out, jobs of the pool get in; the cap has the pool's period
     cluster.kubectl("patch", "pool", own, "--type=merge", "-p", '{"spec": {"hold": "Taint"}}')
-    await eventually(lambda: taints(cluster, node), within=20)
+    await eventually(lambda: taints(cluster, node))
     assert taints(cluster, node) == [{"key": LABEL, "value": own, "effect": "NoSchedule"}]
     await space.apply(
-        stranger(cluster, space, node),
         # long enough for all that is looked at while it runs
-        space.manifest("inside", units=120, deadline="3m", cost={"chi": "500ms", "thetaCp": "3s"}, pause=0.4, pool=own),
+        space.manifest("inside", units=400, deadline="9m", cost={"chi": "500ms", "thetaCp": "3s"}, pause=0.4, pool=own)
     )
     (pod,) = await space.running("inside")
+    await space.apply(stranger(cluster, space, node))
     assert pod["spec"]["nodeName"] == node
     wanted = (PERIOD // 10, PERIOD)
     await eventually(lambda: wanted in {f: c for f, c in cluster.caps(pod).items() if container(pod) in f}.values())
-    await eventually(lambda: set(cluster.caps(pod).values()) >= {wanted}, within=10)
+    await eventually(lambda: set(cluster.caps(pod).values()) >= {wanted})
+    await eventually(lambda: has_no_room(space, f"stranger-10m-{node}"))
     assert phase(f"stranger-10m-{node}") == "Pending"
 
     # the pool waits for its job; when it goes, the taint goes and the stranger comes in
@@ -56,26 +68,27 @@ async def test_processors_are_what_others_leave_and_a_held_node_takes_nobody_els
     )
     assert (await space.answer("late"))["reason"] == "PoolDeleted"
     assert taints(cluster, node)
+    await space.hurry(pod)
     await space.end("inside")
     assert space.is_so("inside", "Completed", "Completed")
-    await eventually(lambda: not taints(cluster, node), within=30)
-    await eventually(lambda: phase(f"stranger-10m-{node}") == "Running", within=60)
-    assert cluster.kubectl("get", "pool", own, "--ignore-not-found") == ""
+    await eventually(lambda: not taints(cluster, node))
+    await eventually(lambda: phase(f"stranger-10m-{node}") == "Running")
+    await eventually(lambda: cluster.kubectl("get", "pool", own, "--ignore-not-found") == "")
 
 
 async def test_what_ran_on_a_node_that_leaves_the_pool_is_done_elsewhere_in_time(cluster, client, space):
     leaving = cluster.nodes[-1]
     cost = {"chi": "500ms", "thetaCp": "3s"}
-    spec = {"deadline": "90s", "cost": cost, "pause": 0.3, "reduce": "5s", "processors": {"min": 4}}
-    await space.apply(space.manifest("moved", units=120, **spec))
+    spec = {"deadline": "4m", "cost": cost, "pause": 0.4, "reduce": "5s", "processors": {"min": 2, "max": 2}}
+    await space.apply(space.manifest("moved", units=100, **spec))
     assert (await space.answer("moved"))["reason"] == "Feasible"
-    pods = await space.running("moved", 4)
+    pods = await space.running("moved", 2)
     there = {p["metadata"]["name"] for p in pods if p["spec"]["nodeName"] == leaving}
     assert there
-    await eventually(lambda: space.status("moved")["units"]["done"] > 4)
+    await eventually(lambda: space.status("moved")["units"]["done"] > 2)
     try:
         cluster.kubectl("label", "node", leaving, f"{LABEL}=none", "--overwrite")
-        await eventually(lambda: there <= space.gone, within=20)
+        await eventually(lambda: there <= space.gone)
         status = await space.end("moved")
     finally:
         await give_back(cluster, client, leaving)
@@ -85,14 +98,9 @@ async def test_what_ran_on_a_node_that_leaves_the_pool_is_done_elsewhere_in_time
     assert again
     assert leaving not in {p["spec"]["nodeName"] for p in again}
     found = space.ranges("moved")
-    assert covers([r for r, _ in found], 120)
-    assert sum(int(said) for _, said in found) == 120
+    assert covers([r for r, _ in found], 100)
+    assert sum(int(said) for _, said in found) == 100
     assert "NodeLost" in await space.events("moved")
-
-
-async def _ready(client, name):
-    status = await pool_status(client, name)
-    return status if status.get("processors") else None
 
 
 async def _has(client, name, count):

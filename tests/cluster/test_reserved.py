@@ -2,18 +2,18 @@
 
 import math
 
-from live import LABEL, eventually, lend, pool_status
+from live import LABEL, eventually, lend, ready
 
 from punctual.kube.directory import RESERVATIONS
 from punctual.kube.duration import format_time, parse_time
 
-LENGTH = 12
+LENGTH = 18
 
 
 async def test_a_window_is_empty_from_start_to_end_but_for_the_job_that_names_it(cluster, client, space):
     async with lend(cluster, client, cluster.nodes[-1]) as pool:
-        await eventually(lambda: _processors(client, pool))
-        start = math.ceil(client.clock.now()) + 18
+        await ready(client, pool, cluster.nodes[-1])
+        start = math.ceil(client.clock.now()) + 26
         end = start + LENGTH
         spec = {
             "pool": pool,
@@ -36,13 +36,14 @@ async def test_a_window_is_empty_from_start_to_end_but_for_the_job_that_names_it
         assert booked["windows"][0]["nodes"] == [{"name": cluster.nodes[-1], "processors": count}]
 
         cost = {"chi": "200ms", "thetaCp": "1s"}
-        one = {"min": 1, "max": 1}
+        one, most = {"min": 1, "max": 1}, count - 1
+        those = {"processors": {"min": most, "max": most}}
         await space.apply(
             # more than the time before the window holds: it goes on behind
-            space.manifest("around", units=60 * (count - 1), deadline="70s", cost=cost, pause=0.2, pool=pool),
+            space.manifest("around", units=130 * most, deadline="4m", cost=cost, pause=0.2, pool=pool, **those),
             # units take five times as long as declared: it would run on
-            space.manifest("late", units=40, deadline="70s", cost=cost, pause=1.0, pool=pool, processors=one),
-            space.manifest("inside", units=15, deadline="70s", cost=cost, pause=0.2, pool=pool, reservation="window"),
+            space.manifest("late", units=26, deadline="4m", cost=cost, pause=1.0, pool=pool, processors=one),
+            space.manifest("inside", units=15, deadline="4m", cost=cost, pause=0.2, pool=pool, reservation="window"),
         )
         for name in ("around", "late", "inside"):
             assert (await space.answer(name))["reason"] == "Feasible"
@@ -61,10 +62,6 @@ async def test_a_window_is_empty_from_start_to_end_but_for_the_job_that_names_it
         assert any(b <= start for _, b in ran[name]), f"{name} had the time before"
         assert any(a >= end for a, _ in ran[name]), f"{name} went on behind"
     assert all(start - 1 <= a and b <= end for a, b in ran["inside"])
-
-
-async def _processors(client, pool):
-    return (await pool_status(client, pool)).get("processors")
 
 
 def _ran(pod):

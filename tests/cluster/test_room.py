@@ -11,11 +11,12 @@ from live import (
     SYSTEM,
     covers,
     eventually,
+    has_no_room,
     lend,
     note,
     pool_manifest,
     pool_status,
-    room,
+    ready,
     stranger,
     taints,
 )
@@ -90,11 +91,6 @@ async def test_placeholders_keep_the_room_of_a_promise_from_strangers_but_from_t
 
 def is_there(pod):
     return "deletionTimestamp" not in pod["metadata"] and pod["status"]["phase"] == "Running"
-
-
-def has_no_room(space, name):
-    conditions = space.pods.get(name, {}).get("status", {}).get("conditions") or ()
-    return any((c["type"], c["status"]) == ("PodScheduled", "False") for c in conditions)
 
 
 @contextlib.asynccontextmanager
@@ -176,7 +172,7 @@ async def kept(space, pool):
     """Wait until both jobs have ended, in time and with each unit accounted once; return their names."""
     names = (f"{pool}-now", f"{pool}-then")
     for name in names:
-        status = await space.end(name, within=150)
+        status = await space.end(name)
         assert space.is_so(name, "Completed", "Completed"), status["conditions"]
         assert status["finishedAt"] <= status["promise"]["deadline"]
         found = space.ranges(name)
@@ -187,18 +183,6 @@ async def kept(space, pool):
 
 def shrunk(cpu):
     return json.dumps({"spec": {"processor": {"cpu": cpu}}})
-
-
-async def ready(client, pool, node):
-    """Wait until the pool has the node with all the processors that others leave of it; return how many."""
-
-    async def there():
-        status = await pool_status(client, pool)
-        size = (await room(client)).get(node)
-        lines = [(n["name"], n["processors"]) for n in status.get("nodes") or ()]
-        return size if lines == [(node, size)] else None
-
-    return await eventually(there)
 
 
 async def has(client, pool, count):

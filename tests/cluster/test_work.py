@@ -6,7 +6,7 @@ What failed by itself and what somebody did to it is told apart: jobs whose pods
 import asyncio
 import json
 
-from live import covers, eventually, note
+from live import covers, eventually, note, version
 
 HANGS = """
 import os, time
@@ -61,18 +61,18 @@ Path("/dev/termination-log").write_text(str(end - begin))
 """
 """Answers an offer with less than it was offered, and even less than it has done."""
 
-QUICK = {"deadline": "2m", "cost": {"chi": "300ms", "thetaCp": "3s"}, "pause": 0.2, "reduce": "5s"}
+QUICK = {"deadline": "4m", "cost": {"chi": "300ms", "thetaCp": "3s"}, "pause": 0.2, "reduce": "5s"}
 ONE = {"processors": {"max": 1}}
-LIE = {"deadline": "2m", "cost": {"chi": "50ms", "thetaCp": "2s"}, "pause": 0.5, "reduce": "5s"}
+LIE = {"deadline": "4m", "cost": {"chi": "50ms", "thetaCp": "2s"}, "pause": 0.5, "reduce": "5s"}
 
 
 async def test_work_is_killed_hangs_cannot_start_is_evicted_deleted_or_does_not_listen(cluster, space):
     await space.apply(
-        space.manifest("killed", units=50, chunkRetries=1, **QUICK, **ONE),
-        space.manifest("hangs", units=50, program=HANGS, stallTimeout="8s", **QUICK, **ONE),
+        space.manifest("killed", units=100, chunkRetries=1, **QUICK, **ONE),
+        space.manifest("hangs", units=100, program=HANGS, stallTimeout="8s", **QUICK, **ONE),
         without_image(space),
-        space.manifest("evicted", units=50, chunkRetries=0, **QUICK, **ONE),
-        space.manifest("removed", units=50, chunkRetries=0, program=DEAF, **QUICK, **ONE),
+        space.manifest("evicted", units=100, chunkRetries=0, **QUICK, **ONE),
+        space.manifest("removed", units=100, chunkRetries=0, program=DEAF, **QUICK, **ONE),
         space.manifest("deaf", units=40, program=DEAF, **LIE),
         space.manifest("meek", units=40, program=MEEK, **LIE),
     )
@@ -83,7 +83,7 @@ async def test_work_is_killed_hangs_cannot_start_is_evicted_deleted_or_does_not_
 
 
 def without_image(space):
-    job = space.manifest("imageless", units=50, chunkRetries=0, **QUICK, **ONE)
+    job = space.manifest("imageless", units=100, chunkRetries=0, **QUICK, **ONE)
     (main,) = job["spec"]["template"]["spec"]["containers"]
     main |= {"image": "punctual.invalid/none:1", "imagePullPolicy": "IfNotPresent"}
     return job
@@ -91,14 +91,14 @@ def without_image(space):
 
 async def halfway(space, name, count=5):
     """Wait until a job's only chunk has done something; return its pod."""
-    (pod,) = await space.running(name)
+    pod, *_ = await space.running(name)
     await eventually(lambda: space.status(name)["units"]["done"] >= count)
     return pod
 
 
 async def kept(space, name):
     """Wait for a job's end: it is in time, and each unit was accounted once."""
-    status = await space.end(name, within=150)
+    status = await space.end(name)
     assert space.is_so(name, "Completed", "Completed"), status["conditions"]
     assert status["finishedAt"] <= status["promise"]["deadline"]
     units = status["units"]["total"]
@@ -123,7 +123,7 @@ async def hangs(space):
     """A chunk that neither goes on nor uses CPU is ended after stallTimeout, and done again."""
     pod = await halfway(space, "hangs", 4)
     name = pod["metadata"]["name"]
-    await eventually(lambda: name in space.gone, within=60)
+    await eventually(lambda: name in space.gone)
     await kept(space, "hangs")
     assert "neither progress nor CPU use" in (await space.events("hangs"))["Stalled"]
     assert {note(p, "attempt") for p in space.pods_of("hangs")} == {1, 2}
@@ -131,7 +131,7 @@ async def hangs(space):
 
 async def imageless(space):
     """A pod whose image does not exist is given its patience, then fails as any other work."""
-    await eventually(lambda: space.is_so("imageless", "Failed", "ChunkFailed"), within=90)
+    await eventually(lambda: space.is_so("imageless", "Failed", "ChunkFailed"), within=180)
     assert "cannot start: " in space.condition("imageless", "Failed")["message"]
     assert len(space.pods_of("imageless")) == 1
     await eventually(lambda: not space.pods_of("imageless", gone=False))
@@ -154,25 +154,26 @@ async def removed(space):
     pod = await halfway(space, "removed")
     name = pod["metadata"]["name"]
     await space.kubectl("delete", "pod", name, "--wait=false")
-    await eventually(lambda: len(space.pods_of("removed")) == 2, within=10)
-    assert name not in space.gone
-    await eventually(lambda: name in space.gone, within=20)  # its own grace period is 30 s
+    await eventually(lambda: name in space.gone)
+    assert {life["metadata"].get("deletionGracePeriodSeconds") for life in space.lives[name]} >= {None, 30, 2}
     await kept(space, "removed")
+    (again,) = (p["metadata"]["name"] for p in space.pods_of("removed") if p["metadata"]["name"] != name)
+    assert space.born[again] < version(space.pods[name])
     assert "is being deleted" in (await space.events("removed"))["CapacityLost"]
 
 
 async def deaf(space):
     """A worker that ignores what it is offered is waited for and accounted whole."""
-    (pod,) = await space.running("deaf")
+    pod, *_ = await space.running("deaf")
     name = pod["metadata"]["name"]
-    await eventually(lambda: "punctual.dev/offered-end" in space.pods[name]["metadata"]["annotations"], within=40)
+    await eventually(lambda: "punctual.dev/offered-end" in space.pods[name]["metadata"]["annotations"])
     await kept(space, "deaf")
     assert [p["metadata"]["name"] for p in space.pods_of("deaf")] == [name]
 
 
 async def meek(space):
     """A worker that answers with less than it was offered is believed; the rest is done elsewhere."""
-    (pod,) = await space.running("meek")
+    pod, *_ = await space.running("meek")
     name = pod["metadata"]["name"]
     await kept(space, "meek")
     offered = note(space.pods[name], "offered-end")

@@ -32,22 +32,23 @@ from punctual import worker
 
 pause, crash = float(os.environ["PAUSE"]), os.environ.get("CRASH", "")
 first = os.environ["PUNCTUAL_ATTEMPT"] == "1"
+hurry = os.environ["PUNCTUAL_DIR"] + "/hurry"
 done = 0
 for unit in worker.units():
     if crash == "always" or (crash and first and done == int(crash)):
-        time.sleep(3)  # the agent reads progress once a second
+        time.sleep(10)  # the agent reads progress once a second
         sys.exit(1)
-    time.sleep(pause)
+    time.sleep(0 if os.path.exists(hurry) else pause)
     done += 1
 worker.result(str(done))
 """
-"""A worker that is as quick on a loaded machine: units take time, not CPU."""
+"""A worker that is as quick on a loaded machine: units take time, not CPU; next to none once it is told to hurry."""
 
 JOIN = 'cd "$PUNCTUAL_RESULTS"; for r in [0-9]*-*; do echo "$r $(cat "$r")"; done | sort -n >/dev/termination-log'
 """A reduce that tells what was accounted: a line per range, with what its worker said."""
 
 
-async def eventually(holds, *, within=60.0, every=0.1):
+async def eventually(holds, *, within=120.0, every=0.1):
     """Wait until ``holds()``, a function or coroutine function, is true; return what it gave."""
     end = time.monotonic() + within
     while True:
@@ -59,6 +60,27 @@ async def eventually(holds, *, within=60.0, every=0.1):
         if time.monotonic() > end:
             raise AssertionError(f"not within {within:.0f} s: {inspect.getsource(holds).strip()}")
         await asyncio.sleep(every)
+
+
+@contextlib.asynccontextmanager
+async def stalls(client):
+    """Yield a list, to which is added for how many seconds this machine keeps an answer back that takes none."""
+    found = []
+
+    async def look():
+        while True:
+            began = time.monotonic()
+            await client.get("/version")
+            await asyncio.sleep(0.1)
+            found.append(max(0.0, time.monotonic() - began - 0.2))
+
+    task = asyncio.ensure_future(look())
+    try:
+        yield found
+        assert not task.done()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 class Cluster:
@@ -111,6 +133,8 @@ class Cluster:
         """Send a signal to all processes of a pod's first container, whose pod stays."""
         identity = container(pod)
         script = f"kill -{name} $(cat $(find /sys/fs/cgroup -path '*{identity}*' -name cgroup.procs | head -n 1))"
+        if name == "CONT":  # its kubelet may have ended what stood still
+            script += " || true"
         self.on_node(pod["spec"]["nodeName"], script)
 
     def pods(self, component):
@@ -127,6 +151,12 @@ class Cluster:
             series: float(value)
             for series, _, value in (x.rpartition(" ") for x in lines if x and not x.startswith("#"))
         }
+
+    def in_order(self):
+        """Return the pod that leads, once both replicas are ready and all agents run."""
+        operators, agents = self.pods("operator"), self.pods("agent")
+        both = len(operators) == 2 and all(map(is_ready, operators))
+        return self.leader() if both and len(agents) >= len(self.nodes) and all(map(is_ready, agents)) else None
 
     def leader(self):
         """Return the pod that leads, None while that is not clear."""
@@ -145,10 +175,12 @@ class Space:
         """Name -> job as last seen."""
         self.pods = {}
         """Name -> pod as last seen, also of those that are gone."""
+        self.lives = {}
+        """Name -> a pod each time that it was seen to be another, the last time as it went."""
         self.gone = set()
         """Names of pods that are gone."""
         self.past = []
-        """(monotonic time, job) of each change of a job."""
+        """A job each time that it was seen to be another."""
         self.born = {}
         """Name of a pod -> the resource version it was created with: etcd's order of all writes."""
 
@@ -168,12 +200,13 @@ class Space:
             return
         name = body["metadata"]["name"]
         if resource is JOBS:
-            self.past.append((time.monotonic(), body))
+            self.past.append(body)
             self.jobs[name] = body
             if what == "DELETED":
                 del self.jobs[name]
         else:
             self.pods[name] = body
+            self.lives.setdefault(name, []).append(body)
             self.born.setdefault(name, version(body))
             if what == "DELETED":
                 self.gone.add(name)
@@ -209,10 +242,9 @@ class Space:
         return body
 
     async def apply(self, *bodies):
-        """Apply manifests with kubectl; return when it had its answer."""
+        """Apply manifests with kubectl."""
         everything = {"apiVersion": "v1", "kind": "List", "items": list(bodies)}
         await self.kubectl("apply", "-f", "-", stdin=json.dumps(everything))
-        return time.monotonic()
 
     async def edit(self, name, **spec):
         """Change a job's spec with kubectl."""
@@ -224,7 +256,7 @@ class Space:
     def written(self, name):
         """Return [(resource version, status)] of a job in the order of its writes."""
         return [
-            (version(job), job["status"]) for _, job in self.past if job["metadata"]["name"] == name and "status" in job
+            (version(job), job["status"]) for job in self.past if job["metadata"]["name"] == name and "status" in job
         ]
 
     def condition(self, name, kind):
@@ -242,7 +274,7 @@ class Space:
         await eventually(lambda: self.condition(name, "Admitted").get("status") in decided, within=within)
         return self.condition(name, "Admitted")
 
-    async def end(self, name, *, within=120.0):
+    async def end(self, name, *, within=240.0):
         """Wait for a job's end; return its status."""
         await eventually(lambda: self.status(name).get("finishedAt"), within=within)
         return self.status(name)
@@ -263,6 +295,10 @@ class Space:
         """Wait until so many of a job's chunks run; return their pods."""
         await eventually(lambda: len(self.pods_of(name, phase="Running", gone=False)) >= count, within=within)
         return self.pods_of(name, phase="Running", gone=False)
+
+    async def hurry(self, pod):
+        """Let what is left of a WORK's units take no time."""
+        await self.kubectl("exec", pod["metadata"]["name"], "--", "sh", "-c", 'touch "$PUNCTUAL_DIR/hurry"')
 
     def result(self, name):
         """Return what a job's reduce said."""
@@ -286,6 +322,11 @@ class Space:
         return {reason: "\n".join(notes) for reason, notes in said.items()}
 
 
+async def said(space, name, reasons):
+    """Whether a job has events of all these reasons."""
+    return reasons <= (await space.events(name)).keys()
+
+
 @contextlib.asynccontextmanager
 async def lend(cluster, client, node, **spec):
     """Let a pool of the test's own have a node of the pool that all share; yield its name."""
@@ -307,13 +348,25 @@ async def give_back(cluster, client, node):
         lines = {n["name"]: n["processors"] for n in (await pool_status(client)).get("nodes") or ()}
         return lines.get(node, 0) > 0 and not taints(cluster, node)
 
-    await eventually(there, within=60)
+    await eventually(there, within=180)
 
 
 def taints(cluster, node):
     """Return the taints of pools on a node."""
     found = json.loads(cluster.kubectl("get", "node", node, "-o", "json"))["spec"].get("taints") or []
     return [t for t in found if t["key"] == LABEL]
+
+
+async def ready(client, pool, node):
+    """Wait until a pool of processors of 100m has the node, with all that others leave of it; return how many."""
+
+    async def there():
+        status = await pool_status(client, pool)
+        size = (await room(client)).get(node)
+        lines = [(n["name"], n["processors"]) for n in status.get("nodes") or ()]
+        return size if lines == [(node, size)] else None
+
+    return await eventually(there)
 
 
 async def room(client):
@@ -360,6 +413,17 @@ def stranger(cluster, space, node, cpu="10m", **spec):
             **spec,
         },
     }
+
+
+def has_no_room(space, name):
+    """Whether the scheduler has looked for a node for that pod, and found none."""
+    conditions = space.pods.get(name, {}).get("status", {}).get("conditions") or ()
+    return any((c["type"], c["status"]) == ("PodScheduled", "False") for c in conditions)
+
+
+def is_ready(pod):
+    """Whether all containers of a pod are ready."""
+    return all(c["ready"] for c in pod["status"].get("containerStatuses") or [{"ready": False}])
 
 
 def condition(status, kind):
