@@ -6,6 +6,8 @@ from collections.abc import Callable
 class Bucket:
     """Holds at most ``burst`` tokens and gains ``rate`` per second."""
 
+    __slots__ = ("_at", "_burst", "_monotonic", "_rate", "_tokens")
+
     def __init__(self, rate: float, burst: float, monotonic: Callable[[], float]) -> None:
         self._rate = rate
         self._burst = burst

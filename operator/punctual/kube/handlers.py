@@ -19,6 +19,7 @@ import kopf
 import structlog
 from kopf import OperatorRegistry, OperatorSettings
 from kopf._cogs.clients import api as kopf_api
+from kopf._core.reactor.inventory import ResourceMemories
 
 from punctual.errors import ClusterError
 from punctual.kube import api
@@ -67,6 +68,14 @@ class NoDiffBase(kopf.DiffBaseStorage):
 
     def store(self, **_: Any) -> None:
         """Write nothing."""
+
+
+class NoMemories(ResourceMemories):
+    """Keeps nothing of an object: what handlers and daemons would want to find again is most of what kopf keeps."""
+
+    async def recall(self, raw_body: Any, **how: Any) -> Any:
+        """Begin anew each time."""
+        return await super().recall(raw_body, **{**how, "ephemeral": True})
 
 
 def read_any_depth() -> None:
@@ -210,6 +219,7 @@ class KopfThread(threading.Thread):
             kopf.operator(
                 registry=self._registry,
                 settings=self._settings,
+                memories=NoMemories(),
                 identity=IDENTITY,  # else kopf asks for our user's name, and a container's uid has none
                 standalone=True,
                 clusterwide=True,

@@ -26,8 +26,8 @@ BURST, REFILL = 25, 1 / 60
 """Events about one object: so many at once, then one a minute."""
 QUEUED = 1000
 """Events that may wait; more are dropped."""
-KEPT = 4096
-"""Series and buckets remembered, the latest used."""
+KEPT = 1024
+"""Series and buckets remembered, the latest used: near a kB each, and a series ends by itself after minutes."""
 LONGEST_NOTE = 1024
 """Bytes; the API server refuses more."""
 TRIES = 3

@@ -5,9 +5,10 @@ in order, each until it is done or will never be: a chunk's pod is created after
 written, a range's pod is deleted after the status that accounts it. Across keys up to `CONCURRENCY` are under way.
 
 A status replaces one of the same path that waits *directly* before it; with anything between them it waits its turn,
-for a later status must not overtake a create that an earlier one announced. A status that equals the last one written
-is not written. Statuses that are not urgent (progress) wait until nothing urgent does, under a budget of their own and
-at most one per object and some seconds, unless another operation waits behind them.
+for a later status must not overtake a create that an earlier one announced. All statuses of a key are about one object;
+one that equals the last one written is not written, and that one's digest is all that is kept of a key that has nothing
+to do: jobs are many. Statuses that are not urgent (progress) wait until nothing urgent does, under a budget of their
+own and at most one per object and some seconds, unless another operation waits behind them.
 
 What fails by time-out, 429 or 5xx is tried again while we lead, however long; so every operation is harmless when done
 twice, and an answer that got lost is found out by the repetition: a create meets its own pod (409, then a GET must show
@@ -19,6 +20,7 @@ nothing is written any more: a Writer serves one term of one leader.
 
 import asyncio
 import contextlib
+import math
 import random
 import time
 from collections import deque
@@ -87,7 +89,7 @@ class _Entry:
 
 @dataclass(slots=True)
 class _Line:
-    """One key: what waits, in order (a list: lines are short and many), and what is known to be written."""
+    """One key that has something to do: what waits, in order (a list: lines are short and many)."""
 
     key: str
     queue: list[_Entry] = field(default_factory=list)
@@ -95,9 +97,6 @@ class _Line:
     timer: asyncio.TimerHandle | None = None
     retrying: bool = False
     """The head failed: its timer is a back-off, which nothing shortens."""
-    written: dict[str, tuple[bytes, str]] = field(default_factory=dict)
-    """By path: digest of the status last written, and its resource version; else it is not known what is there."""
-    progress_at: float = float("-inf")
     forgotten: bool = False
 
 
@@ -133,6 +132,9 @@ class Writer:
         self._bucket = Bucket(rate, max(1.0, rate / 5), monotonic)
         self._progress_bucket = Bucket(progress_rate, max(1.0, progress_rate / 5), monotonic)
         self._lines: dict[str, _Line] = {}
+        # by key: digest of the status last written, and its resource version; else it is not known what is there
+        self._written: dict[str, tuple[bytes, str]] = {}
+        self._progress_at: dict[str, float] = {}  # by key: when progress was last written
         self._ready: deque[_Line] = deque()
         self._ready_progress: deque[_Line] = deque()
         self._expected: dict[str, dict[str, None]] = {}  # pods by key
@@ -176,6 +178,8 @@ class Writer:
     def forget(self, key: str) -> None:
         """Drop what waits for a key and what is known of it: its object is gone. What is under way is finished."""
         line = self._lines.get(key)
+        self._written.pop(key, None)
+        self._progress_at.pop(key, None)
         for pod in self._expected.pop(key, ()):
             self._expects.pop(pod, None)
         if line is None:
@@ -244,6 +248,8 @@ class Writer:
         for line in self._lines.values():
             self._rest(line)
         self._lines.clear()
+        self._written.clear()
+        self._progress_at.clear()
         self._ready.clear()
         self._ready_progress.clear()
         self._expected.clear()
@@ -263,13 +269,13 @@ class Writer:
         self._skip_unchanged(line)
         if not line.queue:
             self._rest(line)
-            if (line.forgotten or not line.written) and self._lines.get(line.key) is line:
-                del self._lines[line.key]  # nothing left to remember; another of this key may have begun meanwhile
+            if self._lines.get(line.key) is line:
+                del self._lines[line.key]  # unless another of this key has begun meanwhile
             return
         head = line.queue[0].operation
         if self._hurry or len(line.queue) > 1 or not isinstance(head, ApplyStatus) or head.urgent:
             self._stand(line, _State.READY, self._ready)
-        elif (wait := line.progress_at + self._progress_every - self._monotonic()) > 0:
+        elif (wait := self._progress_wait(line.key)) > 0:
             if line.state is not _State.DELAYED:
                 self._delay(line, wait)
         else:
@@ -283,10 +289,14 @@ class Writer:
             if not head.digest:
                 data = orjson.dumps(head.operation.body, option=orjson.OPT_SORT_KEYS)
                 head.digest = blake2b(data, digest_size=16).digest()
-            if line.written.get(head.operation.path, (b"",))[0] != head.digest:
+            if self._written.get(line.key, (b"",))[0] != head.digest:
                 return
             del line.queue[0]
             self._tell(Outcome(line.key, head.operation, "done"))
+
+    def _progress_wait(self, key: str) -> float:
+        """Return in how many seconds its progress may be written again."""
+        return self._progress_at.get(key, -math.inf) + self._progress_every - self._monotonic()
 
     def _stand(self, line: _Line, state: _State, where: deque[_Line]) -> None:
         if line.state is not state:
@@ -356,7 +366,7 @@ class Writer:
         operation, version = entry.operation, ""
         if isinstance(entry.operation, ApplyStatus):
             # before the request: when its answer gets lost, nobody knows which of the two stands there
-            _, version = line.written.pop(entry.operation.path, (b"", ""))
+            _, version = self._written.pop(line.key, (b"", ""))
             if entry.attempts:
                 # nor is it as it was first seen, if that write was done: another try with it would but meet a conflict
                 operation = replace(entry.operation, version="")
@@ -400,11 +410,8 @@ class Writer:
     def _finish(self, line: _Line, entry: _Entry, outcome: Outcome) -> None:
         operation = entry.operation
         if isinstance(operation, ApplyStatus):
-            if not operation.urgent:
-                line.progress_at = self._monotonic()
-            if outcome.result == "done":
-                version = outcome.body.get("metadata", {}).get("resourceVersion", "")
-                line.written[operation.path] = entry.digest, version
+            if not line.forgotten:
+                self._note_written(entry, outcome)
         elif isinstance(operation, DeletePod):
             self.observed(f"{operation.namespace}/{operation.name}")
         elif isinstance(operation, CreatePod) and outcome.result != "done":
@@ -419,6 +426,14 @@ class Writer:
         for one in told:
             self._tell(one)
         self._schedule(line)
+
+    def _note_written(self, entry: _Entry, outcome: Outcome) -> None:
+        """Remember what is known of a status now."""
+        assert isinstance(entry.operation, ApplyStatus)
+        if not entry.operation.urgent:
+            self._progress_at[outcome.key] = self._monotonic()
+        if outcome.result == "done":
+            self._written[outcome.key] = entry.digest, outcome.body.get("metadata", {}).get("resourceVersion", "")
 
     def _take_unrecorded(self, line: _Line) -> list[Outcome]:
         """Take out the creates that a refused status was to be the record of; those behind the next have another."""

@@ -4,7 +4,16 @@ import json
 import kopf
 import pytest
 
-from punctual.kube.handlers import KopfThread, NoDiffBase, NoProgress, connection, follow, registry, settings
+from punctual.kube.handlers import (
+    KopfThread,
+    NoDiffBase,
+    NoMemories,
+    NoProgress,
+    connection,
+    follow,
+    registry,
+    settings,
+)
 
 
 @pytest.fixture
@@ -61,6 +70,13 @@ def test_kopf_writes_nothing():
     assert made.persistence.diffbase_storage.build(body={"spec": {}}) == {}
     assert made.peering.standalone
     assert made.scanning.disabled
+
+
+async def test_kopf_keeps_nothing_of_an_object():
+    memories = NoMemories()
+    memory = await memories.recall({"metadata": {"uid": "u"}}, noticed_by_listing=True)
+    assert memory.noticed_by_listing
+    assert list(memories.iter_all_memories()) == []
 
 
 def test_kopf_asks_as_our_own_client_does(kubeconfig):
