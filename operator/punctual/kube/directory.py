@@ -1,15 +1,16 @@
 """What the edge knows of our kinds: the newest of each pool, job, reservation and profile, as the API server has them.
 
 Filled by kopf's events and by a new leader's lists, on one loop, whether this replica leads or not. It says what
-changed; a leader's :class:`~punctual.kube.term.Term` asks it for the rest. A job's manifest is kept as bytes: a tenth
-of what its template takes as dicts, and needed only when a pod is made. Statuses are not kept: a new leader reads them
+changed; a leader's :class:`~punctual.kube.term.Term` asks it for the rest. A job's spec is kept as bytes: a tenth of
+what its template takes as dicts, and needed only when a pod is made. Statuses are not kept: a new leader reads them
 anew, after its stamp.
 """
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import orjson
 import structlog
@@ -18,7 +19,7 @@ from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.client import Resource
 from punctual.kube.conditions import Since
-from punctual.kube.duration import parse_time
+from punctual.kube.duration import format_time, parse_time
 from punctual.kube.podspec import Owner
 from punctual.scheduling.events import Share
 from punctual.scheduling.job import Job, JobRecord
@@ -39,8 +40,6 @@ HELD: Final = frozenset({"Booked", "Active"})
 
 log = structlog.get_logger(__name__)
 
-_META = ("name", "namespace", "uid", "generation", "creationTimestamp", "deletionTimestamp")
-
 
 @dataclass(slots=True)
 class KnownJob:
@@ -51,7 +50,8 @@ class KnownJob:
     deleting: bool
     profile: str
     reservation: str
-    manifest: bytes
+    spec: bytes
+    """As the user wrote it, JSON."""
     version: str
     """Its resource version when it was first seen."""
     flaw: str = ""
@@ -77,8 +77,19 @@ class KnownJob:
         return bool(record.promise or record.chunks) or measuring
 
     def template(self) -> Any:
-        """Return the manifest's template and reduce, as the user wrote them."""
-        return orjson.loads(self.manifest)["spec"]
+        """Return the spec, with template and reduce, as the user wrote it."""
+        return orjson.loads(self.spec)
+
+    def manifest(self) -> dict[str, Any]:
+        """Return the job without its status."""
+        meta = {
+            "name": self.owner.name,
+            "namespace": self.owner.namespace,
+            "uid": self.owner.uid,
+            "generation": self.generation,
+            "creationTimestamp": format_time(self.created),
+        }
+        return {"apiVersion": api.API_VERSION, "kind": "DivisibleJob", "metadata": meta, "spec": self.template()}
 
 
 @dataclass(slots=True)
@@ -151,6 +162,21 @@ class KnownReservation:
         return self.metadata.namespace, self.metadata.name
 
 
+class Known(NamedTuple):
+    """What tells whether an object is as it was known (many are asked about at once, so it is small)."""
+
+    uid: str
+    name: str
+    namespace: str
+    generation: int
+    deleting: bool
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Which object that is, as it says itself."""
+        return {"uid": self.uid, "name": self.name, "namespace": self.namespace}
+
+
 class Directory:
     """Pools and profiles by name, jobs and reservations by uid.
 
@@ -183,20 +209,21 @@ class Directory:
         spec = body.get("spec") or {}
         units = spec.get("units")
         owner = Owner(
-            meta["uid"], meta["namespace"], meta["name"], str(spec.get("pool")), units if isinstance(units, int) else 0
+            meta["uid"],
+            sys.intern(meta["namespace"]),
+            meta["name"],
+            sys.intern(str(spec.get("pool"))),
+            units if isinstance(units, int) else 0,
         )
-        kept = {key: meta[key] for key in _META if key in meta}
-        whole = {"apiVersion": api.API_VERSION, "kind": "DivisibleJob", "metadata": kept}
-        flaw = ""
+        packed, flaw = b"{}", ""
         try:
-            manifest = _packed({**whole, "spec": spec})
+            packed = _packed(spec)
         except (TypeError, ValueError, RecursionError):
             flaw = "spec: is nested deeper than any pod is"
-            manifest = _packed(whole)
         profile, reservation = str(spec.get("profile") or ""), str(spec.get("reservation") or "")
         if known:
             known.owner, known.generation, known.deleting = owner, generation, deleting
-            known.manifest, known.profile, known.flaw = manifest, profile, flaw
+            known.spec, known.profile, known.flaw = packed, profile, flaw
             known.reservation = reservation
             return known
         self.jobs[owner.uid] = made = KnownJob(
@@ -205,7 +232,7 @@ class Directory:
             deleting,
             profile,
             reservation,
-            manifest,
+            packed,
             meta.get("resourceVersion", ""),
             flaw,
             _epoch(body),
@@ -299,23 +326,23 @@ class Directory:
         """Return the reservation of that name."""
         return next((r for r in self.reservations.values() if r.key == (namespace, name) and not r.deleting), None)
 
-    def metadata(self, resource: Resource) -> dict[str, dict[str, Any]]:
-        """Return of all that is known of a kind, by uid: uid, name, namespace, generation, and whether it is going."""
+    def metadata(self, resource: Resource) -> dict[str, Known]:
+        """Return what is known of a kind, by uid."""
         if resource is JOBS:
             known = [
-                (j.owner.uid, j.owner.name, j.owner.namespace, j.generation, j.deleting) for j in self.jobs.values()
+                Known(j.owner.uid, j.owner.name, j.owner.namespace, j.generation, j.deleting)
+                for j in self.jobs.values()
             ]
         elif resource is POOLS:
-            known = [(p.uid, name, "", p.pool.metadata.generation, p.deleting) for name, p in self.pools.items()]
+            known = [Known(p.uid, name, "", p.pool.metadata.generation, p.deleting) for name, p in self.pools.items()]
         elif resource is RESERVATIONS:
             each = [(r.metadata, r.deleting) for r in self.reservations.values()]
-            known = [(m.uid, m.name, m.namespace, m.generation, deleting) for m, deleting in each]
+            known = [Known(m.uid, m.name, m.namespace, m.generation, deleting) for m, deleting in each]
         else:
             found = [p.metadata for p in self.profiles.values()]
             # that one is going is of no interest
-            known = [(m.uid, m.name, m.namespace, m.generation, True) for m in found]
-        fields = ("uid", "name", "namespace", "generation", "deleting")
-        return {values[0]: dict(zip(fields, values, strict=True)) for values in known}
+            known = [Known(m.uid, m.name, m.namespace, m.generation, True) for m in found]
+        return {one.uid: one for one in known}
 
     def see_epoch(self, epoch: int) -> None:
         """Take in an epoch that stands in a status; one that no leader reaches is nobody's."""

@@ -75,7 +75,7 @@ class Intake:
 
     def job(self, known: KnownJob, *, decided: bool) -> Job | None:
         """Return the job to tell the Pool of; None: ``again`` follows when it is known whether its pods may be."""
-        manifest = orjson.loads(known.manifest)
+        manifest = known.manifest()
         try:
             model = _read(manifest, known.flaw)
         except UserError as error:
@@ -114,7 +114,7 @@ class Intake:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _not_allowed(self, known: KnownJob, selector: api.LabelSelector | None) -> Answer:
-        if (size := len(known.manifest)) > LARGEST:
+        if (size := len(known.spec)) > LARGEST:
             # with its status and what else stands beside it there would be no room for more
             return reasons.INVALID_SPEC, (
                 f"spec: is {size // 1024} KiB of JSON, more than {LARGEST // 1024}: put what is large into a ConfigMap "

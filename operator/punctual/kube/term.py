@@ -42,7 +42,17 @@ from punctual.kube.convert import (
     undecided,
     without_decision,
 )
-from punctual.kube.directory import HIGHEST, JOBS, POOLS, PROFILES, RESERVATIONS, KnownJob, KnownPool, KnownReservation
+from punctual.kube.directory import (
+    HIGHEST,
+    JOBS,
+    POOLS,
+    PROFILES,
+    RESERVATIONS,
+    Known,
+    KnownJob,
+    KnownPool,
+    KnownReservation,
+)
 from punctual.kube.hands import PoolHands, Tools, pool_key, status_write
 from punctual.kube.hold import Holds
 from punctual.kube.intake import Intake
@@ -281,14 +291,14 @@ class Term:
         self._begin(records)
 
     async def _there(
-        self, resource: Resource, before: Mapping[Resource, dict[str, Json]], *, stamped: bool = True
+        self, resource: Resource, before: Mapping[Resource, dict[str, Known]], *, stamped: bool = True
     ) -> AsyncIterator[Json]:
         """Yield each object of a kind, also what was known ``before`` and no list has."""
         known = before[resource]
         async for body in self._all(resource, stamped=stamped):
             known.pop(body["metadata"]["uid"], None)
             yield body
-        async for body in self._missed(resource, known, stamped=stamped):
+        async for body in self._missed(resource, [one.metadata for one in known.values()], stamped=stamped):
             yield body
 
     def _take_profile(self, body: Json) -> None:
@@ -319,11 +329,9 @@ class Term:
         if body["metadata"]["uid"] not in self._gone:
             self._restore_job(body)
 
-    async def _missed(
-        self, resource: Resource, known: Mapping[str, Json], *, stamped: bool = True
-    ) -> AsyncIterator[Json]:
-        """Yield what was known and not listed but is there all the same; forget what went unheard."""
-        for meta in known.values():
+    async def _missed(self, resource: Resource, known: Iterable[Json], *, stamped: bool = True) -> AsyncIterator[Json]:
+        """Yield what was known (metadata) and not listed but is there all the same; forget what went unheard."""
+        for meta in known:
             body = await self._patiently(partial(still_there, self._client, resource, meta))
             if body is None:
                 self._caches.observe(resource.plural, "DELETED", {"metadata": meta})
@@ -344,7 +352,7 @@ class Term:
         owner = known.owner
         meta = {"uid": owner.uid, "namespace": owner.namespace, "name": owner.name}
         async with self._slots:
-            async for body in self._missed(JOBS, {owner.uid: meta}):
+            async for body in self._missed(JOBS, [meta]):
                 await self._take_job(body)
         self._late.discard(owner.uid)
         if owner.uid not in self._read or self._directory.jobs.get(owner.uid) is not known:
@@ -725,7 +733,7 @@ class Term:
     async def _look_at_reservation(self, known: KnownReservation) -> None:
         meta = {"uid": known.uid, "namespace": known.metadata.namespace, "name": known.metadata.name}
         async with self._slots:
-            async for body in self._missed(RESERVATIONS, {known.uid: meta}):
+            async for body in self._missed(RESERVATIONS, [meta]):
                 self._take_reservation(body)
         self._late.discard(known.uid)
         if known.uid not in self._read or self._directory.reservations.get(known.uid) is not known:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 from punctual.errors import NotFound
 from punctual.kube.client import METADATA, ApiClient, Json, Resource
-from punctual.kube.directory import JOBS, POOLS, PROFILES, RESERVATIONS, Directory
+from punctual.kube.directory import JOBS, POOLS, PROFILES, RESERVATIONS, Directory, Known
 
 RESOURCES = (POOLS, JOBS, PROFILES, RESERVATIONS)
 
@@ -23,16 +23,16 @@ async def unheard(client: ApiClient, directory: Directory) -> AsyncIterator[tupl
                 meta = item["metadata"]
                 if is_news(meta, known.pop(meta["uid"], None)) and (body := await still_there(client, resource, meta)):
                     yield resource, None, body
-        for meta in known.values():
-            if await still_there(client, resource, meta) is None:
-                yield resource, "DELETED", {"metadata": meta}
+        for lost in known.values():
+            if await still_there(client, resource, lost.metadata) is None:
+                yield resource, "DELETED", {"metadata": lost.metadata}
 
 
-def is_news(meta: Json, known: Json | None) -> bool:
+def is_news(meta: Json, known: Known | None) -> bool:
     """Whether an object with this metadata is another than the one that is known."""
-    if known is None or meta["generation"] > known["generation"]:
+    if known is None or meta["generation"] > known.generation:
         return True
-    return "deletionTimestamp" in meta and not known["deleting"]
+    return "deletionTimestamp" in meta and not known.deleting
 
 
 async def still_there(client: ApiClient, resource: Resource, meta: Json) -> Json | None:

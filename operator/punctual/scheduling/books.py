@@ -215,6 +215,8 @@ class Books:
                 continue
             urgent = st.written is None or _without_progress(record) != _without_progress(st.written)
             st.written, st.told = record, now
+            if not record.chunks:
+                st.record = record  # it differs in what is stamped on it alone: jobs that do nothing are many
             statuses.append(WriteStatus(uid, record, urgent))
         self.touched.clear()
         statuses += self._progress(now)

@@ -190,9 +190,9 @@ async def test_stamps_are_waited_for(hands):
 
 async def test_a_recorded_reduce_of_a_job_without_one_is_refused(hands, log, directory):
     known = directory.jobs["j1"]
-    manifest = orjson.loads(known.manifest)
-    del manifest["spec"]["reduce"]
-    known.manifest = orjson.dumps(manifest)
+    spec = known.template()
+    del spec["reduce"]
+    known.spec = orjson.dumps(spec)
     hands.perform(CreateChunk("j1", replace(CHUNK, begin=5, end=6, origin=6, kind="Reduce")))
     assert log.take() == []
     message = "spec.reduce is not there"
