@@ -17,6 +17,9 @@ replica = OPERATOR["replica"]
 class World(OPERATOR["World"]):
     """With reservations, told in seconds from now."""
 
+    async def until(self, holds, *, within=60.0):
+        return await super().until(holds, within=within)
+
     async def reserve(self, name, start, end, **spec):
         now = self.client.clock.now()
         body = {
@@ -173,3 +176,36 @@ async def test_a_window_is_free_when_its_reservation_is_deleted_and_a_node_is_re
     await world.reserve("all", 600, 1200, nodes=selector)
     status = await world.reserved("all", "InfeasibleReservation")
     assert "of 6 are reserved" in condition(status, "Admitted")["message"]
+
+
+@pytest.mark.timeout(180, func_only=True)
+async def test_a_window_keeps_the_link_for_its_input_also_under_a_new_leader_and_an_edit_of_the_pool(world, replica):
+    first = await replica()
+    half = {"processors": 1, "ioRatio": 0.5}
+    await world.reserve("early", 600, 1200, **half)
+    status = await world.reserved("early", "InfeasibleReservation")
+    assert "spec.ioRatio: with network Concurrent" in condition(status, "Admitted")["message"]
+
+    async def edited(network, reason):
+        made = await world.client.patch_merge(POOLS.path(name=world.pool), {"spec": {"network": network}})
+
+        async def holds():
+            found = condition((await world.client.get(POOLS.path(name=world.pool)))["status"], "SpecApplied")
+            seen = found and found["observedGeneration"] == made["metadata"]["generation"]
+            return found if seen and found["reason"] == reason else None
+
+        return await world.until(holds)
+
+    await edited("OnePort", "Applied")
+    made = await world.reserve("r", 600, 1200, **half)
+    status = await world.reserved("r", "Feasible")
+    assert "1 processor for 10m, the link for the first 5m" in condition(status, "Admitted")["message"]
+    job = await world.add_job(units=1, deadline="1h", cost={"chi": "1s", "thetaCm": "650s"})
+    begins = parse_time((await world.answered(job, "Feasible"))["promise"]["start"])
+    assert begins >= parse_time(made["spec"]["start"]) + 300
+    await first.kill()
+    await replica()
+    await world.reserve("second", 700, 1000, **half)
+    status = await world.reserved("second", "InfeasibleReservation")
+    assert "while another reservation's is" in condition(status, "Admitted")["message"]
+    assert "1 reservation would not have the link" in (await edited("Concurrent", "EditRefused"))["message"]

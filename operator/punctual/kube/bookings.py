@@ -294,6 +294,7 @@ def _asked(known: KnownReservation, name: str, window: Window, nodes: frozenset[
         processors=max(processors, 1) if nodes is None else processors,
         nodes=nodes,
         group=known.uid,
+        io_ratio=known.spec.io_ratio if known.spec else 0.0,
     )
 
 

@@ -42,11 +42,12 @@ class Around:
     first: Places
     """By place, the first of its windows; one more than places."""
     sends: list[float]
-    """When the port is taken, ascending."""
+    """From when on the port is kept free, ascending: ``clearance`` before an interval begins."""
     sent: list[float]
     """From when on it is free behind each of these."""
     clearance: float
-    """Seconds before a window, and before its end, in which nothing planned may still run."""
+    """Seconds before a window, and before its end, in which nothing planned may still run; before an interval of the
+    port, in which no transfer may."""
     owner: Places
     """Of each window the number of its reservation: jobs that name it work inside."""
     inside: Floats
@@ -73,7 +74,7 @@ class Around:
             start[order] - clearance,
             end[order],
             where[order].searchsorted(np.arange(places + 1)),
-            [begin for begin, _ in intervals],
+            [begin - clearance for begin, _ in intervals],
             [until for _, until in intervals],
             clearance,
             np.full(where.size, NOBODY) if owner is None else owner[order],
@@ -87,7 +88,7 @@ class Around:
         kept = start - self.clearance
         at = np.array([self.window_before(p, kept) for p in where.tolist()], dtype=np.intp)
         at = np.where(at < 0, self.first[where], at + 1)
-        gap, more = bisect_left(self.sends, start), [start] if sent > start else []
+        gap, more = bisect_left(self.sends, kept), [kept] if sent > start else []
         return Around(
             _inserted(self.place, at, where),
             _inserted(self.start, at, np.full(where.size, kept)),

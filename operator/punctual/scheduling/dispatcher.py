@@ -6,6 +6,7 @@ Leftover chunks leave when their processor is booked: they are offered an end, a
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 
@@ -183,11 +184,19 @@ class Dispatcher:
         self._use_leftovers(now, self._unbooked(now, free))
 
     def _held_up(self, now: float) -> bool:
-        """Whether somebody was let go a moment late."""
+        """Whether somebody is let go a moment late: what is booked behind was planned from an earlier end on."""
         plan = self.books.plan
+        if self.books.ahead.held and self._waits(now):
+            return True
         if not any(0 < demand.not_before <= now for demand in plan.demands):
             return False
         return any(0 < b.demand.not_before <= now and b.start < now for b in plan)
+
+    def _waits(self, now: float) -> bool:
+        """Whether a chunk was to begin before now whose processor is free: it waited for the port, or the clock."""
+        late, places, occupants = now - tolerance(now), self.books.plan.places, self.books.processors.occupants
+        overdue = (b.where[b.starts < late].tolist() for b in self.books.plan if b.start < late)
+        return any(places[w] not in occupants for w in chain.from_iterable(overdue))
 
     def _follow_line(self, now: float, line: Line | BoundLine) -> None:
         """Give each free processor what comes first in the line; one at a time where they share a port."""
@@ -334,20 +343,23 @@ class Dispatcher:
         room = ledger.most_chunks(st.record)
         share = min(share, min(st.job.max_processors or room, room) - len(st.record.chunks))
         left = ledger.remaining(st.job.units, st.record)
-        pieces = []
-        for places in range(min(share, len(free)), 0, -1):
+        pieces: list[tuple[Range, Place]] = []
+        for place in free[: max(0, share)]:
             if not left:
                 break
-            first = left.parts[0]
+            first, places = left.parts[0], min(share, len(free)) - len(pieces)
             size = min(first.size, max(1, int(LEFTOVER_CHUNK / cost.per_unit)), -(-left.total // places))
             piece = Range(first.begin, first.begin + size)
-            pieces.append((piece, free.pop(0)))
+            pieces.append((piece, place))
             left -= Ranges.of(piece)
         if pieces:
             planned, at = self.books.plan.ground, np.full(len(pieces), now)
             speeds = self.books.processors.speeds([place for _, place in pieces])
             ground = Ground(at, planned.discipline, planned.port, speeds)
             walk = ground.walk(np.arange(at.size), np.array([piece.size for piece, _ in pieces]), at, cost)
+            if walk.port > now and self.books.ahead.sendable(now, walk.port - now) > now:
+                return  # a reservation keeps the port meanwhile
+            del free[: len(pieces)]
             self._create(now, st, pieces, walk, leftover=True)
             planned.port = max(planned.port, walk.port)
 

@@ -340,6 +340,8 @@ class Pool:
                 )
                 return f"{given} given for certain would not be certain any more"
             return None
+        if not asked.discipline.one_port and (sending := self.windows.sending()):
+            return f"with network Concurrent {some(sending, 'reservation')} would not have the link any more"
         if robbed := self.windows.robbed(going):
             return f"with it {some(robbed, 'reservation')} would lose processors"
         plan, missed = self.planner.trial(now, without=going)

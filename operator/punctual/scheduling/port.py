@@ -6,7 +6,8 @@ its input or to be gone: a late transfer holds up the next, and two never overla
 chunk that stalls (:mod:`punctual.scheduling.supervision`), and the turn goes on when its pod is gone.
 
 A turn stands in the job's status before the pod is told. So a new leader knows who may be fetching; it tells those
-again whose pods do not know it yet. Where inputs do not share a port a chunk is made with its turn.
+again whose pods do not know it yet. No turn is given to who would still fetch when a reservation keeps the port for its
+input: it comes behind that. Where inputs do not share a port a chunk is made with its turn.
 
 A job without ``spec.input`` may have declared that it sends (τ, θcm) all the same: nobody can stop it, so its transfers
 are taken to be when they were planned to.
@@ -51,6 +52,11 @@ def has_input(st: Standing, chunk: Chunk) -> bool:
     return pod is not None and (pod.fetched or pod.phase != "Pending")
 
 
+def _seconds(st: Standing, chunk: Chunk) -> float:
+    """Return how long its transfer is expected to take; 0 for a pilot, which is to find out."""
+    return 0.0 if st.cost is None else st.cost.theta_cm + (chunk.origin - chunk.begin) * st.cost.tau
+
+
 def expected_inputs(books: Books, now: float) -> Iterator[tuple[Standing, Chunk, float]]:
     """Give the chunks whose input is still to come, in turn, and when it is expected to be there."""
     port = now
@@ -61,8 +67,10 @@ def expected_inputs(books: Books, now: float) -> Iterator[tuple[Standing, Chunk,
         if not st.job.fetches:
             at = chunk.sent
         else:
-            length = cost.theta_cm + (chunk.origin - chunk.begin) * cost.tau
-            begins = max(chunk.sent - length, port) if chunk.turn is None else chunk.turn
+            length = _seconds(st, chunk)
+            begins = chunk.turn
+            if begins is None:
+                begins = books.ahead.sendable(max(chunk.sent - length, port), length)
             at = max(begins + length, now)
         port = max(port, at)
         yield st, chunk, at
@@ -91,6 +99,8 @@ class Port:
                 continue
             if chunk.turn is None:
                 if one_port and (books.sending or st.watch(chunk).pod is None):  # its pod is being made
+                    break
+                if one_port and books.ahead.sendable(now, _seconds(st, chunk)) > now:
                     break
                 self._give(now, st, chunk)
             self._tell(st, chunk)

@@ -66,7 +66,8 @@ class Ahead:
     port: Calendar = field(default_factory=Calendar)
     """When inputs of reservations are sent: 0 or 1 at a time."""
     clearance: float = 0.0
-    """Seconds before a window, and before its end, in which nothing planned may still run."""
+    """Seconds before a window, and before its end, in which nothing planned may still run, nor be sent before its
+    input is."""
     _groups: dict[str, int] = field(default_factory=dict)
     """Numbers of what jobs can name."""
     _number: dict[Place, int] = field(default_factory=dict)
@@ -149,6 +150,12 @@ class Ahead:
         taken[self._where[(self._start < end) & (self._end > start)]] = True
         none = len(self._number)
         return ~taken[[self._number.get(place, none) for place in places]]
+
+    def sendable(self, at: float, seconds: float) -> float:
+        """Return from when on, not before ``at``, the port is kept for nobody for so long (OnePort)."""
+        free = self.port.next_window(1, seconds, capacity=1, not_before=at)
+        assert free is not None  # behind all bookings it is
+        return free
 
     def ends_after(self, at: float) -> float:
         """Return when the next window ends after ``at``; inf: none does."""

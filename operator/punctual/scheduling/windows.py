@@ -142,6 +142,10 @@ class Windows:
         held = [places for asked, places in self.books.ahead.held.values() if asked.processors]
         return sum(any(place.slot >= there.get(place.node, 0) for place in places) for places in held)
 
+    def sending(self) -> int:
+        """Count the reservations that keep the port for their input."""
+        return sum(asked.sent > asked.start for asked, _ in self.books.ahead.held.values())
+
     def _keep(self, asked: Reservation, places: tuple[Place, ...]) -> None:
         ahead = self.books.ahead
         if ahead.held[asked.uid].places != places:
@@ -150,7 +154,7 @@ class Windows:
 
     def _tell(self, asked: Reservation, places: tuple[Place, ...]) -> None:
         n = len(places)
-        verdict = _accepted(asked, n)
+        verdict = self._accepted(asked, n)
         if n < asked.processors:
             text = f"{n} of {some(asked.processors, 'processor')} are left: nodes were lost"
             verdict = Verdict("True", reasons.CAPACITY_LOST, text)
@@ -173,14 +177,30 @@ class Windows:
         if books.line is not None and not self.express.leave(now):
             text = f"fast admission takes no reservation, and {self.express.why(now)}"
             return Verdict("False", reasons.INFEASIBLE_RESERVATION, text), ()
+        if asked.sent > asked.start and not self._one_port:
+            text = (
+                "spec.ioRatio: with network Concurrent each chunk fetches its input by itself, and no link can be kept "
+                "free; leave it out, or ask a pool with network OnePort"
+            )
+            return Verdict("False", reasons.INFEASIBLE_RESERVATION, text), ()
         plan = self.planner.current(now)
         answer = admit(asked, books.ahead, plan, now)
         if isinstance(answer, Accepted):
             books.ahead.book(answer.held)
             self.planner.adopt(answer.plan, now)
-            return _accepted(asked, len(answer.held.places)), answer.held.places
+            return self._accepted(asked, len(answer.held.places)), answer.held.places
         self.searches[asked.uid] = _from_a_whole_second(asked, books.ahead, plan, now)
         return Verdict("False", answer.reason, answer.message), ()
+
+    @property
+    def _one_port(self) -> bool:
+        return self.books.spec is not None and self.books.spec.discipline.one_port
+
+    def _accepted(self, asked: Reservation, places: int) -> Verdict:
+        text = f"{some(places, 'processor')} for {span(asked.end - asked.start)}"
+        if asked.sent > asked.start and self._one_port:
+            text += f", the link for the first {span(asked.sent - asked.start)}"
+        return Verdict("True", reasons.FEASIBLE, text)
 
     def offer(self) -> None:
         """Go on with the searches for windows that would do, a bounded number of tests."""
@@ -225,11 +245,6 @@ class Windows:
         end = chunk.begin + watch.done + int((empty - now) / pace)
         if end < chunk.end:
             self.dispatcher.offer(now, st, chunk, end)
-
-
-def _accepted(asked: Reservation, places: int) -> Verdict:
-    text = f"{some(places, 'processor')} for {span(asked.end - asked.start)}"
-    return Verdict("True", reasons.FEASIBLE, text)
 
 
 def _from_a_whole_second(

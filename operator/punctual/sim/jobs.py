@@ -325,7 +325,7 @@ class _Run:
             start=line.start,
             end=line.end,
             processors=line.processors,
-            io_ratio=line.io_ratio,
+            io_ratio=line.io_ratio if self.options.discipline.one_port else 0.0,  # no port, nothing to keep
         )
         self.asked[line.id] = line
         began = time.perf_counter()

@@ -138,3 +138,26 @@ def test_what_is_reserved_is_kept_free_and_a_job_that_names_it_is_inside(found):
     for name, inside in (("r", ("default/r", None)), ("none", (None, "ReservationNotFound"))):
         made = snapshot.job(api.parse(api.DivisibleJob, {**body, "spec": {**body["spec"], "reservation": name}}))
         assert (made.reservation, made.refusal and made.refusal[0]) == inside
+
+
+def test_a_job_is_planned_around_the_time_in_which_a_window_keeps_the_link():
+    begin = NOW + 300
+    window = {"start": format_time(begin), "end": format_time(begin + 100)}
+    pool = pool_body()
+    pool["spec"]["network"] = "OnePort"
+    pool["status"] = {"nodes": [{"name": "n0", "processors": 2}]}
+    reservation = {
+        "apiVersion": api.API_VERSION,
+        "kind": "Reservation",
+        "metadata": {"name": "r"},
+        "spec": {"pool": "main", "processors": 1, "ioRatio": 0.5, **window},
+        "status": {
+            "epoch": 1,
+            "windows": [{**window, "state": "Booked", "nodes": [{"name": "n0", "processors": 1}]}],
+        },
+    }
+    body = manifest(asked("j9", units=1, within=1000))
+    body["metadata"]["uid"] = "j9"
+    body["spec"]["cost"] = {"chi": "1s", "thetaCm": "310s"}
+    ours = Snapshot.of([pool, reservation, body]).pool("main", now=NOW)
+    assert record(ours, "j9").promise.start == pytest.approx(begin + 50)

@@ -282,3 +282,139 @@ def test_a_claim_that_is_not_there_is_the_jobs_own_failure_and_keeps_no_node_fro
     w.apply(job("other", units=4, arrival=w.now, deadline=w.now + 15.0))
     w.run_until(lambda w: w.done("other"))
     assert w.met("other")
+
+
+def keeping(start=20.0, end=60.0, **more):
+    """Return a world in which a reservation keeps the port over the first half of a window."""
+    w = world(**more)
+    as_declared(w)
+    w.reserve("r", start, end, 1, io_ratio=0.5)
+    w.tick()
+    assert w.answers["r"].answer[:2] == ("True", reasons.FEASIBLE)
+    return w
+
+
+def meeting(w: World, start=20.0, until=40.0):
+    """Return the transfers that were under way while the port was kept."""
+    return [t for t in w.transfers if t[0] < until and t[1] > start]
+
+
+def test_inputs_are_fetched_before_and_behind_the_time_in_which_a_reservation_keeps_the_port():
+    w = keeping()
+    assert "1 processor for 40s, the link for the first 20s" in w.answers["r"].answer.message
+    w.apply(fetching(units=100, deadline=90.0))
+    w.run_until(lambda w: w.done("j1"))
+    assert w.met("j1")
+    assert min(w.transfers)[1] <= 20.0
+    assert max(w.transfers)[0] >= 40.0
+    assert not meeting(w)
+    assert not overlapping(w)
+
+
+def test_who_begins_a_moment_after_it_was_planned_to_moves_those_that_are_booked_behind():
+    w = keeping()
+    w.apply(fetching(units=100, deadline=90.0))
+    w.run(0.25)
+    (booking,) = w.pool.books.plan
+    place, planned = booking.where[0], booking.starts[0]
+    assert list(booking.where).count(place) > 1, "it has a chunk on either side of what the port is kept for"
+    w.run_until(lambda w: len(w.pods) == 2)  # the plan is checked in each step
+    assert w.now > planned, "ticks do not meet it"
+    (booking,) = w.pool.books.plan
+    assert booking.starts[list(booking.where).index(place)] >= w.records["j1"].chunks[1].promised_end
+
+
+def test_who_names_the_reservation_fetches_behind_that_time_too():
+    w = keeping()
+    w.apply(fetching(units=8, deadline=70.0, reservation=""))
+    w.run_until(lambda w: w.done("j1"))
+    assert w.met("j1")
+    assert [begin >= 40.0 for begin, *_ in w.transfers] == [True]
+
+
+def test_a_turn_that_comes_too_late_to_be_done_when_the_port_is_kept_comes_behind():
+    w = keeping(start=30.0, end=60.0)  # to 45.0
+    w.workers = lambda uid, c: Worker(fetch=24.0 if uid == "late" else 8.0)
+    w.apply(fetching("late", units=10, deadline=60.0, max_processors=1))
+    w.apply(fetching("next", units=40, arrival=0.1, deadline=140.0, max_processors=1))
+    w.run_until(lambda w: w.done("late") and w.done("next"))
+    (_, freed, _), second, *_ = sorted(w.transfers)
+    assert freed <= 30.0
+    assert w.records["next"].completed.total == 40
+    assert second[0] >= 45.0
+    assert not meeting(w, 30.0, 45.0)
+    assert w.met("next")
+
+
+@pytest.mark.parametrize("when", [1.0, 8.0, 19.75, 25.0, 39.0])
+def test_a_new_leader_keeps_the_port_for_the_reservation(when):
+    w = keeping()
+    w.apply(fetching(units=100, deadline=100.0))
+    w.run(when)
+    w.crash()
+    w.run_until(lambda w: w.done("j1"))
+    assert w.met("j1")
+    assert not meeting(w)
+
+
+def test_pilots_do_not_fetch_meanwhile():
+    w = keeping()
+    w.run(19.0)
+    w.apply(job("pilot", units=20, deadline=300.0, arrival=w.now, chi=None, fetches=True))
+    w.run(21.0)
+    w.apply(job("another", units=20, deadline=300.0, arrival=w.now, chi=None, fetches=True))
+    w.run_until(lambda w: w.done("pilot") and w.done("another"))
+    assert len(w.transfers) >= 2
+    assert not meeting(w, 20.0 + 2.0)  # how long a pilot's takes is not known: one may have begun before
+
+
+@pytest.mark.parametrize("fetches", [True, False])
+def test_what_runs_on_leftovers_does_not_send_meanwhile(fetches):
+    w = keeping(start=60.0, end=220.0)  # to 140.0
+    w.workers = lambda uid, c: Worker(pace=6.0)
+    w.apply(job("late", units=40, tau=0.5, deadline=50.0, fetches=fetches, max_processors=2))
+    sent = {}
+    while not w.done("late"):
+        w.run(w.now + 0.25)
+        sent.update({c.key: (c.created, c.sent) for c in w.records["late"].chunks if c.leftover})
+    assert min(sent.values())[0] < 60.0
+    assert max(sent.values())[0] >= 140.0
+    if fetches:
+        assert not meeting(w, 60.0, 140.0)
+    else:
+        assert not [s for s in sent.values() if s[0] < 140.0 and s[1] > 60.0]
+
+
+def test_two_reservations_do_not_have_the_port_at_the_same_time():
+    w = keeping()
+    w.reserve("other", 39.0, 49.0, 1, io_ratio=0.1)
+    w.run_until(lambda w: "other" in w.windows)
+    assert w.answers["other"].answer[:2] == ("False", reasons.INFEASIBLE_RESERVATION)
+    assert "while another reservation's is" in w.answers["other"].answer.message
+    assert w.windows["other"] == 40.0
+    w.reserve("third", 40.0, 50.0, 1, io_ratio=0.1)
+    w.tick()
+    assert w.answers["third"].answer.status == "True"
+
+
+def test_where_transfers_share_no_port_none_can_be_kept():
+    w = world(spec=replace(ONE_PORT, discipline=Discipline()))
+    w.reserve("r", 20.0, 60.0, 1, io_ratio=0.5)
+    w.reserve("without", 20.0, 60.0, 1)
+    w.tick()
+    status, reason, text = w.answers["r"].answer
+    assert (status, reason) == ("False", reasons.INFEASIBLE_RESERVATION)
+    assert text.startswith("spec.ioRatio: with network Concurrent")
+    assert w.answers["without"].answer.status == "True"
+
+
+def test_a_pool_does_not_become_concurrent_while_a_reservation_is_to_have_the_port():
+    w = keeping()
+    w.edit_pool(replace(ONE_PORT, generation=2, discipline=Discipline()))
+    w.tick()
+    assert w.pool_record.spec_applied[:2] == ("False", reasons.EDIT_REFUSED)
+    assert "1 reservation would not have the link" in w.pool_record.spec_applied.message
+    w.unreserve("r")
+    w.edit_pool(replace(ONE_PORT, generation=3, discipline=Discipline()))
+    w.run(1.0)
+    assert w.pool_record.spec_applied.status == "True"

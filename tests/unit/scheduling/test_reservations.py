@@ -282,6 +282,23 @@ def test_inputs_of_two_reservations_meet_on_one_port_only():
         assert offered(ahead, plan, second) == (20.0 if refused else 19.0)
 
 
+def test_the_port_is_free_for_so_long_before_between_or_behind_what_is_kept_of_it():
+    ahead, plan = Ahead(), pool(4, network="OnePort")
+    assert ahead.sendable(3.0, 1e6) == 3.0
+    accepted(ahead, plan, asked(10.0, 30.0, 1, "first", io_ratio=0.5))
+    accepted(ahead, plan, asked(25.0, 30.0, 1, "second", io_ratio=1.0))
+    for at, seconds, free in ((3.0, 7.0, 3.0), (4.0, 7.0, 30.0), (10.5, 0.0, 20.0), (12.0, 5.0, 20.0)):
+        assert ahead.sendable(at, seconds) == free
+
+
+def test_what_is_planned_before_the_port_is_kept_is_sent_the_clearance_before():
+    ahead, plan = Ahead(clearance=3.0), pool(2, network="OnePort")
+    with_one = accepted(ahead, plan, asked(10.0, 20.0, 1, "first", io_ratio=0.5)).plan
+    again = accepted(ahead, with_one, asked(30.0, 40.0, 1, "second", io_ratio=0.5)).plan
+    for around in (again.ground.around, ahead.on(plan.places, plan.ground.discipline)):
+        assert (around.sends, around.sent) == ([7.0, 27.0], [15.0, 35.0])
+
+
 def test_what_runs_beyond_the_start_keeps_its_processor():
     plan = replace(pool(2), ground=Ground(np.array([0.0, 15.0])))
     no = answered(Ahead(), plan, asked(10.0, 20.0, 2))

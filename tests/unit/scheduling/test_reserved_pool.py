@@ -43,3 +43,15 @@ def test_the_reduce_step_waits_for_the_end_of_a_window_that_it_would_run_into():
     (begun,) = [float(line.split()[0]) for line in w.log if "Reduce" in line and "create" in line]
     assert begun >= 60.0
     assert w.met("j1")
+
+
+def test_a_trace_with_inputs_of_reservations_runs_where_no_port_is_shared_too():
+    window = ReservationLine(id="r", kind="reservation", arrival=0.0, start=5.0, end=15.0, processors=1, io_ratio=0.5)
+    sent = {}
+    for network in ("OnePort", "Concurrent"):
+        options = Options(processors=2, discipline=Discipline(network=network), offers=False)
+        found = simulate(Trace.of([window, line("j", 4.0, 60.0, 1.0, tau=1.0)]), options).document()
+        assert all(decision["accepted"] for decision in found["decisions"])
+        sent[network] = [(chunk["send_start"], chunk["send_end"]) for chunk in found["chunks"]]
+    assert not [s for s in sent["OnePort"] if s[0] < 10.0 and s[1] > 5.0]
+    assert [s for s in sent["Concurrent"] if s[0] < 10.0]

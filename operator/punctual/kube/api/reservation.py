@@ -64,6 +64,14 @@ class ReservationSpec(Model):
     nodes: LabelSelector | None = None
     """On which nodes of the pool, by their labels; without `processors` all that these nodes have, such as for their
     maintenance: `{matchLabels: {kubernetes.io/hostname: node-1}}`. Default: on any."""
+    io_ratio: Annotated[
+        float,
+        Rule("self >= 0 && self <= 1", "write a part from 0 to 1, such as 0.1", lambda part: 0 <= part <= 1),
+    ] = 0
+    """For what part of the window, from its start on, the link over which inputs come is kept free: no chunk fetches
+    meanwhile, not of jobs that name the reservation either, so that what the window is for can be brought in at full
+    speed. Of two reservations only one has the link at a time. Needs a pool with `network: OnePort`. A number from 0 to
+    1, default 0: it is not kept. `0.1` keeps it for the first minute of ten."""
     recurrence: Recurrence | None = None
     """How the window comes again: `{every: 7d, timeZone: Europe/Berlin}`. Each is answered by itself, those of the next
     28 days in advance, at least one. Default: it does not."""
