@@ -247,6 +247,12 @@ class Term:
         await self._recorder.flush(1.0)
 
     @property
+    def _leads(self) -> bool:
+        """Whether it has taken over and goes on."""
+        # a group that ends cancels who watches for failure at that moment, and takes no more tasks from then on
+        return self._taken and not self._failure.done()
+
+    @property
     def silent(self) -> float:
         """Seconds since the pool that has been silent longest was stepped."""
         return max((seat.actor.silent for seat in self._seats.values()), default=0.0)
@@ -597,7 +603,7 @@ class Term:
 
     def pool_changed(self, known: KnownPool) -> None:
         """Take in that a pool is new, edited or going."""
-        if not self._taken:
+        if not self._leads:
             return
         name = known.pool.metadata.name
         if name in self._seats:
@@ -722,7 +728,7 @@ class Term:
 
     def _consider_reservation(self, known: KnownReservation) -> None:
         """Ask about a reservation once its status is read: a watch may tell of one as it was created."""
-        if not self._taken or known.uid in self._left:
+        if not self._leads or known.uid in self._left:
             return
         if known.uid in self._read:
             self._bookings.consider(known)
@@ -764,7 +770,7 @@ class Term:
 
     def _consider(self, known: KnownJob) -> None:
         """Tell the job's pool how the job is now, or the job that its pool is not there."""
-        if not self._taken or known.owner.uid in self._left:
+        if not self._leads or known.owner.uid in self._left:
             return  # what is promised is not read (yet): it would look undecided, and without a pool
         uid, pool = known.owner.uid, known.owner.pool
         if known.deleting:

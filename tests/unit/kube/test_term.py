@@ -524,6 +524,21 @@ async def test_a_term_that_is_ended_twice_leaves_no_number_behind(world, monkeyp
     assert b"{pool=" not in metrics.text()
 
 
+async def test_what_comes_while_a_term_ends_is_left_to_the_next(world):
+    job = world.job("running")
+    old = world.replica()
+    old.lead(1)
+    await world.until(lambda: world.admitted(job))
+    old.task.cancel()
+    came = 0
+    while not old.task.done():
+        old.observe("ADDED", world.job(f"late-{came}"))
+        old.observe("ADDED", world.server.put("Pool", f"late-{came}", spec=world.pool["spec"]))
+        came += 1
+        await asyncio.sleep(0)
+    assert came > 1
+
+
 async def test_a_leader_that_meets_a_newer_one_ends(world):
     job = world.job("running")
     await world.promised(job)
