@@ -6,12 +6,12 @@ import json
 import os
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from kinds import teach
 
 from punctual.kube.client import ApiClient
 
@@ -27,7 +27,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker("api")
             if item.get_closest_marker("timeout") is None:
-                item.add_marker(pytest.mark.timeout(60, func_only=True))
+                item.add_marker(pytest.mark.timeout(240, func_only=True))  # for what hangs, not for what is slow
 
 
 @pytest.fixture(scope="session")
@@ -40,10 +40,7 @@ def kubeconfig() -> Iterator[Path]:
     name = f"tests-{os.getpid()}"
     try:
         path = Path(subprocess.run([APISERVER, "up", "--name", name], check=True, stdout=-1, text=True).stdout.strip())
-        run = _kubectl(path)
-        run("apply", "--server-side", "-f", str(ROOT / "crds"), check=True)
-        run("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s", check=True)
-        _wait_for_discovery(run)
+        teach(f"{_folder()}/kubectl", path)
         yield path
     finally:
         subprocess.run([APISERVER, "down", "--name", name], check=True)
@@ -55,16 +52,13 @@ def kubectl(kubeconfig: Path) -> Kubectl:
     return _kubectl(kubeconfig)
 
 
-def _wait_for_discovery(run: Kubectl) -> None:
-    """Return when kubectl knows our kinds: the server tells of them a moment after they are established."""
-    until = time.monotonic() + 30
-    while any(run("explain", f"{kind}.spec").returncode for kind in ("dj", "pool", "profile", "reservation")):
-        assert time.monotonic() < until, run("explain", "dj.spec").stderr
-        time.sleep(0.2)
+def _folder() -> str:
+    """Return where kubectl is."""
+    return subprocess.run([APISERVER, "bin"], check=True, stdout=-1, text=True).stdout.strip()
 
 
 def _kubectl(kubeconfig: Path) -> Kubectl:
-    folder = subprocess.run([APISERVER, "bin"], check=True, stdout=-1, text=True).stdout.strip()
+    folder = _folder()
 
     def run(*arguments: str, check: bool = False, **options: str) -> subprocess.CompletedProcess[str]:
         command = [f"{folder}/kubectl", f"--kubeconfig={kubeconfig}", *arguments]
@@ -78,9 +72,8 @@ def _kubectl(kubeconfig: Path) -> Kubectl:
 @pytest.fixture
 def plan(kubeconfig: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """``punctual plan`` of a manifest, as a function: ``plan(manifest, "-n", "default")``."""
-    folder = subprocess.run([APISERVER, "bin"], check=True, stdout=-1, text=True).stdout.strip()
     command = [Path(sys.executable).with_name("punctual"), "plan", "-f", "-"]
-    env = {**os.environ, "KUBECONFIG": str(kubeconfig), "PATH": f"{folder}:{os.environ['PATH']}"}
+    env = {**os.environ, "KUBECONFIG": str(kubeconfig), "PATH": f"{_folder()}:{os.environ['PATH']}"}
 
     def run(manifest: dict[str, object], *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -93,7 +86,7 @@ def plan(kubeconfig: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 @pytest.fixture
 async def client(kubeconfig: Path) -> AsyncIterator[ApiClient]:
     """An admin's `ApiClient`, open."""
-    async with ApiClient(str(kubeconfig)) as client:
+    async with ApiClient(str(kubeconfig), deadline=60) as client:
         yield client
 
 
@@ -110,9 +103,9 @@ Eventually = Callable[..., Awaitable[None]]
 
 @pytest.fixture
 def eventually() -> Eventually:
-    """``await eventually(lambda: …, within=5)``: wait until it holds, fail when it does not in so many seconds."""
+    """``await eventually(lambda: …)``: wait until it holds, fail when it does not in so many seconds."""
 
-    async def wait(holds: Callable[[], object], *, within: float = 5.0) -> None:
+    async def wait(holds: Callable[[], object], *, within: float = 60.0) -> None:
         async with asyncio.timeout(within):
             while not holds():  # noqa: ASYNC110  it is the API server's state, nobody sets an event
                 await asyncio.sleep(0.01)
@@ -131,6 +124,8 @@ class Tunnel:
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._refusing = False
+        self.refused = 0
+        """Connections that were not taken."""
         self._pipes: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
@@ -166,6 +161,7 @@ class Tunnel:
         ends = [writer]
         try:
             if self._refusing:
+                self.refused += 1
                 return
             far_reader, far_writer = await asyncio.open_connection(*self._target)
             ends.append(far_writer)

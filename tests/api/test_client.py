@@ -6,6 +6,7 @@ import contextlib
 import datetime as dt
 import gc
 import json
+import socket
 import stat
 import time
 from pathlib import Path
@@ -177,9 +178,12 @@ async def test_a_watch_tells_what_happens_and_ends_in_order(client, namespace):
     big = "x" * 700_000  # above what readline() of aiohttp takes
     await client.create(path, config_map("big", a=big))
     await client.delete(f"{path}/big")
-    watch = client.watch(path, resource_version=version, seconds=1)
-    told = [(event["type"], len(event["object"].get("data", {}).get("a", ""))) async for event in watch]
-    assert told[:2] == [("ADDED", len(big)), ("DELETED", len(big))]
+    async with contextlib.aclosing(client.watch(path, resource_version=version, seconds=60, silence=60)) as watch:
+        told = [await anext(watch) for _ in range(2)]
+    assert [event["type"] for event in told] == ["ADDED", "DELETED"]
+    assert all(event["object"]["data"] == {"a": big} for event in told)
+    async for _ in client.watch(path, resource_version=version, seconds=1, silence=60):
+        pass  # how much it can tell in a second is the machine's affair
 
 
 async def test_a_watch_that_is_left_early_keeps_no_connection_when_its_loop_ends(tunnel, namespace):
@@ -200,31 +204,34 @@ async def test_a_watch_that_is_left_early_keeps_no_connection_when_its_loop_ends
 
 async def test_a_watch_from_a_version_long_forgotten_is_gone(client, namespace):
     # our kinds came into being after version 1, which nobody can tell about them
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             with contextlib.suppress(errors.Busy):  # the server gets to know a new kind some time after it is there
                 with pytest.raises(errors.Gone):
-                    await anext(client.watch(POOLS.path(), resource_version="1", seconds=3))
+                    await anext(client.watch(POOLS.path(), resource_version="1", seconds=30))
                 return
             await asyncio.sleep(0.1)
 
 
-async def test_nobody_there_and_nobody_answering_are_unreachable(kubeconfig, tmp_path, unused_tcp_port):
-    refused = rewritten(kubeconfig, tmp_path / "refused", server=f"http://127.0.0.1:{unused_tcp_port}")
-    async with ApiClient(refused) as client:
-        with pytest.raises(errors.Unreachable):
-            await client.get("/version")
+async def test_nobody_there_and_nobody_answering_are_unreachable(kubeconfig, tmp_path):
+    with socket.socket() as taken:  # by one who does not listen
+        taken.bind(("127.0.0.1", 0))
+        server = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        async with ApiClient(rewritten(kubeconfig, tmp_path / "refused", server=server)) as client:
+            with pytest.raises(errors.Unreachable):
+                await client.get("/version")
 
-    async with (
-        serving(lambda reader, _: reader.read()) as url,
-        ApiClient(rewritten(kubeconfig, tmp_path / "silent", server=url), deadline=0.3) as client,
-    ):
-        began = time.monotonic()
-        with pytest.raises(errors.Unreachable):
-            await client.get("/version")
-        assert time.monotonic() - began < 2
-        with pytest.raises(errors.Unreachable):
-            await anext(client.watch(PODS.path(), silence=0.3))
+    async with serving(lambda reader, _: reader.read()) as url:
+        silent = rewritten(kubeconfig, tmp_path / "silent", server=url)
+        async with ApiClient(silent, deadline=3600) as patient, ApiClient(silent, deadline=0.3) as client:
+            waits = asyncio.ensure_future(patient.get("/version"))
+            with pytest.raises(errors.Unreachable):
+                await client.get("/version")
+            with pytest.raises(errors.Unreachable):
+                await anext(client.watch(PODS.path(), silence=0.3))
+            assert not waits.done(), "each has the deadline that was asked for"
+            waits.cancel()
+            await asyncio.gather(waits, return_exceptions=True)
 
 
 @pytest.mark.parametrize("answer", ["429 Too Many Requests\r\nRetry-After: 7", "503 Unavailable", "502 Bad Gateway"])
@@ -345,6 +352,9 @@ async def test_no_configuration_is_said_in_one_sentence(tmp_path, monkeypatch):
 
 async def test_every_answer_tells_the_servers_time(client):
     assert client.clock.error == float("inf")
-    await client.get("/version")
-    assert client.clock.error < 0.6
-    assert abs(client.clock.now() - time.time()) < 1.1
+    async with asyncio.timeout(60):
+        while client.clock.error > 0.6:  # an answer that took long says little
+            await client.get("/version")
+    before = time.time()
+    now = client.clock.now()
+    assert before - 0.6 <= now <= time.time() + 0.6

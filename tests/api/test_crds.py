@@ -65,7 +65,7 @@ def post(kubeconfig):
     def call(path, body):
         request = Request(cluster["server"] + path, json.dumps(body).encode(), headers)
         try:
-            with opener.open(request, timeout=10) as response:
+            with opener.open(request, timeout=60) as response:
                 return response.status, json.load(response)
         except HTTPError as error:
             with error:

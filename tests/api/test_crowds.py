@@ -24,16 +24,16 @@ JOBS_AT_ONCE = 10_000 if NIGHTLY else 400
 PODS_AT_ONCE = 5_000 if NIGHTLY else 500
 UNDER_WAY = 32
 """Creates under way at once."""
-PATIENCE = 30.0
+PATIENCE = 90.0
 """Seconds in which a decision is seen meanwhile: for a machine that does other things too; usual is a tenth of it."""
 
-pytestmark = pytest.mark.timeout(1200 if NIGHTLY else 120, func_only=True)
+pytestmark = pytest.mark.timeout(1200 if NIGHTLY else 600, func_only=True)
 
 
 @pytest.fixture
 async def operator(kubeconfig, namespace, tmp_path):
     operator = OperatorProcess(kubeconfig, namespace, tmp_path / "operator.log")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while not operator.leads:  # noqa: ASYNC110  another process
             await asyncio.sleep(0.05)
     yield operator
@@ -57,7 +57,7 @@ class Crowd:
     async def prepare(self, *, nodes, cpu, pods=110):
         await asyncio.gather(*(self._add_node(f"{self.pool}-{n}", cpu, pods) for n in range(nodes)))
         await self.client.create(POOLS.path(), pool(self.pool))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while (await self.status()).get("processors") != nodes * cpu:  # noqa: ASYNC110  the API server's state
                 await asyncio.sleep(0.05)
 
@@ -179,7 +179,7 @@ async def test_a_job_of_a_billion_units_is_a_job_like_any_other(crowd, operator)
     _, refused = await crowd.ask("beside", units=10**15, deadline="87600h", cost={"chi": "1ms", "thetaCp": "1s"})
     assert refused == reasons.INFEASIBLE_CAPACITY
     path = JOBS.path(namespace=crowd.namespace, name="billion")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while len(chunks := (await crowd.client.get(path))["status"].get("chunks") or ()) < 3:  # noqa: ASYNC110  theirs
             await asyncio.sleep(0.05)
     assert sum(c["end"] - c["begin"] for c in chunks) == 10**9
@@ -211,7 +211,7 @@ async def test_a_crowd_of_pods_on_the_pools_nodes_takes_its_room_and_gives_it_ba
         seconds, reason = await crowd.ask(f"meanwhile-{len(meanwhile)}", deadline="4h")
         assert reason == reasons.FEASIBLE
         meanwhile.append(seconds)
-        assert time.monotonic() - began < 300
+        assert time.monotonic() - began < 500
     took = time.monotonic() - began
     await creating
     peak = operator.resident

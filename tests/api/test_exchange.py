@@ -53,7 +53,7 @@ class Stage:
             refused=lambda reason, count: self.refused.update({reason: count}),
         )
         account = f"system:serviceaccount:{namespace}:agent"
-        self.exchange = Exchange(self.board, Reviewer(self.review, time.monotonic), doors, account=account)
+        self.exchange = Exchange(self.board, Reviewer(self.review, lambda: 0.0), doors, account=account)
         self.port = 0
 
     def replica(self, now, **options):
@@ -123,14 +123,14 @@ async def test_an_agent_is_heard_by_its_bound_token_and_told_what_to_hold(stage)
     pod = await stage.pod("one")
     token = await stage.token("agent", pod=pod)
     stage.known[pod[0]] = {"c1"}
-    end = stage.client.clock.now() + 30
+    end = stage.client.clock.now() + 300
     stage.board.put(SetPoint(node=pod[0], pod="c1", cap=0.1, period=0.1, units=9, end=end))
     status, answer = await stage.report(token, pod[0], 1, pods=[wire.PodReport(uid="c1", done=4)])
     assert status == 200
     points = wire.SetPoints.model_validate(answer)
     assert points.epoch == 3
     assert points.pods[0].units_left == 5
-    assert 25 < points.pods[0].seconds_left <= 30
+    assert end - stage.client.clock.now() - 0.1 <= points.pods[0].seconds_left <= 300.1
     assert [(p.pod, p.done) for r in stage.heard for p in r.pods] == [("c1", 4)]
     for sequence in range(2, 10):
         assert (await stage.report(token, pod[0], sequence))[0] == 200
@@ -166,7 +166,7 @@ async def test_a_token_ends_with_its_pod(stage):
     token = await stage.token("agent", pod=pod)
     await stage.client.delete(f"/api/v1/namespaces/{stage.namespace}/pods/{pod[1]}", grace=0)
     found = [()]
-    async with asyncio.timeout(20):  # the API server remembers tokens for some seconds itself
+    async with asyncio.timeout(60):  # the API server remembers tokens for some seconds itself
         while found[-1] != (401, {"reason": "badToken"}):
             stage.exchange._reviewer = Reviewer(stage.review, time.monotonic)
             found.append(await stage.report(token, pod[0], len(found)))
@@ -211,7 +211,7 @@ async def test_the_agents_own_end_goes_on_while_authority_and_certificate_are_ex
     port = await stage.exchange.start(keeper.context, host="127.0.0.1", port=0)
 
     def agent():
-        return AgentsExchange(f"https://localhost:{port}", token_file=token, ca_file=ca, timeout=10)
+        return AgentsExchange(f"https://localhost:{port}", token_file=token, ca_file=ca, timeout=60)
 
     ca.write_text(await stage.trusted())
     kept, sequence = agent(), itertools.count(1)

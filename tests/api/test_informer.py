@@ -29,7 +29,7 @@ async def following(client: ApiClient, path: str, told: list[str], **settings) -
     informer = Informer(client, path, project=settings.pop("project", value_of), on_change=on_change, **settings)
     task = asyncio.create_task(informer.run())
     try:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             await informer.synced.wait()
         yield informer
     finally:
@@ -100,31 +100,33 @@ async def test_a_watch_that_silently_died_is_noticed_and_nothing_missed(client, 
         following(through, path, told, silence=1.0) as informer,
     ):
         told.clear()
+        listed = informer.counts.relists  # more than once where a list took longer than that silence
         tunnel.stall()
         await client.patch_merge(f"{path}/a", {"data": {"v": "1"}})
         await client.delete(f"{path}/b")
-        await eventually(lambda: informer.counts.failures >= 2, within=8)
+        await eventually(lambda: informer.counts.failures >= 2)
         assert informer.staleness >= 1.0
         assert told == []
         await tunnel.cut()  # what was on its way is lost
         tunnel.resume()
-        await eventually(lambda: len(told) == 2, within=12)
+        await eventually(lambda: len(told) == 2)
         assert sorted(told) == ["DELETED b 0", "MODIFIED a 1"]
         await eventually(lambda: informer.staleness < 1.0)
-        assert informer.counts.relists == 1
+        assert informer.counts.relists == listed
 
 
 async def test_a_cut_connection_goes_on_where_it_ended(client, tunnel, namespace, eventually):
     path = CONFIG_MAPS.path(namespace=namespace)
     told: list[str] = []
     async with ApiClient(str(tunnel.kubeconfig)) as through, following(through, path, told) as informer:
+        listed = informer.counts.relists
         for n in range(3):
             await client.create(path, config_map(f"c{n}", "0"))
             await tunnel.cut()
             tunnel.resume()
-        await eventually(lambda: len(told) == 3, within=15)
+        await eventually(lambda: len(told) == 3)
         assert told == ["ADDED c0 0", "ADDED c1 0", "ADDED c2 0"]
-        assert informer.counts.relists == 1
+        assert informer.counts.relists == listed
 
 
 async def test_a_place_that_the_server_forgot_is_listed_again(client, namespace, eventually, monkeypatch):
@@ -132,6 +134,7 @@ async def test_a_place_that_the_server_forgot_is_listed_again(client, namespace,
     pools = Resource("punctual.dev/v1alpha1", "pools")
     told: list[str] = []
     async with following(client, pools.path(), told, project=lambda body: body["metadata"]["uid"]) as informer:
+        listed = informer.counts.relists
         informer._version = "1"  # our kinds came into being later; taken up when the watch under way ends
-        await eventually(lambda: informer.counts.relists == 2, within=20)
-        await eventually(lambda: informer.counts.reconnects >= 3, within=20)
+        await eventually(lambda: informer.counts.relists > listed)
+        await eventually(lambda: informer.counts.reconnects >= 3)

@@ -12,6 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from kinds import teach
 
 from punctual import errors
 from punctual.kube.client import NODES, PODS, Resource
@@ -43,9 +44,7 @@ def kubeconfig(tmp_path_factory):
     try:
         path = subprocess.run([APISERVER, "up", "--name", name], check=True, stdout=-1, text=True).stdout.strip()
         folder = subprocess.run([APISERVER, "bin"], check=True, stdout=-1, text=True).stdout.strip()
-        kubectl = [f"{folder}/kubectl", f"--kubeconfig={path}"]
-        subprocess.run([*kubectl, "apply", "--server-side", "-f", ROOT / "crds"], check=True, stdout=-1)
-        subprocess.run([*kubectl, "wait", "--for=condition=Established", "crd", "--all"], check=True, stdout=-1)
+        teach(f"{folder}/kubectl", path)
         own = [f"--kubeconfig={path}", "--leader-elect=false", "--secure-port=0", "--authentication-skip-lookup"]
         with (tmp_path_factory.mktemp("scheduler") / "log").open("wb") as log:
             scheduler = subprocess.Popen([f"{folder}/kube-scheduler", *own], stdout=log, stderr=log)
@@ -160,7 +159,7 @@ class World(OPERATOR["World"]):
             pods = {n: p for n, p in (await self.pods(job)).items() if p["spec"].get("nodeName")}
             return pods if len(pods) == count else None
 
-        return await self.until(so, within=30)
+        return await self.until(so)
 
 
 @pytest.fixture
@@ -196,7 +195,7 @@ async def replica(kubeconfig, namespace, tmp_path):
 JOB = {"units": 40, "deadline": "20m", "cost": {"chi": "1s", "thetaCp": "5s"}}
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600, func_only=True)
 async def test_a_chunk_gets_the_room_of_a_placeholder_before_a_stranger_who_waits_for_it(world, replica):
     await replica()
     first = await world.keep(4)
@@ -225,7 +224,7 @@ async def test_a_chunk_gets_the_room_of_a_placeholder_before_a_stranger_who_wait
     await world.keep(4)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600, func_only=True)
 async def test_placeholders_come_again_outlive_their_leader_and_go_with_what_they_were_for(world, replica):
     leader = await replica()
     first = await world.keep(4)
@@ -249,6 +248,7 @@ async def test_placeholders_come_again_outlive_their_leader_and_go_with_what_the
 
     # somebody comes while nobody leads: the next leader leaves the others where they are
     await leader.kill()
+    await world.let_go()
     gone, *_ = first
     await world.stranger("stranger")
     await world.until(lambda: world.is_out("stranger"))
@@ -259,7 +259,7 @@ async def test_placeholders_come_again_outlive_their_leader_and_go_with_what_the
     async def waits():
         return await world.placeholders(bound=False)
 
-    await world.until(waits, within=40)
+    await world.until(waits)
     assert (await world.placeholders()).items() == first.items() - {(gone, first[gone])}
     status = await world.pool_status()
     assert (status["processors"], status["nodes"]) == (4, since)
@@ -282,14 +282,18 @@ async def test_placeholders_come_again_outlive_their_leader_and_go_with_what_the
     await world.keep(4)
     await world.hold("None")
     await world.keep(0)
-    assert "heldSince" not in (await world.pool_status())["nodes"][0]
+
+    async def let_go():
+        return all("heldSince" not in node for node in (await world.pool_status())["nodes"])
+
+    await world.until(let_go)
     await world.hold("Placeholder")
     await world.keep(4)
     await world.client.delete(POOLS.path(name=world.pool))
     await world.keep(0)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600, func_only=True)
 async def test_a_chunk_that_cannot_make_room_itself_is_made_room_for(world, replica):
     """Its template names a class that is no more important than placeholders."""
     await replica()

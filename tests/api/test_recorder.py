@@ -29,7 +29,7 @@ async def events(client: ApiClient, namespace: str) -> list:
 
 async def test_an_event_says_who_what_and_why(recorder, client, namespace):
     recorder.emit(job(namespace), "Warning", "Overrun", "is 3 s late: ünïcode", action="Replan")
-    assert await recorder.flush(5)
+    assert await recorder.flush(60)
     [event] = await events(client, namespace)
     assert event["regarding"] == {
         "apiVersion": "punctual.dev/v1alpha1",
@@ -48,10 +48,10 @@ async def test_an_event_says_who_what_and_why(recorder, client, namespace):
 async def test_the_same_again_is_a_series_and_another_note_another_event(recorder, client, namespace):
     for _ in range(3):
         recorder.emit(job(namespace), "Normal", "Feasible", "fits")
-        await recorder.flush(5)
+        await recorder.flush(60)
     recorder.emit(job(namespace), "Normal", "Feasible", "fits better")
     recorder.emit(job(namespace, "u2"), "Normal", "Feasible", "fits")
-    assert await recorder.flush(5)
+    assert await recorder.flush(60)
     written = await events(client, namespace)
     assert sorted((e["regarding"]["uid"], e["note"], e.get("series", {}).get("count", 1)) for e in written) == [
         ("u1", "fits", 3),
@@ -63,7 +63,7 @@ async def test_the_same_again_is_a_series_and_another_note_another_event(recorde
 async def test_a_burst_of_the_same_is_one_event_that_counts_all(recorder, client, namespace):
     for _ in range(10):
         recorder.emit(job(namespace), "Normal", "Feasible", "fits")
-    assert await recorder.flush(5)
+    assert await recorder.flush(60)
     [event] = await events(client, namespace)
     assert event["series"]["count"] == 10
 
@@ -72,7 +72,7 @@ async def test_an_object_that_talks_too_much_is_limited_and_the_others_are_not(r
     for n in range(2 * BURST):
         recorder.emit(job(namespace), "Normal", "Feasible", f"note {n}")
     recorder.emit(job(namespace, "u2"), "Normal", "Feasible", "fits")
-    assert await recorder.flush(10)
+    assert await recorder.flush(60)
     written = [event["regarding"]["uid"] for event in await events(client, namespace)]
     assert (written.count("u1"), written.count("u2")) == (BURST, 1)
     assert recorder.counts.limited == BURST
@@ -81,7 +81,7 @@ async def test_an_object_that_talks_too_much_is_limited_and_the_others_are_not(r
 async def test_an_event_about_a_cluster_scoped_object_and_a_long_note_are_taken(recorder, client, namespace):
     pool = Regarding("punctual.dev/v1alpha1", "Pool", "", namespace, f"uid-{namespace}")
     recorder.emit(pool, "Normal", "Ready", "ü" * 5000)
-    assert await recorder.flush(5)
+    assert await recorder.flush(60)
     [event] = [e for e in await events(client, "default") if e["regarding"]["name"] == namespace]
     assert 1020 < len(event["note"].encode()) <= 1024
     assert event["note"].endswith("ü…")
@@ -89,11 +89,11 @@ async def test_an_event_about_a_cluster_scoped_object_and_a_long_note_are_taken(
 
 async def test_a_series_whose_event_is_gone_is_told_anew(recorder, client, namespace):
     recorder.emit(job(namespace), "Normal", "Feasible", "fits")
-    await recorder.flush(5)
+    await recorder.flush(60)
     [event] = await events(client, namespace)
     await client.delete(EVENTS.path(namespace=namespace, name=event["metadata"]["name"]))
     recorder.emit(job(namespace), "Normal", "Feasible", "fits")
-    await recorder.flush(5)
+    await recorder.flush(60)
     [event] = await events(client, namespace)
     assert event["series"]["count"] == 2
 
@@ -101,6 +101,6 @@ async def test_a_series_whose_event_is_gone_is_told_anew(recorder, client, names
 async def test_what_cannot_be_written_is_counted_and_holds_up_nothing(recorder, client, namespace):
     recorder.emit(job("no-such-namespace"), "Normal", "Feasible", "fits")
     recorder.emit(job(namespace, "u2"), "Normal", "Feasible", "fits")
-    assert await recorder.flush(5)
+    assert await recorder.flush(60)
     assert recorder.counts.failed == 1
     assert len(await events(client, namespace)) == 1

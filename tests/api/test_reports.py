@@ -44,7 +44,7 @@ class Replica(OPERATOR["Replica"]):
         return next((line for line in lines if line.get("event") == event), None)
 
     async def started(self):
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(120):
             while (line := self.said("started")) is None:
                 assert self.process.poll() is None, self.log.read_text()
                 await asyncio.sleep(0.05)
@@ -74,8 +74,6 @@ async def start(kubeconfig, namespace, tmp_path):
             with socket.socket() as free:  # asked for any, it takes one for IPv4 and another for IPv6
                 free.bind(("127.0.0.1", 0))
                 env[name] = str(free.getsockname()[1])
-        # it shall lead, however slow the machine is
-        env |= {"PUNCTUAL_LEASE_LEASE": "20", "PUNCTUAL_LEASE_RENEW": "15"}
         one = Replica(kubeconfig, namespace, tmp_path / f"replica-{len(started)}.log", **env)
         started.append(one)
         return await one.started()
@@ -208,7 +206,7 @@ def node(tmp_path):
     return trees.Tree(tmp_path, version="v2", driver="systemd")
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600, func_only=True)
 async def test_no_secret_is_in_a_log_however_much_is_logged(world, start, staff, node, tmp_path):
     """A run at the level DEBUG: promises, refusals, a failed chunk, pods that would be refused, good and bad tokens."""
     await world.add_node()
@@ -246,7 +244,7 @@ async def test_no_secret_is_in_a_log_however_much_is_logged(world, start, staff,
     finally:
         agent.terminate()
         sys.stderr.write(log.read_text())  # pytest shows it where the test failed
-        assert await asyncio.to_thread(agent.wait, 20) == 0
+        assert await asyncio.to_thread(agent.wait, 120) == 0
     assert await operator.end() == 0
     text = operator.log.read_text() + log.read_text()
     for event in ('"started"', '"term_begun"', '"agent_started"', '"operator_exchange"'):
@@ -286,7 +284,7 @@ async def secret_run(world, operator, token):
     return {name: text for name, text in keys.items() if "PRIVATE KEY" in text} | {"token": token, "password": password}
 
 
-async def until(holds, within=30):
+async def until(holds, within=60):
     async with asyncio.timeout(within):
         while not holds():  # noqa: ASYNC110  another process writes
             await asyncio.sleep(0.05)

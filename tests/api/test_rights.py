@@ -17,6 +17,7 @@ import aiohttp
 import helm_python
 import pytest
 import yaml
+from kinds import teach
 
 from punctual import errors
 from punctual.kube.directory import POOLS, PROFILES, RESERVATIONS
@@ -43,9 +44,7 @@ def server():
         path = subprocess.run([APISERVER, "up", "--name", name, "--audit"], check=True, stdout=-1, text=True).stdout
         log = subprocess.run([APISERVER, "audit-log", "--name", name], check=True, stdout=-1, text=True).stdout
         kubectl = subprocess.run([APISERVER, "bin"], check=True, stdout=-1, text=True).stdout.strip() + "/kubectl"
-        run = [kubectl, f"--kubeconfig={path.strip()}"]
-        subprocess.run([*run, "apply", "--server-side", "-f", ROOT / "crds"], check=True, stdout=-1)
-        subprocess.run([*run, "wait", "--for=condition=Established", "crd", "--all"], check=True, stdout=-1)
+        teach(kubectl, path.strip())
         yield Path(path.strip()), Path(log.strip())
     finally:
         subprocess.run([APISERVER, "down", "--name", name], check=True)
@@ -157,7 +156,7 @@ async def staff(client, install, server, namespace, tmp_path):
     await made.end()
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600, func_only=True)
 async def test_every_right_is_used_and_none_is_missing(world, staff, install):
     await story(world, staff)
     used, refused = asked(staff.log, staff.user)
@@ -172,7 +171,7 @@ async def story(world, staff):
     await world.add_node()
     await world.add_pool(hold="Taint")
     first = staff.start(PUNCTUAL_REPORT_PORT=str(staff.port))
-    await world.until(lambda: staff.has_used("create", "coordination.k8s.io", "leases"), within=60)
+    await world.until(lambda: staff.has_used("create", "coordination.k8s.io", "leases"))
 
     # a job with results, half done
     template = {"spec": {"containers": [{"name": "main", "image": "sum:1"}]}}
@@ -187,14 +186,14 @@ async def story(world, staff):
     pod, _ = (await world.given(long, 2)).values()
     await world.begin(pod)
     await world.end(pod, message="half")
-    await world.until(lambda: staff.has_used("patch", "", "configmaps"), within=60)
+    await world.until(lambda: staff.has_used("patch", "", "configmaps"))
 
     # a profile learns from a job
     meta = {"name": "known", "namespace": namespace}
     profile = {"apiVersion": "punctual.dev/v1alpha1", "kind": "Profile", "metadata": meta, "spec": {"chi": "1s"}}
     await client.create(PROFILES.path(namespace=namespace), profile)
     await world.work(await world.add_job(units=1, profile="known", cost=None))
-    await world.until(lambda: staff.has_used("patch", "punctual.dev", "profiles/status"), within=60)
+    await world.until(lambda: staff.has_used("patch", "punctual.dev", "profiles/status"))
 
     # an agent with a token that is not known
     assert await report(staff.port) == 401
@@ -204,13 +203,13 @@ async def story(world, staff):
     for suspend in (True, False):
         await world.answered(fickle, "PodRefused" if suspend else "Suspended")
         await client.patch_merge(world.path(fickle), {"spec": {"suspend": suspend}})
-    await world.until(lambda: staff.has_used("patch", "events.k8s.io", "events"), within=60)
+    await world.until(lambda: staff.has_used("patch", "events.k8s.io", "events"))
 
     # a reservation
     spec = {"pool": world.pool, "start": "2100-01-02T00:00:00Z", "end": "2100-01-03T00:00:00Z", "processors": 1}
     body = {"apiVersion": OPERATOR["GROUP"], "kind": "Reservation", "metadata": {"name": "r"}, "spec": spec}
     await client.create(RESERVATIONS.path(namespace=namespace), body)
-    await world.until(lambda: staff.has_used("patch", "punctual.dev", "reservations/status"), within=60)
+    await world.until(lambda: staff.has_used("patch", "punctual.dev", "reservations/status"))
 
     # a pod of the name that a chunk will have
     taken = await world.add_job(suspend=True)
@@ -221,16 +220,16 @@ async def story(world, staff):
     stranger = {"metadata": {"name": pod_name(owner, chunk)}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
     await client.create(f"/api/v1/namespaces/{namespace}/pods", stranger)
     await client.patch_merge(world.path(taken), {"spec": {"suspend": False}})
-    await world.until(lambda: staff.has_used("get", "", "pods"), within=60)
+    await world.until(lambda: staff.has_used("get", "", "pods"))
 
     # another leader; somebody has spoilt what agents trust
     staff.start()
-    await world.until(lambda: staff.has_used("watch", "coordination.k8s.io", "leases"), within=60)
+    await world.until(lambda: staff.has_used("watch", "coordination.k8s.io", "leases"))
     published = f"/api/v1/namespaces/{namespace}/configmaps/punctual-ca"
     await client.patch_merge(published, {"data": {"ca.crt": "?"}})
     assert await first.end() == 0
     third = staff.start()
-    await world.until(lambda: staff.has_used("update", "", "configmaps", "punctual-ca"), within=60)
+    await world.until(lambda: staff.has_used("update", "", "configmaps", "punctual-ca"))
     assert third.process.poll() is None
 
     # all jobs end, one is deleted when its time is over; the reservation and the pool go
@@ -264,4 +263,4 @@ async def gone(world, path, work=None):
         except errors.NotFound:
             return True
 
-    await world.until(missing, within=60)
+    await world.until(missing)

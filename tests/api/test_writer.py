@@ -131,12 +131,12 @@ async def end_state(client: ApiClient, namespace: str) -> dict:
 async def test_whichever_answer_gets_lost_the_end_is_the_same(client, kubeconfig, namespace, pool, lose):
     victim = await client.create(PODS.path(namespace=namespace), pod("victim"))
     await client.create(CONFIG_MAPS.path(namespace=namespace), {"metadata": {"name": "old"}})
-    async with Lossy(str(kubeconfig)) as lossy, term(lossy) as one:
+    async with Lossy(str(kubeconfig), deadline=60) as lossy, term(lossy) as one:
         lossy.lose = lose
         operations = script(namespace, pool, victim)
         for operation in operations:
             one.writer.submit("j", operation)
-        assert await one.writer.flush(10)
+        assert await one.writer.flush(60)
         assert [outcome.operation for outcome in one.outcomes] == operations
         deletes = {7, 9}  # their repetition finds nothing any more
         assert one.results == ["gone" if lose == n in deletes else "done" for n in range(1, 10)]
@@ -152,15 +152,15 @@ async def test_whichever_answer_gets_lost_the_end_is_the_same(client, kubeconfig
 async def test_an_old_leader_is_fenced_and_writes_nothing_more(client, namespace, pool):
     async with term(client) as new, term(client) as old:
         old.writer.submit("p", status(pool, 4))
-        assert await old.writer.flush(5)
+        assert await old.writer.flush(60)
         new.writer.submit("p", status(pool, 5))
-        assert await new.writer.flush(5)
+        assert await new.writer.flush(60)
         old.writer.submit("p", status(pool, 4, 9))
         old.writer.submit("p", create(namespace, pod("late")))
-        assert await old.writer.flush(5)
+        assert await old.writer.flush(60)
         assert old.fenced == 1
         old.writer.submit("q", create(namespace, pod("later")))
-        assert await old.writer.flush(1)
+        assert await old.writer.flush(60)
         assert new.fenced == 0
     assert (await client.get(POOLS.path(name=namespace)))["status"] == {"epoch": 5, "processors": 0}
     assert (await client.list(PODS.path(namespace=namespace))).items == []
@@ -176,7 +176,7 @@ async def test_a_pod_that_is_another_or_going_is_a_conflict(client, namespace):
     async with term(client) as one:
         one.writer.submit("j", create(namespace, pod("other")))
         one.writer.submit("j", create(namespace, pod("going")))
-        assert await one.writer.flush(5)
+        assert await one.writer.flush(60)
         assert one.results == ["conflict", "conflict"]
         assert one.writer.expected("j") == frozenset()
     await client.patch_merge(f"{path}/going", {"metadata": {"finalizers": None}})
@@ -194,7 +194,7 @@ async def test_what_admission_refuses_is_told_with_its_words_and_the_next_goes_o
     async with term(client) as one:
         for body in (big, bad, small):
             one.writer.submit("j", create(namespace, body))
-        assert await one.writer.flush(5)
+        assert await one.writer.flush(60)
         assert one.results == ["refused", "refused", "done"]
         assert "maximum cpu usage per Container is 500m" in one.outcomes[0].message
         assert "image" in one.outcomes[1].message
@@ -206,14 +206,14 @@ async def test_a_status_never_reaches_an_object_made_anew_under_the_same_name(cl
     await client.delete(path)
     async with term(client) as one:
         one.writer.submit("p", status(pool, 1))
-        assert await one.writer.flush(5)
+        assert await one.writer.flush(60)
         anew = await client.create(
             POOLS.path(), {k: pool[k] for k in ("apiVersion", "kind", "spec")} | {"metadata": {"name": namespace}}
         )
         one.writer.submit("p", status(pool, 2))
         one.writer.submit("p", Annotate(path, {"a": "b"}, uid=pool["metadata"]["uid"]))
         one.writer.submit("p", DeleteObject(path, uid=pool["metadata"]["uid"]))
-        assert await one.writer.flush(5)
+        assert await one.writer.flush(60)
         assert one.results == ["gone"] * 4
     there = await client.get(path)
     assert there["metadata"]["uid"] == anew["metadata"]["uid"]
@@ -225,26 +225,26 @@ async def test_an_object_that_others_edit_is_written_all_the_same_but_not_its_su
     path = POOLS.path(name=namespace)
     async with term(client) as one:
         one.writer.submit("p", status(pool, 1, 1))
-        assert await one.writer.flush(5)
+        assert await one.writer.flush(60)
         await client.patch_merge(path, {"metadata": {"labels": {"edited": "by-a-person"}}})
         one.writer.submit("p", status(pool, 1, 2))
-        assert await one.writer.flush(5)
+        assert await one.writer.flush(60)
         assert one.results == ["done", "done"]
         assert (await client.get(path))["status"]["processors"] == 2
         await client.delete(path)
         anew = {"apiVersion": pool["apiVersion"], "kind": "Pool", "metadata": {"name": namespace}, "spec": pool["spec"]}
         await client.create(POOLS.path(), anew)
         one.writer.submit("p", status(pool, 1, 3))
-        assert await one.writer.flush(5)
+        assert await one.writer.flush(60)
         assert one.results == ["done", "done", "gone"]
     assert "status" not in await client.get(path)
 
 
 async def test_a_quiet_cluster_sees_no_writes(client, kubeconfig, namespace, pool):
-    async with Lossy(str(kubeconfig)) as counting, term(counting) as one:
+    async with Lossy(str(kubeconfig), deadline=60) as counting, term(counting) as one:
         for _ in range(20):
             one.writer.submit("p", status(pool, 1, 4))
-            assert await one.writer.flush(5)
+            assert await one.writer.flush(60)
         assert counting.writes == 1
 
 
@@ -258,7 +258,7 @@ async def test_pods_are_expected_until_the_informer_shows_them(client, namespace
         )
         for n in range(20):
             one.writer.submit("j", create(namespace, pod(f"p{n}", begin=n)))
-        assert await one.writer.flush(10)
+        assert await one.writer.flush(60)
         assert len(one.writer.expected("j")) == 20
         task = asyncio.create_task(informer.run())
         await eventually(lambda: not one.writer.expected("j"))
@@ -268,7 +268,7 @@ async def test_pods_are_expected_until_the_informer_shows_them(client, namespace
 
 
 async def test_an_outage_is_outlasted_and_the_order_kept(client, tunnel, namespace, pool, eventually):
-    async with ApiClient(str(tunnel.kubeconfig), deadline=1) as through, term(through) as one:
+    async with ApiClient(str(tunnel.kubeconfig)) as through, term(through) as one:
         await tunnel.cut()
         for operation in (status(pool, 1, 1), create(namespace, pod("p1")), status(pool, 1, 2)):
             one.writer.submit("j", operation)
@@ -276,6 +276,6 @@ async def test_an_outage_is_outlasted_and_the_order_kept(client, tunnel, namespa
         assert one.writer.depth == 3
         assert one.writer.oldest >= 1.5
         tunnel.resume()
-        assert await one.writer.flush(10)
+        assert await one.writer.flush(60)
         assert one.results == ["done"] * 3
     assert (await client.get(POOLS.path(name=namespace)))["status"]["processors"] == 2

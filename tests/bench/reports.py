@@ -35,6 +35,8 @@ from punctual.kube.duration import format_time
 
 TARGET = {"reports_per_second": 1000, "decision_max_ms": 1000.0, "grown_mib": 20.0}
 UNDER_WAY = 32
+LEAST = 10
+"""Decisions asked for, however long that takes."""
 FIRST = 2_000_000_000
 """Units of each job that fills the pool: it runs for longer than the benchmark."""
 
@@ -144,7 +146,7 @@ async def hire(client, namespace, nodes):
     return dict(await in_parts(one(node) for node in nodes))
 
 
-async def fill(bench, chunks):
+async def fill(bench, chunks, patience):
     """Have jobs run on every processor; return {node: uids of its chunks' pods}."""
     left, names = chunks, []
     while left:
@@ -166,9 +168,9 @@ async def fill(bench, chunks):
             },
         }
         await bench.client.create(JOBS.path(namespace=bench.namespace), body)
-    await bench.decided(names, within=60)
+    await bench.decided(names, within=patience)
     path = PODS.path(namespace=bench.namespace)
-    async with asyncio.timeout(180):
+    async with asyncio.timeout(3 * patience):
         while len(pods := (await bench.client.list(path, label_selector="punctual.dev/job")).items) < chunks:  # noqa: ASYNC110  theirs
             await asyncio.sleep(1)
     began = format_time(int(bench.client.clock.now()))
@@ -229,10 +231,10 @@ async def measure(kubeconfig, options):
         stack.callback(watcher.cancel)
         try:
             await bench.create("first")
-            await bench.decided(["first"], within=60)
+            await bench.decided(["first"], within=options.patience)
             started = next(json.loads(x) for x in operator.log.read_text().splitlines() if '"started"' in x)
             news(f"{options.agents * options.pods} chunks")
-            pods = await fill(bench, options.agents * options.pods - 1)
+            pods = await fill(bench, options.agents * options.pods - 1, options.patience)
             tokens = await hire(client, bench.namespace, [f"{bench.namespace}-{n}" for n in range(options.agents)])
             authority = (await client.get(f"/api/v1/namespaces/{bench.namespace}/configmaps/punctual-ca"))["data"]
             nodes = [(node, token, pods.get(node, [])) for node, token in tokens.items()]
@@ -257,7 +259,7 @@ async def watch(bench, operator, port, agents, options):
     agents.send("count")
     began = time.monotonic()
     asked, deepest, oldest, middle = [], 0.0, 0.0, memory
-    while (now := time.monotonic()) < began + options.seconds:
+    while (now := time.monotonic()) < began + options.seconds or len(asked) < LEAST:
         name = f"job-{len(asked)}"
         asked.append((name, await bench.create(name)))
         if len(asked) % 4 == 0:
@@ -273,9 +275,9 @@ async def watch(bench, operator, port, agents, options):
     took = time.monotonic() - began
     after = await asyncio.to_thread(metrics, port)
     cpu_after, memory_after = operator.used()
+    await bench.decided([name for name, _ in asked], within=options.patience)  # they go on reporting until then
     agents.send("end")
     times, codes, late = await asyncio.to_thread(agents.recv)
-    await bench.decided([name for name, _ in asked], within=60)
     decisions = sorted(1000 * max(0.0, bench.seen[name] - at) for name, at in asked)
     counted = after["punctual_agent_reports_total"] - before["punctual_agent_reports_total"]
     return {
@@ -310,6 +312,7 @@ def main():
     parser.add_argument("--agents", type=int, default=1000)
     parser.add_argument("--pods", type=int, default=4, help="chunks per node")
     parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--patience", type=float, default=60, help="seconds for a decision before it gives up")
     parser.add_argument("--warm", type=float, default=10, help="seconds before it counts: connections, tokens")
     options = parser.parse_args()
     given = os.environ.get("KUBECONFIG")

@@ -39,11 +39,11 @@ class OperatorProcess:
         """Return {series: value}."""
         started = next(x for x in self.log.read_text().splitlines() if '"started"' in x)
         url = f"http://127.0.0.1:{json.loads(started)['metrics']}/metrics"
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=30) as answer:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=90) as answer:
             lines = [x.rpartition(" ") for x in answer.read().decode().splitlines() if not x.startswith("#")]
         return {series: float(value) for series, _, value in lines}
 
-    def end(self, within=40.0):
+    def end(self, within=120.0):
         """Stop it in good order; return its exit status."""
         self.process.terminate()
         return self.process.wait(within)

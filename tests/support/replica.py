@@ -43,12 +43,12 @@ class Replica:
         """Send it a signal that it cannot catch: nothing is flushed, the Lease is not released."""
         self._process.kill()
 
-    async def end(self, within=30.0):
+    async def end(self, within=120.0):
         """Stop it in good order; return its exit status."""
         self._process.terminate()
         return await self.ended(within)
 
-    async def ended(self, within=30.0):
+    async def ended(self, within=120.0):
         """Wait until it has ended; return its exit status."""
         await asyncio.to_thread(self._process.join, within)
         return self.status

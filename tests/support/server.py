@@ -27,7 +27,7 @@ class Server:
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": content_type}
         for again in (False, True):
             if self._connection is None:
-                self._connection = http.client.HTTPSConnection(self._host, context=self._context, timeout=30)
+                self._connection = http.client.HTTPSConnection(self._host, context=self._context, timeout=90)
             try:
                 self._connection.request(method, path, data, headers)
                 answer = self._connection.getresponse()
@@ -66,7 +66,7 @@ class Server:
     def delete(self, path, **options):
         return self.call("DELETE", path, options or None)
 
-    def until(self, holds, *, within=60.0, every=0.1, what=None):
+    def until(self, holds, *, within=120.0, every=0.1, what=None):
         """Wait until ``holds()`` is true and return what it gave; too late: fail, and say ``what()``."""
         end = time.monotonic() + within
         while not (found := holds()):

@@ -169,6 +169,8 @@ class World:
     serial: int = 0
     quota: dict[str, int] = field(default_factory=dict)
     """Pods that a job's namespace may have at a time, by job."""
+    strangers: set[str] = field(default_factory=set)
+    """Names of pods that others have."""
     reserved: dict[str, Reservation] = field(default_factory=dict)
     answers: dict[str, AnswerReservation] = field(default_factory=dict)
     """To reservations, the newest of each."""
@@ -434,10 +436,13 @@ class World:
         name = f"{uid}-{chunk.kind}-{chunk.begin}-{chunk.attempt}"
         if name in self.pods:
             return
+        refused = {"kind": chunk.kind, "begin": chunk.begin, "attempt": chunk.attempt}
+        if name in self.strangers:
+            self.inbox.append(CreateRefused(job=uid, message="already exists", taken=True, **refused))
+            return
         there = [p for p in self.pods.values() if p.job == uid and p.phase in {"Pending", "Running"}]
         if len(there) >= self.quota.get(uid, len(there) + 1):
             self.log.append(f"{self.now:g} refused {uid}")
-            refused = {"kind": chunk.kind, "begin": chunk.begin, "attempt": chunk.attempt}
             self.inbox.append(CreateRefused(job=uid, message="exceeded quota", **refused))
             return
         self.serial += 1

@@ -106,7 +106,7 @@ class Operator:
 
             def get_request(self):
                 raw, address = self.socket.accept()
-                raw.settimeout(5)
+                raw.settimeout(60)
                 try:
                     one = operator.context.wrap_socket(raw, server_side=True)
                 except OSError:

@@ -20,7 +20,7 @@ def files(tmp_path, authority):
 @pytest.fixture
 def exchange(files, operator):
     operator.answer = SetPoints(epoch=3).model_dump_json().encode()
-    one = Exchange(operator.url, token_file=files / "token", ca_file=files / "ca.crt", timeout=5)
+    one = Exchange(operator.url, token_file=files / "token", ca_file=files / "ca.crt", timeout=60)
     yield one
     one.close()
 
@@ -129,7 +129,7 @@ def test_a_changed_authority_ends_the_connection_that_trusted_the_old_one(exchan
 
 def test_a_name_the_certificate_does_not_have_is_not_trusted(operator, files):
     url = f"https://127.0.0.2:{operator.port}"
-    exchange = Exchange(url, token_file=files / "token", ca_file=files / "ca.crt", timeout=5)
+    exchange = Exchange(url, token_file=files / "token", ca_file=files / "ca.crt", timeout=60)
     assert failed(exchange) in ("tls", "unreachable")
     assert operator.reports == []
 
@@ -160,7 +160,7 @@ class Held:
 
     def post(self, report):
         self.got.put(report.sequence)
-        answer = self.answers.get(timeout=10)
+        answer = self.answers.get(timeout=60)
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -171,15 +171,15 @@ def test_while_an_exchange_hangs_the_newest_report_waits_and_the_others_are_drop
     carrier = Exchanger(held, inbox)
     carrier.start()
     carrier.offer(REPORT)
-    assert held.got.get(timeout=10) == 1
+    assert held.got.get(timeout=60) == 1
     for sequence in (2, 3, 4):
         carrier.offer(REPORT.model_copy(update={"sequence": sequence}))
     held.answers.put(SetPoints(epoch=1))
-    assert held.got.get(timeout=10) == 4
+    assert held.got.get(timeout=60) == 4
     held.answers.put(ExchangeError("timeout", "x"))
-    assert inbox.get(timeout=10) == SetPoints(epoch=1)
-    assert inbox.get(timeout=10).kind == "timeout"
+    assert inbox.get(timeout=60) == SetPoints(epoch=1)
+    assert inbox.get(timeout=60).kind == "timeout"
     bug = ZeroDivisionError()
     carrier.offer(REPORT)
     held.answers.put(bug)
-    assert inbox.get(timeout=10) is bug
+    assert inbox.get(timeout=60) is bug

@@ -181,7 +181,7 @@ def test_it_hears_a_signal_in_whatever_it_is_doing(node, tmp_path):
             assert one.stdout.readline()
             one.terminate()
             try:
-                assert one.wait(30) == 0
+                assert one.wait(120) == 0
             finally:
                 one.kill()
 

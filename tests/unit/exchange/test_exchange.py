@@ -314,7 +314,7 @@ async def test_an_agent_that_dies_in_the_middle_of_its_report_is_a_refusal_and_n
     head = (f"POST {wire.REPORT_PATH} HTTP/1.1", f"Host: {HOST}", "Authorization: Bearer n1", "Content-Length: 999")
     writer.write("\r\n".join((*head, "", '{"node":')).encode())
     await writer.drain()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not operator.reviews:  # noqa: ASYNC110  it is being read
             await asyncio.sleep(0.01)
         writer.transport.abort()

@@ -83,7 +83,7 @@ class Desk:
         return self.intake.job(known, decided=decided)
 
     async def answered(self):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await asyncio.gather(*self.intake._tasks)
 
 

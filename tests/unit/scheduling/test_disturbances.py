@@ -339,6 +339,21 @@ def test_a_quota_that_refuses_the_seventh_chunk_leaves_six_at_a_time_and_the_job
     assert f"event j1 {reasons.POD_REFUSED}" in " ".join(w.log)
 
 
+def test_a_pod_whose_name_is_taken_is_made_under_another_at_once_and_not_after_a_quotas_pause():
+    free = nodes("n1")
+    free.apply(job(units=40, deadline=60))
+    free.run(1)
+    (name,) = free.pods
+    w = nodes("n1")
+    w.strangers.add(name)
+    w.apply(job(units=40, deadline=60))
+    w.run(1)
+    assert [p.chunk.attempt for p in w.pods.values()] == [2]
+    w.run_until(lambda w: w.done("j1"))
+    assert once(w)
+    assert w.met("j1")
+
+
 def test_a_quota_that_refuses_one_jobs_pods_keeps_no_processor_from_another():
     w = nodes("n1", cpu=2.0)
     w.quota["poor"] = 0

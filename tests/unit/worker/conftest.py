@@ -45,7 +45,7 @@ class Pod:
 
     def run(self, *program: object, **more: object) -> tuple[int, str, str]:
         process = self.start(*program, **more)
-        out, err = process.communicate(timeout=50)
+        out, err = process.communicate(timeout=200)
         return process.returncode, out, err
 
     def read(self, name: str) -> int | None:
@@ -68,7 +68,7 @@ def pod(tmp_path: Path) -> Iterator[Pod]:
 
 @pytest.fixture
 def eventually() -> Callable[..., None]:
-    def wait(condition: Callable[[], object], *, within: float = 20.0) -> None:
+    def wait(condition: Callable[[], object], *, within: float = 100.0) -> None:
         limit = time.monotonic() + within
         while not condition():
             assert time.monotonic() < limit, "it did not happen in time"

@@ -43,7 +43,7 @@ def run(program, folder, *, begin, end, total, offer=None, **more):
         "PUNCTUAL_TERMINATION_LOG": str(folder / "message"),
         **{name: str(value) for name, value in more.items()},
     }
-    done = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=50, check=False)
+    done = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=200, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     return (folder / "message").read_text()
 
@@ -161,7 +161,7 @@ def test_a_reduce_without_all_results_fails(program, names, tmp_path):
         "PUNCTUAL_RESULTS": str(tmp_path),
         "PUNCTUAL_TERMINATION_LOG": str(tmp_path / ".message"),
     }
-    done = subprocess.run([*program, "reduce"], env=environment, capture_output=True, timeout=50, check=False)
+    done = subprocess.run([*program, "reduce"], env=environment, capture_output=True, timeout=200, check=False)
     assert done.returncode != 0
     assert done.stderr
 

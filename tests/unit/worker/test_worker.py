@@ -117,7 +117,7 @@ def test_a_garbled_offer_is_no_offer(pod, tmp_path, eventually):
     pod.start(GATED, tmp_path, PUNCTUAL_BEGIN=0, PUNCTUAL_END=2, PUNCTUAL_TOTAL=2)
     for unit in range(2):
         (tmp_path / f"open-{unit}").touch()
-    assert pod.process.wait(20) == 0
+    assert pod.process.wait(100) == 0
     assert pod.read("end") is None
     assert pod.read("progress") == 2
 
@@ -147,7 +147,7 @@ def test_sigterm_leaves_the_last_progress_and_a_failure(pod, tmp_path, eventuall
         (tmp_path / f"open-{unit}").touch()
     eventually((tmp_path / "begun-2").exists)
     pod.process.send_signal(signal.SIGTERM)
-    _, err = pod.process.communicate(timeout=20)
+    _, err = pod.process.communicate(timeout=100)
     assert (pod.process.returncode, err) == (143, "")
     assert pod.read("progress") == 2
     assert not pod.message.exists()
