@@ -27,7 +27,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker("api")
             if item.get_closest_marker("timeout") is None:
-                item.add_marker(pytest.mark.timeout(240, func_only=True))  # for what hangs, not for what is slow
+                item.add_marker(pytest.mark.timeout(300, func_only=True))  # for what hangs, not for what is slow
 
 
 @pytest.fixture(scope="session")

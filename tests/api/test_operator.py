@@ -223,7 +223,7 @@ async def replica(kubeconfig, namespace, tmp_path):
     async def start():
         one = Replica(kubeconfig, namespace, tmp_path / f"replica-{len(started)}.log")
         started.append(one)
-        async with asyncio.timeout(120):  # a busy machine takes its time to import it all
+        async with asyncio.timeout(200):  # a busy machine takes its time to import it all
             while '"started"' not in one.log.read_text():
                 assert one.process.poll() is None
                 await asyncio.sleep(0.05)
