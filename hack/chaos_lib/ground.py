@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 from collections import Counter
@@ -26,10 +25,6 @@ LABEL = "punctual.dev/pool"
 CPU = 0.1
 PERIOD = 0.1
 NAMESPACES = Resource("v1", "namespaces")
-LOST = 8
-"""Seconds in a row without its Service after which a node's kube-proxy has lost it."""
-STEADY = 8
-"""Seconds in a row after which it has it for good."""
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 
 FIND = """for p in /proc/[0-9]*; do if [ "$(cat $p/comm 2>/dev/null)" = {name} ]; then echo ${{p#/proc/}}; fi; done"""
@@ -247,39 +242,10 @@ class Ground:
                 await self.delete(path, grace=0)
         return started == paths.keys()
 
-    async def services_reached(self, *, within: float) -> bool:
-        """Whether each node reaches the API server by its Service, some time soon, and goes on to.
-
-        A kube-proxy whose nftables transaction fails keeps the few Services that change afterwards and never writes
-        the others again, seen with 1.35.4 where a Service got its endpoints just then: it is ended, and its successor
-        begins anew.
-        """
-        service = await self.get("/api/v1/namespaces/default/services/kubernetes")
-        probe = f"timeout 3 bash -c 'echo >/dev/tcp/{service['spec']['clusterIP']}/443'"
-        nodes = (*self.workers, self.control_plane)  # names are resolved by pods on the latter
-        reached, missed = Counter[str](), Counter[str]()  # in a row
-        end = asyncio.get_running_loop().time() + within
-        while asyncio.get_running_loop().time() < end:
-            for node in nodes:
-                try:
-                    await self.on_node(node, probe)
-                    reached[node], missed[node] = reached[node] + 1, 0
-                except PunctualError:
-                    reached[node], missed[node] = 0, missed[node] + 1
-                    if missed[node] % LOST == 0:
-                        with contextlib.suppress(PunctualError, NothingThere):
-                            await self.on_node(node, f"kill $({FIND.format(name='kube-proxy')})")
-                except NothingThere:
-                    continue  # held up
-            if all(reached[node] >= STEADY for node in nodes):
-                return True
-            await asyncio.sleep(1)
-        return False
-
     async def nodes_work(self) -> None:
         """See nodes work again behind an API server that was away; PunctualError where they do not."""
-        if not await self.services_reached(within=120) or not await self.pods_start(within=180):
-            raise PunctualError("a node reaches no Service or starts no pods")
+        if not await self.pods_start(within=180):
+            raise PunctualError("a node starts no pods")
 
     # before and after
 

@@ -32,6 +32,7 @@ PACKAGES = (
     "jq",
     "kmod",
     "mount",
+    "netbase",
     "nftables",
     "procps",
     "runc",
@@ -77,7 +78,9 @@ def _write_images(root: Path) -> None:
     with _layer(folder) as archive:
         archive.add(programs.kube_proxy.path, "usr/local/bin/kube-proxy")
         archive.add(programs.pause.path, "pause")
-        for name in ("/usr/sbin/nft", *_libraries(root, "/usr/sbin/nft")):  # kube-proxy calls it
+        # kube-proxy calls nft, and without names of protocols takes each Service that it lists for another's: it
+        # deletes all of them whenever it writes its rules anew, which it does once an hour
+        for name in ("/etc/protocols", "/usr/sbin/nft", *_libraries(root, "/usr/sbin/nft")):
             archive.add((root / name.lstrip("/")).resolve(), name.lstrip("/"))
     _write_archive(folder / "node.tar", {"": [f"kube-proxy:{version}"], "/pause": [f"pause:{PAUSE}"]})
     with _layer(folder) as archive:

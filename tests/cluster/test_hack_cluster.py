@@ -9,6 +9,7 @@ import uuid
 from pathlib import Path
 
 import pytest
+from live import eventually
 
 HACK = Path(__file__).parents[2] / "hack"
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start an engine and look at its cgroups")
@@ -54,6 +55,25 @@ def cgroups_of(containers):
     """All cgroups on this machine that carry one of the containers' ids in their name."""
     folders = (folder for folder, _, _ in os.walk("/sys/fs/cgroup"))
     return [folder for folder in folders if any(identity in folder for identity in containers)]
+
+
+async def test_services_are_reached_also_when_kube_proxy_has_written_its_rules_anew(cluster):
+    """It does so once an hour, and where a node's zone changes."""
+    node, zone = cluster.nodes[0], "topology.kubernetes.io/zone"
+
+    def written():
+        said = cluster.on_node(node, "curl --silent --show-error --max-time 10 http://127.0.0.1:10249/metrics")
+        count = 'kubeproxy_sync_full_proxy_rules_duration_seconds_count{ip_family="IPv4"} '
+        return next(int(line.removeprefix(count)) for line in said.splitlines() if line.startswith(count))
+
+    service = cluster.kubectl("get", "service", "-n", "default", "kubernetes", "-o", "jsonpath={.spec.clusterIP}")
+    before = written()
+    cluster.kubectl("label", "node", node, f"{zone}=elsewhere")
+    try:
+        await eventually(lambda: written() > before)
+        assert cluster.on_node(node, f"curl --silent --show-error --insecure --max-time 30 https://{service}/version")
+    finally:
+        cluster.kubectl("label", "node", node, f"{zone}-")
 
 
 @pytest.mark.cluster
