@@ -1,6 +1,5 @@
-"""A minute of hack/chaos, where PUNCTUAL_CHAOS is set; `make chaos` runs ten, the workflow an hour."""
+"""A minute of hack/chaos; `make chaos` runs ten, the workflow an hour."""
 
-import os
 import subprocess
 
 import pytest
@@ -9,13 +8,10 @@ from live import ROOT
 SEED = 4
 
 
-@pytest.mark.skipif(
-    "PUNCTUAL_CHAOS" not in os.environ, reason="one run in three still finds something to be looked into"
-)
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_minute_of_chaos_leaves_the_ledger_right(cluster):
     if not cluster.own:
         pytest.skip("needs a way onto the nodes")
     command = [ROOT / "hack/chaos", "--minutes", "1", "--seed", str(SEED), "--installed", cluster.image]
-    done = subprocess.run(command, env=cluster.env, capture_output=True, text=True, check=False, timeout=540)
+    done = subprocess.run(command, env=cluster.env, capture_output=True, text=True, check=False, timeout=840)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"

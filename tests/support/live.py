@@ -25,6 +25,8 @@ LABEL = "punctual.dev/pool"
 SYSTEM = "punctual"
 OWN_SPACE = re.compile(r"t-[0-9a-f]{8}")
 """Names of tests' own namespaces."""
+OWN_POOL = re.compile(r"own-[0-9a-f]{6}(-2)?")
+"""Names of tests' own pools."""
 
 WORK = """
 import os, sys, time
