@@ -173,6 +173,7 @@ class Tunnel:
         finally:
             for end in ends:
                 end.transport.abort()
+            for end in ends:  # the wait may be cancelled, by a cut
                 with contextlib.suppress(OSError):
                     await end.wait_closed()
 

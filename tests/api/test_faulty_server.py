@@ -140,6 +140,7 @@ def a_list_that_lacks_the_job(behind):
         await stage.add_job()
         await stage.until(lambda: stage.status.get("completed"))
         first.kill()
+        await first.ended()
         await stage.let_go()
         proxy.on("watch", "divisiblejobs", delay(behind))
         second = start()
@@ -182,6 +183,7 @@ async def a_pod_that_outlives_its_job(stage, _proxy, start):
     pods = await stage.until(lambda: stage.working(2))
     await stage.bind(pods[0])  # a node ends it: it does not go at once
     first.kill()
+    await first.ended()
     await stage.let_go()
     await stage.delete_job("job")
     for pod in pods:  # as the garbage collector does, which is not here

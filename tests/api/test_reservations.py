@@ -239,6 +239,7 @@ async def test_a_window_keeps_the_link_for_its_input_also_under_a_new_leader_and
     begins = parse_time((await world.answered(job, "Feasible"))["promise"]["start"])
     assert begins >= parse_time(made["spec"]["start"]) + 300
     await first.kill()
+    await world.let_go()
     await replica()
     await world.reserve("second", 700, 1000, **half)
     status = await world.reserved("second", "InfeasibleReservation")
