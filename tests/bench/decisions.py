@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How long a decision takes: from the answer to a job's create until a watcher sees the condition Admitted.
 
-    tests/bench/decisions.py [--idle 100] [--burst 1000] [--nodes 50]
+    tests/bench/decisions.py [--idle 100] [--burst 1000] [--nodes 50] [--admission Hybrid]
     tests/bench/decisions.py --installed [--kubeconfig FILE]
 
 Prints JSON: quantiles one job at a time, and decisions per second of a burst, from the first create to the last
@@ -62,7 +62,7 @@ class Bench:
         self.seen = {}
         self.changed = asyncio.Event()
 
-    async def prepare(self, nodes):
+    async def prepare(self, nodes, admission="Exact"):
         """Make namespace, nodes and pool."""
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
         await self.client.create("/api/v1/namespaces", body)
@@ -75,6 +75,7 @@ class Bench:
             "spec": {
                 "nodeSelector": {"matchLabels": {"pool": self.namespace}},
                 "processor": {"cpu": "1", "memory": "64Mi"},
+                "admission": admission,
             },
         }
         await self.client.create(POOLS.path(), pool)
@@ -104,17 +105,24 @@ class Bench:
         await self.client.patch_merge(NODES.path(name=name), {"status": status}, subresource="status")
 
     async def watch(self):
-        """Note when each job's decision is seen."""
+        """Note when each job's decision is seen; begin anew where a watch breaks off."""
         path = JOBS.path(namespace=self.namespace)
-        version = (await self.client.list(path)).resource_version
         while True:
-            async for event in self.client.watch(path, resource_version=version, seconds=600, silence=60.0):
-                body = event["object"]
-                version = body["metadata"]["resourceVersion"]
-                conditions = (body.get("status") or {}).get("conditions") or ()
-                if event["type"] != "BOOKMARK" and any(c["type"] == "Admitted" for c in conditions):
-                    self.seen.setdefault(body["metadata"]["name"], time.monotonic())
-                    self.changed.set()
+            with contextlib.suppress(errors.ClusterError):
+                there = await self.client.list(path)
+                for body in there.items:
+                    self._note(body)
+                events = self.client.watch(path, resource_version=there.resource_version, seconds=600, silence=60.0)
+                async for event in events:
+                    if event["type"] != "BOOKMARK":
+                        self._note(event["object"])
+            await asyncio.sleep(0.1)
+
+    def _note(self, body):
+        conditions = (body.get("status") or {}).get("conditions") or ()
+        if any(c["type"] == "Admitted" for c in conditions):
+            self.seen.setdefault(body["metadata"]["name"], time.monotonic())
+            self.changed.set()
 
     async def create(self, name, *, deadline="4h"):
         """Create a job; return when the answer came."""
@@ -151,7 +159,11 @@ class Bench:
         return sorted(times)
 
     async def burst(self, count):
-        """Return seconds from the first create to the last create's answer, and to the last decision."""
+        """Return rates of creates and decisions since the first create, and how old jobs were when decided.
+
+        ``alone``: decisions per second when no more jobs were being created, which takes its share of the machine. An
+        age is from the create's answer until the decision is seen.
+        """
         names = [f"burst-{n}" for n in range(count)]
         slots = asyncio.Semaphore(CREATES)
 
@@ -161,8 +173,17 @@ class Bench:
 
         began = time.monotonic()
         answered = await asyncio.gather(*(create(n) for n in names))
-        await self.decided(names, within=300)
-        return max(answered) - began, max(self.seen[n] for n in names) - began
+        await self.decided(names, within=max(300, count / 10))
+        seen = [self.seen[name] for name in names]
+        behind = [at for at in seen if at > max(answered)]
+        alone = len(behind) / (max(seen) - max(answered)) if behind else None
+        ages = sorted(max(0.0, at - since) for at, since in zip(seen, answered, strict=True))
+        return {
+            "creates_per_second": round(count / (max(answered) - began), 1),
+            "decisions_per_second": round(count / (max(seen) - began), 1),
+            "alone_per_second": alone and round(alone, 1),
+            "queue_age_s": {f"p{q}": quantile(ages, q / 100) for q in (50, 99)} | {"max": quantile(ages, 1)},
+        }
 
     async def clean(self, *, real):
         """Delete what was made; on a real cluster controllers do a part of it."""
@@ -193,6 +214,14 @@ def cpu(pid):
     """Return the CPU seconds a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def server(kubeconfig):
+    """Return the CPU seconds that API server and etcd have used, where they are hack/apiserver's; else None."""
+    records = [Path(kubeconfig).parent / f"{name}.json" for name in ("etcd", "kube-apiserver")]
+    if not all(record.exists() for record in records):
+        return None
+    return sum(cpu(json.loads(record.read_text())["pid"]) for record in records)
 
 
 def resident(pid):
@@ -253,7 +282,7 @@ async def measure(kubeconfig, options):
         if options.installed:
             heart = asyncio.create_task(bench.keep_nodes(nodes))
             stack.callback(heart.cancel)
-        await bench.prepare(nodes)
+        await bench.prepare(nodes, options.admission)
         operator = Deployed(options.namespace) if options.installed else Process(kubeconfig, bench.namespace)
         stack.callback(operator.end)
         watcher = asyncio.create_task(bench.watch())
@@ -266,7 +295,8 @@ async def measure(kubeconfig, options):
             idle = await bench.idle(options.idle)
             news(f"{options.burst} jobs at once")
             before, _ = operator.used()
-            creates, decisions = await bench.burst(options.burst)
+            served = server(kubeconfig)
+            burst = await bench.burst(options.burst)
             after, loaded = operator.used()
         except TimeoutError:
             sys.exit(f"not decided in time; the operator's log is {operator.log}")
@@ -279,9 +309,10 @@ async def measure(kubeconfig, options):
             },
             "burst": {
                 "jobs": options.burst,
-                "creates_per_second": round(options.burst / creates, 1),
-                "decisions_per_second": round(options.burst / decisions, 1),
+                "admission": options.admission,
+                **burst,
                 "operator_cpu_ms_per_decision": round(1000 * (after - before) / options.burst, 1),
+                "server_cpu_ms_per_decision": served and round(1000 * (server(kubeconfig) - served) / options.burst, 1),
             },
             "resident_mib": {"idle": quiet, "after_burst": loaded},
         }
@@ -297,6 +328,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--idle", type=int, default=100)
     parser.add_argument("--burst", type=int, default=1000)
+    parser.add_argument("--admission", default="Exact", choices=("Exact", "Fast", "Hybrid"))
     parser.add_argument("--nodes", type=int, help="default: 50, 4 with --installed; 200 processors in any case")
     parser.add_argument("--installed", action="store_true")
     parser.add_argument("--namespace", default="punctual", help="of the installed operator")
