@@ -220,15 +220,15 @@ class Ground:
             return False
         return True
 
-    async def pods_start(self, *, within: float) -> bool:
-        """Whether each worker starts a pod, some time soon.
+    async def nodes_work(self) -> None:
+        """See each worker start a pod behind an API server that was away; PunctualError where one does not.
 
         A server that answers again forbids a kubelet its own pods until it has learned who runs where: a minute and
         more in which nothing starts, though all look well.
         """
         paths = {node: PODS.path(namespace=SYSTEM, name=f"canary-{node}") for node in self.workers}
         started: set[str] = set()
-        end = asyncio.get_running_loop().time() + within
+        end = asyncio.get_running_loop().time() + 180
         try:
             for node, path in paths.items():
                 await self.create(path.rpartition("/")[0], _canary(node, self.image))
@@ -240,11 +240,7 @@ class Ground:
         finally:
             for path in paths.values():
                 await self.delete(path, grace=0)
-        return started == paths.keys()
-
-    async def nodes_work(self) -> None:
-        """See nodes work again behind an API server that was away; PunctualError where they do not."""
-        if not await self.pods_start(within=180):
+        if started != paths.keys():
             raise PunctualError("a node starts no pods")
 
     # before and after

@@ -27,14 +27,14 @@ from punctual.theory.cost import Cost
 Json = dict[str, Any]
 
 
-class Known(NamedTuple):
+class Estimates(NamedTuple):
     """What a profile has learned: of χ and θcp, and of τ (as χ) and θcm; no ``transfer``: they are in the others."""
 
     work: Estimate
     transfer: Estimate | None = None
 
 
-Learned = Callable[[api.ProfileSpec], Known | None]
+Learned = Callable[[api.ProfileSpec], Estimates | None]
 
 MOST_NODES = 1000  # as the schema of PoolStatus.nodes has it
 
@@ -129,7 +129,7 @@ def cost_in_force(record: JobRecord | None) -> Cost | None:
     return record.cost if record and answer and answer.status != "False" else None
 
 
-def profile_cost(spec: api.ProfileSpec, learned: Known | None, *, fetches: bool) -> Cost | None:
+def profile_cost(spec: api.ProfileSpec, learned: Estimates | None, *, fetches: bool) -> Cost | None:
     """Return the cost that a profile knows, by hand where it is set, else as learned; None: it does not know χ.
 
     ``fetches``: the job has an input, whose transfers cost what was learned of transfers. A job that has none makes its

@@ -15,7 +15,7 @@ import structlog
 from punctual.control.chunk_times import Estimate, Fetched, Timed, estimate, estimate_transfer, remember, speeds
 from punctual.errors import UserError
 from punctual.kube import api
-from punctual.kube.convert import Known, Learned
+from punctual.kube.convert import Estimates, Learned
 from punctual.kube.directory import PROFILES, Directory
 from punctual.kube.operations import ApplyStatus
 
@@ -128,7 +128,7 @@ class Learning:
     def of(self, namespace: str, name: str, pool: str) -> Learned:
         """Return what a job in this pool is planned with, beside what is set by hand: on the pool's quickest class."""
 
-        def learned(spec: api.ProfileSpec) -> Known | None:
+        def learned(spec: api.ProfileSpec) -> Estimates | None:
             known = self._profiles.get((namespace, name))
             classes = known.of_pool(pool) if known else {}
             if known is None or not classes:
@@ -139,7 +139,7 @@ class Learning:
                 return None
             work = replace(found, chi=found.chi / self.speeds(pool).get(most, 1.0))
             most = max(sorted(classes), key=lambda name: len(known.fetched.get(classes[name], ())))
-            return Known(work, known.transfer(classes[most], spec))
+            return Estimates(work, known.transfer(classes[most], spec))
 
         return learned
 

@@ -31,6 +31,11 @@ class Reservation:
         """When its input has been sent (Rio)."""
         return self.start + (self.end - self.start) * self.io_ratio
 
+    @property
+    def sends(self) -> bool:
+        """Whether it has any input to send."""
+        return self.sent > self.start
+
     def at(self, start: float) -> "Reservation":
         """Return the same with another start."""
         return replace(self, start=start, end=start + (self.end - self.start))

@@ -85,7 +85,7 @@ class Ahead:
         self.held[r.uid] = held
         if held.places:
             self.calendar.book(Window(r.start, r.end, len(held.places)))
-        if r.sent > r.start:
+        if r.sends:
             self.port.book(Window(r.start, r.sent, 1))
         numbers = [self._number.setdefault(place, len(self._number)) for place in held.places]
         self._where = np.concatenate((self._where, np.array(numbers, dtype=np.intp)))
@@ -98,7 +98,7 @@ class Ahead:
         r, places = self.held.pop(uid)
         if places:
             self.calendar.release(Window(r.start, r.end, len(places)))
-        if r.sent > r.start:
+        if r.sends:
             self.port.release(Window(r.start, r.sent, 1))
         mine = np.isin(self._where, [self._number[place] for place in places])
         keep = ~(mine & (self._start == r.start) & (self._end == r.end))
@@ -133,7 +133,7 @@ class Ahead:
         there = where >= 0
         sending: list[tuple[float, float]] = []
         if discipline.one_port:
-            sending = [(r.start, r.sent) for r, _ in self.held.values() if r.sent > r.start]
+            sending = [(r.start, r.sent) for r, _ in self.held.values() if r.sends]
         return Around.of(
             len(places),
             where[there],
@@ -243,7 +243,7 @@ def _objection(asked: Reservation, there: NDArray[np.bool_], ahead: Ahead, plan:
     booked = ahead.calendar.most(asked.start, asked.end)
     if total - booked < n:
         return f"at one time of it {booked} of {total} are reserved"
-    if plan.ground.discipline.one_port and asked.sent > asked.start:
+    if plan.ground.discipline.one_port and asked.sends:
         if ahead.port.most(asked.start, asked.sent):
             return "its input would be sent while another reservation's is"
         if plan.ground.port > asked.start + tolerance(asked.start):
@@ -277,7 +277,7 @@ def next_start(asked: Reservation, ahead: Ahead, plan: Plan, now: float, *, not_
     length, at = asked.end - asked.start, max(not_before, now)
     if n == 0:
         return None
-    sends = plan.ground.discipline.one_port and asked.sent > asked.start
+    sends = plan.ground.discipline.one_port and asked.sends
     if sends:
         at = max(at, plan.ground.port)
     while True:

@@ -144,7 +144,7 @@ class Windows:
 
     def sending(self) -> int:
         """Count the reservations that keep the port for their input."""
-        return sum(asked.sent > asked.start for asked, _ in self.books.ahead.held.values())
+        return sum(asked.sends for asked, _ in self.books.ahead.held.values())
 
     def _keep(self, asked: Reservation, places: tuple[Place, ...]) -> None:
         ahead = self.books.ahead
@@ -177,7 +177,7 @@ class Windows:
         if books.line is not None and not self.express.leave(now):
             text = f"fast admission takes no reservation, and {self.express.why(now)}"
             return Verdict("False", reasons.INFEASIBLE_RESERVATION, text), ()
-        if asked.sent > asked.start and not self._one_port:
+        if asked.sends and not self._one_port:
             text = (
                 "spec.ioRatio: with network Concurrent each chunk fetches its input by itself, and no link can be kept "
                 "free; leave it out, or ask a pool with network OnePort"
@@ -198,7 +198,7 @@ class Windows:
 
     def _accepted(self, asked: Reservation, places: int) -> Verdict:
         text = f"{some(places, 'processor')} for {span(asked.end - asked.start)}"
-        if asked.sent > asked.start and self._one_port:
+        if asked.sends and self._one_port:
             text += f", the link for the first {span(asked.sent - asked.start)}"
         return Verdict("True", reasons.FEASIBLE, text)
 

@@ -33,6 +33,15 @@ def as_declared(w: World):
     w.workers = lambda uid, c: Worker(fetch=0.25 * -(-(0.5 + 0.2 * (c.origin - c.begin)) // 0.25))
 
 
+def fetched() -> World:
+    """Return a world in which a job of 40 units, fetched in as much time as declared, is done."""
+    w = world()
+    as_declared(w)
+    w.apply(fetching(units=40, deadline=42.0))
+    w.run_until(lambda w: w.done("j1"))
+    return w
+
+
 def overlapping(w: World):
     found = sorted(w.transfers)
     return [(a, b) for a, b in pairwise(found) if b[0] < a[1]]
@@ -202,10 +211,7 @@ def test_stopped_between_any_two_writes_and_with_what_comes_late_no_transfers_ov
 
 
 def test_what_transfers_took_is_in_the_record():
-    w = world()
-    as_declared(w)
-    w.apply(fetching(units=40, deadline=42.0))
-    w.run_until(lambda w: w.done("j1"))
+    w = fetched()
     seen = w.records["j1"].transfers
     assert seen.units == 40
     assert seen.times == len(w.transfers)
@@ -216,10 +222,7 @@ def test_what_transfers_took_is_in_the_record():
 
 
 def test_what_a_chunk_took_is_told_with_the_part_that_its_transfer_was():
-    w = world()
-    as_declared(w)
-    w.apply(fetching(units=40, deadline=42.0))
-    w.run_until(lambda w: w.done("j1"))
+    w = fetched()
     sums = w.records["j1"].transfers
     assert len(w.measured) == sums.times
     assert sum(m.fetched.units for m in w.measured) == 40
