@@ -9,6 +9,7 @@ import pytest
 from live import (
     LABEL,
     SYSTEM,
+    beside,
     covers,
     eventually,
     has_no_room,
@@ -106,13 +107,8 @@ async def watched(client, pool):
                 if event["type"] != "BOOKMARK":
                     seen.add(event["object"]["status"]["processors"])
 
-    task = asyncio.ensure_future(watch())
-    try:
+    async with beside(watch()):
         yield seen
-        assert not task.done()
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def promised_behind_each_other(space, pool, size, *, units=(50, 5)):

@@ -65,6 +65,18 @@ async def eventually(holds, *, within=120.0, every=0.1):
 
 
 @contextlib.asynccontextmanager
+async def beside(work):
+    """Run a coroutine that has no end meanwhile; see that it did not end."""
+    task = asyncio.ensure_future(work)
+    try:
+        yield
+        assert not task.done()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
 async def stalls(client):
     """Yield a list, to which is added for how many seconds this machine keeps an answer back that takes none."""
     found = []
@@ -76,13 +88,8 @@ async def stalls(client):
             await asyncio.sleep(0.1)
             found.append(max(0.0, time.monotonic() - began - 0.2))
 
-    task = asyncio.ensure_future(look())
-    try:
+    async with beside(look()):
         yield found
-        assert not task.done()
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 class Cluster:
