@@ -115,6 +115,7 @@ class Dispatcher:
                     or chunk.offered is not None
                     or chunk.kind == "Reduce"
                     or watch.offered_at is not None
+                    or not watch.looked_at(now)  # nobody would hear its answer, nor knows how far it is
                 ):
                     continue
                 if watch.pod is None or watch.pod.phase != "Running":

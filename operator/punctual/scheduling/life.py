@@ -69,7 +69,8 @@ class Life:
             if watch.ended_at != -math.inf:
                 if now < watch.ended_at + LAST_WORD:
                     return
-                self.lose(now, st, chunk, reasons.CHUNK_FAILED, f"pod {pod.name} ended without its answer", own=False)
+                text = f"pod {pod.name} ended without its answer"
+                self.end_and_lose(now, st, chunk, reasons.CHUNK_FAILED, text, own=False)
                 return
         self.books.touch(st)
         self.books.freed(now, chunk)

@@ -63,7 +63,6 @@ from punctual.scheduling.ranges import Ranges
 from punctual.scheduling.spec import PoolSpec
 from punctual.scheduling.standing import Standing, Watch
 from punctual.scheduling.startup import Startups
-from punctual.scheduling.supervision import FRESH
 from punctual.scheduling.windows import LEAVE, Windows
 from punctual.scheduling.words import some, span
 from punctual.theory.cost import Cost
@@ -574,7 +573,7 @@ class Pool:
             watch = st.watch(chunk)
             if watch.pod is None or watch.pod.node != report.node:
                 continue  # only its own node may speak of a pod
-            if watch.reported is not None and now - watch.reported > FRESH:
+            if watch.reported is not None and not watch.looked_at(now):
                 watch.moved += now - watch.reported  # nobody looked meanwhile: perhaps the whole node stood still
             watch.reported = now
             self._tell_faults(st, watch.pod.name, p.faults)

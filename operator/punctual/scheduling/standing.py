@@ -17,6 +17,8 @@ State = Literal["Waiting", "Measuring", "Promised", "Leftover", "Refused", "Answ
 GIVEN_UP = frozenset({reasons.OVERRUN, reasons.CAPACITY_LOST, reasons.CHUNK_FAILED, reasons.POD_REFUSED})
 """Reasons of OnTrack=False that mean: no processor is booked for it any more, it goes on with what is left over."""
 Key = tuple[str, int, int]
+FRESH = 5.0
+"""Seconds within which an agent's report counts as looking."""
 
 
 @dataclass(slots=True)
@@ -42,6 +44,10 @@ class Watch:
     late: bool = False
     set_point: tuple[float, float, str] | None = None
     """(cap, end, pod uid) last sent."""
+
+    def looked_at(self, now: float) -> bool:
+        """Whether its agent spoke of it just now: silence is no evidence, of standing still or of being slow."""
+        return self.reported is not None and now - self.reported <= FRESH
 
 
 @dataclass(slots=True)

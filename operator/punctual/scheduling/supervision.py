@@ -25,8 +25,6 @@ START_PATIENCE = 20.0
 """Seconds a pod may wait for its image or configuration: pulls are retried, hiccups pass."""
 ROOM_PATIENCE = 5.0
 """Seconds a pod may be unschedulable on the node chosen for it."""
-FRESH = 5.0
-"""Seconds within which an agent's report counts as looking."""
 
 
 class Finding(NamedTuple):
@@ -56,7 +54,7 @@ def has_no_room(_job: Job, chunk: Chunk, watch: Watch, now: float) -> Finding | 
 
 def has_stalled(job: Job, _chunk: Chunk, watch: Watch, now: float) -> Finding | None:
     """Find a chunk that neither progresses nor uses CPU for stallTimeout."""
-    if watch.running_since is None or watch.reported is None or now - watch.reported > FRESH:
+    if watch.running_since is None or not watch.looked_at(now):
         return None
     idle = now - max(watch.moved, watch.running_since)
     if idle < job.stall_timeout:
@@ -69,7 +67,7 @@ def receives_nothing(job: Job, chunk: Chunk, watch: Watch, now: float) -> Findin
     pod = watch.pod
     if chunk.turn is None or pod is None or pod.phase != "Pending" or pod.fetched:
         return None
-    if watch.reported is None or now - watch.reported > FRESH:
+    if not watch.looked_at(now):
         return None
     idle = now - max(watch.moved, chunk.turn)
     if idle < job.stall_timeout:

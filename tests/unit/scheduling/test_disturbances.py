@@ -266,6 +266,42 @@ def test_a_chunk_whose_last_word_nobody_heard_is_done_again():
     w.run_until(lambda w: w.done("j1"))
     assert w.records["j1"].completed.total == 40
     assert pods_made(w) > 1
+    assert all(p.deleting for p in w.pods.values()), "what that pod has done others have done again: nobody needs it"
+    assert w.met("j1")
+
+
+def test_no_end_is_offered_to_a_worker_whose_agent_is_silent():
+    """Chaos, seed 4: behind an API server's death a new leader, who knew of no progress, offered an end to a chunk that
+    was long done, waited for an answer that could not come, and had it all done again."""
+    w = nodes("n1", cpu=2.0)
+    w.workers = lambda _j, chunk: Worker(pace=1.2) if chunk.attempt == 1 else Worker()
+    w.apply(job(units=40, deadline=90))
+    w.run(10)
+    w.silent_agents.add("n1")
+    w.crash()
+    w.leaderless(52)
+    w.tick()
+    assert not any("offer" in line for line in w.log)
+    (pod,) = w.pods.values()
+    assert pod.phase == "Succeeded", "of which its kubelet tells now"
+    w.inbox.append(pod.observed())
+    w.tick()
+    assert w.processed["j1"] == [(0, 40)]
+    assert w.met("j1")
+
+
+def test_an_end_is_offered_once_the_agent_is_heard_again():
+    w = nodes("n1", cpu=2.0)
+    w.workers = lambda _j, chunk: Worker(pace=4.0) if chunk.attempt == 1 else Worker()
+    w.apply(job(units=40, deadline=400))
+    w.run(10)
+    w.silent_agents.add("n1")
+    w.run(80)
+    assert w.records["j1"].chunks[0].promised_end > 70, "it is known to be late"
+    assert not any("offer" in line for line in w.log)
+    w.silent_agents.clear()
+    w.run_until(lambda w: any("offer" in line for line in w.log), within=5)
+    w.run_until(lambda w: w.done("j1"))
     assert w.met("j1")
 
 

@@ -197,9 +197,9 @@ def test_a_chunk_that_ended_before_its_answer_was_read_waits_for_it_on_no_proces
     for n in range(4):
         w.node(f"n{n}", cpu=1)
     w.workers = lambda _job, chunk: Worker(pace=2.0 if chunk.attempt == 1 else 1.0)
-    w.silent_agents = {f"n{n}" for n in range(4)}
     w.apply(job("j1", units=40, deadline=300, max_processors=2))
     w.run_until(lambda w: any("offer" in line for line in w.log))
+    w.silent_agents = {f"n{n}" for n in range(4)}
     w.run_until(lambda w: any(p.phase == "Succeeded" for p in w.pods.values()))
     w.run(w.now + 5)
     assert not w.done("j1")
