@@ -123,6 +123,10 @@ FAST = [Discipline(network=network) for network in ("OnePort", "Concurrent")]
 
 @pytest.mark.parametrize("admission", [{"admission": "Fast"}, {"admission": "Hybrid", "threshold": 2}], ids=str)
 @given(lines=jobs, discipline=st.sampled_from(FAST))
+@example(
+    lines=[JobLine(id="j0", arrival=0.0, load=17.0, deadline=256.0625, tau=5.0)],  # whose first chunk ends just then
+    discipline=FAST[0],
+)
 def test_the_fast_test_breaks_no_promise_either(lines, discipline, admission):
     trace, document = run(lines, discipline, offers=False, **admission)
     assert flaws(trace, document, cost=COSTS, one_port=discipline.one_port) == []

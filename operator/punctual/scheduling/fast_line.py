@@ -112,10 +112,11 @@ class FastLine:
         As much as it can do by the job's due time; 0: too little, the next job in the line is to be asked.
         """
         due = turn[0]
-        room = (due + tolerance(due) - now - cost.setup) / cost.per_unit
-        if room >= left:
+        share = (due - now - cost.setup) / cost.per_unit
+        if share + tolerance(due) / cost.per_unit >= left:
             return left
-        share = self.grain * floor(room / self.grain) if self.grain else (due - now - cost.setup) / cost.per_unit
+        if self.grain:
+            share = self.grain * floor((share + _near(due) / cost.per_unit) / self.grain)
         return share if share > 0.0 and share >= self.least(cost) else 0.0
 
     def length(self, load: float, cost: Cost) -> float:
@@ -144,7 +145,7 @@ class FastLine:
         length = self.length(load, cost)
         ahead, spare = self.waiting.around(turn)
         slack = self._left(now, turn[0]) - self.lost(load, cost) - ahead - length
-        return Room(length, slack if turn[0] > now else -inf, spare, tolerance(turn[0]))
+        return Room(length, slack if turn[0] > now else -inf, spare, _near(turn[0]))
 
     def join(self, turn: Turn, room: Room) -> None:
         """Let a job into the line that `room` has been found for."""
@@ -191,3 +192,8 @@ class FastLine:
             return cost.setup
         beyond = cost.theta_cm - (1.0 - self.beta) * cost.setup
         return cost.setup + max(0.0, beyond) * self._others
+
+
+def _near(due: float) -> float:
+    """Return by how many s a chunk may end after its due time; by all that is tolerated it is late once rounded."""
+    return tolerance(due) / 2
