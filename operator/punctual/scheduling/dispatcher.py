@@ -373,7 +373,7 @@ class Dispatcher:
         if size is None:
             if not record.pilots:
                 return
-            st.record = replace(record, cost=pilots.fit(record.pilots), admitted=None)
+            st.record = replace(record, cost=pilots.fit(record.pilots, record.transfers), admitted=None)
             if not left and st.job.reduce_duration is None:
                 self.life.finish(now, st)
             self.books.touch(st)

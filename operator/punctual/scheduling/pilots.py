@@ -1,12 +1,14 @@
 """Measuring a job that declares no cost: pilot chunks of different sizes separate chi from theta.
 
 seconds = theta_cp + chi * units, seen from the decision to create a pod to its end, so theta_cp holds the start-up that
-planning needs. Least squares over all pilots (with two sizes: the line through them).
+planning needs. Least squares over all pilots (with two sizes: the line through them). Where inputs are fetched for
+pilots their transfers are timed by themselves, and are taken off before: they give tau and theta_cm. Where programs
+fetch by themselves, that is in chi and theta_cp.
 """
 
 from collections.abc import Sequence
 
-from punctual.scheduling.job import Sample
+from punctual.scheduling.job import Sample, Transfers
 from punctual.theory.cost import Cost
 
 PILOT_SECONDS = 10.0
@@ -35,14 +37,19 @@ def next_pilot(samples: Sequence[Sample], units_left: int) -> int | None:
     return min(wanted, max(1, units_left // 4), units_left)
 
 
-def fit(samples: Sequence[Sample]) -> Cost:
-    """Return chi and theta_cp by least squares; with one size alone all is taken for chi (the safe side)."""
+def fit(samples: Sequence[Sample], sent: Transfers | None = None) -> Cost:
+    """Return chi and theta_cp by least squares; with one size alone all is taken for chi (the safe side).
+
+    ``sent``: what the transfers of their inputs took in all.
+    """
+    tau, theta_cm = (sent.tau, sent.theta_cm) if sent else (0.0, 0.0)
     n = len(samples)
     mean_u = sum(s.units for s in samples) / n
     mean_t = sum(s.seconds for s in samples) / n
+    work = mean_t - theta_cm - tau * mean_u
     spread = sum((s.units - mean_u) ** 2 for s in samples)
     if spread == 0:
-        return Cost(chi=max(LEAST_CHI, mean_t / mean_u))
-    slope = sum((s.units - mean_u) * (s.seconds - mean_t) for s in samples) / spread
+        return Cost(chi=max(LEAST_CHI, work / mean_u), tau=tau, theta_cm=theta_cm)
+    slope = sum((s.units - mean_u) * (s.seconds - mean_t) for s in samples) / spread - tau
     chi = max(LEAST_CHI, slope)
-    return Cost(chi=chi, theta_cp=max(0.0, mean_t - chi * mean_u))
+    return Cost(chi=chi, tau=tau, theta_cm=theta_cm, theta_cp=max(0.0, work - chi * mean_u))

@@ -360,6 +360,21 @@ def test_a_new_leader_keeps_the_port_for_the_reservation(when):
     assert not meeting(w)
 
 
+def test_pilots_measure_what_their_transfers_take_apart_from_the_work():
+    w = world()
+    as_declared(w)
+    w.apply(job("j1", units=40, deadline=300.0, chi=None, fetches=True))
+    w.run_until(lambda w: "j1" in w.records and w.records["j1"].promise is not None)
+    cost, sent = w.records["j1"].cost, w.records["j1"].transfers
+    assert (cost.tau, cost.theta_cm) == (sent.tau, sent.theta_cm)
+    assert cost.tau == pytest.approx(0.2, abs=0.1)  # a clock of quarters of a second
+    assert cost.chi == pytest.approx(1.0, abs=0.1)
+    assert cost.theta_cm + cost.theta_cp == pytest.approx(1.5, abs=0.3)
+    w.run_until(lambda w: w.done("j1"))
+    assert w.met("j1")
+    assert not overlapping(w)
+
+
 def test_pilots_do_not_fetch_meanwhile():
     w = keeping()
     w.run(19.0)

@@ -1,5 +1,6 @@
 """The small values of the core: ranges, counts, the ledger's moves, start-ups, pilots, offers, findings."""
 
+from dataclasses import astuple
 from itertools import pairwise
 
 import pytest
@@ -11,7 +12,7 @@ from punctual import reasons
 from punctual.errors import InvariantError
 from punctual.scheduling import ledger, offers, pilots
 from punctual.scheduling.events import NodeObserved, PodObserved
-from punctual.scheduling.job import Chunk, JobRecord, Sample
+from punctual.scheduling.job import Chunk, JobRecord, Sample, Transfers
 from punctual.scheduling.processors import Occupant, Place, Processors, processors_of
 from punctual.scheduling.ranges import Count, Counts, Ranges
 from punctual.scheduling.spec import PoolSpec
@@ -19,6 +20,7 @@ from punctual.scheduling.standing import Watch, expected_end
 from punctual.scheduling.startup import Startups
 from punctual.scheduling.supervision import finding
 from punctual.scheduling.words import span
+from punctual.theory.cost import Cost
 
 pairs = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=6)
 
@@ -180,6 +182,21 @@ def test_pilots_separate_chi_from_theta(chi, theta):
 def test_a_job_of_one_unit_is_measured_on_the_safe_side():
     assert pilots.next_pilot([Sample(1, 3.0)], 0) is None
     assert pilots.fit([Sample(1, 3.0)]).chi == 3.0
+
+
+def test_what_the_transfers_of_pilots_took_is_told_apart_from_their_work():
+    cost = Cost(chi=1.5, tau=0.25, theta_cm=0.5, theta_cp=2.0)
+    sizes = 1, 2, 8
+    sent = Transfers()
+    for units in sizes:
+        sent = sent.add(units, 1000 * units, opening=0.5, sending=0.25 * units)
+    found = pilots.fit([Sample(units, cost.seconds(units)) for units in sizes], sent)
+    assert list(astuple(found)) == pytest.approx(list(astuple(cost)))
+    alone = pilots.fit([Sample(4, cost.seconds(4))], sent)
+    assert (alone.tau, alone.theta_cm, alone.chi) == pytest.approx((0.25, 0.5, 2.0))
+    nothing_left = pilots.fit([Sample(4, 1.0)], sent)  # of a pilot that was quicker than transfers are on the whole
+    assert nothing_left.chi > 0.0
+    assert nothing_left.theta_cp == 0.0
 
 
 def watched(**more) -> Watch:
