@@ -4,14 +4,17 @@ Sizes are so small that curves cross by chance; what is asserted is what the fig
 fixed seeds: the same code gives the same numbers.
 """
 
+import re
+
 import numpy as np
 import pytest
 from figures import chapter4, chapter5, chapter6, chapter7, page
 from figures.figure import FULL, Found, Size
 from figures.index import FIGURES
 
+from punctual.scheduling.discipline import Discipline
 from punctual.sim.jobs import Options, simulate
-from punctual.sim.trace import FaultLine, JobLine, Trace
+from punctual.sim.trace import FaultLine, JobLine, ReservationLine, Trace
 from punctual.theory.cost import Cost
 
 SMALL = Size(seeds=1, stretch=0.3)
@@ -63,8 +66,9 @@ def test_4_9_the_least_nodes_gain_on_all_nodes_as_sending_gets_slow():
     assert over[0] > 0.0 > over[1]
 
 
-def test_4_10_orders_are_all_alike_where_few_wait():
-    refused = [refused4("letter 5", f"{order}-OPR-MN") for order in ("FIFO", "EDF", "MWF")]
+@pytest.mark.parametrize("tau", [1.0, 10.0, 20.0])
+def test_4_10_to_4_12_orders_are_all_alike_where_few_wait(tau):
+    refused = [refused4("letter 5", f"{order}-OPR-MN", tau=tau) for order in ("FIFO", "EDF", "MWF")]
     assert max(refused) - min(refused) < 0.03
 
 
@@ -86,6 +90,24 @@ def test_5_reservations_at_once_cost_most_and_are_worth_booking_ahead(panel):
     }
     assert refused[0.0, 0.0] < refused[0.5, 0.0] < refused[1.0, 0.0]
     assert refused[0.5, 2.0] < refused[0.5, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("booked", "accepted", "worked"), [(1.0, {"job"}, [(0, 10)]), (-1.0, {"job", "window"}, [(0, 4), (8, 14)])]
+)
+def test_5_19_a_job_goes_round_a_window_that_was_booked_before_it_and_one_that_is_asked_for_later_is_refused(
+    booked, accepted, worked
+):
+    """On one processor; the window is booked ``booked`` seconds after the job comes."""
+    trace = Trace.of(
+        [
+            JobLine(id="job", arrival=1.0, load=10.0, deadline=20.0),
+            ReservationLine(id="window", kind="reservation", arrival=1.0 + booked, start=5.0, end=9.0, processors=1),
+        ]
+    )
+    found = simulate(trace, Options(processors=1, cost=Cost(1.0), discipline=Discipline(), offers=False))
+    assert {decision.id for decision in found.decisions if decision.accepted} == accepted
+    assert [(chunk.send_start - 1.0, chunk.end - 1.0) for chunk in found.chunks] == [pytest.approx(at) for at in worked]
 
 
 def test_5_what_is_sent_computed_and_booked_to_the_letter_never_overlaps():
@@ -118,8 +140,19 @@ def test_6_17_hybrid_is_exact_while_few_wait():
     assert exact == hybrid
 
 
+def test_6_18_hybrid_beyond_the_switch_refuses_no_more_than_the_exact_test():
+    exact, hybrid = (
+        chapter6.Refused(test, 2.0, 60.0, processors=16, chi=100.0, average=200.0, threshold=20).run(1, Size(1, 0.1))
+        for test in (chapter6.EXACT, chapter6.HYBRID)
+    )
+    assert hybrid != exact, "the switch is reached"
+    assert hybrid["rejected"] < exact["rejected"] + 0.02
+
+
 def test_7_2_costs_that_are_known_break_nothing_and_the_worst_case_refuses_most():
-    runs = {how: chapter7.Rising(how).run(1, Size(1, 0.1)) for how in (chapter7.OPEN, chapter7.IDEAL, chapter7.WORST)}
+    runs = {
+        how: chapter7.Rising(how, 2.0).run(1, Size(1, 0.1)) for how in (chapter7.OPEN, chapter7.IDEAL, chapter7.WORST)
+    }
     assert max(runs[chapter7.IDEAL]["missed"]) == max(runs[chapter7.WORST]["missed"]) == 0.0
     assert np.mean(runs[chapter7.OPEN]["missed"]) > 0.1
     assert np.mean(runs[chapter7.WORST]["rejected"]) > np.mean(runs[chapter7.IDEAL]["rejected"]) + 0.1
@@ -151,6 +184,25 @@ def test_7_5_who_is_not_told_of_a_failure_breaks_half_of_what_it_promises_unless
     assert np.mean(open_[late]) > 0.4
     assert np.mean(closed[late]) < np.mean(open_[late]) - 0.15
     assert np.mean(told[late]) < np.mean(open_[late]) - 0.15
+
+
+def test_7_2_with_looser_deadlines_control_lets_most_be_used_and_few_miss():
+    found = chapter7.Rising(chapter7.CLOSED, 4.0).run(1, Size(1, 0.15))
+    assert np.mean(found["utilization"][-3:]) > 0.6
+    assert np.mean(found["missed"][3:]) < 0.1
+
+
+NUMBERS = [f"{chapter}.{n}" for chapter, last in ((4, 12), (5, 19), (6, 18), (7, 5)) for n in range(1, last + 1)]
+
+
+def test_the_page_has_a_word_on_each_figure_and_table():
+    text = page.PAGE.read_text().partition("## The figures again")[2]
+    named = set(re.findall(r"\b[4-7]\.\d+\b", text))
+    for chapter, first, last in re.findall(r"\b([4-7])\.(\d+) to (?:[4-7]\.)(\d+)\b", text):
+        named |= {f"{chapter}.{n}" for n in range(int(first), int(last) + 1)}
+    assert set(NUMBERS) <= named
+    assert "table 6.1" in text
+    assert "tables 6.2 to 6.4" in text
 
 
 @pytest.mark.parametrize("figure", FIGURES.values(), ids=FIGURES)
