@@ -7,7 +7,6 @@ What is wrong with a job is not an error here but part of it: it becomes a ``ref
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 from punctual import reasons
@@ -433,8 +432,7 @@ def _overlap(nodes: tuple[NodeLine, ...]) -> Verdict:
 
 def pool_missing(record: JobRecord | None, job: Job, pool: str, *, epoch: int) -> JobRecord:
     """Return the record of a job whose pool does not exist: asked again when it appears, what it has done stands."""
-    return replace(
-        record or JobRecord(),
+    return (record or JobRecord())._replace(
         epoch=epoch,
         observed_generation=job.generation,
         promise=None,
@@ -460,4 +458,4 @@ def without_decision(record: JobRecord | None) -> JobRecord | None:
     """Return what an undecided job brings along: its ledger, if it has one."""
     if record is None or not (record.completed or record.chunks or record.tried.parts or record.ended):
         return None
-    return replace(record, admitted=None, observed_generation=0)
+    return record._replace(admitted=None, observed_generation=0)

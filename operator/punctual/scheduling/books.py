@@ -6,7 +6,7 @@ is in the jobs' records survives a crash, all else here is forgotten on purpose.
 
 import heapq
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from punctual import reasons
 from punctual.scheduling.actions import Action, HoldRoom, WritePool, WriteStatus
@@ -152,8 +152,7 @@ class Books:
         eta = None
         if not record.ended and record.promise is not None and st.state == "Promised":
             eta = record.promise.finish
-        return replace(
-            record,
+        return record._replace(
             epoch=self.epoch,
             observed_generation=record.observed_generation if st.job.uid in self.edits else st.asked.generation,
             chunks=chunks,
@@ -258,11 +257,11 @@ def _as_reported(chunk: Chunk, watch: Watch) -> Chunk:
     done = min(watch.done, chunk.size)
     if (chunk.done, chunk.received) == (done, watch.received):
         return chunk
-    return replace(chunk, done=done, received=watch.received)
+    return chunk._replace(done=done, received=watch.received)
 
 
 def _without_progress(record: JobRecord) -> JobRecord:
     """Return the record without what moves by itself: a change in that alone can wait."""
     promise = record.promise._replace(finish=0.0, start=0.0, processors=0) if record.promise else None
-    chunks = tuple(replace(c, done=0, received=0) if c.done or c.received else c for c in record.chunks)
-    return replace(record, done=0, running=0, eta=None, promise=promise, chunks=chunks)
+    chunks = tuple(c._replace(done=0, received=0) if c.done or c.received else c for c in record.chunks)
+    return record._replace(done=0, running=0, eta=None, promise=promise, chunks=chunks)

@@ -5,7 +5,7 @@ Leftover chunks leave when their processor is booked: they are offered an end, a
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
@@ -93,7 +93,7 @@ class Dispatcher:
         pod = watch.pod
         assert pod is not None
         watch.offered_at = now
-        st.record = st.record.changed(replace(chunk, offered=end))
+        st.record = st.record.changed(chunk._replace(offered=end))
         self.books.touch(st)
         self.books.after.append(OfferEnd(pod.namespace, pod.name, pod.uid, end))
 
@@ -311,7 +311,7 @@ class Dispatcher:
             )
             for (piece, place), end, input_there in zip(pieces, walk.ends.tolist(), sent, strict=True)
         )
-        st.record = replace(st.record, chunks=st.record.chunks + chunks, started=st.record.started or now)
+        st.record = st.record._replace(chunks=st.record.chunks + chunks, started=st.record.started or now)
         for chunk, (_, place) in zip(chunks, pieces, strict=True):
             self.books.processors.seat_at(self.books.occupant(st.job.uid, chunk), place)
         self.books.active[st.job.uid] = None
@@ -373,7 +373,7 @@ class Dispatcher:
         if size is None:
             if not record.pilots:
                 return
-            st.record = replace(record, cost=pilots.fit(record.pilots, record.transfers), admitted=None)
+            st.record = record._replace(cost=pilots.fit(record.pilots, record.transfers), admitted=None)
             if not left and st.job.reduce_duration is None:
                 self.life.finish(now, st)
             self.books.touch(st)

@@ -51,7 +51,7 @@ class Edits:
             st.job = replace(job, units=st.job.units)
             promise = st.record.promise._replace(deadline=job.deadline) if st.record.promise else None
             applied = Verdict("True", reasons.APPLIED, "the change is in force")
-            st.record = replace(st.record, promise=promise, spec_applied=applied)
+            st.record = st.record._replace(promise=promise, spec_applied=applied)
         else:
             self._change_promised(now, st, job)
 
@@ -59,7 +59,7 @@ class Edits:
         """Queue an edited job for a new answer; what is done stays done."""
         st.job = job
         record = ledger.within(st.record, job.units)
-        st.record = replace(record, admitted=None, on_track=None, promise=None, offer=None)
+        st.record = record._replace(admitted=None, on_track=None, promise=None, offer=None)
         self.books.desk.drop(job.uid)  # whose question was another one
         self.books.ask(st)
 
@@ -96,21 +96,21 @@ class Edits:
                 if job.deadline == old.deadline:
                     what = f"processors.min {job.min_processors}, max {job.max_processors or 'none'}"
                 text = f"{what} would {against}; the promise of before stands"
-                st.record = replace(st.record, spec_applied=Verdict("False", reasons.EDIT_REFUSED, text))
+                st.record = st.record._replace(spec_applied=Verdict("False", reasons.EDIT_REFUSED, text))
                 self.books.after.append(Emit(job.uid, "Warning", reasons.EDIT_REFUSED, text))
                 self._line_up_again(now, st)
                 return
             processors = max(job.min_processors, min(promise.processors, job.max_processors or promise.processors))
-            st.record = replace(st.record, promise=promise._replace(deadline=job.deadline, processors=processors))
+            st.record = st.record._replace(promise=promise._replace(deadline=job.deadline, processors=processors))
             if plan is not None:
                 self.planner.adopt(plan, now)
             else:
                 self._line_up_again(now, st)
                 if self.books.miss is not None:
                     self.books.miss.accept(job.uid, job.deadline)
-                st.record = replace(st.record, on_track=Verdict("True", reasons.ON_TRACK, "it has another deadline"))
+                st.record = st.record._replace(on_track=Verdict("True", reasons.ON_TRACK, "it has another deadline"))
         st.job = fixed
-        st.record = replace(st.record, spec_applied=Verdict("True", reasons.APPLIED, "the change is in force"))
+        st.record = st.record._replace(spec_applied=Verdict("True", reasons.APPLIED, "the change is in force"))
 
     def _test(self, now: float, st: Standing) -> tuple[Plan | None, str | None]:
         """Return the plan with a changed job in it (None: the bound decides, not a plan), and what it would do wrong.
@@ -146,7 +146,7 @@ class Edits:
         self.books.unbook(job.uid)
         self.books.stale = True
         verdict = Verdict("False", reasons.SUSPENDED, "spec.suspend is true: the promise was given up")
-        st.record = replace(st.record, admitted=verdict, on_track=None, promise=None, offer=None, eta=None)
+        st.record = st.record._replace(admitted=verdict, on_track=None, promise=None, offer=None, eta=None)
         self.books.after.append(Emit(job.uid, "Normal", reasons.SUSPENDED, verdict.message))
 
 

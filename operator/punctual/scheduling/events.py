@@ -36,8 +36,7 @@ class JobDeleted:
     uid: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodObserved:
+class PodObserved(NamedTuple):
     """A pod of ours as the API server shows it: a projection, never the body."""
 
     name: str

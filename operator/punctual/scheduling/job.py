@@ -3,7 +3,7 @@
 All times are float seconds on one clock (the API server's), all units int. Nothing here decides.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from punctual.errors import InvariantError
@@ -129,9 +129,11 @@ class Transfers(NamedTuple):
         return self.opening / self.times if self.times else 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
-    """Units owned by one attempt: recorded before its pod exists, until accounted."""
+class Chunk(NamedTuple):
+    """Units owned by one attempt: recorded before its pod exists, until accounted.
+
+    A tuple, as the record is: both are copied whenever a chunk begins, is told of or ends, and that is cheap.
+    """
 
     begin: int
     end: int
@@ -140,11 +142,11 @@ class Chunk:
     """The end its pod was created with."""
     node: str
     attempt: int
-    kind: Kind = "Chunk"
     created: float
     """When it was decided."""
     promised_end: float
     """Planned end (forecast for a leftover chunk)."""
+    kind: Kind = "Chunk"
     sent: float | None = None
     """When its input was planned to be there; None: it shares no port."""
     turn: float | None = None
@@ -169,8 +171,7 @@ class Chunk:
         return self.end - self.begin
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobRecord:
+class JobRecord(NamedTuple):
     """All that is written down about a job: a new leader rebuilds the Pool from these alone."""
 
     epoch: int = 0
@@ -225,19 +226,19 @@ class JobRecord:
         """Return the chunks but that one."""
         for i, c in enumerate(self.chunks):
             if c.begin == chunk.begin and c.key == chunk.key:
-                return (*self.chunks[:i], *self.chunks[i + 1 :])
+                return self.chunks[:i] + self.chunks[i + 1 :]
         return self.chunks
 
     def without(self, chunk: Chunk) -> "JobRecord":
         """Return the record without that chunk."""
-        return replace(self, chunks=self.others(chunk))
+        return self._replace(chunks=self.others(chunk))
 
     def with_chunk(self, chunk: Chunk) -> "JobRecord":
         """Return the record with that chunk added."""
-        return replace(self, chunks=(*self.chunks, chunk))
+        return self._replace(chunks=(*self.chunks, chunk))
 
     def changed(self, chunk: Chunk) -> "JobRecord":
         """Return the record with that chunk in the place of its earlier self. Raises InvariantError if it has none."""
         if all(c.key != chunk.key for c in self.chunks):
             raise InvariantError(f"chunk {chunk.key} is not owned")
-        return replace(self, chunks=tuple(chunk if c.key == chunk.key else c for c in self.chunks))
+        return self._replace(chunks=tuple(chunk if c.key == chunk.key else c for c in self.chunks))

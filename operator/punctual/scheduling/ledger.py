@@ -5,8 +5,6 @@ Each move takes a record and returns the next; a unit is completed, owned by one
 after that.
 """
 
-from dataclasses import replace
-
 from punctual.scheduling.job import Chunk, JobRecord, Restart
 from punctual.scheduling.ranges import Range, Ranges
 
@@ -42,8 +40,7 @@ def most_chunks(record: JobRecord) -> int:
 def account(record: JobRecord, chunk: Chunk) -> JobRecord:
     """Take its units as done, as the chunk ended well; what was counted about them is forgotten."""
     completed = record.completed
-    return replace(
-        record,
+    return record._replace(
         chunks=record.others(chunk),
         completed=completed.plus(Range(chunk.begin, chunk.end)) if chunk.size else completed,
         failed=record.failed.drop(chunk.begin, chunk.end),
@@ -58,8 +55,7 @@ def lose(record: JobRecord, chunk: Chunk, *, durable: int = 0, own: bool = False
     """
     kept = chunk.begin + min(max(durable, 0), chunk.size)
     end = chunk.end
-    return replace(
-        record,
+    return record._replace(
         chunks=record.others(chunk),
         completed=record.completed | Ranges.of((chunk.begin, kept)),
         failed=record.failed.drop(chunk.begin, kept).add(kept, end, int(own)).coarse(MOST),
@@ -80,13 +76,13 @@ def within(record: JobRecord, units: int) -> JobRecord:
     # what has failed at ``units`` itself may be reduce
     if not record.completed & beyond and not record.failed.largest(units + 1, MOST_UNITS):
         return record
-    return replace(record, completed=record.completed - beyond, failed=record.failed.drop(units, MOST_UNITS))
+    return record._replace(completed=record.completed - beyond, failed=record.failed.drop(units, MOST_UNITS))
 
 
 def cut(record: JobRecord, chunk: Chunk, at: int) -> JobRecord:
     """Cut it at the end the worker will honour: the tail is nobody's again. Above the owned end nothing changes."""
     end = max(chunk.begin, min(at, chunk.end))
-    return record.changed(replace(chunk, end=end, offered=None))
+    return record.changed(chunk._replace(end=end, offered=None))
 
 
 def durable(restart: Restart, done: int | None) -> int:

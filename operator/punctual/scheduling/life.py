@@ -2,7 +2,7 @@
 
 import heapq
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from punctual import reasons
 from punctual.control.chunk_times import Fetched
@@ -44,8 +44,8 @@ class Life:
         if kept.end < chunk.end:
             watch = st.watch(kept)
             if watch.done > 0:  # it ends earlier now: by its own pace, which an unkept plan does not know
-                until = expected_end(replace(kept, promised_end=now), watch, now=now)
-                st.record = st.record.changed(replace(kept, promised_end=min(kept.promised_end, until)))
+                until = expected_end(kept._replace(promised_end=now), watch, now=now)
+                st.record = st.record.changed(kept._replace(promised_end=min(kept.promised_end, until)))
             self.books.stale = True
         if kept.size == 0:  # nothing of it was begun
             self.end_and_lose(now, st, kept, reasons.OVERRUN, "gave its whole range back", own=False)
@@ -163,7 +163,7 @@ class Life:
                 fetched = None
             self.books.after.append(Measured(st.job.uid, chunk.node, chunk.size, seconds, fetched))
         if chunk.kind == "Pilot" and not (seen_late and ledger.remaining(st.job.units, st.record)):
-            st.record = replace(st.record, pilots=(*st.record.pilots, Sample(chunk.size, seconds)))
+            st.record = st.record._replace(pilots=(*st.record.pilots, Sample(chunk.size, seconds)))
 
     @staticmethod
     def _transferred(st: Standing, chunk: Chunk, watch: Watch) -> Fetched | None:
@@ -180,7 +180,7 @@ class Life:
             opening = max(opening, watch.fetched_at - chunk.turn - sending)
         units = chunk.origin - chunk.begin
         sums = st.record.transfers or Transfers()
-        st.record = replace(st.record, transfers=sums.add(units, seen.size, opening=opening, sending=sending))
+        st.record = st.record._replace(transfers=sums.add(units, seen.size, opening=opening, sending=sending))
         return Fetched(units, opening, opening + sending)
 
     def _maybe_finish(self, now: float, st: Standing) -> None:
@@ -201,8 +201,8 @@ class Life:
         on_track = st.record.on_track
         if on_track and now <= deadline:
             on_track = Verdict("True", reasons.ON_TRACK, f"finished {span(deadline - now)} before the deadline")
-        st.record = replace(
-            st.record, completed_condition=verdict, on_track=on_track, finished=now, eta=None, chunks=()
+        st.record = st.record._replace(
+            completed_condition=verdict, on_track=on_track, finished=now, eta=None, chunks=()
         )
         self._close(now, st)
         self.books.after.append(
@@ -218,8 +218,7 @@ class Life:
             else:
                 self.end(now, pod)
         verdict = Verdict("True", reason, message)
-        st.record = replace(
-            st.record,
+        st.record = st.record._replace(
             chunks=(),
             failed_condition=verdict,
             on_track=Verdict("False", reason, message) if st.record.promise else None,
@@ -235,7 +234,7 @@ class Life:
         if st.job.on_miss == "Stop":
             self.fail(now, st, reasons.LATE, f"{text}; spec.onMiss is Stop")
         elif st.state == "Promised":
-            st.record = replace(st.record, on_track=Verdict("False", reasons.LATE, text))
+            st.record = st.record._replace(on_track=Verdict("False", reasons.LATE, text))
             self.books.touch(st)
             self.books.after.append(Emit(st.job.uid, "Warning", reasons.LATE, text))
 
@@ -276,7 +275,7 @@ class Life:
             return
         self.books.looked = now
         # where costs are estimates nobody was promised to be in time
-        patience = math.inf if self.books.spec.loose else self.books.spec.margin / 2
+        patience, moment = math.inf if self.books.spec.loose else self.books.spec.margin / 2, tolerance(now)
         self._give_up_measuring(now)
         for uid in list(self.books.active):
             st = self.books.jobs[uid]
@@ -293,7 +292,7 @@ class Life:
                     self.end_and_lose(now, st, chunk, found.reason, found.message, own=found.own)
                     continue
                 self.aim(chunk, watch)
-                if now > chunk.promised_end + patience + tolerance(now):
+                if now > chunk.promised_end + patience + moment:
                     self._overrun(now, st, chunk, watch)
 
     def _give_up_measuring(self, now: float) -> None:
@@ -306,7 +305,7 @@ class Life:
                 continue
             measured = f"{some(len(st.record.pilots), 'pilot chunk')} had ended"
             text = f"the deadline came before pilot chunks had found out what a unit costs: {measured}"
-            st.record = replace(st.record, admitted=Verdict("False", reasons.INFEASIBLE_STARTUP, text))
+            st.record = st.record._replace(admitted=Verdict("False", reasons.INFEASIBLE_STARTUP, text))
             self.books.touch(st)
             self.books.after.append(Emit(st.job.uid, "Warning", reasons.INFEASIBLE_STARTUP, text))
 
@@ -343,7 +342,7 @@ class Life:
             node = self.books.processors.nodes.get(chunk.node)  # whose slowness is not the work's
             st.slowed = max(st.slowed, pace / (cost.tau + cost.chi * (node.speed if node else 1.0)))
         end = expected_end(chunk, watch, now=now)
-        st.record = st.record.changed(replace(chunk, promised_end=end))
+        st.record = st.record.changed(chunk._replace(promised_end=end))
         self.books.touch(st)
         self.books.stale = True
         if st.state == "Promised":

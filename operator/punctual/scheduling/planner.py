@@ -345,7 +345,7 @@ class Planner:
         if st.job.on_miss == "Stop":
             self.life.fail(now, st, reason, f"{text}; spec.onMiss is Stop")
             return
-        st.record = replace(st.record, on_track=Verdict("False", reason, f"{text}; it goes on with leftover capacity"))
+        st.record = st.record._replace(on_track=Verdict("False", reason, f"{text}; it goes on with leftover capacity"))
         self.books.touch(st)
         self.books.after.append(Emit(st.job.uid, "Warning", reason, text))
 
@@ -360,8 +360,8 @@ class Planner:
             if demand and self.books.plan.at(now).overloaded(demand):
                 continue
             was, text = st.record, "processors are booked again"
-            chunks = tuple(replace(c, leftover=False) for c in was.chunks)
-            st.record = replace(was, on_track=Verdict("True", reasons.ON_TRACK, text), chunks=chunks)
+            chunks = tuple(c._replace(leftover=False) for c in was.chunks)
+            st.record = was._replace(on_track=Verdict("True", reasons.ON_TRACK, text), chunks=chunks)
             plan, missed = self.trial(now, stop=True)
             if missed or self.is_late(st, now):
                 st.record = was
@@ -386,7 +386,7 @@ class Planner:
             if booking and not st.record.started and abs(booking.start - promise.start) > FORECAST_STEP:
                 told = told._replace(start=booking.start, processors=booking.processors)
             if told != promise:
-                st.record = replace(st.record, promise=told)
+                st.record = st.record._replace(promise=told)
                 self.books.touch(st)
             self._judge_track(st, finish)
 
@@ -400,7 +400,7 @@ class Planner:
             verdict = Verdict("False", reasons.LATE, f"the forecast is {span(finish - deadline)} behind the deadline")
         else:
             return
-        st.record = replace(st.record, on_track=verdict)
+        st.record = st.record._replace(on_track=verdict)
         self.books.touch(st)
 
 
@@ -408,7 +408,7 @@ def _off(st: Standing, nodes: Collection[str]) -> Standing:
     """Return how the job would stand if its chunks on these nodes were lost."""
     if not any(c.node in nodes for c in st.record.chunks):
         return st
-    return replace(st, record=replace(st.record, chunks=tuple(c for c in st.record.chunks if c.node not in nodes)))
+    return replace(st, record=st.record._replace(chunks=tuple(c for c in st.record.chunks if c.node not in nodes)))
 
 
 def _in_turn(ends: Sequence[float], due: float) -> tuple[int, float]:

@@ -135,7 +135,7 @@ class Pool:
         stamps: list[Action] = []
         for uid, st in self.books.jobs.items():
             if not st.record.ended:
-                st.written = replace(st.record, epoch=self.books.epoch)
+                st.written = st.record._replace(epoch=self.books.epoch)
                 stamps.append(WriteStatus(uid, st.written))
         if self.books.spec is not None:
             self.books.pool_written = self.books.pool_record()
@@ -397,9 +397,9 @@ class Pool:
         # what somebody else wrote, and no leader would get past
         chunks = {chunk.key: chunk for chunk in record.chunks}
         pilots = tuple(sample for sample in record.pilots if sample.units > 0)
-        st.record = replace(st.record, chunks=tuple(chunks.values()), pilots=pilots)
+        st.record = st.record._replace(chunks=tuple(chunks.values()), pilots=pilots)
         if st.state in LIVE and st.state != "Measuring" and (record.promise is None or st.cost is None):
-            st.record = replace(st.record, admitted=None)
+            st.record = st.record._replace(admitted=None)
         if st.state in LIVE:
             self.books.live[st.job.uid] = st
         asked, promise = st.asked, record.promise
@@ -681,19 +681,19 @@ class Pool:
         job = st.job
         self.books.live[job.uid] = st
         self.books.touch(st)
-        st.record = replace(st.record, observed_generation=st.asked.generation)
+        st.record = st.record._replace(observed_generation=st.asked.generation)
         if job.suspend:
             text = "spec.suspend is true: nothing was promised"
-            st.record = replace(st.record, admitted=Verdict("False", reasons.SUSPENDED, text))
+            st.record = st.record._replace(admitted=Verdict("False", reasons.SUSPENDED, text))
             return None
         if st.work_done and job.reduce_duration is None:  # by an edit: nothing is left to be promised
             self.life.finish(now, st)
             return None
         if st.cost is None and job.refusal is None and not self.books.deleting:
             text = "neither cost nor profile: pilot chunks on free processors measure what a unit costs"
-            st.record = replace(st.record, admitted=Verdict("Unknown", reasons.MEASURING, text))
+            st.record = st.record._replace(admitted=Verdict("Unknown", reasons.MEASURING, text))
             return None
-        st.record = replace(st.record, cost=st.cost)
+        st.record = st.record._replace(cost=st.cost)
         demand = self.planner.demand(st, now) if st.cost else None
         if demand is None:
             demand = Demand(order=Order(job.deadline, job.arrival, job.uid), ranges=ledger.remaining(0, JobRecord()),
@@ -747,7 +747,7 @@ class Pool:
         return 1 if answer.appended else 1 + len(answer.plan)
 
     def _reject(self, st: Standing, answer: Rejected, demand: Demand) -> None:
-        st.record = replace(st.record, admitted=Verdict("False", answer.reason, answer.message), promise=None)
+        st.record = st.record._replace(admitted=Verdict("False", answer.reason, answer.message), promise=None)
         self.books.after.append(Emit(st.job.uid, "Warning", answer.reason, answer.message))
         if answer.by_time and self.offers:
             self.books.desk.ask(st.job.uid, demand)
@@ -762,10 +762,9 @@ class Pool:
         )
         if job.dry_run:
             verdict = Verdict("True", reasons.DRY_RUN, f"would be promised: {text}; nothing is booked")
-            st.record = replace(st.record, admitted=verdict)
+            st.record = st.record._replace(admitted=verdict)
             return
-        st.record = replace(
-            st.record,
+        st.record = st.record._replace(
             admitted=Verdict("True", self._word(), text),
             on_track=Verdict("True", reasons.ON_TRACK, "the forecast is before the deadline"),
             offer=None,
@@ -785,7 +784,7 @@ class Pool:
             st = self.books.jobs.get(uid)
             if st is None or st.state != "Refused":
                 continue
-            st.record = replace(st.record, offer=offer)
+            st.record = st.record._replace(offer=offer)
             self.books.touch(st)
 
 

@@ -15,7 +15,7 @@ are taken to be when they were planned to.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 
 from punctual import reasons
@@ -115,7 +115,7 @@ class Port:
         return node is not None and node.ready
 
     def _give(self, now: float, st: Standing, chunk: Chunk) -> None:
-        st.record = st.record.changed(replace(chunk, turn=now))
+        st.record = st.record.changed(chunk._replace(turn=now))
         self.books.sending.add(self.books.occupant(st.job.uid, chunk))
         self.books.touch(st)
 
@@ -144,7 +144,7 @@ class Port:
                 continue
             cause = cause or st.job.uid
             ends = at + chunk.size * cost.with_headroom(books.spec.headroom).chi
-            st.record = st.record.changed(replace(chunk, sent=at, promised_end=max(chunk.promised_end, ends)))
+            st.record = st.record.changed(chunk._replace(sent=at, promised_end=max(chunk.promised_end, ends)))
             books.touch(st)
             books.stale = True
             books.causes.setdefault(cause, reasons.OVERRUN)

@@ -98,8 +98,11 @@ class Ranges:
         ``cuts`` ascends from 0 to ``total``; slice k holds the units between cuts k and k+1 and is more than one
         range where the set has a hole.
         """
-        out: list[list[Range]] = []
         places = list(cuts)
+        if len(self.parts) == 1:
+            first = self.parts[0].begin
+            return [[Range(first + low, first + high)] if low < high else [] for low, high in pairwise(places)]
+        out: list[list[Range]] = []
         part = 0
         used = 0  # units of parts[part] already given out
         for low, high in pairwise(places):
@@ -159,7 +162,7 @@ class Counts:
     def largest(self, begin: int, end: int) -> int:
         """Return the largest count of any unit in [begin, end)."""
         i, j = self._meeting(begin, end)
-        return max((c.times for c in self.parts[i:j]), default=0)
+        return max((c.times for c in self.parts[i:j]), default=0) if i < j else 0
 
     def _meeting(self, begin: int, end: int) -> tuple[int, int]:
         """Return which parts have a unit in [begin, end)."""

@@ -3,6 +3,7 @@
 It knows true costs, which may differ from the estimates that the Pool plans with, and nothing of plans.
 """
 
+from collections import deque
 from dataclasses import dataclass, field
 
 from punctual.scheduling.job import Chunk
@@ -50,14 +51,14 @@ class Cluster:
         self.one_port = one_port
         self.running: dict[str, Running] = {}
         self._by_job: dict[str, dict[str, Running]] = {}
-        self._queue: list[Running] = []  # whose input is not sent yet, in order
+        self._queue: deque[Running] = deque()  # whose input is not sent yet, in order
 
     def start(self, now: float, made: Running) -> None:
         """Let a chunk begin: it sends as soon as it may."""
         port = None
         if self.one_port:
-            sent = next((i for i, r in enumerate(self._queue) if r.send_end > now), len(self._queue))
-            del self._queue[:sent]
+            while self._queue and self._queue[0].send_end <= now:
+                self._queue.popleft()
             port = self._queue[-1].send_end if self._queue else now
             self._queue.append(made)
         made.time(port, now)
@@ -75,7 +76,7 @@ class Cluster:
             return []
         at = self._queue.index(gone)
         del self._queue[at]
-        moved = self._queue[at:]
+        moved = list(self._queue)[at:]
         port = self._queue[at - 1].send_end if at else now
         for one in moved:
             one.time(max(port, now), one.chunk.created)

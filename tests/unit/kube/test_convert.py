@@ -1,5 +1,4 @@
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -398,6 +397,6 @@ def test_what_an_undecided_job_brings_along_is_its_ledger():
     missing = pool_missing(done, JOB, "main", epoch=3)
     assert undecided(None)
     assert undecided(missing)
-    assert not undecided(replace(missing, admitted=Verdict("False", "InfeasibleCapacity", "")))
+    assert not undecided(missing._replace(admitted=Verdict("False", "InfeasibleCapacity", "")))
     assert without_decision(pool_missing(None, JOB, "main", epoch=3)) is None
-    assert without_decision(missing) == replace(done, epoch=3)
+    assert without_decision(missing) == done._replace(epoch=3)

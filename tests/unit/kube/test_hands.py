@@ -193,7 +193,7 @@ async def test_a_recorded_reduce_of_a_job_without_one_is_refused(hands, log, dir
     spec = known.template()
     del spec["reduce"]
     known.spec = orjson.dumps(spec)
-    hands.perform(CreateChunk("j1", replace(CHUNK, begin=5, end=6, origin=6, kind="Reduce")))
+    hands.perform(CreateChunk("j1", CHUNK._replace(begin=5, end=6, origin=6, kind="Reduce")))
     assert log.take() == []
     message = "spec.reduce is not there"
     assert log.refused == [("main", CreateRefused(job="j1", kind="Reduce", begin=5, attempt=1, message=message))]
@@ -239,7 +239,7 @@ async def test_a_pod_of_its_name_is_the_same_only_if_it_is_the_same_attempt(hand
 async def test_the_reduce_pod_is_given_what_was_stored(hands, log):
     hands.perform(StoreResult("j1", 0, 5, "42"))
     log.take()
-    hands.perform(CreateChunk("j1", replace(CHUNK, kind="Reduce", begin=5, end=6, origin=6)))
+    hands.perform(CreateChunk("j1", CHUNK._replace(kind="Reduce", begin=5, end=6, origin=6)))
     (_, look), (_, create) = log.take()
     assert look.body == {"data": {}}  # gone if somebody has deleted it
     volume = create.body["spec"]["volumes"][-1]

@@ -1,5 +1,4 @@
 import copy
-from dataclasses import replace
 
 import pytest
 
@@ -33,8 +32,8 @@ def test_the_name_says_which_attempt_of_which_range_of_which_job_and_nothing_els
 def test_a_pod_is_a_chunk_of_its_job_only_in_its_place_under_its_name():
     said = project_pod(body())
     assert is_chunk_of(OWNER, said)
-    assert not is_chunk_of(OWNER, replace(said, namespace="other"))
-    assert not is_chunk_of(OWNER, replace(said, attempt=3))
+    assert not is_chunk_of(OWNER, said._replace(namespace="other"))
+    assert not is_chunk_of(OWNER, said._replace(attempt=3))
     assert not is_chunk_of(OWNER._replace(uid="other"), said)
 
 

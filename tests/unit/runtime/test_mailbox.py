@@ -62,7 +62,7 @@ async def test_a_deletion_takes_the_place_of_the_apply_before_it():
 
 async def test_a_pod_that_ended_and_vanished_between_two_looks_keeps_its_exit_code():
     box = Mailbox()
-    ended = replace(POD, phase="Succeeded", exit_code=0)
+    ended = POD._replace(phase="Succeeded", exit_code=0)
     box.put(POD)
     box.put(ended)
     box.put(PodGone("ns", "render-1", "p1"))
@@ -133,7 +133,7 @@ EVENTS = st.one_of(
     st.builds(NodeGone, st.sampled_from("ab")),
     st.builds(lambda g: JobApplied(replace(JOB, generation=g)), st.integers(1, 9)),
     st.just(JobDeleted("j1")),
-    st.builds(lambda p: replace(POD, phase=p), st.sampled_from(["Pending", "Running", "Succeeded"])),
+    st.builds(lambda p: POD._replace(phase=p), st.sampled_from(["Pending", "Running", "Succeeded"])),
     st.just(PodGone("ns", "render-1", "p1")),
 )
 

@@ -64,7 +64,7 @@ def test_a_job_in_a_thousand_pieces_is_finished_with_few_chunks_at_a_time(monkey
     w.apply(job(units=200, deadline=500.0))
     w.tick()
     done = Ranges.of(*((2 * n, 2 * n + 1) for n in range(38)))  # as many interruptions have left it
-    record = replace(w.records["j1"], completed=done, chunks=())
+    record = w.records["j1"]._replace(completed=done, chunks=())
     w.pods.clear()
     w.records["j1"] = record
     w.crash()
@@ -112,10 +112,10 @@ def test_a_job_loses_thousands_of_chunks_at_once_and_no_leader_sits_over_them():
     chunk = record.chunks[0]
     w.jobs["j1"] = replace(w.jobs["j1"], units=10 * n)
     chunks = tuple(
-        replace(chunk, begin=10 * i, end=10 * i + 9, origin=10 * i + 9, node=f"gone{i % 7}", attempt=1 + i % 3)
+        chunk._replace(begin=10 * i, end=10 * i + 9, origin=10 * i + 9, node=f"gone{i % 7}", attempt=1 + i % 3)
         for i in range(n)
     )
-    w.records["j1"] = replace(record, chunks=chunks)
+    w.records["j1"] = record._replace(chunks=chunks)
     calls = 0
 
     def count(frame, event, argument):

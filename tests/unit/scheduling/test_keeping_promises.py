@@ -232,7 +232,7 @@ def test_a_promise_whose_units_all_run_is_promised_again_when_it_fits():
     w.apply(job("a", units=50, deadline=100))
     w.run(10)
     lost = w.records["a"].on_track._replace(status="False", reason=reasons.CAPACITY_LOST)
-    w.records["a"] = replace(w.records["a"], on_track=lost)
+    w.records["a"] = w.records["a"]._replace(on_track=lost)
     w.crash()
     w.run(11)
     assert track(w, "a") == ("True", reasons.ON_TRACK)

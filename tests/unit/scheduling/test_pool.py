@@ -380,7 +380,7 @@ def test_a_status_that_says_promised_without_a_promise_is_asked_anew_and_no_lead
     w.run(1)
     w.apply(job("j2", units=60, deadline=100))
     w.run_until(lambda w: "j2" in w.records)
-    w.records["j2"] = replace(w.records["j2"], promise=None)
+    w.records["j2"] = w.records["j2"]._replace(promise=None)
     w.jobs["j2"] = replace(w.jobs["j2"], generation=2)
     w.crash()
     w.run_until(lambda w: w.done("j1") and w.done("j2"))

@@ -101,8 +101,8 @@ CHUNK = Chunk(begin=20, end=40, origin=40, node="n1", attempt=1, created=0.0, pr
     [
         {"cost": None},
         {**MEASURING, "pilots": (Sample(0, 0.0), Sample(0, 2.0))},
-        {**MEASURING, "chunks": (replace(CHUNK, kind="Pilot", end=20, origin=20),)},
-        {"chunks": (CHUNK, replace(CHUNK, end=30))},
+        {**MEASURING, "chunks": (CHUNK._replace(kind="Pilot", end=20, origin=20),)},
+        {"chunks": (CHUNK, CHUNK._replace(end=30))},
     ],
     ids=["promised without a cost", "pilots of no units", "a pilot of no units", "a chunk twice"],
 )
@@ -110,7 +110,7 @@ def test_no_leader_fails_over_a_status_that_somebody_wrote(wrong):
     w = small()
     w.apply(job(units=60, deadline=300, chi=None))
     w.run_until(lambda w: w.records.get("j1") is not None and w.records["j1"].promise is not None)
-    w.records["j1"] = replace(w.records["j1"], **wrong)
+    w.records["j1"] = w.records["j1"]._replace(**wrong)
     w.crash()
     w.run_until(lambda w: w.done("j1"))
     assert w.met("j1")
