@@ -147,7 +147,7 @@ class Agent:
     def _take(self, pod: _Pod, point: SetPoint) -> None:
         pod.told = Rest(point.cap, point.period)
         pod.rest = Rest(point.rest_cap, point.period)
-        pod.progress.bound(point.units or None if point.kind == "chunk" else None)
+        pod.progress.bound(point.units or None)
 
     def _save(self, epoch: int) -> None:
         rests = {pod.uid: pod.rest for pod in self._pods.values() if pod.rest is not None}

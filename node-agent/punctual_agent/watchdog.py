@@ -1,4 +1,4 @@
-"""Leaves pods safe when the agent is gone: chunks at a cap that finishes in time, guests at their floor.
+"""Leaves pods safe when the agent is gone: at a cap with which a chunk finishes in time.
 
 A small process of its own in the agent's pod (``python -m punctual_agent.watchdog``), standard library only, so that
 it survives ``kill -9`` of the agent and whatever breaks the agent's libraries. Each second it looks at the heartbeat;

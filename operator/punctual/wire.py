@@ -94,7 +94,6 @@ class SetPoint(_Message):
     """What one pod shall do. The cap is for the pod's first container and for the pod."""
 
     uid: str = Field(max_length=63)
-    kind: Literal["chunk", "guest"] = "chunk"
     cap: Cores
     """CPU cap to apply, cores."""
     rest_cap: Cores

@@ -82,8 +82,8 @@ async def test_apply_owns_its_fields_and_leaves_those_of_others(client, namespac
     await client.apply(path, config_map("shared", theirs="1"), field_manager="b")
     await client.apply(path, config_map("shared", ours="2"), field_manager="a")
     assert (await client.get(path))["data"] == {"ours": "2", "theirs": "1"}
-    with pytest.raises(errors.Conflict):
-        await client.apply(path, config_map("shared", ours="3"), field_manager="b", force=False)
+    await client.apply(path, config_map("shared", ours="3"), field_manager="b")
+    assert (await client.get(path))["data"] == {"ours": "3"}
 
 
 async def test_merge_and_json_patches(client, namespace):

@@ -64,19 +64,6 @@ async def refuse_to_stream(self: Informer, seen: set[str]) -> str:
     return ""
 
 
-async def test_a_selector_leaves_the_others_out_and_tells_who_leaves_it(client, namespace, eventually):
-    path = CONFIG_MAPS.path(namespace=namespace)
-    told: list[str] = []
-    labelled = config_map("ours", "1")
-    labelled["metadata"]["labels"] = {"a": "b"}
-    async with following(client, path, told, label_selector="a=b"):
-        await client.create(path, config_map("theirs", "1"))
-        await client.create(path, labelled)
-        await client.patch_merge(f"{path}/ours", {"metadata": {"labels": {"a": None}}})
-        await eventually(lambda: len(told) == 2)
-        assert told == ["ADDED ours 1", "DELETED ours 1"]
-
-
 async def test_a_pods_end_is_told_even_when_it_is_one_event_with_its_deletion(client, namespace, eventually):
     path = PODS.path(namespace=namespace)
     pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}], "nodeName": "nowhere"}}

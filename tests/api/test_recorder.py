@@ -75,7 +75,6 @@ async def test_an_object_that_talks_too_much_is_limited_and_the_others_are_not(r
     assert await recorder.flush(60)
     written = [event["regarding"]["uid"] for event in await events(client, namespace)]
     assert (written.count("u1"), written.count("u2")) == (BURST, 1)
-    assert recorder.counts.limited == BURST
 
 
 async def test_an_event_about_a_cluster_scoped_object_and_a_long_note_are_taken(recorder, client, namespace):
@@ -98,9 +97,8 @@ async def test_a_series_whose_event_is_gone_is_told_anew(recorder, client, names
     assert event["series"]["count"] == 2
 
 
-async def test_what_cannot_be_written_is_counted_and_holds_up_nothing(recorder, client, namespace):
+async def test_what_cannot_be_written_holds_up_nothing(recorder, client, namespace):
     recorder.emit(job("no-such-namespace"), "Normal", "Feasible", "fits")
     recorder.emit(job(namespace, "u2"), "Normal", "Feasible", "fits")
     assert await recorder.flush(60)
-    assert recorder.counts.failed == 1
     assert len(await events(client, namespace)) == 1

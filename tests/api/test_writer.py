@@ -9,7 +9,7 @@ import pytest
 from punctual import errors
 from punctual.kube.client import CONFIG_MAPS, PODS, ApiClient, Json, Resource
 from punctual.kube.informer import Informer
-from punctual.kube.writer import (
+from punctual.kube.operations import (
     Annotate,
     ApplyConfigMap,
     ApplyStatus,
@@ -19,9 +19,9 @@ from punctual.kube.writer import (
     Operation,
     Outcome,
     Patch,
-    Writer,
     same,
 )
+from punctual.kube.writer import Writer
 
 POOLS = Resource("punctual.dev/v1alpha1", "pools")
 LABELS = ("punctual.dev/job", "punctual.dev/begin", "punctual.dev/attempt")

@@ -21,7 +21,8 @@ from decisions import TOP, apiserver
 
 from punctual.kube.client import PODS, ApiClient
 from punctual.kube.directory import JOBS
-from punctual.kube.writer import ApplyStatus, CreatePod, Writer, same
+from punctual.kube.operations import ApplyStatus, CreatePod, same
+from punctual.kube.writer import Writer
 
 TARGET = {"statuses_per_second": 400.0}
 

@@ -83,18 +83,18 @@ class Listing:
     resource_version: str
 
 
-def load_configuration(kubeconfig: str | None = None, context: str | None = None) -> Configuration:
+def load_configuration(kubeconfig: str | None) -> Configuration:
     """Where the API server is and how to show who asks: the given kubeconfig, else the pod's own, else the user's.
 
     Raises ClusterError when there is none that can be read.
     """
     configuration = Configuration()
     try:
-        if kubeconfig is None and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
+        if kubeconfig is None and "KUBERNETES_SERVICE_HOST" in os.environ:
             config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # it has no types
         else:
             config.load_kube_config(  # type: ignore[no-untyped-call]  # it has no types
-                kubeconfig, context, client_configuration=configuration, persist_config=False
+                kubeconfig, client_configuration=configuration, persist_config=False
             )
     except (config.ConfigException, OSError) as error:
         raise errors.ClusterError(f"no way to the API server: {error}") from error
@@ -112,16 +112,13 @@ class ApiClient:
         self,
         kubeconfig: str | None = None,
         *,
-        context: str | None = None,
         clock: ServerClock | None = None,
         deadline: float = 10.0,
-        connections: int = 100,
         user_agent: str = "punctual",
     ) -> None:
         self.clock = clock or ServerClock()
-        self._where = kubeconfig, context
+        self._kubeconfig = kubeconfig
         self._deadline = deadline
-        self._connections = connections
         self._headers = {"User-Agent": user_agent, "Accept-Encoding": "identity"}
         self._renewal = asyncio.Lock()
         self._configuration: Configuration | None = None
@@ -133,14 +130,12 @@ class ApiClient:
         self._server_name: str | None = None
 
     async def __aenter__(self) -> Self:
-        configuration = self._configuration = await asyncio.to_thread(load_configuration, *self._where)
+        configuration = self._configuration = await asyncio.to_thread(load_configuration, self._kubeconfig)
         self._base = configuration.host.rstrip("/")
         self._proxy = _proxy(configuration)
         self._server_name = configuration.tls_server_name
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=self._connections, ssl=_tls(configuration) if self._base.startswith("https") else False
-            ),
+            connector=aiohttp.TCPConnector(ssl=_tls(configuration) if self._base.startswith("https") else False),
             timeout=aiohttp.ClientTimeout(total=self._deadline),
             read_bufsize=2**18,  # a list of pods comes in megabytes
             auto_decompress=False,
@@ -195,7 +190,6 @@ class ApiClient:
         path: str,
         *,
         resource_version: str = "",
-        label_selector: str = "",
         field_selector: str = "",
         seconds: int = 12,
         silence: float = 15.0,
@@ -209,11 +203,9 @@ class ApiClient:
         where it cannot. Raises Gone when the resource version is too old. Close it (``contextlib.aclosing``) when
         leaving early.
         """
-        params = _selectors(label_selector, field_selector) | {
-            "watch": "1",
-            "allowWatchBookmarks": "true",
-            "timeoutSeconds": str(seconds),
-        }
+        params = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)}
+        if field_selector:
+            params["fieldSelector"] = field_selector
         if initial:
             params |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         if resource_version:
@@ -248,22 +240,13 @@ class ApiClient:
         """Put an object; with ``metadata.resourceVersion`` only over that very version (else Conflict)."""
         return await self._call("PUT", path, body=body)
 
-    async def apply(
-        self,
-        path: str,
-        body: Json | bytes,
-        *,
-        field_manager: str,
-        force: bool = True,
-        subresource: str = "",
-        dry_run: bool = False,
-    ) -> Json:
-        """Server-side apply: this manager's fields shall be as in ``body`` (a dict, or JSON already).
+    async def apply(self, path: str, body: Json | bytes, *, field_manager: str, subresource: str = "") -> Json:
+        """Server-side apply: this manager's fields shall be as in ``body`` (a dict, or JSON already), others' too.
 
         Creates what is not there, except through a subresource (NotFound). Raises Fenced when the status there
         carries a higher epoch; Replaced when ``metadata.uid`` of the body is another than the object's.
         """
-        params = _writing(field_manager, dry_run=dry_run) | ({"force": "true"} if force else {})
+        params = _writing(field_manager) | {"force": "true"}
         data = _for_yaml(body if isinstance(body, bytes) else orjson.dumps(body))
         return await self._call("PATCH", _below(path, subresource), params=params, body=data, content_type=APPLY)
 
@@ -382,7 +365,7 @@ class ApiClient:
             async with self._renewal:
                 if asked > self._renewed:  # else another call renewed them while this one waited
                     if renew or self._configuration is None:
-                        self._configuration = await asyncio.to_thread(load_configuration, *self._where)
+                        self._configuration = await asyncio.to_thread(load_configuration, self._kubeconfig)
                     self._token = await asyncio.to_thread(_token, self._configuration)
                     self._renewed = time.monotonic()
         return {"Authorization": self._token} if self._token else {}

@@ -267,13 +267,12 @@ class ElectorThread(threading.Thread):
         on_stopped: Callable[[], None],
         min_epoch: Callable[[], int] = lambda: 0,
         timing: Timing = Timing(),
-        context: str | None = None,
         clock: ServerClock | None = None,
     ) -> None:
         super().__init__(name="elector", daemon=True)
         self._home = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self._home.create_future()
-        self._client = ApiClient(kubeconfig, context=context, clock=clock, user_agent="punctual-elector")
+        self._client = ApiClient(kubeconfig, clock=clock, user_agent="punctual-elector")
         self._elector = Elector(
             self._client,
             namespace=namespace,

@@ -151,25 +151,25 @@ class Exchange:
             await self._runner.cleanup()
             self._runner = None
 
-    def silent(self, expected: Collection[str], *, after: float = SILENT) -> list[str]:
-        """Return those of the expected nodes that have not reported for so many seconds, or never."""
-        limit = self._doors.monotonic() - after
+    def silent(self, expected: Collection[str]) -> list[str]:
+        """Return those of the expected nodes that have not reported lately, or never."""
+        limit = self._doors.monotonic() - SILENT
         return sorted(n for n in expected if (v := self._voices.get(n)) is None or v.heard < limit)
 
-    def quota(self, *, within: float = SILENT) -> float:
-        """Return the caps in force, cores, over all nodes heard in so many seconds."""
-        return sum(v.quota for v in self._lately(within))
+    def quota(self) -> float:
+        """Return the caps in force, cores, over all nodes heard lately."""
+        return sum(v.quota for v in self._lately())
 
-    def drift(self, *, within: float = SILENT) -> int:
+    def drift(self) -> int:
         """Return how often something else changed a cap of a pod that is there now."""
-        return sum(v.drift for v in self._lately(within))
+        return sum(v.drift for v in self._lately())
 
     def forget(self, node: str) -> None:
         """Forget a node that is gone."""
         self._voices.pop(node, None)
 
-    def _lately(self, within: float) -> list[_Voice]:
-        limit = self._doors.monotonic() - within
+    def _lately(self) -> list[_Voice]:
+        limit = self._doors.monotonic() - SILENT
         return [v for v in self._voices.values() if v.heard >= limit]
 
     async def _handle(self, request: web.Request) -> web.Response:

@@ -17,7 +17,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Generic, Literal, TypedDict, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import structlog
 
@@ -37,18 +37,12 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class Counts:
-    """What an informer did since it began, for metrics."""
+    """What an informer did since it began."""
 
     events: int = 0
-    changes: int = 0
     relists: int = 0
     reconnects: int = 0
     failures: int = 0
-
-
-class _Selectors(TypedDict):
-    label_selector: str
-    field_selector: str
 
 
 class Informer(Generic[P]):
@@ -67,8 +61,6 @@ class Informer(Generic[P]):
         *,
         project: Callable[[Json], P | None],
         on_change: Callable[[Change, str, P], None],
-        label_selector: str = "",
-        field_selector: str = "",
         silence: float = 15.0,
         page: int = 500,
         monotonic: Callable[[], float] = time.monotonic,
@@ -80,7 +72,6 @@ class Informer(Generic[P]):
         self._client = client
         self._project = project
         self._on_change = on_change
-        self._selectors: _Selectors = {"label_selector": label_selector, "field_selector": field_selector}
         self._silence = silence
         self._page = page
         self._monotonic = monotonic
@@ -133,7 +124,7 @@ class Informer(Generic[P]):
                 self._streams = False
                 seen.clear()
         if not self._streams:
-            async for page in self._client.pages(self.path, page=self._page, **self._selectors):
+            async for page in self._client.pages(self.path, page=self._page):
                 self._alive = self._monotonic()
                 for body in page.items:
                     seen.add(self._told(body))
@@ -145,9 +136,7 @@ class Informer(Generic[P]):
 
     async def _stream(self, seen: set[str]) -> str:
         """Have all objects streamed (watch-list): neither side needs memory for the whole list."""
-        watch = self._client.watch(
-            self.path, initial=True, seconds=INITIAL_SECONDS, silence=self._silence, **self._selectors
-        )
+        watch = self._client.watch(self.path, initial=True, seconds=INITIAL_SECONDS, silence=self._silence)
         async with contextlib.aclosing(watch):
             async for event in watch:
                 self._alive = self._monotonic()
@@ -163,11 +152,7 @@ class Informer(Generic[P]):
         """Tell what changes, until the server ends the watch."""
         self.counts.reconnects += 1
         watch = self._client.watch(
-            self.path,
-            resource_version=self._version,
-            seconds=WATCH_SECONDS,
-            silence=self._silence,
-            **self._selectors,
+            self.path, resource_version=self._version, seconds=WATCH_SECONDS, silence=self._silence
         )
         async with contextlib.aclosing(watch):
             async for event in watch:
@@ -220,7 +205,6 @@ class Informer(Generic[P]):
         self._tell("DELETED", key, self._known.pop(key)[1])
 
     def _tell(self, change: Change, key: str, projection: P) -> None:
-        self.counts.changes += 1
         self._on_change(change, key, projection)
 
     def _projected(self, key: str, body: Json) -> P | None:

@@ -2,14 +2,13 @@
 
 The same object, reason and note again within `SERIES` seconds becomes a series (its count rises) in place of another
 event; a token bucket per object keeps a job that flaps from drowning the others. Callers never wait and never see an
-error: what cannot be written is counted and forgotten, for events are told, not kept.
+error: what cannot be written is logged and forgotten, for events are told, not kept.
 """
 
 import asyncio
 import time
 import uuid
 from collections import OrderedDict, deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
@@ -47,15 +46,6 @@ class Regarding:
 
 
 @dataclass(slots=True)
-class Counts:
-    """What became of the events, for metrics."""
-
-    written: int = 0
-    limited: int = 0
-    failed: int = 0
-
-
-@dataclass(slots=True)
 class _Entry:
     """One event or series: what it says, how often, and the object it became."""
 
@@ -77,13 +67,9 @@ class Recorder:
     ``controller`` ("punctual.dev/operator") and ``instance`` (the pod's name) stand in every event.
     """
 
-    def __init__(
-        self, client: ApiClient, *, controller: str, instance: str, monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.counts = Counts()
+    def __init__(self, client: ApiClient, *, controller: str, instance: str) -> None:
         self._client = client
         self._who = {"reportingController": controller, "reportingInstance": instance}
-        self._monotonic = monotonic
         self._entries: OrderedDict[tuple[str, str], _Entry] = OrderedDict()  # by uid and reason, oldest use first
         self._buckets: OrderedDict[str, Bucket] = OrderedDict()  # by uid
         self._queue: deque[_Entry] = deque()
@@ -116,8 +102,7 @@ class Recorder:
         if entry.queued:
             return
         if len(self._queue) >= QUEUED or not self._bucket(regarding.uid).take():
-            self.counts.limited += 1  # a series' count is kept, and written with its next one
-            return
+            return  # a series' count is kept, and written with its next one
         entry.queued = True
         self._queue.append(entry)
         self._idle.clear()
@@ -133,9 +118,7 @@ class Recorder:
             entry = self._queue[0]
             try:
                 await self._write_patiently(entry)
-                self.counts.written += 1
             except errors.ClusterError as error:
-                self.counts.failed += 1
                 log.warning("event_not_written", reason=entry.reason, about=entry.regarding.name, error=str(error))
             self._queue.popleft()
 
@@ -149,7 +132,7 @@ class Recorder:
         return True
 
     def _bucket(self, uid: str) -> Bucket:
-        bucket = self._buckets.pop(uid, None) or Bucket(REFILL, BURST, self._monotonic)
+        bucket = self._buckets.pop(uid, None) or Bucket(REFILL, BURST, time.monotonic)
         self._buckets[uid] = bucket
         if len(self._buckets) > KEPT:
             self._buckets.popitem(last=False)

@@ -35,37 +35,11 @@ import structlog
 from punctual import errors
 from punctual.kube.bucket import Bucket
 from punctual.kube.client import RIGHTS, ApiClient
-from punctual.kube.operations import (
-    Annotate,
-    ApplyConfigMap,
-    ApplyStatus,
-    CreatePod,
-    DeleteObject,
-    DeletePod,
-    Operation,
-    Outcome,
-    Patch,
-    perform,
-    same,
-)
+from punctual.kube.operations import ApplyStatus, CreatePod, DeletePod, Operation, Outcome, perform
 
 CONCURRENCY = 32
 FIRST_RETRY, LAST_RETRY = 0.2, 5.0
 """Seconds of back-off of one operation, doubled in between."""
-
-__all__ = [
-    "Annotate",
-    "ApplyConfigMap",
-    "ApplyStatus",
-    "CreatePod",
-    "DeleteObject",
-    "DeletePod",
-    "Operation",
-    "Outcome",
-    "Patch",
-    "Writer",
-    "same",
-]
 
 log = structlog.get_logger()
 

@@ -14,7 +14,7 @@ import pytest
 
 from punctual import errors
 from punctual.kube.client import RIGHTS, Json
-from punctual.kube.writer import (
+from punctual.kube.operations import (
     Annotate,
     ApplyConfigMap,
     ApplyStatus,
@@ -23,9 +23,9 @@ from punctual.kube.writer import (
     DeletePod,
     Outcome,
     Patch,
-    Writer,
     same,
 )
+from punctual.kube.writer import Writer
 
 pytestmark = pytest.mark.looptime
 LABELS = ("punctual.dev/job", "punctual.dev/begin", "punctual.dev/attempt")

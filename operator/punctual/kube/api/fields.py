@@ -42,10 +42,10 @@ def _from_text(parse: Callable[[str], float], wanted: str) -> BeforeValidator:
     return BeforeValidator(convert)
 
 
-def _duration(cel: str, message: str, holds: Callable[[float], bool], *, pattern: str = duration.PATTERN) -> Any:
+def _duration(cel: str, message: str, holds: Callable[[float], bool]) -> Any:
     # No pattern beside the rule: the API server would print that too, before the words that help. And duration() must
     # not fail, on what is malformed or on more hours than Go can count, as then CEL speaks first.
-    good = f"self.matches(r'{pattern}') && !self.matches(r'{duration.TOO_LONG}')"
+    good = f"self.matches(r'{duration.PATTERN}') && !self.matches(r'{duration.TOO_LONG}')"
     return (
         _from_text(duration.parse_duration, 'a duration: write a string with a unit, such as "45m" or "20ms"'),
         PlainSerializer(duration.format_duration, return_type=str),
