@@ -29,6 +29,8 @@ app.add_typer(simulations, name="simulate")
 Restart = Literal["redo", "resume"]
 Start = Literal["ready", "together"]
 Network = Literal["one-port", "concurrent"]
+LONGEST = 1e12
+"""Seconds of an option: no simulation comes to an end at infinity."""
 
 
 @app.callback()
@@ -156,16 +158,18 @@ def simulate_jobs(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Of what is drawn at random.")] = 0,
-    horizon: Annotated[float | None, typer.Option(min=0.0, help="Leave out what arrives then or later, s.")] = None,
+    horizon: Annotated[
+        float | None, typer.Option(min=0.0, max=LONGEST, help="Leave out what arrives then or later, s.")
+    ] = None,
     svg: Annotated[Path | None, typer.Option(help="Draw the timeline into this file.")] = None,
-    processors: Annotated[int, typer.Option(min=1)] = 16,
+    processors: Annotated[int, typer.Option(min=1, max=1_000_000)] = 16,
     chi: Annotated[float, typer.Option(help="Seconds to compute a unit.")] = 100.0,
     tau: Annotated[float, typer.Option(help="Seconds to send a unit.")] = 1.0,
     theta_cm: Annotated[float, typer.Option(help="Seconds to set up a transfer.")] = 0.0,
     theta_cp: Annotated[float, typer.Option(help="Seconds to set up a computation.")] = 0.0,
     speeds: Annotated[Path | None, typer.Option(help="JSON list: per processor, a factor on chi.")] = None,
     headroom: Annotated[float, typer.Option(min=0.0, max=0.99)] = 0.0,
-    margin: Annotated[float, typer.Option(min=0.0, help="Seconds kept free before deadlines.")] = 0.0,
+    margin: Annotated[float, typer.Option(min=0.0, max=LONGEST, help="Seconds kept free before deadlines.")] = 0.0,
     restart: Annotated[Restart, typer.Option(help="What a fault leaves of a chunk.")] = "redo",
     order: Annotated[Literal["EDF", "FIFO", "MWF"], typer.Option()] = "EDF",
     partition: Annotated[Literal["OPR", "EPR"], typer.Option()] = "OPR",
