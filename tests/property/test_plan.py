@@ -168,6 +168,20 @@ def test_it_answers_as_the_plain_test_does(ground, questions, fine, data):
     assert plan.after.port == plain.after.port
 
 
+@given(grounds, st.lists(asked, min_size=2, max_size=8), st.floats(1.0, 250.0), st.randoms(use_true_random=False))
+def test_jobs_of_equal_keys_may_be_listed_in_any_order(ground, questions, deadline, random):
+    """As a new leader reads them in the order of an API server."""
+    places = tuple(Place(f"n{p}", 0) for p in range(ground.ready.size))
+    alike = [question | {"arrival": 0, "deadline": deadline} for question in questions]
+    listed = [demand_of(question, n, ground, 1) for n, question in enumerate(alike)]
+    shuffled = listed.copy()
+    random.shuffle(shuffled)
+    (one, left_out), (other, also_left_out) = (Plan.of(places, ground, some) for some in (listed, shuffled))
+    assert len(one) == len(other)
+    assert all(map(same, one, other))
+    assert left_out == also_left_out
+
+
 @given(ready, st.lists(asked, min_size=1, max_size=14), fineness)
 def test_who_surely_fits_does_fit_whatever_comes_before(ready, questions, fine):
     ground = Ground(NOW + np.array(ready))
