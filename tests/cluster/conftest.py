@@ -12,6 +12,7 @@ import json
 import os
 import shlex
 import subprocess
+import sys
 import tempfile
 import uuid
 from pathlib import Path
@@ -32,6 +33,10 @@ from live import (
     pool_status,
     room,
 )
+
+sys.path.insert(0, str(ROOT / "hack"))
+
+from demo_lib import place
 
 from punctual import errors
 from punctual.kube.client import PODS, ApiClient
@@ -92,11 +97,11 @@ def alone():
 @pytest.fixture(scope="session")
 def cluster(alone):
     """The cluster, with the chart of this checkout installed and the pool ready."""
-    if os.environ.get("PUNCTUAL_CLUSTER", "kind") == "kind":
+    if place.own_cluster():
         cluster = _kind()
     else:
         cluster = Cluster(dict(os.environ), own=False)
-        cluster.image = os.environ["PUNCTUAL_IMAGE"]
+        cluster.image = place.given_image()
     _clear(cluster)
     repository, _, tag = cluster.image.rpartition(":")
     values = ("--set", f"image.repository={repository}", "--set", f"image.tag={json.dumps(tag)}")
