@@ -50,7 +50,7 @@ async def measure(kubeconfig, options):
                 await bench.decided(names, within=300)
             except TimeoutError:
                 sys.exit(f"not decided in time; the operator's log is {operator.log}")
-            await asyncio.sleep(10)  # offers are searched, kopf's workers end after five idle seconds
+            await asyncio.sleep(10)  # offers are searched
             points.append((at + options.step, operator.used()[1]))
             news(f"{points[-1][0]} jobs, {points[-1][1]} MiB")
         warm = points[len(points) // 4 :]  # the first ones fill pools and caches

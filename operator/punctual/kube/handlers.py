@@ -1,7 +1,8 @@
 """kopf at the edge: our kinds, followed in a thread and loop of its own.
 
-Every handler is two lines, an ``on.event`` one: kopf keeps no state of ours, writes nothing, and knows nothing of what
-an event means. (A create or update handler would fire on every event here: with no storage all is new to it.) kopf's
+Every handler is two lines, an ``on.event`` one: kopf finds our kinds, lists and watches them, and an event goes from
+its watch straight to its handler. What kopf does in between (causes, diffs, storages, memories, a task for each object)
+is left out, for nothing here needs it and it took half of the operator's CPU: kopf keeps and writes nothing. Its
 watches are re-opened by kopf, and kopf is begun anew where it gives up; what comes twice or late is sorted out by the
 directory. What it does not tell, such as a deletion between two of its lists, `unheard` finds out.
 """
@@ -11,6 +12,7 @@ import contextlib
 import itertools
 import threading
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -19,7 +21,8 @@ import kopf
 import structlog
 from kopf import OperatorRegistry, OperatorSettings
 from kopf._cogs.clients import api as kopf_api
-from kopf._core.reactor.inventory import ResourceMemories
+from kopf._cogs.clients import watching
+from kopf._core.reactor import processing, queueing
 
 from punctual.errors import ClusterError
 from punctual.kube import api
@@ -29,53 +32,40 @@ from punctual.kube.decode import decode
 from punctual.kube.informer import WATCH_SECONDS
 
 PAUSE: Final = 1.0
-"""Seconds before kopf is begun anew, and between looks at whether it watches."""
+"""Seconds before kopf is begun anew."""
 GRACE: Final = 5.0
 """Seconds that kopf may take to end."""
 
 log = structlog.get_logger(__name__)
 
 
-class NoProgress(kopf.ProgressStorage):
-    """Keeps no handler's progress: there is none."""
-
-    def fetch(self, **_: Any) -> None:
-        """Know nothing."""
-
-    def store(self, **_: Any) -> None:
-        """Write nothing."""
-
-    def purge(self, **_: Any) -> None:
-        """Remove nothing."""
-
-    def touch(self, **_: Any) -> None:
-        """Touch nothing."""
-
-    def clear(self, *, essence: Any) -> Any:
-        """Leave it as it is, uncopied."""
-        return essence
+async def process(*, registry: OperatorRegistry, resource: Any, raw_event: Any, **_: Any) -> None:
+    """Tell our handlers of an event, in place of kopf's search for what it might mean to it."""
+    for handler in registry._watching.get_all_handlers():  # noqa: SLF001  asked in public, it wants a cause made first
+        if handler.selector is not None and handler.selector.check(resource):
+            tell: Any = handler.fn  # ours need none of the other words that kopf has for them
+            await tell(event=raw_event)
 
 
-class NoDiffBase(kopf.DiffBaseStorage):
-    """Keeps no last state and builds none: the copies it would be made of are most of what an event costs."""
+async def watcher(
+    *, processor: Callable[..., Any], settings: Any, resource: Any, namespace: Any, operator_paused: Any, **_: Any
+) -> None:
+    """Process a kind's events as they come, in place of kopf's queue and task for each object."""
+    stream = watching.infinite_watch(
+        settings=settings, resource=resource, namespace=namespace, operator_paused=operator_paused
+    )
+    try:
+        async for event in stream:
+            if not isinstance(event, watching.Bookmark) and event["type"] != "BOOKMARK":
+                await processor(raw_event=event)
+    finally:
+        _watch_ended.get().set()
 
-    def build(self, **_: Any) -> Any:
-        """See nothing that could differ."""
-        return {}
 
-    def fetch(self, **_: Any) -> None:
-        """Know nothing."""
-
-    def store(self, **_: Any) -> None:
-        """Write nothing."""
-
-
-class NoMemories(ResourceMemories):
-    """Keeps nothing of an object: what handlers and daemons would want to find again is most of what kopf keeps."""
-
-    async def recall(self, raw_body: Any, **how: Any) -> Any:
-        """Begin anew each time."""
-        return await super().recall(raw_body, **{**how, "ephemeral": True})
+def only_watch() -> None:
+    """Have kopf list and watch and no more: what it did with an event took more than all that we do about it."""
+    vars(processing)["process_resource_event"] = process
+    vars(queueing)["watcher"] = watcher
 
 
 def read_any_depth() -> None:
@@ -83,6 +73,10 @@ def read_any_depth() -> None:
     vars(kopf_api)["json"] = SimpleNamespace(loads=decode)  # in the place of the module
     # of a list; nobody else here reads by it
     aiohttp.ClientResponse.json.__kwdefaults__["loads"] = decode  # type: ignore[index]
+
+
+_watch_ended: ContextVar[asyncio.Event] = ContextVar("watch_ended")
+"""Of the kopf that a watch is of: the first that ends is the end of all, though kopf may not get to an end itself."""
 
 
 class Patience:
@@ -137,12 +131,9 @@ def connection(kubeconfig: str | None) -> kopf.ConnectionInfo:
 
 
 def settings() -> OperatorSettings:
-    """Return settings under which kopf only watches."""
+    """Return settings of kopf's watches, and of what it would do beside them."""
     made = OperatorSettings()
     made.posting.enabled = False
-    made.persistence.progress_storage = NoProgress()
-    made.persistence.diffbase_storage = NoDiffBase()
-    made.persistence.finalizer = "punctual.dev/kopf"  # must never appear
     made.scanning.disabled = True
     made.peering.standalone = True
     # not as a stream: kopf goes on from the middle of one that was cut, and never learns of the objects behind
@@ -150,11 +141,9 @@ def settings() -> OperatorSettings:
     # a connection that died in silence is noticed as soon as by our informers
     made.watching.server_timeout = WATCH_SECONDS
     made.watching.inactivity_timeout = WATCH_SECONDS + 3.0
-    made.queueing.error_delays = (1, 2, 5, 10)
     made.networking.request_timeout = 10
     made.networking.error_backoffs = Patience()
     made.process.ultimate_exiting_timeout = None  # that would be the end of us all
-    made.execution.max_workers = 4
     return made
 
 
@@ -186,6 +175,7 @@ class KopfThread(threading.Thread):
         super().__init__(name="kopf", daemon=True)
         self._home = asyncio.get_running_loop()
         read_any_depth()
+        only_watch()
         self._registry = registry(self._forward(post), kubeconfig=kubeconfig)
         self._settings = settings()
         self._stopping = threading.Event()
@@ -215,25 +205,22 @@ class KopfThread(threading.Thread):
         self._stop = lambda: loop.call_soon_threadsafe(stop.set)
         if self._stopping.is_set():  # before there was anything to stop
             return
+        _watch_ended.set(watch_ended := asyncio.Event())  # before the task is made: it inherits what is set
         operator = asyncio.ensure_future(
             kopf.operator(
                 registry=self._registry,
                 settings=self._settings,
-                memories=NoMemories(),
                 identity=IDENTITY,  # else kopf asks for our user's name, and a container's uid has none
                 standalone=True,
                 clusterwide=True,
                 stop_flag=stop,
             )
         )
-        watches = 0
-        while not operator.done():
-            await asyncio.wait((operator,), timeout=PAUSE)
-            there = sum(task.get_name().startswith("watcher for ") for task in asyncio.all_tasks())
-            if there < watches and not self._stopping.is_set():
-                self._call(self._end, ClusterError("kopf has given up one of its watches"))
-            watches = max(there, watches)
-        operator.result()
+        lost = asyncio.ensure_future(watch_ended.wait())
+        await asyncio.wait((operator, lost), return_when=asyncio.FIRST_COMPLETED)
+        if not operator.done() and not self._stopping.is_set():
+            self._call(self._end, ClusterError("kopf has given up one of its watches"))
+        await operator
 
     def _forward(self, post: Post) -> Post:
         return lambda plural, change, body: self._call(post, plural, change, body)

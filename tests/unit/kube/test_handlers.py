@@ -3,16 +3,21 @@ import json
 
 import kopf
 import pytest
+from kopf._cogs.clients import watching
+from kopf._cogs.structs.references import Resource
+from kopf._core.reactor import orchestration, running
 
+from punctual.kube import api
 from punctual.kube.handlers import (
     KopfThread,
-    NoDiffBase,
-    NoMemories,
-    NoProgress,
+    _watch_ended,
     connection,
     follow,
+    only_watch,
+    process,
     registry,
     settings,
+    watcher,
 )
 
 
@@ -65,18 +70,42 @@ def names(made):
 def test_kopf_writes_nothing():
     made = settings()
     assert not made.posting.enabled
-    assert isinstance(made.persistence.progress_storage, NoProgress)
-    assert isinstance(made.persistence.diffbase_storage, NoDiffBase)
-    assert made.persistence.diffbase_storage.build(body={"spec": {}}) == {}
     assert made.peering.standalone
     assert made.scanning.disabled
 
 
-async def test_kopf_keeps_nothing_of_an_object():
-    memories = NoMemories()
-    memory = await memories.recall({"metadata": {"uid": "u"}}, noticed_by_listing=True)
-    assert memory.noticed_by_listing
-    assert list(memories.iter_all_memories()) == []
+def test_kopf_only_watches():
+    only_watch()
+    assert orchestration.queueing.watcher is watcher
+    assert running.processing.process_resource_event is process
+
+
+async def test_events_go_from_the_watch_to_the_handlers_of_their_kind_in_order(monkeypatch):
+    said = [
+        {"type": None, "object": {"n": 1}},
+        watching.Bookmark.LISTED,
+        {"type": "ADDED", "object": {"n": 2}},
+        {"type": "BOOKMARK", "object": {"n": 3}},
+        {"type": "DELETED", "object": {"n": 2}},
+    ]
+    posted = []
+    made = registry(lambda *event: posted.append(event))
+    _watch_ended.set(asyncio.Event())
+
+    async def watch(**_):
+        for event in said:
+            yield event
+
+    monkeypatch.setattr(watching, "infinite_watch", watch)
+    for plural in ("pools", "divisiblejobs"):
+        resource = Resource(api.GROUP, api.VERSION, plural)
+
+        async def processor(*, raw_event, resource=resource):
+            await process(registry=made, resource=resource, raw_event=raw_event)
+
+        await watcher(processor=processor, settings=None, resource=resource, namespace=None, operator_paused=None)
+    told = [(None, {"n": 1}), ("ADDED", {"n": 2}), ("DELETED", {"n": 2})]
+    assert posted == [(plural, *event) for plural in ("pools", "divisiblejobs") for event in told]
 
 
 def test_kopf_asks_as_our_own_client_does(kubeconfig):
@@ -111,10 +140,16 @@ async def test_a_kopf_that_lost_a_watch_and_does_not_end_is_left_behind(kubeconf
 
     async def operator(*, stop_flag, **_):
         begun.append(stop_flag)
-        watches = [asyncio.create_task(asyncio.sleep(s), name=f"watcher for {s}") for s in (0.1, 0.2)]
-        await asyncio.wait(watches)
-        await asyncio.sleep(1)
+        which = {"settings": None, "resource": None, "namespace": None, "operator_paused": None}
+        watches = [asyncio.create_task(watcher(processor=None, **which)) for _ in range(4)]
+        await asyncio.wait(watches, timeout=1)
 
+    async def watch(**_):
+        await asyncio.sleep(0 if lost.pop() else 3600)  # at once: nobody has seen all of them work
+        yield watching.Bookmark.LISTED
+
+    lost = 3 * [False, False, False, True]
+    monkeypatch.setattr(watching, "infinite_watch", watch)
     monkeypatch.setattr(kopf, "operator", operator)
     task = asyncio.create_task(follow(lambda *_: None, kubeconfig=kubeconfig))
     async with asyncio.timeout(60):
