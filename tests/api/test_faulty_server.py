@@ -55,7 +55,7 @@ FAULTS = {
     "writes unanswered": writes(lose()),
     "writes late": writes(delay(2.0)),
     "a pod 403": one("create", "pods", answer(403, reason="Forbidden")),
-    "a status 403": one("patch", "divisiblejobs/status", answer(403, reason="Forbidden"), times=3),
+    "a status 403": one("update", "divisiblejobs/status", answer(403, reason="Forbidden"), times=3),
     "watches cut": each_watch(lambda: cut(1)),
     "watches cut in order": each_watch(lambda: cut(1, clean=True)),
     "events twice": each_watch(twice, times=None),

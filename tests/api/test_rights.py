@@ -193,7 +193,7 @@ async def story(world, staff):
     profile = {"apiVersion": "punctual.dev/v1alpha1", "kind": "Profile", "metadata": meta, "spec": {"chi": "1s"}}
     await client.create(PROFILES.path(namespace=namespace), profile)
     await world.work(await world.add_job(units=1, profile="known", cost=None))
-    await world.until(lambda: staff.has_used("patch", "punctual.dev", "profiles/status"))
+    await world.until(lambda: staff.has_used("update", "punctual.dev", "profiles/status"))
 
     # an agent with a token that is not known
     assert await report(staff.port) == 401
@@ -209,7 +209,7 @@ async def story(world, staff):
     spec = {"pool": world.pool, "start": "2100-01-02T00:00:00Z", "end": "2100-01-03T00:00:00Z", "processors": 1}
     body = {"apiVersion": OPERATOR["GROUP"], "kind": "Reservation", "metadata": {"name": "r"}, "spec": spec}
     await client.create(RESERVATIONS.path(namespace=namespace), body)
-    await world.until(lambda: staff.has_used("patch", "punctual.dev", "reservations/status"))
+    await world.until(lambda: staff.has_used("update", "punctual.dev", "reservations/status"))
 
     # a pod of the name that a chunk will have
     taken = await world.add_job(suspend=True)

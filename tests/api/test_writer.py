@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -12,13 +13,13 @@ from punctual.kube.informer import Informer
 from punctual.kube.operations import (
     Annotate,
     ApplyConfigMap,
-    ApplyStatus,
     CreatePod,
     DeleteObject,
     DeletePod,
     Operation,
     Outcome,
     Patch,
+    PutStatus,
     same,
 )
 from punctual.kube.writer import Writer
@@ -82,11 +83,11 @@ async def pool(client, namespace) -> Json:
     return await client.create(POOLS.path(), body)
 
 
-def status(pool: Json, epoch: int, processors: int = 0) -> ApplyStatus:
+def status(pool: Json, epoch: int, processors: int = 0) -> PutStatus:
     meta = {"name": pool["metadata"]["name"], "uid": pool["metadata"]["uid"]}
     said = {"epoch": epoch, "processors": processors}
     body = {"apiVersion": POOLS.version, "kind": "Pool", "metadata": meta, "status": said}
-    return ApplyStatus(POOLS.path(name=meta["name"]), body)
+    return PutStatus(POOLS.path(name=meta["name"]), body)
 
 
 def pod(name: str, *, job: str = "j", begin: int = 0, attempt: int = 0) -> Json:
@@ -219,6 +220,16 @@ async def test_a_status_never_reaches_an_object_made_anew_under_the_same_name(cl
     assert there["metadata"]["uid"] == anew["metadata"]["uid"]
     assert "status" not in there
     assert "annotations" not in there["metadata"]
+
+
+async def test_a_status_that_the_schema_does_not_know_in_full_is_refused(client, namespace, pool):
+    async with term(client) as one:
+        known = status(pool, 1)
+        one.writer.submit("p", replace(known, body=known.body | {"status": known.body["status"] | {"newer": 1}}))
+        assert await one.writer.flush(60)
+        assert one.results == ["refused"]
+        assert "status.newer" in one.outcomes[0].message
+    assert "status" not in await client.get(POOLS.path(name=namespace))
 
 
 async def test_an_object_that_others_edit_is_written_all_the_same_but_not_its_successor(client, namespace, pool):

@@ -21,7 +21,7 @@ from decisions import TOP, apiserver
 
 from punctual.kube.client import PODS, ApiClient
 from punctual.kube.directory import JOBS
-from punctual.kube.operations import ApplyStatus, CreatePod, same
+from punctual.kube.operations import CreatePod, PutStatus, same
 from punctual.kube.writer import Writer
 
 TARGET = {"statuses_per_second": 400.0}
@@ -43,7 +43,7 @@ def status(job, round_, *, chunks):
     }
     body = {"apiVersion": JOBS.version, "kind": "DivisibleJob", "metadata": meta, "status": said}
     path = JOBS.path(namespace=job["metadata"]["namespace"], name=meta["name"])
-    return ApplyStatus(path, body, version=job["metadata"]["resourceVersion"])
+    return PutStatus(path, body, version=job["metadata"]["resourceVersion"])
 
 
 def pod(job):

@@ -99,7 +99,7 @@ def test_the_operator_may_not(cluster, words):
 def test_the_operator_may_do_its_work(cluster):
     assert may(cluster, "operator", "update", "secret/punctual-ca", "-n", SYSTEM)
     assert may(cluster, "operator", "create", "pods", "-A")
-    assert may(cluster, "operator", "patch", "divisiblejobs", "--subresource=status", "-A")
+    assert may(cluster, "operator", "update", "divisiblejobs", "--subresource=status", "-A")
 
 
 def test_the_agent_may_nothing_but_what_everybody_may(cluster):

@@ -27,7 +27,7 @@ from punctual.kube.hands import PoolHands, Tools
 from punctual.kube.hold import Holds
 from punctual.kube.intake import Intake
 from punctual.kube.metrics import Metrics
-from punctual.kube.operations import ApplyStatus, CreatePod
+from punctual.kube.operations import CreatePod, PutStatus
 from punctual.kube.placeholders import Manner, Placeholders
 from punctual.kube.podspec import project_pod
 from punctual.scheduling.actions import Action
@@ -130,7 +130,7 @@ class Edge:
 
     def submit(self, key, operation):
         match operation:
-            case ApplyStatus(body=body):
+            case PutStatus(body=body):
                 kind = body["kind"]
                 status = orjson.loads(orjson.dumps(body["status"]))
                 checker(kind).validate(status)

@@ -16,7 +16,7 @@ from punctual.kube.caches import Caches
 from punctual.kube.conditions import conditions, standing
 from punctual.kube.directory import HELD, RESERVATIONS, KnownJob, KnownReservation, Window
 from punctual.kube.duration import format_time
-from punctual.kube.operations import ApplyStatus
+from punctual.kube.operations import PutStatus
 from punctual.kube.recorder import Recorder, Regarding
 from punctual.kube.recurrence import windows
 from punctual.kube.writer import Writer
@@ -240,7 +240,7 @@ class Bookings:
         status = reservation_status(known, epoch=self._epoch, now=self._now())
         known.standing = standing(status["conditions"])
         about = {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}
-        self._writer.submit(meta.uid, ApplyStatus.of(RESERVATIONS, "Reservation", about, status))
+        self._writer.submit(meta.uid, PutStatus.of(RESERVATIONS, "Reservation", about, status))
 
 
 def restore(known: KnownReservation, status: api.ReservationStatus | None) -> None:

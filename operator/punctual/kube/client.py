@@ -233,12 +233,15 @@ class ApiClient:
 
         ``strict``: fields that the server does not know are an error (Invalid), not passed over.
         """
-        params = _writing(field_manager, dry_run=dry_run) | ({"fieldValidation": "Strict"} if strict else {})
+        params = _writing(field_manager, dry_run=dry_run, strict=strict)
         return await self._call("POST", path, params=params, body=body)
 
-    async def replace(self, path: str, body: Json) -> Json:
-        """Put an object; with ``metadata.resourceVersion`` only over that very version (else Conflict)."""
-        return await self._call("PUT", path, body=body)
+    async def replace(self, path: str, body: Json, *, field_manager: str = "", strict: bool = False) -> Json:
+        """Put an object, only over its ``metadata.resourceVersion`` (else Conflict) and ``uid`` (else Replaced).
+
+        ``strict`` as in `create`.
+        """
+        return await self._call("PUT", path, params=_writing(field_manager, strict=strict), body=body)
 
     async def apply(self, path: str, body: Json | bytes, *, field_manager: str, subresource: str = "") -> Json:
         """Server-side apply: this manager's fields shall be as in ``body`` (a dict, or JSON already), others' too.
@@ -408,8 +411,12 @@ def _selectors(label_selector: str, field_selector: str) -> dict[str, str]:
     return {name: value for name, value in asked.items() if value}
 
 
-def _writing(field_manager: str, *, dry_run: bool = False) -> dict[str, str]:
-    asked = {"fieldManager": field_manager, "dryRun": "All" if dry_run else ""}
+def _writing(field_manager: str, *, dry_run: bool = False, strict: bool = False) -> dict[str, str]:
+    asked = {
+        "fieldManager": field_manager,
+        "dryRun": "All" if dry_run else "",
+        "fieldValidation": "Strict" if strict else "",
+    }
     return {name: value for name, value in asked.items() if value}
 
 

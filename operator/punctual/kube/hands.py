@@ -23,7 +23,7 @@ from punctual.kube.convert import job_status, pool_status, to_pool_spec
 from punctual.kube.directory import JOBS, POOLS, Directory, KnownJob
 from punctual.kube.duration import format_time
 from punctual.kube.hold import Holds
-from punctual.kube.operations import Annotate, ApplyStatus, CreatePod, DeleteObject, DeletePod
+from punctual.kube.operations import Annotate, CreatePod, DeleteObject, DeletePod, PutStatus
 from punctual.kube.placeholders import Placeholders
 from punctual.kube.podspec import ATTEMPT, BEGIN, END, IMAGE, JOB_UID_LABEL, OFFERED_END, TURN, InputStep, chunk_pod
 from punctual.kube.recorder import Recorder, Regarding
@@ -175,7 +175,7 @@ class PoolHands:
         if known.job:
             self._submit_status(uid, status_write(self._tools, known, known.job, record, urgent=True))
 
-    def _submit_status(self, key: str, operation: ApplyStatus) -> None:
+    def _submit_status(self, key: str, operation: PutStatus) -> None:
         found = self._tools.found.pop(key, None)
         if found is not None and orjson.loads(found) == operation.body["status"]:
             return
@@ -198,7 +198,7 @@ class PoolHands:
         status = pool_status(record, standing=known.standing, now=tools.now())
         known.standing = standing(status["conditions"])
         meta = {"name": self._pool, "uid": known.uid}
-        write = ApplyStatus.of(POOLS, "Pool", meta, status, urgent=action.urgent)
+        write = PutStatus.of(POOLS, "Pool", meta, status, urgent=action.urgent)
         self._submit_status(pool_key(known.uid), write)
 
     def _hold_room(self, action: HoldRoom) -> None:
@@ -273,13 +273,13 @@ def pool_key(uid: str) -> str:
     return f"pool:{uid}"
 
 
-def status_write(tools: Tools, known: KnownJob, job: Job, record: JobRecord, *, urgent: bool) -> ApplyStatus:
+def status_write(tools: Tools, known: KnownJob, job: Job, record: JobRecord, *, urgent: bool) -> PutStatus:
     """Return the write of a job's whole status, and remember its conditions."""
     status = job_status(record, job, owner=known.owner, standing=known.standing, now=tools.now())
     known.standing = standing(status["conditions"])
     owner = known.owner
     meta = {"name": owner.name, "namespace": owner.namespace, "uid": owner.uid}
-    return ApplyStatus.of(JOBS, "DivisibleJob", meta, status, urgent=urgent, version=known.version)
+    return PutStatus.of(JOBS, "DivisibleJob", meta, status, urgent=urgent, version=known.version)
 
 
 def _same(body: Mapping[str, Any]) -> Callable[[dict[str, Any]], bool]:

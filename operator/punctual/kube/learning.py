@@ -17,7 +17,7 @@ from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.convert import Estimates, Learned
 from punctual.kube.directory import PROFILES, Directory
-from punctual.kube.operations import ApplyStatus
+from punctual.kube.operations import PutStatus
 
 PAUSE: Final = 30.0
 """Seconds between two writes about one profile."""
@@ -157,7 +157,7 @@ class Learning:
                     told[node_class] = round(slow, 2)
         return dict(told)
 
-    def due(self, now: float) -> list[tuple[str, ApplyStatus]]:
+    def due(self, now: float) -> list[tuple[str, PutStatus]]:
         """Return what is to be written by now, by uid; at ``inf`` all that is not."""
         out = []
         for (namespace, name), known in self._profiles.items():
@@ -167,7 +167,7 @@ class Learning:
             known.changed, known.written = False, now
             status = _status(known, there.spec).manifest()
             meta = {"name": name, "namespace": namespace, "uid": known.uid}
-            out.append((known.uid, ApplyStatus.of(PROFILES, "Profile", meta, status, urgent=False)))
+            out.append((known.uid, PutStatus.of(PROFILES, "Profile", meta, status, urgent=False)))
         return out
 
 

@@ -16,11 +16,12 @@ FIELD_MANAGER = "punctual-operator"
 
 
 @dataclass(frozen=True, slots=True)
-class ApplyStatus:
-    """Server-side apply of an object's status; ``body`` has apiVersion, kind, metadata (name, uid) and status.
+class PutStatus:
+    """Write of an object's whole status; ``body`` has apiVersion, kind, metadata (name, uid) and status.
 
     ``metadata.uid`` belongs into it: an object that was deleted and made anew under the same name is another one, and
-    an old promise must not fall on it.
+    an old promise must not fall on it. It is a PUT, for nobody else writes statuses: a server-side apply costs the API
+    server a fifth more.
     """
 
     path: str
@@ -32,7 +33,7 @@ class ApplyStatus:
     @classmethod
     def of(
         cls, resource: Resource, kind: str, meta: Json, status: Json, *, urgent: bool = True, version: str = ""
-    ) -> "ApplyStatus":
+    ) -> "PutStatus":
         """Return the write of a whole status; ``meta``: name, uid and, where there is one, namespace."""
         body = {"apiVersion": resource.version, "kind": kind, "metadata": meta, "status": status}
         path = resource.path(namespace=meta.get("namespace", ""), name=meta["name"])
@@ -95,7 +96,7 @@ class DeleteObject:
     propagation: Literal["", "Background", "Foreground", "Orphan"] = "Background"
 
 
-Operation = ApplyStatus | CreatePod | DeletePod | Annotate | ApplyConfigMap | Patch | DeleteObject
+Operation = PutStatus | CreatePod | DeletePod | Annotate | ApplyConfigMap | Patch | DeleteObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +130,14 @@ def same(body: Json, *, labels: tuple[str, ...]) -> Callable[[Json], bool]:
 async def perform(client: ApiClient, key: str, operation: Operation, *, version: str = "") -> Outcome:
     """Try once. Raises Fenced when a newer leader wrote there, another ClusterError where a later try may help.
 
-    ``version`` is the resource version that the object of an ApplyStatus was last seen at, where it is known.
+    ``version`` is the resource version that the object of an PutStatus was last seen at, where it is known.
     """
     try:
         match operation:
             case CreatePod():
                 return await _create_pod(client, key, operation)
-            case ApplyStatus():
-                body = await _apply_status(client, operation, version)
+            case PutStatus():
+                body = await _put_status(client, operation, version)
             case _:
                 body = await _write(client, operation)
     except (errors.NotFound, errors.Replaced) as error:
@@ -153,11 +154,10 @@ async def perform(client: ApiClient, key: str, operation: Operation, *, version:
     return Outcome(key, operation, "done", body=body)
 
 
-async def _apply_status(client: ApiClient, operation: ApplyStatus, version: str) -> Json:
-    """Write the status of this very object.
+async def _put_status(client: ApiClient, operation: PutStatus, version: str) -> Json:
+    """Write the status of this very object, over the version that was seen: a PUT of another fails.
 
-    A status subresource ignores the uid (custom resources' rest takes metadata from what is there), but not the
-    resource version; so the uid is looked at first, and what was looked at must be what is written.
+    What the schema does not know is an error and not passed over: a promise would be written down in part.
     """
     meta = operation.body["metadata"]
     uid = meta.get("uid")
@@ -170,12 +170,12 @@ async def _apply_status(client: ApiClient, operation: ApplyStatus, version: str)
         version = there["resourceVersion"]
     body = operation.body | {"metadata": meta | {"resourceVersion": version}} if uid else operation.body
     try:
-        return await client.apply(operation.path, body, field_manager=FIELD_MANAGER, subresource="status")
+        return await client.replace(f"{operation.path}/status", body, field_manager=FIELD_MANAGER, strict=True)
     except errors.Conflict:
         if not known:
             raise
     # somebody edited the object since: look again, at once
-    return await _apply_status(client, replace(operation, version=""), "")
+    return await _put_status(client, replace(operation, version=""), "")
 
 
 async def _write(client: ApiClient, operation: ApplyConfigMap | DeletePod | DeleteObject | Annotate | Patch) -> Json:

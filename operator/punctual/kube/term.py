@@ -59,7 +59,7 @@ from punctual.kube.intake import Intake
 from punctual.kube.inventory import Node
 from punctual.kube.learning import Learning, Where
 from punctual.kube.metrics import Metrics
-from punctual.kube.operations import FIELD_MANAGER, ApplyConfigMap, ApplyStatus, CreatePod, Outcome, Patch
+from punctual.kube.operations import FIELD_MANAGER, ApplyConfigMap, CreatePod, Outcome, Patch, PutStatus
 from punctual.kube.placeholders import KEY as ROOM
 from punctual.kube.placeholders import Placeholder, Placeholders
 from punctual.kube.podspec import ATTEMPT, BEGIN, GROUP, IMAGE, KIND_LABEL
@@ -822,7 +822,7 @@ class Term:
     def _on_outcome(self, outcome: Outcome) -> None:
         operation = outcome.operation
         match operation:
-            case ApplyStatus():
+            case PutStatus():
                 self._settled(outcome.key)
                 self._on_status(outcome)
             case CreatePod() if outcome.key.startswith(ROOM):
@@ -868,7 +868,7 @@ class Term:
     def _on_status(self, outcome: Outcome) -> None:
         if outcome.result == "done":
             self._accounts.written(outcome.key)
-            assert isinstance(outcome.operation, ApplyStatus)
+            assert isinstance(outcome.operation, PutStatus)
             self._bookings.written(outcome.key, outcome.operation.body)
         elif outcome.result == "gone":
             if known := self._directory.forget_job(outcome.key):
@@ -884,7 +884,7 @@ class Term:
             self._tell_refused(outcome)
 
     def _tell_refused(self, outcome: Outcome) -> None:
-        assert isinstance(outcome.operation, ApplyStatus)
+        assert isinstance(outcome.operation, PutStatus)
         text = f"its status cannot be written: {outcome.message}"
         self._recorder.emit(_regarding(outcome.operation.body), "Warning", reasons.STATUS_REFUSED, text)
 

@@ -35,7 +35,7 @@ import structlog
 from punctual import errors
 from punctual.kube.bucket import Bucket
 from punctual.kube.client import RIGHTS, ApiClient
-from punctual.kube.operations import ApplyStatus, CreatePod, DeletePod, Operation, Outcome, perform
+from punctual.kube.operations import CreatePod, DeletePod, Operation, Outcome, PutStatus, perform
 
 CONCURRENCY = 32
 FIRST_RETRY, LAST_RETRY = 0.2, 5.0
@@ -136,8 +136,8 @@ class Writer:
         last = line.queue[-1] if line.queue else None
         if (
             last is not None
-            and isinstance(operation, ApplyStatus)
-            and isinstance(last.operation, ApplyStatus)
+            and isinstance(operation, PutStatus)
+            and isinstance(last.operation, PutStatus)
             and last.operation.path == operation.path
             and not (line.state is _State.BUSY and len(line.queue) == 1)
         ):
@@ -247,7 +247,7 @@ class Writer:
                 del self._lines[line.key]  # unless another of this key has begun meanwhile
             return
         head = line.queue[0].operation
-        if self._hurry or len(line.queue) > 1 or not isinstance(head, ApplyStatus) or head.urgent:
+        if self._hurry or len(line.queue) > 1 or not isinstance(head, PutStatus) or head.urgent:
             self._stand(line, _State.READY, self._ready)
         elif (wait := self._progress_wait(line.key)) > 0:
             if line.state is not _State.DELAYED:
@@ -258,7 +258,7 @@ class Writer:
     def _skip_unchanged(self, line: _Line) -> None:
         while line.queue:
             head = line.queue[0]
-            if not isinstance(head.operation, ApplyStatus):
+            if not isinstance(head.operation, PutStatus):
                 return
             if not head.digest:
                 data = orjson.dumps(head.operation.body, option=orjson.OPT_SORT_KEYS)
@@ -338,7 +338,7 @@ class Writer:
             self._end_term("no longer leading")
             return
         operation, version = entry.operation, ""
-        if isinstance(entry.operation, ApplyStatus):
+        if isinstance(entry.operation, PutStatus):
             # before the request: when its answer gets lost, nobody knows which of the two stands there
             _, version = self._written.pop(line.key, (b"", ""))
             if entry.attempts:
@@ -383,7 +383,7 @@ class Writer:
 
     def _finish(self, line: _Line, entry: _Entry, outcome: Outcome) -> None:
         operation = entry.operation
-        if isinstance(operation, ApplyStatus):
+        if isinstance(operation, PutStatus):
             if not line.forgotten:
                 self._note_written(entry, outcome)
         elif isinstance(operation, DeletePod):
@@ -394,7 +394,7 @@ class Writer:
         told = [outcome]
         if outcome.result == "refused":
             log.warning("write_refused", key=line.key, kind=type(operation).__name__, message=outcome.message[:500])
-            if isinstance(operation, ApplyStatus):
+            if isinstance(operation, PutStatus):
                 told += self._take_unrecorded(line)
         self._rest(line)
         for one in told:
@@ -403,7 +403,7 @@ class Writer:
 
     def _note_written(self, entry: _Entry, outcome: Outcome) -> None:
         """Remember what is known of a status now."""
-        assert isinstance(entry.operation, ApplyStatus)
+        assert isinstance(entry.operation, PutStatus)
         if not entry.operation.urgent:
             self._progress_at[outcome.key] = self._monotonic()
         if outcome.result == "done":
@@ -412,7 +412,7 @@ class Writer:
     def _take_unrecorded(self, line: _Line) -> list[Outcome]:
         """Take out the creates that a refused status was to be the record of; those behind the next have another."""
         kinds = [type(entry.operation) for entry in line.queue]
-        until = kinds.index(ApplyStatus) if ApplyStatus in kinds else len(kinds)
+        until = kinds.index(PutStatus) if PutStatus in kinds else len(kinds)
         creates = [entry.operation for entry in line.queue[:until] if isinstance(entry.operation, CreatePod)]
         line.queue[:until] = [e for e in line.queue[:until] if not isinstance(e.operation, CreatePod)]
         for create in creates:

@@ -11,7 +11,7 @@ from punctual.kube.directory import Directory
 from punctual.kube.hands import PoolHands, Tools
 from punctual.kube.hold import Holds
 from punctual.kube.metrics import Metrics
-from punctual.kube.operations import Annotate, ApplyConfigMap, ApplyStatus, CreatePod, DeleteObject, DeletePod, Patch
+from punctual.kube.operations import Annotate, ApplyConfigMap, CreatePod, DeleteObject, DeletePod, Patch, PutStatus
 from punctual.kube.placeholders import Manner, Placeholder, Placeholders
 from punctual.scheduling.actions import (
     CreateChunk,
@@ -135,7 +135,7 @@ async def test_what_concerns_a_job_is_submitted_under_its_uid_in_order(hands, lo
         DeleteJob("j1"),
     ):
         hands.perform(action)
-    kinds = [ApplyStatus, CreatePod, Annotate, Annotate, ApplyConfigMap, Patch, DeletePod, DeleteObject]
+    kinds = [PutStatus, CreatePod, Annotate, Annotate, ApplyConfigMap, Patch, DeletePod, DeleteObject]
     assert [(key, type(operation)) for key, operation in log.submitted] == [("j1", kind) for kind in kinds]
 
 

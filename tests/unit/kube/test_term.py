@@ -106,13 +106,18 @@ class Server:
         await asyncio.sleep(0)
         return {}
 
-    async def apply(self, path, body, **_):
+    async def replace(self, path, body, **_):
         await asyncio.sleep(0)
-        there = self._there(path, "apply")
+        path = path.removesuffix("/status")
+        there = self._there(path, "put")
         self._fence(there, body)
         self.written.append((path, body["status"]))
         there["status"] = body["status"]
         return copy.deepcopy(there)
+
+    async def apply(self, path, *_, **__):
+        await asyncio.sleep(0)
+        return self._there(path, "apply")
 
 
 class Replica:
@@ -289,7 +294,7 @@ async def test_the_pool_goes_on_when_a_job_is_deleted_whose_status_waits(world):
     await world.promised(job)
     del world.server.objects[world.path(job)]["status"]["progress"]  # so that the new leader has something to write
     new = world.replica()
-    world.server.broken[world.path(job), "apply"] = errors.Unreachable("no answer", retry_after=0.01)
+    world.server.broken[world.path(job), "put"] = errors.Unreachable("no answer", retry_after=0.01)
     new.lead(2)
     await world.until(lambda: new.term.depth)
     del world.server.objects[world.path(job)]
@@ -456,7 +461,7 @@ async def test_a_job_that_cannot_be_written_keeps_no_leader_from_the_others(worl
     await world.promised(large, job)
     before = world.status(large).copy()
     refusal = error("etcdserver: request is too large", retry_after=0.001)
-    for verb in ("patch", "apply"):
+    for verb in ("patch", "put"):
         world.server.broken[world.path(large), verb] = refusal
     new = world.replica()
     new.lead(2)

@@ -17,12 +17,12 @@ from punctual.kube.client import RIGHTS, Json
 from punctual.kube.operations import (
     Annotate,
     ApplyConfigMap,
-    ApplyStatus,
     CreatePod,
     DeleteObject,
     DeletePod,
     Outcome,
     Patch,
+    PutStatus,
     same,
 )
 from punctual.kube.writer import Writer
@@ -31,10 +31,10 @@ pytestmark = pytest.mark.looptime
 LABELS = ("punctual.dev/job", "punctual.dev/begin", "punctual.dev/attempt")
 
 
-def status(job: str, done: int, *, urgent: bool = True) -> ApplyStatus:
+def status(job: str, done: int, *, urgent: bool = True) -> PutStatus:
     body = {"apiVersion": "punctual.dev/v1alpha1", "kind": "DivisibleJob", "status": {"done": done}}
     # no uid: how the object is told from one of the same name is tested on a real API server
-    return ApplyStatus(f"/{job}", body | {"metadata": {"name": job}}, urgent)
+    return PutStatus(f"/{job}", body | {"metadata": {"name": job}}, urgent)
 
 
 def pod_body(name: str, *, job: str = "j", begin: int = 0, attempt: int = 0) -> Json:
@@ -71,9 +71,11 @@ class Server:
             self.under_way -= 1
         return {}
 
-    async def apply(self, path, body, *, field_manager, subresource="") -> Json:
-        said = body["status"]["done"] if subresource else body["data"]
-        return await self._request(f"apply {path} {said}")
+    async def replace(self, path, body, *, field_manager, strict) -> Json:
+        return await self._request(f"put {path.removesuffix('/status')} {body['status']['done']}")
+
+    async def apply(self, path, body, *, field_manager) -> Json:
+        return await self._request(f"apply {path} {body['data']}")
 
     async def create(self, path, body, *, field_manager) -> Json:
         return await self._request(f"create {body['metadata']['name']}")
@@ -157,7 +159,7 @@ async def test_one_key_is_written_strictly_in_order(terms):
     for operation in (status("j", 1), create("p1"), create("p2"), status("j", 2), DeletePod("ns", "p0", "u")):
         term.writer.submit("j", operation)
     await term.settle()
-    assert term.server.log == ["apply /j 1", "create p1", "create p2", "apply /j 2", "delete p0"]
+    assert term.server.log == ["put /j 1", "create p1", "create p2", "put /j 2", "delete p0"]
     assert term.server.most == 1
 
 
@@ -176,7 +178,7 @@ async def test_a_newer_status_replaces_one_that_waits_directly_before_it(terms):
         term.writer.submit("j", status("j", done))
     assert term.writer.depth == 1
     await term.settle()
-    assert term.server.log == ["apply /j 3"]
+    assert term.server.log == ["put /j 3"]
 
 
 async def test_a_newer_status_never_overtakes_the_create_that_an_older_one_announced(terms):
@@ -184,7 +186,7 @@ async def test_a_newer_status_never_overtakes_the_create_that_an_older_one_annou
     for operation in (status("j", 1), create("p1"), status("j", 2), status("j", 3)):
         term.writer.submit("j", operation)
     await term.settle()
-    assert term.server.log == ["apply /j 1", "create p1", "apply /j 3"]
+    assert term.server.log == ["put /j 1", "create p1", "put /j 3"]
 
 
 async def test_a_status_that_is_being_written_is_not_replaced(terms):
@@ -194,7 +196,7 @@ async def test_a_status_that_is_being_written_is_not_replaced(terms):
     term.writer.submit("j", status("j", 2))
     term.writer.submit("j", status("j", 3))
     await term.settle()
-    assert term.server.log == ["apply /j 1", "apply /j 3"]
+    assert term.server.log == ["put /j 1", "put /j 3"]
 
 
 async def test_a_status_that_says_what_stands_there_is_not_written(terms):
@@ -204,7 +206,7 @@ async def test_a_status_that_says_what_stands_there_is_not_written(terms):
     term.writer.submit("j", status("j", 1))
     term.writer.submit("k", status("k", 1))
     await term.settle()
-    assert term.server.log == ["apply /j 1", "apply /k 1"]
+    assert term.server.log == ["put /j 1", "put /k 1"]
     assert term.results == ["done"] * 3
 
 
@@ -212,43 +214,43 @@ async def test_a_status_whose_predecessor_may_or_may_not_stand_there_is_written(
     term = terms()
     term.writer.submit("j", status("j", 1))
     await term.settle()
-    term.server.fail("apply /j 2", errors.Unreachable("the answer got lost", retry_after=0.2))
+    term.server.fail("put /j 2", errors.Unreachable("the answer got lost", retry_after=0.2))
     term.writer.submit("j", status("j", 2))
     await asyncio.sleep(0.05)
     term.writer.submit("j", status("j", 1))
     await term.settle()
-    assert term.server.log == ["apply /j 1", "apply /j 2", "apply /j 1"]
+    assert term.server.log == ["put /j 1", "put /j 2", "put /j 1"]
 
 
 async def test_what_fails_is_tried_again_with_growing_pauses_and_holds_up_its_own_key_only(terms):
     term = terms()
-    term.server.fail("apply /j", errors.Busy("500", retry_after=0.2), times=7)
+    term.server.fail("put /j", errors.Busy("500", retry_after=0.2), times=7)
     term.writer.submit("j", status("j", 1))
     term.writer.submit("j", create("p1"))
     term.writer.submit("k", status("k", 1))
     await term.settle()
-    assert term.server.log == ["apply /j 1", "apply /k 1", *["apply /j 1"] * 7, "create p1"]
-    tries = [at for at, what in zip(term.server.at, term.server.log, strict=True) if what == "apply /j 1"]
+    assert term.server.log == ["put /j 1", "put /k 1", *["put /j 1"] * 7, "create p1"]
+    tries = [at for at, what in zip(term.server.at, term.server.log, strict=True) if what == "put /j 1"]
     pauses = [b - a - 0.01 for a, b in pairwise(tries)]
     for pause, least in zip(pauses, (0.2, 0.4, 0.8, 1.6, 3.2, 5, 5), strict=True):
         assert least <= pause <= 1.25 * least + 0.01
-    assert term.metrics.count(("ApplyStatus", "busy")) == 7
+    assert term.metrics.count(("PutStatus", "busy")) == 7
 
 
 async def test_a_status_whose_answer_was_lost_is_looked_at_before_it_is_written_again(terms):
     term = terms()
-    term.server.fail("apply", errors.Unreachable("the answer got lost"), times=1)
+    term.server.fail("put", errors.Unreachable("the answer got lost"), times=1)
     term.server.answer("get", {"metadata": {"uid": "u", "resourceVersion": "8"}})
     write = status("j", 1)
     body = write.body | {"metadata": {"name": "j", "uid": "u"}}
     term.writer.submit("j", replace(write, body=body, version="7"))
     await term.settle()
-    assert term.server.log == ["apply /j 1", "get j", "apply /j 1"]
+    assert term.server.log == ["put /j 1", "get j", "put /j 1"]
 
 
 async def test_the_server_says_when_to_come_back(terms):
     term = terms()
-    term.server.fail("apply", errors.Busy("429", retry_after=30), times=1)
+    term.server.fail("put", errors.Busy("429", retry_after=30), times=1)
     term.writer.submit("j", status("j", 1))
     await term.settle()
     assert 30 <= term.server.at[1] - term.server.at[0] <= 38
@@ -322,7 +324,7 @@ async def test_a_pod_that_no_right_is_there_for_is_told_of_before_long(terms):
 
 async def test_no_pod_is_created_whose_record_was_refused(terms):
     term = terms()
-    term.server.fail("apply /j 1", errors.Invalid("status.chunks: Too many"), times=1)
+    term.server.fail("put /j 1", errors.Invalid("status.chunks: Too many"), times=1)
     for operation in (
         status("j", 1),
         create("one"),
@@ -335,7 +337,7 @@ async def test_no_pod_is_created_whose_record_was_refused(terms):
     term.writer.submit("k", create("other"))
     await term.settle()
     of_j = [what for what in term.server.log if what != "create other"]
-    assert of_j == ["apply /j 1", "delete old", "apply /j 2", "create three"]
+    assert of_j == ["put /j 1", "delete old", "put /j 2", "create three"]
     refused = [o.operation for o in term.outcomes if o.result == "refused" and isinstance(o.operation, CreatePod)]
     assert [o.body["metadata"]["name"] for o in refused] == ["one", "two"]
     assert term.writer.expected("j") == {"ns/three"}
@@ -401,7 +403,7 @@ async def test_pods_are_expected_until_they_are_seen(terms):
 
 async def test_a_fenced_status_ends_the_term_once(terms):
     term = terms()
-    term.server.fail("apply /j5", errors.Fenced("epoch must not fall"))
+    term.server.fail("put /j5", errors.Fenced("epoch must not fall"))
     for n in range(200):
         term.writer.submit(f"j{n}", status(f"j{n}", 1))
         term.writer.submit(f"j{n}", create(f"p{n}"))
@@ -425,7 +427,7 @@ async def test_a_leader_whose_time_ran_out_writes_nothing_even_before_it_hears_o
     term.writer.submit("j", status("j", 2))
     async with asyncio.timeout(5):
         await term.task
-    assert term.server.log == ["apply /j 1"]
+    assert term.server.log == ["put /j 1"]
     assert term.fenced == 1
 
 
@@ -436,7 +438,7 @@ async def test_progress_waits_behind_decisions_and_keeps_to_its_budget(terms):
     for n in range(50):
         term.writer.submit(f"d{n}", status(f"d{n}", 1))
     await term.settle()
-    assert all(what.startswith("apply /d") for what in term.server.log[:50])
+    assert all(what.startswith("put /d") for what in term.server.log[:50])
     took = term.server.at[-1] - term.server.at[50]
     assert 9.5 <= took <= 10.5
 
@@ -447,7 +449,7 @@ async def test_progress_of_one_object_is_written_every_few_seconds_and_the_newes
         term.writer.submit("j", status("j", second, urgent=False))
         await asyncio.sleep(1)
     await term.settle()
-    assert term.server.log == ["apply /j 0", "apply /j 5", "apply /j 10", "apply /j 15", "apply /j 19"]
+    assert term.server.log == ["put /j 0", "put /j 5", "put /j 10", "put /j 15", "put /j 19"]
 
 
 async def test_a_decision_does_not_wait_for_the_progress_of_its_object(terms):
@@ -460,7 +462,7 @@ async def test_a_decision_does_not_wait_for_the_progress_of_its_object(terms):
     term.writer.submit("j", status("j", 2))
     term.writer.submit("j", create("p1"))
     await term.settle()
-    assert term.server.log == ["apply /j 0", "apply /j 2", "create p1"]
+    assert term.server.log == ["put /j 0", "put /j 2", "create p1"]
     assert term.server.at[-1] - began < 0.1
 
 
@@ -471,7 +473,7 @@ async def test_progress_before_a_create_is_written_at_once(terms):
     term.writer.submit("j", status("j", 1, urgent=False))
     term.writer.submit("j", create("p1"))
     await term.settle(within=1)
-    assert term.server.log == ["apply /j 0", "apply /j 1", "create p1"]
+    assert term.server.log == ["put /j 0", "put /j 1", "create p1"]
 
 
 async def test_a_decision_that_waits_stays_one_when_progress_replaces_it(terms):
@@ -482,7 +484,7 @@ async def test_a_decision_that_waits_stays_one_when_progress_replaces_it(terms):
     term.writer.submit("p", status("p", 1, urgent=False))
     term.writer.submit("j", status("j", 2, urgent=False))
     await term.settle()
-    assert term.server.log[-2:] == ["apply /j 2", "apply /p 1"]
+    assert term.server.log[-2:] == ["put /j 2", "put /p 1"]
 
 
 async def test_the_rate_holds_over_all_keys(terms):
@@ -502,7 +504,7 @@ async def test_flush_hurries_and_tells_whether_it_was_enough(terms):
     began = asyncio.get_running_loop().time()
     assert await term.writer.flush(5)
     assert asyncio.get_running_loop().time() - began < 0.1
-    term.server.fail("apply", errors.Unreachable("down"))
+    term.server.fail("put", errors.Unreachable("down"))
     term.writer.submit("j", status("j", 2))
     assert not await term.writer.flush(5)
 
@@ -510,7 +512,7 @@ async def test_flush_hurries_and_tells_whether_it_was_enough(terms):
 async def test_depth_and_age_of_the_queue(terms):
     term = terms()
     assert (term.writer.depth, term.writer.oldest) == (0, 0.0)
-    term.server.fail("apply", errors.Unreachable("down"))
+    term.server.fail("put", errors.Unreachable("down"))
     term.writer.submit("j", status("j", 2))
     term.writer.submit("j", create("p1"))
     await asyncio.sleep(60)
@@ -529,22 +531,22 @@ async def test_what_is_forgotten_is_neither_written_nor_remembered(terms):
     term.writer.forget("stranger")
     assert term.writer.expected("j") == frozenset()
     await term.settle()
-    assert sorted(term.server.log) == ["apply /j 1", "create p2"]
+    assert sorted(term.server.log) == ["create p2", "put /j 1"]
     assert not term.writer._lines
     term.writer.submit("j", status("j", 1))
     await term.settle()
-    assert term.server.log.count("apply /j 1") == 2
+    assert term.server.log.count("put /j 1") == 2
 
 
 async def test_what_is_forgotten_while_it_fails_is_not_tried_again(terms):
     term = terms()
-    term.server.fail("apply", errors.Unreachable("down"))
+    term.server.fail("put", errors.Unreachable("down"))
     term.writer.submit("j", status("j", 1))
     await asyncio.sleep(0.005)
     term.writer.forget("j")
     await term.settle()
     await asyncio.sleep(30)
-    assert term.server.log == ["apply /j 1"]
+    assert term.server.log == ["put /j 1"]
     assert not term.writer._lines
 
 
@@ -560,7 +562,7 @@ async def test_what_an_outcome_submits_comes_after_it(terms):
     term.writer.submit("j", status("j", 1))
     term.writer.submit("j", create("p1"))
     await term.settle()
-    assert term.server.log == ["apply /j 1", "create p1", "apply /j 2"]
+    assert term.server.log == ["put /j 1", "create p1", "put /j 2"]
 
 
 async def test_a_key_that_an_outcome_forgets_and_uses_again_keeps_its_order(terms):
@@ -572,7 +574,7 @@ async def test_a_key_that_an_outcome_forgets_and_uses_again_keeps_its_order(term
             term.writer.submit("j", create("p1"))
 
     term.writer._on_outcome = on_outcome
-    term.server.fail("apply /j 1", errors.NotFound("job"), times=1)
+    term.server.fail("put /j 1", errors.NotFound("job"), times=1)
     term.writer.submit("j", status("j", 1))
     await asyncio.sleep(0.015)
     assert term.server.log[-1] == "create p1"
@@ -580,7 +582,7 @@ async def test_a_key_that_an_outcome_forgets_and_uses_again_keeps_its_order(term
     await asyncio.sleep(0.001)
     assert term.server.under_way == 1
     await term.settle()
-    assert term.server.log == ["apply /j 1", "create p1", "apply /j 2"]
+    assert term.server.log == ["put /j 1", "create p1", "put /j 2"]
 
 
 async def test_a_cancelled_writer_abandons_what_is_under_way(terms):
