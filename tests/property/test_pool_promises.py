@@ -155,6 +155,23 @@ class PoolMachine(RuleBasedStateMachine):
             new = replace(new, suspend=change == "suspend")
         self.w.apply(new)
 
+    @rule(
+        ahead=st.sampled_from([0.0, 5.0, 40.0]),
+        length=st.sampled_from([3.0, 20.0, 100.0]),
+        processors=st.integers(1, 4),
+        sends=st.booleans(),
+    )
+    def reserve(self, *, ahead, length, processors, sends):
+        self.serial += 1
+        begin = self.w.now + ahead
+        io_ratio = 0.25 if sends and self.one_port else 0.0
+        self.w.reserve(f"r{self.serial}", begin, begin + length, processors, io_ratio=io_ratio)
+
+    @precondition(lambda self: self.w.reserved)
+    @rule(data=st.data())
+    def unreserve(self, data):
+        self.w.unreserve(data.draw(st.sampled_from(sorted(self.w.reserved))))
+
     @precondition(lambda self: any(not p.deleting for p in self.w.pods.values()))
     @rule(data=st.data(), how=st.sampled_from(["delete", "evict", "kill"]))
     def pod_dies(self, data, how):
