@@ -17,8 +17,7 @@ from punctual.scheduling.events import NodeGone, NodeObserved
 CLASS_LABEL: Final = "node.kubernetes.io/instance-type"
 """Label of a node that says its class: nodes of one class are taken to be equally fast."""
 CPU_MANAGER: Final = f"{GROUP}/cpu-manager"
-"""A label that people set (``static``): the API does not tell which policy a kubelet has."""
-"""Label of a node that says its kubelet's CPU manager policy: the API does not show it."""
+"""Label by which people say a node's CPU manager policy (``static``): the API does not show it."""
 
 _REFUSING = ("NoSchedule", "NoExecute")
 
