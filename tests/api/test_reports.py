@@ -1,6 +1,7 @@
 """What is said to a running operator, and what of it is counted; and that nobody's secrets are in what is logged."""
 
 import asyncio
+import contextlib
 import importlib.util
 import io
 import json
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from ports import kept_port
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "hack"))
 
@@ -71,14 +73,14 @@ async def start(kubeconfig, namespace, tmp_path):
 
     async def start(**env):
         for name in ("PUNCTUAL_REPORT_PORT", "PUNCTUAL_METRICS_PORT"):
-            with socket.socket() as free:  # asked for any, it takes one for IPv4 and another for IPv6
-                free.bind(("127.0.0.1", 0))
-                env[name] = str(free.getsockname()[1])
+            # asked for any, it takes one for IPv4 and another for IPv6
+            env[name] = str(ports.enter_context(kept_port()))
         one = Replica(kubeconfig, namespace, tmp_path / f"replica-{len(started)}.log", **env)
         started.append(one)
         return await one.started()
 
-    yield start
+    with contextlib.ExitStack() as ports:
+        yield start
     codes = [await one.end() for one in started if one.process.poll() is None]
     for one in started:
         sys.stderr.write(one.log.read_text())  # pytest shows it where the test failed

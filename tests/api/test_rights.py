@@ -8,7 +8,6 @@ import contextlib
 import json
 import os
 import runpy
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +17,7 @@ import helm_python
 import pytest
 import yaml
 from kinds import teach
+from ports import kept_port
 
 from punctual import errors
 from punctual.kube.directory import POOLS, PROFILES, RESERVATIONS
@@ -121,13 +121,11 @@ def asked(log, user):
 class Staff:
     """Replicas of the operator under its own account, beside a pod that stands for the leader's."""
 
-    def __init__(self, kubeconfig, namespace, folder, log):
+    def __init__(self, kubeconfig, namespace, folder, log, port):
         self.kubeconfig, self.namespace, self.folder, self.log = kubeconfig, namespace, folder, log
+        self.port = port
         self.user = f"system:serviceaccount:{namespace}:punctual-operator"
         self.replicas = []
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
 
     def start(self, **env):
         path = self.folder / f"replica-{len(self.replicas)}.log"
@@ -151,9 +149,10 @@ POD = "punctual-operator-0"
 async def staff(client, install, server, namespace, tmp_path):
     pod = {"metadata": {"name": POD}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
     await client.create(f"/api/v1/namespaces/{namespace}/pods", pod)
-    made = Staff(install[0], namespace, tmp_path, server[1])
-    yield made
-    await made.end()
+    with kept_port() as port:
+        made = Staff(install[0], namespace, tmp_path, server[1], port)
+        yield made
+        await made.end()
 
 
 @pytest.mark.timeout(600, func_only=True)

@@ -2,6 +2,7 @@
 
 import contextlib
 
+from ports import kept_port
 from proxy import Proxy
 from replica import Replica
 from stage import Stage
@@ -13,32 +14,33 @@ async def life(client, kubeconfig, folder, *, page=None, plays=True, job=True):
 
     ``plays``: there are a kubelet and an agent; ``job``: the job is there at first.
     """
-    stage = Stage(client)
-    here = folder / stage.namespace
-    here.mkdir()
-    replicas = []
-    async with Proxy(kubeconfig, here / "kubeconfig", page=page) as proxy:
-        proxy.narrow(namespace=stage.namespace, pool=stage.pool, nodes=stage.label)
-        await stage.prepare()
-        if job:
-            await stage.add_job()
+    with kept_port() as port:
+        stage = Stage(client, port)
+        here = folder / stage.namespace
+        here.mkdir()
+        replicas = []
+        async with Proxy(kubeconfig, here / "kubeconfig", page=page) as proxy:
+            proxy.narrow(namespace=stage.namespace, pool=stage.pool, nodes=stage.label)
+            await stage.prepare()
+            if job:
+                await stage.add_job()
 
-        def start():
-            replicas.append(Replica(proxy.kubeconfig, stage.namespace, here / "log", **stage.env))
-            return replicas[-1]
+            def start():
+                replicas.append(Replica(proxy.kubeconfig, stage.namespace, here / "log", **stage.env))
+                return replicas[-1]
 
-        try:
-            async with stage.running() if plays else contextlib.nullcontext():
-                yield stage, proxy, start
-        except BaseException as error:
-            if (here / "log").exists():
-                error.add_note((here / "log").read_text())
-            raise
-        finally:
-            for one in replicas:
-                one.kill()
-                await one.ended()
-            await stage.clean()
+            try:
+                async with stage.running() if plays else contextlib.nullcontext():
+                    yield stage, proxy, start
+            except BaseException as error:
+                if (here / "log").exists():
+                    error.add_note((here / "log").read_text())
+                raise
+            finally:
+                for one in replicas:
+                    one.kill()
+                    await one.ended()
+                await stage.clean()
 
 
 def told(failed):

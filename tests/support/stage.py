@@ -8,7 +8,6 @@ says whether the end is the right one.
 import asyncio
 import contextlib
 import itertools
-import socket
 import uuid
 from collections import Counter
 
@@ -32,12 +31,12 @@ CONTAINER = {"name": "main", "image": "work:1", "imageID": "", "ready": False, "
 class Stage:
     """``prepare()`` it; ``async with running():`` the kubelet and the agent play; ``finished()``; ``judge()``."""
 
-    def __init__(self, client):
+    def __init__(self, client, port):
         self.client = client
         self.namespace = f"s-{uuid.uuid4().hex[:10]}"
         self.pool = self.node = self.namespace
         self.label = f"pool={self.pool}"
-        self.port = _free_port()
+        self.port = port
         """Where the operator is to hear the agent."""
         self.etcd = ""
         """Where the server's etcd listens, for those who play with it."""
@@ -417,9 +416,3 @@ def _ended(pod):
 async def _value(holds):
     found = holds()
     return await found if asyncio.iscoroutine(found) else found
-
-
-def _free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
