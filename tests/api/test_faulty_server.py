@@ -219,6 +219,7 @@ async def test_whatever_the_server_does_the_promise_stands_and_the_accounts_are_
         async with slots, life(client, kubeconfig, tmp_path, **how) as (stage, proxy, start):
             stage.etcd = etcd_url(kubeconfig)
             await story(stage, proxy, start)
+            assert proxy.unmet() == [], "the server did not do that"
 
     lives = [tell_one(how, story) for how, story in STORIES.values()]
     found = dict(zip(STORIES, await asyncio.gather(*lives, return_exceptions=True), strict=True))

@@ -78,6 +78,8 @@ class Rule:
     times: int | None = 1
     where: Callable[[Call], bool] = lambda _call: True
     seen: int = 0
+    done: int = 0
+    """To how many calls its fault was done, or is being done."""
     met: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once it was done."""
 
@@ -131,6 +133,10 @@ class Proxy:
         self._rules.append(Rule(verb, resource, fault, **more))
         return self._rules[-1]
 
+    def unmet(self):
+        """Return the rules that no call has met: a test that needs them shows nothing."""
+        return [f"{rule.verb} {rule.resource} #{rule.nth}" for rule in self._rules if not rule.done]
+
     def forgive(self):
         """Forget all rules."""
         self._rules.clear()
@@ -161,6 +167,8 @@ class Proxy:
         call = _call(request, await request.read())
         self.calls.append(call)
         rule, *_ = [*(rule for rule in self._rules if rule.applies(call)), None]
+        if rule:
+            rule.done += 1
         async with contextlib.AsyncExitStack() as stack:
 
             async def forward():
