@@ -13,6 +13,10 @@ import aiohttp
 import pytest
 from faults import afterwards, answer, cut, delay, lose, refuse, silent, stale, tell, twice
 from life import life, told
+from proxy import HangUp
+
+from punctual.kube.api.meta import EPOCH_NEVER_FALLS
+from punctual.kube.podspec import BEGIN
 
 AT_ONCE = 8
 WATCHES = ("pods", "nodes", "divisiblejobs", "pools")
@@ -195,6 +199,44 @@ async def a_pod_that_outlives_its_job(stage, _proxy, start):
     await stage.until(lambda: stage.room(free=3))
 
 
+def what_arrives_behind_the_next_leader(verb, resource, refusal, where=lambda _call: True):
+    """Make the story: what a leader had under way reaches the server when another one leads, and is refused."""
+
+    async def story(stage, proxy, start):
+        under_way, led, answers = asyncio.Event(), asyncio.Event(), []
+
+        async def held(_call, forward):
+            under_way.set()
+            await led.wait()
+            answers.append(await forward())
+            raise HangUp
+
+        proxy.on(verb, resource, held, where=where)
+        first = start()
+        await stage.until(under_way.is_set)
+        first.kill()
+        await first.ended()
+        await stage.let_go()
+        second = start()
+        # which the first leader did not come to create
+        await stage.until(lambda: any(pod["status"]["phase"] == "Failed" for pod in stage.pods.values()))
+        led.set()
+        await stage.until(lambda: answers)
+        status, said = refusal
+        assert answers[0].status == status, answers
+        assert said in answers[0].body, answers
+        await stage.finished()
+        await stage.judge()
+        assert second.status is None
+
+    return story
+
+
+def of_the_first_units(call):
+    """Whether a pod is to be created that begins with the first unit: the one that fails, and stays."""
+    return json.loads(call.body)["metadata"]["annotations"][BEGIN] == "0"
+
+
 STILL = {"plays": False, "job": False}
 """Nobody plays kubelet or agent, and no job is there at first."""
 STORIES = {
@@ -207,6 +249,14 @@ STORIES = {
     "a list behind, list first": ({"job": False}, a_list_that_lacks_the_job(6.0)),
     "compaction during a list": ({"page": 1}, a_list_that_the_server_has_forgotten),
     "no watch tells of it": (STILL, a_job_that_no_watch_tells_of),
+    "a status behind the next leader": (
+        {},
+        what_arrives_behind_the_next_leader("patch", "divisiblejobs/status", (422, EPOCH_NEVER_FALLS.message.encode())),
+    ),
+    "a pod behind the next leader": (
+        {},
+        what_arrives_behind_the_next_leader("create", "pods", (409, b"AlreadyExists"), of_the_first_units),
+    ),
     "a pod outlives its job": ({"plays": False}, a_pod_that_outlives_its_job),
 }
 
