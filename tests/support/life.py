@@ -35,6 +35,7 @@ async def life(client, kubeconfig, folder, *, page=None, plays=True, job=True):
             except BaseException as error:
                 if (here / "log").exists():
                     error.add_note((here / "log").read_text())
+                error.add_note(stage.told())
                 raise
             finally:
                 for one in replicas:

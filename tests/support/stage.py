@@ -8,6 +8,7 @@ says whether the end is the right one.
 import asyncio
 import contextlib
 import itertools
+import json
 import uuid
 from collections import Counter
 
@@ -337,6 +338,11 @@ class Stage:
 
     # what came of it
 
+    def told(self):
+        """Return what was last seen of job and pods, for whoever asks why it does not go on."""
+        pods = {p["metadata"]["name"]: _seen(p) for u, p in self.pods.items() if u in self.there}
+        return json.dumps({"status": self.status, "pods": pods}, indent=1)
+
     async def judge(self):
         """Assert that no unit was lost, none accounted twice, the promise kept, and nothing left behind."""
         await self._look_at_results()
@@ -407,6 +413,11 @@ def _manifest(kind, name, spec):
 def _range(pod):
     notes = pod["metadata"]["annotations"]
     return int(notes[BEGIN]), int(notes[END])
+
+
+def _seen(pod):
+    notes = {key.partition("/")[2]: value for key, value in pod["metadata"].get("annotations", {}).items()}
+    return {**notes, "phase": pod["status"]["phase"], "node": pod["spec"].get("nodeName")}
 
 
 def _ended(pod):
