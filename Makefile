@@ -47,10 +47,10 @@ bench: $(READY) ## numbers, as JSON, with the machine they come from
 papers: $(READY) ## the papers' figures again, reduced: points, pictures, words (PAPERS="--full 4.6" takes hours)
 	hack/papers $(PAPERS)
 
-nightly: $(READY) ## the properties with many more examples, and crowds on a real API server
+nightly: $(READY) ## the properties with many more examples; crowds, and a kill at every write, on a real API server
 	HYPOTHESIS_PROFILE=nightly $(VENV)/bin/pytest -q tests/property --timeout 3600
 	HYPOTHESIS_PROFILE=nightly $(VENV)/bin/pytest -q tests/papers/test_chapter6_fast.py --timeout 3600
-	HYPOTHESIS_PROFILE=nightly $(VENV)/bin/pytest -q tests/api/test_bad_manifests.py tests/api/test_crowds.py
+	HYPOTHESIS_PROFILE=nightly $(VENV)/bin/pytest -q tests/api/test_bad_manifests.py tests/api/test_crowds.py tests/api/test_interrupted.py
 
 docs: $(READY) ## generated pages and manifests: crds/, the chart's copies, docs/api.md, docs/metrics.md
 	hack/generate
