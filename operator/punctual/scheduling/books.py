@@ -146,7 +146,7 @@ class Books:
     def stamped(self, st: Standing) -> JobRecord:
         """Return the record as it is to be written: epoch, progress and ETA brought up to date."""
         record = st.record
-        running = sum(c.size for c in record.chunks if c.kind != "Reduce")
+        running = sum(c.end - c.begin for c in record.chunks if c.kind != "Reduce")
         chunks = tuple(_as_reported(c, st.watch(c)) for c in record.chunks)
         reported = sum(c.done for c in chunks if c.kind != "Reduce")
         eta = None

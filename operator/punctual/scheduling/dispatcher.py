@@ -4,7 +4,7 @@ Leftover chunks leave when their processor is booked: they are offered an end, a
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -182,7 +182,7 @@ class Dispatcher:
                 free.discard(place)
                 if booking.demand.not_before <= now:
                     self._create_reduce(now, self.books.jobs[booking.demand.uid], place)
-        self._use_leftovers(now, self._unbooked(now, free))
+        self._use_leftovers(now, free)
 
     def _held_up(self, now: float) -> bool:
         """Whether somebody is let go a moment late: what is booked behind was planned from an earlier end on."""
@@ -225,9 +225,9 @@ class Dispatcher:
             first.setdefault(int(booking.where[i]), i)
         return [i for i in first.values() if booking.starts[i] <= now + tolerance(now)]
 
-    def _unbooked(self, now: float, free: set[Place]) -> list[Place]:
+    def _unbooked(self, now: float, free: Iterable[Place]) -> list[Place]:
         """Return which of the free places are left: around what is booked ahead some may wait for their chunk."""
-        left = free.intersection(self._idle(now)) if self.books.ahead.held else free
+        left = set(free).intersection(self._idle(now)) if self.books.ahead.held else free
         return sorted(left, key=lambda p: (p.slot, p.node))
 
     def _reduce_may(self, now: float, booking: Booking) -> bool:
@@ -318,12 +318,13 @@ class Dispatcher:
         self.books.touch(st)
         self.books.after += [CreateChunk(st.job.uid, chunk) for chunk in chunks]
 
-    def _use_leftovers(self, now: float, free: list[Place]) -> None:
-        """Run pilots and jobs without booked processors on what is free; such chunks go when the room is needed."""
+    def _use_leftovers(self, now: float, places: Iterable[Place]) -> None:
+        """Run pilots and jobs without booked processors on free places; such chunks go when the room is needed."""
         wanting = sorted(
             (st for st in self.books.live.values() if st.state in UNBOOKED and st.refused_until <= now),
             key=lambda st: (st.state != "Measuring", st.job.deadline, st.job.arrival, st.job.uid),
         )
+        free = self._unbooked(now, places) if wanting else []
         for i, st in enumerate(wanting):
             if not free:
                 return

@@ -193,14 +193,15 @@ class _Run:
         dealt = 0
         while self.heap:
             now, happenings = self._next()
-            if not all(isinstance(what, _Sample) for what in happenings):
+            kinds = {type(what) for what in happenings}
+            if kinds != {_Sample}:
                 self.last = max(self.last, now)
             for what in happenings:
                 self._take(now, what)
             arrivals = [what for what in happenings if isinstance(what, JobLine | ReservationLine)]
             if self.mail or len(arrivals) < len(happenings):  # all is given out before somebody asks
                 self._step(now, [])
-            if any(isinstance(what, _Sample) for what in happenings):
+            if _Sample in kinds:
                 self._sample(now)
             for line in arrivals:
                 if isinstance(line, JobLine):

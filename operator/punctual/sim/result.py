@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,8 +20,7 @@ class Decision:
     processors: list[int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Executed:
+class Executed(NamedTuple):
     """A chunk as it was executed; ``load`` is what counts of it."""
 
     job: str
@@ -81,7 +80,7 @@ class Result:
         """Return it as the contract has it."""
         found: dict[str, Any] = {
             "decisions": [{k: v for k, v in _fields(d).items() if v is not None} for d in self.decisions],
-            "chunks": [_fields(chunk) for chunk in self.chunks],
+            "chunks": [chunk._asdict() for chunk in self.chunks],
             "jobs": [_fields(job) for job in self.jobs],
             "metrics": self.metrics(),
         }
@@ -90,7 +89,7 @@ class Result:
         return found
 
 
-def _fields(of: Decision | Executed | Finished | Period) -> dict[str, Any]:
+def _fields(of: Decision | Finished | Period) -> dict[str, Any]:
     """Return it as a dict; `asdict` would copy what is in it as well, hundreds of thousands of times."""
     return {name: getattr(of, name) for name in of.__slots__}
 
