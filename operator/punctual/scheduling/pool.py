@@ -114,6 +114,8 @@ class Pool:
         self.windows = Windows(self.books, self.life, self.planner, self.dispatcher, self.express)
         self.together = 1
         """Jobs that are tried together where one does not fit behind the plan: grows while that succeeds."""
+        self.put_off = False
+        """Whether the last step has left decisions to the next."""
         self.unread: list[Event] = []
         """What a restore leaves to the first step."""
 
@@ -162,11 +164,15 @@ class Pool:
             self._lose_nodes_gone(now)
             self.dispatcher.take_up(now)
         self.life.supervise(now)
-        if self.books.processors.unblock(now) or self.books.stale:
+        anew = self.books.processors.unblock(now) or self.books.stale
+        if anew:
             self.windows.mend(now)
             self.planner.replan(now)
         self.windows.answer(now)
-        self._decide(now)
+        # each places all that waits where that is much: one a step; but not never, though each step has to plan anew
+        self.put_off = anew and not self.put_off and len(self.books.plan) > PLACEMENTS
+        if not self.put_off:
+            self._decide(now)
         self.windows.clear(now)
         self.dispatcher.work(now)
         self.port.work(now)
@@ -248,6 +254,12 @@ class Pool:
 
     def _take(self, now: float, event: Event) -> None:  # noqa: C901  one arm per kind of event
         match event:
+            case Reported():  # the most come first
+                self._take_report(now, event)
+            case PodObserved():
+                self._take_pod(now, event)
+            case PodGone(namespace, name):
+                self._take_gone(now, namespace, name)
             case PoolApplied():
                 self._take_pool(event)
             case JobApplied():
@@ -258,10 +270,6 @@ class Pool:
                 self.windows.apply(event)
             case ReservationDeleted(uid):
                 self.windows.drop(uid)
-            case PodObserved():
-                self._take_pod(now, event)
-            case PodGone(namespace, name):
-                self._take_gone(now, namespace, name)
             case NodeObserved():
                 self._take_node(now, event)
             case NodeGone(name):
@@ -271,8 +279,6 @@ class Pool:
                 self._lose_node(now, name)
             case CreateRefused():
                 self._take_refused(now, event)
-            case Reported():
-                self._take_report(now, event)
 
     def _take_pool(self, event: PoolApplied) -> None:
         books = self.books

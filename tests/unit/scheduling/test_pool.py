@@ -5,6 +5,7 @@ from dataclasses import replace
 from world import Worker, World, job
 
 from punctual import reasons
+from punctual.scheduling import pool
 from punctual.scheduling.actions import Emit
 from punctual.scheduling.events import PoolApplied, Progress, Reported
 
@@ -225,6 +226,25 @@ def test_many_jobs_that_fit_only_in_another_order_are_answered_together_and_kept
     assert 0 < len(one_by_one) <= len(together) < 40
     w.run_until(lambda w: all(w.done(uid) for uid in together), within=600)
     assert all(w.met(uid) for uid in together)
+
+
+def test_a_step_that_plans_all_anew_leaves_answers_to_the_next_but_not_for_ever(monkeypatch):
+    monkeypatch.setattr(pool, "PLACEMENTS", 3)
+    w = small(cpu=1.0)
+    for n in range(5):
+        w.apply(job(f"early{n}", units=20, deadline=1000.0))
+    w.run(1)
+    assert len(w.pool.books.plan) > pool.PLACEMENTS
+
+    def step_with_a_new_plan(cpu):
+        w.carry_out(w.pool.step(w.now, [*w._mail(), replace(w.nodes["n1"], cpu=cpu)]))
+
+    w.apply(job("late", units=20, deadline=1000.0, arrival=w.now))
+    step_with_a_new_plan(2.0)
+    assert "late" not in w.records
+    assert w.pool.backlog == 1
+    step_with_a_new_plan(3.0)
+    assert w.state("late") == ("True", reasons.FEASIBLE)
 
 
 def test_a_refused_edit_of_the_pool_stays_refused_after_a_restart():
