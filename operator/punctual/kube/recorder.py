@@ -2,13 +2,16 @@
 
 The same object, reason and note again within `SERIES` seconds becomes a series (its count rises) in place of another
 event; a token bucket per object keeps a job that flaps from drowning the others. Callers never wait and never see an
-error: what cannot be written is logged and forgotten, for events are told, not kept.
+error: what cannot be written is logged and forgotten, for events are told, not kept. In a burst decisions go first:
+their events wait, and carry the time of what they tell.
 """
 
 import asyncio
+import contextlib
 import time
 import uuid
 from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
@@ -23,8 +26,10 @@ SERIES = 360.0
 """Seconds within which the same again is a series: kubectl and others take it for ended after that."""
 BURST, REFILL = 25, 1 / 60
 """Events about one object: so many at once, then one a minute."""
-QUEUED = 1000
-"""Events that may wait; more are dropped."""
+QUEUED = 10_000
+"""Events that may wait, less than a kB each; more are dropped."""
+PATIENCE = 1.0
+"""Seconds that an event lets what is more urgent go first: where that never ends there is still an event a second."""
 KEPT = 1024
 """Series and buckets remembered, the latest used: near a kB each, and a series ends by itself after minutes."""
 LONGEST_NOTE = 1024
@@ -64,12 +69,21 @@ class _Entry:
 class Recorder:
     """``recorder.emit(job, "Warning", "Overrun", "…")`` from the loop that runs ``await recorder.run()``.
 
-    ``controller`` ("punctual.dev/operator") and ``instance`` (the pod's name) stand in every event.
+    ``controller`` ("punctual.dev/operator") and ``instance`` (the pod's name) stand in every event; ``urgent()``
+    returns when nothing is to be written that is more urgent.
     """
 
-    def __init__(self, client: ApiClient, *, controller: str, instance: str) -> None:
+    def __init__(
+        self,
+        client: ApiClient,
+        *,
+        controller: str,
+        instance: str,
+        urgent: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         self._client = client
         self._who = {"reportingController": controller, "reportingInstance": instance}
+        self._urgent = urgent
         self._entries: OrderedDict[tuple[str, str], _Entry] = OrderedDict()  # by uid and reason, oldest use first
         self._buckets: OrderedDict[str, Bucket] = OrderedDict()  # by uid
         self._queue: deque[_Entry] = deque()
@@ -116,6 +130,10 @@ class Recorder:
                 self._wake.clear()
                 await self._wake.wait()
             entry = self._queue[0]
+            if self._urgent is not None:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(PATIENCE):
+                        await self._urgent()
             try:
                 await self._write_patiently(entry)
             except errors.ClusterError as error:

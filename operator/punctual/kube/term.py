@@ -145,13 +145,15 @@ class Term:
         self._core = core
         self._leading = leading
         self._directory = caches.directory
-        self._recorder = Recorder(client, controller="punctual.dev/operator", instance=instance)
         self._writer = Writer(
             client,
             on_outcome=self._on_outcome,
             on_fenced=lambda: self._fail(Fenced("a newer leader has written")),
             leading=leading,
             on_write=self._on_write,
+        )
+        self._recorder = Recorder(
+            client, controller="punctual.dev/operator", instance=instance, urgent=self._writer.caught_up
         )
         manner = caches.manner
         self._bookings = Bookings(

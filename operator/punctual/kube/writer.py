@@ -118,6 +118,8 @@ class Writer:
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
+        self._caught_up = asyncio.Event()
+        self._caught_up.set()
         self._hurry = False  # flushing: progress does not wait
         self._over = False
 
@@ -216,6 +218,10 @@ class Writer:
             self._hurry = False
         return True
 
+    async def caught_up(self) -> None:
+        """Wait until nothing urgent waits for its turn: what is under way does not count, nor does progress."""
+        await self._caught_up.wait()
+
     def drop_all(self) -> None:
         """End the term: drop what waits, abandon what is under way, take no more."""
         self._over = True
@@ -233,6 +239,7 @@ class Writer:
             if task is not asyncio.current_task():
                 task.cancel()
         self._wake.set()
+        self._caught_up.set()
 
     # whose turn it is
 
@@ -277,6 +284,8 @@ class Writer:
             self._rest(line)
             line.state = state
             where.append(line)  # where it stood before, it is passed over: its state is another
+            if where is self._ready:
+                self._caught_up.clear()
             self._wake.set()
 
     def _delay(self, line: _Line, seconds: float, *, retrying: bool = False) -> None:
@@ -302,6 +311,8 @@ class Writer:
             wait: float | None = None
             if len(self._tasks) < CONCURRENCY:
                 where = self._standing()
+                if where is not self._ready:
+                    self._caught_up.set()
                 if where is not None:
                     wait = self._bucket.delay()
                     if wait == 0 and where is self._ready_progress:

@@ -509,6 +509,21 @@ async def test_flush_hurries_and_tells_whether_it_was_enough(terms):
     assert not await term.writer.flush(5)
 
 
+async def test_it_has_caught_up_when_nothing_urgent_waits_for_its_turn(terms):
+    term = terms(rate=10, progress_rate=0.01)
+    await term.writer.caught_up()
+    for n in range(20):
+        term.writer.submit(f"j{n}", status(f"j{n}", 1))
+        term.writer.submit(f"p{n}", status(f"p{n}", 1, urgent=False))
+    async with asyncio.timeout(60):
+        await term.writer.caught_up()
+    assert sum(what.startswith("put /j") for what in term.server.log) == 20
+    assert term.writer.depth >= 10  # progress waits longer
+    term.writer.submit("j0", status("j0", 2))
+    term.writer.drop_all()
+    await term.writer.caught_up()
+
+
 async def test_depth_and_age_of_the_queue(terms):
     term = terms()
     assert (term.writer.depth, term.writer.oldest) == (0, 0.0)
