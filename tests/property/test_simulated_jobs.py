@@ -183,6 +183,14 @@ def reservations(draw):
 
 
 @given(jobs, reservations(), st.sampled_from(DISCIPLINES))
+@example(
+    lines=[  # whose last transfer ends 1e-14 s before the port is kept
+        JobLine(id="j0", arrival=60.0, load=1.0, deadline=10.0, theta_cm=0.0),
+        JobLine(id="j1", arrival=14.938, load=38.0, deadline=246.35770845298805, tau=2.0),
+    ],
+    ahead=[ReservationLine(id="r0", kind="reservation", arrival=0.0, start=61.0, end=66.0, processors=1, io_ratio=0.1)],
+    discipline=Discipline(network="OnePort"),
+)
 def test_jobs_and_reservations_keep_out_of_each_others_way(lines, ahead, discipline):
     trace, document = run([*lines, *ahead], discipline, offers=False)
     assert flaws(trace, document, cost=COSTS, one_port=discipline.one_port) == []

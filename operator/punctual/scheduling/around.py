@@ -349,9 +349,12 @@ class _Port:
         return replace(self)
 
     def next(self, at: float) -> tuple[float, float]:
-        """Return when it is free from ``at`` on, and when that gap ends; it is not asked for earlier times then."""
+        """Return when it is free from ``at`` on, and when that gap ends; it is not asked for earlier times then.
+
+        What rounding has left of a gap is none: a chunk there would have its set-up for nothing.
+        """
         at = max(at, self.free)
-        while self.gap < len(self.sends) and at >= self.sends[self.gap]:
+        while self.gap < len(self.sends) and at >= self.sends[self.gap] - tolerance(at):
             at = self.free = max(at, self.sent[self.gap])
             self.gap += 1
         return at, self.sends[self.gap] if self.gap < len(self.sends) else np.inf
