@@ -50,6 +50,9 @@ def owned(space, names):
 
 def working(cluster, pods):
     """Return the processes of these pods' first containers."""
-    finds = (f"find /sys/fs/cgroup -path '*{container(p)}*' -name cgroup.procs -exec cat {{}} +;" for p in pods)
+    finds = (
+        f"find /sys/fs/cgroup -path '*{container(p)}*' -name cgroup.procs -exec cat {{}} + 2>/dev/null || true;"
+        for p in pods
+    )
     (node,) = {p["spec"]["nodeName"] for p in pods}
     return cluster.on_node(node, " ".join(finds)).split()

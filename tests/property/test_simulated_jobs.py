@@ -72,6 +72,11 @@ def test_with_exact_costs_no_promise_is_broken(lines, discipline):
 
 
 @given(jobs, disciplines, st.lists(st.sampled_from([0.5, 1.0, 2.0]), min_size=N, max_size=N))
+@example(
+    lines=[JobLine(id="j0", arrival=0.0, load=10.5, deadline=13.0, chi=1.0, tau=0.125, theta_cm=3.0)],
+    discipline=Discipline(assign="AN", network="OnePort"),  # the third's share is nothing, but for rounding
+    speeds=[1.0, 0.5, 0.5, 0.5],
+)
 def test_nor_on_processors_of_different_speed(lines, discipline, speeds):
     trace, document = run(lines, discipline, offers=False, speeds=tuple(speeds))
     assert flaws(trace, document, cost=COSTS, one_port=discipline.one_port, speeds=speeds) == []

@@ -24,5 +24,6 @@ def cut_points(shares: NDArray[np.float64], units: int) -> NDArray[np.int64]:
     cuts = np.zeros(shares.size + 1, dtype=np.int64)
     # Halves go up, all the same way: to even, 0.5 and 1.5 would become 0 and 2, a whole unit more.
     np.floor(sums, out=cuts[1:], casting="unsafe")
+    np.minimum(cuts, units, out=cuts)  # of 10^15 units a sum may be one more once scaled
     cuts[-1] = units
     return cuts

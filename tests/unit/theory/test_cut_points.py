@@ -14,6 +14,12 @@ from punctual.theory.cut_points import cut_points
         ("a skipped processor gets nothing", [0, 2, 0, 2, 0], 7, [0, 0, 4, 4, 7, 7]),
         ("a share below half a unit may vanish", [0.4, 3.6], 4, [0, 0, 4]),
         ("nothing left", [1, 1], 0, [0, 0, 0]),
+        (
+            "rounding goes not beyond the end",
+            [1656371978335783, 1299115277126104, 0],
+            2955487255461888,
+            [0, 1656371978335784, 2955487255461888, 2955487255461888],
+        ),
         ("many units", [1, 1, 1], 3 * 10**15 + 1, [0, 10**15, 2 * 10**15 + 1, 3 * 10**15 + 1]),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
