@@ -11,6 +11,7 @@ import stat
 import time
 from pathlib import Path
 
+import aiohttp
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -200,6 +201,27 @@ async def test_a_watch_that_is_left_early_keeps_no_connection_when_its_loop_ends
 
     await asyncio.to_thread(asyncio.run, leave())
     gc.collect()  # a transport that is still open warns when it goes, and a warning is an error here
+
+
+async def test_a_call_that_is_cancelled_as_it_connects_keeps_no_connection_when_its_loop_ends(tunnel, monkeypatch):
+    home = asyncio.get_running_loop()
+    connected = aiohttp.client_proto.ResponseHandler.connection_made
+
+    async def cancel() -> None:
+        async with ApiClient(str(tunnel.kubeconfig)) as client:
+            asks = asyncio.ensure_future(client.get("/version"))
+
+            def cancelled(self, transport) -> None:
+                connected(self, transport)
+                home.call_soon_threadsafe(tunnel.stall)  # as above
+                asks.cancel()
+
+            monkeypatch.setattr(aiohttp.client_proto.ResponseHandler, "connection_made", cancelled)
+            with pytest.raises(asyncio.CancelledError):
+                await asks
+
+    await asyncio.to_thread(asyncio.run, cancel())
+    gc.collect()
 
 
 async def test_a_watch_from_a_version_long_forgotten_is_gone(client, namespace):

@@ -9,11 +9,14 @@ A client belongs to one event loop; threads make their own and may share the clo
 """
 
 import asyncio
+import contextlib
 import os
 import re
+import socket
 import ssl
 import time
 import urllib.request
+import weakref
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -125,6 +128,7 @@ class ApiClient:
         self._token: str | None = None
         self._renewed = float("-inf")
         self._session: aiohttp.ClientSession | None = None
+        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._base = ""
         self._proxy: str | None = None
         self._server_name: str | None = None
@@ -135,7 +139,9 @@ class ApiClient:
         self._proxy = _proxy(configuration)
         self._server_name = configuration.tls_server_name
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=_tls(configuration) if self._base.startswith("https") else False),
+            connector=aiohttp.TCPConnector(
+                ssl=_tls(configuration) if self._base.startswith("https") else False, socket_factory=self._socket
+            ),
             timeout=aiohttp.ClientTimeout(total=self._deadline),
             read_bufsize=2**18,  # a list of pods comes in megabytes
             auto_decompress=False,
@@ -149,8 +155,22 @@ class ApiClient:
 
     async def close(self) -> None:
         """End all connections; watches under way end with Unreachable."""
-        if self._session is not None:
-            await self._session.close()
+        if self._session is None:
+            return
+        await self._session.close()
+        # A TLS goodbye that nobody answers outlives a watch left early, and a call cancelled as its handshake was done:
+        # the session knows neither connection any more, and the loop may end before they do.
+        for made in self._sockets:
+            with contextlib.suppress(OSError):  # closed, or its other end has left
+                made.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1):
+                while any(made.fileno() >= 0 for made in self._sockets):  # noqa: ASYNC110  nobody tells
+                    await asyncio.sleep(0)
+
+    def _socket(self, address: aiohttp.AddrInfoType) -> socket.socket:
+        self._sockets.add(made := socket.socket(*address[:3]))
+        return made
 
     # reading
 
@@ -220,7 +240,7 @@ class ApiClient:
                     for line in lines:
                         yield _event(path, line)
             finally:
-                _hang_up(response)
+                response.close()  # it may be half read
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise _unreachable(path, error) from error
 
@@ -372,13 +392,6 @@ class ApiClient:
                     self._token = await asyncio.to_thread(_token, self._configuration)
                     self._renewed = time.monotonic()
         return {"Authorization": self._token} if self._token else {}
-
-
-def _hang_up(response: aiohttp.ClientResponse) -> None:
-    """End an answer that may be half read, and its connection at once: a TLS goodbye could outlive the event loop."""
-    if response.connection is not None and response.connection.transport is not None:
-        response.connection.transport.abort()
-    response.close()
 
 
 def _token(configuration: Configuration) -> str | None:
