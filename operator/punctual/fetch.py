@@ -18,8 +18,9 @@ port; and nothing is read behind a share but the rest of its last line.
 Environment: PUNCTUAL_BEGIN, PUNCTUAL_END, PUNCTUAL_TOTAL (units), PUNCTUAL_DIR (``received`` goes there),
 PUNCTUAL_INPUT (the file to be written; ``offset`` of its first byte in the input and the input's ``size`` are written
 beside it), PUNCTUAL_INPUT_URL or PUNCTUAL_INPUT_PATH, PUNCTUAL_INPUT_CUT, PUNCTUAL_INPUT_RECORD_BYTES,
-PUNCTUAL_INPUT_TIMEOUT (seconds without a byte after which it gives up); for tests PUNCTUAL_TURN (default
-/etc/punctual/fetch) and PUNCTUAL_TERMINATION_LOG (default /dev/termination-log).
+PUNCTUAL_INPUT_TIMEOUT (seconds without a byte after which it gives up), PUNCTUAL_INPUT_HEADERS (names of headers that
+open the input, the value of the nth from 0 on in PUNCTUAL_INPUT_HEADER_n: a secret, which stands in no message); for
+tests PUNCTUAL_TURN (default /etc/punctual/fetch) and PUNCTUAL_TERMINATION_LOG (default /dev/termination-log).
 """
 
 from __future__ import annotations
@@ -34,10 +35,11 @@ import sys
 import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 __all__ = ["FetchError", "Share", "Source", "cut", "main", "share"]
 
@@ -135,15 +137,40 @@ class _File:
                 yield block
 
 
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    """Return whose server it is; another port or scheme may be another's."""
+    parts = urllib.parse.urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Goes where it is redirected to; ``secret`` headers go along no further than their own server."""
+
+    def __init__(self, secret: Iterable[str]) -> None:
+        self._secret = tuple(secret)
+
+    def redirect_request(  # noqa: PLR0917  as the library calls it
+        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> urllib.request.Request | None:
+        request = super().redirect_request(req, fp, code, msg, headers, newurl)
+        if request is not None and _origin(newurl) != _origin(req.full_url):
+            for name in self._secret:
+                request.remove_header(name.capitalize())  # so the library writes them
+        return request
+
+
 class _Http:
     """What a server has under a URL; it must know byte ranges.
 
-    A connection that breaks off is taken up again where it ended. ``timeout``: seconds without a byte.
+    A connection that breaks off is taken up again where it ended. ``timeout``: seconds without a byte; ``secret``:
+    headers of each request that nobody else may see.
     """
 
-    def __init__(self, url: str, timeout: float) -> None:
+    def __init__(self, url: str, timeout: float, secret: Mapping[str, str]) -> None:
         self._url = url
         self._timeout = timeout
+        self._secret = secret
+        self._opener = urllib.request.build_opener(_Redirects(secret))
         self._size: int | None = None
         self._mark: str | None = None
 
@@ -183,12 +210,10 @@ class _Http:
 
         Raises FetchError for what another try would not better, OSError for the rest.
         """
-        headers = {"Range": f"bytes={begin}-{end - 1}", "Accept-Encoding": "identity"}
+        headers = {**self._secret, "Range": f"bytes={begin}-{end - 1}", "Accept-Encoding": "identity"}
         request = urllib.request.Request(self._url, headers=headers)  # noqa: S310  the scheme was looked at
         try:
-            response: http.client.HTTPResponse = urllib.request.urlopen(  # noqa: S310
-                request, timeout=max(0.1, patience)
-            )
+            response: http.client.HTTPResponse = self._opener.open(request, timeout=max(0.1, patience))
         except urllib.error.HTTPError as error:
             with error:
                 if error.code == 416 and error.headers.get("Content-Range", "").strip() == "bytes */0":
@@ -196,13 +221,23 @@ class _Http:
                     return None
                 if error.code >= 500 or error.code in (408, 429):
                     raise OSError(f"the server answers {error.code} {error.reason}") from None
-            raise FetchError(f"{self._url}: the server answers {error.code} {error.reason}") from None
+            why = self._unopened(error.url) if error.code in (401, 403) else ""
+            raise FetchError(f"{self._url}: the server answers {error.code} {error.reason}{why}") from None
         try:
             self._check(response, begin, end)
         except BaseException:
             response.close()
             raise
         return response
+
+    def _unopened(self, url: str) -> str:
+        """Return why a server may have refused a request, for the message."""
+        if not self._secret:
+            return ": it may want credentials (spec.input.http.headers)"
+        if _origin(url) != _origin(self._url):
+            there = urllib.parse.urlsplit(url).hostname
+            return f": it was redirected to {there}, which does not get the credentials (spec.input.http.headers)"
+        return ": it does not take the credentials that the Secret holds (spec.input.http.headers)"
 
     def _check(self, response: http.client.HTTPResponse, begin: int, end: int) -> None:
         """See that the answer is the range that was asked for, of the very input of the answers before."""
@@ -266,10 +301,22 @@ def _source(env: dict[str, str]) -> Source:
     if url:
         if not re.match("https?://", url):
             raise FetchError(f"{url} is no address that begins with http:// or https:// (spec.input.http.url)")
-        return _Http(url, float(env.get("PUNCTUAL_INPUT_TIMEOUT", "60")))
+        return _Http(url, float(env.get("PUNCTUAL_INPUT_TIMEOUT", "60")), _secret(env))
     if path:
         return _File(path)
     raise FetchError("neither PUNCTUAL_INPUT_URL nor PUNCTUAL_INPUT_PATH says where the input is")
+
+
+def _secret(env: dict[str, str]) -> dict[str, str]:
+    """Return the headers that open the input. Where one cannot be sent the library's error would tell its value."""
+    found = {}
+    for n, name in enumerate(env.get("PUNCTUAL_INPUT_HEADERS", "").split()):
+        found[name] = env[f"PUNCTUAL_INPUT_HEADER_{n}"].strip()
+        if not re.fullmatch("[ -~]+", found[name]):
+            raise FetchError(
+                f"what the Secret holds for the header {name} is not one line of ASCII (spec.input.http.headers[{n}])"
+            )
+    return found
 
 
 def _wait(turn: Path) -> float:

@@ -118,6 +118,10 @@ def asked(log, user):
     return used, refused
 
 
+KEY = {"name": "archive", "key": "authorization"}
+"""What opens an input: the kubelet's business, and none of the operator's."""
+
+
 class Staff:
     """Replicas of the operator under its own account, beside a pod that stands for the leader's."""
 
@@ -172,17 +176,19 @@ async def story(world, staff):
     first = staff.start(PUNCTUAL_REPORT_PORT=str(staff.port))
     await world.until(lambda: staff.has_used("create", "coordination.k8s.io", "leases"))
 
-    # a job with results, half done
+    # a job with results, half done; its input is opened by a Secret
     template = {"spec": {"containers": [{"name": "main", "image": "sum:1"}]}}
     long = await world.add_job(
         units=400,
         deadline="20m",
         cost={"chi": "1s", "thetaCp": "1s"},  # so long that it is not late when this machine is
         processors={"min": 2, "max": 2},
+        input={"http": {"url": "https://a/b", "headers": [{"name": "Authorization", "secretKeyRef": KEY}]}},
         reduce={"duration": "2s", "template": template},
         ttlSecondsAfterFinished=0,
     )
     pod, _ = (await world.given(long, 2)).values()
+    assert {"secretKeyRef": KEY} in [e.get("valueFrom") for e in pod["spec"]["initContainers"][0]["env"]]
     await world.begin(pod)
     await world.end(pod, message="half")
     await world.until(lambda: staff.has_used("patch", "", "configmaps"))

@@ -17,8 +17,14 @@ class Files(ThreadingHTTPServer):
         self.manner = manner
         self.pace = pace
         """Bytes per second; None: at once."""
+        self.wants = None
+        """The header Authorization without which nobody gets anything; None: anybody does."""
+        self.sends_to = None
+        """Where it redirects who asks for /elsewhere."""
         self.asked = []
         """Ranges asked for, as their headers said."""
+        self.credentials = []
+        """The header Authorization of each request, None: there was none."""
         self.spans = []
         """Begin and end of each answer with more than a byte."""
         self.left = threading.Event()
@@ -28,6 +34,10 @@ class Files(ThreadingHTTPServer):
     @property
     def url(self):
         return f"http://127.0.0.1:{self.server_port}/data"
+
+    @property
+    def elsewhere(self):
+        return f"http://127.0.0.1:{self.server_port}/elsewhere"
 
 
 @contextlib.contextmanager
@@ -52,6 +62,13 @@ class _Handler(BaseHTTPRequestHandler):
         server, data = self.server, self.server.data
         asked = self.headers.get("Range", "")
         server.asked.append(asked)
+        server.credentials.append(self.headers.get("Authorization"))
+        if server.sends_to and self.path == "/elsewhere":
+            self._answer(302, b"", {"Location": server.sends_to})
+            return
+        if server.wants is not None and server.wants != server.credentials[-1]:
+            self._answer(401, b"", {"WWW-Authenticate": "Bearer"})
+            return
         manner = server.manner
         if manner == "missing":
             self.send_error(404)

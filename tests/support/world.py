@@ -77,7 +77,9 @@ class Worker:
     deaf: bool = False
     """Ignores SIGTERM: told to end it goes on until it is killed."""
     never_starts: str | None = None
-    """A waiting reason."""
+    """A waiting reason ..."""
+    says: str = ""
+    """... and what the cluster says of it."""
     fetch: float = 2.0
     """Seconds of its transfer, where its job has an input."""
     fetch_hangs: bool = False
@@ -130,7 +132,7 @@ class Pod:
             exit_code=self.exit_code,
             reason=self.reason,
             disrupted=self.disrupted,
-            message=f"{self.chunk.begin}",
+            message=f"{self.chunk.begin}" if self.phase == "Succeeded" else self.worker.says,
             deleting=self.deleting,
             offered=self.offered is not None,
             turn=self.turn,

@@ -199,18 +199,20 @@ def _input_container(step: InputStep, spec: Mapping[str, Any], processor: PoolSp
     """Return the init container that fetches, as strict as any policy asks; the pod's own user may be another."""
     asked = step.asked
     values = {"PUNCTUAL_INPUT_TIMEOUT": f"{step.patience:g}"}
-    mounts = []
+    mounts, secrets = [], []
     if volume := asked.get("volume"):
         values["PUNCTUAL_INPUT_PATH"] = f"{SOURCE}/{volume['path']}"
         mounts.append({"name": "punctual-source", "mountPath": SOURCE, "readOnly": True})
     else:
         values["PUNCTUAL_INPUT_URL"] = asked["http"]["url"]
+        secrets = _secrets(asked["http"].get("headers") or ())
     user = (spec.get("securityContext") or {}).get("runAsUser", NOBODY)
     return {
         "name": STEP,
         "image": step.image,
         "command": ["python3", "-m", "punctual.fetch"],
-        "env": [{"name": name, "value": value} for name, value in values.items()],
+        # secrets last: a $(…) in the address is replaced by what stands before it, and the address is told in messages
+        "env": [*({"name": name, "value": value} for name, value in values.items()), *secrets],
         "volumeMounts": mounts,
         "resources": _resources({}, processor),
         "securityContext": {
@@ -222,6 +224,20 @@ def _input_container(step: InputStep, spec: Mapping[str, Any], processor: PoolSp
             "seccompProfile": {"type": "RuntimeDefault"},
         },
     }
+
+
+def _secrets(headers: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the environment that brings headers' values: the kubelet reads the Secrets, and nobody of ours."""
+    if not headers:
+        return []
+    names = " ".join(header["name"] for header in headers)
+    return [
+        {"name": "PUNCTUAL_INPUT_HEADERS", "value": names},
+        *(
+            {"name": f"PUNCTUAL_INPUT_HEADER_{n}", "valueFrom": {"secretKeyRef": dict(header["secretKeyRef"])}}
+            for n, header in enumerate(headers)
+        ),
+    ]
 
 
 def label(name: str) -> str:
@@ -336,6 +352,7 @@ def _ours(meta: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str,
         ended = failed_init
     began = (state.get("running") or state.get("terminated") or {}).get("startedAt")
     phase = status.get("phase") or "Pending"
+    waiting = {} if ended else _waiting(status, state)
     return PodObserved(
         name=meta["name"],
         uid=meta["uid"],
@@ -351,11 +368,11 @@ def _ours(meta: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str,
         started=parse_time(began) if began else None,
         finished=parse_time(ended["finishedAt"]) if ended and ended.get("finishedAt") else None,
         exit_code=ended.get("exitCode") if ended else None,
-        reason=_reason(status, state, ended),
+        reason=_reason(status, ended or waiting),
         disrupted=any(
             c["type"] == "DisruptionTarget" and c["status"] == "True" for c in status.get("conditions") or ()
         ),
-        message=(ended or {}).get("message") or "",
+        message=(ended or waiting).get("message") or "",
         deleting=meta.get("deletionTimestamp") is not None,
         offered=bool(notes.get(OFFERED_END)),
         turn=bool(notes.get(TURN)),
@@ -404,18 +421,22 @@ def _meant_for(spec: Mapping[str, Any]) -> str:
         return ""
 
 
-def _reason(status: Mapping[str, Any], state: Mapping[str, Any], ended: Mapping[str, Any] | None) -> str:
+def _reason(status: Mapping[str, Any], state: Mapping[str, Any]) -> str:
     """Return why it is not running as it should, in the cluster's word; the pod's own word before its container's."""
     if status.get("reason"):
         return str(status["reason"])
-    if ended:
-        return str(ended.get("reason") or "")
+    return str(state.get("reason") or "") if state else _unplaced(status)
+
+
+def _waiting(status: Mapping[str, Any], state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a container waits for; who has an input step without its Secret is told the field that names it."""
     for init in status.get("initContainerStatuses") or ():
         if waiting := (init.get("state") or {}).get("waiting"):
-            return str(waiting.get("reason") or "")
-    if waiting := state.get("waiting"):
-        return str(waiting.get("reason") or "")
-    return _unplaced(status)
+            said = waiting.get("message") or ""
+            if init["name"] == STEP and "secret" in said.lower():
+                return {**waiting, "message": f"{said} (spec.input.http.headers)"}
+            return cast(Mapping[str, Any], waiting)
+    return state.get("waiting") or {}
 
 
 def _unplaced(status: Mapping[str, Any]) -> str:

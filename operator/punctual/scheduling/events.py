@@ -63,7 +63,7 @@ class PodObserved(NamedTuple):
     disrupted: bool = False
     """A DisruptionTarget condition stands: ended by the cluster, not by its own doing."""
     message: str = ""
-    """Termination message: the range's result, at most 4 kB."""
+    """Termination message: the range's result, at most 4 kB; of one that waits what the cluster says of ``reason``."""
     deleting: bool = False
     offered: bool = False
     """It was offered an end, whether we know of it or another leader did so: it may have stopped before its own."""

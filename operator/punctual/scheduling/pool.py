@@ -63,14 +63,13 @@ from punctual.scheduling.ranges import Ranges
 from punctual.scheduling.spec import PoolSpec
 from punctual.scheduling.standing import Standing, Watch
 from punctual.scheduling.startup import Startups
+from punctual.scheduling.supervision import SAID
 from punctual.scheduling.windows import LEAVE, Windows
 from punctual.scheduling.words import some, span
 from punctual.theory.cost import Cost
 
 USED = 0.01
 """Seconds of CPU that are work; less may be somebody looking after the container."""
-SAID = 300
-"""Characters of what a step that failed has said, passed on in an event."""
 PLACEMENTS = 64
 """Placements (one demand tested upon the plan) that a step spends on decisions."""
 NOT_OWN = frozenset({

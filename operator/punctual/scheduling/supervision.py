@@ -21,6 +21,8 @@ NO_IMAGE = frozenset({
 NOMINATED = "Nominated"
 """Waiting reason of a pod for which the scheduler makes room: others are on their way out."""
 NO_ROOM = frozenset({"Unschedulable", NOMINATED})
+SAID = 300
+"""Characters of what a step that failed has said, or the cluster of one that cannot start, passed on in an event."""
 START_PATIENCE = 20.0
 """Seconds a pod may wait for its image or configuration: pulls are retried, hiccups pass."""
 ROOM_PATIENCE = 5.0
@@ -40,7 +42,8 @@ def cannot_start(_job: Job, chunk: Chunk, watch: Watch, now: float) -> Finding |
     pod = watch.pod
     if pod is None or pod.phase != "Pending" or pod.reason not in NO_IMAGE or now - chunk.created < START_PATIENCE:
         return None
-    return Finding(reasons.CHUNK_FAILED, f"pod {pod.name} cannot start: {pod.reason}", own=True)
+    why = f"{pod.reason}: {pod.message[:SAID]}" if pod.message else pod.reason
+    return Finding(reasons.CHUNK_FAILED, f"pod {pod.name} cannot start: {why}", own=True)
 
 
 def has_no_room(_job: Job, chunk: Chunk, watch: Watch, now: float) -> Finding | None:

@@ -137,6 +137,24 @@ def test_an_input_is_fetched_before_all_else_into_a_folder_that_all_see():
     assert ours["resources"]["limits"]["cpu"] == "500m"
 
 
+def test_secrets_reach_the_step_alone_by_reference_behind_the_address():
+    headers = [
+        {"name": "Authorization", "secretKeyRef": {"name": "archive", "key": "token"}},
+        {"name": "X-Tenant", "secretKeyRef": {"name": "us", "key": "id"}},
+    ]
+    template = copy.deepcopy(TEMPLATE)
+    template["spec"]["initContainers"] = [{"name": "unpack", "image": "img"}]
+    made = with_input({"input": {"http": {"url": "http://files/a", "headers": headers}}}, template)["spec"]
+    (ours, *others) = (*made["initContainers"], *made["containers"])
+    env = {e["name"]: e.get("value", e.get("valueFrom")) for e in ours["env"]}
+    assert env["PUNCTUAL_INPUT_HEADERS"] == "Authorization X-Tenant"
+    assert env["PUNCTUAL_INPUT_HEADER_0"] == {"secretKeyRef": {"name": "archive", "key": "token"}}
+    assert env["PUNCTUAL_INPUT_HEADER_1"] == {"secretKeyRef": {"name": "us", "key": "id"}}
+    # $(PUNCTUAL_INPUT_HEADER_0) in the address stays as it is: what stands behind is not put in
+    assert list(env).index("PUNCTUAL_INPUT_URL") < list(env).index("PUNCTUAL_INPUT_HEADER_0")
+    assert not any("HEADER" in e["name"] for container in others for e in container["env"])
+
+
 def test_a_volume_is_mounted_for_the_step_alone_and_cannot_be_written():
     made = with_input(VOLUME)["spec"]
     (ours,), (main,) = made["initContainers"], made["containers"]
@@ -270,6 +288,14 @@ def fetched(message, code=0):
     return {"initContainerStatuses": [{"name": "punctual-input", "state": ended}]}
 
 
+def no_secret(step):
+    said = {"reason": "CreateContainerConfigError", "message": 'secret "archive" not found'}
+    return {
+        "initContainerStatuses": [{"name": step, "state": {"waiting": said}}],
+        **main_container(waiting={"reason": "PodInitializing"}),
+    }
+
+
 UNSCHEDULABLE = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
 UNBOUND = {
     "conditions": [
@@ -293,6 +319,24 @@ DISRUPTED = {"conditions": [{"type": "DisruptionTarget", "status": "True"}], "re
         pytest.param(UNBOUND, observed(reason="NoVolume"), id="no claim of that name"),
         pytest.param(
             main_container(waiting={"reason": "ImagePullBackOff"}), observed(reason="ImagePullBackOff"), id="no image"
+        ),
+        pytest.param(
+            main_container(waiting={"reason": "ErrImagePull", "message": "no such host"}),
+            observed(reason="ErrImagePull", message="no such host"),
+            id="no image, and why",
+        ),
+        pytest.param(
+            no_secret("punctual-input"),
+            observed(
+                reason="CreateContainerConfigError",
+                message='secret "archive" not found (spec.input.http.headers)',
+            ),
+            id="no secret for the input",
+        ),
+        pytest.param(
+            no_secret("theirs"),
+            observed(reason="CreateContainerConfigError", message='secret "archive" not found'),
+            id="no secret of the template's own",
         ),
         pytest.param({"phase": "Running", **RUNNING}, observed(phase="Running", started=12.0), id="runs"),
         pytest.param(

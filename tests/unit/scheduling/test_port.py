@@ -287,6 +287,18 @@ def test_a_claim_that_is_not_there_is_the_jobs_own_failure_and_keeps_no_node_fro
     assert w.met("other")
 
 
+def test_a_secret_that_is_not_there_is_the_jobs_own_failure_in_the_clusters_words():
+    w = world(1)
+    said = 'secret "archive" not found (spec.input.http.headers)'
+    w.workers = lambda uid, c: Worker(never_starts="CreateContainerConfigError", says=said)
+    w.apply(fetching("locked", units=4, deadline=300.0, chunk_retries=1))
+    w.run_until(lambda w: w.done("locked"), within=120)
+    failed = w.records["locked"].failed_condition
+    assert failed.reason == reasons.CHUNK_FAILED
+    assert "failed 2 times: " in failed.message
+    assert failed.message.endswith(f"cannot start: CreateContainerConfigError: {said}")
+
+
 def keeping(start=20.0, end=60.0, **more):
     """Return a world in which a reservation keeps the port over the first half of a window."""
     w = world(**more)

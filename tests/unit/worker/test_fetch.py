@@ -264,6 +264,91 @@ def test_a_server_that_is_not_there_is_told(place):
     assert "refused" in said
 
 
+# credentials
+
+SECRET = "Bearer 5up3r-s3cr3t"
+
+
+def opened(env, url, secret=SECRET):
+    """Run the step with credentials; return its status and what it said anywhere, which is never the secret."""
+    headers = {"PUNCTUAL_INPUT_HEADERS": "X-Tenant Authorization", "PUNCTUAL_INPUT_HEADER_0": "us"}
+    env = {**os.environ, **env, **headers, "PUNCTUAL_INPUT_HEADER_1": secret, "PUNCTUAL_INPUT_URL": url}
+    command = [sys.executable, "-m", "punctual.fetch"]
+    done = subprocess.run(command, env=env, timeout=200, check=False, capture_output=True, text=True)
+    said = Path(env["PUNCTUAL_TERMINATION_LOG"]).read_text()
+    assert "s3cr3t" not in said + done.stdout + done.stderr
+    return done.returncode, said
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_credentials_go_with_each_request(place, end):
+    with serving(LINES) as server:
+        server.wants = SECRET
+        status, said = opened(place, server.url, SECRET + end)
+    assert status == 0, said
+    quarter = len(LINES) // 4
+    assert Path(place["PUNCTUAL_INPUT"]).read_bytes() == LINES[quarter : 2 * quarter]
+    assert server.credentials == [SECRET, SECRET]
+
+
+def test_wrong_credentials_are_told_with_the_field_and_not_tried_again(place):
+    with serving(LINES) as server:
+        server.wants = "Bearer another"
+        status, said = opened(place, server.url)
+    assert status == 1
+    assert "the server answers 401 Unauthorized: it does not take the credentials" in said
+    assert "(spec.input.http.headers)" in said
+    assert len(server.asked) == 1
+
+
+def test_a_server_that_wants_credentials_is_told_with_the_field_that_brings_them(place):
+    with serving(LINES) as server:
+        server.wants = SECRET
+        status, said = ran(place | {"PUNCTUAL_INPUT_URL": server.url})
+    assert status == 1
+    assert "it may want credentials (spec.input.http.headers)" in said
+
+
+def test_credentials_follow_a_redirect_of_their_own_server(place):
+    with serving(LINES) as server:
+        server.wants, server.sends_to = SECRET, "/data"
+        status, said = opened(place, server.elsewhere)
+    assert status == 0, said
+    assert server.credentials == [SECRET] * 4
+
+
+def test_credentials_go_to_no_other_server_though_it_is_redirected_there_and_back(place):
+    with serving(LINES) as server, serving(LINES) as other:
+        server.sends_to = other.url
+        status, said = opened(place, server.elsewhere)
+        assert status == 0, said
+        assert (server.credentials, other.credentials) == ([SECRET] * 2, [None] * 2)
+
+        server.sends_to, other.sends_to = other.elsewhere, server.url
+        status, said = opened(place, server.elsewhere)
+        assert status == 0, said
+        assert server.credentials[2:] == [SECRET, None] * 2
+        assert other.credentials[2:] == [None] * 2
+
+
+def test_where_another_server_wants_credentials_the_redirect_is_told(place):
+    with serving(LINES) as server, serving(LINES) as other:
+        server.sends_to, other.wants = other.url, SECRET
+        status, said = opened(place, server.elsewhere)
+    assert status == 1
+    assert other.credentials == [None]
+    assert "it was redirected to 127.0.0.1, which does not get the credentials (spec.input.http.headers)" in said
+
+
+@pytest.mark.parametrize("secret", ["", "\n", "Bearer s3cr3t\nX-Other: s3cr3t", "Bearer s3cr3t\u00fc", "s3cr3t\x07"])
+def test_what_cannot_be_a_header_is_told_with_the_field_and_not_sent(place, secret):
+    with serving(LINES) as server:
+        status, said = opened(place, server.url, secret)
+    assert status == 1
+    assert "header Authorization is not one line of ASCII (spec.input.http.headers[1])" in said
+    assert server.asked == []
+
+
 def test_an_empty_input_gives_nothing_and_is_no_error(place):
     with serving(b"") as server:
         status, said = ran(place | {"PUNCTUAL_INPUT_URL": server.url, "PUNCTUAL_INPUT_CUT": "Lines"})

@@ -5,7 +5,7 @@ and ``kube.convert`` turns them into the core's values. ``crds/`` and ``docs/api
 """
 
 from punctual.kube.api.base import API_VERSION, GROUP, VERSION
-from punctual.kube.api.input import HttpInput, Input, VolumeInput
+from punctual.kube.api.input import HttpInput, Input, SecretHeader, SecretKey, VolumeInput
 from punctual.kube.api.job import DivisibleJob, DivisibleJobSpec, JobCost, Processors, Reduce
 from punctual.kube.api.job_status import (
     AppliedSpec,
@@ -93,6 +93,8 @@ __all__ = [
     "ReservedNode",
     "ReservedWindow",
     "Resource",
+    "SecretHeader",
+    "SecretKey",
     "Startup",
     "UnitCounts",
     "UnitRange",

@@ -1,4 +1,4 @@
-"""What a chunk must fetch before it can begin: where it is, and where it may be cut."""
+"""What a chunk must fetch before it can begin: where it is, what opens it, and where it may be cut."""
 
 import re
 from typing import Annotated, ClassVar, Final, Literal
@@ -11,6 +11,52 @@ from punctual.kube.api.fields import ObjectName
 _URL: Final = r"^https?://[^/\s]+(/\S*)?$"
 _PATH: Final = r"^[^/\s](.*[^/])?$"
 _UP: Final = r"(^|/)\.\.(/|$)"
+_USER: Final = r"^https?://[^/?#]*@"
+_HEADER: Final = r"^[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?$"
+_OURS: Final = (
+    r"(?i)^(accept-encoding|connection|content-length|expect|host|if-range|range|te|trailer|transfer-encoding|upgrade)$"
+)
+_KEY: Final = r"^[-._A-Za-z0-9]+$"
+
+
+class SecretKey(Model):
+    """One key of a Secret."""
+
+    name: ObjectName
+    """Name of the Secret, in the job's namespace. Required in `secretKeyRef`."""
+    key: Annotated[
+        str,
+        WithJsonSchema({"type": "string", "maxLength": 253}),
+        Rule(
+            f"self.matches(r'{_KEY}')",
+            "write a key of the Secret: letters, digits, '-', '_' and '.', such as authorization",
+            lambda key: len(key) <= 253 and re.fullmatch(_KEY, key) is not None,
+        ),
+    ]
+    """Under which key the Secret has it. Required in `secretKeyRef`."""
+
+
+class SecretHeader(Model):
+    """A header of each request, whose value only the fetching step gets to see."""
+
+    name: Annotated[
+        str,
+        WithJsonSchema({"type": "string", "maxLength": 64}),
+        Rule(
+            f"self.matches(r'{_HEADER}')",
+            "write the name of a header, such as Authorization",
+            lambda name: len(name) <= 64 and re.fullmatch(_HEADER, name) is not None,
+        ),
+        Rule(
+            f"!self.matches(r'{_OURS}')",
+            "leave this header to the step that fetches: it says with it which bytes it wants, and how",
+            lambda name: re.search(_OURS, name) is None,
+        ),
+    ]
+    """The header's name: `Authorization`. Required in `headers`."""
+    secret_key_ref: SecretKey
+    """Where its whole value is: `{name: archive, key: authorization}`, with a value such as `Bearer …` or `Basic …`.
+    Required in `headers`."""
 
 
 class HttpInput(Model):
@@ -24,8 +70,28 @@ class HttpInput(Model):
             "write an address such as https://example.com/data.csv",
             lambda url: len(url) <= 2048 and re.search(_URL, url) is not None,
         ),
+        Rule(
+            f"!self.matches(r'{_USER}')",
+            "leave user and password out of the address, where everybody reads them: headers brings them from a Secret",
+            lambda url: re.search(_USER, url) is None,
+        ),
     ]
     """Its address, with http:// or https://. The server must answer range requests (206). Required in `http`."""
+    headers: (
+        Annotated[
+            list[SecretHeader],
+            Field(max_length=8),
+            Rule(
+                "self.all(h, self.exists_one(other, other.name.lowerAscii() == h.name.lowerAscii()))",
+                "name each header once",
+                lambda headers: len({h.name.lower() for h in headers}) == len(headers),
+            ),
+        ]
+        | None
+    ) = None
+    """Credentials that the server wants: headers whose values stand in Secrets of the job's namespace,
+    `[{name: Authorization, secretKeyRef: {name: archive, key: authorization}}]`. The pods' fetching step alone reads
+    them; a server to which it is redirected elsewhere does not get them."""
 
 
 class VolumeInput(Model):
