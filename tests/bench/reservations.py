@@ -9,8 +9,10 @@ import timeit
 
 import numpy as np
 
+from punctual.scheduling.demand import Demand
 from punctual.scheduling.discipline import Discipline, Order
-from punctual.scheduling.placement import Booking, Demand, Ground, place
+from punctual.scheduling.ground import Booking, Ground
+from punctual.scheduling.placement import place
 from punctual.scheduling.plan import Plan
 from punctual.scheduling.processors import Place
 from punctual.scheduling.ranges import Ranges

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from machine import Machine, Waiting
 
+from punctual.scheduling.demand import Demand
 from punctual.scheduling.discipline import Discipline, Order
+from punctual.scheduling.ground import Ground
 from punctual.scheduling.hybrid import Obstacle, to_fast, turn_of
-from punctual.scheduling.placement import Demand, Ground
 from punctual.scheduling.plan import Plan
 from punctual.scheduling.processors import Place
 from punctual.scheduling.ranges import Range, Ranges

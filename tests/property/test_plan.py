@@ -11,8 +11,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from punctual.scheduling.demand import Demand, Shortfall
 from punctual.scheduling.discipline import Discipline
-from punctual.scheduling.placement import Demand, Ground, Shortfall, place
+from punctual.scheduling.ground import Ground
+from punctual.scheduling.placement import place
 from punctual.scheduling.plan import Plan
 from punctual.scheduling.processors import Place
 from punctual.scheduling.ranges import Ranges

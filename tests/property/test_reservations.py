@@ -9,8 +9,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from punctual.scheduling.demand import Demand, Shortfall
 from punctual.scheduling.discipline import Discipline
-from punctual.scheduling.placement import Demand, Ground, Shortfall
+from punctual.scheduling.ground import Ground
 from punctual.scheduling.plan import Plan
 from punctual.scheduling.processors import Place
 from punctual.scheduling.ranges import Range, Ranges

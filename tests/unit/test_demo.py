@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from punctual.scheduling.demand import Demand, Shortfall
 from punctual.scheduling.discipline import Order
-from punctual.scheduling.placement import Booking, Demand, Ground, Shortfall, place
+from punctual.scheduling.ground import Booking, Ground
+from punctual.scheduling.placement import place
 from punctual.scheduling.ranges import Ranges
 from punctual.scheduling.startup import Startups
 from punctual.theory.cost import Cost

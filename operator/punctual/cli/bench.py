@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from punctual.errors import InvariantError
+from punctual.scheduling.demand import Demand
 from punctual.scheduling.discipline import Order
 from punctual.scheduling.fast_line import FastLine
-from punctual.scheduling.placement import Demand, Ground
+from punctual.scheduling.ground import Ground
 from punctual.scheduling.plan import Plan
 from punctual.scheduling.processors import Place
 from punctual.scheduling.ranges import Ranges

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from punctual import reasons
+from punctual.scheduling.demand import Demand, Shortfall
+from punctual.scheduling.ground import Booking
 from punctual.scheduling.job import Job
-from punctual.scheduling.placement import Booking, Demand, Shortfall
 from punctual.scheduling.plan import Plan
 from punctual.scheduling.words import some, span
 

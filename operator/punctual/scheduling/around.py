@@ -1,18 +1,13 @@
-"""Placement around what is booked ahead: windows of processors, and intervals in which the port sends for them.
+"""What is booked ahead: windows of processors, and intervals in which the port sends for them.
 
-Windows cut the free time of each place into slots, intervals cut that of the port into gaps. A demand gets at most one
-chunk per slot, each with its own set-up, all of them ending by one time T or by the end of their slot (Mamat 2011,
-alg. 4: the staged partition; chunks go on beneath other places' intervals, where the paper cuts them). Over one port a
-transfer lies within one gap; a chunk that the gap's end kept small is followed by another in the same slot.
-
-Slots and gaps are taken from their front, in the plan's order: what stands behind a window leaves the time before it
-to those that come later. So each has one time from which on it is free: that of a place's first slot is the ground's
-``ready``, that of the port's first gap its ``port``, those behind windows are kept here.
+Windows cut the free time of each place into slots, intervals cut that of the port into gaps. Slots and gaps are taken
+from their front, in the plan's order: what stands behind a window leaves the time before it to those that come later.
+So each has one time from which on it is free: that of a place's first slot is the ground's ``ready``, that of the
+port's first gap its ``port``, those behind windows are kept here.
 """
 
-import heapq
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
@@ -20,9 +15,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from punctual.errors import InvariantError
-from punctual.scheduling.placement import Booking, Demand, Floats, Ground, Shortfall, extra_fragments, tolerance
-from punctual.theory.cost import Cost
+from punctual.scheduling.demand import Floats
 
 Places = NDArray[np.intp]
 NOBODY = -1
@@ -122,24 +115,12 @@ class Around:
         found[self.place[before]] = self.behind[before]  # of several the last one is written last
         return found
 
-    def take(self, booking: Booking, ready: Floats, port: float) -> float:
-        """Move the times behind a booking, ``ready`` those of first slots; return when the port's first gap is free."""
-        sizes, cost = np.diff(booking.cuts), booking.demand.cost
-        held = zip(booking.where.tolist(), booking.starts.tolist(), booking.ends.tolist(), strict=True)
-        within = booking.demand.inside is not None
-        for place, start, end in held:
-            self.occupy(ready, place, start, end, within=within)
-        if booking.reducer is not None:
-            self.occupy(ready, booking.reducer, booking.finish - booking.demand.reduce, booking.finish, within=within)
-        if booking.port == -np.inf:
-            return port
-        sent = booking.starts + cost.theta_cm + sizes * cost.tau
-        for start, end in zip(booking.starts.tolist(), sent.tolist(), strict=True):
-            gap = bisect_right(self.sends, start) - 1
-            if gap < 0:
-                port = max(port, end)
-            else:
-                self.sent[gap] = max(self.sent[gap], end)
+    def send(self, start: float, end: float, port: float) -> float:
+        """Let the gap in which ``start`` lies be free from ``end`` on; return when the first is, till now ``port``."""
+        gap = bisect_right(self.sends, start) - 1
+        if gap < 0:
+            return max(port, end)
+        self.sent[gap] = max(self.sent[gap], end)
         return port
 
     def occupy(self, ready: Floats, place: int, start: float, end: float, *, within: bool) -> None:
@@ -152,34 +133,17 @@ class Around:
         else:
             self.behind[window] = max(self.behind[window], end)
 
-    def check(self, booking: Booking, ground: Ground) -> None:
-        """Raise InvariantError where a chunk meets a window, another's time, or the port while others send."""
-        uid, cost, near = booking.demand.uid, booking.demand.cost, tolerance(booking.finish)
-        sent = booking.starts + cost.theta_cm + np.diff(booking.cuts) * cost.tau
-        free, port = ground.copy(), ground.port
-        assert free.around is not None
-        moved, within = free.around, booking.demand.inside is not None
-        for place, start, end, sending in zip(
-            booking.where.tolist(), booking.starts.tolist(), booking.ends.tolist(), sent.tolist(), strict=True
-        ):
-            window = self.window_before(place, start + near)
-            begin = max(free.ready[place], moved.behind[window]) if window >= 0 else free.ready[place]
-            later = self.start[max(window + 1, int(self.first[place])) : int(self.first[place + 1])]
-            limit = later[0] if later.size else np.inf
-            if within:
-                if window < 0 or self.owner[window] != booking.demand.inside:
-                    raise InvariantError(f"{uid}: a chunk is outside of its reservation")
-                begin, limit = max(free.ready[place], moved.inside[window]), self.until[window]
-            if start < begin - near or end > limit + near:
-                raise InvariantError(f"{uid}: a chunk meets a window or another on its processor")
-            moved.occupy(free.ready, place, start + near, end, within=within)
-            if not ground.discipline.one_port:
-                continue
-            gap = bisect_right(self.sends, start + near) - 1
-            limit = self.sends[gap + 1] if gap + 1 < len(self.sends) else np.inf
-            if start < max(port, moved.sent[gap] if gap >= 0 else port) - near or sending > limit + near:
-                raise InvariantError(f"{uid}: a transfer meets another, or an interval that is booked ahead")
-            port = max(port, sending)
+    def slot_behind(self, window: int, place: int, ready: float) -> tuple[float, float]:
+        """Return from when to when a place is free behind that window; before its first one where that is -1."""
+        later = max(window + 1, int(self.first[place]))
+        begin = ready if window < 0 else max(ready, float(self.behind[window]))
+        return begin, float(self.start[later]) if later < self.first[place + 1] else np.inf
+
+    def gap_at(self, at: float, port: float) -> tuple[float, float]:
+        """Return from when to when the port is free in the gap in which ``at`` lies."""
+        gap = bisect_right(self.sends, at) - 1
+        begin = port if gap < 0 else max(port, self.sent[gap])
+        return begin, self.sends[gap + 1] if gap + 1 < len(self.sends) else np.inf
 
     def slots(self, ready: Floats, inside: int | None = None) -> "Slots":
         """Return the free times of all places, some of them without length: first slots, then those behind windows.
@@ -200,95 +164,7 @@ class Around:
             np.concatenate((until, ends)),
         )
 
-    def place_demand(self, demand: Demand, ground: Ground) -> Booking | Shortfall:
-        """Book the least processors that meet the due time, each in all its slots until then; or say why not."""
-        late = demand.due + tolerance(demand.due)
-        if demand.reduce and demand.running_until > late:
-            return Shortfall(demand.uid, demand.ranges.total, 0, None, ground.ready.size, 0, demand.running_until)
-        slots = self.slots(np.maximum(ground.ready, demand.not_before), demand.inside)
-        if not demand.ranges.total:
-            return self._place_reduce(demand, ground, slots, late)
-        short = None
-        for some in _together(slots, late) if ground.discipline.together else (slots,):
-            search = _Search.of(demand, ground, self, some, late)
-            for booking in search.bookings():
-                if not demand.reduce or self._with_reduce(booking, ground, late):
-                    return booking
-            short = short or search.shortfall()
-        return short or Shortfall(demand.uid, demand.ranges.total, 0, None, ground.ready.size, 0, demand.due)
-
-    def _with_reduce(self, booking: Booking, ground: Ground, late: float) -> bool:
-        """Book the reduce step behind the chunks where it is soonest, as a rule where the last of them ends."""
-        demand, after = booking.demand, ground.copy()
-        after.take(booking)
-        assert after.around is not None
-        soonest = max(float(booking.ends.max()), demand.running_until)
-        slots = after.around.slots(after.ready, demand.inside)
-        at = np.maximum(slots.begin, soonest)
-        at[at + demand.reduce > slots.until + tolerance(soonest)] = np.inf
-        last = int(booking.where[int(booking.ends.argmax())])
-        best = int(np.lexsort((slots.place != last, at))[0])
-        if at[best] > late:
-            return False
-        booking.reducer, booking.finish = int(slots.place[best]), float(at[best]) + demand.reduce
-        return True
-
-    @staticmethod
-    def _place_reduce(demand: Demand, ground: Ground, slots: "Slots", late: float) -> Booking | Shortfall:
-        soonest = max(demand.running_until, demand.not_before)
-        at = np.maximum(slots.begin, soonest)
-        fits = (at + demand.reduce <= slots.until + tolerance(soonest)) & (at <= late)
-        if not fits.any():
-            first = float(slots.begin.min(initial=np.inf))
-            return Shortfall(demand.uid, 0, 0, None, ground.ready.size, 0, first)
-        # of those that are free in time the last to be so: what is idle until then is for others
-        best = int(np.lexsort((-slots.begin, np.where(fits, at, np.inf)))[0])
-        none = np.empty(0)
-        nowhere, cuts = np.empty(0, dtype=np.intp), np.zeros(1, dtype=np.int64)
-        finish = float(at[best]) + demand.reduce
-        return Booking(demand, nowhere, cuts, none, none, finish, reducer=int(slots.place[best]))
-
-    def retimed(self, booking: Booking, ground: Ground) -> Booking:
-        """Return a booking on this ground: times move, shares do not; each chunk stays in its slot while it fits."""
-        demand, sizes = booking.demand, np.diff(booking.cuts)
-        slots = self.slots(np.maximum(ground.ready, demand.not_before), demand.inside)
-        lasts = sizes * (demand.cost.tau + ground.chi(demand.cost, booking.where)) + demand.cost.setup * (
-            1 + extra_fragments(demand.ranges, booking.cuts)
-        )
-        port, own = _Port.of(self, ground), _Port([], [], -np.inf)
-        sending = demand.cost.theta_cm + sizes * demand.cost.tau
-        chunks = [
-            (self._from(slots, place, was, demand.inside), was, seconds, sent)
-            for place, was, seconds, sent in zip(
-                booking.where.tolist(), booking.starts.tolist(), lasts.tolist(), sending.tolist(), strict=True
-            )
-        ]
-        least = -np.inf
-        if ground.discipline.together:
-            least = max((_first_fit(mine, -np.inf, seconds, own) for mine, _, seconds, _ in chunks), default=least)
-        starts: list[float] = []
-        taken: dict[int, float] = {}
-        for place, (mine, was, seconds, sent) in zip(booking.where.tolist(), chunks, strict=True):
-            begun = max(least, taken.get(place, -np.inf), port.gap_of(was))
-            starts.append(_first_fit(mine, begun, seconds, port, sent))
-            taken[place] = starts[-1] + seconds
-        found = np.array(starts)
-        ends = found + lasts
-        end = float((found + sending).max()) if ground.discipline.one_port and found.size else -np.inf
-        finish = float(ends.max()) if ends.size else 0.0
-        new = replace(booking, starts=found, ends=ends, port=end, finish=finish, reducer=None)
-        if booking.reducer is not None:
-            finish = max(finish, demand.running_until)
-            after = ground.copy()
-            after.take(new)
-            assert after.around is not None
-            behind = after.around.slots(after.ready, demand.inside)
-            last = self._from(behind, booking.reducer, finish, demand.inside)
-            start = _first_fit(last, finish, demand.reduce, _Port([], [], -np.inf))
-            new = replace(new, reducer=booking.reducer, finish=start + demand.reduce)
-        return new
-
-    def _from(self, slots: "Slots", place: int, at: float, inside: int | None) -> "Slots":
+    def from_slot(self, slots: "Slots", place: int, at: float, inside: int | None) -> "Slots":
         """Return of a place that slot in which ``at`` lies and all later ones, the last without an end.
 
         What does not fit inside its windows any more goes on behind them, and is seen to be too late.
@@ -316,333 +192,6 @@ class Slots(NamedTuple):
         return Slots(self.place[chosen], self.begin[chosen], self.until[chosen])
 
 
-def _together(slots: Slots, late: float) -> Iterator[Slots]:
-    """Return, for each time at which all processors of a job could begin, what is free from then on."""
-    for at in np.unique(slots.begin[slots.begin < late]).tolist():
-        there = slots.of((slots.begin <= at) & (slots.until > at))
-        yield there._replace(begin=np.full(there.begin.size, at))
-
-
-@dataclass(slots=True)
-class _Port:
-    """The port while chunks are served in order: transfers lie in its gaps, each behind the last."""
-
-    sends: list[float]
-    sent: list[float]
-    free: float
-    shared: bool = False
-    gap: int = 0
-
-    @classmethod
-    def of(cls, around: Around, ground: Ground) -> "_Port":
-        """Return the port of a ground; one that nobody shares has one gap without end, and is free at any time."""
-        shared = ground.discipline.one_port
-        return cls(around.sends, around.sent, ground.port, shared) if shared else cls([], [], -np.inf)
-
-    def take(self, until: float) -> None:
-        """Let a transfer take it; of a port that is not shared each has its own."""
-        if self.shared:
-            self.free = until
-
-    def copy(self) -> "_Port":
-        """Return it as it is now."""
-        return replace(self)
-
-    def next(self, at: float) -> tuple[float, float]:
-        """Return when it is free from ``at`` on, and when that gap ends; it is not asked for earlier times then.
-
-        What rounding has left of a gap is none: a chunk there would have its set-up for nothing.
-        """
-        at = max(at, self.free)
-        while self.gap < len(self.sends) and at >= self.sends[self.gap] - tolerance(at):
-            at = self.free = max(at, self.sent[self.gap])
-            self.gap += 1
-        return at, self.sends[self.gap] if self.gap < len(self.sends) else np.inf
-
-    def gap_of(self, at: float) -> float:
-        """Return from when on the gap is free in which ``at`` lies."""
-        gap = bisect_right(self.sends, at) - 1
-        return self.sent[gap] if gap >= 0 else -np.inf
-
-
-def _first_fit(slots: Slots, at: float, seconds: float, port: _Port, sending: float = 0.0) -> float:
-    """Return when a chunk begins in the first of a place's slots that it fits in, and let the port be taken by it."""
-    for begin, until in zip(np.maximum(at, slots.begin).tolist(), slots.until.tolist(), strict=True):
-        trial = port.copy()
-        start, end = trial.next(begin)
-        while start + sending > end + (tolerance(end) if end < np.inf else 0.0):
-            start, end = trial.next(end)
-        if start + seconds <= until + tolerance(until if until < np.inf else start):
-            port.free, port.gap = trial.free, trial.gap
-            port.take(start + sending)
-            return start
-    raise AssertionError("the last slot of a place has no end")
-
-
-class _Piece(NamedTuple):
-    """A chunk in a slot."""
-
-    slot: int
-    size: int
-    start: float
-
-
-@dataclass(slots=True)
-class _Search:
-    """The search for one demand's booking in given slots: those with room for a unit, in order of begin."""
-
-    demand: Demand
-    ground: Ground
-    around: Around
-    late: float
-    slots: Slots
-    per_unit: Floats
-    """By slot, τ + χ."""
-    room: NDArray[np.int64]
-    """By slot, whole units that end by its end or the due time, were the port its own."""
-    rank: Places
-    """By slot, the place of its processor in the order in which they can begin."""
-    total: NDArray[np.int64]
-    """Room of the first 1, 2, … processors."""
-    begins: list[float]
-    """The same numbers as lists, for walks: begin, end, τ + χ and rank by slot."""
-    untils: list[float]
-    rates: list[float]
-    ranks: list[int]
-    holes: list[int]
-    """Offsets at which the demand's units are cut already: a chunk that goes over one is set up once more."""
-
-    @classmethod
-    def of(cls, demand: Demand, ground: Ground, around: Around, slots: Slots, late: float) -> "_Search":
-        """Look at what slots have room for."""
-        cost, begin = demand.cost, slots.begin
-        if ground.discipline.one_port:
-            begin = np.maximum(begin, ground.port)
-        per_unit = np.broadcast_to(np.asarray(cost.tau + ground.chi(cost, slots.place)), begin.shape)
-        until = np.minimum(late, slots.until + _tolerances(slots.until))
-        room = np.floor((until - cost.setup - begin) / per_unit)
-        order = begin.argsort(kind="stable")
-        order = order[room[order] >= 1]
-        slots, room = slots._replace(begin=begin, until=until).of(order), np.minimum(room[order], demand.ranges.total)
-        _, firsts, inverse = np.unique(slots.place, return_index=True, return_inverse=True)
-        rank = firsts.argsort().argsort()[inverse]
-        total = np.zeros(firsts.size, dtype=np.int64)
-        np.add.at(total, rank, room.astype(np.int64))
-        parts = demand.ranges.parts
-        holes = np.cumsum([r.size for r in parts])[:-1].tolist() if len(parts) > 1 else []
-        lists = slots.begin.tolist(), slots.until.tolist(), per_unit[order].tolist(), rank.tolist()
-        whole = room.astype(np.int64)
-        return cls(demand, ground, around, late, slots, per_unit[order], whole, rank, total.cumsum(), *lists, holes)
-
-    def bookings(self) -> Iterator[Booking]:
-        """Return bookings that meet the due time, that on the fewest processors first."""
-        d, demand = self.ground.discipline, self.demand
-        most = min(self.total.size, demand.most or self.total.size)
-        first = max(demand.least, 1 + int(self.total.searchsorted(demand.ranges.total)))
-        if d.assign == "AN":
-            useful = d.most_useful(demand.ranges.total, demand.cost, limit=min(most, self.ground.ready.size) or 1)
-            first = max(first, min(useful, most))
-        cut = self._equal
-        if d.partition == "OPR":
-            cut = self._walk_to_common_end if self.holes or d.one_port else self._common_end
-            if self.holes or d.one_port:
-                first = self._least(first, most)
-        for n in range(first, most + 1):
-            if pieces := cut(n):
-                yield self._booked(pieces)
-
-    def _least(self, first: int, most: int) -> int:
-        """Return the least number of processors, ``first`` or more, with which a walk does all in time."""
-        if first > most:
-            return first
-        found, left = self._walk(most, self.late)
-        if left:
-            return most + 1
-        enough = max(first, 1 + max(self.ranks[piece.slot] for piece in found))
-        return bisect_left(range(enough), x=True, lo=first, key=lambda n: not self._walk(n, self.late)[1])
-
-    def _walk_to_common_end(self, n: int) -> list[_Piece]:
-        """Cut for n processors by walks so that all end at one time, or with their slots; empty: not with n.
-
-        By the secant through the last two ends that left units, kept in a bracket. With whole units the least end is
-        mostly one at which a chunk ends: so the end of what was found is tried a hair earlier.
-        """
-        best, left = self._walk(n, self.late)
-        if left:
-            return []
-        low, high = self.begins[0] + self.demand.cost.setup, max(self._ends(best))
-        before, short = (low, self.demand.ranges.total), np.inf
-        turn, hair = 0, False
-        while high - low > 2.0 * tolerance(high):
-            turn += 1
-            guess = high - 1.5 * tolerance(high) if hair else low + short + tolerance(low)
-            if turn % 4 == 0 or not low < guess < high:
-                guess = low + (high - low) / 2.0
-            found, left = self._walk(n, guess)
-            if left:
-                rate = (before[1] - left) / (guess - before[0])
-                low, before, short, hair = guess, (guess, left), left / rate if rate > 0.0 else np.inf, False
-            else:
-                best, high, hair = found, min(guess, max(self._ends(found))), not hair
-        return best
-
-    def _common_end(self, n: int) -> list[_Piece]:
-        """Cut where no port is shared: what slots hold by T is piecewise linear in T. O(slots log slots)."""
-        chosen = np.flatnonzero(self.rank < n)
-        units, room, per_unit = self.demand.ranges.total, self.room[chosen], self.per_unit[chosen]
-        origin = float(self.slots.begin[chosen[0]]) + self.demand.cost.setup
-        begin = self.slots.begin[chosen] + self.demand.cost.setup - origin
-        full = begin + room * per_unit
-        times = np.concatenate((begin, full))
-        order = times.argsort(kind="stable")
-        times, rates = times[order], np.concatenate((1.0 / per_unit, -1.0 / per_unit))[order].cumsum()
-        done = np.concatenate(([0.0], (rates[:-1] * np.diff(times)).cumsum()))
-        at = max(1, min(int(done.searchsorted(units)), done.size - 1))
-        end = times[at - 1] + (units - done[at - 1]) / rates[at - 1] if rates[at - 1] > 0 else times[at]
-        shares = (np.clip(end - begin, 0.0, full - begin)) / per_unit
-        sizes = _whole(np.minimum(shares, room), room, units, begin, per_unit)
-        return [
-            _Piece(slot, size, float(self.slots.begin[slot]))
-            for slot, size in zip(chosen.tolist(), sizes.tolist(), strict=True)
-            if size
-        ]
-
-    def _walk(self, n: int, end: float) -> tuple[list[_Piece], int]:
-        """Serve slots of n processors in order of begin, each with all it ends by ``end``; also return what is left.
-
-        A slot whose chunk was kept small by the end of the port's gap is served again when the chunk has ended.
-        """
-        cost, port, left = self.demand.cost, _Port.of(self.around, self.ground), self.demand.ranges.total
-        line = [(begin, i) for i, begin in enumerate(self.begins) if self.ranks[i] < n]  # ascending: a heap
-        found = []
-        while line and left:
-            begin, i = heapq.heappop(line)
-            start, limit = port.next(begin)
-            fits = self._most(self.demand.ranges.total - left, min(end, self.untils[i]) - start, i)
-            if fits < 1:
-                continue
-            sendable = _sendable(cost, limit - start, fits)
-            size = min(sendable, left)
-            if size < 1:
-                heapq.heappush(line, (limit, i))
-                continue
-            piece = _Piece(i, size, start)
-            found.append(piece)
-            port.take(start + cost.theta_cm + size * cost.tau)
-            if sendable < fits:
-                heapq.heappush(line, (self._end(piece, self.demand.ranges.total - left), i))
-            left -= size
-        return found, left
-
-    def _equal(self, n: int) -> list[_Piece]:
-        """Cut into n equal parts, one per processor, in the first slots that they fit in; empty: not with n."""
-        units, cost, port = self.demand.ranges.total, self.demand.cost, _Port.of(self.around, self.ground)
-        n = min(n, units)
-        cuts = [(units * k + n // 2) // n for k in range(n + 1)]
-        line = [(begin, i) for i, begin in enumerate(self.begins)]
-        found: list[_Piece] = []
-        used: set[int] = set()
-        while line and len(found) < n:
-            begin, i = heapq.heappop(line)
-            offset = cuts[len(found)]
-            size = cuts[len(found) + 1] - offset
-            if int(self.slots.place[i]) in used or self.room[i] < size:
-                continue
-            start, limit = port.next(begin)
-            if self._most(offset, self.untils[i] - start, i) < size:
-                continue
-            if _sendable(cost, limit - start, size) < size:
-                heapq.heappush(line, (limit, i))
-                continue
-            found.append(_Piece(i, size, start))
-            used.add(int(self.slots.place[i]))
-            port.take(start + cost.theta_cm + size * cost.tau)
-        return found if len(found) == n else []
-
-    def _most(self, offset: int, seconds: float, slot: int) -> int:
-        """Return the most units from ``offset`` on that a chunk does in so many seconds, its set-ups included."""
-        setup, per_unit = self.demand.cost.setup, self.rates[slot]
-        if not self.holes:
-            return min(int(max(0.0, seconds - setup) / per_unit), self.demand.ranges.total)
-        hole, best, k = bisect_right(self.holes, offset), 0, 1
-        while (spare := seconds - setup * k) > 0.0:
-            fits = min(int(spare / per_unit), self.demand.ranges.total)
-            here = self.holes[hole] - offset if hole < len(self.holes) else fits
-            best = max(best, min(fits, here))
-            if fits <= here:
-                break
-            hole, k = hole + 1, k + 1
-        return best
-
-    def _end(self, piece: _Piece, offset: int) -> float:
-        cost = self.demand.cost
-        over = bisect_left(self.holes, offset + piece.size) - bisect_right(self.holes, offset)
-        return piece.start + cost.setup * (1 + over) + piece.size * self.rates[piece.slot]
-
-    def _ends(self, pieces: Iterable[_Piece]) -> list[float]:
-        ends, offset = [], 0
-        for piece in pieces:
-            ends.append(self._end(piece, offset))
-            offset += piece.size
-        return ends
-
-    def _booked(self, pieces: list[_Piece]) -> Booking:
-        cost = self.demand.cost
-        starts, ends = np.array([p.start for p in pieces]), np.array(self._ends(pieces))
-        sizes = np.array([p.size for p in pieces], dtype=np.int64)
-        finish = float(ends.max())
-        ends[finish - ends <= tolerance(finish)] = finish  # meant to be one: the next meets fewer different times
-        port = float((starts + cost.theta_cm + sizes * cost.tau).max()) if self.ground.discipline.one_port else -np.inf
-        where = self.slots.place[[p.slot for p in pieces]]
-        return Booking(self.demand, where, np.concatenate(([0], sizes.cumsum())), starts, ends, finish, port=port)
-
-    def shortfall(self) -> Shortfall:
-        """Return the arithmetic of a refusal."""
-        demand, cost, units = self.demand, self.demand.cost, self.demand.ranges.total
-        first = float(self.slots.begin.min()) if self.total.size else float(self.ground.ready.min(initial=np.inf))
-        alone = int((demand.due - cost.setup - first) / cost.per_unit * (1 + 1e-12)) if first < demand.due else 0
-        most = min(self.total.size, demand.most or self.total.size)
-        return Shortfall(
-            uid=demand.uid,
-            units=units,
-            fit=int(self.total[most - 1]) if most else 0,
-            needed=max(demand.least, -(-units // alone)) if alone > 0 else None,
-            processors=self.ground.ready.size,
-            usable=int(self.total.size),
-            first_ready=first if first < np.inf else demand.due,
-        )
-
-
-def _sendable(cost: Cost, seconds: float, wanted: int) -> int:
-    """Return how many of the wanted units one transfer sends in so many seconds."""
-    left = seconds - cost.theta_cm
-    if left < 0.0:
-        return 0
-    return wanted if left >= wanted * cost.tau else int(left / cost.tau)
-
-
-def _whole(shares: Floats, room: NDArray[np.int64], units: int, begin: Floats, per_unit: Floats) -> NDArray[np.int64]:
-    """Return whole units near the shares, none above its room: what is lost goes to those that end it first."""
-    sizes = np.minimum(np.floor(shares).astype(np.int64), room)
-    while left := units - int(sizes.sum()):
-        able = np.flatnonzero(sizes < room) if left > 0 else np.flatnonzero(sizes)
-        if each := abs(left) // able.size:  # many tiny units: a float did not count them all
-            sizes[able] += np.clip(np.sign(left) * each, -sizes[able], room[able] - sizes[able])
-        elif left < 0:
-            sizes[able[-1]] -= 1
-        else:
-            line = list(zip((begin[able] + (sizes[able] + 1) * per_unit[able]).tolist(), able.tolist(), strict=True))
-            heapq.heapify(line)
-            for _ in range(left):
-                end, i = line[0]
-                sizes[i] += 1
-                if sizes[i] < room[i]:
-                    heapq.heapreplace(line, (end + float(per_unit[i]), i))
-                else:
-                    heapq.heappop(line)
-    return sizes
-
-
 T = TypeVar("T", bound=np.generic)
 
 
@@ -651,7 +200,3 @@ def _inserted(line: NDArray[T], at: Places, values: NDArray[T]) -> NDArray[T]:
     edges = [0, *at.tolist(), line.size]
     pieces = [line[begin:end] for begin, end in pairwise(edges)]
     return np.concatenate([*(p for k in range(values.size) for p in (pieces[k], values[k : k + 1])), pieces[-1]])
-
-
-def _tolerances(at: Floats) -> Floats:
-    return np.where(np.isinf(at), 0.0, np.maximum(1.0, np.abs(at)) * 2.0**-40)

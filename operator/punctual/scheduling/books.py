@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from punctual import reasons
 from punctual.scheduling.actions import Action, HoldRoom, WritePool, WriteStatus
 from punctual.scheduling.bound import BoundLine, MissRatio
+from punctual.scheduling.demand import tolerance
 from punctual.scheduling.events import NodeObserved, PodObserved
 from punctual.scheduling.job import Chunk, JobRecord, Verdict
 from punctual.scheduling.line import Line
 from punctual.scheduling.offers_desk import OffersDesk
-from punctual.scheduling.placement import tolerance
 from punctual.scheduling.plan import Plan
 from punctual.scheduling.processors import Occupant, Place, Processors
 from punctual.scheduling.reservations import Ahead

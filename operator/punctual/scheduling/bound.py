@@ -18,8 +18,9 @@ from typing import Final, NamedTuple
 
 from punctual.control.identification import Model
 from punctual.control.pi import PI, place_poles
+from punctual.scheduling.demand import Demand, tolerance
+from punctual.scheduling.ground import Ground
 from punctual.scheduling.hybrid import turn_of
-from punctual.scheduling.placement import Demand, Ground, tolerance
 from punctual.scheduling.processors import Place
 from punctual.scheduling.ranges import Range, Ranges
 from punctual.scheduling.slacks import Turn

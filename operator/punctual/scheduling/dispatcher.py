@@ -15,10 +15,11 @@ from punctual.scheduling import ledger, pilots
 from punctual.scheduling.actions import CreateChunk, OfferEnd
 from punctual.scheduling.books import Books
 from punctual.scheduling.bound import BoundLine
+from punctual.scheduling.demand import tolerance
+from punctual.scheduling.ground import Booking, Ground, Walk
 from punctual.scheduling.job import Chunk, Kind
 from punctual.scheduling.life import GRACE, LOOK, Life
 from punctual.scheduling.line import Line
-from punctual.scheduling.placement import Booking, Ground, Walk, tolerance
 from punctual.scheduling.planner import NOTICE, PATIENCE, Planner
 from punctual.scheduling.processors import Place
 from punctual.scheduling.ranges import Range, Ranges

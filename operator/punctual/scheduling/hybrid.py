@@ -13,8 +13,9 @@ negative then.
 from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
+from punctual.scheduling.demand import Demand
 from punctual.scheduling.fast_line import FastLine
-from punctual.scheduling.placement import Demand, Ground
+from punctual.scheduling.ground import Ground
 from punctual.scheduling.slacks import Turn
 
 Test = Literal["Exact", "Fast"]

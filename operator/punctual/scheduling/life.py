@@ -9,9 +9,9 @@ from punctual.control.chunk_times import Fetched
 from punctual.scheduling import ledger
 from punctual.scheduling.actions import DeleteJob, Emit, EndPod, Measured, SetPoint, StoreResult
 from punctual.scheduling.books import Books
+from punctual.scheduling.demand import tolerance
 from punctual.scheduling.events import PodObserved
 from punctual.scheduling.job import Chunk, Sample, Transfers, Verdict
-from punctual.scheduling.placement import tolerance
 from punctual.scheduling.processors import Occupant
 from punctual.scheduling.standing import Key, Standing, Watch, expected_end
 from punctual.scheduling.supervision import finding

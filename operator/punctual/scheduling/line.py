@@ -8,9 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from punctual.scheduling.bound import BoundLine, Share
+from punctual.scheduling.demand import Demand, tolerance
 from punctual.scheduling.fast_line import FastLine, Room
+from punctual.scheduling.ground import Ground
 from punctual.scheduling.hybrid import Obstacle, obstacle, to_fast, turn_of
-from punctual.scheduling.placement import Demand, Ground, tolerance
 from punctual.scheduling.processors import Place
 from punctual.scheduling.ranges import Range, Ranges
 from punctual.scheduling.slacks import Turn

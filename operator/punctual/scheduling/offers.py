@@ -10,7 +10,7 @@ from collections.abc import Generator
 from dataclasses import replace
 from typing import Protocol
 
-from punctual.scheduling.placement import Demand
+from punctual.scheduling.demand import Demand
 from punctual.scheduling.ranges import Ranges
 
 ALLOWANCE = 3.0

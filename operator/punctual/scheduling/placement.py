@@ -1,248 +1,24 @@
 """One demand placed: which processors it gets, cut how, from when to when.
 
-Placed upon a `Ground`, the times from which processors and the port are free, by the pool's discipline (Mamat 2011,
-ch. 4, with inserted idle times used). Shares are cut to whole units, and the deadline is tested after that.
+Placed upon a `Ground` by the pool's discipline (Mamat 2011, ch. 4, with inserted idle times used). Shares are cut to
+whole units, and the deadline is tested after that.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from punctual.scheduling.discipline import Discipline, Order
-from punctual.scheduling.ranges import Range, Ranges
+from punctual.scheduling.demand import Demand, Floats, Shortfall, tolerance
+from punctual.scheduling.ground import Booking, Ground, extra_fragments
+from punctual.scheduling.staged import place_around, retimed_around
 from punctual.theory.cost import Cost
 from punctual.theory.cut_points import cut_points
-from punctual.theory.partition import equal_partition, in_turn, least_processors, partition, shares_of_equals
+from punctual.theory.partition import equal_partition, least_processors, partition, shares_of_equals
 
-if TYPE_CHECKING:
-    from punctual.scheduling.around import Around
-
-Floats = NDArray[np.float64]
 FEW = 64
 """Processors among which one looks before one looks among all."""
-
-
-def tolerance(at: float) -> float:
-    """Return by how many seconds two sums of the same times may differ: 1.6 ms on a clock that counts from 1970.
-
-    What one unit's rounding comes to where a load on thousands of processors is cut into as many as a float counts.
-    """
-    return max(1.0, abs(at)) * 2.0**-40
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Demand:
-    """What of a job is still to be placed."""
-
-    order: Order
-    ranges: Ranges
-    """Units that no chunk owns."""
-    cost: Cost
-    """With headroom."""
-    due: float
-    """Chunks must end by then: the deadline less margin and reduce."""
-    kept_back: float = 0.0
-    """Seconds between that and the deadline."""
-    least: int = 1
-    most: int | None = None
-    not_before: float = 0.0
-    """No chunk may start earlier: processors.max is used up by running ones until then, or its pods are refused."""
-    full_until: float = 0.0
-    """Until then processors.max is used up by its running chunks: only where they are booked may others follow them."""
-    running_until: float = 0.0
-    """Latest expected end of its running chunks: the reduce step waits for it."""
-    reduce: float = 0.0
-    """Seconds of the reduce step, set-up included; 0: none."""
-    inside: int | None = None
-    """Number of the reservation inside of which it is to be; None: it is to be outside of all."""
-    work: float = field(init=False, compare=False)
-    """Processor seconds it takes at least; all that wait are asked for it at every question."""
-
-    def __post_init__(self) -> None:
-        """Count its work."""
-        object.__setattr__(self, "work", self.ranges.total * self.cost.per_unit)
-
-    @property
-    def uid(self) -> str:
-        """The job's uid."""
-        return self.order.uid
-
-    def begun(self, owned: Ranges, chunks: int, until: float) -> "Demand":
-        """Return what is still to be placed when so many chunks own these units, ``until`` the last of them ends."""
-        most, full_until = self.most, self.full_until
-        if most is not None and most > chunks:
-            most -= chunks
-        elif most is not None:
-            full_until = max(full_until, until)
-        left = self.ranges - owned
-        return replace(self, ranges=left, least=1, most=most, full_until=full_until, running_until=until)
-
-    def anew(self) -> "Demand":
-        """Return what is to be placed on whatever processors."""
-        if self.full_until <= self.not_before:
-            return self
-        return replace(self, not_before=self.full_until, full_until=0.0)
-
-
-@dataclass(slots=True, eq=False)
-class Ground:
-    """From when on processors are free, by place, and what they share."""
-
-    ready: Floats
-    discipline: Discipline = field(default_factory=Discipline)
-    port: float = -np.inf
-    """From when on the port is free (OnePort)."""
-    speeds: Floats | None = None
-    """By place, what multiplies χ: 2 is half as fast; None: all are equal."""
-    around: "Around | None" = None
-    """What is booked ahead; None: nothing is."""
-
-    def at(self, now: float) -> "Ground":
-        """Return it as a demand placed at ``now`` meets it: nothing is free in the past."""
-        return replace(self, ready=np.maximum(self.ready, now))
-
-    def under(self, demand: Demand, deadline: float) -> Demand:
-        """Return the demand of a new job under another absolute deadline: due time and place in the order move."""
-        order = self.discipline.order_of(
-            demand.uid,
-            arrival=demand.order.arrival,
-            deadline=deadline,
-            load=demand.ranges.total,
-            cost=demand.cost,
-            processors=self.ready.size,
-        )
-        return replace(demand, order=order, due=deadline - demand.kept_back)
-
-    def copy(self) -> "Ground":
-        """Return one whose ready times can be moved."""
-        return replace(self, ready=self.ready.copy(), around=self.around and self.around.copy())
-
-    def take(self, booking: "Booking") -> None:
-        """Move the times of the processors of a booking behind it."""
-        if self.around is not None:
-            self.port = self.around.take(booking, self.ready, self.port)
-            return
-        self.ready[booking.where] = booking.ends
-        if booking.reducer is not None:
-            self.ready[booking.reducer] = booking.finish
-        self.port = max(self.port, booking.port)
-
-    def chi(self, cost: Cost, where: NDArray[np.intp]) -> Floats | float:
-        """Return χ at these places."""
-        return cost.chi if self.speeds is None else cost.chi * self.speeds[where]
-
-    def walk(self, where: NDArray[np.intp], sizes: NDArray[np.int64], ready: Floats, cost: Cost) -> "Walk":
-        """Let chunks of these sizes, none empty, begin at places in order, each once it is ready and has the port."""
-        sending: Floats = np.asarray(cost.theta_cm + sizes * cost.tau)
-        if self.discipline.together:
-            ready = np.full(ready.size, ready.max(initial=-np.inf))
-        starts, port = ready, -np.inf
-        if self.discipline.one_port and ready.size:
-            starts = in_turn(np.maximum(ready, self.port), sending)
-            port = float((starts + sending).max())
-        return Walk(starts, starts + sending + cost.theta_cp + sizes * self.chi(cost, where), port)
-
-
-class Walk(NamedTuple):
-    """When chunks start and end, and from when on the port is free."""
-
-    starts: Floats
-    ends: Floats
-    port: float
-
-
-@dataclass(slots=True, eq=False)
-class Booking:
-    """The processors one demand has got. Arrays are aligned: one entry per chunk, a chunk per processor."""
-
-    demand: Demand
-    where: NDArray[np.intp]
-    """Indices into the plan's places, in the order in which they are served; around windows one may come again."""
-    cuts: NDArray[np.int64]
-    """Cut points over the demand's ranges read as one line; one more than processors."""
-    starts: Floats
-    ends: Floats
-    finish: float
-    """Last end, reduce included."""
-    reducer: int | None = None
-    """Index of the place that the reduce step is booked on."""
-    port: float = -np.inf
-    """When its last transfer ends (OnePort)."""
-
-    def pieces(self) -> list[list[Range]]:
-        """Return what each processor computes: one range, more where the demand has holes."""
-        return self.demand.ranges.slices(self.cuts.tolist())
-
-    def begins(self) -> list[float]:
-        """Return when its chunks start, and its reduce step."""
-        return [*self.starts.tolist(), *([] if self.reducer is None else [self.finish - self.demand.reduce])]
-
-    def created(self, chunks: Mapping[int, Range], ends: Iterable[float]) -> "Booking | None":
-        """Return what is left of the booking when these chunks, each the next of its processor, have been created.
-
-        ``chunks``: by position in ``where``; ``ends``: when they end.
-        """
-        sizes = np.diff(self.cuts)
-        starts = self.starts.copy()
-        for (position, chunk), end in zip(chunks.items(), ends, strict=True):
-            sizes[position] -= chunk.size
-            starts[position] = end
-        keep = sizes > 0
-        if not keep.any() and self.reducer is None:
-            return None
-        until = max(self.demand.running_until, float(self.ends[list(chunks)].max()))
-        return Booking(
-            self.demand.begun(Ranges.of(*chunks.values()), len(chunks), until),
-            self.where[keep],
-            np.concatenate(([0], np.cumsum(sizes[keep]))),
-            starts[keep],
-            np.maximum(self.ends[keep], starts[keep]),
-            self.finish,
-            self.reducer,
-            self.port,
-        )
-
-    def retimed(self, ground: Ground) -> "Booking":
-        """Return it on another ground: times move, shares do not."""
-        if ground.around is not None:
-            return ground.around.retimed(self, ground)
-        demand, sizes = self.demand, np.diff(self.cuts)
-        walk = ground.walk(self.where, sizes, np.maximum(ground.ready[self.where], demand.not_before), demand.cost)
-        ends = walk.ends + demand.cost.setup * extra_fragments(demand.ranges, self.cuts)
-        finish = float(ends.max()) if ends.size else 0.0
-        if self.reducer is not None:
-            finish = max(finish, demand.running_until, float(ground.ready[self.reducer])) + demand.reduce
-        return replace(self, starts=walk.starts, ends=ends, port=walk.port, finish=finish)
-
-    @property
-    def start(self) -> float:
-        """When its first chunk starts."""
-        return float(self.starts.min()) if self.starts.size else self.finish - self.demand.reduce
-
-    @property
-    def processors(self) -> int:
-        """How many processors it has; around windows one may have several chunks."""
-        return max(1, len(set(self.where.tolist())))
-
-
-class Shortfall(NamedTuple):
-    """Why a demand could not be placed: the arithmetic of a rejection."""
-
-    uid: str
-    units: int
-    fit: int
-    """Units that all processors together finish by the due time."""
-    needed: int | None
-    """Processors that would do if all were free now; None: no number would."""
-    processors: int
-    usable: int
-    """Processors that become ready early enough to finish at least one unit."""
-    first_ready: float
-    placements: int = 1
-    """Placements it took to find out."""
 
 
 def place(demand: Demand, ground: Ground) -> Booking | Shortfall:
@@ -251,7 +27,7 @@ def place(demand: Demand, ground: Ground) -> Booking | Shortfall:
     if ground.around is not None and (
         demand.inside is not None or not ground.around.begins_behind(demand.due + demand.reduce)
     ):
-        return ground.around.place_demand(demand, ground)
+        return place_around(demand, ground, ground.around)
     cost, due = demand.cost, demand.due
     units, late = demand.ranges.total, due + tolerance(demand.due)
     if demand.reduce and demand.running_until > late:
@@ -417,8 +193,15 @@ def _place_reduce(demand: Demand, ready: Floats) -> Booking | Shortfall:
     return Booking(demand, nowhere, cuts, empty, empty, start + demand.reduce, reducer=at)
 
 
-def extra_fragments(ranges: Ranges, cuts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Count, per slice, the holes inside it: each is one more chunk, set up anew."""
-    holes = np.cumsum([r.size for r in ranges.parts])[:-1]
-    # a hole strictly between two cut points splits that slice
-    return np.searchsorted(holes, cuts[1:], side="left") - np.searchsorted(holes, cuts[:-1], side="right")
+def retimed(booking: Booking, ground: Ground) -> Booking:
+    """Return a booking on another ground: times move, shares do not."""
+    if ground.around is not None:
+        return retimed_around(booking, ground, ground.around)
+    demand, sizes = booking.demand, np.diff(booking.cuts)
+    ready = np.maximum(ground.ready[booking.where], demand.not_before)
+    walk = ground.walk(booking.where, sizes, ready, demand.cost)
+    ends = walk.ends + demand.cost.setup * extra_fragments(demand.ranges, booking.cuts)
+    finish = float(ends.max()) if ends.size else 0.0
+    if booking.reducer is not None:
+        finish = max(finish, demand.running_until, float(ground.ready[booking.reducer])) + demand.reduce
+    return replace(booking, starts=walk.starts, ends=ends, port=walk.port, finish=finish)

@@ -16,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from punctual.errors import InvariantError
-from punctual.scheduling.placement import Booking, Demand, Ground, Shortfall, place, tolerance
+from punctual.scheduling.demand import Demand, Shortfall, tolerance
+from punctual.scheduling.ground import Booking, Ground
+from punctual.scheduling.placement import place, retimed
 from punctual.scheduling.processors import Place
 from punctual.scheduling.ranges import Range
 from punctual.scheduling.row import Row
@@ -195,7 +197,7 @@ class Plan:
         after = ground.copy()
         bookings = []
         for b in self:
-            new = b.retimed(after)
+            new = retimed(b, after)
             after.take(new)
             bookings.append(new)
         return Plan.holding(self.places, ground, bookings, after)
@@ -250,16 +252,5 @@ class Plan:
         for b in self:
             if int(b.cuts[-1]) != b.demand.ranges.total or (np.diff(b.cuts) <= 0).any():
                 raise InvariantError(f"{b.demand.uid}: chunks do not cover the load")
-            if free.around is not None:
-                free.around.check(b, free)
-                free.take(b)
-                continue
-            if b.where.size and (b.starts < free.ready[b.where] - tolerance(b.finish)).any():
-                raise InvariantError(f"{b.demand.uid}: a chunk starts before its processor is free")
-            if len(set(b.where.tolist())) != b.where.size:
-                raise InvariantError(f"{b.demand.uid}: one processor is booked twice")
-            if free.discipline.one_port and b.where.size:
-                sent = b.starts + b.demand.cost.theta_cm + np.diff(b.cuts) * b.demand.cost.tau
-                if (b.starts < np.concatenate(([free.port], sent[:-1])) - tolerance(b.finish)).any():
-                    raise InvariantError(f"{b.demand.uid}: two transfers overlap")
+            free.check(b)
             free.take(b)

@@ -14,12 +14,13 @@ from punctual.scheduling import ledger
 from punctual.scheduling.actions import Emit
 from punctual.scheduling.books import Books
 from punctual.scheduling.bound import BoundLine
+from punctual.scheduling.demand import Demand, Shortfall, tolerance
 from punctual.scheduling.discipline import Order
+from punctual.scheduling.ground import Ground
 from punctual.scheduling.hybrid import Obstacle
 from punctual.scheduling.job import Verdict
 from punctual.scheduling.life import GRACE, LOOK, Life
 from punctual.scheduling.line import Line
-from punctual.scheduling.placement import Demand, Ground, Shortfall, tolerance
 from punctual.scheduling.plan import Plan
 from punctual.scheduling.port import expected_inputs, someone_fetches
 from punctual.scheduling.processors import Place

@@ -32,6 +32,7 @@ from punctual.scheduling.actions import (
 from punctual.scheduling.admission import Application, Rejected, admit, objection
 from punctual.scheduling.books import LIVE, Books
 from punctual.scheduling.bound import BoundLine, MissRatio, Pressure
+from punctual.scheduling.demand import Demand, Shortfall, tolerance
 from punctual.scheduling.discipline import Order
 from punctual.scheduling.dispatcher import Dispatcher
 from punctual.scheduling.edits import Edits
@@ -51,10 +52,10 @@ from punctual.scheduling.events import (
 )
 from punctual.scheduling.express import Express
 from punctual.scheduling.fast_line import Room
+from punctual.scheduling.ground import Booking
 from punctual.scheduling.job import Chunk, JobRecord, Promise, Verdict
 from punctual.scheduling.life import BLOCKED, Life
 from punctual.scheduling.line import Line, LineTest
-from punctual.scheduling.placement import Booking, Demand, Shortfall, tolerance
 from punctual.scheduling.plan import Plan
 from punctual.scheduling.planner import Planner
 from punctual.scheduling.port import Port

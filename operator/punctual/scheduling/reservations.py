@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from punctual import reasons
 from punctual.scheduling.around import Around
 from punctual.scheduling.calendar import Calendar, Window
+from punctual.scheduling.demand import tolerance
 from punctual.scheduling.discipline import Discipline
-from punctual.scheduling.placement import tolerance
 from punctual.scheduling.plan import Plan
 from punctual.scheduling.processors import Place
 from punctual.scheduling.reservation import Reservation

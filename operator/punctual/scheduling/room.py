@@ -12,7 +12,8 @@ placed, who is sure will be, whatever comes of those before. Rounding to whole u
 from collections.abc import Sequence
 from math import ceil
 
-from punctual.scheduling.placement import Demand, Ground, tolerance
+from punctual.scheduling.demand import Demand, tolerance
+from punctual.scheduling.ground import Ground
 
 ROUNDING = 1e-9
 """What floats may make of a sum of shares, as a part of it; a hundred times more than they do."""

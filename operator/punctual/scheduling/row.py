@@ -12,7 +12,9 @@ from itertools import takewhile
 import numpy as np
 
 from punctual.errors import InvariantError
-from punctual.scheduling.placement import Booking, Demand, Ground, Shortfall, might_fit, place
+from punctual.scheduling.demand import Demand, Shortfall
+from punctual.scheduling.ground import Booking, Ground
+from punctual.scheduling.placement import might_fit, place
 from punctual.scheduling.room import surely_fit
 
 MARK = 32

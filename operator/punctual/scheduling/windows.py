@@ -13,13 +13,13 @@ from punctual import reasons
 from punctual.scheduling import reservations
 from punctual.scheduling.actions import AnswerReservation, OfferWindow
 from punctual.scheduling.books import Books
+from punctual.scheduling.demand import tolerance
 from punctual.scheduling.dispatcher import Dispatcher
 from punctual.scheduling.events import ReservationApplied, Share
 from punctual.scheduling.express import Express
 from punctual.scheduling.job import Verdict
 from punctual.scheduling.life import GRACE, LOOK, Life
 from punctual.scheduling.offers_desk import TESTS
-from punctual.scheduling.placement import tolerance
 from punctual.scheduling.plan import Plan
 from punctual.scheduling.planner import PATIENCE, Planner
 from punctual.scheduling.processors import Place

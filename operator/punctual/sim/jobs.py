@@ -16,6 +16,7 @@ import numpy as np
 
 from punctual.scheduling import offers
 from punctual.scheduling.actions import AnswerReservation, CreateChunk, EndPod, OfferEnd, WriteStatus
+from punctual.scheduling.demand import tolerance
 from punctual.scheduling.discipline import Discipline
 from punctual.scheduling.events import (
     Event,
@@ -32,7 +33,6 @@ from punctual.scheduling.events import (
     ReservationApplied,
 )
 from punctual.scheduling.job import Job, JobRecord, Restart
-from punctual.scheduling.placement import tolerance
 from punctual.scheduling.pool import Pool
 from punctual.scheduling.reservation import Reservation
 from punctual.scheduling.spec import Admission, PoolSpec

@@ -6,9 +6,10 @@ import pytest
 from punctual import reasons
 from punctual.scheduling.admission import Admitted, Application, Rejected, admit
 from punctual.scheduling.around import Around
+from punctual.scheduling.demand import Demand
 from punctual.scheduling.discipline import Discipline, Order
+from punctual.scheduling.ground import Ground
 from punctual.scheduling.job import Job
-from punctual.scheduling.placement import Demand, Ground
 from punctual.scheduling.plan import Plan
 from punctual.scheduling.processors import Place
 from punctual.scheduling.ranges import Ranges

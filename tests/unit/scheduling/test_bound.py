@@ -10,9 +10,10 @@ from world import Worker, World, job
 
 from punctual import reasons
 from punctual.scheduling.bound import LEAST, LOW, SLOWER, BoundLine, MissRatio
+from punctual.scheduling.demand import Demand
 from punctual.scheduling.discipline import Discipline, Order
 from punctual.scheduling.events import ReservationApplied
-from punctual.scheduling.placement import Demand, Ground
+from punctual.scheduling.ground import Ground
 from punctual.scheduling.processors import Place
 from punctual.scheduling.ranges import Ranges
 from punctual.scheduling.reservation import Reservation

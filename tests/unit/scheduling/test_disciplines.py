@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from world import World, job
 
+from punctual.scheduling.demand import Demand, Shortfall
 from punctual.scheduling.discipline import Discipline, Order
-from punctual.scheduling.placement import Demand, Ground, Shortfall, place
+from punctual.scheduling.ground import Ground
+from punctual.scheduling.placement import place
 from punctual.scheduling.plan import Plan
 from punctual.scheduling.processors import Place
 from punctual.scheduling.ranges import Ranges

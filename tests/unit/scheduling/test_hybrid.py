@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from punctual.scheduling.demand import Demand, Shortfall
 from punctual.scheduling.discipline import Discipline, Order
 from punctual.scheduling.fast_line import FastLine
+from punctual.scheduling.ground import Ground
 from punctual.scheduling.hybrid import Obstacle, to_fast, turn_of, wanted
-from punctual.scheduling.placement import Demand, Ground, Shortfall
 from punctual.scheduling.plan import Plan
 from punctual.scheduling.processors import Place
 from punctual.scheduling.ranges import Ranges

@@ -7,8 +7,9 @@ import pytest
 from world import Worker, World, job
 
 from punctual import reasons
+from punctual.scheduling.demand import Demand
 from punctual.scheduling.discipline import Order
-from punctual.scheduling.placement import Booking, Demand, Ground
+from punctual.scheduling.ground import Booking, Ground
 from punctual.scheduling.plan import Plan
 from punctual.scheduling.processors import Place
 from punctual.scheduling.ranges import Ranges

@@ -9,13 +9,16 @@ import pytest
 
 from punctual.errors import InvariantError
 from punctual.scheduling.around import Around
+from punctual.scheduling.demand import Demand, Shortfall
 from punctual.scheduling.discipline import Discipline, Order
-from punctual.scheduling.placement import Booking, Demand, Ground, Shortfall, place
+from punctual.scheduling.ground import Booking, Ground
+from punctual.scheduling.placement import place
 from punctual.scheduling.plan import Plan
 from punctual.scheduling.processors import Place
 from punctual.scheduling.ranges import Ranges
 from punctual.scheduling.reservation import Reservation
 from punctual.scheduling.reservations import Accepted, Ahead, Held, Refused, admit, nearest
+from punctual.scheduling.staged import place_around
 from punctual.theory.cost import Cost
 
 COST = Cost(chi=1.0, theta_cp=1.0)
@@ -196,7 +199,7 @@ def compared(seed, *, one_port, intervals, count=60):
         units = int(rng.integers(1, 8))
         network = "OnePort" if one_port else "Concurrent"
         on = ground(ready, windows, sending, speeds=speeds, network=network)
-        booking = on.around.place_demand(demand(units, 1e3, cost=cost, least=n), on)
+        booking = place_around(demand(units, 1e3, cost=cost, least=n), on, on.around)
         least = soonest(slots_of(ready, windows), units, cost, speeds, one_port=one_port, sending=sending)
         found.append((booking.finish / least, cost.theta_cm > 0.0))
     return found

@@ -1,0 +1,208 @@
+"""The times from which processors and the port are free, and the bookings that move them."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from punctual.errors import InvariantError
+from punctual.scheduling.around import Around
+from punctual.scheduling.demand import Demand, Floats, tolerance
+from punctual.scheduling.discipline import Discipline
+from punctual.scheduling.ranges import Range, Ranges
+from punctual.theory.cost import Cost
+from punctual.theory.partition import in_turn
+
+
+@dataclass(slots=True, eq=False)
+class Ground:
+    """From when on processors are free, by place, and what they share."""
+
+    ready: Floats
+    discipline: Discipline = field(default_factory=Discipline)
+    port: float = -np.inf
+    """From when on the port is free (OnePort)."""
+    speeds: Floats | None = None
+    """By place, what multiplies χ: 2 is half as fast; None: all are equal."""
+    around: Around | None = None
+    """What is booked ahead; None: nothing is."""
+
+    def at(self, now: float) -> "Ground":
+        """Return it as a demand placed at ``now`` meets it: nothing is free in the past."""
+        return replace(self, ready=np.maximum(self.ready, now))
+
+    def under(self, demand: Demand, deadline: float) -> Demand:
+        """Return the demand of a new job under another absolute deadline: due time and place in the order move."""
+        order = self.discipline.order_of(
+            demand.uid,
+            arrival=demand.order.arrival,
+            deadline=deadline,
+            load=demand.ranges.total,
+            cost=demand.cost,
+            processors=self.ready.size,
+        )
+        return replace(demand, order=order, due=deadline - demand.kept_back)
+
+    def copy(self) -> "Ground":
+        """Return one whose ready times can be moved."""
+        return replace(self, ready=self.ready.copy(), around=self.around and self.around.copy())
+
+    def take(self, booking: "Booking") -> None:
+        """Move the times of the processors of a booking, and of the port, behind it."""
+        if self.around is not None:
+            self._take_around(booking, self.around)
+            return
+        self.ready[booking.where] = booking.ends
+        if booking.reducer is not None:
+            self.ready[booking.reducer] = booking.finish
+        self.port = max(self.port, booking.port)
+
+    def _take_around(self, booking: "Booking", around: Around) -> None:
+        within = booking.demand.inside is not None
+        held = zip(booking.where.tolist(), booking.starts.tolist(), booking.ends.tolist(), strict=True)
+        for place, start, end in held:
+            around.occupy(self.ready, place, start, end, within=within)
+        if booking.reducer is not None:
+            start = booking.finish - booking.demand.reduce
+            around.occupy(self.ready, booking.reducer, start, booking.finish, within=within)
+        if booking.port == -np.inf:
+            return
+        for start, end in zip(booking.starts.tolist(), booking.sent.tolist(), strict=True):
+            self.port = around.send(start, end, self.port)
+
+    def check(self, booking: "Booking") -> None:
+        """Raise InvariantError where a chunk of it meets another's time, or a window, or the port while others send."""
+        uid, near = booking.demand.uid, tolerance(booking.finish)
+        if self.around is not None:
+            self._check_around(booking, self.copy(), self.around.copy())
+            return
+        if booking.where.size and (booking.starts < self.ready[booking.where] - near).any():
+            raise InvariantError(f"{uid}: a chunk starts before its processor is free")
+        if len(set(booking.where.tolist())) != booking.where.size:
+            raise InvariantError(f"{uid}: one processor is booked twice")
+        sent = np.concatenate(([self.port], booking.sent[:-1]))
+        if self.discipline.one_port and booking.where.size and (booking.starts < sent - near).any():
+            raise InvariantError(f"{uid}: two transfers overlap")
+
+    @staticmethod
+    def _check_around(booking: "Booking", free: "Ground", around: Around) -> None:
+        uid, near, inside = booking.demand.uid, tolerance(booking.finish), booking.demand.inside
+        for place, start, end, sent in zip(
+            booking.where.tolist(), booking.starts.tolist(), booking.ends.tolist(), booking.sent.tolist(), strict=True
+        ):
+            window = around.window_before(place, start + near)
+            if inside is None:
+                begin, limit = around.slot_behind(window, place, float(free.ready[place]))
+            elif window >= 0 and around.owner[window] == inside:
+                begin, limit = max(free.ready[place], around.inside[window]), around.until[window]
+            else:
+                raise InvariantError(f"{uid}: a chunk is outside of its reservation")
+            if start < begin - near or end > limit + near:
+                raise InvariantError(f"{uid}: a chunk meets a window or another on its processor")
+            around.occupy(free.ready, place, start + near, end, within=inside is not None)
+            if not free.discipline.one_port:
+                continue
+            begin, limit = around.gap_at(start + near, free.port)
+            if start < begin - near or sent > limit + near:
+                raise InvariantError(f"{uid}: a transfer meets another, or an interval that is booked ahead")
+            free.port = max(free.port, sent)
+
+    def chi(self, cost: Cost, where: NDArray[np.intp]) -> Floats | float:
+        """Return χ at these places."""
+        return cost.chi if self.speeds is None else cost.chi * self.speeds[where]
+
+    def walk(self, where: NDArray[np.intp], sizes: NDArray[np.int64], ready: Floats, cost: Cost) -> "Walk":
+        """Let chunks of these sizes, none empty, begin at places in order, each once it is ready and has the port."""
+        sending: Floats = np.asarray(cost.theta_cm + sizes * cost.tau)
+        if self.discipline.together:
+            ready = np.full(ready.size, ready.max(initial=-np.inf))
+        starts, port = ready, -np.inf
+        if self.discipline.one_port and ready.size:
+            starts = in_turn(np.maximum(ready, self.port), sending)
+            port = float((starts + sending).max())
+        return Walk(starts, starts + sending + cost.theta_cp + sizes * self.chi(cost, where), port)
+
+
+class Walk(NamedTuple):
+    """When chunks start and end, and from when on the port is free."""
+
+    starts: Floats
+    ends: Floats
+    port: float
+
+
+@dataclass(slots=True, eq=False)
+class Booking:
+    """The processors one demand has got. Arrays are aligned: one entry per chunk, a chunk per processor."""
+
+    demand: Demand
+    where: NDArray[np.intp]
+    """Indices into the plan's places, in the order in which they are served; around windows one may come again."""
+    cuts: NDArray[np.int64]
+    """Cut points over the demand's ranges read as one line; one more than processors."""
+    starts: Floats
+    ends: Floats
+    finish: float
+    """Last end, reduce included."""
+    reducer: int | None = None
+    """Index of the place that the reduce step is booked on."""
+    port: float = -np.inf
+    """When its last transfer ends (OnePort)."""
+
+    def pieces(self) -> list[list[Range]]:
+        """Return what each processor computes: one range, more where the demand has holes."""
+        return self.demand.ranges.slices(self.cuts.tolist())
+
+    def begins(self) -> list[float]:
+        """Return when its chunks start, and its reduce step."""
+        return [*self.starts.tolist(), *([] if self.reducer is None else [self.finish - self.demand.reduce])]
+
+    def created(self, chunks: Mapping[int, Range], ends: Iterable[float]) -> "Booking | None":
+        """Return what is left of the booking when these chunks, each the next of its processor, have been created.
+
+        ``chunks``: by position in ``where``; ``ends``: when they end.
+        """
+        sizes = np.diff(self.cuts)
+        starts = self.starts.copy()
+        for (position, chunk), end in zip(chunks.items(), ends, strict=True):
+            sizes[position] -= chunk.size
+            starts[position] = end
+        keep = sizes > 0
+        if not keep.any() and self.reducer is None:
+            return None
+        until = max(self.demand.running_until, float(self.ends[list(chunks)].max()))
+        return Booking(
+            self.demand.begun(Ranges.of(*chunks.values()), len(chunks), until),
+            self.where[keep],
+            np.concatenate(([0], np.cumsum(sizes[keep]))),
+            starts[keep],
+            np.maximum(self.ends[keep], starts[keep]),
+            self.finish,
+            self.reducer,
+            self.port,
+        )
+
+    @property
+    def sent(self) -> Floats:
+        """By when what its chunks need has been sent."""
+        cost = self.demand.cost
+        return np.asarray(self.starts + cost.theta_cm + np.diff(self.cuts) * cost.tau)
+
+    @property
+    def start(self) -> float:
+        """When its first chunk starts."""
+        return float(self.starts.min()) if self.starts.size else self.finish - self.demand.reduce
+
+    @property
+    def processors(self) -> int:
+        """How many processors it has; around windows one may have several chunks."""
+        return max(1, len(set(self.where.tolist())))
+
+
+def extra_fragments(ranges: Ranges, cuts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Count, per slice, the holes inside it: each is one more chunk, set up anew."""
+    holes = np.cumsum([r.size for r in ranges.parts])[:-1]
+    # a hole strictly between two cut points splits that slice
+    return np.searchsorted(holes, cuts[1:], side="left") - np.searchsorted(holes, cuts[:-1], side="right")
