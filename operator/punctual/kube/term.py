@@ -12,10 +12,8 @@ A term never goes on after an error: what was decided is written down, and the n
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from itertools import count
 from typing import Any, Final, TypeVar
 
 import orjson
@@ -24,14 +22,14 @@ import structlog
 from punctual import metric_names as names
 from punctual import reasons
 from punctual.control.chunk_times import Timed
-from punctual.errors import ClusterError, Fenced, NotFound, Replaced, UserError
+from punctual.errors import ClusterError, Fenced, NotFound, UserError
 from punctual.kube import api
 from punctual.kube.accounts import Accounts
 from punctual.kube.board import SetPointBoard
 from punctual.kube.bookings import Bookings, Doors
 from punctual.kube.bookings import restore as restore_reservation
 from punctual.kube.caches import Caches
-from punctual.kube.client import CONFIG_MAPS, NODES, ApiClient, Json, Resource
+from punctual.kube.client import CONFIG_MAPS, NODES, ApiClient, Json
 from punctual.kube.conditions import standing
 from punctual.kube.convert import (
     pool_missing,
@@ -43,12 +41,10 @@ from punctual.kube.convert import (
     without_decision,
 )
 from punctual.kube.directory import (
-    HIGHEST,
     JOBS,
     POOLS,
     PROFILES,
     RESERVATIONS,
-    Known,
     KnownJob,
     KnownPool,
     KnownReservation,
@@ -59,13 +55,14 @@ from punctual.kube.intake import Intake
 from punctual.kube.inventory import Node
 from punctual.kube.learning import Learning, Where
 from punctual.kube.metrics import Metrics
-from punctual.kube.operations import FIELD_MANAGER, ApplyConfigMap, CreatePod, Outcome, Patch, PutStatus
+from punctual.kube.operations import ApplyConfigMap, CreatePod, Outcome, Patch, PutStatus
 from punctual.kube.placeholders import KEY as ROOM
 from punctual.kube.placeholders import Placeholder, Placeholders
 from punctual.kube.podspec import ATTEMPT, BEGIN, GROUP, IMAGE, KIND_LABEL
 from punctual.kube.recorder import Recorder, Regarding
 from punctual.kube.results import Results, config_map_name
-from punctual.kube.unheard import still_there, unheard
+from punctual.kube.stamper import Stamper, ended
+from punctual.kube.unheard import unheard
 from punctual.kube.writer import Writer
 from punctual.runtime.actor import Core, PoolActor
 from punctual.runtime.mailbox import Mailbox
@@ -90,12 +87,8 @@ from punctual.scheduling.words import some
 
 FINALIZER: Final = f"{GROUP}/jobs"
 """On a pool while jobs of it are promised or run: its deletion waits for them."""
-STAMPS: Final = 32
-"""Stamps under way at once."""
-TRIES: Final = 5
-"""Times that the stamp of a job is tried before it is asked whether others can be stamped."""
-PAGE: Final = 100
-"""Objects listed at once."""
+LATE: Final = 32
+"""Jobs taken over at once behind the others."""
 PROGRESS: Final = 0.25
 """Seconds between looks at progress that waits to be written."""
 TEND: Final = 0.25
@@ -156,6 +149,13 @@ class Term:
             client, controller="punctual.dev/operator", instance=instance, urgent=self._writer.caught_up
         )
         manner = caches.manner
+        self._stamper = Stamper(
+            epoch,
+            client,
+            leading=leading,
+            leave=self._leave,
+            forget=lambda resource, meta: caches.observe(resource.plural, "DELETED", {"metadata": meta}),
+        )
         self._bookings = Bookings(
             epoch,
             caches=caches,
@@ -184,11 +184,10 @@ class Term:
         self._host: dict[str, str] = {}  # pool that was told of a pod, by uid
         self._taken = False
         self._begun = client.clock.now()
-        self._slots = asyncio.Semaphore(STAMPS)  # for those that are taken over behind the others
+        self._slots = asyncio.Semaphore(LATE)  # for those that are taken over behind the others
         self._left: set[str] = set()  # jobs that are left alone until they are edited
         self._read: set[str] = set()  # jobs whose status was looked at
         self._late: set[str] = set()  # jobs that are being taken over behind the others
-        self._stamped: tuple[str, Json] | None = None  # path and patch of the last stamp that was taken
         self._gone: set[str] = set()  # jobs and pools that went while we took over
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tools = Tools(
@@ -288,26 +287,15 @@ class Term:
     async def _take_over(self) -> None:
         before = {resource: self._directory.metadata(resource) for resource in (PROFILES, POOLS, RESERVATIONS, JOBS)}
         records: dict[str, PoolRecord | None] = {}
-        async for body in self._there(PROFILES, before, stamped=False):
+        async for body in self._stamper.all(PROFILES, before[PROFILES]):
             self._take_profile(body)
-        async for body in self._there(POOLS, before):
+        async for body in self._stamper.all(POOLS, before[POOLS]):
             self._take_pool(body, records)
-        async for body in self._there(RESERVATIONS, before):
+        async for body in self._stamper.all(RESERVATIONS, before[RESERVATIONS]):
             self._take_reservation(body)
-        async for body in self._there(JOBS, before):
+        async for body in self._stamper.all(JOBS, before[JOBS]):
             await self._take_job(body)
         self._begin(records)
-
-    async def _there(
-        self, resource: Resource, before: Mapping[Resource, dict[str, Known]], *, stamped: bool = True
-    ) -> AsyncIterator[Json]:
-        """Yield each object of a kind, also what was known ``before`` and no list has."""
-        known = before[resource]
-        async for body in self._all(resource, stamped=stamped):
-            known.pop(body["metadata"]["uid"], None)
-            yield body
-        async for body in self._missed(resource, [one.metadata for one in known.values()], stamped=stamped):
-            yield body
 
     def _take_profile(self, body: Json) -> None:
         self._directory.observe_profile(body)
@@ -328,24 +316,12 @@ class Term:
         try:
             restore_reservation(self._directory.reservations[uid], api.parse_status(api.ReservationStatus, body))
         except UserError as error:
-            self._left.add(uid)
-            text = f"its status cannot be read, so the reservation is left alone: {error.message}"
-            self._tell_unreadable(body, text)
+            self._leave(body, f"its status cannot be read, so the reservation is left alone: {error.message}")
 
     async def _take_job(self, body: Json) -> None:
         await self._load_results(body)
         if body["metadata"]["uid"] not in self._gone:
             self._restore_job(body)
-
-    async def _missed(self, resource: Resource, known: Iterable[Json], *, stamped: bool = True) -> AsyncIterator[Json]:
-        """Yield what was known (metadata) and not listed but is there all the same; forget what went unheard."""
-        for meta in known:
-            body = await self._patiently(partial(still_there, self._client, resource, meta))
-            if body is None:
-                self._caches.observe(resource.plural, "DELETED", {"metadata": meta})
-                continue
-            for found in await self._stamp_all(resource, [body]) if stamped else [body]:
-                yield found
 
     def _take_late(self, known: KnownJob) -> None:
         """Take over a job that an earlier leader may have written about and no list told of: the server lagged behind.
@@ -360,7 +336,7 @@ class Term:
         owner = known.owner
         meta = {"uid": owner.uid, "namespace": owner.namespace, "name": owner.name}
         async with self._slots:
-            async for body in self._missed(JOBS, [meta]):
+            async for body in self._stamper.missed(JOBS, [meta]):
                 await self._take_job(body)
         self._late.discard(owner.uid)
         if owner.uid not in self._read or self._directory.jobs.get(owner.uid) is not known:
@@ -389,102 +365,9 @@ class Term:
             if job.owner.uid not in self._told:
                 self._consider(job)
 
-    async def _all(self, resource: Resource, *, stamped: bool) -> AsyncIterator[Json]:
-        """Yield each object of a kind, stamped with our epoch first unless it has come to its end.
-
-        Page by page: bodies take ten times what is kept of them. A list that breaks off is begun anew.
-        """
-        while True:
-            try:
-                async for page in self._client.pages(resource.path(), page=PAGE):
-                    for body in await self._stamp_all(resource, page.items) if stamped else page.items:
-                        yield body
-            except Fenced:
-                raise
-            except ClusterError as error:
-                await self._wait(error)
-            else:
-                return
-
-    async def _stamp_all(self, resource: Resource, bodies: Iterable[Json]) -> list[Json]:
-        """Write the epoch onto each; return them as they are with it, without those that are gone.
-
-        A job or reservation that cannot be written while others can is left alone: it must not keep a leader from all.
-        """
-        slots = asyncio.Semaphore(STAMPS)
-
-        async def stamp(body: Json) -> Json | None:
-            if _ended(body):
-                return body
-            meta = body["metadata"]
-            path = resource.path(namespace=meta.get("namespace", ""), name=meta["name"])
-            patch = {"metadata": {"uid": meta["uid"]}, "status": {"epoch": self.epoch}}
-            async with slots:
-                try:
-                    return await self._stamp(path, patch, needed=resource is POOLS)
-                except (NotFound, Replaced):  # gone, or another of that name by now
-                    return None
-                except ClusterError as error:
-                    if isinstance(error, Fenced) and not _forged(resource, body):
-                        raise
-                    self._left.add(meta["uid"])
-                    what = resource.plural.removesuffix("s")
-                    self._tell_unreadable(body, f"its status cannot be written, so the {what} is left alone: {error}")
-                    return body
-
-        return [b for b in await asyncio.gather(*(stamp(b) for b in bodies)) if b is not None]
-
-    async def _stamp(self, path: str, patch: Json, *, needed: bool) -> Json:
-        """Stamp an object, however often it takes; raises ClusterError where it is about this one alone."""
-        for tries in count(1):
-            try:
-                body = await self._client.patch_merge(path, patch, subresource="status", field_manager=FIELD_MANAGER)
-            except (Fenced, NotFound, Replaced):
-                raise
-            except ClusterError as error:
-                if tries >= TRIES and not needed and await self._others_can_be_stamped():
-                    raise
-                await self._wait(error)
-            else:
-                self._stamped = path, patch
-                return body
-        raise AssertionError
-
-    async def _others_can_be_stamped(self) -> bool:
-        """Whether what was stamped last can be stamped again at this moment."""
-        if self._stamped is None:
-            return False
-        path, patch = self._stamped
-        try:
-            await self._client.patch_merge(path, patch, subresource="status", field_manager=FIELD_MANAGER)
-        except (NotFound, Replaced):
-            self._stamped = None
-        except ClusterError:
-            pass
-        else:
-            return True
-        return False
-
-    async def _patiently(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Call until there is an answer; raises what another try would not change."""
-        while True:
-            try:
-                return await call()
-            except (Fenced, NotFound, Replaced):
-                raise
-            except ClusterError as error:
-                await self._wait(error)
-
-    async def _wait(self, error: ClusterError) -> None:
-        """Wait before the next try of what may get better while we lead."""
-        if not self._leading():
-            raise error
-        log.warning("look_delayed" if self._taken else "takeover_delayed", error=str(error))
-        await asyncio.sleep(error.retry_after)
-
     async def _load_results(self, body: Json) -> None:
         """Read back which results are stored of a job whose reduce pod is still to come."""
-        if _ended(body) or "reduce" not in body["spec"] or not (body.get("status") or {}).get("completed"):
+        if ended(body) or "reduce" not in body["spec"] or not (body.get("status") or {}).get("completed"):
             return
         meta = body["metadata"]
         maps: list[Mapping[str, Any]] = []
@@ -497,7 +380,9 @@ class Term:
 
     async def _config_map(self, namespace: str, name: str) -> Mapping[str, Any] | None:
         try:
-            found = await self._patiently(lambda: self._client.get(CONFIG_MAPS.path(namespace=namespace, name=name)))
+            found = await self._stamper.patiently(
+                lambda: self._client.get(CONFIG_MAPS.path(namespace=namespace, name=name))
+            )
         except NotFound:
             return None
         return found.get("data") or {}
@@ -534,14 +419,17 @@ class Term:
             status = api.parse_status(api.DivisibleJobStatus, body)
         except UserError as error:
             # of one job: the others go on, and what it has running is left alone until somebody edits it
-            self._left.add(known.owner.uid)
-            self._tell_unreadable(body, f"its status cannot be read, so the job is left alone: {error.message}")
+            self._leave(body, f"its status cannot be read, so the job is left alone: {error.message}")
             return
         if status is not None:
             known.standing = standing(c.manifest() for c in status.conditions)
             known.record = to_record(status)
             self._miss_results(known)
             self._tools.found[known.owner.uid] = orjson.dumps(body["status"])
+
+    def _leave(self, body: Json, text: str) -> None:
+        self._left.add(body["metadata"]["uid"])
+        self._tell_unreadable(body, text)
 
     def _tell_unreadable(self, body: Json, text: str) -> None:
         log.error("status_unreadable", kind=body["kind"], name=body["metadata"]["name"], error=text)
@@ -741,7 +629,7 @@ class Term:
     async def _look_at_reservation(self, known: KnownReservation) -> None:
         meta = {"uid": known.uid, "namespace": known.metadata.namespace, "name": known.metadata.name}
         async with self._slots:
-            async for body in self._missed(RESERVATIONS, [meta]):
+            async for body in self._stamper.missed(RESERVATIONS, [meta]):
                 self._take_reservation(body)
         self._late.discard(known.uid)
         if known.uid not in self._read or self._directory.reservations.get(known.uid) is not known:
@@ -975,24 +863,12 @@ def _regarding(body: Mapping[str, Any]) -> Regarding:
     return Regarding(api.API_VERSION, body["kind"], meta.get("namespace", ""), meta["name"], meta["uid"])
 
 
-def _forged(resource: Resource, body: Mapping[str, Any]) -> bool:
-    """Whether a job carries an epoch that no leader has: it fences itself off, and nobody else.
-
-    Where honest epochs have come that far, a newer leader still shows: in pools, which are stamped first.
-    """
-    return resource is JOBS and (body.get("status") or {}).get("epoch", 0) > HIGHEST
-
-
 def _without_chunks(record: JobRecord | None) -> JobRecord | None:
     """Take its chunks back from a job that moves: they were on the other pool's nodes, which ends their pods."""
     if record is not None:
         for chunk in record.chunks:
             record = ledger.lose(record, chunk)
     return record
-
-
-def _ended(body: Mapping[str, Any]) -> bool:
-    return "finishedAt" in (body.get("status") or {})
 
 
 def _refused_at_the_door(known: KnownJob) -> bool:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from punctual import errors
-from punctual.kube import term
+from punctual.kube import stamper, term
 from punctual.kube.board import SetPointBoard
 from punctual.kube.caches import Caches
 from punctual.kube.client import CONFIG_MAPS
@@ -490,7 +490,7 @@ async def test_a_server_that_takes_no_write_is_waited_for(world, monkeypatch):
     monkeypatch.setattr(world.server, "patch_merge", busy)
     new = world.replica()
     new.lead(2)
-    await world.until(lambda: len(tries) > 3 * term.TRIES)
+    await world.until(lambda: len(tries) > 3 * stamper.TRIES)
     assert world.server.events.count(("running", "StatusUnreadable")) == 0
     monkeypatch.undo()
     await world.until(lambda: world.status(job)["epoch"] == 2)

@@ -1,0 +1,175 @@
+"""An epoch stamped onto what stands in the API server: from then on it refuses what earlier leaders write.
+
+What comes back from a stamp is what an earlier leader wrote last. Whatever may get better while we lead is tried again.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from functools import partial
+from itertools import count
+from typing import Any, Final, TypeVar
+
+import structlog
+
+from punctual.errors import ClusterError, Fenced, NotFound, Replaced
+from punctual.kube.client import ApiClient, Json, Resource
+from punctual.kube.directory import HIGHEST, JOBS, POOLS, PROFILES, Known
+from punctual.kube.operations import FIELD_MANAGER
+from punctual.kube.unheard import still_there
+
+AT_ONCE: Final = 32
+"""Stamps under way at once."""
+TRIES: Final = 5
+"""Times that the stamp of a job is tried before it is asked whether others can be stamped."""
+PAGE: Final = 100
+"""Objects listed at once."""
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+
+class Stamper:
+    """Finds objects and stamps them with an epoch.
+
+    ``leave(body, text)`` is called for a job or reservation that cannot be stamped while others can: it must not keep a
+    leader from all. ``forget(resource, metadata)``: for what was known and is gone.
+    """
+
+    def __init__(
+        self,
+        epoch: int,
+        client: ApiClient,
+        *,
+        leading: Callable[[], bool],
+        leave: Callable[[Json, str], None],
+        forget: Callable[[Resource, Json], None],
+    ) -> None:
+        self._epoch = epoch
+        self._client = client
+        self._leading = leading
+        self._leave = leave
+        self._forget = forget
+        self._last: tuple[str, Json] | None = None  # path and patch of the last stamp that was taken
+
+    async def all(self, resource: Resource, known: dict[str, Known]) -> AsyncIterator[Json]:
+        """Yield each object of a kind, stamped unless it has come to its end; also what is known, by uid, alone."""
+        async for body in self._listed(resource):
+            known.pop(body["metadata"]["uid"], None)
+            yield body
+        async for body in self.missed(resource, [one.metadata for one in known.values()]):
+            yield body
+
+    async def _listed(self, resource: Resource) -> AsyncIterator[Json]:
+        """Page by page: bodies take ten times what is kept of them. A list that breaks off is begun anew."""
+        while True:
+            try:
+                async for page in self._client.pages(resource.path(), page=PAGE):
+                    for body in await self._stamp_all(resource, page.items):
+                        yield body
+            except Fenced:
+                raise
+            except ClusterError as error:
+                await self._wait(error)
+            else:
+                return
+
+    async def _stamp_all(self, resource: Resource, bodies: Iterable[Json]) -> list[Json]:
+        """Write the epoch onto each; return them as they are with it, without those that are gone.
+
+        A job or reservation that cannot be written while others can is left alone: it must not keep a leader from all.
+        """
+        if resource is PROFILES:  # nobody promises by their status
+            return list(bodies)
+        slots = asyncio.Semaphore(AT_ONCE)
+
+        async def stamp(body: Json) -> Json | None:
+            if ended(body):
+                return body
+            meta = body["metadata"]
+            path = resource.path(namespace=meta.get("namespace", ""), name=meta["name"])
+            patch = {"metadata": {"uid": meta["uid"]}, "status": {"epoch": self._epoch}}
+            async with slots:
+                try:
+                    return await self._stamp(path, patch, needed=resource is POOLS)
+                except (NotFound, Replaced):  # gone, or another of that name by now
+                    return None
+                except ClusterError as error:
+                    if isinstance(error, Fenced) and not _forged(resource, body):
+                        raise
+                    what = resource.plural.removesuffix("s")
+                    self._leave(body, f"its status cannot be written, so the {what} is left alone: {error}")
+                    return body
+
+        return [b for b in await asyncio.gather(*(stamp(b) for b in bodies)) if b is not None]
+
+    async def _stamp(self, path: str, patch: Json, *, needed: bool) -> Json:
+        """Stamp an object, however often it takes; raises ClusterError where it is about this one alone."""
+        for tries in count(1):
+            try:
+                body = await self._client.patch_merge(path, patch, subresource="status", field_manager=FIELD_MANAGER)
+            except (Fenced, NotFound, Replaced):
+                raise
+            except ClusterError as error:
+                if tries >= TRIES and not needed and await self._others_can_be_stamped():
+                    raise
+                await self._wait(error)
+            else:
+                self._last = path, patch
+                return body
+        raise AssertionError
+
+    async def _others_can_be_stamped(self) -> bool:
+        """Whether what was stamped last can be stamped again at this moment."""
+        if self._last is None:
+            return False
+        path, patch = self._last
+        try:
+            await self._client.patch_merge(path, patch, subresource="status", field_manager=FIELD_MANAGER)
+        except (NotFound, Replaced):
+            self._last = None
+        except ClusterError:
+            pass
+        else:
+            return True
+        return False
+
+    async def patiently(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Call until there is an answer; raises what another try would not change."""
+        while True:
+            try:
+                return await call()
+            except (Fenced, NotFound, Replaced):
+                raise
+            except ClusterError as error:
+                await self._wait(error)
+
+    async def _wait(self, error: ClusterError) -> None:
+        """Wait before the next try of what may get better while we lead."""
+        if not self._leading():
+            raise error
+        log.warning("takeover_delayed", error=str(error))
+        await asyncio.sleep(error.retry_after)
+
+    async def missed(self, resource: Resource, known: Iterable[Json]) -> AsyncIterator[Json]:
+        """Yield what was known (metadata) and not listed but is there all the same; forget what went unheard."""
+        for meta in known:
+            body = await self.patiently(partial(still_there, self._client, resource, meta))
+            if body is None:
+                self._forget(resource, meta)
+                continue
+            for found in await self._stamp_all(resource, [body]):
+                yield found
+
+
+def _forged(resource: Resource, body: Mapping[str, Any]) -> bool:
+    """Whether a job carries an epoch that no leader has: it fences itself off, and nobody else.
+
+    Where honest epochs have come that far, a newer leader still shows: in pools, which are stamped first.
+    """
+    return resource is JOBS and (body.get("status") or {}).get("epoch", 0) > HIGHEST
+
+
+def ended(body: Mapping[str, Any]) -> bool:
+    """Whether a job or reservation has come to its end: nothing of it is written any more."""
+    return "finishedAt" in (body.get("status") or {})
