@@ -1,12 +1,14 @@
 """A file server for the example: a table of readings, in byte ranges, no quicker than ``--rate``.
 
 Any server that answers range requests will do in its place; this one makes its own data and needs nothing but Python.
+Where AUTHORIZATION is set it answers those only who send that as their header Authorization.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import re
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,13 +24,19 @@ def table(lines: int) -> bytes:
 
 
 class Source(ThreadingHTTPServer):
-    """Serves ``data`` under any path; ``rate``: bytes per second and connection, None: as quick as it can."""
+    """Serves ``data`` under any path.
+
+    ``rate``: bytes per second and connection, None: as quick as it can; ``opening``: seconds before each answer;
+    ``secret``: the header Authorization that it wants, empty: none.
+    """
 
     daemon_threads = True
 
-    def __init__(self, address: tuple[str, int], data: bytes, rate: int | None) -> None:
+    def __init__(
+        self, address: tuple[str, int], data: bytes, rate: int | None, *, opening: float = 0.0, secret: str = ""
+    ) -> None:
         super().__init__(address, Answer)
-        self.data, self.rate = data, rate
+        self.data, self.rate, self.opening, self.secret = data, rate, opening, secret
 
 
 class Answer(BaseHTTPRequestHandler):
@@ -37,8 +45,15 @@ class Answer(BaseHTTPRequestHandler):
     server: Source
 
     def do_GET(self) -> None:
-        """Send the range that is asked for, and print when that began and ended, and its first and last byte."""
-        data = self.server.data
+        """Send the range that is asked for.
+
+        Print when it was asked for, when its first part was ready and when its last, and its first and last byte.
+        """
+        data, asked_at = self.server.data, time.monotonic()
+        if self.server.secret and self.headers.get("Authorization") != self.server.secret:
+            self.send_error(401)
+            return
+        time.sleep(self.server.opening)
         asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
         first, last = (int(asked[1]), min(int(asked[2]), len(data) - 1)) if asked else (0, len(data) - 1)
         if first > last:
@@ -49,18 +64,18 @@ class Answer(BaseHTTPRequestHandler):
             self.send_header("Content-Range", f"bytes {first}-{last}/{len(data)}")
         self.send_header("Content-Length", str(last + 1 - first))
         self.end_headers()
-        began = time.monotonic()
         step = max(1, (self.server.rate or 2**22) // 20)
-        sent = first
+        sent, opened, ended = first, 0.0, 0.0
         with contextlib.suppress(ConnectionError):  # who looks for the end of a line hangs up when it is found
             while sent <= last:
                 part = data[sent : min(sent + step, last + 1)]
                 if self.server.rate:
                     time.sleep(len(part) / self.server.rate)
+                ended = time.monotonic()
+                opened = opened or ended
                 self.wfile.write(part)
                 sent += len(part)
-        if last > first:
-            print(f"{began:.3f} {time.monotonic():.3f} {first} {sent - 1}", flush=True)
+        print(f"{asked_at:.3f} {opened:.3f} {ended:.3f} {first} {sent - 1}", flush=True)
 
     def log_message(self, *_: object) -> None:
         """Say nothing of requests."""
@@ -72,8 +87,10 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=8080)
     parser.add_argument("--lines", type=int, default=100_000)
     parser.add_argument("--rate", type=int, help="bytes per second")
+    parser.add_argument("--opening", type=float, default=0.0, help="seconds before each answer")
     asked = parser.parse_args()
-    Source(("", asked.port), table(asked.lines), asked.rate).serve_forever()
+    secret = os.environ.get("AUTHORIZATION", "")
+    Source(("", asked.port), table(asked.lines), asked.rate, opening=asked.opening, secret=secret).serve_forever()
 
 
 if __name__ == "__main__":

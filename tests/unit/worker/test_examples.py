@@ -174,7 +174,7 @@ def test_readings_cut_anywhere_are_those_of_the_whole_table(cuts, tmp_path_facto
     folder = tmp_path_factory.mktemp("readings")
     (folder / "turn").write_text("now")
     (folder / "results").mkdir()
-    server = source["Source"](("127.0.0.1", 0), data, None)
+    server = source["Source"](("127.0.0.1", 0), data, None, secret="Bearer x")
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:
@@ -182,6 +182,8 @@ def test_readings_cut_anywhere_are_those_of_the_whole_table(cuts, tmp_path_facto
             here = folder / f"{begin}"
             env = {
                 "PUNCTUAL_INPUT_URL": f"http://127.0.0.1:{server.server_port}/table.csv",
+                "PUNCTUAL_INPUT_HEADERS": "Authorization",
+                "PUNCTUAL_INPUT_HEADER_0": "Bearer x",
                 "PUNCTUAL_INPUT": folder / "data",
                 "PUNCTUAL_INPUT_CUT": "Lines",
                 "PUNCTUAL_TURN": folder / "turn",
@@ -204,9 +206,13 @@ def test_readings_cut_anywhere_are_those_of_the_whole_table(cuts, tmp_path_facto
 
 
 def test_the_table_of_readings_is_served_where_the_job_looks_for_it():
-    pod, service = yaml.safe_load_all((EXAMPLES / "readings" / "source.yaml").read_text())
+    secret, pod, service = yaml.safe_load_all((EXAMPLES / "readings" / "source.yaml").read_text())
     job = yaml.safe_load((EXAMPLES / "readings" / "job.yaml").read_text())
-    assert job["spec"]["input"]["http"]["url"].split("/")[2] == service["metadata"]["name"]
+    http = job["spec"]["input"]["http"]
+    assert http["url"].split("/")[2] == service["metadata"]["name"]
+    key = {"name": secret["metadata"]["name"], "key": next(iter(secret["stringData"]))}
+    assert http["headers"] == [{"name": "Authorization", "secretKeyRef": key}]
+    assert [e["valueFrom"]["secretKeyRef"] for e in pod["spec"]["containers"][0]["env"]] == [key]
     assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
 
 
