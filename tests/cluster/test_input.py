@@ -16,7 +16,8 @@ from live import POOL, ROOT, eventually, lend
 from punctual.kube.duration import parse_duration
 
 UNITS, LINES, RATE, OPENING = 60, 60_000, 125_000, 0.2
-BY_HAND = {"chi": "400ms", "tau": "140ms", "thetaCm": "3s", "thetaCp": "4s"}
+BY_HAND = {"chi": "400ms", "tau": "140ms", "thetaCm": "4s", "thetaCp": "3s"}
+"""More than it takes; and a transfer is longer than another may be late unmoved: none overtakes the one before."""
 TABLE = len(runpy.run_path(str(ROOT / "examples/readings/source.py"))["table"](LINES))
 """Bytes of it."""
 THREE = {"min": 3, "max": 3}
