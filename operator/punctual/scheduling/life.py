@@ -72,22 +72,24 @@ class Life:
                 text = f"pod {pod.name} ended without its answer"
                 self.end_and_lose(now, st, chunk, reasons.CHUNK_FAILED, text, own=False)
                 return
+        ended = self._ended(now, chunk, watch, pod)
+        st.last_end = max(st.last_end, ended)
         self.books.touch(st)
         self.books.freed(now, chunk)
         if chunk.kind == "Reduce":
             st.record = st.record.without(chunk)
-            self.finish(now, st)
+            self.finish(self._done(now, st), st)
         else:
             if st.job.reduce_duration is not None:
                 self.books.before.append(StoreResult(st.job.uid, chunk.begin, chunk.end, pod.message))
             st.record = ledger.account(st.record, chunk)
             fetched = self._transferred(st, chunk, watch)
             if chunk.size:
-                self._measured(now, st, chunk, fetched, seen_late=self._seen_late(now, chunk, watch, pod))
+                self._measured(now, st, chunk, fetched, seen_late=ended < now)
         self._forget(st, chunk)
         if chunk.kind != "Reduce":  # its log is the job's result: it stays as long as the job
             self.end(now, pod)
-        self._maybe_finish(now, st)
+        self._maybe_finish(self._done(now, st), st)
 
     def end_and_lose(self, now: float, st: Standing, chunk: Chunk, reason: str, message: str, *, own: bool) -> None:
         """End the chunk's pod, if it has one, and take its units back."""
@@ -143,16 +145,17 @@ class Life:
             return now
         return pod.started if chunk.created <= pod.started <= now else chunk.created
 
-    def _seen_late(self, now: float, chunk: Chunk, watch: Watch, pod: PodObserved) -> bool:
-        """Whether the pod had ended for a while before somebody saw it: its time is no measure then.
+    def _ended(self, now: float, chunk: Chunk, watch: Watch, pod: PodObserved) -> float:
+        """Tell when a pod ended: now, unless it had ended for a while before somebody saw it.
 
-        Nor is what the kubelet says of it: in whole seconds, while a small pilot's second is a part of every unit. As
-        a difference of two of its times it tells that much, whatever its clock.
+        Then it is the kubelet's word, in whole seconds: as a difference of two of its times it tells that much, whatever
+        its clock. It is no measure of a unit: a small pilot's second is a part of every one.
         """
         if pod.started is None or pod.finished is None:
-            return False
+            return now
         since = watch.running_since or self.running_since(now, chunk, pod)
-        return since + (pod.finished - pod.started) + 1.0 < now - SEEN
+        end = since + (pod.finished - pod.started) + 1.0
+        return end if end < now - SEEN else now
 
     def _measured(self, now: float, st: Standing, chunk: Chunk, fetched: Fetched | None, *, seen_late: bool) -> None:
         """Tell what its units took; of a pilot, note it: also late where there will be no other."""
@@ -183,28 +186,40 @@ class Life:
         st.record = st.record._replace(transfers=sums.add(units, seen.size, opening=opening, sending=sending))
         return Fetched(units, opening, opening + sending)
 
-    def _maybe_finish(self, now: float, st: Standing) -> None:
+    @staticmethod
+    def _done(now: float, st: Standing) -> float:
+        """Tell when what is accounted by now was done: when its last pod ended, also where nobody saw that in time.
+
+        Of a job that was off its track that is not believed: an earlier leader may have seen another pod end late.
+        """
+        on_track = st.record.on_track
+        return st.last_end if on_track and on_track.status == "True" else now
+
+    def _maybe_finish(self, ended: float, st: Standing) -> None:
         if st.record.ended or st.record.chunks or not st.work_done or st.job.reduce_duration is not None:
             return
-        self.finish(now, st)
+        self.finish(ended, st)
 
-    def finish(self, now: float, st: Standing) -> None:
-        """End the job well: every unit is done, and reduce if there is one."""
+    def finish(self, ended: float, st: Standing) -> None:
+        """End the job well: every unit is done, and reduce if there is one.
+
+        ``ended``: when the last of it was done.
+        """
         deadline = st.job.deadline
-        taken = span(now - (st.record.started or now))
-        if st.record.promise is None or now <= deadline:
+        taken = span(ended - (st.record.started or ended))
+        if st.record.promise is None or ended <= deadline:
             verdict = Verdict("True", reasons.COMPLETED, f"{some(st.job.units, 'unit')} done in {taken}")
             kind: str = "Normal"
         else:
-            verdict = Verdict("True", reasons.DEADLINE_MISSED, f"done in {taken}, {span(now - deadline)} late")
+            verdict = Verdict("True", reasons.DEADLINE_MISSED, f"done in {taken}, {span(ended - deadline)} late")
             kind = "Warning"
         on_track = st.record.on_track
-        if on_track and now <= deadline:
-            on_track = Verdict("True", reasons.ON_TRACK, f"finished {span(deadline - now)} before the deadline")
+        if on_track and ended <= deadline:
+            on_track = Verdict("True", reasons.ON_TRACK, f"finished {span(deadline - ended)} before the deadline")
         st.record = st.record._replace(
-            completed_condition=verdict, on_track=on_track, finished=now, eta=None, chunks=()
+            completed_condition=verdict, on_track=on_track, finished=ended, eta=None, chunks=()
         )
-        self._close(now, st)
+        self._close(ended, st)
         self.books.after.append(
             Emit(st.job.uid, "Normal" if kind == "Normal" else "Warning", verdict.reason, verdict.message)
         )
@@ -238,7 +253,7 @@ class Life:
             self.books.touch(st)
             self.books.after.append(Emit(st.job.uid, "Warning", reasons.LATE, text))
 
-    def _close(self, now: float, st: Standing) -> None:
+    def _close(self, ended: float, st: Standing) -> None:
         uid = st.job.uid
         st.watches.clear()
         self.books.active.pop(uid, None)
@@ -246,7 +261,7 @@ class Life:
         self.books.desk.drop(uid)
         if self.books.miss is not None:
             if st.record.completed_condition is not None:
-                self.books.miss.ended(now, uid)
+                self.books.miss.ended(ended, uid)
             else:  # by its own doing: no bound would have helped
                 self.books.miss.leave(uid)
         self.books.unbook(uid)

@@ -69,6 +69,8 @@ class Standing:
     """What its events already say about its workers' files."""
     squeezed: bool = False
     """Trouble has used up its margin: planned against the deadline itself."""
+    last_end: float = -math.inf
+    """When the last of its pods ended, of those that this leader has accounted."""
     refused_until: float = 0.0
     """The API server did not let a pod of it in: none is created before that time."""
 

@@ -3,14 +3,14 @@
 from dataclasses import replace
 
 import pytest
-from world import World, job
+from world import Worker, World, job
 
 from punctual import reasons
 from punctual.scheduling.job import Chunk, Sample, Verdict
 
 
-def small(cpu: float = 2.0) -> World:
-    w = World()
+def small(cpu: float = 2.0, **more) -> World:
+    w = World(**more)
     w.node("n1", cpu)
     w.tick()
     return w
@@ -26,6 +26,58 @@ def test_a_job_that_ended_while_nobody_led_is_written_as_ended():
     assert w.met("j1")
     assert w.records["j1"].completed.total == 10
     assert w.processed["j1"] == [(0, 10)], "the next leader would have it done again"
+
+
+@pytest.mark.parametrize("crashed", [True, False], ids=["another leader", "the same one, cut off"])
+def test_what_ended_in_time_while_nobody_looked_has_kept_its_promise(crashed):
+    w = small()
+    w.apply(job(units=20, deadline=30, min_processors=2))
+    w.run(5)
+    w.leaderless(50)
+    (ended,) = {pod.finished for pod in w.pods.values()}
+    if crashed:
+        w.crash()
+    else:
+        w.inbox += [pod.observed() for pod in w.pods.values()]
+    w.run(52)
+    assert w.records["j1"].completed_condition.reason == reasons.COMPLETED
+    assert ended <= w.records["j1"].finished <= ended + 1.0, "a kubelet counts in whole seconds"
+    assert w.records["j1"].on_track == ("True", reasons.ON_TRACK, "finished 18s before the deadline")
+
+
+def test_nobody_is_in_time_before_the_last_of_its_chunks_in_whatever_order_they_are_seen():
+    w = small(workers=lambda _job, chunk: Worker(pace=1.0 if chunk.begin else 3.0))
+    w.apply(job(units=20, deadline=30, min_processors=2))
+    w.run(5)
+    w.leaderless(60)
+    w.inbox += sorted((pod.observed() for pod in w.pods.values()), key=lambda pod: -pod.finished)
+    w.run(62)
+    assert w.records["j1"].completed_condition.reason == reasons.DEADLINE_MISSED
+    assert 31.0 <= w.records["j1"].finished <= 33.0
+
+
+@pytest.mark.parametrize("skew", [-600.0, 600.0], ids=["10 min slow", "10 min fast"])
+def test_a_kubelet_that_reckons_by_a_wrong_clock_tells_at_least_how_long_it_took(skew):
+    w = small()
+    w.skew["n1"] = skew
+    w.apply(job(units=20, deadline=30, min_processors=2))
+    w.run(5)
+    w.leaderless(50)
+    w.crash()
+    w.run(52)
+    assert w.met("j1")
+    assert 9.0 <= w.records["j1"].finished <= 12.5
+
+
+def test_a_job_that_was_off_its_track_is_not_believed_to_have_ended_before_somebody_saw_it():
+    """Another leader may have accounted its last chunk late, and told so."""
+    w = small(workers=lambda *_: Worker(pace=2.0))
+    w.apply(job(units=20, deadline=16, min_processors=2))
+    w.run_until(lambda w: "j1" in w.records and w.records["j1"].on_track.status == "False")
+    w.leaderless(50)
+    w.crash()
+    w.run(52)
+    assert w.records["j1"].finished >= 50.0
 
 
 def test_a_leader_that_dies_behind_its_stamps_loses_no_result():

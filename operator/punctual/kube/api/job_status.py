@@ -195,6 +195,6 @@ class DivisibleJobStatus(Model):
     started_at: Time | None = None
     """When the first chunk was created."""
     finished_at: Time | None = None
-    """When it came to its end, well or not."""
+    """When it came to its end, well or not: when its last pod did, where that was seen later."""
     applied: AppliedSpec | None = None
     """The parts of the spec that may be edited, as they are in force."""
