@@ -148,8 +148,8 @@ class Life:
     def _ended(self, now: float, chunk: Chunk, watch: Watch, pod: PodObserved) -> float:
         """Tell when a pod ended: now, unless it had ended for a while before somebody saw it.
 
-        Then it is the kubelet's word, in whole seconds: as a difference of two of its times it tells that much, whatever
-        its clock. It is no measure of a unit: a small pilot's second is a part of every one.
+        Then it is the kubelet's word, in whole seconds: as a difference of two of its times it tells that much,
+        whatever its clock. It is no measure of a unit: a small pilot's second is a part of every one.
         """
         if pod.started is None or pod.finished is None:
             return now
