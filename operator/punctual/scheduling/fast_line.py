@@ -122,8 +122,10 @@ class FastLine:
     def length(self, load: float, cost: Cost) -> float:
         """Return the seconds in which all processors together do ``load``, the set-ups it may need included.
 
-        ValueError: a job whose β is below the line's.
+        Infinite where there is none. ValueError: a job whose β is below the line's.
         """
+        if not self.processors:
+            return inf
         if self.beta is not None and cost.beta < self.beta:
             raise ValueError(f"the line is for jobs with a beta of at least {self.beta}, not {cost.beta}")
         return (load * cost.per_unit + self._chunks(load, cost) * self._set_up(cost)) / self._whole
@@ -142,6 +144,8 @@ class FastLine:
 
     def room(self, now: float, turn: Turn, load: float, cost: Cost) -> Room:
         """Ask whether a job fits into the line at its place."""
+        if not self.processors:
+            return Room(inf, -inf, inf, _near(turn[0]))
         length = self.length(load, cost)
         ahead, spare = self.waiting.around(turn)
         slack = self._left(now, turn[0]) - self.lost(load, cost) - ahead - length

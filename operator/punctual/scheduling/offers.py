@@ -46,6 +46,8 @@ def earliest_deadline(test: Test, demand: Demand, now: float) -> Generator[None,
         return test.fits(test.under(demand, now + relative))
 
     high = test.over(demand) - now + demand.kept_back
+    if not math.isfinite(high):
+        return None
     for _ in range(4):
         yield
         if ok(high):

@@ -7,6 +7,7 @@ from world import Worker, World, job
 
 from punctual import reasons
 from punctual.scheduling.discipline import Discipline
+from punctual.scheduling.events import JobApplied
 
 MANY = 12
 
@@ -162,3 +163,20 @@ def test_the_queue_is_of_those_that_wait_for_their_first_chunk():
     assert w.records["large"].started is not None
     assert w.pool_record.queue == 1
     assert kept(w)
+
+
+def test_the_last_node_goes_while_offers_are_searched_for():
+    """The line of a pool without processors divided by them, and took the operator with it."""
+    w = pool("Fast")
+    w.pool.step(w.now, [JobApplied(job(f"j{i}", units=1000, deadline=w.now + 50 + i)) for i in range(MANY)])
+    while w.pool.books.waiting:
+        w.pool.step(w.now, [])
+    assert len(w.pool.books.desk) > 1, "a step's budget is not enough for all"
+    w.lose("n1")
+    w.run(w.now + 1)
+    assert not w.pool.books.desk
+    assert {st.state for st in w.pool.books.jobs.values()} == {"Refused"}
+    w.node("n2", 2.0)
+    w.apply(job("late", units=1, deadline=w.now + 50, arrival=w.now))
+    w.tick()
+    assert w.state("late")[0] == "True"
