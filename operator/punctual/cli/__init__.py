@@ -5,6 +5,7 @@ takes 0.4 s, kubernetes 0.2 s): each command imports what it needs, so that ``--
 """
 
 import json
+import os
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -163,10 +164,10 @@ def simulate_jobs(
     ] = None,
     svg: Annotated[Path | None, typer.Option(help="Draw the timeline into this file.")] = None,
     processors: Annotated[int, typer.Option(min=1, max=1_000_000)] = 16,
-    chi: Annotated[float, typer.Option(help="Seconds to compute a unit.")] = 100.0,
-    tau: Annotated[float, typer.Option(help="Seconds to send a unit.")] = 1.0,
-    theta_cm: Annotated[float, typer.Option(help="Seconds to set up a transfer.")] = 0.0,
-    theta_cp: Annotated[float, typer.Option(help="Seconds to set up a computation.")] = 0.0,
+    chi: Annotated[float, typer.Option(min=1e-12, max=LONGEST, help="Seconds to compute a unit.")] = 100.0,
+    tau: Annotated[float, typer.Option(min=0.0, max=LONGEST, help="Seconds to send a unit.")] = 1.0,
+    theta_cm: Annotated[float, typer.Option(min=0.0, max=LONGEST, help="Seconds to set up a transfer.")] = 0.0,
+    theta_cp: Annotated[float, typer.Option(min=0.0, max=LONGEST, help="Seconds to set up a computation.")] = 0.0,
     speeds: Annotated[Path | None, typer.Option(help="JSON list: per processor, a factor on chi.")] = None,
     headroom: Annotated[float, typer.Option(min=0.0, max=0.99)] = 0.0,
     margin: Annotated[float, typer.Option(min=0.0, max=LONGEST, help="Seconds kept free before deadlines.")] = 0.0,
@@ -235,25 +236,47 @@ def simulate_jobs(
         print(f"punctual: {error}", file=sys.stderr)
         sys.exit(2)
     result = simulate.run(lines, options)
-    if svg is not None:
-        _write(svg, simulate.draw(result, lines, options))
     if as_json:
         print(json.dumps(result.document()))
     else:
         simulate.show(result, lines, options)
+    if svg is not None:
+        _write(svg, simulate.draw(result, lines, options))
 
 
 def _write(file: Path, text: str) -> None:
+    """Write a file, all of it or nothing."""
+    file = file.resolve()
+    whole = not file.exists() or file.is_file()  # else a device or a pipe
+    beside = file.with_name(f".{file.name}.{os.getpid()}") if whole else file
     try:
-        file.write_text(text, encoding="utf-8")
+        beside.write_text(text, encoding="utf-8")
+        if whole:
+            beside.replace(file)
     except OSError as error:
+        if whole:
+            beside.unlink(missing_ok=True)
         raise PunctualError(f"{file} cannot be written: {error.strerror}") from error
 
 
 def main() -> None:
-    """Run the command line; an error of ours is one sentence and exit code 1."""
+    """Run the command line; what cannot be done is one sentence and exit code 2."""
     try:
-        app()
+        try:
+            app()
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
     except PunctualError as error:
         print(f"punctual: {error}", file=sys.stderr)
-        sys.exit(1)
+    except BrokenPipeError:  # who reads has seen enough
+        _drop_output()
+    except OSError as error:
+        print(f"punctual: {error.filename or 'the output'} cannot be written: {error.strerror}", file=sys.stderr)
+        _drop_output()
+    sys.exit(2)
+
+
+def _drop_output() -> None:
+    """Give up on what is to be printed yet: the interpreter would fail on it at its end once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

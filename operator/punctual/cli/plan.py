@@ -5,19 +5,21 @@ thrown away. Here is what goes in and what comes out; :mod:`punctual.cli.plan_sc
 """
 
 import json
+import re
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
+from yaml.constructor import ConstructorError
 
 from punctual.cli.kubectl import Kubectl
 from punctual.errors import ClusterError, PunctualError, UserError
 from punctual.kube import api
-from punctual.kube.convert import job_status, pool_missing
+from punctual.kube.convert import job_status, pool_missing, too_large
 from punctual.kube.duration import format_time, parse_time
 from punctual.kube.podspec import Owner
 from punctual.kube.snapshot import EPOCH, Snapshot, settle
@@ -27,11 +29,19 @@ from punctual.scheduling.pool import Pool
 from punctual.scheduling.processors import Place
 
 Json = dict[str, Any]
+NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 KINDS = "pools.punctual.dev,divisiblejobs.punctual.dev,profiles.punctual.dev,reservations.punctual.dev"
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as kubectl reads it: a time is a string."""
+    """YAML as kubectl reads it: a time is a string, and a field stands once."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002  as it is there
+        names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ConstructorError(None, None, f"{twice}: stands twice in one object", node.start_mark)
+        return super().construct_mapping(node, deep)
 
 
 _LOADS = yaml.SafeLoader.yaml_implicit_resolvers.items()
@@ -145,18 +155,31 @@ def _written(file: Path) -> float:
 def documents(text: str, source: str) -> Iterator[Json]:
     """Read objects written as JSON (quick) or as YAML; PunctualError names the line where that cannot be."""
     try:
-        found = [json.loads(text)]
-    except ValueError:
         try:
+            found = [json.loads(text, object_pairs_hook=_object)]
+        except ValueError:
             found = list(yaml.load_all(text, Loader=_Loader))
-        except yaml.YAMLError as error:
-            raise PunctualError(f"{source}: cannot be read: {error}") from error
+    except (yaml.YAMLError, ValueError) as error:  # also an integer of thousands of digits
+        raise PunctualError(f"{source}: cannot be read: {error}") from error
+    except RecursionError as error:
+        raise PunctualError(f"{source}: cannot be read: it is nested too deeply") from error
     for body in found:
         if body is None:
             continue
-        if not isinstance(body, dict) or not isinstance(body.get("metadata", {}), dict):
+        if not isinstance(body, dict) or not isinstance(body.get("metadata") or {}, dict):
             raise PunctualError(f"{source}: is no Kubernetes object")
-        yield body
+        listed = body.get("items") if str(body.get("kind")).endswith("List") else None
+        for one in [body] if listed is None else listed if isinstance(listed, list) else [listed]:
+            if (listed and one is body) or not isinstance(one, dict) or not isinstance(one.get("metadata") or {}, dict):
+                raise PunctualError(f"{source}: items: has what is no Kubernetes object")
+            yield one
+
+
+def _object(pairs: list[tuple[str, Any]]) -> Json:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError  # as YAML it is told with its place
+    return found
 
 
 def jobs(bodies: Iterable[Json], source: str, *, namespace: str, now: float) -> list[api.DivisibleJob]:
@@ -177,7 +200,14 @@ def _created(body: Json, source: str, namespace: str, now: float) -> api.Divisib
         raise PunctualError(f"{source}: metadata.name: is required")
     meta = {"name": name, "namespace": given.get("namespace") or namespace, "creationTimestamp": format_time(now)}
     meta["uid"] = f"planned {meta['namespace']}/{name}"
+    if isinstance(name, str) and not NAME.fullmatch(name if given.get("name") else f"{name}x"):
+        raise PunctualError(
+            f"{source}: metadata.name: {name[:80]!r} is no name: write at most 253 lower-case letters, digits, '-' and "
+            "'.', with a letter or digit at both ends"
+        )
     spec = body.get("spec")
+    if refusal := too_large(len(json.dumps(spec, separators=(",", ":"), ensure_ascii=False).encode())):
+        raise PunctualError(f"{source}: {refusal[1]}")
     if isinstance(spec, dict):  # what would come of it if it were meant
         spec = {field: value for field, value in spec.items() if field not in {"dryRun", "suspend"}}
     manifest = {**body, "metadata": meta, "status": None, "spec": spec}

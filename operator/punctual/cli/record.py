@@ -69,12 +69,12 @@ def _brief(body: Json) -> Json:
 def read(path: Path) -> Iterator[Seen]:
     """Read a record back."""
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8", errors="replace") as file:
             for number, line in enumerate(file, start=1):
                 try:
                     said = json.loads(line)
                     yield Seen(said["time"], Change(said["kind"], said["what"], said["object"]))
-                except (ValueError, KeyError, TypeError) as error:
+                except (ValueError, KeyError, TypeError, RecursionError) as error:
                     raise PunctualError(f"{path}:{number} is not a line of a record") from error
     except OSError as error:
         raise PunctualError(f"{path} cannot be read: {error.strerror}") from error

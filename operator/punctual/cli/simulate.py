@@ -1,13 +1,16 @@
 """``punctual simulate jobs``: a trace through the operator's own Pool under a virtual clock, and what came of it."""
 
+import codecs
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
+from typing import BinaryIO
 
+from pydantic import ValidationError
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -21,7 +24,7 @@ from punctual.errors import PunctualError
 from punctual.scheduling.spec import Admission
 from punctual.sim.jobs import Options, simulate
 from punctual.sim.result import Decision, Finished, Result
-from punctual.sim.trace import FaultLine, JobLine, Line, ReservationLine, Trace, jobs, read
+from punctual.sim.trace import FaultLine, JobLine, Line, ReservationLine, Trace, first_flaw, jobs, read
 from punctual.sim.workload import Workload
 
 ROWS = 32
@@ -29,6 +32,8 @@ ROWS = 32
 SHOWN = 40
 """Jobs that the table shows."""
 ADMISSIONS: dict[str, Admission] = {"exact": "Exact", "fast": "Fast", "hybrid": "Hybrid"}
+FACTORS = 1e-6, 1e6
+"""Of costs: the least and the largest that is taken."""
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 COLOURS = ("blue", "yellow", "green", "magenta", "red", "cyan")
 BOOKED = ("░", "dim")
@@ -73,32 +78,44 @@ def load(trace: str, *, processors: int, horizon: float | None) -> Trace:
     Raises TraceError, and MisusedError where there is no such file.
     """
     try:
-        if trace == "-":
-            found = read(sys.stdin, processors=processors)
-        else:
-            with Path(trace).open(encoding="utf-8") as text:
-                found = read(text, processors=processors)
-    except (OSError, UnicodeDecodeError) as error:
-        raise MisusedError(f"TRACE: {trace} cannot be read: {error}") from error
+        with _opened(trace) as raw:  # read() itself names the line that is not UTF-8
+            found = read(codecs.iterdecode(raw, "utf-8-sig", "surrogateescape"), processors=processors)
+    except OSError as error:
+        raise MisusedError(f"TRACE: {trace} cannot be read: {error.strerror}") from error
     return found if horizon is None else Trace(tuple(line for line in found.lines if line.arrival < horizon))
+
+
+def _opened(trace: str) -> AbstractContextManager[BinaryIO]:
+    if trace != "-":
+        return Path(trace).open("rb")
+    if sys.stdin is None:
+        raise MisusedError("TRACE: standard input is closed")
+    return nullcontext(sys.stdin.buffer)
 
 
 def generate(workload: Workload, *, seed: int, tasks: int | None, horizon: float | None) -> Trace:
     """Draw jobs as the paper does; MisusedError without an end."""
     if tasks is None and horizon is None:
         raise MisusedError("--tasks or --horizon is needed: the workload has no end of its own")
-    return workload.draw(seed=seed, tasks=tasks, horizon=horizon)
+    try:
+        return workload.draw(seed=seed, tasks=tasks, horizon=horizon)
+    except ValidationError as error:
+        raise MisusedError(f"--workload: what is drawn makes no trace: {first_flaw(error)}") from error
 
 
 def speeds(file: Path, processors: int) -> tuple[float, ...]:
     """Read one factor on χ per processor."""
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise MisusedError(f"--speeds: {file} cannot be read as JSON: {error}") from error
     fits = isinstance(found, list) and len(found) == processors
-    if not fits or not all(type(f) in {int, float} and 0 < f < float("inf") for f in found):
-        raise MisusedError(f"--speeds: {file} must be a list of {processors} numbers above 0, one per processor")
+    least, most = FACTORS
+    if not fits or not all(type(f) in {int, float} and least <= f <= most for f in found):
+        raise MisusedError(
+            f"--speeds: {file} must be a list of {processors} numbers above 0, one per processor, "
+            f"from {least:g} to {most:g}"
+        )
     return tuple(float(f) for f in found)
 
 
@@ -108,8 +125,8 @@ def factors(text: str) -> tuple[float, float]:
         low, high = (float(word) for word in text.split(","))
     except ValueError:
         low, high = -1.0, -1.0
-    if not 0 < low <= high < float("inf"):
-        raise MisusedError(f"--actual: {text!r} is not LOW,HIGH, two numbers above 0 such as 0.5,1.5")
+    if not FACTORS[0] <= low <= high <= FACTORS[1]:
+        raise MisusedError(f"--actual: {text!r} is not LOW,HIGH, two numbers from 1e-06 to 1e+06 such as 0.5,1.5")
     return low, high
 
 

@@ -23,7 +23,15 @@ from punctual import reasons
 from punctual.errors import ClusterError, Forbidden, Invalid, NoRight, NotFound, UserError
 from punctual.kube import api
 from punctual.kube.client import PODS, RIGHTS, ApiClient
-from punctual.kube.convert import Learned, cost_in_force, not_allowed, to_job, to_pool_spec, to_unreadable_job
+from punctual.kube.convert import (
+    Learned,
+    cost_in_force,
+    not_allowed,
+    to_job,
+    to_pool_spec,
+    to_unreadable_job,
+    too_large,
+)
 from punctual.kube.directory import Directory, KnownJob
 from punctual.kube.podspec import IMAGE, InputStep, chunk_pod
 from punctual.scheduling.job import Chunk, Job, Kind
@@ -38,10 +46,6 @@ log = structlog.get_logger(__name__)
 
 Answer = tuple[str, str] | None
 """None: the pods would be let through."""
-
-
-LARGEST: Final = 128 * 1024
-"""Bytes of a job's manifest: its status may need 1 MiB, and etcd takes 1.5 in all."""
 
 
 class Intake:
@@ -114,12 +118,8 @@ class Intake:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _not_allowed(self, known: KnownJob, selector: api.LabelSelector | None) -> Answer:
-        if (size := len(known.spec)) > LARGEST:
-            # with its status and what else stands beside it there would be no room for more
-            return reasons.INVALID_SPEC, (
-                f"spec: is {size // 1024} KiB of JSON, more than {LARGEST // 1024}: put what is large into a ConfigMap "
-                "or an image"
-            )
+        if refusal := too_large(len(known.spec)):
+            return refusal
         if selector is None or selector.matches(self._labels(known.owner.namespace)):
             return None
         return not_allowed(known.owner.pool, known.owner.namespace)

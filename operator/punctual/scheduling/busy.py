@@ -8,7 +8,7 @@ takes milliseconds.
 from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable
-from math import exp, log1p
+from math import exp, log
 
 import numpy as np
 
@@ -25,7 +25,7 @@ class Busy:
     def __init__(self, ends: Iterable[float] = (), *, beta: float = 1.0) -> None:
         if not 0.0 < beta <= 1.0:
             raise ValueError(f"beta must be in (0, 1], not {beta}")
-        self._rest, self._log = 1.0 - beta, log1p(beta - 1.0)
+        self._rest, self._log = 1.0 - beta, log(beta)
         self._powers = np.exp(self._log * np.arange(2 * BLOCK))
         line = sorted(ends)
         self._blocks = [array("d", line[i : i + BLOCK]) for i in range(0, len(line), BLOCK)]

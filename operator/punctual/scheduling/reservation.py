@@ -1,7 +1,7 @@
 """A reservation as it is asked for; who is accepted is :mod:`punctual.scheduling.reservations`' to say."""
 
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, nextafter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,4 +38,4 @@ class Reservation:
 
     def at(self, start: float) -> "Reservation":
         """Return the same with another start."""
-        return replace(self, start=start, end=start + (self.end - self.start))
+        return replace(self, start=start, end=max(start + (self.end - self.start), nextafter(start, inf)))

@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -145,6 +146,14 @@ _Happening = _End | _Look | _Open | _Away | _Back | _Sample | _Over | JobLine | 
 _RANK = {_End: 0, _Over: 0, _Sample: 1, _Look: 2, _Open: 3, _Back: 4, _Away: 5, JobLine: 6, ReservationLine: 6}
 
 
+class _Holding(NamedTuple):
+    """How many processors a reservation has, since when, and where its decision stands."""
+
+    decision: int
+    since: float
+    number: int
+
+
 class _Run:
     def __init__(self, trace: Trace, options: Options, tell: Callable[[int], None]) -> None:
         self.options = options
@@ -167,6 +176,7 @@ class _Run:
         self.last = 0.0
         self.opens: float | None = None
         self.asked: dict[str, ReservationLine] = {}
+        self.held: dict[str, _Holding] = {}
         self.spec = options.spec
         for line in trace.lines:
             self._plan(line)
@@ -180,8 +190,8 @@ class _Run:
                 self._at(line.arrival, line)
             case FaultLine():
                 self._at(line.arrival, _Away(line.processors))
-                if line.until is not None:
-                    self._at(line.until, _Back(line.processors))
+                if line.until is not None:  # later than all that is taken for the same moment as its arrival
+                    self._at(max(line.until, line.arrival + 3 * tolerance(line.arrival)), _Back(line.processors))
 
     def _at(self, when: float, what: _Happening) -> None:
         self.count += 1
@@ -259,7 +269,7 @@ class _Run:
         self._execute(running, now, done)
 
     def _execute(self, running: Running, end: float, counts: int) -> None:
-        if running.send_start < end:  # else it never had the port
+        if running.send_start < end or counts:  # else it never had the port
             made = Executed(
                 running.job,
                 running.processor,
@@ -343,16 +353,27 @@ class _Run:
         self._step(now, [ReservationApplied(asked)])
         self.found.seconds.append(time.perf_counter() - began)
 
-    def _answered(self, action: AnswerReservation) -> None:
+    def _answered(self, now: float, action: AnswerReservation) -> None:
         line = self.asked[action.uid]
         accepted = action.answer.status == "True"
-        held = sorted(int(place.node) for place in action.places) if accepted else None
-        self.found.decisions.append(
-            Decision(id=line.id, time=line.arrival, accepted=accepted, reason=action.answer.reason, processors=held)
-        )
+        places = sorted(int(place.node) for place in action.places) if accepted else None
+        if (known := self.held.get(line.id)) is not None:  # faults have changed what it has
+            self._book(line, known, now)
+            self.held[line.id] = known._replace(since=now, number=len(action.places))
+            if now <= line.start:
+                i = known.decision
+                self.found.decisions[i] = replace(self.found.decisions[i], processors=places)
+            return
         if accepted:
-            self.found.booked += line.processors * (line.end - line.start)
+            self.held[line.id] = _Holding(len(self.found.decisions), now, len(action.places))
             self._at(line.end, _Over())
+        self.found.decisions.append(
+            Decision(id=line.id, time=line.arrival, accepted=accepted, reason=action.answer.reason, processors=places)
+        )
+
+    def _book(self, line: ReservationLine, held: "_Holding", until: float) -> None:
+        """Count what a reservation has had of its window since its processors last changed."""
+        self.found.booked += held.number * max(0.0, min(until, line.end) - max(held.since, line.start))
 
     def _earliest(self, now: float, uid: str) -> float | None:
         """Return a relative deadline with which the job would have been accepted at this moment."""
@@ -386,7 +407,7 @@ class _Run:
                     case OfferEnd(_, name, _, end):
                         self._offer(now, name, end)
                     case AnswerReservation():
-                        self._answered(action)
+                        self._answered(now, action)
                     case WriteStatus(uid, record):
                         self._note(now, uid, record)
                     case _:
@@ -455,6 +476,8 @@ class _Run:
         for uid, record in self.records.items():
             if record.promise is not None:
                 self.found.jobs.append(Finished(uid, None, met=False))
+        for uid, held in self.held.items():
+            self._book(self.asked[uid], held, math.inf)
         lost = self.lost + sum(self.last - since for since in self.away.values())
         self.found.capacity = self.options.processors * self.last - lost
         if self.found.periods:

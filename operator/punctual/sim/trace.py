@@ -4,17 +4,34 @@ The format is fixed: other programs write traces and check what comes of them. A
 understood ends the run before it begins, with its number, the field and what would be right.
 """
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from punctual.errors import PunctualError
 
-Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-More = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Name = Annotated[str, Field(min_length=1)]
+MOST = 1e12
+"""Of any number here: floats have digits enough for sums of such, and products of a few do not overflow."""
+LEAST = 1e-12
+"""Of what must be more than 0."""
+LEAST_PART = 1e-9
+"""Of the largest load (or of 1): all loads are counted in one unit, so a smaller one would be another load."""
+
+
+def _shown(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError(f"{text[:SHOWN]!r} has characters that cannot be shown")
+    return text
+
+
+SHOWN = 80
+"""Characters of a wrong value that a message shows."""
+Seconds = Annotated[float, Field(ge=0, le=MOST, allow_inf_nan=False)]
+More = Annotated[float, Field(ge=LEAST, le=MOST, allow_inf_nan=False)]
+Name = Annotated[str, Field(min_length=1), AfterValidator(_shown)]
 
 
 class TraceError(PunctualError):
@@ -79,7 +96,6 @@ _KINDS: dict[str, TypeAdapter[Line]] = {
     "reservation": TypeAdapter(ReservationLine),
     "fault": TypeAdapter(FaultLine),
 }
-_KIND = TypeAdapter(dict[str, object])
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,25 +124,70 @@ def read(text: Iterable[str], *, processors: int) -> Trace:
         if isinstance(line, FaultLine):
             _check_fault(number, line, away, processors)
         lines.append(line)
+    largest = max([1.0, *(line.load for line in lines if isinstance(line, JobLine))])
+    for line in lines:
+        if isinstance(line, JobLine) and line.load < LEAST_PART * largest:
+            raise TraceError(
+                f"line {names[line.id]}: load: {line.load} is too little to be counted beside {largest}, the largest: "
+                f"write {LEAST_PART * largest:.3g} or more"
+            )
     return Trace.of(lines)
 
 
 def _parse(number: int, written: str) -> Line:
     try:
-        kind = _KIND.validate_json(written).get("kind", "job")
-        if kind not in _KINDS:
-            known = ", ".join(_KINDS)
-            raise TraceError(f"line {number}: kind: {kind!r} is none of {known}")
-        return _KINDS[str(kind)].validate_json(written)
+        return _understood(written)
+    except TraceError as error:
+        raise TraceError(f"line {number}: {error}") from error
     except ValidationError as error:
-        raise TraceError(f"line {number}: {_first(error)}") from error
+        raise TraceError(f"line {number}: {first_flaw(error)}") from error
+    except json.JSONDecodeError as error:
+        raise TraceError(f"line {number}: Invalid JSON: {error.msg}, in column {error.colno}") from error
+    except UnicodeEncodeError as error:
+        raise TraceError(f"line {number}: is not UTF-8, in column {error.start + 1}") from error
+    except (ValueError, RecursionError) as error:  # an integer of thousands of digits, a thousand brackets
+        raise TraceError(f"line {number}: Invalid JSON: {error}") from error
 
 
-def _first(error: ValidationError) -> str:
+def _understood(written: str) -> Line:
+    written.encode()
+    found = json.loads(written, object_pairs_hook=_object)
+    if not isinstance(found, dict):
+        raise TraceError("Input should be an object")
+    kind = found.get("kind", "job")
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise TraceError(f"kind: {_given(kind)} is none of {', '.join(_KINDS)}")
+    return _KINDS[kind].validate_json(written)
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise TraceError(f"{twice[:SHOWN]}: stands twice in one object")
+    return found
+
+
+def first_flaw(error: ValidationError) -> str:
+    """Return the first thing that is wrong, and where."""
     said = error.errors(include_url=False)[0]
     at = ".".join(str(part) for part in said["loc"])
-    given = f", not {said['input']!r}" if said["type"] not in {"missing", "json_invalid", "value_error"} else ""
-    return f"{at}: {said['msg']}{given}" if at else said["msg"]
+    match said["type"]:
+        case "value_error":
+            what = str(said["ctx"]["error"])
+        case "missing":
+            what = said["msg"]
+        case "json_invalid":
+            what = said["msg"].replace(" at line 1 column", ", in column")
+        case _:
+            what = f"{said['msg']}, not {_given(said['input'])}"
+    return f"{at}: {what}" if at else what
+
+
+def _given(value: object) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}…"
 
 
 def _check_fault(

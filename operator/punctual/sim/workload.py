@@ -15,6 +15,10 @@ from punctual.sim.trace import JobLine, Trace
 from punctual.theory.cost import Cost
 from punctual.theory.execution_time import execution_time
 
+RARE = 1e-3
+"""Part of the mean load: where only smaller ones had a deadline, one in thousands of draws would do."""
+LEAST, MOST = 1e-6, 1e9
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
@@ -29,9 +33,9 @@ class Workload:
 
     def __post_init__(self) -> None:
         for name in ("processors", "load", "average", "dc_ratio"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise ValueError(f"{name} must be more than 0 and finite, not {getattr(self, name)}")
-        if 1.5 * self.dc_ratio * self._alone < execution_time(1e-9 * self.average, self.processors, self.cost):
+            if not LEAST <= getattr(self, name) <= MOST:
+                raise ValueError(f"{name} must be from {LEAST} to {MOST}, not {getattr(self, name)}")
+        if 1.5 * self.dc_ratio * self._alone < execution_time(RARE * self.average, self.processors, self.cost):
             raise ValueError("dc_ratio is so small that no deadline can be met, however small the load")
 
     @property

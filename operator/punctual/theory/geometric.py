@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import ceil, expm1, log1p
+from math import ceil, expm1, log, log1p
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,8 @@ def partial_sum(n: int, rest: float) -> float:
     """Return Σ_{i<n} β^i = (1 − β^n)/(1 − β); n where ``rest`` is 0."""
     if rest == 0.0:
         return float(n)
+    if rest == 1.0:  # β is so small that a float does not see it
+        return float(min(n, 1))
     return -expm1(n * log1p(-rest)) / rest
 
 
@@ -85,4 +87,6 @@ class GroupShares:
 @lru_cache(maxsize=1024)
 def _of(cost: Cost) -> GroupShares:
     rest = cost.tau / cost.per_unit
-    return GroupShares(cost, rest, log1p(-rest), cost.theta_cm / cost.per_unit)
+    # both are ln β; where hardly anything is left of β the one, where hardly anything is missing the other keeps digits
+    ln = log1p(-rest) if rest < 0.5 else log(cost.beta)
+    return GroupShares(cost, rest, ln, cost.theta_cm / cost.per_unit)

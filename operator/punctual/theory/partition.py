@@ -372,6 +372,8 @@ def _solve(load: float, at: Floats, cost: Cost) -> tuple[float, _Line]:
         end, line = _bracket(load, lambda end, now=now: _serve(end, now, of), first=first, high=high)  # type: ignore[misc]
         groups = [(ready, group.count) for (ready, _), group in zip(groups, line.served, strict=False)]
         before, served = served, sum(group.count for group in line.served)
+        if not served:  # no float sees so little work beside a set-up: the first processor does it
+            return high, _Line([_Served(0.0, load, 1)], load, 1.0)
     return end, line
 
 

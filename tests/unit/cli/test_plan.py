@@ -224,6 +224,19 @@ GOOD = json.dumps(manifest(asked(units=10, within=60)))
         ("", "job.yaml: has no DivisibleJob"),
         ("a: [b", "job.yaml: cannot be read: "),
         ("[1, 2]", "job.yaml: is no Kubernetes object"),
+        pytest.param("[" * 5000, "job.yaml: cannot be read: it is nested too deeply", id="deep JSON"),
+        pytest.param("a: " + "{a: " * 5000, "job.yaml: cannot be read: it is nested too deeply", id="deep YAML"),
+        pytest.param(GOOD.replace("10", "9" * 5000), "job.yaml: cannot be read: ", id="digits"),
+        (GOOD.replace('"units": 10', '"units": 1, "units": 10'), "job.yaml: cannot be read: units: stands twice"),
+        ("kind: DivisibleJob\nkind: Pool\n", "job.yaml: cannot be read: kind: stands twice"),
+        ("kind: List\nitems: [5]\n", "job.yaml: items: has what is no Kubernetes object"),
+        ("kind: List\nitems: &a [*a]\n", "job.yaml: items: has what is no Kubernetes object"),
+        (
+            GOOD.replace('"name": "new"', '"name": "n\\u001b[31mew"'),
+            "job.yaml: metadata.name: 'n\\x1b[31mew' is no name",
+        ),
+        pytest.param(GOOD.replace('"new"', f'"{"n" * 254}"'), "job.yaml: metadata.name", id="long"),
+        pytest.param(GOOD.replace('"image": "', f'"image": "{"i" * 140_000}'), "spec: is 136 KiB of JSON", id="large"),
     ],
 )
 def test_what_is_wrong_with_a_job_is_named_and_ends_with_2(plan, text, said):
@@ -232,6 +245,13 @@ def test_what_is_wrong_with_a_job_is_named_and_ends_with_2(plan, text, said):
     assert refused.exit_code == 2, refused.output
     assert said in refused.stderr
     assert not refused.stdout
+
+
+def test_jobs_of_a_list_are_planned_as_kubectl_applies_them(plan):
+    _, found = world()
+    listed = {"apiVersion": "v1", "kind": "List", "items": [json.loads(GOOD), json.loads(GOOD.replace('"new"', '"b"'))]}
+    planned = plan(found, text=json.dumps(listed), words=["-o", "json"])
+    assert [json.loads(line)["name"] for line in planned.stdout.splitlines()] == ["new", "b"]
 
 
 def test_what_is_wrong_with_a_state_is_named_and_ends_with_2(plan, tmp_path):

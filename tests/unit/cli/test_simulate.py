@@ -1,8 +1,12 @@
 """``punctual simulate jobs`` as programs use it: one object, the same for the same seed, and 2 for what cannot be."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 import pytest
 from rich.text import Text
@@ -127,7 +131,22 @@ def test_a_table_and_a_picture(tmp_path):
         (["--workload", "mamat"], None, "--tasks or --horizon"),
         (["--workload", "mamat", "--tasks", "1", "--dc-ratio", "0"], None, "dc_ratio"),
         (["-", "--chi", "0"], TRACE, "chi"),
+        (["-", "--chi", "1e308"], TRACE, "--chi"),
+        (["-", "--chi", "1e-320"], TRACE, "--chi"),
+        (["-", "--tau", "1e308"], TRACE, "--tau"),
+        (["-", "--theta-cp", "1e308"], TRACE, "--theta-cp"),
         (["-", "--actual", "2,1"], TRACE, "--actual"),
+        (["-", "--actual", "1,1e308"], TRACE, "--actual"),
+        (["-"], b'{"id": "\xff"}\n', "line 1: is not UTF-8, in column 9"),
+        (["-"], TRACE.encode("utf-16"), "line 1: is not UTF-8"),
+        (["--workload", "mamat", "--tasks", "1", "--avg-load", "1e308"], None, "average"),
+        (["--workload", "mamat", "--tasks", "1", "--system-load", "1e-308"], None, "load"),
+        (["--workload", "mamat", "--tasks", "1", "--dc-ratio", "1e-5"], None, "dc_ratio"),
+        (
+            ["--workload", "mamat", "--tasks", "1", "--avg-load", "1e9", "--chi", "1e12"],
+            None,
+            "--workload: what is drawn",
+        ),
         (["-", "--processors", "0"], TRACE, "--processors"),
         (["-", "--processors", "10000000000"], TRACE, "--processors"),
         (["-", "--margin", "inf"], TRACE, "--margin"),
@@ -152,5 +171,69 @@ def test_speeds_are_one_per_processor(tmp_path):
     quick, slow = sorted(found["chunks"], key=lambda c: c["processor"])
     assert quick["end"] == pytest.approx(slow["end"])
     assert quick["load"] > 1.9 * slow["load"]
-    file.write_text("[1]")
-    assert "a list of 2" in punctual("-", "--processors", "2", "--speeds", str(file), text=TRACE).output
+    for wrong in ("[1]", "[1, true]", "[1, 1e300]", f"[1, {'9' * 400}]", "[" * 5000):
+        file.write_text(wrong)
+        refused = punctual("-", "--processors", "2", "--speeds", str(file), text=TRACE)
+        assert refused.exit_code == 2
+        assert "punctual: --speeds: " in refused.stderr
+
+
+def test_the_largest_and_smallest_numbers_taken_are_worked_with():
+    """Costs at both ends once ended in a logarithm of 0, times in an overflow."""
+    lines = (
+        '{"id": "a", "arrival": 0, "load": 2000, "deadline": 1e12, "chi": 1e-12, "tau": 1e3, "theta_cm": 1e6}',
+        '{"id": "b", "arrival": 1e12, "load": 1e12, "deadline": 1e12, "chi": 1e12, "tau": 1e12, "theta_cp": 1e12}',
+        '{"id": "r", "kind": "reservation", "arrival": 0, "start": 1e11, "end": 1e12, "processors": 16}',
+    )
+    found = document("-", text="\n".join(lines))
+    assert [d["accepted"] for d in found["decisions"]] == [True, True, False]
+    assert [job["met"] for job in found["jobs"]] == [True]
+    assert 0 < found["metrics"]["utilization"] <= 1
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_what_has_nowhere_to_go_is_one_sentence_and_2(more, tmp_path):
+    trace = tmp_path / "t.jsonl"
+    trace.write_text(f"\N{BYTE ORDER MARK}{TRACE}".replace("\n", "\r\n"), encoding="utf-8")
+    words = [sys.executable, "-c", "from punctual.cli import main; main()", "simulate", "jobs", trace, *more]
+    env = {**os.environ, "PYTHONUNBUFFERED": ""}  # what is buffered fails when the program has ended
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(words, env=env, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "punctual: the output cannot be written: No space left on device\n")
+
+
+def test_a_picture_that_cannot_be_written_costs_nobody_the_answer(tmp_path):
+    found = punctual("-", "--json", "--svg", str(tmp_path / "none" / "t.svg"), text=TRACE)
+    assert len(json.loads(found.stdout)["decisions"]) == 2
+    assert "t.svg cannot be written" in str(found.exception)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("admission", ["exact", "fast", "hybrid"])
+def test_a_fault_may_take_all_processors_for_good_or_for_no_time_at_all(admission):
+    lines = (
+        '{"id": "a", "arrival": 0, "load": 300, "deadline": 3000}',
+        '{"id": "no", "kind": "fault", "arrival": 40, "processors": [0], "until": 40.0000000000001}',
+        '{"id": "gone", "kind": "fault", "arrival": 50, "processors": [0]}',
+        '{"id": "b", "arrival": 100, "load": 1, "deadline": 300}',
+    )
+    words = ("-", "--processors", "1", "--admission", admission, "--hybrid-threshold", "1")
+    found = document(*words, text="\n".join(lines))
+    assert [d["accepted"] for d in found["decisions"]] == [False, False]
+    assert "earliest_deadline" not in found["decisions"][1], "no time would do"
+
+
+def test_a_reservation_that_a_fault_robs_is_decided_once_and_counts_what_it_had():
+    """Each change of its processors was one more decision, and one more window in the utilization: 2000 % of it."""
+    ahead = '{"id": "r", "kind": "reservation", "arrival": 0, "start": 100, "end": 200, "processors": 4}'
+
+    def run(since, processors):
+        fault = f'{{"id": "f", "kind": "fault", "arrival": {since}, "processors": [0, 1, 2, 3]}}'
+        return document("-", "--processors", str(processors), text=f"{ahead}\n{fault}")
+
+    moved = run(10, 8)
+    assert [d["processors"] for d in moved["decisions"]] == [[4, 5, 6, 7]]
+    assert moved["metrics"]["utilization"] == pytest.approx(400 / (4 * 10 + 4 * 200))
+    gone = run(150, 5)
+    assert [d["processors"] for d in gone["decisions"]] == [[0, 1, 2, 3]]
+    assert gone["metrics"]["utilization"] == pytest.approx(4 * 50 / (4 * 150 + 200))
