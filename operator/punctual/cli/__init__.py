@@ -196,6 +196,7 @@ def simulate_jobs(
     """Run divisible jobs through the operator's own Pool under a virtual clock."""
     from punctual.cli import simulate  # noqa: PLC0415  numpy and the core
     from punctual.scheduling.discipline import Discipline  # noqa: PLC0415
+    from punctual.sim.collector import uncollected  # noqa: PLC0415
     from punctual.sim.jobs import Options  # noqa: PLC0415
     from punctual.sim.trace import TraceError  # noqa: PLC0415
     from punctual.sim.workload import Workload  # noqa: PLC0415
@@ -237,11 +238,16 @@ def simulate_jobs(
         sys.exit(2)
     result = simulate.run(lines, options)
     if as_json:
-        print(json.dumps(result.document()))
+        with uncollected():
+            print(json.dumps(result.document()))
     else:
-        simulate.show(result, lines, options)
+        from punctual.cli.simulated import show  # noqa: PLC0415  tables are for those who look
+
+        show(result, lines, options)
     if svg is not None:
-        _write(svg, simulate.draw(result, lines, options))
+        from punctual.cli.simulated import draw  # noqa: PLC0415  and so are pictures
+
+        _write(svg, draw(result, lines, options))
 
 
 def _write(file: Path, text: str) -> None:

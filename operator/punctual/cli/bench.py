@@ -5,7 +5,6 @@ processors are busy, and jobs come to random places of the line. All that are me
 work. Nothing is measured twice and the better time taken; as in `timeit` the garbage collector waits meanwhile.
 """
 
-import gc
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +23,7 @@ from punctual.scheduling.ground import Ground
 from punctual.scheduling.plan import Plan
 from punctual.scheduling.processors import Place
 from punctual.scheduling.ranges import Ranges
+from punctual.sim.collector import uncollected
 from punctual.sim.literal import AcFast, EdfIit2, Task
 from punctual.theory.cost import Cost
 from punctual.theory.execution_time import execution_time
@@ -209,15 +209,12 @@ def summary(times: Times, *, per_second: float) -> dict[str, float]:
 @contextmanager
 def timed(times: Times) -> Iterator[None]:
     """Append the seconds that the body takes."""
-    collecting = gc.isenabled()
-    gc.disable()
-    began = perf_counter()
-    try:
-        yield
-    finally:
-        times.append(perf_counter() - began)
-        if collecting:
-            gc.enable()
+    with uncollected():
+        began = perf_counter()
+        try:
+            yield
+        finally:
+            times.append(perf_counter() - began)
 
 
 def _must(admitted: bool) -> None:  # noqa: FBT001  one word, as in assert

@@ -51,16 +51,14 @@ class OfferWindow:
     start: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class CreateChunk:
+class CreateChunk(NamedTuple):
     """Create the pod of a chunk (or pilot, or reduce) that the record already holds."""
 
     job: str
     chunk: Chunk
 
 
-@dataclass(frozen=True, slots=True)
-class EndPod:
+class EndPod(NamedTuple):
     """Delete a pod, this uid and no other, giving it ``grace`` seconds."""
 
     namespace: str
@@ -114,8 +112,7 @@ class SetPoint:
     end: float
 
 
-@dataclass(frozen=True, slots=True)
-class DropSetPoint:
+class DropSetPoint(NamedTuple):
     """The pod has ended: the agent need not care any more."""
 
     node: str
@@ -150,8 +147,7 @@ class HoldRoom:
     """Bytes of a processor."""
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(NamedTuple):
     """A chunk has ended well: what its units took on that node, from the decision to create it, s.
 
     ``fetched``: the transfer of its input, which is a part of it.

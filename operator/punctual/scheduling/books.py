@@ -26,6 +26,8 @@ from punctual.scheduling.words import amount, some
 
 TELL = 0.5
 """Seconds at least between two statuses of a job that differ in progress alone."""
+UNSEEN = Watch()
+"""Of a chunk of which nothing was seen."""
 LIVE = frozenset({"Measuring", "Promised", "Leftover"})
 """States that planning and dispatch must look at."""
 
@@ -127,6 +129,8 @@ class Books:
         """Note that a processor is free; where that was planned to the instant, the plan is as good as ever."""
         if self.line is not None and chunk is not None:
             return  # the line sees it when it gives the processor away
+        if chunk is not None and chunk.kind == "Chunk" and now == chunk.promised_end:
+            return
         if chunk is None or chunk.kind != "Chunk" or abs(now - chunk.promised_end) > tolerance(now):
             self.stale = True
 
@@ -145,10 +149,10 @@ class Books:
 
     def stamped(self, st: Standing) -> JobRecord:
         """Return the record as it is to be written: epoch, progress and ETA brought up to date."""
-        record = st.record
-        running = sum(c.end - c.begin for c in record.chunks if c.kind != "Reduce")
-        chunks = tuple(_as_reported(c, st.watch(c)) for c in record.chunks)
-        reported = sum(c.done for c in chunks if c.kind != "Reduce")
+        record, watches = st.record, st.watches
+        chunks = tuple(_as_reported(c, watches.get(c.key, UNSEEN)) for c in record.chunks)
+        work = [c for c in chunks if c.kind != "Reduce"]
+        running, reported = sum(c.end - c.begin for c in work), sum(c.done for c in work)
         eta = None
         if not record.ended and record.promise is not None and st.state == "Promised":
             eta = record.promise.finish
@@ -212,7 +216,7 @@ class Books:
             record = self.stamped(st)
             if record == st.written:
                 continue
-            urgent = st.written is None or _without_progress(record) != _without_progress(st.written)
+            urgent = st.written is None or _has_moved(st.written, record)
             st.written, st.told = record, now
             if not record.chunks:
                 st.record = record  # it differs in what is stamped on it alone: jobs that do nothing are many
@@ -254,10 +258,15 @@ class Books:
 
 def _as_reported(chunk: Chunk, watch: Watch) -> Chunk:
     """Return the chunk with what was last reported of it."""
-    done = min(watch.done, chunk.size)
-    if (chunk.done, chunk.received) == (done, watch.received):
+    done = watch.done and min(watch.done, chunk.size)
+    if chunk.done == done and chunk.received == watch.received:
         return chunk
     return chunk._replace(done=done, received=watch.received)
+
+
+def _has_moved(old: JobRecord, new: JobRecord) -> bool:
+    """Whether more has changed than what can wait."""
+    return len(old.chunks) != len(new.chunks) or _without_progress(old) != _without_progress(new)
 
 
 def _without_progress(record: JobRecord) -> JobRecord:

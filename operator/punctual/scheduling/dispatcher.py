@@ -174,7 +174,7 @@ class Dispatcher:
             if not free:
                 break
             here = self._turn_of(now, booking, free)
-            free.difference_update([places[booking.where[i]] for i in here])
+            free.difference_update([places[w] for w in booking.where[here].tolist()])
             begins = here if booking.demand.not_before <= now else []
             begins, in_turn = self._those_who_may(booking, begins, in_turn=in_turn)
             if begins:
@@ -296,6 +296,7 @@ class Dispatcher:
                 start + cost.theta_cm + piece.size * cost.tau
                 for start, (piece, _) in zip(walk.starts.tolist(), pieces, strict=True)
             ]
+        turn = now if st.job.fetches and kind != "Reduce" and not spec.discipline.one_port else None
         chunks = tuple(
             Chunk(
                 begin=piece.begin,
@@ -307,7 +308,7 @@ class Dispatcher:
                 created=now,
                 promised_end=end,
                 sent=input_there,
-                turn=now if st.job.fetches and kind != "Reduce" and not spec.discipline.one_port else None,
+                turn=turn,
                 leftover=leftover,
             )
             for (piece, place), end, input_there in zip(pieces, walk.ends.tolist(), sent, strict=True)

@@ -98,8 +98,7 @@ class ReservationDeleted:
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
-class PodGone:
+class PodGone(NamedTuple):
     """A pod of ours that the API server no longer has."""
 
     namespace: str

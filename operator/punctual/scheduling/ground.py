@@ -1,6 +1,6 @@
 """The times from which processors and the port are free, and the bookings that move them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -159,20 +159,18 @@ class Booking:
         """Return when its chunks start, and its reduce step."""
         return [*self.starts.tolist(), *([] if self.reducer is None else [self.finish - self.demand.reduce])]
 
-    def created(self, chunks: Mapping[int, Range], ends: Iterable[float]) -> "Booking | None":
+    def created(self, chunks: Mapping[int, Range], ends: Sequence[float]) -> "Booking | None":
         """Return what is left of the booking when these chunks, each the next of its processor, have been created.
 
         ``chunks``: by position in ``where``; ``ends``: when they end.
         """
-        sizes = np.diff(self.cuts)
-        starts = self.starts.copy()
-        for (position, chunk), end in zip(chunks.items(), ends, strict=True):
-            sizes[position] -= chunk.size
-            starts[position] = end
+        sizes, starts, positions = np.diff(self.cuts), self.starts.copy(), list(chunks)
+        sizes[positions] -= [end - begin for begin, end in chunks.values()]
+        starts[positions] = ends
         keep = sizes > 0
         if not keep.any() and self.reducer is None:
             return None
-        until = max(self.demand.running_until, float(self.ends[list(chunks)].max()))
+        until = max(self.demand.running_until, float(self.ends[positions].max()))
         return Booking(
             self.demand.begun(Ranges.of(*chunks.values()), len(chunks), until),
             self.where[keep],

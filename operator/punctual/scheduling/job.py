@@ -225,7 +225,7 @@ class JobRecord(NamedTuple):
     def others(self, chunk: Chunk) -> tuple[Chunk, ...]:
         """Return the chunks but that one."""
         for i, c in enumerate(self.chunks):
-            if c.begin == chunk.begin and c.key == chunk.key:
+            if c.begin == chunk.begin and c.attempt == chunk.attempt and c.kind == chunk.kind:
                 return self.chunks[:i] + self.chunks[i + 1 :]
         return self.chunks
 

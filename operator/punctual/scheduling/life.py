@@ -297,18 +297,19 @@ class Life:
             for chunk in st.record.chunks:
                 if st.record.ended:  # by the one before
                     break
-                watch = st.watch(chunk)
-                if watch.pod and watch.pod.phase == "Succeeded":
-                    self.succeeded(now, st, chunk, watch)
-                    continue
-                if watch.pod and (found := finding(st.job, chunk, watch, now)):
-                    if found.reason == reasons.CAPACITY_LOST:
-                        self.books.processors.blocked_until[chunk.node] = now + BLOCKED
-                    self.end_and_lose(now, st, chunk, found.reason, found.message, own=found.own)
-                    continue
-                self.aim(chunk, watch)
+                watch = st.watches.get(chunk.key)
+                if watch is not None and watch.pod is not None:
+                    if watch.pod.phase == "Succeeded":
+                        self.succeeded(now, st, chunk, watch)
+                        continue
+                    if found := finding(st.job, chunk, watch, now):
+                        if found.reason == reasons.CAPACITY_LOST:
+                            self.books.processors.blocked_until[chunk.node] = now + BLOCKED
+                        self.end_and_lose(now, st, chunk, found.reason, found.message, own=found.own)
+                        continue
+                    self.aim(chunk, watch)
                 if now > chunk.promised_end + patience + moment:
-                    self._overrun(now, st, chunk, watch)
+                    self._overrun(now, st, chunk, st.watch(chunk))
 
     def _give_up_measuring(self, now: float) -> None:
         """Reject jobs whose deadline has come while pilots were still to find out what a unit costs."""

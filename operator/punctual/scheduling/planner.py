@@ -106,14 +106,15 @@ class Planner:
             st = self.books.jobs[uid]
             unbooked = uid in evicted or st.state == "Leftover"
             for chunk in st.record.chunks:
-                place = self.books.processors.places_of.get(self.books.occupant(uid, chunk))
-                if place is not None:
-                    watch = st.watch(chunk)
-                    if unbooked or chunk.leftover:
-                        end = max(now + GRACE, (watch.offered_at or now) + NOTICE)
-                    else:
-                        end = expected_end(chunk, watch, now=now)
-                    ends[place] = max(now, end)
+                place = places_of.get((uid, chunk.kind, chunk.begin, chunk.attempt))
+                if place is None:
+                    continue
+                if unbooked or chunk.leftover:
+                    ends[place] = max(now + GRACE, (st.watch(chunk).offered_at or now) + NOTICE)
+                elif chunk.promised_end > now:
+                    ends[place] = chunk.promised_end
+                else:
+                    ends[place] = max(now, expected_end(chunk, st.watch(chunk), now=now))
         return ends
 
     def running_until(self, st: Standing, now: float) -> float:

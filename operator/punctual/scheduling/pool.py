@@ -73,6 +73,8 @@ USED = 0.01
 """Seconds of CPU that are work; less may be somebody looking after the container."""
 PLACEMENTS = 64
 """Placements (one demand tested upon the plan) that a step spends on decisions."""
+OVER = frozenset({"Succeeded", "Failed"})
+"""Phases of a pod that has ended."""
 NOT_OWN = frozenset({
     "Preempted", "Preempting", "NodeLost", "NodeShutdown", "Shutdown", "Terminated", "OutOfcpu", "OutOfmemory",
     "OutOfpods", "NodeAffinity", "UnexpectedAdmissionError", "DeadlineExceeded",
@@ -149,7 +151,8 @@ class Pool:
         self._look_at_misses(now)
         for event in (*self.unread, *events):
             self._take(now, event)
-            self.books.changed = self.books.changed or not isinstance(event, Reported)
+            if not isinstance(event, Reported):
+                self.books.changed = True
         self.unread = []
         if self.books.spec is None:
             return self.books.flush(now)
@@ -258,8 +261,8 @@ class Pool:
                 self._take_report(now, event)
             case PodObserved():
                 self._take_pod(now, event)
-            case PodGone(namespace, name):
-                self._take_gone(now, namespace, name)
+            case PodGone():
+                self._take_gone(now, event.namespace, event.name)
             case PoolApplied():
                 self._take_pool(event)
             case JobApplied():
@@ -496,39 +499,39 @@ class Pool:
             st.refused_until = now + BLOCKED
 
     def _take_pod(self, now: float, pod: PodObserved) -> None:
-        self.books.pods[pod.namespace, pod.name] = pod
-        st = self.books.jobs.get(pod.job)
+        books = self.books
+        books.pods[pod.namespace, pod.name] = pod
+        st = books.jobs.get(pod.job)
         occupant = Occupant(pod.job, pod.kind, pod.begin, pod.attempt)
-        over = pod.phase in {"Succeeded", "Failed"}
         chunk = st.chunk(pod.kind, pod.begin, pod.attempt) if st else None
-        if over:
-            if self.books.processors.leave(occupant):
-                self.books.freed(now, chunk)
-            self.books.after.append(DropSetPoint(pod.node, pod.uid))
-        elif pod.node in self.books.processors.counts or chunk is not None:
-            self.books.processors.seat(occupant, pod.node)
+        if pod.phase in OVER:
+            if books.processors.leave(occupant):
+                books.freed(now, chunk)
+            books.after.append(DropSetPoint(pod.node, pod.uid))
+        elif pod.node in books.processors.counts or chunk is not None:
+            books.processors.seat(occupant, pod.node)
         self._see_sending(pod, occupant)
         if st is None or chunk is None:
             # Its units are not its own (any more): whatever it does is not accounted. A failed pod stays to be read,
             # and so does a reduce that went well.
             read = pod.phase == "Failed" or (pod.kind == "Reduce" and pod.phase == "Succeeded" and st is not None)
-            if not read and (st is not None or self.books.spec is not None):
+            if not read and (st is not None or books.spec is not None):
                 self.life.end(now, pod)
             return
         watch = st.watch(chunk)
         if pod.fetched and watch.pod is not None and not watch.pod.fetched:
             watch.fetched_at = now
             if chunk.sent is not None and abs(now - chunk.sent) > tolerance(now):
-                self.books.stale = True  # the port is free, sooner or later than was planned
+                books.stale = True  # the port is free, sooner or later than was planned
         watch.told_turn = watch.told_turn or pod.turn
         watch.pod = pod
-        self.books.watched[pod.uid] = (pod.job, chunk.key)
+        books.watched[pod.uid] = (pod.job, chunk.key)
         self.life.aim(chunk, watch)
         if pod.phase == "Running" and watch.running_since is None:
             watch.running_since = self.life.running_since(now, chunk, pod)
             watch.moved = now
-            if chunk.created < watch.running_since and not self.books.recreate and not st.job.fetches:
-                self.books.startups.add(st.job.uid, watch.running_since - chunk.created)
+            if chunk.created < watch.running_since and not books.recreate and not st.job.fetches:
+                books.startups.add(st.job.uid, watch.running_since - chunk.created)
         self._judge_pod(now, st, chunk, watch, pod)
 
     def _see_sending(self, pod: PodObserved, occupant: Occupant) -> None:
@@ -556,15 +559,17 @@ class Pool:
             self.life.end_and_lose(now, st, chunk, reasons.CAPACITY_LOST, text, own=False)
 
     def _take_gone(self, now: float, namespace: str, name: str) -> None:
-        pod = self.books.pods.pop((namespace, name), None)
+        books = self.books
+        pod = books.pods.pop((namespace, name), None)
         if pod is None:
             return
-        self.books.ending.pop(pod.uid, None)
-        self.books.watched.pop(pod.uid, None)
-        if self.books.processors.leave(Occupant(pod.job, pod.kind, pod.begin, pod.attempt)):
-            self.books.stale = True
-        self.books.after.append(DropSetPoint(pod.node, pod.uid))
-        st = self.books.jobs.get(pod.job)
+        books.ending.pop(pod.uid, None)
+        books.watched.pop(pod.uid, None)
+        if books.processors.leave(Occupant(pod.job, pod.kind, pod.begin, pod.attempt)):
+            books.stale = True
+        if pod.phase not in OVER:  # else it was told
+            books.after.append(DropSetPoint(pod.node, pod.uid))
+        st = books.jobs.get(pod.job)
         chunk = st.chunk(pod.kind, pod.begin, pod.attempt) if st else None
         if st and chunk:
             self.life.lose(now, st, chunk, reasons.CAPACITY_LOST, f"pod {name} was deleted", own=False)

@@ -34,6 +34,10 @@ class Occupant(NamedTuple):
     attempt: int
 
 
+Key = tuple[str, str, int, int]
+"""An occupant, or what is equal to one: places are looked up more often than occupants are made."""
+
+
 def processors_of(node: NodeObserved, spec: PoolSpec) -> int:
     """Count the processors of a node: floor(what foreign pods leave / processor), at most its free pod places."""
     if not node.ready or node.left_out is not None:
@@ -52,7 +56,7 @@ class Processors:
     nodes: dict[str, NodeObserved] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     occupants: dict[Place, Occupant] = field(default_factory=dict)
-    places_of: dict[Occupant, Place] = field(default_factory=dict)
+    places_of: dict[Key, Place] = field(default_factory=dict)
     blocked_until: dict[str, float] = field(default_factory=dict)
     """Nodes on which a pod could not be placed just now: not to be tried again before that time."""
     strays: set[Place] = field(default_factory=set)

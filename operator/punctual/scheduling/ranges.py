@@ -65,6 +65,10 @@ class Ranges:
 
     def plus(self, more: Range) -> "Ranges":
         """Return it with one more range, which is not empty: only those that it meets are looked at."""
+        if not self.parts or more.begin > self.parts[-1].end:  # as a rule: chunks end in the order of their units
+            return Ranges((*self.parts, more))
+        if more.begin >= (last := self.parts[-1]).begin:
+            return Ranges((*self.parts[:-1], Range(last.begin, max(last.end, more.end))))
         i = bisect_left(self.parts, more.begin, key=lambda r: r.end)
         j = bisect_right(self.parts, more.end, key=lambda r: r.begin)
         met = self.parts[i:j]
@@ -156,18 +160,20 @@ class Counts:
 
     def drop(self, begin: int, end: int) -> "Counts":
         """Forget all about [begin, end)."""
+        if not self.parts:  # as a rule: nothing has failed
+            return self
         i, j = self._meeting(begin, end)
         return self._change(begin, end, lambda _: 0) if i < j else self
 
     def largest(self, begin: int, end: int) -> int:
         """Return the largest count of any unit in [begin, end)."""
+        if not self.parts:
+            return 0
         i, j = self._meeting(begin, end)
         return max((c.times for c in self.parts[i:j]), default=0) if i < j else 0
 
     def _meeting(self, begin: int, end: int) -> tuple[int, int]:
         """Return which parts have a unit in [begin, end)."""
-        if not self.parts:
-            return 0, 0
         i = bisect_right(self.parts, begin, key=lambda c: c.end)
         return i, max(i, bisect_left(self.parts, end, key=lambda c: c.begin))
 

@@ -5,12 +5,12 @@ enough that a float holds any load exactly and large enough for the Pool's integ
 own. What happens at one time is one step of the Pool: first what ends, then faults, then one job after the other.
 """
 
-import gc
 import heapq
 import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -38,6 +38,7 @@ from punctual.scheduling.pool import Pool
 from punctual.scheduling.reservation import Reservation
 from punctual.scheduling.spec import Admission, PoolSpec
 from punctual.sim.cluster import Cluster, Running
+from punctual.sim.collector import uncollected
 from punctual.sim.result import Decision, Executed, Finished, Period, Result
 from punctual.sim.trace import FaultLine, JobLine, ReservationLine, Trace
 from punctual.theory.cost import Cost
@@ -91,17 +92,9 @@ class Options:
 
 
 def simulate(trace: Trace, options: Options, *, tell: Callable[[int], None] = lambda _: None) -> Result:
-    """Run a trace to its end; ``tell(n)`` hears how many of its lines have been dealt with.
-
-    The garbage collector waits meanwhile: a run makes no cycles, and it would look through all results time and again.
-    """
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
+    """Run a trace to its end; ``tell(n)`` hears how many of its lines have been dealt with."""
+    with uncollected():
         return _Run(trace, options, tell).result()
-    finally:
-        if collecting:
-            gc.enable()
 
 
 @dataclass(slots=True)
@@ -142,6 +135,7 @@ class _Over:
     """A reservation's window ends."""
 
 
+_ARRIVALS = frozenset({JobLine, ReservationLine})
 _Happening = _End | _Look | _Open | _Away | _Back | _Sample | _Over | JobLine | ReservationLine
 _RANK = {_End: 0, _Over: 0, _Sample: 1, _Look: 2, _Open: 3, _Back: 4, _Away: 5, JobLine: 6, ReservationLine: 6}
 
@@ -208,16 +202,17 @@ class _Run:
                 self.last = max(self.last, now)
             for what in happenings:
                 self._take(now, what)
-            arrivals = [what for what in happenings if isinstance(what, JobLine | ReservationLine)]
-            if self.mail or len(arrivals) < len(happenings):  # all is given out before somebody asks
+            if self.mail or not kinds <= _ARRIVALS:  # all is given out before somebody asks
                 self._step(now, [])
             if _Sample in kinds:
                 self._sample(now)
-            for line in arrivals:
+            for line in happenings if kinds & _ARRIVALS else ():
                 if isinstance(line, JobLine):
                     self._arrive(now, line)
-                else:
+                elif isinstance(line, ReservationLine):
                     self._reserve(now, line)
+                else:
+                    continue
                 dealt += 1
                 self.tell(dealt)
         self._close()
@@ -227,19 +222,17 @@ class _Run:
         """Return what happens next: all that ends at one time, as far as floats can tell."""
         now = self.heap[0][0]
         until = now + tolerance(now)
-        happenings = []
-        while self.heap and self.heap[0][0] <= until:
-            now, _, _, what = heapq.heappop(self.heap)
-            happenings.append(what)
-        happenings.sort(key=lambda what: _RANK[type(what)])
-        return now, happenings
+        heap, entries = self.heap, []
+        while heap and heap[0][0] <= until:
+            entries.append(heapq.heappop(heap))
+        now = entries[-1][0]
+        entries.sort(key=itemgetter(1))
+        return now, [what for *_, what in entries]
 
     def _take(self, now: float, what: _Happening) -> None:
         match what:
-            case _End(running, turn) if running.turn == turn and running.name in self.cluster.running:
-                self.cluster.stop(now, running.name)
-                self._execute(running, running.end, running.size)
-                self.mail.append(self._pod(running, "Succeeded"))
+            case _End():
+                self._finish(now, what.running, what.turn)
             case _Away(processors):
                 for p in processors:
                     self._take_away(now, p)
@@ -249,6 +242,12 @@ class _Run:
                     self.mail.append(self._node(p))
             case _:
                 pass
+
+    def _finish(self, now: float, running: Running, turn: int) -> None:
+        if running.turn == turn and running.name in self.cluster.running:
+            self.cluster.stop(now, running.name)
+            self._execute(running, running.end, running.size)
+            self.mail.append(self._pod(running, "Succeeded"))
 
     def _take_away(self, now: float, p: int) -> None:
         self.away[p] = now
@@ -402,14 +401,14 @@ class _Run:
                 match action:
                     case CreateChunk():
                         self._create(now, action)
-                    case EndPod(_, name):
-                        self._end_pod(now, name)
-                    case OfferEnd(_, name, _, end):
-                        self._offer(now, name, end)
+                    case EndPod():
+                        self._end_pod(now, action.name)
+                    case OfferEnd():
+                        self._offer(now, action.name, action.end)
                     case AnswerReservation():
                         self._answered(now, action)
-                    case WriteStatus(uid, record):
-                        self._note(now, uid, record)
+                    case WriteStatus():
+                        self._note(now, action.job, action.record)
                     case _:
                         pass
             self.pool.windows.searches.clear()
@@ -438,10 +437,11 @@ class _Run:
 
     def _true(self, uid: str, speed: float) -> Cost:
         """Return what a unit of the Pool really costs on a processor of that speed."""
-        if (uid, speed) not in self.costs:
-            cost = self.true[uid]
-            self.costs[uid, speed] = replace(cost, chi=cost.chi * speed / self.scale, tau=cost.tau / self.scale)
-        return self.costs[uid, speed]
+        if (known := self.costs.get((uid, speed))) is not None:
+            return known
+        cost = self.true[uid]
+        made = self.costs[uid, speed] = replace(cost, chi=cost.chi * speed / self.scale, tau=cost.tau / self.scale)
+        return made
 
     def _end_pod(self, now: float, name: str) -> None:
         if (running := self.cluster.running.get(name)) is not None:
@@ -505,20 +505,10 @@ class _Run:
         return NodeObserved(name=self._name(p), ready=True, cpu=1.0, memory=0, speed=speed)
 
     def _pod(self, running: Running, phase: PodPhase) -> PodObserved:
-        chunk = running.chunk
-        return PodObserved(
-            name=running.name,
-            uid=running.name,
-            namespace=NAMESPACE,
-            job=running.job,
-            kind=chunk.kind,
-            begin=chunk.begin,
-            end=chunk.origin,
-            attempt=chunk.attempt,
-            node=chunk.node,
-            phase=phase,
-            created=chunk.created,
-        )
+        chunk, name = running.chunk, running.name
+        key = chunk.kind, chunk.begin, chunk.origin, chunk.attempt
+        # by position: there is one for each chunk
+        return PodObserved(name, name, NAMESPACE, running.job, *key, chunk.node, phase, chunk.created)
 
     @staticmethod
     def _progress(running: Running, done: int, end: int | None = None) -> Reported:
