@@ -109,7 +109,10 @@ def plan(
     context: Annotated[str | None, typer.Option(help="Context of the kubeconfig, as for kubectl.")] = None,
     pool_state: Annotated[
         Path | None,
-        typer.Option(help="What kubectl get pools,divisiblejobs,profiles,namespaces -A -o json wrote: ask no cluster."),
+        typer.Option(
+            help="What kubectl get pools,divisiblejobs,profiles,reservations,namespaces -A "
+            "-o json wrote: ask no cluster."
+        ),
     ] = None,
     moment: Annotated[
         str | None,

@@ -6,6 +6,7 @@ comes in again is the same to the microsecond: it is all a new leader has.
 What is wrong with a job is not an error here but part of it: it becomes a ``refusal``, which the Pool answers with.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
@@ -308,8 +309,9 @@ def job_status(record: JobRecord, job: Job, *, owner: Owner, standing: Since, no
             "thetaCm": round(fetched.theta_cm, 3),
         }
     if record.eta is not None:
-        status["eta"] = format_time(record.eta)
-        status["margin"] = format_duration(round(deadline - record.eta, 3))
+        # columns: whole seconds, rounded to the safe side
+        status["eta"] = format_time(math.ceil(record.eta))
+        status["margin"] = format_duration(math.floor(deadline - record.eta))
     for field, time in (("startedAt", record.started), ("finishedAt", record.finished)):
         if time is not None:
             status[field] = format_time(time)

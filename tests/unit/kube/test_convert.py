@@ -1,4 +1,5 @@
 import json
+import math
 
 import pytest
 from hypothesis import given
@@ -229,7 +230,7 @@ records = st.builds(
     finished=maybe() | times,
     done=small,
     running=small,
-    eta=maybe() | times,
+    eta=maybe() | times.map(math.ceil).map(float),
 )
 
 
@@ -327,8 +328,11 @@ def test_the_spec_in_force_of_a_refused_edit_is_not_the_newest_generation():
         (JobRecord(done=999_999_999), "progress", "99%"),
         (JobRecord(done=10**9), "progress", "100%"),
         (JobRecord(eta=1e9 - 90), "margin", "1m30s"),
-        (JobRecord(eta=1e9 + 2.5), "margin", "-2.5s"),
+        (JobRecord(eta=1e9 - 2.5), "margin", "2s"),
+        (JobRecord(eta=1e9 - 0.5), "margin", "0s"),
+        (JobRecord(eta=1e9 + 0.5), "margin", "-1s"),
         (JobRecord(eta=5.0), "eta", "1970-01-01T00:00:05Z"),
+        (JobRecord(eta=5.000001), "eta", "1970-01-01T00:00:06Z"),
         (JobRecord(eta=None), "eta", None),
         (JobRecord(promise=Promise(10.0, 9.0, 2.0, 1, 0.0), eta=8.0), "margin", "2s"),
     ],

@@ -177,9 +177,9 @@ class DivisibleJobStatus(Model):
     progress: Annotated[str, Field(max_length=16)] | None = None
     """Units done of all, in per cent: `42%`."""
     eta: Time | None = None
-    """When it will be done, by the speed seen so far."""
+    """When it will be done, by the speed seen so far, rounded up to seconds."""
     margin: StatusDuration | None = None
-    """Time between `eta` and the deadline; below zero: late."""
+    """Time between then and the deadline, rounded down to seconds; below zero: late."""
     completed: RangeList = Field(default=[])
     """Units done and accounted, merged."""
     failed: CountList = Field(default=[])
