@@ -182,7 +182,7 @@ class Planner:
             most, full_until = _in_turn(ends, due - planned.setup)
             not_before = max(not_before, full_until)
         return Demand(
-            order=self.order(st),
+            order=self.order(st, planned),
             ranges=left,
             cost=planned,
             due=due,
@@ -195,8 +195,8 @@ class Planner:
             inside=inside,
         )
 
-    def order(self, st: Standing) -> Order:
-        """Return the job's place in the queue."""
+    def order(self, st: Standing, planned: Cost) -> Order:
+        """Return the place in the queue of a job that is planned with this cost."""
         assert self.books.spec is not None
         job = st.job
         return self.books.spec.discipline.order_of(
@@ -204,7 +204,7 @@ class Planner:
             arrival=job.arrival,
             deadline=job.deadline,
             load=job.units,
-            cost=self.planned(st),
+            cost=planned,
             processors=self.books.processors.total,
         )
 
