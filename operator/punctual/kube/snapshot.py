@@ -65,11 +65,10 @@ class Snapshot:
                 self.add(item)
             return
         kind, meta = body.get("kind"), body.get("metadata") or {}
-        if kind not in {"Pool", "DivisibleJob", "Profile", "Reservation", "Namespace"}:
+        if not isinstance(kind, str) or kind not in {"Pool", "DivisibleJob", "Profile", "Reservation", "Namespace"}:
             return
-        name, namespace = meta.get("name"), meta.get("namespace") or "default"
-        if not isinstance(name, str):
-            raise PunctualError(f"the state has a {kind} without metadata.name")
+        _check(body, kind, meta)
+        name, namespace = str(meta["name"]), str(meta.get("namespace") or "default")
         match kind:
             case "Pool":
                 self.pools[name] = body
@@ -133,7 +132,7 @@ class Snapshot:
         return pool
 
     def _add_reservation(self, body: Body) -> None:
-        known = self.reservations.observe_reservation(body)
+        known = self.reservations.observe_reservation({**body, "status": None})  # whatever its epoch is
         try:
             status = api.parse_status(api.ReservationStatus, body)
         except UserError:
@@ -202,6 +201,14 @@ class Snapshot:
         except UserError as error:
             units = body["spec"].get("units")
             return to_unreadable_job(api.parse_metadata(body), units if isinstance(units, int) else 1, error)
+
+
+def _check(body: Body, kind: str, meta: Body) -> None:
+    if not isinstance(meta.get("name"), str) or not isinstance(meta.get("namespace") or "", str):
+        raise PunctualError(f"the state has a {kind} without metadata.name, or whose metadata.namespace is no string")
+    for part, value in {**body, "metadata.labels": meta.get("labels")}.items():
+        if part in {"spec", "status", "metadata.labels"} and not isinstance(value or {}, dict):
+            raise PunctualError(f"the state's {kind} {meta['name']}: {part} is no object (fields with values)")
 
 
 def settle(pool: Pool, now: float, events: Iterable[Event] = ()) -> None:

@@ -117,7 +117,7 @@ class Windows:
                 continue
             there = tuple(place for place in places if place.slot < counts.get(place.node, 0))
             self._keep(asked, there)
-            if len(there) == asked.processors or tries == 0:
+            if len(there) >= asked.processors or tries == 0:
                 if there != places:
                     self._tell(asked, there)
                 continue

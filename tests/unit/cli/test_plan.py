@@ -263,9 +263,19 @@ def test_what_is_wrong_with_a_state_is_named_and_ends_with_2(plan, tmp_path):
         ({**pool, "status": None}, "Pool main has no status to plan from"),
         ({**pool, "status": {**pool["status"], "processors": "six"}}, "Pool main: status.processors: 'six' is not"),
         ({**pool, "spec": {}}, "Pool main: spec.nodeSelector: is required"),
+        ({**pool, "spec": 5}, "the state's Pool main: spec is no object"),
+        ({**pool, "kind": "Reservation", "status": [1]}, "the state's Reservation main: status is no object"),
+        (
+            {**pool, "kind": "DivisibleJob", "metadata": {"name": "a", "namespace": 5}},
+            "metadata.namespace is no string",
+        ),
     ):
         refused = plan(state_, wanted, now=w.now)
         assert (refused.exit_code, said in refused.stderr) == (2, True), refused.output
+    odd = {"kind": "Reservation", "metadata": {"name": "r", "uid": "r"}, "spec": {}, "status": {"epoch": "1"}}
+    found["items"].append(odd)
+    assert plan(found, wanted, now=w.now).exit_code == 0, "it is left alone, as the operator does"
+    found["items"].remove(odd)
     assert "--at" in plan(found, wanted, words=["--at", "noon"]).stderr
     missing = CliRunner().invoke(
         app, ["plan", "-f", str(tmp_path / "job.yaml"), "--pool-state", str(tmp_path / "none")]

@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 from world import Worker, World, job
 
+from punctual.scheduling.events import ReservationApplied, Share
+from punctual.scheduling.reservation import Reservation
 from punctual.scheduling.spec import PoolSpec
 
 SPEC = PoolSpec(name="main", cpu=1.0, headroom=0.0, margin=2.0)
@@ -266,3 +268,11 @@ def test_a_reservation_that_is_told_of_again_is_not_answered_again():
     w.reserve("r", 10.0, 30.0, 1)
     w.tick()
     assert not w.answers
+
+
+def test_more_processors_than_were_asked_for_in_what_is_written_down_end_no_leader():
+    w = world(2.0, "n1")
+    asked = Reservation(uid="r", arrival=w.now, start=30.0, end=80.0, processors=1)
+    w.inbox.append(ReservationApplied(asked, (Share("n1", 2),)))
+    w.tick()
+    assert len(w.pool.books.ahead.held["r"].places) == 2
