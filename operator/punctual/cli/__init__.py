@@ -255,8 +255,8 @@ def simulate_jobs(
 
 def _write(file: Path, text: str) -> None:
     """Write a file, all of it or nothing."""
-    file = file.resolve()
     whole = not file.exists() or file.is_file()  # else a device or a pipe
+    file = file.resolve() if whole else file
     beside = file.with_name(f".{file.name}.{os.getpid()}") if whole else file
     try:
         beside.write_text(text, encoding="utf-8")

@@ -139,6 +139,8 @@ def plan(
 
 
 def _read(file: str) -> str:
+    if file == "-" and sys.stdin is None:
+        raise PunctualError("-: cannot be read: standard input is closed")
     try:
         return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

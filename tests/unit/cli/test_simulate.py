@@ -202,6 +202,15 @@ def test_what_has_nowhere_to_go_is_one_sentence_and_2(more, tmp_path):
     assert (done.returncode, done.stderr) == (2, "punctual: the output cannot be written: No space left on device\n")
 
 
+def test_a_picture_may_go_into_a_pipe_and_a_closed_input_is_no_trace(tmp_path):
+    (tmp_path / "t.jsonl").write_text(TRACE)
+    begun = f"{sys.executable} -c 'from punctual.cli import main; main()'"
+    script = f"{begun} simulate jobs t.jsonl --svg /dev/stdout | grep -c '</svg>'; {begun} plan -f - --pool-state t.jsonl <&-"
+    done = subprocess.run(["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "1\n")
+    assert done.stderr == "punctual: -: cannot be read: standard input is closed\n"
+
+
 def test_a_picture_that_cannot_be_written_costs_nobody_the_answer(tmp_path):
     found = punctual("-", "--json", "--svg", str(tmp_path / "none" / "t.svg"), text=TRACE)
     assert len(json.loads(found.stdout)["decisions"]) == 2
