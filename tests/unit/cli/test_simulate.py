@@ -204,8 +204,8 @@ def test_what_has_nowhere_to_go_is_one_sentence_and_2(more, tmp_path):
 
 def test_a_picture_may_go_into_a_pipe_and_a_closed_input_is_no_trace(tmp_path):
     (tmp_path / "t.jsonl").write_text(TRACE)
-    begun = f"{sys.executable} -c 'from punctual.cli import main; main()'"
-    script = f"{begun} simulate jobs t.jsonl --svg /dev/stdout | grep -c '</svg>'; {begun} plan -f - --pool-state t.jsonl <&-"
+    run = f"{sys.executable} -c 'from punctual.cli import main; main()'"
+    script = f"{run} simulate jobs t.jsonl --svg /dev/stdout | grep -c '</svg>'; {run} plan -f - --pool-state . <&-"
     done = subprocess.run(["sh", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "1\n")
     assert done.stderr == "punctual: -: cannot be read: standard input is closed\n"
