@@ -213,16 +213,19 @@ class Elector:
             except errors.NotFound:
                 return False
             except errors.Conflict:
-                # another wrote: perhaps ourselves, in a call whose answer was lost, or a person an annotation
-                await self._read()
-                holder, epoch = self._seen.get("holderIdentity"), self._seen.get("leaseTransitions")
-                if self._lease is None or (holder, epoch) != (self._identity, self._epoch):
+                if not await self._still_ours():
                     return False
             else:
                 if self._monotonic() >= self._until:  # too late: a term may have ended over it
                     return False
                 self._until = sent + self._timing.renew
                 return True
+
+    async def _still_ours(self) -> bool:
+        """Read what another wrote: perhaps ourselves, in a call whose answer was lost, or a person an annotation."""
+        await self._read()
+        holder, epoch = self._seen.get("holderIdentity"), self._seen.get("leaseTransitions")
+        return self._lease is not None and (holder, epoch) == (self._identity, self._epoch)
 
     async def _release(self) -> None:
         """Let a standby begin at once; when it cannot be, it waits for the expiry."""
@@ -231,7 +234,11 @@ class Elector:
         del spec["holderIdentity"]
         try:
             async with asyncio.timeout(self._timing.renew / 2):
-                await self._client.replace(self._path, {**self._lease, "spec": spec})
+                try:
+                    await self._client.replace(self._path, {**self._lease, "spec": spec})
+                except errors.Conflict:
+                    if await self._still_ours():
+                        await self._client.replace(self._path, {**self._lease, "spec": spec})
         except (errors.ClusterError, TimeoutError) as error:
             log.warning("lease_not_released", lease=self._path, error=str(error))
 

@@ -172,6 +172,28 @@ async def test_a_release_hands_over_at_once_under_a_higher_epoch(stage):
     assert log == ["0 a leads 1", "30 a stops", "30 b leads 2"]
 
 
+@pytest.mark.parametrize("taken", [False, True], ids=["still ours", "another's by now"])
+async def test_a_release_behind_a_renewal_whose_answer_was_lost_gives_back_what_is_ours(stage, taken):
+    server, log, enter = stage
+    a = enter("a")
+    await asyncio.sleep(1)
+    enter("b")
+    await asyncio.sleep(29)
+    written, a.client.lose = server.writes, True
+    while server.writes == written:  # noqa: ASYNC110  the clock jumps
+        await asyncio.sleep(0.01)
+    a.client.lose = False
+    if taken:
+        server.put({**server.lease, "spec": {**server.lease["spec"], "holderIdentity": "c", "leaseTransitions": 2}})
+    await a.end()
+    await asyncio.sleep(1)
+    if taken:
+        assert server.lease["spec"]["holderIdentity"] == "c"
+        assert [line.split(maxsplit=1)[1] for line in log] == ["a leads 1", "a stops"]
+    else:
+        assert [line.split(maxsplit=1)[1] for line in log] == ["a leads 1", "a stops", "b leads 2"]
+
+
 async def test_after_a_crash_the_standby_leads_when_the_lease_is_over(stage):
     _, log, enter = stage
     a = enter("a")
