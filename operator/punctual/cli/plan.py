@@ -22,7 +22,7 @@ from punctual.kube import api
 from punctual.kube.convert import job_status, pool_missing, too_large
 from punctual.kube.duration import format_time, parse_time
 from punctual.kube.podspec import Owner
-from punctual.kube.snapshot import EPOCH, Snapshot, settle
+from punctual.kube.snapshot import EPOCH, Snapshot, objects, settle
 from punctual.scheduling.events import JobApplied
 from punctual.scheduling.job import Job, JobRecord, Kind
 from punctual.scheduling.pool import Pool
@@ -168,13 +168,10 @@ def documents(text: str, source: str) -> Iterator[Json]:
     for body in found:
         if body is None:
             continue
-        if not isinstance(body, dict) or not isinstance(body.get("metadata") or {}, dict):
-            raise PunctualError(f"{source}: is no Kubernetes object")
-        listed = body.get("items") if str(body.get("kind")).endswith("List") else None
-        for one in [body] if listed is None else listed if isinstance(listed, list) else [listed]:
-            if (listed and one is body) or not isinstance(one, dict) or not isinstance(one.get("metadata") or {}, dict):
-                raise PunctualError(f"{source}: items: has what is no Kubernetes object")
-            yield one
+        try:
+            yield from list(objects(body))
+        except PunctualError as error:
+            raise PunctualError(f"{source}: {error}") from error
 
 
 def _object(pairs: list[tuple[str, Any]]) -> Json:

@@ -60,10 +60,10 @@ class Snapshot:
 
     def add(self, body: Body) -> None:
         """Take in one more; PunctualError where it has no name. What is written by hand may lack much."""
-        if isinstance(body.get("items"), list):
-            for item in body["items"]:
-                self.add(item)
-            return
+        for one in objects(body):
+            self._add(one)
+
+    def _add(self, body: Body) -> None:
         kind, meta = body.get("kind"), body.get("metadata") or {}
         if not isinstance(kind, str) or kind not in {"Pool", "DivisibleJob", "Profile", "Reservation", "Namespace"}:
             return
@@ -201,6 +201,21 @@ class Snapshot:
         except UserError as error:
             units = body["spec"].get("units")
             return to_unreadable_job(api.parse_metadata(body), units if isinstance(units, int) else 1, error)
+
+
+def objects(body: Any) -> Iterator[dict[str, Any]]:
+    """Yield an object, or those of a list, however deep they lie; PunctualError where something else is there."""
+    if not isinstance(body, dict) or not isinstance(body.get("metadata") or {}, dict):
+        raise PunctualError("is no Kubernetes object")
+    items = body.get("items")
+    if items is None or not str(body.get("kind") or "List").endswith("List"):
+        yield body
+        return
+    try:
+        for one in items if isinstance(items, list) else [items]:
+            yield from objects(one)
+    except (PunctualError, RecursionError):  # also one that lies in itself
+        raise PunctualError("items: has what is no Kubernetes object") from None
 
 
 def _check(body: Body, kind: str, meta: Body) -> None:

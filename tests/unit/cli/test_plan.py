@@ -231,6 +231,9 @@ GOOD = json.dumps(manifest(asked(units=10, within=60)))
         ("kind: DivisibleJob\nkind: Pool\n", "job.yaml: cannot be read: kind: stands twice"),
         ("kind: List\nitems: [5]\n", "job.yaml: items: has what is no Kubernetes object"),
         ("kind: List\nitems: &a [*a]\n", "job.yaml: items: has what is no Kubernetes object"),
+        ("&a\nkind: List\nitems: [*a]\n", "job.yaml: items: has what is no Kubernetes object"),
+        ("items: [5]\n", "job.yaml: items: has what is no Kubernetes object"),
+        ("kind: List\nitems: [{kind: List, items: [5]}]\n", "job.yaml: items: has what is no Kubernetes object"),
         (
             GOOD.replace('"name": "new"', '"name": "n\\u001b[31mew"'),
             "job.yaml: metadata.name: 'n\\x1b[31mew' is no name",
