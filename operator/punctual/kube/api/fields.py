@@ -199,14 +199,20 @@ Memory = Annotated[
 
 _NAME: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 
+
+def spelled(pattern: str, message: str, *, most: int) -> Rule:
+    """Return the rule that all of a text matches; ``most``: its characters, which the schema says itself."""
+    return Rule(
+        f"self.matches(r'{pattern}')",
+        message,
+        lambda text: len(text) <= most and re.fullmatch(pattern, text) is not None,
+    )
+
+
 ObjectName = Annotated[
     str,
     WithJsonSchema({"type": "string", "maxLength": 253}),
-    Rule(
-        f"self.matches(r'{_NAME}')",
-        "write a name of lower-case letters, digits, '-' and '.', such as main",
-        lambda name: len(name) <= 253 and re.fullmatch(_NAME, name) is not None,
-    ),
+    spelled(_NAME, "write a name of lower-case letters, digits, '-' and '.', such as main", most=253),
 ]
 """Name of an object."""
 

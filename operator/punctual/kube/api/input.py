@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Final, Literal
 from pydantic import Field, WithJsonSchema
 
 from punctual.kube.api.base import Model, Rule
-from punctual.kube.api.fields import ObjectName
+from punctual.kube.api.fields import ObjectName, spelled
 
 _URL: Final = r"^https?://[^/\s]+(/\S*)?$"
 _PATH: Final = r"^[^/\s](.*[^/])?$"
@@ -27,11 +27,7 @@ class SecretKey(Model):
     key: Annotated[
         str,
         WithJsonSchema({"type": "string", "maxLength": 253}),
-        Rule(
-            f"self.matches(r'{_KEY}')",
-            "write a key of the Secret: letters, digits, '-', '_' and '.', such as authorization",
-            lambda key: len(key) <= 253 and re.fullmatch(_KEY, key) is not None,
-        ),
+        spelled(_KEY, "write a key of the Secret: letters, digits, '-', '_' and '.', such as authorization", most=253),
     ]
     """Under which key the Secret has it. Required in `secretKeyRef`."""
 
@@ -42,11 +38,7 @@ class SecretHeader(Model):
     name: Annotated[
         str,
         WithJsonSchema({"type": "string", "maxLength": 64}),
-        Rule(
-            f"self.matches(r'{_HEADER}')",
-            "write the name of a header, such as Authorization",
-            lambda name: len(name) <= 64 and re.fullmatch(_HEADER, name) is not None,
-        ),
+        spelled(_HEADER, "write the name of a header, such as Authorization", most=64),
         Rule(
             f"!self.matches(r'{_OURS}')",
             "leave this header to the step that fetches: it says with it which bytes it wants, and how",
@@ -65,11 +57,7 @@ class HttpInput(Model):
     url: Annotated[
         str,
         WithJsonSchema({"type": "string", "maxLength": 2048}),
-        Rule(
-            f"self.matches(r'{_URL}')",
-            "write an address such as https://example.com/data.csv",
-            lambda url: len(url) <= 2048 and re.search(_URL, url) is not None,
-        ),
+        spelled(_URL, "write an address such as https://example.com/data.csv", most=2048),
         Rule(
             f"!self.matches(r'{_USER}')",
             "leave user and password out of the address, where everybody reads them: headers brings them from a Secret",
