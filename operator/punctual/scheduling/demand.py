@@ -11,6 +11,7 @@ from punctual.scheduling.ranges import Ranges
 from punctual.theory.cost import Cost
 
 Floats = NDArray[np.float64]
+_PART = 2.0**-40
 
 
 def tolerance(at: float) -> float:
@@ -18,7 +19,12 @@ def tolerance(at: float) -> float:
 
     What one unit's rounding comes to where a load on thousands of processors is cut into as many as a float counts.
     """
-    return max(1.0, abs(at)) * 2.0**-40
+    return max(1.0, abs(at)) * _PART
+
+
+def tolerances(at: Floats) -> Floats:
+    """Return the same of many times; 0 where one is infinite."""
+    return np.where(np.isinf(at), 0.0, np.maximum(1.0, np.abs(at)) * _PART)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from punctual.scheduling.around import Around, Places, Slots
-from punctual.scheduling.demand import Demand, Floats, Shortfall, tolerance
+from punctual.scheduling.demand import Demand, Floats, Shortfall, tolerance, tolerances
 from punctual.scheduling.ground import Booking, Ground, extra_fragments
 from punctual.theory.cost import Cost
 
@@ -214,7 +214,7 @@ class _Search:
         if ground.discipline.one_port:
             begin = np.maximum(begin, ground.port)
         per_unit = np.broadcast_to(np.asarray(cost.tau + ground.chi(cost, slots.place)), begin.shape)
-        until = np.minimum(late, slots.until + _tolerances(slots.until))
+        until = np.minimum(late, slots.until + tolerances(slots.until))
         room = np.floor((until - cost.setup - begin) / per_unit)
         order = begin.argsort(kind="stable")
         order = order[room[order] >= 1]
@@ -436,7 +436,3 @@ def _whole(shares: Floats, room: NDArray[np.int64], units: int, begin: Floats, p
                 else:
                     heapq.heappop(line)
     return sizes
-
-
-def _tolerances(at: Floats) -> Floats:
-    return np.where(np.isinf(at), 0.0, np.maximum(1.0, np.abs(at)) * 2.0**-40)
