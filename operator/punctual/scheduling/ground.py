@@ -76,7 +76,7 @@ class Ground:
         """Raise InvariantError where a chunk of it meets another's time, or a window, or the port while others send."""
         uid, near = booking.demand.uid, tolerance(booking.finish)
         if self.around is not None:
-            self._check_around(booking, self.copy(), self.around.copy())
+            self._check_around(booking, self.around.copy())
             return
         if booking.where.size and (booking.starts < self.ready[booking.where] - near).any():
             raise InvariantError(f"{uid}: a chunk starts before its processor is free")
@@ -86,28 +86,28 @@ class Ground:
         if self.discipline.one_port and booking.where.size and (booking.starts < sent - near).any():
             raise InvariantError(f"{uid}: two transfers overlap")
 
-    @staticmethod
-    def _check_around(booking: "Booking", free: "Ground", around: Around) -> None:
+    def _check_around(self, booking: "Booking", around: Around) -> None:
+        ready, port = self.ready.copy(), self.port
         uid, near, inside = booking.demand.uid, tolerance(booking.finish), booking.demand.inside
         for place, start, end, sent in zip(
             booking.where.tolist(), booking.starts.tolist(), booking.ends.tolist(), booking.sent.tolist(), strict=True
         ):
             window = around.window_before(place, start + near)
             if inside is None:
-                begin, limit = around.slot_behind(window, place, float(free.ready[place]))
+                begin, limit = around.slot_behind(window, place, float(ready[place]))
             elif window >= 0 and around.owner[window] == inside:
-                begin, limit = max(free.ready[place], around.inside[window]), around.until[window]
+                begin, limit = max(ready[place], around.inside[window]), around.until[window]
             else:
                 raise InvariantError(f"{uid}: a chunk is outside of its reservation")
             if start < begin - near or end > limit + near:
                 raise InvariantError(f"{uid}: a chunk meets a window or another on its processor")
-            around.occupy(free.ready, place, start + near, end, within=inside is not None)
-            if not free.discipline.one_port:
+            around.occupy(ready, place, start + near, end, within=inside is not None)
+            if not self.discipline.one_port:
                 continue
-            begin, limit = around.gap_at(start + near, free.port)
+            begin, limit = around.gap_at(start + near, port)
             if start < begin - near or sent > limit + near:
                 raise InvariantError(f"{uid}: a transfer meets another, or an interval that is booked ahead")
-            free.port = max(free.port, sent)
+            port = max(port, sent)
 
     def chi(self, cost: Cost, where: NDArray[np.intp]) -> Floats | float:
         """Return χ at these places."""
