@@ -129,8 +129,6 @@ class Books:
         """Note that a processor is free; where that was planned to the instant, the plan is as good as ever."""
         if self.line is not None and chunk is not None:
             return  # the line sees it when it gives the processor away
-        if chunk is not None and chunk.kind == "Chunk" and now == chunk.promised_end:
-            return
         if chunk is None or chunk.kind != "Chunk" or abs(now - chunk.promised_end) > tolerance(now):
             self.stale = True
 

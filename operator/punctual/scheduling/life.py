@@ -74,11 +74,12 @@ class Life:
                 return
         ended = self._ended(now, chunk, watch, pod)
         st.last_end = max(st.last_end, ended)
+        done = self._done(now, st)
         self.books.touch(st)
         self.books.freed(now, chunk)
         if chunk.kind == "Reduce":
             st.record = st.record.without(chunk)
-            self.finish(self._done(now, st), st)
+            self.finish(done, st)
         else:
             if st.job.reduce_duration is not None:
                 self.books.before.append(StoreResult(st.job.uid, chunk.begin, chunk.end, pod.message))
@@ -89,7 +90,7 @@ class Life:
         self._forget(st, chunk)
         if chunk.kind != "Reduce":  # its log is the job's result: it stays as long as the job
             self.end(now, pod)
-        self._maybe_finish(self._done(now, st), st)
+        self._maybe_finish(done, st)
 
     def end_and_lose(self, now: float, st: Standing, chunk: Chunk, reason: str, message: str, *, own: bool) -> None:
         """End the chunk's pod, if it has one, and take its units back."""
