@@ -105,8 +105,11 @@ def factors(text: str) -> tuple[float, float]:
         low, high = (float(word) for word in text.split(","))
     except ValueError:
         low, high = -1.0, -1.0
-    if not FACTORS[0] <= low <= high <= FACTORS[1]:
-        raise MisusedError(f"--actual: {text!r} is not LOW,HIGH, two numbers from 1e-06 to 1e+06 such as 0.5,1.5")
+    least, most = FACTORS
+    if not least <= low <= high <= most:
+        raise MisusedError(
+            f"--actual: {text!r} is not LOW,HIGH, two numbers from {least:g} to {most:g} such as 0.5,1.5"
+        )
     return low, high
 
 
