@@ -206,7 +206,7 @@ class JobRecord(NamedTuple):
         return self.finished is not None
 
     def check(self, units: int) -> None:
-        """Raise InvariantError unless ranges are sound and no unit is owned twice."""
+        """Raise InvariantError unless ranges are sound, no unit is owned twice and no pilot took less than no time."""
         self.completed.check()
         self.failed.check()
         self.tried.check()
@@ -221,6 +221,8 @@ class JobRecord(NamedTuple):
                 raise InvariantError(f"{r} goes beyond {units} units")
         if len({c.key for c in self.chunks}) != len(self.chunks):
             raise InvariantError("two chunks have one identity")
+        if any(sample.seconds < 0 for sample in self.pilots):
+            raise InvariantError(f"a pilot ended before it began: {self.pilots}")
 
     def others(self, chunk: Chunk) -> tuple[Chunk, ...]:
         """Return the chunks but that one."""

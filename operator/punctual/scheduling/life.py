@@ -159,14 +159,18 @@ class Life:
         return end if end < now - SEEN else now
 
     def _measured(self, now: float, st: Standing, chunk: Chunk, fetched: Fetched | None, *, seen_late: bool) -> None:
-        """Tell what its units took; of a pilot, note it: also late where there will be no other."""
+        """Tell what its units took; of a pilot, note it: also late where there will be no other.
+
+        What ends no later than it began, by a clock that was set back or stood still meanwhile, is no measure either.
+        """
         # what it waited for its turn to fetch its input is nothing that it costs
-        seconds = now - max(chunk.created, chunk.turn or chunk.created)
-        if not seen_late and seconds > 0.0:
+        seconds = max(0.0, now - max(chunk.created, chunk.turn or chunk.created))
+        measure = seconds > 0.0 and not seen_late
+        if measure:
             if fetched is not None and fetched.seconds >= seconds:  # its image may be anybody's: that cannot be
                 fetched = None
             self.books.after.append(Measured(st.job.uid, chunk.node, chunk.size, seconds, fetched))
-        if chunk.kind == "Pilot" and not (seen_late and ledger.remaining(st.job.units, st.record)):
+        if chunk.kind == "Pilot" and (measure or not ledger.remaining(st.job.units, st.record)):
             st.record = st.record._replace(pilots=(*st.record.pilots, Sample(chunk.size, seconds)))
 
     @staticmethod

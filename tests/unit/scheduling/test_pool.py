@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from world import Worker, World, job
 
 from punctual import reasons
@@ -113,6 +114,20 @@ def test_pilots_measure_a_job_without_cost_and_their_units_count():
     assert 0.8 <= record.cost.chi <= 1.2
     assert w.met("j1")
     assert record.completed.total == 200
+
+
+@pytest.mark.parametrize("seconds", [2.0, 6.0, 600.0], ids=["it ends as it began", "before", "long before"])
+def test_a_pilot_during_which_the_clock_is_set_back_is_no_measure(seconds):
+    w = small()
+    w.run(1000)
+    w.apply(job(units=200, deadline=3000, arrival=w.now, chi=None))
+    w.run_until(lambda w: any(pod.phase == "Running" for pod in w.pods.values()))
+    w.run(w.now + 0.5)
+    w.set_back(seconds)
+    w.run_until(lambda w: w.done("j1"))
+    assert [sample.seconds for sample in w.records["j1"].pilots] == [n + w.startup for n, _ in w.records["j1"].pilots]
+    assert w.records["j1"].cost.chi == pytest.approx(1.0)
+    assert w.met("j1")
 
 
 def test_reduce_runs_once_after_the_last_chunk_and_its_time_is_part_of_the_plan():
