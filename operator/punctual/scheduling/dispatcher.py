@@ -45,7 +45,7 @@ class Dispatcher:
     def work(self, now: float) -> None:
         """Do all of it when something has changed, else twice a second for what is due by the clock."""
         due = self.books.due is not None and now >= self.books.due - tolerance(now)
-        if not (self.books.changed or self.books.stale or due) and now < self.books.given + LOOK:
+        if not (self.books.changed or self.books.stale or due) and abs(now - self.books.given) < LOOK:
             return
         self.books.given = now
         self.vacate(now)

@@ -18,7 +18,10 @@ from punctual.scheduling.supervision import finding
 from punctual.scheduling.words import some, span
 
 LOOK = 0.5
-"""Seconds between two looks at all running chunks: what is found this way is counted in seconds."""
+"""Seconds between two looks at all running chunks: what is found this way is counted in seconds.
+
+A look in the future is none: the API server's clock was set back.
+"""
 LAST_WORD = 30.0
 """Seconds to wait for the agent to read the last answer of a pod that ended with an offer open."""
 SEEN = 2.0
@@ -67,7 +70,7 @@ class Life:
                 watch.ended_at = now
                 return
             if watch.ended_at != -math.inf:
-                if now < watch.ended_at + LAST_WORD:
+                if abs(now - watch.ended_at) < LAST_WORD:
                     return
                 text = f"pod {pod.name} ended without its answer"
                 self.end_and_lose(now, st, chunk, reasons.CHUNK_FAILED, text, own=False)
@@ -291,7 +294,7 @@ class Life:
     def supervise(self, now: float) -> None:
         """Look after running chunks: what is wrong with them, whether they are late, what their agents shall hold."""
         assert self.books.spec is not None
-        if now < self.books.looked + LOOK:
+        if abs(now - self.books.looked) < LOOK:
             return
         self.books.looked = now
         # where costs are estimates nobody was promised to be in time

@@ -86,7 +86,7 @@ class Port:
     def work(self, now: float) -> None:
         """Give the next turn, if nobody has it."""
         books = self.books
-        if not (books.changed or now >= self.looked + LOOK) or not someone_fetches(books):
+        if not (books.changed or abs(now - self.looked) >= LOOK) or not someone_fetches(books):
             return
         assert books.spec is not None
         self.looked = now

@@ -47,7 +47,7 @@ class Watch:
 
     def looked_at(self, now: float) -> bool:
         """Whether its agent spoke of it just now: silence is no evidence, of standing still or of being slow."""
-        return self.reported is not None and now - self.reported <= FRESH
+        return self.reported is not None and abs(now - self.reported) <= FRESH
 
 
 @dataclass(slots=True)

@@ -59,7 +59,7 @@ def has_stalled(job: Job, _chunk: Chunk, watch: Watch, now: float) -> Finding | 
     """Find a chunk that neither progresses nor uses CPU for stallTimeout."""
     if watch.running_since is None or not watch.looked_at(now):
         return None
-    idle = now - max(watch.moved, watch.running_since)
+    idle = now - watch.moved
     if idle < job.stall_timeout:
         return None
     return Finding(reasons.STALLED, f"neither progress nor CPU use for {span(idle)}", own=True)

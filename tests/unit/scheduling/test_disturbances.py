@@ -160,6 +160,32 @@ def test_nodes_whose_clocks_are_wrong_by_ten_minutes_change_nothing(off):
     assert told(off) == told(0.0)
 
 
+def test_a_chunk_that_hangs_is_found_in_time_though_the_clock_is_set_back():
+    w = nodes("n1", cpu=1.0)
+    tries = iter([True])
+    w.workers = lambda _j, _c: Worker(hangs=next(tries, False))
+    w.run(1000)
+    w.apply(job(units=20, deadline=2000, arrival=w.now, stall_timeout=20.0))
+    w.run(w.now + 10)
+    w.set_back(600)
+    w.run_until(lambda w: any(pod.chunk.attempt == 2 for pod in w.pods.values()), within=30)
+    w.run_until(lambda w: w.done("j1"), within=40)
+    assert w.met("j1")
+    assert once(w)
+
+
+def test_what_waits_begins_when_its_turn_comes_though_the_clock_is_set_back():
+    w = nodes("n1", cpu=1.0)
+    w.run(1000)
+    w.apply(job("a", units=20, deadline=2000, arrival=w.now))
+    w.apply(job("b", units=20, deadline=2100, arrival=w.now))
+    w.run(w.now + 10)
+    w.set_back(600)
+    w.run_until(lambda w: w.done("a") and w.done("b"), within=45)
+    assert once(w, "a")
+    assert once(w, "b")
+
+
 # offers
 
 
