@@ -5,20 +5,25 @@ actions out and says when what must be on record is. A Pool bounds its own work 
 waiting the actor steps again at once, but lets the loop breathe between, so that reports and writes go on in a burst.
 
 Any error ends the actor, and with it the leader's turn: what was decided is written down, so a new leader goes on from
-there, and nothing is to be gained by going on with a Pool that may be wrong.
+there, and nothing is to be gained by going on with a Pool that may be wrong. A clock that is set back far ends it too:
+a Pool waits by times of it that would not come for long, and a new one has none.
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
+from punctual.errors import ClusterError
 from punctual.runtime.mailbox import Mailbox
 from punctual.scheduling.actions import Action
 from punctual.scheduling.events import Event
 
 TICK: Final = 0.25
 """Seconds between steps when nothing happens: chunks start and jobs overrun by the clock alone."""
+SET_BACK: Final = 60.0
+"""Seconds by which the clock may be set back: what a Pool waits for comes so much later at most."""
 
 
 class Core(Protocol):
@@ -66,6 +71,7 @@ class PoolActor:
         self._monotonic = monotonic
         self._made = monotonic()
         self._ticked: float | None = None
+        self._latest = -math.inf
 
     async def run(self, restored: Sequence[Event]) -> None:
         """Take over from what the API server holds, then step for ever.
@@ -83,10 +89,14 @@ class PoolActor:
                 await self.mailbox.wait(at_most=TICK)
 
     def step(self) -> None:
-        """Take all mail and let the Pool answer it, once."""
+        """Take all mail and let the Pool answer it, once; ClusterError where the clock was set back far."""
+        now = self._now()
+        if now < self._latest - SET_BACK:
+            raise ClusterError(f"the API server's clock was set back by {self._latest - now:.0f} s: begin anew")
+        self._latest = max(self._latest, now)
         events = self.mailbox.take()
         began = self._monotonic()
-        actions = self._core.step(self._now(), events)
+        actions = self._core.step(now, events)
         self._ticked = ended = self._monotonic()
         self._timed(ended - began)
         self._perform(actions)

@@ -40,7 +40,7 @@ class Finding(NamedTuple):
 def cannot_start(_job: Job, chunk: Chunk, watch: Watch, now: float) -> Finding | None:
     """Find a container that waits for an image or a configuration that does not come."""
     pod = watch.pod
-    if pod is None or pod.phase != "Pending" or pod.reason not in NO_IMAGE or now - chunk.created < START_PATIENCE:
+    if pod is None or pod.phase != "Pending" or pod.reason not in NO_IMAGE or 0 <= now - chunk.created < START_PATIENCE:
         return None
     why = f"{pod.reason}: {pod.message[:SAID]}" if pod.message else pod.reason
     return Finding(reasons.CHUNK_FAILED, f"pod {pod.name} cannot start: {why}", own=True)
@@ -50,7 +50,7 @@ def has_no_room(_job: Job, chunk: Chunk, watch: Watch, now: float) -> Finding | 
     """Find a pod that its node has no room for: something else came in between."""
     pod = watch.pod
     patience = START_PATIENCE if pod is not None and pod.reason == NOMINATED else ROOM_PATIENCE
-    if pod is None or pod.phase != "Pending" or pod.reason not in NO_ROOM or now - chunk.created < patience:
+    if pod is None or pod.phase != "Pending" or pod.reason not in NO_ROOM or 0 <= now - chunk.created < patience:
         return None
     return Finding(reasons.CAPACITY_LOST, f"node {chunk.node} has no room for pod {pod.name}", own=False)
 

@@ -3,7 +3,7 @@ import contextlib
 
 import pytest
 
-from punctual.errors import InvariantError
+from punctual.errors import ClusterError, InvariantError
 from punctual.runtime.actor import PoolActor
 from punctual.runtime.mailbox import Mailbox
 from punctual.scheduling.actions import Emit, HoldNode
@@ -141,3 +141,14 @@ async def test_each_step_is_timed_and_silence_is_seen():
     assert times == [1.0]
     assert actor.silent == 1.0
     assert actor.waiting == 0.0
+
+
+@pytest.mark.parametrize(("times", "goes_on"), [([100.0, 45.0, 40.0], True), ([100.0, 70.0, 39.0], False)])
+async def test_a_clock_that_is_set_back_far_ends_it(times, goes_on):
+    core, left = Script(), iter(times)
+    actor = PoolActor(core, Mailbox(), Log(), now=lambda: next(left))
+    actor.step()
+    actor.step()
+    with contextlib.nullcontext() if goes_on else pytest.raises(ClusterError, match="set back by 61 s"):
+        actor.step()
+    assert [at for _, at, _ in core.seen] == times[: 2 + goes_on]
