@@ -4,6 +4,7 @@ What they take is learned, and what was learned is what jobs are planned with.
 """
 
 import json
+import time
 
 import pytest
 from life import life
@@ -16,6 +17,8 @@ INPUT = {"http": {"url": "http://files.example.com/data"}, "cut": "Lines"}
 OPENING, TAU = 0.002, 0.001
 """Seconds before the first byte and per unit, as input steps tell them: less than anything takes here."""
 SIZES = (1, 2, 3, 4, 5, 6)
+WORK = 3.0
+"""Seconds behind a turn: the operator that gave it and the one that sees the end tell the time within a second each."""
 SEEN = {
     "nodeClass": "",
     "units": SIZES,
@@ -101,6 +104,12 @@ async def test_turns_go_on_one_by_one_as_planned_though_the_operator_is_killed_i
         cost = (await client.get(path))["status"]["cost"]
         assert (cost["tau"], cost["thetaCm"]) == (pytest.approx(TAU), pytest.approx(OPENING))
         assert (cost["chi"], cost["thetaCp"]) == (pytest.approx(100.0), pytest.approx(0.5))
+        turned = time.monotonic()
+
+        async def worked():
+            return time.monotonic() >= turned + WORK
+
+        await stage.until(worked)
         for pod in pods.values():
             await done(stage, pod)
 
