@@ -63,7 +63,7 @@ class PoolMachine(RuleBasedStateMachine):
 
     @initialize(cpu=st.integers(1, 4), admission=admissions, network=st.sampled_from(["Concurrent", "OnePort"]))
     def start(self, cpu, admission, network):
-        self.w = World()
+        self.w = World(now=10_000.0)  # there is time before it
         self.one_port = network == "OnePort"
         self.w.edit_pool(replace(self.w.spec, generation=2, discipline=Discipline(network=network), **admission))
         self.w.node("n0", cpu)

@@ -361,11 +361,14 @@ class Dispatcher:
             speeds = self.books.processors.speeds([place for _, place in pieces])
             ground = Ground(at, planned.discipline, planned.port, speeds)
             walk = ground.walk(np.arange(at.size), np.array([piece.size for piece, _ in pieces]), at, cost)
-            if walk.port > now and self.books.ahead.sendable(now, walk.port - now) > now:
-                return  # a reservation keeps the port meanwhile
+            if walk.port > now:
+                booked = min((b.start for b in self.books.plan), default=np.inf)
+                if walk.port > booked + tolerance(booked) or self.books.ahead.sendable(now, walk.port - now) > now:
+                    return  # who is booked sends before that is over, or a reservation keeps the port meanwhile
             del free[: len(pieces)]
             self._create(now, st, pieces, walk, leftover=True)
-            planned.port = max(planned.port, walk.port)
+            if walk.port > planned.port:
+                planned.port, self.books.stale = walk.port, True  # who is placed behind all meets it too
 
     def _pilot(self, now: float, st: Standing, free: list[Place]) -> None:
         record = st.record

@@ -415,6 +415,21 @@ def test_what_runs_on_leftovers_does_not_send_meanwhile(fetches):
         assert not [s for s in sent.values() if s[0] < 140.0 and s[1] > 60.0]
 
 
+@pytest.mark.parametrize("fetches", [True, False])
+def test_what_runs_on_leftovers_does_not_send_when_who_is_booked_is_to(fetches):
+    w = world(5)
+    w.reserve("far ahead", 400.0, 450.0, 1)
+    w.workers = lambda uid, c: Worker(pace=6.0 if uid == "late" else 1.0)
+    w.apply(job("late", units=80, tau=0.1, deadline=100.0, fetches=fetches, max_processors=2))
+    w.run_until(lambda w: "late" in w.records and any(c.leftover for c in w.records["late"].chunks))
+    cost = {"tau": 1.0, "fetches": fetches, "max_processors": 1, "arrival": w.now}
+    w.apply(job("sends", units=20, deadline=w.now + 150, **cost))
+    w.apply(job("waits", units=20, deadline=w.now + 151, **cost))
+    w.run_until(lambda w: w.done("late") and w.done("waits"))  # each step checks the plan
+    assert w.met("sends")
+    assert w.met("waits")
+
+
 def test_two_reservations_do_not_have_the_port_at_the_same_time():
     w = keeping()
     w.reserve("other", 39.0, 49.0, 1, io_ratio=0.1)
