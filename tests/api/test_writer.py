@@ -62,6 +62,9 @@ class Term:
     def results(self) -> list[str]:
         return [outcome.result for outcome in self.outcomes]
 
+    def expected(self, key: str) -> set[str]:
+        return set(self.writer._expected.get(key, ()))
+
 
 @asynccontextmanager
 async def term(client: ApiClient, **settings):
@@ -179,7 +182,7 @@ async def test_a_pod_that_is_another_or_going_is_a_conflict(client, namespace):
         one.writer.submit("j", create(namespace, pod("going")))
         assert await one.writer.flush(60)
         assert one.results == ["conflict", "conflict"]
-        assert one.writer.expected("j") == frozenset()
+        assert one.expected("j") == frozenset()
     await client.patch_merge(f"{path}/going", {"metadata": {"finalizers": None}})
 
 
@@ -199,7 +202,7 @@ async def test_what_admission_refuses_is_told_with_its_words_and_the_next_goes_o
         assert one.results == ["refused", "refused", "done"]
         assert "maximum cpu usage per Container is 500m" in one.outcomes[0].message
         assert "image" in one.outcomes[1].message
-        assert one.writer.expected("j") == {f"{namespace}/small"}
+        assert one.expected("j") == {f"{namespace}/small"}
 
 
 async def test_a_status_never_reaches_an_object_made_anew_under_the_same_name(client, namespace, pool):
@@ -270,9 +273,9 @@ async def test_pods_are_expected_until_the_informer_shows_them(client, namespace
         for n in range(20):
             one.writer.submit("j", create(namespace, pod(f"p{n}", begin=n)))
         assert await one.writer.flush(60)
-        assert len(one.writer.expected("j")) == 20
+        assert len(one.expected("j")) == 20
         task = asyncio.create_task(informer.run())
-        await eventually(lambda: not one.writer.expected("j"))
+        await eventually(lambda: not one.expected("j"))
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task

@@ -5,8 +5,9 @@ anything. Lives on the main loop; kopf's thread posts into it.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from itertools import islice
+from typing import Any, Final, NamedTuple, Protocol
 
 from punctual.kube import api
 from punctual.kube.client import NODES, PODS, ApiClient, Json, Resource
@@ -14,10 +15,12 @@ from punctual.kube.directory import Directory, KnownJob, KnownPool, KnownReserva
 from punctual.kube.informer import Change, Informer
 from punctual.kube.inventory import Inventory, Node, project_node
 from punctual.kube.placeholders import Manner, Placeholder, placeholder
-from punctual.kube.podspec import ForeignPod, foreign_pod, is_chunk_of, project_pod
+from punctual.kube.podspec import ForeignPod, Owner, foreign_pod, is_chunk_of, project_pod
 from punctual.scheduling.events import Event, NodeGone, NodeObserved, PodGone, PodObserved
 
 NAMESPACES = Resource("v1", "namespaces")
+LATE: Final = 1000
+"""Pods of jobs that are gone that are waited for, at most: one that never comes is not told of."""
 
 
 class Listener(Protocol):
@@ -92,6 +95,7 @@ class Caches:
         self.directory.on_job = self._settle_claims
         self._claims: dict[str, dict[str, _Pod]] = {}  # pods that say they are of a job not known, by job and key
         self._claimed: dict[str, str] = {}  # that job, by key
+        self._late: dict[str, Owner] = {}  # pods not seen yet of jobs that are gone, by key
         self._rooms: dict[str, ForeignPod] = {}  # what is counted as others' room, by key
         self._jobs: dict[str, str] = {}  # of pods, by uid
         self._on_node: dict[str, dict[str, None]] = {}  # uids of our pods by node
@@ -130,6 +134,12 @@ class Caches:
     def pods_on(self, node: str) -> Mapping[str, None]:
         """Return the uids of our pods on a node."""
         return self._on_node.get(node, {})
+
+    def expect(self, owner: Owner, pods: Iterable[str]) -> None:
+        """Take in that pods ("namespace/name") may still come of a job that is gone: they are ours too."""
+        self._late |= dict.fromkeys(pods, owner)
+        for key in list(islice(self._late, max(0, len(self._late) - LATE))):
+            del self._late[key]
 
     # our kinds, from kopf
 
@@ -269,9 +279,11 @@ class Caches:
             self.listener.placeholder(key, seen, gone=gone)
 
     def _is_ours(self, key: str, claim: PodObserved) -> bool:
-        """Whether it is a job's, or was while that job was known."""
-        if (known := self.directory.jobs.get(claim.job)) is not None:
-            return is_chunk_of(known.owner, claim)
+        """Whether it is a job's, or was while that job was known, or was made then and is seen only now."""
+        known = self.directory.jobs.get(claim.job)
+        owner = known.owner if known else self._late.get(key)
+        if owner is not None and owner.uid == claim.job:
+            return is_chunk_of(owner, claim)
         before = self.pods.get(key)
         return before is not None and (before.uid, before.job) == (claim.uid, claim.job)
 
@@ -298,6 +310,7 @@ class Caches:
 
     def _remember(self, key: str, pod: PodObserved) -> None:
         self.pods[key] = pod
+        self._late.pop(key, None)
         self._jobs[pod.uid] = pod.job
         if pod.node:
             self._on_node.setdefault(pod.node, {})[pod.uid] = None

@@ -466,9 +466,9 @@ class Term:
         )
 
     def _pool_of(self, pod: PodObserved) -> str | None:
-        """Return the pool whose room a pod takes: its job's; its node's where the job is gone and the pod is going."""
+        """Return the pool whose room a pod takes: its job's; its node's where the job is gone."""
         known = self._directory.jobs.get(pod.job)
-        if pod.deleting and (known is None or known.deleting):
+        if known is None or known.deleting:
             return self._caches.inventory.owner(pod.node)
         return self._told.get(pod.job)
 
@@ -701,7 +701,7 @@ class Term:
     def _drop(self, known: KnownJob) -> None:
         uid = known.owner.uid
         self._read.discard(uid)
-        self._writer.forget(uid)
+        self._caches.expect(known.owner, self._writer.forget(uid))
         self._settled(uid)
         self._results.pop(uid, None)
         if (pool := self._told.pop(uid, None)) is not None:

@@ -59,6 +59,8 @@ class _Entry:
     attempts: int = 0
     digest: bytes = b""
     """Of a status, once it was asked for."""
+    forgotten: bool = False
+    """Its object has gone while it was carried out: it is not tried again."""
 
 
 @dataclass(slots=True)
@@ -71,7 +73,6 @@ class _Line:
     timer: asyncio.TimerHandle | None = None
     retrying: bool = False
     """The head failed: its timer is a back-off, which nothing shortens."""
-    forgotten: bool = False
 
 
 class Writer:
@@ -111,7 +112,8 @@ class Writer:
         self._progress_at: dict[str, float] = {}  # by key: when progress was last written
         self._ready: deque[_Line] = deque()
         self._ready_progress: deque[_Line] = deque()
-        self._expected: dict[str, dict[str, None]] = {}  # pods by key
+        # pods ("namespace/name") whose create waits, is under way, or is done but not observed yet, by key
+        self._expected: dict[str, dict[str, None]] = {}
         self._expects: dict[str, str] = {}  # key by pod
         self._depth = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -130,7 +132,6 @@ class Writer:
         line = self._lines.get(key)
         if line is None:
             line = self._lines[key] = _Line(key)
-        line.forgotten = False
         if isinstance(operation, CreatePod):
             pod = _pod(operation)
             self._expected.setdefault(key, {})[pod] = None
@@ -151,26 +152,31 @@ class Writer:
             self._idle.clear()
         self._schedule(line)
 
-    def forget(self, key: str) -> None:
-        """Drop what waits for a key and what is known of it: its object is gone. What is under way is finished."""
+    def forget(self, key: str) -> frozenset[str]:
+        """Drop what waits for a key and what is known of it: its object is gone.
+
+        What is under way is finished, and pods that were to be deleted still are. Returns those ("namespace/name") that
+        are there or soon may be, their create being done or under way, though nobody has `observed` them.
+        """
         line = self._lines.get(key)
         self._written.pop(key, None)
         self._progress_at.pop(key, None)
-        for pod in self._expected.pop(key, ()):
+        unseen = self._expected.pop(key, {})
+        for pod in unseen:
             self._expects.pop(pod, None)
         if line is None:
-            return
+            return frozenset(unseen)
         busy = line.state is _State.BUSY
-        self._count_down(len(line.queue) - busy)
-        del line.queue[busy:]
-        line.forgotten = True
+        if busy:
+            line.queue[0].forgotten = True
+        waiting = line.queue[busy:]
+        line.queue[busy:] = [entry for entry in waiting if isinstance(entry.operation, DeletePod)]
+        self._count_down(busy + len(waiting) - len(line.queue))
         if not busy:
             self._rest(line)
-            del self._lines[key]
-
-    def expected(self, key: str) -> frozenset[str]:
-        """Pods ("namespace/name") of a key whose create waits, is under way, or is done but not `observed` yet."""
-        return frozenset(self._expected.get(key, ()))
+            self._schedule(line)
+        never = {_pod(entry.operation) for entry in waiting if isinstance(entry.operation, CreatePod)}
+        return frozenset(unseen.keys() - never)
 
     def observed(self, pod: str) -> None:
         """Take note that the informer has seen this pod ("namespace/name"): it is expected no more."""
@@ -382,8 +388,8 @@ class Writer:
         if entry.attempts in {1, 10} or entry.attempts % 100 == 0:
             kind = type(entry.operation).__name__
             log.warning("write_failed", key=line.key, kind=kind, attempts=entry.attempts, error=str(error))
-        if line.forgotten:
-            line.queue.clear()
+        if entry.forgotten and not isinstance(entry.operation, DeletePod):
+            del line.queue[0]
             self._count_down(1)
             self._rest(line)
             self._schedule(line)
@@ -395,7 +401,7 @@ class Writer:
     def _finish(self, line: _Line, entry: _Entry, outcome: Outcome) -> None:
         operation = entry.operation
         if isinstance(operation, PutStatus):
-            if not line.forgotten:
+            if not entry.forgotten:
                 self._note_written(entry, outcome)
         elif isinstance(operation, DeletePod):
             self.observed(f"{operation.namespace}/{operation.name}")

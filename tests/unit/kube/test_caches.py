@@ -2,7 +2,7 @@
 
 import pytest
 
-from punctual.kube.caches import Caches
+from punctual.kube.caches import LATE, Caches
 from punctual.kube.podspec import PLACEHOLDER, Owner, chunk_pod
 from punctual.scheduling.events import PodObserved
 from punctual.scheduling.job import Chunk
@@ -152,6 +152,31 @@ def test_a_chunks_pod_stays_ours_when_its_job_is_gone(caches):
     told(caches, chunk_body(phase="Succeeded"))
     assert caches.listener.pods[-1] == "ns/render Succeeded"
     assert left(caches) == 8.0
+
+
+def test_a_chunks_pod_that_is_seen_only_when_its_job_is_gone_is_ours_if_it_was_expected(caches):
+    body = chunk_body()
+    key = f"ns/{body['metadata']['name']}"
+    forged = chunk_body(uid="p2", ownerReferences=[{"uid": "j2"}], labels={**body["metadata"]["labels"]})
+    forged["metadata"]["labels"]["punctual.dev/job-uid"] = "j2"
+    caches.expect(OWNER, [key])
+    told(caches, forged)
+    assert caches.listener.pods == []
+    gone(caches, forged)
+    told(caches, body)
+    assert caches.listener.pods == ["ns/render Running"]
+    assert left(caches) == 8.0
+    gone(caches, body)
+    assert caches.listener.pods[-1] == "ns/render gone"
+    told(caches, chunk_body(uid="p3"))
+    assert left(caches) == 5.0, "it was expected once"
+
+
+def test_pods_that_never_come_are_expected_in_bounds(caches):
+    caches.expect(OWNER, [f"ns/{i}" for i in range(2 * LATE)])
+    caches.expect(OWNER, ["ns/last"])
+    assert len(caches._late) == LATE
+    assert "ns/last" in caches._late
 
 
 def test_a_stranger_that_takes_our_label_and_goes_leaves_its_room(caches):

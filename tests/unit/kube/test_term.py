@@ -41,6 +41,8 @@ class Server:
         self.objects = {}
         self.written = []  # (path, status)
         self.events = []
+        self.pods = []  # as they were created
+        self.deleted = []  # (name, uid) of pods
         self.broken = {}
         self.gates = {}
         self._count = 0
@@ -89,11 +91,18 @@ class Server:
         await asyncio.sleep(0)
         return copy.deepcopy(self._there(path, "get"))
 
-    async def create(self, path, body, **_):
+    async def create(self, path, body, *, dry_run=False, **_):
         await asyncio.sleep(0)
         if path.endswith("/events"):
             self.events.append((body["regarding"]["name"], body["reason"]))
+        elif path.endswith("/pods") and not dry_run:
+            self.pods.append(body)
         return {**body, "metadata": {"uid": "made", **body["metadata"]}}
+
+    async def delete(self, path, *, uid="", **_):
+        await asyncio.sleep(0)
+        self.deleted.append((path.rpartition("/")[2], uid))
+        return {}
 
     async def patch_merge(self, path, patch, **_):
         await asyncio.sleep(0)
@@ -302,6 +311,41 @@ async def test_the_pool_goes_on_when_a_job_is_deleted_whose_status_waits(world):
     other = world.job("other")
     new.observe("ADDED", other)
     await world.until(lambda: world.admitted(other) == "Feasible")
+
+
+def body_of(created, **meta):
+    """Return a pod that was created as a watch tells of it."""
+    body = copy.deepcopy(created)
+    body["metadata"] |= {"creationTimestamp": format_time(0), "resourceVersion": "1", "uid": "its-pod", **meta}
+    return {**body, "status": {"phase": "Pending"}}
+
+
+async def test_a_pod_that_is_seen_only_when_its_job_is_gone_is_ended(world):
+    job = world.job("going")
+    leader = world.replica()
+    leader.lead(1)
+    (created,) = await world.until(lambda: world.server.pods)
+    del world.server.objects[world.path(job)]
+    leader.observe("DELETED", job)
+    leader.caches.informers[1]._told(body_of(created))
+    await world.until(lambda: world.server.deleted == [(created["metadata"]["name"], "its-pod")])
+
+
+@pytest.mark.parametrize("gone", [False, True])
+async def test_pods_of_a_job_that_went_while_nobody_led_are_ended(world, gone):
+    job = world.job("going")
+    first = world.replica()
+    first.lead(1)
+    (created,) = await world.until(lambda: world.server.pods)
+    first.caches.informers[1]._told(body_of(created))
+    await first.end()
+    going = world.server.objects[world.path(job)]
+    going["metadata"] |= {"deletionTimestamp": format_time(0), "finalizers": ["somebodys/own"]}
+    if gone:
+        del world.server.objects[world.path(job)]
+    first.observe("DELETED" if gone else "MODIFIED", going)
+    first.lead(2)
+    await world.until(lambda: world.server.deleted == [(created["metadata"]["name"], "its-pod")])
 
 
 async def test_what_was_deleted_while_nobody_looked_is_forgotten_by_a_new_leader(world):

@@ -134,6 +134,10 @@ class Term:
     def results(self) -> list[str]:
         return [outcome.result for outcome in self.outcomes]
 
+    def expected(self, key: str) -> set[str]:
+        """Return the pods of a key that the writer waits to see."""
+        return set(self.writer._expected.get(key, ()))
+
     async def settle(self, within: float = 60) -> None:
         async with asyncio.timeout(within):
             await self.writer._idle.wait()
@@ -340,7 +344,7 @@ async def test_no_pod_is_created_whose_record_was_refused(terms):
     assert of_j == ["put /j 1", "delete old", "put /j 2", "create three"]
     refused = [o.operation for o in term.outcomes if o.result == "refused" and isinstance(o.operation, CreatePod)]
     assert [o.body["metadata"]["name"] for o in refused] == ["one", "two"]
-    assert term.writer.expected("j") == {"ns/three"}
+    assert term.expected("j") == {"ns/three"}
     assert term.writer.depth == 0
 
 
@@ -353,7 +357,7 @@ async def test_a_create_whose_answer_was_lost_finds_its_own_pod(terms):
     await term.settle()
     assert term.server.log == ["create p1", "create p1", "get p1"]
     assert term.results == ["done"]
-    assert term.writer.expected("j") == {"ns/p1"}
+    assert term.expected("j") == {"ns/p1"}
 
 
 @pytest.mark.parametrize(
@@ -373,7 +377,7 @@ async def test_a_pod_of_the_same_name_that_is_not_ours_to_count_is_a_conflict(te
     term.writer.submit("j", create("p1"))
     await term.settle()
     assert term.results == ["conflict"]
-    assert term.writer.expected("j") == frozenset()
+    assert term.expected("j") == frozenset()
 
 
 async def test_a_pod_that_vanishes_between_create_and_get_is_created_again(terms):
@@ -391,14 +395,14 @@ async def test_pods_are_expected_until_they_are_seen(terms):
     term.server.fail("create p2", errors.Forbidden("quota"))
     for name in ("p1", "p2", "p3"):
         term.writer.submit("j", create(name))
-    assert term.writer.expected("j") == {"ns/p1", "ns/p2", "ns/p3"}
+    assert term.expected("j") == {"ns/p1", "ns/p2", "ns/p3"}
     term.writer.observed("ns/p1")
     await term.settle()
-    assert term.writer.expected("j") == {"ns/p3"}
+    assert term.expected("j") == {"ns/p3"}
     term.writer.submit("j", DeletePod("ns", "p3", "u"))
     term.writer.observed("ns/stranger")
     await term.settle()
-    assert term.writer.expected("j") == frozenset()
+    assert term.expected("j") == frozenset()
 
 
 async def test_a_fenced_status_ends_the_term_once(terms):
@@ -542,9 +546,9 @@ async def test_what_is_forgotten_is_neither_written_nor_remembered(terms):
     term.writer.submit("j", create("p1"))
     term.writer.submit("k", create("p2"))
     await asyncio.sleep(0.5)
-    term.writer.forget("j")
-    term.writer.forget("stranger")
-    assert term.writer.expected("j") == frozenset()
+    assert term.writer.forget("j") == frozenset(), "nothing was created yet"
+    assert term.writer.forget("stranger") == frozenset()
+    assert term.expected("j") == frozenset()
     await term.settle()
     assert sorted(term.server.log) == ["create p2", "put /j 1"]
     assert not term.writer._lines
@@ -563,6 +567,47 @@ async def test_what_is_forgotten_while_it_fails_is_not_tried_again(terms):
     await asyncio.sleep(30)
     assert term.server.log == ["put /j 1"]
     assert not term.writer._lines
+
+
+async def test_pods_that_nobody_has_seen_are_told_when_their_key_is_forgotten(terms):
+    term = terms()
+    for name in ("seen", "made", "under way", "waits"):
+        term.writer.submit("j", create(name))
+    await asyncio.sleep(0.025)
+    term.writer.observed("ns/seen")
+    assert term.writer.forget("j") == {"ns/made", "ns/under way"}
+    await term.settle()
+    assert term.server.log == ["create seen", "create made", "create under way"]
+    assert not term.writer._expects
+
+
+@pytest.mark.parametrize("at", [0.005, 0.015, 0.3], ids=["one is under way", "one has failed", "both wait"])
+async def test_pods_are_deleted_also_when_their_key_is_forgotten(terms, at):
+    term = terms()
+    term.server.fail("delete", errors.Unreachable("down"), times=2)
+    if at > 0.1:
+        term.server.fail("put", errors.Unreachable("down"))
+        term.writer.submit("j", status("j", 1))
+    for name in ("p1", "p2"):
+        term.writer.submit("j", DeletePod("ns", name, name))
+        term.writer.submit("j", status("j", 2))
+    await asyncio.sleep(at)
+    term.writer.forget("j")
+    await term.settle()
+    assert [what for what in term.server.log if "put" not in what] == ["delete p1"] * 3 + ["delete p2"]
+    assert "put /j 2" not in term.server.log
+    assert not term.writer._lines
+
+
+async def test_a_create_that_fails_is_not_tried_again_for_a_key_that_is_forgotten_and_used_again(terms):
+    term = terms()
+    term.server.fail("create", errors.Unreachable("down"))
+    term.writer.submit("j", create("p1"))
+    await asyncio.sleep(0.005)
+    assert term.writer.forget("j") == {"ns/p1"}, "the answer alone may be lost"
+    term.writer.submit("j", DeletePod("ns", "p0", "p0"))
+    await term.settle()
+    assert term.server.log == ["create p1", "delete p0"]
 
 
 async def test_what_an_outcome_submits_comes_after_it(terms):
