@@ -156,7 +156,7 @@ class Writer:
         """Drop what waits for a key and what is known of it: its object is gone.
 
         What is under way is finished, and pods that were to be deleted still are. Returns those ("namespace/name") that
-        are there or soon may be, their create being done or under way, though nobody has `observed` them.
+        are there or soon may be, their create being done, tried or under way, though nobody has `observed` them.
         """
         line = self._lines.get(key)
         self._written.pop(key, None)
@@ -175,7 +175,8 @@ class Writer:
         if not busy:
             self._rest(line)
             self._schedule(line)
-        never = {_pod(entry.operation) for entry in waiting if isinstance(entry.operation, CreatePod)}
+        # of a create that was tried the answer may be lost
+        never = {_pod(e.operation) for e in waiting if isinstance(e.operation, CreatePod) and not e.attempts}
         return frozenset(unseen.keys() - never)
 
     def observed(self, pod: str) -> None:

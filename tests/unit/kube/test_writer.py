@@ -599,11 +599,12 @@ async def test_pods_are_deleted_also_when_their_key_is_forgotten(terms, at):
     assert not term.writer._lines
 
 
-async def test_a_create_that_fails_is_not_tried_again_for_a_key_that_is_forgotten_and_used_again(terms):
+@pytest.mark.parametrize("at", [0.005, 0.015], ids=["is under way", "has failed"])
+async def test_a_create_that_fails_is_not_tried_again_for_a_key_that_is_forgotten_and_used_again(terms, at):
     term = terms()
     term.server.fail("create", errors.Unreachable("down"))
     term.writer.submit("j", create("p1"))
-    await asyncio.sleep(0.005)
+    await asyncio.sleep(at)
     assert term.writer.forget("j") == {"ns/p1"}, "the answer alone may be lost"
     term.writer.submit("j", DeletePod("ns", "p0", "p0"))
     await term.settle()
