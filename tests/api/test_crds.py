@@ -302,6 +302,20 @@ def test_what_a_promise_counts_on_is_fixed_while_it_stands(kubectl, field, value
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize(("units", "taken"), [(40, True), (60, False), (90, True), (95, True), (10, True), (9, False)])
+def test_fewer_units_than_a_range_that_is_done_are_refused_where_results_are_put_together(kubectl, units, taken):
+    reduce = {"duration": "1s", "template": OTHER_TEMPLATE}
+    job = Object(kubectl, DivisibleJob, f"whole-{units}", units=100, reduce=reduce)
+    completed = [UnitRange(begin=0, end=10), UnitRange(begin=40, end=90)]
+    assert job.write_status(DivisibleJobStatus(epoch=1, completed=completed)).returncode == 0
+    done = job.edit(units=units)
+    assert (done.returncode == 0) is taken, done.stderr
+    if not taken:
+        assert "spec.units: Invalid value" in done.stderr
+        assert "units cannot end within units that are done" in done.stderr
+        assert job.edit(units=units, reduce=None).returncode == 0, "without a reduce nobody asks for results"
+
+
 def test_a_profile_is_fixed_while_a_promise_stands(kubectl):
     job = Object(kubectl, DivisibleJob, "fixed-profile", cost=None, profile="a")
     assert job.write_status(DivisibleJobStatus(epoch=1, promise=PROMISE)).returncode == 0

@@ -82,6 +82,15 @@ def _fixed_once_promised(field: str, why: str, *, optional: bool = False) -> Rul
     )
 
 
+_WHOLE_RESULTS: Final = Rule(
+    "!has(self.spec.reduce) || !has(oldSelf.status) || !has(oldSelf.status.completed)"
+    " || oldSelf.status.completed.all(r, self.spec.units <= r.begin || self.spec.units >= r.end)",
+    "units cannot end within units that are done while there is a reduce: their results are kept by whole ranges "
+    "(status.completed). Let it end with one of these, or create another job",
+    None,
+    field="spec.units",
+)
+
 _FIXED: Final = (
     _fixed_once_promised("units", "the plan counts them"),
     _fixed_once_promised("pool", "the promise is that pool's"),
@@ -186,7 +195,7 @@ class DivisibleJob(Resource):
     which one could), cuts the load, runs the chunks as pods and steers their CPU so that all are done in time.
     """
 
-    RULES: ClassVar = (EPOCH_NEVER_FALLS, *_FIXED)
+    RULES: ClassVar = (EPOCH_NEVER_FALLS, *_FIXED, _WHOLE_RESULTS)
     NAMES: ClassVar = Names("DivisibleJob", "divisiblejobs", "divisiblejob", ("dj",), "Namespaced")
     COLUMNS: ClassVar = (
         Column("Deadline", ".status.applied.deadlineTime", "string", 0, "by when it must be done"),
