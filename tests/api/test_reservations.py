@@ -187,6 +187,11 @@ async def test_a_window_is_free_when_its_reservation_is_deleted_and_a_node_is_re
     first = await world.add_job(units=8000, deadline="8m")
     await world.answered(first, "InfeasibleCapacity")
     await world.client.delete(world.at("r"))
+
+    async def unguarded():
+        return not await guarded()
+
+    await world.until(unguarded)  # the operator knows, by a watch that is not in step with that of jobs
     second = await world.add_job(units=8000, deadline="8m")
     await world.answered(second, "Feasible")
 

@@ -17,6 +17,7 @@ import helm_python
 import pytest
 import yaml
 from kinds import teach
+from lines import whole_lines
 from ports import kept_port
 
 from punctual import errors
@@ -105,7 +106,7 @@ def granted(objects):
 def asked(log, user):
     """Give what an account asked for, as (verb, group, resource, name), and what of it was refused."""
     used, refused = set(), set()
-    for line in log.read_text().splitlines():
+    for line in whole_lines(log):
         entry = json.loads(line)
         ref = entry.get("objectRef")
         if entry["user"]["username"] != user or not ref:

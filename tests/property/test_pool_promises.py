@@ -10,7 +10,7 @@ from world import Worker, World, job
 
 from punctual.runtime.actor import SET_BACK
 from punctual.scheduling.discipline import Discipline
-from punctual.scheduling.events import JobApplied
+from punctual.scheduling.events import JobApplied, PodObserved
 from punctual.scheduling.ranges import Ranges
 
 requests = st.tuples(
@@ -193,9 +193,9 @@ class PoolMachine(RuleBasedStateMachine):
             pod.reason, pod.exit_code = ("Evicted", None) if how == "evict" else ("", 137)
         self.w.inbox.append(pod.observed())
 
-    @rule()
-    def crash(self):
-        self._take_over()
+    @rule(blind=st.booleans())
+    def crash(self, blind):
+        self._take_over(blind=blind)
 
     @rule(data=st.data(), nth=st.integers(1, 8), again=st.booleans())
     def interrupted(self, data, nth, again):
@@ -221,18 +221,23 @@ class PoolMachine(RuleBasedStateMachine):
         seen = [*self.w.nodes.values(), *(p.observed() for p in self.w.pods.values())]
         self.w.late(self.w.lines(old.step(self.w.now, seen)))
 
-    def _take_over(self):
-        """A new leader makes a Pool from what is written: the promises stand, but those that an edit asks to change."""
+    def _take_over(self, *, blind=False):
+        """A new leader makes a Pool from what is written: the promises stand, but those that an edit asks to change.
+
+        ``blind``: it sees the pods only behind its first step.
+        """
         promised = {
             uid: record.promise.deadline
             for uid, record in self.w.records.items()
             if record.promise is not None and record.observed_generation == self.w.jobs[uid].generation
         }
-        self.w.crash()
+        self.w.crash(unseen=lambda event: blind and isinstance(event, PodObserved))
+        late, self.w.inbox = self.w.inbox, []
         self.w.tick()
         for uid, deadline in promised.items():
             if uid in self.w.records:
                 assert self.w.records[uid].promise.deadline == deadline, uid
+        self.w.inbox += late
 
     @rule()
     def twice(self):

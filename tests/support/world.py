@@ -548,10 +548,12 @@ class World:
         nodes = [place.node for place in answer.places]
         return tuple(Share(node, nodes.count(node)) for node in sorted(set(nodes)))
 
-    def crash(self, reached: Callable[[int], int] = lambda n: n, *, unseen: str = "") -> Pool:
+    def crash(
+        self, reached: Callable[[int], int] = lambda n: n, *, unseen: Callable[[Event], bool] = lambda _: False
+    ) -> Pool:
         """Drop the Pool, build another from what was written; return the old one (for split brain).
 
-        Only the first ``reached(n)`` of its n stamps are written. The job ``unseen`` is not among what it reads, and
+        Only the first ``reached(n)`` of its n stamps are written. What is ``unseen`` is not among what it reads, and
         stands in its inbox afterwards.
         """
         old = self.pool
@@ -559,7 +561,7 @@ class World:
         self.inbox.clear()
         self.pool = Pool(self.epoch)
         found = self.written()
-        late = [event for event in found if unseen and _job_of(event) == unseen]
+        late = [event for event in found if unseen(event)]
         stamps = self.pool.restore(self.now, [event for event in found if event not in late])
         self.inbox += late
         self.carry_out(stamps[: reached(len(stamps))])
@@ -582,7 +584,8 @@ class World:
         )
 
 
-def _job_of(event: Event) -> str:
+def job_of(event: Event) -> str:
+    """Return the job that a job's or pod's event is of."""
     match event:
         case JobApplied(wanted):
             return wanted.uid

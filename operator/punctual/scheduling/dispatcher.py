@@ -392,21 +392,14 @@ class Dispatcher:
         walk = Walk(np.array([now]), np.array([st.job.deadline]), -np.inf)
         self._create(now, st, [(piece, free.pop(0))], walk, kind="Pilot", leftover=True)
 
-    def take_up(self, now: float) -> None:
-        """After a restore: do (again) what is on record and was not seen to be done.
-
-        The pod of a chunk is created, a 409 is a success; an open offer is made, for nobody else would make it.
-        """
+    def take_up(self) -> None:
+        """After a restore: create (again) the pods of chunks that were not seen. A 409 is a success."""
         self.books.recreate = False
         for uid in self.books.active:
             st = self.books.jobs[uid]
             for chunk in st.record.chunks:
-                watch = st.watch(chunk)
-                if watch.pod is None:
+                if st.watch(chunk).pod is None:
                     self.books.after.append(CreateChunk(uid, chunk))
-                elif chunk.offered is not None and watch.pod.phase == "Running":
-                    watch.offered_at = now
-                    self.books.after.append(OfferEnd(watch.pod.namespace, watch.pod.name, watch.pod.uid, chunk.offered))
 
 
 def _ends_soon(chunk: Chunk, watch: Watch, now: float) -> bool:

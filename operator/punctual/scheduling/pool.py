@@ -165,7 +165,7 @@ class Pool:
         self._look_at_misses(now)
         if self.books.recreate:
             self._lose_nodes_gone(now)
-            self.dispatcher.take_up(now)
+            self.dispatcher.take_up()
         self.life.supervise(now)
         anew = self.books.processors.unblock(now) or self.books.stale
         if anew:
@@ -542,7 +542,7 @@ class Pool:
             self.books.sending.add(occupant)
 
     def _judge_pod(self, now: float, st: Standing, chunk: Chunk, watch: Watch, pod: PodObserved) -> None:
-        """Account, lose or leave the chunk by what its pod has come to."""
+        """Account, lose, ask or leave the chunk by what its pod has come to."""
         if pod.phase == "Succeeded":
             self.life.succeeded(now, st, chunk, watch)
         elif pod.phase == "Failed":
@@ -557,6 +557,9 @@ class Pool:
             # grace period, which no margin holds
             text = f"pod {pod.name} is being {'evicted' if pod.disrupted else 'deleted'}"
             self.life.end_and_lose(now, st, chunk, reasons.CAPACITY_LOST, text, own=False)
+        elif pod.phase == "Running" and chunk.offered is not None and watch.offered_at is None:
+            # an offer that an earlier leader put on record, and may not have come to make: nobody else would
+            self.dispatcher.offer(now, st, chunk, chunk.offered)
 
     def _take_gone(self, now: float, namespace: str, name: str) -> None:
         books = self.books

@@ -1,8 +1,10 @@
 """Stories about a leader that died between two writes: what it had begun and not finished, the next one does."""
 
+import pytest
 from world import Worker, World, job
 
 from punctual.scheduling.actions import OfferEnd
+from punctual.scheduling.events import PodObserved
 
 
 def small(cpu: float = 4.0, **more) -> World:
@@ -24,7 +26,8 @@ def test_an_end_that_nobody_had_written_is_written_by_the_next_leader():
     assert w.met("j1")
 
 
-def test_an_offer_that_was_recorded_but_never_made_is_made_by_the_next_leader():
+@pytest.mark.parametrize("blind", [False, True], ids=["", "that sees the pod only later"])
+def test_an_offer_that_was_recorded_but_never_made_is_made_by_the_next_leader(blind):
     # nobody made it again: the slow chunk went on to its own end, however late that was
     w = small()
     w.workers = lambda _j, c: Worker(pace=20.0 if c.origin == 40 else 0.5)
@@ -32,7 +35,10 @@ def test_an_offer_that_was_recorded_but_never_made_is_made_by_the_next_leader():
     while not any(c.offered is not None for r in w.records.values() for c in r.chunks):
         lines = w.interrupted(lambda _count: 0)
         w.carry_out([a for line in lines.values() for a in line if not isinstance(a, OfferEnd)])
-    w.crash()
+    w.crash(unseen=lambda event: blind and isinstance(event, PodObserved))
+    late, w.inbox = w.inbox, []
+    w.tick()
+    w.inbox += late
     w.run_until(lambda w: any(" offer j1 " in line for line in w.log), within=5)
     w.run_until(lambda w: w.done("j1"))
     assert w.met("j1")

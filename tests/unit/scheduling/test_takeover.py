@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from world import Worker, World, job
+from world import Worker, World, job, job_of
 
 from punctual import reasons
 from punctual.scheduling.job import Chunk, Sample, Verdict
@@ -176,7 +176,7 @@ def test_a_job_that_no_list_told_of_is_taken_over_when_it_turns_up(pods):
     promised = w.records["j1"].promise
     if not pods:
         w.pods.clear()  # recorded, and its create was lost
-    w.crash(unseen="j1")
+    w.crash(unseen=lambda event: job_of(event) == "j1")
     late, w.inbox = w.inbox, []
     w.tick()
     w.inbox += late
