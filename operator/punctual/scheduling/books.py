@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, field
 
 from punctual import reasons
-from punctual.scheduling.actions import Action, HoldRoom, WritePool, WriteStatus
+from punctual.scheduling.actions import Action, CreateChunk, HoldRoom, WritePool, WriteStatus
 from punctual.scheduling.bound import BoundLine, MissRatio
 from punctual.scheduling.demand import tolerance
 from punctual.scheduling.events import NodeObserved, PodObserved
@@ -202,6 +202,12 @@ class Books:
             f"at most {most[0]:g} CPU and {amount(most[1])} are left on one"
         )
 
+    def _without_lost(self, actions: list[Action]) -> list[Action]:
+        """Leave out creates of chunks that were lost within the step: their pods would be on no record."""
+        jobs = {a.job for a in actions if isinstance(a, CreateChunk)}
+        there = {(uid, chunk.key) for uid in jobs if uid in self.jobs for chunk in self.jobs[uid].record.chunks}
+        return [a for a in actions if not isinstance(a, CreateChunk) or (a.job, a.chunk.key) in there]
+
     def flush(self, now: float) -> list[Action]:
         """Return what is to be done: results first, then statuses that differ from what is written, then the rest."""
         statuses: list[Action] = []
@@ -221,7 +227,7 @@ class Books:
             statuses.append(WriteStatus(uid, record, urgent))
         self.touched.clear()
         statuses += self._progress(now)
-        out = [*self.before, *statuses, *self.after]
+        out = [*self.before, *statuses, *self._without_lost(self.after)]
         self.before, self.after = [], []
         if self.spec is not None and self.changed:
             self.changed = False

@@ -3,7 +3,8 @@
 import pytest
 from world import Worker, World, job
 
-from punctual.scheduling.actions import OfferEnd
+from punctual import reasons
+from punctual.scheduling.actions import CreateChunk, OfferEnd
 from punctual.scheduling.events import PodObserved
 
 
@@ -42,6 +43,20 @@ def test_an_offer_that_was_recorded_but_never_made_is_made_by_the_next_leader(bl
     w.run_until(lambda w: any(" offer j1 " in line for line in w.log), within=5)
     w.run_until(lambda w: w.done("j1"))
     assert w.met("j1")
+
+
+def test_a_chunk_that_is_lost_as_it_is_taken_up_gets_no_pod():
+    # it was created behind the status that no longer had it
+    w = small()
+    w.apply(job(units=10, chi=None, deadline=5))
+    while not any(r.chunks for r in w.records.values()):
+        lines = w.interrupted(lambda _count: 0)
+        w.carry_out([a for line in lines.values() for a in line if not isinstance(a, CreateChunk)])
+    w.now += 10
+    w.crash()
+    w.tick()
+    assert w.state("j1") == ("False", reasons.INFEASIBLE_STARTUP)
+    assert not w.pods
 
 
 def test_a_result_is_stored_before_its_range_is_accounted_by_a_new_leader_too():
