@@ -195,11 +195,13 @@ async def test_a_window_is_free_when_its_reservation_is_deleted_and_a_node_is_re
     second = await world.add_job(units=8000, deadline="8m")
     await world.answered(second, "Feasible")
 
-    await world.add_node(cpu="2", name=f"{world.node}-b")
+    await world.add_node(cpu="2", name=f"{world.node}-b", **{"kubernetes.io/hostname": "b"})
     selector = {"matchExpressions": [{"key": "pool", "operator": "Exists"}]}
-    await world.client.patch_merge(
-        f"/api/v1/nodes/{world.node}-b", {"metadata": {"labels": {"kubernetes.io/hostname": "b"}}}
-    )
+
+    async def has_it():
+        return (await world.client.get(POOLS.path(name=world.pool)))["status"]["processors"] == 6
+
+    await world.until(has_it)
     await world.reserve(
         "r", 600, 1200, nodes={"matchLabels": {"kubernetes.io/hostname": "b"}}, recurrence={"every": "7d"}
     )
