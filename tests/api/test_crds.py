@@ -302,12 +302,15 @@ def test_what_a_promise_counts_on_is_fixed_while_it_stands(kubectl, field, value
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(("units", "taken"), [(40, True), (60, False), (90, True), (95, True), (10, True), (9, False)])
+@pytest.mark.parametrize(
+    ("units", "taken"), [(40, True), (60, False), (90, True), (93, False), (95, True), (10, True), (9, False)]
+)
 def test_fewer_units_than_a_range_that_is_done_are_refused_where_results_are_put_together(kubectl, units, taken):
     reduce = {"duration": "1s", "template": OTHER_TEMPLATE}
     job = Object(kubectl, DivisibleJob, f"whole-{units}", units=100, reduce=reduce)
     completed = [UnitRange(begin=0, end=10), UnitRange(begin=40, end=90)]
-    assert job.write_status(DivisibleJobStatus(epoch=1, completed=completed)).returncode == 0
+    chunks = [ChunkRecord(begin=90, end=95, kind="Pilot", node="n1", attempt=0, created_at=NOW, promised_end=NOW)]
+    assert job.write_status(DivisibleJobStatus(epoch=1, completed=completed, chunks=chunks)).returncode == 0
     done = job.edit(units=units)
     assert (done.returncode == 0) is taken, done.stderr
     if not taken:

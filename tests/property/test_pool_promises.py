@@ -161,6 +161,9 @@ class PoolMachine(RuleBasedStateMachine):
             if record is None or record.promise is not None or record.ended:  # the API refuses it
                 return
             new = replace(new, units=max(1, old.units // 2))
+            ranges = [(r.begin, r.end) for r in (*record.completed.parts, *record.chunks)]
+            if old.reduce_duration is not None and any(begin < new.units < end for begin, end in ranges):
+                return  # and that
         else:
             new = replace(new, suspend=change == "suspend")
         self.w.apply(new)
@@ -293,10 +296,8 @@ class PoolMachine(RuleBasedStateMachine):
             if w.jobs[uid].restart == "Redo":
                 assert not record.completed - Ranges.of(*w.processed.get(uid, ())), "accounted, and nobody has done it"
             if record.completed_condition is not None and w.jobs[uid].reduce_duration is not None:
-                results, units = [(b, e) for u, b, e in w.results if u == uid], w.jobs[uid].units
-                # made fewer inside of a range that was done: reduce is given all that there is, and finds that out
-                cut = any(begin < units < end for begin, end in results)
-                assert cut or _cover(results, units), "reduce lacks units"
+                results = [(begin, end) for u, begin, end in w.results if u == uid]
+                assert _cover(results, w.jobs[uid].units), "reduce lacks units"
         quiet = [a for _ in range(8) for a in self._tick()]
         assert not quiet, quiet
 

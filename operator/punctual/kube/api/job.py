@@ -83,10 +83,14 @@ def _fixed_once_promised(field: str, why: str, *, optional: bool = False) -> Rul
 
 
 _WHOLE_RESULTS: Final = Rule(
-    "!has(self.spec.reduce) || !has(oldSelf.status) || !has(oldSelf.status.completed)"
-    " || oldSelf.status.completed.all(r, self.spec.units <= r.begin || self.spec.units >= r.end)",
-    "units cannot end within units that are done while there is a reduce: their results are kept by whole ranges "
-    "(status.completed). Let it end with one of these, or create another job",
+    "!has(self.spec.reduce) || !has(oldSelf.status) || "
+    + " && ".join(
+        f"(!has(oldSelf.status.{field}) || "
+        f"oldSelf.status.{field}.all(r, self.spec.units <= r.begin || self.spec.units >= r.end))"
+        for field in ("completed", "chunks")
+    ),
+    "units cannot end within units that are done, or under way, while there is a reduce: results are kept by whole "
+    "ranges (status.completed, status.chunks). Let them end with one of these, or create another job",
     None,
     field="spec.units",
 )
