@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from kinds import teach
+from proxy import MAKING
 
 from punctual.kube.client import ApiClient
 
@@ -151,6 +152,8 @@ class Tunnel:
     async def cut(self) -> None:
         """End all connections and take no new ones."""
         self._refusing = True
+        for _ in range(MAKING):  # those that are accepted and not made yet
+            await asyncio.sleep(0)
         for pipe in self._pipes:
             pipe.cancel()
         await asyncio.gather(*self._pipes, return_exceptions=True)

@@ -5,7 +5,9 @@ a life is waiting.
 """
 
 import asyncio
+import gc
 import json
+import socket
 from collections import Counter
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import aiohttp
 import pytest
 from faults import afterwards, answer, cut, delay, lose, refuse, silent, stale, tell, twice
 from life import life, told
-from proxy import HangUp
+from proxy import HangUp, Proxy
 
 from punctual.kube.api.meta import EPOCH_NEVER_FALLS
 from punctual.kube.podspec import BEGIN
@@ -292,3 +294,13 @@ async def compacted(url):
         async with etcd.post("/v3/kv/compaction", json={"revision": revision, "physical": True}) as done:
             assert done.status == 200, await done.text()
     return revision
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_the_proxy_leaves_no_connection_of_whoever_comes_as_it_ends(kubeconfig, tmp_path, turns):
+    async with Proxy(kubeconfig, tmp_path / "kubeconfig") as proxy:
+        came = socket.create_connection(("127.0.0.1", proxy.port))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+    came.close()
+    gc.collect()  # here a transport that nobody has closed would say so

@@ -28,6 +28,8 @@ _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DE
 _PASSED = {"Authorization", "Accept", "Content-Type", "User-Agent"}
 _RETURNED = {"Content-Type", "Date", "Retry-After"}
 JSON = {"Content-Type": "application/json"}
+MAKING = 8
+"""Turns of the loop, more than asyncio takes from accepting a connection to one that can be ended."""
 
 
 class HangUp(Exception):  # noqa: N818  what happens, not an error
@@ -107,25 +109,27 @@ class Proxy:
         cluster = self._config["clusters"][0]["cluster"]
         self._target = URL(cluster["server"])
         self._trust = ssl.create_default_context(cafile=cluster["certificate-authority"])
-        self._port = 0
+        self.port = 0
 
     async def __aenter__(self):
         connector = aiohttp.TCPConnector(ssl=self._trust, limit=0)
         patience = aiohttp.ClientTimeout(total=None)
         self._session = aiohttp.ClientSession(connector=connector, timeout=patience, read_bufsize=2**20)
-        self._runner = web.ServerRunner(web.Server(self._handle, access_log=None), shutdown_timeout=0.1)
+        self._server = web.Server(self._handle, access_log=None)
+        self._runner = web.ServerRunner(self._server, shutdown_timeout=0.1)
         await self._runner.setup()
         await self.come_back()
-        self._config["clusters"][0]["cluster"] = {"server": f"http://127.0.0.1:{self._port}"}
+        self._config["clusters"][0]["cluster"] = {"server": f"http://127.0.0.1:{self.port}"}
         self.kubeconfig.write_text(json.dumps(self._config))
         return self
 
     async def __aexit__(self, *_):
-        self._abort()
+        await self._abort()
         for task in self._handling:
             task.cancel()
         await asyncio.gather(*self._handling, return_exceptions=True)
         await self._runner.cleanup()
+        await self._abort()  # who came meanwhile
         await self._session.close()
 
     def on(self, verb, resource, fault, **more):
@@ -148,18 +152,21 @@ class Proxy:
     async def leave(self):
         """Be away: all connections end, new ones are refused."""
         await self._site.stop()
-        self._abort()
+        await self._abort()
 
     async def come_back(self):
         """Listen, at the same port as before."""
-        self._site = web.TCPSite(self._runner, "127.0.0.1", self._port, reuse_address=True)
+        self._site = web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True)
         await self._site.start()
-        self._port = self._runner.addresses[0][1]
+        self.port = self._runner.addresses[0][1]
 
-    def _abort(self):
-        for connection in self._runner.server.connections:
-            if connection.transport is not None:
-                connection.transport.abort()
+    async def _abort(self):
+        """End all connections, also those that are accepted and that asyncio has not made yet."""
+        for _ in range(MAKING):
+            for connection in self._server.connections:
+                if connection.transport is not None:
+                    connection.transport.abort()
+            await asyncio.sleep(0)
 
     async def _handle(self, request):
         self._handling.add(task := asyncio.current_task())
