@@ -7,7 +7,8 @@ could block, and at most 64 bytes are read.
 
 A file that is not what it should be is a *fault* of one kind (:data:`Fault`), counted when it appears or changes, not
 each second that it stays; the last good value stands meanwhile. A file that was never there is no fault: a worker
-need not report. Standard library only, nothing here raises.
+need not report. One that was there and is gone is a fault from the second look on: a volume that the kubelet takes down
+loses its files first, and then is no more. Standard library only, nothing here raises.
 """
 
 import contextlib
@@ -101,6 +102,8 @@ class _File:
 
     value: int | None = None
     wrong: tuple[Fault, bytes] | None = None
+    missing: bool = False
+    """It was not there at the last look."""
 
 
 @dataclass(slots=True)
@@ -147,14 +150,15 @@ class Progress:
             value = read_count(folder, name)
             self._check(name, value)
         except Wrong as wrong:
-            if wrong.fault == "missing" and file.value is None and file.wrong is None:
+            before, file.missing = file.missing, wrong.fault == "missing"
+            if file.missing and (not before or (file.value is None and file.wrong is None)):
                 return None
             if file.wrong == (wrong.fault, wrong.seen):
                 return None
             file.wrong = (wrong.fault, wrong.seen)
             self.faults.setdefault(name, Counter())[wrong.fault] += 1
             return wrong.fault
-        file.value, file.wrong = value, None
+        file.value, file.wrong, file.missing = value, None, False
         return None
 
     def _check(self, name: File, value: int) -> None:

@@ -198,7 +198,7 @@ def test_story_of_a_worker_that_lies(pods, volume):
     file = volume / "progress"
     one = Progress(UID, units=100)
     log = []
-    for text in ("5", "50", "50", "20", "20", "19", "101", "60", "", "", "x", None, None, "70"):
+    for text in ("5", "50", "50", "20", "20", "19", "101", "60", "", "", "x", None, None, None, "70", None, "80"):
         if text is None:
             file.unlink(missing_ok=True)
         else:
@@ -216,11 +216,26 @@ def test_story_of_a_worker_that_lies(pods, volume):
         ("", "empty", 60),
         ("", 60),
         ("x", "notANumber", 60),
+        (None, 60),  # its volume may just be taken down
         (None, "missing", 60),
         (None, 60),
         ("70", 70),
+        (None, 70),  # written by halves
+        ("80", 80),
     ]
     assert one.faults == {"progress": {"backwards": 2, "beyondEnd": 1, "empty": 1, "notANumber": 1, "missing": 1}}
+
+
+def test_a_volume_that_is_taken_down_is_no_fault(pods, volume):
+    (volume / "progress").write_text("5")
+    one = Progress(UID)
+    assert look(pods, one) == []
+    (volume / "progress").unlink()  # as the kubelet does, and is looked at just then
+    assert look(pods, one) == []
+    volume.rmdir()
+    assert look(pods, one) == []
+    assert one.done == 5
+    assert one.faults == {}
 
 
 def test_what_was_read_before_the_length_was_known_is_not_believed_beyond_it(pods, volume):
