@@ -7,7 +7,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: help venv lint test test-quick test-api test-cluster demo chaos bench papers nightly docs clean
+.PHONY: help venv lint test test-quick test-api test-cluster demo chaos bench papers mutants nightly docs clean
 
 help: ## what there is to do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -51,6 +51,9 @@ nightly: $(READY) ## the properties with many more examples; crowds, and a kill 
 	HYPOTHESIS_PROFILE=nightly $(VENV)/bin/pytest -q tests/property --timeout 3600
 	HYPOTHESIS_PROFILE=nightly $(VENV)/bin/pytest -q tests/papers/test_chapter6_fast.py --timeout 3600
 	HYPOTHESIS_PROFILE=nightly $(VENV)/bin/pytest -q tests/api/test_bad_manifests.py tests/api/test_crowds.py tests/api/test_interrupted.py
+
+mutants: $(READY) ## changes the core in 100 places, one at a time: does a test fail? hours (MUTANTS="--sample 20 --seed 7")
+	nice hack/mutants $(MUTANTS)
 
 docs: $(READY) ## generated pages and manifests: crds/, the chart's copies, docs/api.md, docs/metrics.md
 	hack/generate
