@@ -8,9 +8,11 @@ put into the queue, the whole queue is scheduled, and it is rejected if any dead
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from punctual import reasons
-from punctual.scheduling.demand import Demand, Shortfall
-from punctual.scheduling.ground import Booking
+from punctual.scheduling.demand import Demand, Shortfall, tolerance
+from punctual.scheduling.ground import Booking, Ground
 from punctual.scheduling.job import Job
 from punctual.scheduling.plan import Plan
 from punctual.scheduling.words import some, span
@@ -75,12 +77,25 @@ def has_no_processors(a: Application) -> Rejected | None:
     )
 
 
+def least_seconds(demand: Demand, ground: Ground) -> float:
+    """Return the seconds that set-up and one unit take on the quickest processor; 0 where no unit is left."""
+    if not demand.ranges:
+        return 0.0
+    quickest = 1.0 if ground.speeds is None else float(ground.speeds.min(initial=np.inf))
+    return demand.cost.setup + demand.cost.tau + demand.cost.chi * quickest
+
+
+def too_late(demand: Demand, ground: Ground, now: float) -> bool:
+    """Whether no processor could do one unit by the due time, were it free now."""
+    return demand.due - now + 2.0 * tolerance(demand.due) < least_seconds(demand, ground)
+
+
 def starts_too_late(a: Application) -> Rejected | None:
     """Refuse where set-up, margin and one unit alone take longer than the deadline leaves."""
-    least = a.demand.cost.seconds(1)
-    left = a.demand.due - a.now
-    if left >= least:
+    if not too_late(a.demand, a.plan.ground, a.now):
         return None
+    least = least_seconds(a.demand, a.plan.ground)
+    left = a.demand.due - a.now
     ahead = a.job.deadline - a.now
     if ahead <= 0:
         return Rejected(reasons.INFEASIBLE_STARTUP, f"the deadline passed {span(-ahead)} ago", by_time=True)

@@ -103,6 +103,10 @@ class Around:
         """Whether all of it begins at ``at`` or later: who is done by then meets nothing of it."""
         return not bool((self.start < at).any()) and (not self.sends or self.sends[0] >= at)
 
+    def over(self) -> float:
+        """Return from when on nothing of it is ahead; -inf: nothing is."""
+        return max(float(self.behind.max(initial=-np.inf)), max(self.sent, default=-np.inf))
+
     def window_before(self, place: int, at: float) -> int:
         """Return the index of the last window that begins on a place at ``at`` or before; -1: none does."""
         first, last = int(self.first[place]), int(self.first[place + 1])

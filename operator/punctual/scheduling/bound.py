@@ -111,7 +111,7 @@ class BoundLine:
     def room(self, now: float, demand: Demand) -> Pressure:
         """Ask whether one more job may be let in (algorithm 12)."""
         asked = _loose(demand)
-        start = max(now, self.port if self.ground.discipline.one_port else now) + self._running(now)
+        start = self._start(now)
         highest = 0.0
         for job in sorted([*self._in_time(now), asked], key=lambda job: job.turn):
             seconds = self._seconds(job)
@@ -123,8 +123,12 @@ class BoundLine:
 
     def over(self, now: float, demand: Demand) -> float:
         """Return when a demand behind all others would be as far from the bound as it can be."""
-        seconds = sum(self._seconds(job) for job in [*self.jobs.values(), _loose(demand)])
-        return max(now, self.port, *self.ends.values()) + seconds / self.bound
+        before = sum(self._seconds(job) for job in self.jobs.values())
+        return self._start(now) + before + self._seconds(_loose(demand)) / self.bound
+
+    def dues(self) -> Iterable[float]:
+        """Return the due times of all that waits."""
+        return (job.due for job in self.jobs.values())
 
     def join(self, demand: Demand) -> None:
         """Let a job into the line."""
@@ -169,6 +173,10 @@ class BoundLine:
 
     def _in_time(self, now: float) -> Iterable[Loose]:
         return (job for job in self.jobs.values() if job.due > now)
+
+    def _start(self, now: float) -> float:
+        """Return when the first that waits begins."""
+        return max(now, self.port if self.ground.discipline.one_port else now) + self._running(now)
 
     def _running(self, now: float) -> float:
         """Return the seconds that what runs takes of all processors."""

@@ -6,7 +6,9 @@ units and the places that processors are. Made by :mod:`punctual.scheduling.expr
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
 
+from punctual.scheduling.admission import least_seconds, too_late
 from punctual.scheduling.bound import BoundLine, Share
 from punctual.scheduling.demand import Demand, tolerance
 from punctual.scheduling.fast_line import FastLine, Room
@@ -90,12 +92,18 @@ class Line:
                 self.fast.stop(end)
 
     def over(self, now: float, demand: Demand) -> float:
-        """Return when a demand behind all others would surely be done."""
+        """Return when a demand behind all others would surely be done; inf where the line is not for it."""
+        if not self.is_for(demand):
+            return inf
         fast = self.fast
         busy = max(self.ends.values(), default=now)
         work = sum(w.length for w in fast.waiting) + fast.length(float(demand.ranges.total), demand.cost)
         least = fast.least(demand.cost) * demand.cost.per_unit
         return max(busy, fast.port, now) + work + demand.cost.setup + least
+
+    def dues(self) -> Iterable[float]:
+        """Return the due times of all that waits."""
+        return (waiting.turn[0] for waiting in self.jobs.values())
 
     def opens(self, now: float) -> float | None:
         """Return when the port will be free, if that is to be waited for."""
@@ -134,6 +142,8 @@ class LineTest:
 
     def fits(self, demand: Demand) -> bool:
         """Whether the demand would be admitted."""
+        if not self.line.ground.ready.size or too_late(demand, self.line.ground, self.now):
+            return False
         room = self.line.room(self.now, demand)
         return not isinstance(room, Obstacle) and room.fits
 
@@ -142,8 +152,13 @@ class LineTest:
         return self.line.ground.under(demand, deadline)
 
     def over(self, demand: Demand) -> float:
-        """Return when a demand behind all others would surely be done."""
-        return self.line.over(self.now, demand)
+        """Return when a demand behind all others is done at the latest; none of them is due later."""
+        least = self.now + least_seconds(demand, self.line.ground)
+        return max(self.line.over(self.now, demand), least, *self.line.dues())
+
+    def turns(self, demand: Demand) -> Iterable[float]:
+        """Return the absolute deadlines with which a demand would come behind one more job."""
+        return (due + demand.kept_back for due in self.line.dues())
 
 
 def _waiting(demand: Demand) -> Waiting:

@@ -1,16 +1,18 @@
 """What could be promised instead: the earliest deadline and the largest load, found by asking admission again.
 
-Acceptance is not monotone in the deadline (a later one moves the job behind others in EDF order), so bisection alone
-may stop at the wrong edge: what it finds is tested a millionth tighter, and searched on below if that would pass. The
+Acceptance is not monotone in the deadline: a later one moves the job behind others in the order, and may leave it fewer
+processors. So what bisection finds is an edge, and there may be earlier ones. Between two deadlines at which the place
+in the order changes there is mostly one: the search looks just before each of these, the earliest first, and bisects
+below the first that is accepted. It goes by steps of a millionth, so that the step below its answer is refused. The
 search is a generator: each ``next`` costs at most one test, so that a step can bound its work.
 """
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from dataclasses import replace
 from typing import Protocol
 
-from punctual.scheduling.demand import Demand
+from punctual.scheduling.demand import Demand, tolerance
 from punctual.scheduling.ranges import Ranges
 
 ALLOWANCE = 3.0
@@ -20,7 +22,10 @@ VALID = 60.0
 LONGEST = 87600 * 3600.0
 """Seconds: no deadline further away can be asked for (``spec.deadline``), so none is offered."""
 TIGHTER = 1e-6
-ROUNDS = 8
+LEAST = 1e-6
+"""Seconds: no deadline nearer than this is offered."""
+LOOKS = 16
+"""Deadlines at which the search looks before it bisects."""
 
 
 class Test(Protocol):
@@ -33,44 +38,63 @@ class Test(Protocol):
         """Return the demand of a new job under another absolute deadline: due time and place in the order move."""
 
     def over(self, demand: Demand) -> float:
-        """Return when the demand would as a rule be done behind all others."""
+        """Return when the demand is done behind all others at the latest: with that due time it is admitted."""
+
+    def turns(self, demand: Demand) -> Iterable[float]:
+        """Return the absolute deadlines with which the demand would come behind one more job, in any order."""
 
 
 def earliest_deadline(test: Test, demand: Demand, now: float) -> Generator[None, None, float | None]:
     """Search the earliest deadline, seconds after ``now``, that is accepted while one a millionth tighter is not.
 
-    Returns None where none is. At most about 40 tests a round, ROUNDS rounds.
+    It is later than the one that was asked for, which is taken as refused. Returns None where none is accepted. At most
+    LOOKS + 1 tests and some 25 more.
     """
 
     def ok(relative: float) -> bool:
         return test.fits(test.under(demand, now + relative))
 
-    high = test.over(demand) - now + demand.kept_back
-    if not math.isfinite(high):
-        return None
-    for _ in range(4):
+    low = max(LEAST, demand.due + demand.kept_back - now)
+    for high in _looks(test, demand, now, low):
         yield
         if ok(high):
             break
-        high *= 2
+        low = high
     else:
         return None
-    floor = max(0.0, demand.kept_back)
-    for _ in range(ROUNDS):
-        low = floor
-        while high - low > TIGHTER / 10 * high:
-            middle = (low + high) / 2
+    while True:
+        below, above = 0, math.ceil(math.log(high / low) / -math.log1p(-TIGHTER))
+        while above - below > 1:
+            middle = (below + above) // 2
             yield
-            if ok(middle):
-                high = middle
+            if ok(at := _above(low, middle)):
+                above, high = middle, at
             else:
-                low = middle
+                below = middle
+        tighter = high * (1.0 - TIGHTER)
+        if tighter <= low:
+            return high
         yield
-        tighter = high * (1 - TIGHTER)
         if not ok(tighter):
             return high
         high = tighter
-    return high
+
+
+def _above(low: float, steps: int) -> float:
+    """Return the deadline from which so many times a millionth is to be taken to come to ``low``."""
+    return low * math.exp(-math.log1p(-TIGHTER) * steps)
+
+
+def _looks(test: Test, demand: Demand, now: float, low: float) -> list[float]:
+    """Return the deadlines to look at first, ascending, the last of which is accepted if any later one is."""
+    last = test.over(demand) + demand.kept_back - now
+    last = max(last + 2.0 * tolerance(now + last), low * (1.0 + 2.0 * TIGHTER))
+    if not math.isfinite(last):
+        return []
+    before = sorted({turn - 2.0 * tolerance(turn) - now for turn in test.turns(demand)})
+    before = [at for at in before if low < at < last]
+    some = min(LOOKS, len(before))
+    return [*(before[(i + 1) * len(before) // some - 1] for i in range(some)), last]
 
 
 def largest_load(test: Test, demand: Demand) -> Generator[None, None, int]:

@@ -168,9 +168,18 @@ class Plan:
         return self.ground.under(demand, deadline)
 
     def over(self, demand: Demand) -> float:
-        """Return when the demand would be done behind all others, on one processor alone."""
-        alone = demand.cost.seconds(demand.ranges.total) + demand.cost.setup * len(demand.ranges.parts)
-        return max(float(self.after.ready.max(initial=0.0)), demand.not_before) + alone
+        """Return when the demand is done behind all bookings and windows at the latest, however it is cut."""
+        after, demand = self.after, demand.anew()
+        begin = max(float(after.ready.max(initial=0.0)), after.port, demand.not_before, demand.running_until)
+        if after.around is not None:
+            begin = max(begin, after.around.over())
+        cost, slowest = demand.cost, 1.0 if after.speeds is None else max(1.0, float(after.speeds.max(initial=1.0)))
+        chunks = len(self.places) + len(demand.ranges.parts)
+        return begin + chunks * cost.setup + demand.ranges.total * (cost.tau + slowest * cost.chi)
+
+    def turns(self, demand: Demand) -> Iterable[float]:  # noqa: ARG002  as all that tests admission
+        """Return the absolute deadlines with which a demand would come behind one more job."""
+        return (d.due + d.kept_back for d in self.demands)
 
     def overloaded(self, demand: Demand) -> bool:
         """Whether more work is due by the demand's due time than all processors could do until then."""

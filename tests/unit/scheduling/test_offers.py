@@ -1,0 +1,176 @@
+"""Deadlines offered: found wherever one would do, the earliest that is seen, and a bounded number of tests."""
+
+import numpy as np
+import pytest
+
+from punctual.scheduling import offers
+from punctual.scheduling.around import Around
+from punctual.scheduling.bound import BoundLine
+from punctual.scheduling.demand import Demand
+from punctual.scheduling.discipline import Discipline, Order
+from punctual.scheduling.ground import Ground
+from punctual.scheduling.line import Line, LineTest
+from punctual.scheduling.plan import Plan
+from punctual.scheduling.processors import Place
+from punctual.scheduling.ranges import Ranges
+from punctual.sim.jobs import Options, simulate
+from punctual.sim.trace import FaultLine, JobLine, ReservationLine, Trace
+from punctual.theory.cost import Cost
+
+PLACES = [Place(f"n{i}", 0) for i in range(4)]
+
+
+def asked(name="j", load=1.0, deadline=200.0, arrival=0.0, **costs):
+    return JobLine(id=name, arrival=arrival, load=load, deadline=deadline, **costs)
+
+
+def window(start, end, processors=1):
+    return ReservationLine(id="r", kind="reservation", arrival=0.0, start=start, end=end, processors=processors)
+
+
+def answer(lines, **options):
+    """Return what is decided about the last line."""
+    document = simulate(Trace.of(lines), Options(**options)).document()
+    return next(d for d in document["decisions"] if d["id"] == lines[-1].id)
+
+
+@pytest.mark.parametrize(
+    ("before", "job", "options", "offered"),
+    [
+        pytest.param(
+            [window(1.0, 10000.0)],
+            asked(),
+            {"processors": 1, "integer_units": True},
+            10101.0,
+            id="behind a long window",
+        ),
+        pytest.param([], asked(), {"processors": 1, "speeds": (20.0,)}, 2001.0, id="on a slow processor"),
+        pytest.param(
+            [window(1.0, 10000.0, 2)],
+            asked(load=4.0),
+            {"processors": 2, "speeds": (20.0, 40.0), "discipline": Discipline(partition="EPR", assign="AN")},
+            18002.0,
+            id="in equal parts on slow processors behind a window",
+        ),
+        pytest.param(
+            [asked("first", load=10.0, deadline=1250.0)],
+            asked(load=100.0, deadline=6000.0),
+            {"processors": 1, "bound": 1.7, "discipline": Discipline()},
+            1010.0 + 10100.0 / 1.7,
+            id="behind others under a bound above 1",
+        ),
+        pytest.param(
+            [
+                asked("first", load=1000.0, deadline=1e6),
+                FaultLine(id="f", kind="fault", arrival=0.0, processors=(1, 2, 3)),
+            ],
+            asked(load=1.0, deadline=101.0, arrival=1.0),
+            {"processors": 4, "discipline": Discipline()},
+            101100.0,
+            id="on one of four processors, the others away",
+        ),
+    ],
+)
+def test_an_offer_is_found_however_long_windows_last_and_processors_take(before, job, options, offered):
+    first = answer([*before, job], **options)
+    assert not first["accepted"]
+    earliest = first["earliest_deadline"]
+    assert earliest == pytest.approx(offered, rel=2e-6)
+    assert answer([*before, job.model_copy(update={"deadline": earliest})], **options)["accepted"]
+    tighter = job.model_copy(update={"deadline": earliest * (1.0 - 1e-6)})
+    assert not answer([*before, tighter], **options)["accepted"]
+
+
+@pytest.mark.parametrize("deadline", [51.0, 70.0, 99.0])
+def test_one_unit_that_only_the_quick_processor_does_in_time_is_accepted(deadline):
+    cost = Cost(chi=100.0)
+    found = answer([asked(deadline=deadline)], processors=2, cost=cost, speeds=(1.0, 0.5), integer_units=True)
+    assert found["accepted"]
+
+
+def test_one_unit_is_accepted_that_is_due_when_it_is_done_but_for_rounding():
+    job = asked(arrival=1000.1, deadline=147.85714285714286)
+    options = {"cost": Cost(chi=100.0, tau=5.0), "headroom": 0.3, "integer_units": True}
+    assert job.arrival + job.deadline - job.arrival < job.deadline
+    assert answer([job], **options)["accepted"]
+
+
+@pytest.mark.parametrize("how", [{}, {"admission": "Fast"}, {"bound": 0.8}, {"bound": 0.05}], ids=str)
+def test_none_is_made_while_no_processor_is_there(how):
+    gone = FaultLine(id="f", kind="fault", arrival=0.0, processors=(0, 1))
+    found = answer([gone, asked(arrival=1.0)], processors=2, **how)
+    assert not found["accepted"]
+    assert "earliest_deadline" not in found
+
+
+def demand(units, due, uid="new", **more):
+    cost = more.pop("cost", Cost(chi=1.0))
+    return Demand(order=Order(due, 0.0, uid), ranges=Ranges.of((0, units)), cost=cost, due=due, **more)
+
+
+def searched(test, wanted):
+    """Return what is offered at 0, and after how many tests."""
+    search, tests = offers.earliest_deadline(test, wanted, 0.0), 0
+    while True:
+        try:
+            next(search)
+        except StopIteration as end:
+            return end.value, tests
+        tests += 1
+
+
+def bound_line(*waiting, bound):
+    return LineTest(BoundLine.of(0.0, PLACES, Ground(np.zeros(4)), waiting, bound=bound), 0.0)
+
+
+def test_a_job_that_would_press_on_one_due_later_is_offered_to_come_behind_it():
+    """Though by the bound it is done much earlier."""
+    earliest, _ = searched(bound_line(demand(40, 205.0, "other"), bound=0.05), demand(24, 2.0))
+    assert earliest == pytest.approx(205.0, rel=2e-6)
+    assert earliest > 205.0
+
+
+def test_of_two_deadlines_that_would_do_the_earlier_is_offered():
+    """One in front of a job due later, one behind it; between the two none would do."""
+    test = bound_line(demand(800, 1000.0, "other"), bound=0.5)
+    assert [test.fits(demand(1960, due)) for due in (979.0, 981.0, 1001.0, 1179.0, 1181.0)] == [0, 1, 0, 0, 1]
+    assert searched(test, demand(1960, 500.0))[0] == pytest.approx(980.0, rel=2e-6)
+
+
+def plan(*booked, places=4):
+    made, missed = Plan.of(PLACES[:places], Ground(np.zeros(places)), booked)
+    assert not missed
+    return made
+
+
+@pytest.mark.parametrize("jobs", [0, 3, 40])
+def test_the_number_of_tests_is_bounded(jobs):
+    """As a year and a second are apart: from a deadline that has passed to one behind everything."""
+    waiting = [demand(10**6, 1e7 * (k + 1), f"j{k}") for k in range(jobs)]
+    for test in (plan(*waiting), bound_line(*waiting, bound=1.0)):
+        for due in (-5.0, 1e-3, 1e4):
+            earliest, tests = searched(test, demand(10**6, due))
+            assert earliest is not None
+            assert tests <= offers.LOOKS + 1 + 26
+
+
+def test_no_test_is_asked_twice_what_was_refused_already():
+    test = plan(places=1)
+    earliest, tests = searched(test, demand(10, 9.0))
+    assert earliest == pytest.approx(10.0, rel=2e-6)
+    assert tests < 22
+
+
+def test_inside_windows_that_are_too_short_no_deadline_is_offered():
+    around = Around.of(1, np.array([0]), np.array([5.0]), np.array([10.0]), owner=np.array([0]))
+    test, _ = Plan.of(PLACES[:1], Ground(np.zeros(1), around=around), ())
+    earliest, tests = searched(test, demand(6, 9.0, inside=0))
+    assert earliest is None
+    assert tests <= offers.LOOKS + 1
+
+
+def test_what_sends_more_than_the_line_is_for_gets_no_offer_by_it():
+    ground = Ground(np.zeros(4), Discipline(network="OnePort"), 0.0)
+    line = Line.of(0.0, PLACES, ground, [demand(10, 100.0, "first")])
+    assert isinstance(line, Line)
+    assert searched(LineTest(line, 0.0), demand(10, 1.0, cost=Cost(chi=1.0, tau=1.0))) == (None, 0)
