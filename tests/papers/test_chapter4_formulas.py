@@ -13,6 +13,7 @@ from punctual.theory.execution_time import (
     n_min,
     n_min_equal,
     n_star,
+    n_star_equal,
     opr_shares,
 )
 from punctual.theory.partition import partition
@@ -128,5 +129,7 @@ def test_opr_and_epr_become_one_as_computing_slows_down():
     assert gap(10000) < 0.0035
 
 
-def test_n_star_is_not_where_epr_is_least():
+def test_n_star_of_epr_is_where_4_8_is_least_and_not_that_of_4_6():
+    assert n_star_equal(1000, BASE, limit=256) == 45
     assert min(range(1, 257), key=lambda n: execution_time_equal(1000, n, BASE)) == 45
+    assert n_star_equal(1000, BASE, limit=30) == 30

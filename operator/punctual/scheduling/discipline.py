@@ -24,6 +24,7 @@ from punctual.theory.execution_time import (
     n_min,
     n_min_equal,
     n_star,
+    n_star_equal,
     workload_derivative,
 )
 
@@ -84,8 +85,9 @@ class Discipline:
         return _durations(load, cost, limit, self.partition, self.one_port)
 
     def most_useful(self, load: float, cost: Cost, *, limit: int) -> int:
-        """Return min(limit, n*): with how many processors it ends soonest under OPR (4.4), for either rule."""
-        return n_star(load, cost, limit=limit) if self.one_port else limit
+        """Return min(limit, n*): with how many processors it ends soonest under the partition rule (4.4)."""
+        star = n_star if self.partition == "OPR" else n_star_equal
+        return star(load, cost, limit=limit) if self.one_port else limit
 
 
 @lru_cache(maxsize=4096)

@@ -56,6 +56,18 @@ def n_star(load: float, cost: Cost, *, limit: int) -> int:
     return limit
 
 
+def n_star_equal(load: float, cost: Cost, *, limit: int) -> int:
+    """Return min(``limit``, n*) under EPR: with how many processors it ends soonest, near √(σχ/θcm).
+
+    By (4.8) the chunk that ends last gets shorter by σχ/(n(n + 1)) from n to n + 1 processors, and one more transfer is
+    set up before it: n* is the least n with n(n + 1) θcm >= σχ. Without θcm more is always better.
+    """
+    work = load * cost.chi
+    if work > limit * (limit - 1) * cost.theta_cm:
+        return limit
+    return max(1, ceil((sqrt(1.0 + 4.0 * work / cost.theta_cm) - 1.0) / 2.0))
+
+
 def n_min(load: float, cost: Cost, *, window: float, limit: int) -> int | None:
     """Return n^min under OPR: the least n <= ``limit`` with E(σ, n) <= ``window`` (4.7); None: there is none.
 

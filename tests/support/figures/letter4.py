@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from punctual.scheduling.discipline import Discipline, Order
 from punctual.sim.trace import Trace, jobs
 from punctual.theory.cost import Cost
-from punctual.theory.execution_time import execution_time, execution_time_equal, n_min, n_min_equal, n_star
+from punctual.theory.execution_time import (
+    execution_time,
+    execution_time_equal,
+    n_min,
+    n_min_equal,
+    n_star,
+    n_star_equal,
+)
 
 
 @dataclass(slots=True)
@@ -67,7 +74,8 @@ class Figure41:
         """Return start, nodes and end; None: it cannot be done by its deadline."""
         take = execution_time if self.optimal else execution_time_equal
         if not self.fewest:
-            nodes = n_star(task.load, self.cost, limit=self.processors)
+            star = n_star if self.optimal else n_star_equal
+            nodes = star(task.load, self.cost, limit=self.processors)
             start = free[nodes - 1]
         else:
             least = n_min if self.optimal else n_min_equal

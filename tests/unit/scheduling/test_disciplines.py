@@ -14,7 +14,7 @@ from punctual.scheduling.plan import Plan
 from punctual.scheduling.processors import Place
 from punctual.scheduling.ranges import Ranges
 from punctual.theory.cost import Cost
-from punctual.theory.execution_time import execution_time, execution_time_equal, n_star
+from punctual.theory.execution_time import execution_time, execution_time_equal, n_star, n_star_equal
 
 COST = Cost(chi=100.0, tau=1.0, theta_cm=3.0, theta_cp=2.0)
 FINE = 2**20
@@ -43,10 +43,15 @@ def test_on_idle_processors_the_least_that_meet_the_deadline_take_what_the_close
         assert booking.finish == pytest.approx(ends[n - 1], abs=1e-3)
 
 
-def test_all_that_are_of_use_are_taken_and_no_more():
-    booking = place(demand(50.0, 9999.0), on(*[0.0] * 64, assign="AN", network="OnePort"))
-    assert booking.where.size == n_star(50.0, COST, limit=64) < 64
-    assert place(demand(50.0, 9999.0), on(*[0.0] * 64, assign="AN")).where.size == 64
+@pytest.mark.parametrize(("partition", "useful"), [("OPR", n_star), ("EPR", n_star_equal)])
+def test_all_that_are_of_use_under_the_rule_are_taken_and_no_more(partition, useful):
+    one_port = on(*[0.0] * 64, partition=partition, assign="AN", network="OnePort")
+    assert place(demand(50.0, 9999.0), one_port).where.size == useful(50.0, COST, limit=64) < 64
+    assert place(demand(50.0, 9999.0), on(*[0.0] * 64, partition=partition, assign="AN")).where.size == 64
+
+
+def test_the_two_rules_differ_in_how_many_are_of_use():
+    assert n_star(50.0, COST, limit=64) != n_star_equal(50.0, COST, limit=64)
 
 
 def test_together_waits_for_the_last_of_them_where_ready_begins_with_the_first():

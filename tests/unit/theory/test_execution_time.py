@@ -12,6 +12,7 @@ from punctual.theory.execution_time import (
     n_min,
     n_min_equal,
     n_star,
+    n_star_equal,
     opr_shares,
     workload_derivative,
 )
@@ -72,6 +73,21 @@ def test_n_star_is_where_e_is_least(load, limit, cost):
     assume(cost.theta_cm > 0.0)
     times = [execution_time(load, n, cost) for n in range(1, limit + 1)]
     assert times[n_star(load, cost, limit=limit) - 1] == pytest.approx(min(times), rel=1e-12)
+
+
+@given(loads, counts, costs)
+def test_n_star_of_equal_shares_is_where_their_own_e_is_least(load, limit, cost):
+    times = [execution_time_equal(load, n, cost) for n in range(1, limit + 1)]
+    n = n_star_equal(load, cost, limit=limit)
+    assert times[n - 1] == pytest.approx(min(times), rel=1e-12)
+    if cost.theta_cm == 0.0:
+        assert n == limit
+
+
+@pytest.mark.parametrize(("sigma_chi", "n"), [(1.9, 1), (2.1, 2), (5.9, 2), (6.1, 3), (1e300, 100)])
+def test_one_more_equal_share_helps_while_it_computes_less_by_more_than_a_transfer_is_set_up(sigma_chi, n):
+    # θcm = 1: from n to n + 1 the chunk gets shorter by σχ/(n(n + 1))
+    assert n_star_equal(1, Cost(chi=sigma_chi, tau=9.0, theta_cm=1.0, theta_cp=7.0), limit=100) == n
 
 
 @given(loads, counts, costs)
