@@ -114,6 +114,17 @@ INFORMER_STALENESS: Final = Metric(
 LEADER: Final = Metric("punctual_leader", "gauge", "1 on the replica that leads, 0 on the others.")
 EPOCH: Final = Metric("punctual_epoch", "gauge", "Highest epoch this replica has led with or seen.")
 PLANNER_AGE: Final = Metric("punctual_planner_age_seconds", "gauge", "Since the planner last ticked.")
+CLOCK_DOUBT: Final = Metric(
+    "punctual_clock_doubt_seconds",
+    "gauge",
+    "For how long answers of the API server have contradicted each other about the time; 0: they agree.",
+)
+CLOCK_DOUBTS: Final = Metric(
+    "punctual_clock_doubts_total",
+    "counter",
+    "Doubts about the API server's time that ended, by outcome: dismissed, followed (its clock was set).",
+    ("outcome",),
+)
 
 # The operator: agents
 

@@ -6,6 +6,7 @@ a life is waiting.
 
 import asyncio
 import gc
+import itertools
 import json
 import socket
 from collections import Counter
@@ -13,11 +14,12 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from faults import afterwards, answer, cut, delay, lose, refuse, silent, stale, tell, twice
+from faults import afterwards, answer, cut, dated, delay, lose, refuse, silent, stale, tell, twice
 from life import life, told
 from proxy import HangUp, Proxy
 
 from punctual.kube.api.meta import EPOCH_NEVER_FALLS
+from punctual.kube.clock import AGREED
 from punctual.kube.podspec import BEGIN
 
 AT_ONCE = 8
@@ -87,6 +89,69 @@ def lives_through(add):
         assert operator.status is None, "it ended"
 
     return story
+
+
+HOUR = 3600
+
+
+def wrong_times(add):
+    """Make the story: whatever time some answers tell, a job that would be stopped for good is done in time."""
+
+    async def story(stage, proxy, start):
+        add(proxy)
+        operator = start()
+        await stage.add_job(onMiss="Stop")
+        await stage.finished(within=120)
+        await stage.judge()
+        assert operator.status is None, "it ended"
+        assert "clock_doubted" in operator.log.read_text()
+        assert "clock_followed" not in operator.log.read_text()
+
+    return story
+
+
+def of_one_server_in_three():
+    """Take every third call: a server with a clock of its own answers it."""
+    turns = itertools.count()
+    return lambda _call: next(turns) % 3 == 1
+
+
+async def an_hour_ahead_for_a_moment(stage, proxy, start):
+    operator = start()
+    await stage.add_job(onMiss="Stop")
+    await stage.until(lambda: stage.status.get("completed"))
+    proxy.on("", "", dated(HOUR), times=None)
+    await stage.until(lambda: "clock_doubted" in operator.log.read_text())
+    proxy.forgive()
+    await stage.finished(within=120)
+    await stage.judge()
+    assert operator.status is None, "it ended"
+
+
+async def a_clock_set_forward(stage, proxy, start):
+    operator = start()
+    await stage.until(lambda: stage.queue(0))
+    proxy.on("", "", dated(HOUR), times=None)
+    await stage.until(lambda: "clock_doubted" in operator.log.read_text())
+    await stage.add_job()
+    # by the time before it would have been promised, by the time after it is late
+    await stage.until(lambda: stage.answered("job", "InfeasibleStartup"))
+    lines = map(json.loads, operator.log.read_text().splitlines())
+    (followed,) = (line for line in lines if line["event"] == "clock_followed")
+    assert followed["ahead"] == pytest.approx(HOUR, abs=2)
+    assert followed["doubted"] >= AGREED
+    assert operator.status is None, "it ended"
+
+
+async def a_clock_set_back(stage, proxy, start):
+    first = start()
+    await stage.until(lambda: stage.queue(0))
+    proxy.on("", "", dated(-HOUR), times=None)
+    assert await first.ended() == 1, "a Pool waits for times that would not come for an hour"
+    second = start()
+    await stage.add_job()
+    await stage.until(lambda: stage.answered("job"))
+    assert second.status is None, "it ended"
 
 
 async def a_minute_without_the_server(stage, proxy, start):
@@ -246,6 +311,19 @@ STORIES = {
     **{name: ({}, lives_through(add)) for name, add in FAULTS.items()},
     "deleted unseen, watch refused": (STILL, a_job_deleted_while_nobody_watched(answer(410))),
     "deleted unseen, watch told": (STILL, a_job_deleted_while_nobody_watched(tell(410))),
+    "one answer an hour ahead": ({"job": False}, wrong_times(one("write", "", dated(HOUR), nth=8))),
+    "the first answer an hour ahead": ({"job": False}, wrong_times(one("", "", dated(HOUR)))),
+    "one server in three an hour ahead": (
+        {"job": False},
+        wrong_times(one("", "", dated(HOUR), times=None, where=of_one_server_in_three())),
+    ),
+    "one server in three an hour behind": (
+        {"job": False},
+        wrong_times(one("", "", dated(-HOUR), times=None, where=of_one_server_in_three())),
+    ),
+    "all an hour ahead for a moment": ({"job": False}, an_hour_ahead_for_a_moment),
+    "a clock set forward": (STILL, a_clock_set_forward),
+    "a clock set back": (STILL, a_clock_set_back),
     "pool deleted unseen": ({"plays": False}, a_pool_deleted_while_nobody_watched),
     "a list behind, watch first": ({"job": False}, a_list_that_lacks_the_job(0.0)),
     "a list behind, list first": ({"job": False}, a_list_that_lacks_the_job(6.0)),

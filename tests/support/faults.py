@@ -3,6 +3,8 @@
 import asyncio
 import json
 from dataclasses import replace
+from datetime import timedelta
+from email.utils import format_datetime, parsedate_to_datetime
 
 from proxy import JSON, Answer, HangUp, do
 
@@ -53,6 +55,17 @@ def afterwards(act):
 
     async def fault(_call, forward):
         return replace(await forward(), then=act)
+
+    return fault
+
+
+def dated(ahead):
+    """Tell the time with a clock that is so many seconds ahead."""
+
+    async def fault(_call, forward):
+        found = await forward()
+        told = parsedate_to_datetime(found.headers["Date"]) + timedelta(seconds=ahead)
+        return replace(found, headers={**found.headers, "Date": format_datetime(told, usegmt=True)})
 
     return fault
 

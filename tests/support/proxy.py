@@ -70,7 +70,8 @@ class Answer:
 class Rule:
     """Does ``fault`` to the nth call that it fits and those behind it, ``times`` in all (None: for ever).
 
-    ``verb`` may be "write" for all that change something, ``resource`` "" for any; a list of pods is of "pods" too.
+    ``verb`` may be "write" for all that change something, "" for any, ``resource`` "" for any; a list of pods is of
+    "pods" too.
     """
 
     verb: str
@@ -88,7 +89,7 @@ class Rule:
     def applies(self, call):
         """Count a call; return whether it is to meet the fault."""
         verbs = WRITES if self.verb == "write" else {self.verb}
-        if call.verb not in verbs or self.resource not in ("", call.resource) or not self.where(call):
+        if (self.verb and call.verb not in verbs) or self.resource not in ("", call.resource) or not self.where(call):
             return False
         self.seen += 1
         return self.seen >= self.nth and (self.times is None or self.seen < self.nth + self.times)

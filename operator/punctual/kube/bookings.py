@@ -2,7 +2,8 @@
 
 Each window is a question of its own to the Pool, asked when it comes within the horizon. Its answer stands in the
 reservation's status before anything counts on it: a job that names the reservation is asked about once that is written.
-By the clock alone windows become active, are over, and new ones are asked about.
+By the clock alone windows become active, are over, and new ones are asked about. While the time is in doubt nothing of
+that happens.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -48,7 +49,15 @@ class Bookings:
     """All reservations that the directory knows, for one term."""
 
     def __init__(
-        self, epoch: int, *, caches: Caches, writer: Writer, recorder: Recorder, now: Callable[[], float], doors: Doors
+        self,
+        epoch: int,
+        *,
+        caches: Caches,
+        writer: Writer,
+        recorder: Recorder,
+        now: Callable[[], float],
+        doubted: Callable[[], bool],
+        doors: Doors,
     ) -> None:
         self._epoch = epoch
         self._caches = caches
@@ -56,7 +65,9 @@ class Bookings:
         self._writer = writer
         self._recorder = recorder
         self._now = now
+        self._doubted = doubted
         self._doors = doors
+        self._put_off: set[str] = set()  # uids, until the time is not in doubt
 
     # taking over
 
@@ -79,6 +90,9 @@ class Bookings:
             self.drop(known)
             return
         if known.finished is not None:
+            return
+        if self._doubted():
+            self._put_off.add(known.uid)
             return
         try:
             ahead = self._ahead(known, now)
@@ -186,7 +200,13 @@ class Bookings:
     # what is so by the clock
 
     def tend(self) -> None:
-        """Look at those whose time has come."""
+        """Look at those whose time has come, and at those that were put off."""
+        if self._doubted():
+            return
+        for uid in self._put_off:
+            if known := self._directory.reservations.get(uid):
+                self.consider(known)
+        self._put_off.clear()
         now = self._now()
         for known in list(self._directory.reservations.values()):
             if known.look <= now and not known.deleting and known.finished is None and known.windows:

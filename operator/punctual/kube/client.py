@@ -108,6 +108,7 @@ class ApiClient:
     """Calls to one API server: ``async with ApiClient(kubeconfig) as client: await client.get("/version")``.
 
     ``deadline`` is for one call, in seconds, from the request to the last byte of the answer (a watch has its own).
+    ``keep`` False: each call has a connection of its own, which may lead to another of several servers.
     All calls raise the subclasses of ClusterError that the answer's status means; Unreachable without an answer.
     """
 
@@ -118,10 +119,12 @@ class ApiClient:
         clock: ServerClock | None = None,
         deadline: float = 10.0,
         user_agent: str = "punctual",
+        keep: bool = True,
     ) -> None:
         self.clock = clock or ServerClock()
         self._kubeconfig = kubeconfig
         self._deadline = deadline
+        self._keep = keep
         self._headers = {"User-Agent": user_agent, "Accept-Encoding": "identity"}
         self._renewal = asyncio.Lock()
         self._configuration: Configuration | None = None
@@ -140,7 +143,9 @@ class ApiClient:
         self._server_name = configuration.tls_server_name
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                ssl=_tls(configuration) if self._base.startswith("https") else False, socket_factory=self._socket
+                ssl=_tls(configuration) if self._base.startswith("https") else False,
+                socket_factory=self._socket,
+                force_close=not self._keep,
             ),
             timeout=aiohttp.ClientTimeout(total=self._deadline),
             read_bufsize=2**18,  # a list of pods comes in megabytes

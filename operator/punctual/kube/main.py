@@ -32,6 +32,7 @@ from punctual.kube.authority import service_names
 from punctual.kube.board import SetPointBoard
 from punctual.kube.caches import Caches
 from punctual.kube.client import ApiClient, Json
+from punctual.kube.clock import ServerClock, ask_while_doubted
 from punctual.kube.directory import JOBS, POOLS, RESERVATIONS
 from punctual.kube.elector import ElectorThread, Timing
 from punctual.kube.exchange import Doors, Exchange, Refusal
@@ -172,13 +173,18 @@ class Operator:
         config = self._config
         async with contextlib.AsyncExitStack() as stack:
             client = await stack.enter_async_context(ApiClient(config.kubeconfig, user_agent="punctual-operator"))
+            clock = client.clock
+            clock.on_end = lambda how: self._metrics.clock_doubts.labels(how).inc()
             if await _patiently(lambda: client.get("/version"), stop) is None:
                 return
+            asker = ApiClient(config.kubeconfig, clock=clock, user_agent="punctual-clock", keep=False)
+            await stack.enter_async_context(asker)
             caches = self._caches = Caches(client, config.manner)
             group = await stack.enter_async_context(_Tasks(self._fail))
             group.begin(follow(self._observe, kubeconfig=config.kubeconfig))
             group.begin(caches.run())
             group.begin(self._feel_lag())
+            group.begin(ask_while_doubted(clock, partial(asker.get, "/version")))
             self._label = LeaderLabel(client, namespace=config.namespace, pod=config.pod)
             group.begin(self._label.run())
             reports = await self._serve(client, caches, stack, group)
@@ -193,7 +199,7 @@ class Operator:
                 on_stopped=self._stop_leading,
                 min_epoch=lambda: caches.directory.epoch,
                 timing=config.timing,
-                clock=client.clock,
+                clock=clock,
             )
             elector.start()
             self._begun = True
@@ -257,11 +263,11 @@ class Operator:
         caches.on_node_gone = exchange.forget
         report_port = await exchange.start(keeper.context, port=config.report_port)
         stack.push_async_callback(exchange.stop)
-        self._watch(caches, exchange, keeper)
+        self._watch(client.clock, caches, exchange, keeper)
         self.ports = (report_port, metrics_port)
         return self.ports
 
-    def _watch(self, caches: Caches, exchange: Exchange, keeper: Keeper) -> None:
+    def _watch(self, clock: ServerClock, caches: Caches, exchange: Exchange, keeper: Keeper) -> None:
         metrics = self._metrics
         ends = metrics.certificate_end
         ends.labels("authority").set_function(lambda: keeper.trust.signing.end if keeper.trust else 0.0)
@@ -269,6 +275,7 @@ class Operator:
         metrics.watch(names.LEADER, lambda: float(self._epoch() is not None))
         metrics.watch(names.EPOCH, lambda: float(self._term.epoch if self._term else caches.directory.epoch))
         metrics.watch(names.PLANNER_AGE, lambda: self._term.silent if self._term else 0.0)
+        metrics.watch(names.CLOCK_DOUBT, lambda: clock.doubt)
         metrics.watch(names.WRITER_DEPTH, lambda: float(self._term.depth if self._term else 0))
         metrics.watch(names.WRITER_AGE, lambda: self._term.oldest_write if self._term else 0.0)
         metrics.watch(

@@ -49,6 +49,7 @@ class Metrics:
         self.informer_staleness = self._gauge(names.INFORMER_STALENESS)
         self.reports = self._counter(names.AGENT_REPORTS)
         self.refusals = self._counter(names.EXCHANGE_REFUSALS)
+        self.clock_doubts = self._counter(names.CLOCK_DOUBTS)
         self.token_reviews = self._counter(names.TOKEN_REVIEWS)
         self.certificate_end = self._gauge(names.CERTIFICATE_END)
         self._pools = {m: self._gauge(m) for m in _BY_POOL}
@@ -104,4 +105,5 @@ def _settle(made: MetricWrapperBase, metric: names.Metric) -> None:
 _KNOWN: dict[names.Metric, tuple[tuple[str, ...], ...]] = {
     names.DEADLINE_MISSES: (("CapacityLost",), ("Overrun",), ("ChunkFailed",), ("Late",)),
     names.STATISTICAL_MISSES: (("ChunkFailed",), ("Late",)),
+    names.CLOCK_DOUBTS: (("dismissed",), ("followed",)),
 }

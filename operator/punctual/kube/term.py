@@ -5,6 +5,7 @@ Taking over goes in this order, and nothing is decided before its end:
     list       pools, profiles, reservations and jobs as they are now
     stamp      the new epoch onto each pool and each unfinished job and reservation, by itself: what comes back is what
                an earlier leader wrote last, for from then on the API server refuses what it still has under way
+    wait       while the time is in doubt: what is decided at a wrong time stands for good
     restore    a Pool from each pool's, its jobs' and its reservations' records, with nodes and pods of the informers
 
 A term never goes on after an error: what was decided is written down, and the next one begins from there.
@@ -162,6 +163,7 @@ class Term:
             writer=self._writer,
             recorder=self._recorder,
             now=client.clock.now,
+            doubted=lambda: client.clock.doubted,
             doors=Doors(self.tell, lambda pool: pool in self._seats, self._reservation_written),
         )
         self._learning = Learning(self._directory)
@@ -295,6 +297,9 @@ class Term:
             self._take_reservation(body)
         async for body in self._stamper.all(JOBS, before[JOBS]):
             await self._take_job(body)
+        while self._client.clock.doubted:
+            await asyncio.sleep(PROGRESS)
+            self._begun = self._client.clock.now()
         self._begin(records)
 
     def _take_profile(self, body: Json) -> None:
@@ -457,6 +462,7 @@ class Term:
             Mailbox(),
             hands,
             now=self._client.clock.now,
+            doubted=lambda: self._client.clock.doubted,
             timed=self._metrics.step_seconds.observe,
         )
         self._seats[name] = _Seat(actor, hands, self._group.create_task(actor.run(events)))

@@ -7,6 +7,9 @@ waiting the actor steps again at once, but lets the loop breathe between, so tha
 Any error ends the actor, and with it the leader's turn: what was decided is written down, so a new leader goes on from
 there, and nothing is to be gained by going on with a Pool that may be wrong. A clock that is set back far ends it too:
 a Pool waits by times of it that would not come for long, and a new one has none.
+
+While the time is in doubt nothing is decided: a step at an hour that is not would break every promise for good. Mail
+waits in the mailbox, newest per key.
 """
 
 import asyncio
@@ -51,7 +54,10 @@ class Hands(Protocol):
 
 
 class PoolActor:
-    """Steps one Pool. ``now`` is the API server's clock; ``timed`` is told the seconds that each step took."""
+    """Steps one Pool. ``now`` is the API server's clock; ``timed`` is told the seconds that each step took.
+
+    ``doubted`` tells whether that clock is in doubt: then steps are put off.
+    """
 
     def __init__(
         self,
@@ -60,6 +66,7 @@ class PoolActor:
         hands: Hands,
         *,
         now: Callable[[], float],
+        doubted: Callable[[], bool] = lambda: False,
         timed: Callable[[float], None] = lambda _: None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -67,6 +74,7 @@ class PoolActor:
         self._core = core
         self._hands = hands
         self._now = now
+        self._doubted = doubted
         self._timed = timed
         self._monotonic = monotonic
         self._made = monotonic()
@@ -79,14 +87,24 @@ class PoolActor:
         Nothing is decided before the stamps of the new epoch stand: from then on the API server refuses what an
         earlier leader still has under way.
         """
+        await self._sure()
         self._perform(self._core.restore(self._now(), restored))
         await self._hands.flush()
         while True:
+            await self._sure()
             self.step()
             if self._core.backlog:
                 await asyncio.sleep(0)
             else:
                 await self.mailbox.wait(at_most=TICK)
+
+    async def _sure(self) -> None:
+        """Return when the time is not in doubt. To wait for that is not to hang."""
+        while self._doubted():
+            self._made = self._monotonic()
+            if self._ticked is not None:
+                self._ticked = self._made
+            await asyncio.sleep(TICK)
 
     def step(self) -> None:
         """Take all mail and let the Pool answer it, once; ClusterError where the clock was set back far."""

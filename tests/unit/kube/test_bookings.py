@@ -24,7 +24,7 @@ class Edge:
     """Bookings between a directory and a pool, all of it visible."""
 
     def __init__(self, directory=None):
-        self.now = BEGIN
+        self.now, self.doubted = BEGIN, False
         self.directory = directory or Directory()
         self.told, self.statuses, self.events, self.changed, self.nodes = [], [], [], [], frozenset({"n1"})
         self.bookings = Bookings(
@@ -35,6 +35,7 @@ class Edge:
             writer=SimpleNamespace(submit=lambda _key, op: self.statuses.append(op.body), forget=lambda _: None),
             recorder=SimpleNamespace(emit=lambda _about, kind, reason, _note: self.events.append((kind, reason))),
             now=lambda: self.now,
+            doubted=lambda: self.doubted,
             doors=Doors(
                 lambda _pool, event: self.told.append(event),
                 lambda pool: pool in self.directory.pools,
@@ -49,8 +50,8 @@ class Edge:
         body = {"apiVersion": api.API_VERSION, "kind": "Pool", "metadata": {"name": "main", "uid": "p"}, "spec": spec}
         self.directory.observe_pool(body)
 
-    def add(self, start=60.0, end=120.0, **spec):
-        meta = {"name": "r", "namespace": "ns", "uid": "u", "generation": 1, "creationTimestamp": format_time(BEGIN)}
+    def add(self, start=60.0, end=120.0, uid="u", **spec):
+        meta = {"name": "r", "namespace": "ns", "uid": uid, "generation": 1, "creationTimestamp": format_time(BEGIN)}
         spec = {"pool": "main", "start": format_time(BEGIN + start), "end": format_time(BEGIN + end), **spec}
         known = self.directory.observe_reservation(
             {"apiVersion": api.API_VERSION, "kind": "Reservation", "metadata": meta, "spec": spec}
@@ -304,3 +305,30 @@ def test_a_selector_that_means_no_node_is_named(edge):
     edge.nodes = frozenset()
     edge.add(nodes={"matchLabels": {"a": "b"}})
     assert "spec.nodes: selects no node" in edge.condition("Admitted")[2]
+
+
+def test_while_the_time_is_in_doubt_nothing_is_asked_refused_or_over(edge):
+    edge.add(processors=2)
+    edge.answer()
+    written = len(edge.statuses)
+    edge.doubted = True
+    edge.now = BEGIN + 3600.0
+    edge.bookings.tend()
+    other = edge.add(start=60.0, end=120.0, uid="v", processors=2)
+    assert len(edge.statuses) == written
+    assert len(edge.told) == 1
+    edge.doubted = False
+    edge.now = BEGIN + 5.0
+    edge.bookings.tend()
+    assert edge.status()["state"] == "Booked"
+    assert [event.reservation.group for event in edge.told] == ["u", other.uid]
+
+
+def test_a_reservation_that_went_while_the_time_was_in_doubt_is_not_asked_about(edge):
+    edge.doubted = True
+    known = edge.add(processors=2)
+    edge.directory.forget_reservation("u")
+    edge.bookings.drop(known)
+    edge.doubted = False
+    edge.bookings.tend()
+    assert edge.told == []

@@ -598,3 +598,46 @@ async def test_a_leader_that_meets_a_newer_one_ends(world):
         await old.task
     assert ended.group_contains(errors.Fenced)
     old.task = None
+
+
+class DoubtfulClock(ServerClock):
+    """Counts how often it was asked whether the time is in doubt."""
+
+    looks = 0
+
+    @property
+    def doubted(self):
+        self.looks += 1
+        return super().doubted
+
+    def hear(self, *, ahead):
+        """Hear an answer whose Date is so many seconds ahead."""
+        at = self._monotonic()
+        self.observe(self.now() + ahead, sent=at, received=at)
+
+
+@pytest.mark.parametrize("seated", [False, True])
+async def test_a_leader_decides_nothing_while_the_time_is_in_doubt(world, seated):
+    world.server.clock = clock = DoubtfulClock()
+    job = world.job("precious", onMiss="Stop")
+    await world.promised(job)
+    new = world.replica()
+    if seated:
+        new.lead(2)
+        first = world.job("first")
+        new.observe("ADDED", first)
+        await world.until(lambda: world.admitted(first))
+    clock.hear(ahead=0.0)
+    clock.hear(ahead=3600.0)
+    if not seated:
+        new.lead(2)
+        await world.until(lambda: world.status(job)["epoch"] == 2)
+    other = world.job("other")
+    new.observe("ADDED", other)
+    looks = clock.looks
+    await world.until(lambda: clock.looks > looks + 3)
+    assert world.admitted(other) is None
+    clock.hear(ahead=0.0)
+    await world.until(lambda: world.admitted(other) == "Feasible")
+    assert not world.status(job).get("finishedAt")
+    assert "Overrun" not in str(world.server.written)

@@ -152,3 +152,66 @@ async def test_a_clock_that_is_set_back_far_ends_it(times, goes_on):
     with contextlib.nullcontext() if goes_on else pytest.raises(ClusterError, match="set back by 61 s"):
         actor.step()
     assert [at for _, at, _ in core.seen] == times[: 2 + goes_on]
+
+
+class Doubt:
+    """A clock that may be in doubt, and how often it was looked at."""
+
+    def __init__(self, *, doubted):
+        self.doubted = doubted
+        self.looks = 0
+
+    def __call__(self):
+        self.looks += 1
+        return self.doubted
+
+    async def looked_at(self, more=3):
+        at = self.looks + more
+        async with asyncio.timeout(60):
+            while self.looks < at:  # noqa: ASYNC110  the actor tells nobody that it waits
+                await asyncio.sleep(0)
+
+
+async def test_while_the_time_is_in_doubt_steps_are_put_off_and_mail_is_kept(monkeypatch):
+    monkeypatch.setattr("punctual.runtime.actor.TICK", 0.0)
+    core, box, doubt = Script(backlog=[1] * 9), Mailbox(), Doubt(doubted=False)
+    async with running(PoolActor(core, box, Log(), now=lambda: 0.0, doubted=doubt)):
+        await reached(core.stepped)
+        doubt.doubted = True
+        await doubt.looked_at()
+        steps = len(core.seen)
+        box.put(NodeGone("a"))
+        box.put(NodeGone("b"))
+        await doubt.looked_at()
+        assert len(core.seen) == steps
+        assert box.depth == 2
+        core.stepped.clear()
+        doubt.doubted = False
+        await reached(core.stepped)
+        assert core.seen[steps] == ("step", 0.0, [NodeGone("a"), NodeGone("b")])
+
+
+async def test_a_new_leader_reads_no_record_at_a_time_that_is_in_doubt(monkeypatch):
+    monkeypatch.setattr("punctual.runtime.actor.TICK", 0.0)
+    core, doubt = Script(), Doubt(doubted=True)
+    async with running(PoolActor(core, Mailbox(), Log(), now=lambda: 0.0, doubted=doubt)):
+        await doubt.looked_at()
+        assert core.seen == []
+        doubt.doubted = False
+        await reached(core.stepped)
+        assert [what for what, *_ in core.seen[:2]] == ["restore", "step"]
+
+
+@pytest.mark.parametrize("begun", [False, True])
+async def test_a_planner_that_waits_for_the_time_does_not_count_as_hung(monkeypatch, begun):
+    monkeypatch.setattr("punctual.runtime.actor.TICK", 0.0)
+    doubt, at, core = Doubt(doubted=not begun), [0.0], Script()
+    actor = PoolActor(core, Mailbox(), Log(), now=lambda: 0.0, doubted=doubt, monotonic=lambda: at[0])
+    async with running(actor):
+        if begun:
+            await reached(core.stepped)
+            doubt.doubted = True
+        await doubt.looked_at()
+        at[0] = 1000.0
+        await doubt.looked_at()
+        assert (actor.silent, actor.waiting) == (0.0, 0.0)
