@@ -7,12 +7,13 @@ projection does not show is not told.
 Each watch asks the server to end it after `WATCH_SECONDS`: where nothing changes that is the one sign of life that can
 be had, so a connection that silently died is noticed within ``silence`` seconds, and each watch goes on from where the
 last one ended. When the server no longer knows that place (410), the collection is listed again and the differences are
-told, deletions among them.
+told, deletions among them. A server that says so again and again is asked less and less: a list costs it the most.
 It never writes, and never gives up: what fails is tried again, and `staleness` tells how long ago it last worked.
 """
 
 import asyncio
 import contextlib
+import math
 import random
 import time
 from collections.abc import Callable, Mapping
@@ -94,6 +95,7 @@ class Informer(Generic[P]):
         """Follow the collection until cancelled."""
         pause = FIRST_RETRY
         while True:
+            began = math.inf
             try:
                 if not self._version:
                     await self._list()
@@ -103,11 +105,13 @@ class Informer(Generic[P]):
                 pause = FIRST_RETRY
                 if self._monotonic() - began < FIRST_RETRY:  # a proxy that closes each watch at once
                     await asyncio.sleep(FIRST_RETRY)
-            except errors.Gone:
-                self._version = ""
-                await asyncio.sleep(FIRST_RETRY)
             except errors.ClusterError as error:
-                self.counts.failures += 1
+                if isinstance(error, errors.Gone):
+                    self._version = ""
+                else:
+                    self.counts.failures += 1
+                if self._monotonic() - began >= LAST_RETRY:  # it worked for a while
+                    pause = FIRST_RETRY
                 log.warning("watch_failed", path=self.path, error=str(error), again_in=pause)
                 # jitter: a thousand watchers must not meet a recovering server at once
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  no secret
@@ -141,7 +145,10 @@ class Informer(Generic[P]):
             async for event in watch:
                 self._alive = self._monotonic()
                 body = event["object"]
-                if event["type"] != "BOOKMARK":
+                if event["type"] == "DELETED":  # since the list began
+                    seen.discard(_key(body["metadata"]))
+                    self._tell_deleted(body)
+                elif event["type"] != "BOOKMARK":
                     seen.add(self._told(body))
                 elif body["metadata"].get("annotations", {}).get("k8s.io/initial-events-end") == "true":
                     version: str = body["metadata"]["resourceVersion"]

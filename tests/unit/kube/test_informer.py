@@ -9,7 +9,7 @@ import pytest
 
 from punctual import errors
 from punctual.kube.client import Json, Listing
-from punctual.kube.informer import Informer
+from punctual.kube.informer import FIRST_RETRY, LAST_RETRY, Informer
 
 
 def pod(name: str, version: int, *, phase: str = "Pending", uid: str = "", noise: str = "") -> Json:
@@ -233,3 +233,88 @@ async def test_staleness_is_the_time_since_the_server_said_anything():
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
+
+
+@pytest.mark.looptime
+async def test_what_is_deleted_before_the_list_is_complete_is_told_as_deleted():
+    recording = Recording(
+        [
+            [added("a", 3), added("b", 3), bookmark(5, initial=True)],
+            [errors.Gone("too old")],
+            [
+                added("a", 3),
+                added("c", 6),
+                deleted("a", 7, phase="Failed"),
+                deleted("c", 8),
+                deleted("never-seen", 8),
+                added("b", 3),
+                bookmark(9, initial=True),
+            ],
+        ]
+    )
+    told, informer = await play(recording)
+    assert told == [
+        "ADDED ns/a Pending",
+        "ADDED ns/b Pending",
+        "ADDED ns/c Pending",
+        "DELETED ns/a Failed",
+        "DELETED ns/c Pending",
+    ]
+    assert informer.items == {"ns/b": "Pending"}
+
+
+FULL = [added("a", 3), bookmark(5, initial=True)]
+GONE = [errors.Gone("too old")]
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    "cycle",
+    [[GONE], [FULL, GONE], [FULL, [modified("a", 6, phase="Running"), *GONE]]],
+    ids=["lists", "watches", "watches behind an event"],
+)
+async def test_a_server_that_has_always_forgotten_the_place_is_asked_less_and_less(cycle):
+    recording, loop = Recording(cycle * 100), asyncio.get_running_loop()
+    informer = Informer(
+        recording, "/p", project=lambda body: body["status"]["phase"], on_change=lambda *_: None, monotonic=loop.time
+    )
+    task = asyncio.create_task(informer.run())
+    await asyncio.sleep(60.0)
+    asked = informer.counts.relists
+    task.cancel()
+    # 0.2, 0.4, ... 3.2 s and then 5 s, each at least half of it
+    assert 60 / LAST_RETRY <= asked <= 6 + 60 / (LAST_RETRY / 2)
+
+
+@pytest.mark.looptime
+async def test_after_a_watch_that_lasted_a_forgotten_place_is_listed_again_at_once():
+    lasting = asyncio.get_running_loop()
+
+    class Lasting(Recording):
+        async def watch(self, path, **how):
+            async for event in super().watch(path, **how):
+                if event["type"] == "MODIFIED":
+                    await asyncio.sleep(LAST_RETRY)
+                yield event
+
+    forgotten = [modified("a", 6), *GONE]
+    recording = Lasting([FULL, GONE, FULL, GONE, FULL, GONE, FULL, GONE, FULL, forgotten, FULL])
+    times = []
+    informer = Informer(
+        recording,
+        "/p",
+        project=lambda body: body["status"]["phase"],
+        on_change=lambda *_: None,
+        monotonic=lasting.time,
+    )
+    real = informer._list
+
+    async def listed():
+        times.append(lasting.time())
+        await real()
+
+    informer._list = listed
+    task = asyncio.create_task(informer.run())
+    await recording.over.wait()
+    task.cancel()
+    assert times[-1] - times[-2] <= LAST_RETRY + FIRST_RETRY
