@@ -19,6 +19,7 @@ CHART = Path(__file__).resolve().parent.parent / "charts" / "punctual"
 
 Name = Annotated[str, StringConstraints(pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$", max_length=40)]
 Folder = Annotated[str, StringConstraints(pattern=r"^/")]
+Digest = Annotated[str, StringConstraints(pattern=r"^(sha256:[0-9a-f]{64})?$")]
 Duration = Annotated[str, StringConstraints(pattern=r"^([0-9]+(ms|s|m|h))+$")]
 Quantity = Annotated[str, StringConstraints(pattern=r"^[0-9.]+[A-Za-z]*$")] | float
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
@@ -35,6 +36,7 @@ class Image(_Values):
 
     repository: Annotated[str, Field(min_length=1)] = "punctual"
     tag: str = ""
+    digest: Digest = ""
     pull_policy: Literal["IfNotPresent", "Always", "Never"] = "IfNotPresent"
 
 

@@ -14,6 +14,7 @@ INFEASIBLE_CAPACITY: Final = "InfeasibleCapacity"  # processors are too few or t
 INFEASIBLE_STARTUP: Final = "InfeasibleStartup"  # setup costs and margin alone take longer than the deadline leaves
 INFEASIBLE_RESERVATION: Final = "InfeasibleReservation"  # no such window is free, or a promised job would fit no more
 NOT_ALLOWED: Final = "NotAllowed"  # the pool does not serve this namespace
+TOO_FAR_AHEAD: Final = "TooFarAhead"  # a window ends behind the horizon of the pool's reservations
 POOL_NOT_FOUND: Final = "PoolNotFound"
 POOL_DELETED: Final = "PoolDeleted"  # the pool is being deleted: it takes no new jobs
 PROFILE_NOT_FOUND: Final = "ProfileNotFound"

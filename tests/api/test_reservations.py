@@ -220,6 +220,44 @@ async def test_a_window_is_free_when_its_reservation_is_deleted_and_a_node_is_re
     assert "of 6 are reserved" in condition(status, "Admitted")["message"]
 
 
+async def test_a_pool_says_whose_reservations_it_takes_and_how_far_ahead_and_an_edit_leaves_what_is_booked(
+    world, replica
+):
+    day, pool = 86400, POOLS.path(name=world.pool)
+    first = await replica()
+    await world.reserve("soon", 600, 660, processors=2)
+    await world.reserve("late", 27 * day, 27 * day + 60, processors=2)
+    await world.reserve("long", 600, 29 * day, processors=1)
+    await world.reserve("later", 28 * day, 28 * day + 60, processors=2)
+    booked = {name: await world.reserved(name, "Feasible") for name in ("soon", "late")}
+    status = await world.reserved("long", "TooFarAhead")
+    assert "28 days ahead (its spec.reservations.horizon): make it shorter" in condition(status, "Admitted")["message"]
+    status = await world.reserved("later", "TooFarAhead")
+    assert status["state"] == "Refused"
+    assert "choose one that ends by" in condition(status, "Admitted")["message"]
+
+    await world.client.patch_merge(pool, {"spec": {"reservations": {"horizon": "30d"}}})
+    await world.reserved("later", "Feasible")
+    await world.client.patch_merge(pool, {"spec": {"reservations": {"horizon": "1d"}}})
+    await world.reserve("tomorrow", day, day + 60, processors=1)
+    await world.reserved("tomorrow", "TooFarAhead")
+    nobody = {"namespaceSelector": {"matchLabels": {"reserves": "yes"}}}
+    await world.client.patch_merge(pool, {"spec": {"reservations": nobody}})
+    await world.reserve("other", 6000, 6060, processors=1)
+    status = await world.reserved("other", "NotAllowed")
+    assert "spec.reservations.namespaceSelector" in condition(status, "Admitted")["message"]
+
+    await first.kill()
+    await world.let_go()
+    await replica()
+    job = await world.add_job(units=50, reservation="soon")
+    await world.answered(job, "Feasible")
+    for name, status in booked.items():
+        assert (await world.reserved(name, "Feasible"))["windows"] == status["windows"]
+    await world.client.patch_merge(f"/api/v1/namespaces/{world.namespace}", {"metadata": {"labels": {"reserves": "yes"}}})
+    await world.reserved("other", "Feasible")
+
+
 @pytest.mark.timeout(180, func_only=True)
 async def test_a_window_keeps_the_link_for_its_input_also_under_a_new_leader_and_an_edit_of_the_pool(world, replica):
     first = await replica()

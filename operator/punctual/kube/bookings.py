@@ -1,6 +1,6 @@
 """Reservations during a leader's term: which windows they have, what the Pools answer, what is written of it.
 
-Each window is a question of its own to the Pool, asked when it comes within the horizon. Its answer stands in the
+Each window is a question of its own to the Pool, asked when it comes within the pool's horizon for reservations. Its answer stands in the
 reservation's status before anything counts on it: a job that names the reservation is asked about once that is written.
 By the clock alone windows become active, are over, and new ones are asked about. While the time is in doubt nothing of
 that happens.
@@ -16,10 +16,10 @@ from punctual.kube import api
 from punctual.kube.caches import Caches
 from punctual.kube.conditions import conditions, standing
 from punctual.kube.directory import HELD, RESERVATIONS, KnownJob, KnownReservation, Window
-from punctual.kube.duration import format_time
+from punctual.kube.duration import format_duration, format_time
 from punctual.kube.operations import PutStatus
 from punctual.kube.recorder import Recorder, Regarding
-from punctual.kube.recurrence import windows
+from punctual.kube.recurrence import DAY, Span, windows
 from punctual.kube.writer import Writer
 from punctual.scheduling.actions import AnswerReservation, OfferWindow
 from punctual.scheduling.events import ReservationApplied, ReservationDeleted, Share
@@ -28,7 +28,7 @@ from punctual.scheduling.reservation import Reservation
 from punctual.scheduling.words import some
 
 LOOK: Final = 3600.0
-"""Seconds at most between looks at a recurrence: new windows come within the horizon."""
+"""Seconds at most between looks at a recurrence."""
 MESSAGE: Final = 1024
 
 Refusal = tuple[str, str]
@@ -99,6 +99,7 @@ class Bookings:
         except UserError as error:
             if error.reason == reasons.POOL_NOT_FOUND:
                 known.windows.clear()  # a pool that is deleted keeps nothing
+            self._note_look(known, now)
             if not known.held:
                 known.refusal = error.reason, error.message
                 self._write(known)
@@ -113,9 +114,10 @@ class Bookings:
             self._doors.tell(known.pool, ReservationApplied(asked))
         self._note_look(known, now)
 
-    def _ahead(self, known: KnownReservation, now: float) -> list[Any]:
-        """Return its windows; UserError where it has none or may not have any."""
+    def _ahead(self, known: KnownReservation, now: float) -> list[Span]:
+        """Return its windows within the horizon; UserError where it has none or may not have any."""
         spec, namespace = known.spec, known.metadata.namespace
+        known.comes = inf
         if spec is None:
             raise UserError(reasons.INVALID_SPEC, known.flaw)
         pool = self._directory.pools.get(spec.pool)
@@ -129,7 +131,20 @@ class Bookings:
                 "namespaceSelector"
             )
             raise UserError(reasons.NOT_ALLOWED, text)
-        ahead = windows(spec, now)
+        rights = pool.in_force.reservations or api.PoolReservations()
+        selector = rights.namespace_selector
+        if selector is not None and not selector.matches(self._caches.labels(namespace)):
+            text = (
+                f"Pool {spec.pool} takes no reservations from namespace {namespace}: its labels do not match the pool's "
+                "spec.reservations.namespaceSelector. Use another pool, or have the namespace labelled"
+            )
+            raise UserError(reasons.NOT_ALLOWED, text)
+        horizon = rights.horizon * DAY
+        ahead, behind = windows(spec, now, horizon)
+        if behind is not None and behind.end - behind.start <= horizon:
+            known.comes = behind.end - horizon
+        if behind is not None and not ahead and not known.windows:
+            raise UserError(reasons.TOO_FAR_AHEAD, _too_far(spec, behind, now=now, days=rights.horizon))
         if not ahead and not known.windows:
             text = f"spec.start: {format_time(spec.start)} has passed, it is {format_time(round(now))}"
             if spec.recurrence is not None:
@@ -182,10 +197,18 @@ class Bookings:
         window.offer = action.start
         length = window.end - window.start
         nearest = "no window as long would be reserved at any later time"
-        if action.start is not None:
+        if action.start is not None and action.start + length > self._now() + self._horizon(known):
+            window.offer = None
+            nearest = f"no window as long would be reserved within the horizon of Pool {known.pool}"
+        elif action.start is not None:
             nearest = f"the nearest window is {format_time(action.start)} to {format_time(action.start + length)}"
         window.message = f"{window.message}; {nearest}"
         self._write(known)
+
+    def _horizon(self, known: KnownReservation) -> float:
+        pool = self._directory.pools.get(known.pool)
+        rights = (pool.in_force.reservations if pool else None) or api.PoolReservations()
+        return rights.horizon * DAY
 
     def _find(self, name: str) -> tuple[KnownReservation, Window] | None:
         known = self._directory.reservations.get(name.partition("/")[0])
@@ -209,8 +232,12 @@ class Bookings:
         self._put_off.clear()
         now = self._now()
         for known in list(self._directory.reservations.values()):
-            if known.look <= now and not known.deleting and known.finished is None and known.windows:
+            if known.look > now or known.deleting or known.finished is not None:
+                continue
+            if known.windows:
                 self.look(known)
+            elif known.refusal is not None:
+                self.consider(known)
 
     def look(self, known: KnownReservation) -> None:
         """Say how its windows stand now, ask about new ones, write it."""
@@ -227,7 +254,8 @@ class Bookings:
         over = [name for name, w in known.windows.items() if w.end <= now and w.state is not None]
         for name in over[:-1] if len(over) == len(known.windows) else over:
             del known.windows[name]
-        if all(w.state == "Completed" for w in known.windows.values()):
+        more = known.comes < inf or known.refusal is not None
+        if not more and all(w.state == "Completed" for w in known.windows.values()):
             known.finished = max(w.end for w in known.windows.values())
         self._note_look(known, now)
         self._write(known)
@@ -236,8 +264,9 @@ class Bookings:
     def _note_look(known: KnownReservation, now: float) -> None:
         # what is due already counts too: nobody may have led at that time
         times = [w.start if w.state == "Booked" else w.end for w in known.windows.values() if w.held]
-        again = known.spec is not None and known.spec.recurrence is not None
-        known.look = min([*times, now + LOOK] if again else times, default=inf)
+        if known.windows and known.spec is not None and known.spec.recurrence is not None:
+            times.append(now + LOOK)
+        known.look = min([*times, known.comes])
 
     # what is written
 
@@ -294,6 +323,9 @@ def inside(known: KnownReservation | None, name: str, *, namespace: str, pool: s
         return reasons.RESERVATION_REFUSED, text
     if known.held:
         return known.uid if known.recorded else None
+    if known.comes < inf and known.windows and all(w.state == "Completed" for w in known.windows.values()):
+        text = f"Reservation {name}: no window is booked, its next is asked about at {format_time(known.comes)}"
+        return reasons.RESERVATION_REFUSED, text
     why = "it is over" if known.finished is not None else known.refusal[1] if known.refusal else ""
     if known.windows and all(w.state == "Refused" for w in known.windows.values()):
         why = next(iter(known.windows.values())).message
@@ -321,6 +353,17 @@ def _asked(known: KnownReservation, name: str, window: Window, nodes: frozenset[
 def _name(known: KnownReservation, start: float) -> str:
     """Return what the Pool calls a window."""
     return f"{known.uid}/{start:.6f}"
+
+
+def _too_far(spec: api.ReservationSpec, window: Span, *, now: float, days: int) -> str:
+    """Say that a window ends behind the horizon of so many days, and what would be right."""
+    allowed = f"Pool {spec.pool} books {some(days, 'day')} ahead (its spec.reservations.horizon)"
+    if window.end - window.start > days * DAY:
+        return f"spec.end: the window lasts {format_duration(window.end - window.start)}, and {allowed}: make it shorter"
+    return (
+        f"spec.end: the window ends at {format_time(window.end)}, and {allowed}: choose one that ends by "
+        f"{format_time(int(now + days * DAY))}, or wait: it is asked about at {format_time(window.end - days * DAY)}"
+    )
 
 
 def _processors(window: Window) -> str:

@@ -178,7 +178,7 @@ def _pool_spec(name: str, spec: api.PoolSpec, generation: int) -> PoolSpec:
 
 
 def to_selectors(spec: PoolSpec) -> api.PoolSelectors:
-    """Return whose nodes and jobs a pool takes: what the core carries and does not know."""
+    """Return whose nodes, jobs and reservations a pool takes: what the core carries and does not know."""
     return api.PoolSelectors.model_validate_json(spec.selectors)
 
 

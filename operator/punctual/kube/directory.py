@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Final, Literal, NamedTuple
 
 import orjson
@@ -99,7 +100,8 @@ class KnownPool:
     uid: str
     pool: api.Pool
     in_force: api.PoolSelectors
-    """Whose nodes and jobs it takes: as its spec says, or said before an edit that was refused or is not tested yet."""
+    """Whose nodes, jobs and reservations it takes: as its spec says, or said before an edit that was refused or is not
+    tested yet."""
     finalizers: tuple[str, ...]
     deleting: bool
     standing: Since = field(default_factory=dict)
@@ -142,6 +144,8 @@ class KnownReservation:
     finished: float | None = None
     recorded: bool = False
     """A window that it holds is in its written status: what counts on it may be promised."""
+    comes: float = inf
+    """When its next window that is not asked about comes within the pool's horizon."""
     look: float = 0.0
     """When it has to be looked at by the clock alone."""
     standing: Since = field(default_factory=dict)

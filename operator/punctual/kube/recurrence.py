@@ -12,8 +12,8 @@ from punctual import reasons
 from punctual.errors import UserError
 from punctual.kube.api import ReservationSpec
 
-HORIZON: Final = 28 * 86400.0
-"""Seconds ahead in which all windows are booked; of those behind it only the next, if there is none before."""
+DAY: Final = 86400.0
+"""Seconds of a day as a horizon counts them: those of a calendar may be an hour off."""
 
 
 class Span(NamedTuple):
@@ -23,14 +23,26 @@ class Span(NamedTuple):
     end: float
 
 
-def windows(spec: ReservationSpec, now: float) -> list[Span]:
-    """Return the windows that begin at ``now`` or later, those of the horizon, at least one if there is any.
+class Ahead(NamedTuple):
+    """The windows of a reservation that have not begun."""
+
+    windows: list[Span]
+    """Those that end within the horizon, by their start."""
+    behind: Span | None
+    """The first that ends behind it; None: there is none."""
+
+
+def windows(spec: ReservationSpec, now: float, horizon: float) -> Ahead:
+    """Return the windows that begin at ``now`` or later; ``horizon`` is in seconds.
 
     Raises UserError where the time zone is not known, or one window may run into the next.
     """
     length, again = spec.end - spec.start, spec.recurrence
     if again is None:
-        return [Span(spec.start, spec.end)] if spec.start >= now else []
+        once = Span(spec.start, spec.end)
+        if once.start < now:
+            return Ahead([], None)
+        return Ahead([once], None) if once.end <= now + horizon else Ahead([], once)
     zone = _zone(again.time_zone)
     if length > again.every * 86400.0 - 3600.0:  # a day is as short as 23 hours where clocks are put forward
         text = "spec.end: must be at least an hour before the window comes again (spec.recurrence.every)"
@@ -45,11 +57,12 @@ def windows(spec: ReservationSpec, now: float) -> list[Span]:
         start = local.replace(tzinfo=zone).astimezone(UTC).timestamp()
         k += 1
         if again.until is not None and start >= again.until:
-            return found
+            return Ahead(found, None)
         if start >= now:
-            if found and start >= now + HORIZON:
-                return found
-            found.append(Span(start, start + length))
+            span = Span(start, start + length)
+            if span.end > now + horizon:
+                return Ahead(found, span)
+            found.append(span)
 
 
 def _zone(name: str) -> ZoneInfo:

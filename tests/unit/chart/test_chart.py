@@ -38,9 +38,11 @@ EVERYTHING = {
     "networkPolicy": {"metricsFrom": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}]},
     "monitoring": {"labels": {"release": "prometheus"}, "interval": "1m"},
 }
+DIGEST = f"sha256:{'0123456789abcdef' * 4}"
 CASES = {
     "defaults": {},
     "everything": EVERYTHING,
+    "by digest": {"image": {"digest": DIGEST}},
     "one replica, no policy, no kinds": {
         "operator": {"replicas": 1},
         "networkPolicy": {"enabled": False},
@@ -121,6 +123,7 @@ def test_defaults_are_the_models_and_each_value_has_a_comment():
         ({"operator": {"resources": {"limits": {"memory": "much"}}}}, "/operator/resources/limits/memory"),
         ({"agent": {"cgroupRoot": "sys/fs/cgroup"}}, "/agent/cgroupRoot"),
         ({"image": {"repository": ""}}, "/image/repository"),
+        ({"image": {"digest": "sha256:12"}}, "/image/digest"),
         ({"image": {"pullPolicy": "Sometimes"}}, "/image/pullPolicy"),
         ({"monitoring": {"interval": "often"}}, "/monitoring/interval"),
         ({"monitoring": {"monitors": True}}, "/monitoring/monitors"),
@@ -162,6 +165,39 @@ def test_the_image_is_the_charts_version_unless_told(render):
     assert {c["image"] for _, c in containers(render())} == {"punctual:0.1.0"}
     assert {c["image"] for _, c in containers(render({"image": {"tag": "dev"}}))} == {"punctual:dev"}
     assert {c["image"] for _, c in containers(render(EVERYTHING))} == {"registry.example.org/lab/punctual:1.2"}
+
+
+@pytest.mark.parametrize("tag", ["", "1.2"])
+def test_an_image_by_digest_is_that_one_everywhere_whatever_the_tag(render, tag):
+    image = {"repository": "registry.example.org:5000/lab/punctual", "tag": tag, "digest": DIGEST}
+    objects = render({"image": image})
+    by_digest = f"registry.example.org:5000/lab/punctual@{DIGEST}"
+    assert {c["image"] for _, c in containers(objects)} == {by_digest}
+    operator = next(c for _, c in containers(objects) if c["name"] == "operator")
+    env = {e["name"]: e.get("value") for e in operator["env"]}
+    assert env["PUNCTUAL_IMAGE"] == by_digest
+    placeholder = yaml.safe_load(env["PUNCTUAL_PLACEHOLDER"])
+    assert placeholder["spec"]["containers"][0]["image"] == by_digest
+
+
+def test_who_may_edit_books_nothing_ahead(render):
+    roles = {o["metadata"]["name"]: o for o in render() if o["kind"] == "ClusterRole"}
+    may = {
+        name: {(r, v) for rule in o["rules"] for r in rule["resources"] for v in rule["verbs"]}
+        for name, o in roles.items()
+    }
+    joined = {
+        name: {key.rpartition("-")[2] for key in o["metadata"]["labels"] if "/aggregate-to-" in key}
+        for name, o in roles.items()
+    }
+    books = {name for name in roles if ("reservations", "create") in may[name]}
+    assert books == {"lab-punctual-reserve"}
+    assert joined["lab-punctual-reserve"] == set()
+    every = {"create", "update", "patch", "delete", "deletecollection"}
+    assert may["lab-punctual-reserve"] == {("reservations", verb) for verb in every}
+    assert joined["lab-punctual-edit"] == {"edit", "admin"}
+    assert joined["lab-punctual-view"] == {"view"}
+    assert ("reservations", "get") in may["lab-punctual-view"]
 
 
 def test_no_container_may_do_more_than_it_needs(render):

@@ -45,10 +45,16 @@ class Edge:
         self.add_pool()
 
     def add_pool(self, **spec):
-        body = api.Pool.EXAMPLE
         spec = {"nodeSelector": {}, "processor": {"cpu": "1"}, **spec}
         body = {"apiVersion": api.API_VERSION, "kind": "Pool", "metadata": {"name": "main", "uid": "p"}, "spec": spec}
         self.directory.observe_pool(body)
+
+    def edit_pool(self, **reservations):
+        """Put an edit of the pool's ``reservations`` in force, and let it be heard of."""
+        rights = api.PoolReservations.model_validate(reservations, strict=True)
+        self.directory.pools["main"].in_force = api.PoolSelectors(node_selector={}, reservations=rights)
+        for known in list(self.directory.reservations.values()):
+            self.bookings.consider(known)
 
     def add(self, start=60.0, end=120.0, uid="u", **spec):
         meta = {"name": "r", "namespace": "ns", "uid": uid, "generation": 1, "creationTimestamp": format_time(BEGIN)}
@@ -156,12 +162,13 @@ def test_each_window_of_a_recurrence_is_answered_by_itself_and_new_ones_follow(e
     assert (status, reason) == ("False", "InfeasibleReservation")
     assert text.startswith(f"1 of 4 windows, that of {format_time(BEGIN + 60 + 7 * DAY)}: too few")
     assert [w["state"] for w in edge.status()["windows"]] == ["Booked", "Refused", "Booked", "Booked"]
-    edge.now = BEGIN + 61
+    edge.now = BEGIN + 119
     edge.bookings.tend()
-    assert len(edge.told) == 5, "the one in 28 days has come within the horizon"
-    edge.answer(which=4)
+    assert len(edge.told) == 4
     edge.now = BEGIN + 120
     edge.bookings.tend()
+    assert len(edge.told) == 5, "the one that ends in 28 days has come within the horizon"
+    edge.answer(which=4)
     assert [w["state"] for w in edge.status()["windows"]] == ["Refused", "Booked", "Booked", "Booked"]
     assert known.finished is None
 
@@ -268,6 +275,19 @@ def test_a_pool_that_does_not_serve_the_namespace_is_not_asked(edge):
 @pytest.mark.parametrize(
     ("spec", "reason", "says"),
     [
+        (
+            {"end": 29 * DAY, "processors": 1},
+            "TooFarAhead",
+            "spec.end: the window lasts 695h59m, and Pool main books 28 days ahead (its spec.reservations.horizon): "
+            "make it shorter",
+        ),
+        (
+            {"start": 30 * DAY, "end": 30 * DAY + 60, "processors": 1},
+            "TooFarAhead",
+            f"spec.end: the window ends at {format_time(BEGIN + 30 * DAY + 60)}, and Pool main books 28 days ahead (its "
+            f"spec.reservations.horizon): choose one that ends by {format_time(BEGIN + 28 * DAY)}, or wait: it is asked "
+            f"about at {format_time(BEGIN + 2 * DAY + 60)}",
+        ),
         ({"start": -5.0, "processors": 2}, "InvalidSpec", "spec.start: "),
         (
             {
@@ -332,3 +352,106 @@ def test_a_reservation_that_went_while_the_time_was_in_doubt_is_not_asked_about(
     edge.doubted = False
     edge.bookings.tend()
     assert edge.told == []
+
+
+TEAM_B = {"match_labels": {"team": "b"}}
+
+
+def test_a_pool_takes_reservations_only_from_the_namespaces_that_it_says(edge):
+    edge.directory.forget_pool("main")
+    edge.add_pool(reservations={"namespaceSelector": {"matchLabels": {"team": "b"}}})
+    known = edge.add(processors=2)
+    status, reason, text = edge.condition("Admitted")
+    assert (status, reason) == ("False", "NotAllowed")
+    assert text == (
+        "Pool main takes no reservations from namespace ns: its labels do not match the pool's "
+        "spec.reservations.namespaceSelector. Use another pool, or have the namespace labelled"
+    )
+    assert edge.told == []
+    edge.edit_pool(namespace_selector={"match_labels": {"team": "a"}})
+    assert len(edge.told) == 1
+    assert known.refusal is None
+
+
+def test_a_window_behind_the_horizon_is_asked_about_when_it_comes_within(edge):
+    edge.add(start=30 * DAY, end=30 * DAY + 60, processors=2)
+    for now in (BEGIN + 2 * DAY, BEGIN + 2 * DAY + 60):
+        assert edge.told == []
+        assert edge.condition("Admitted")[:2] == ("False", "TooFarAhead")
+        assert edge.status()["state"] == "Refused"
+        edge.now = now
+        edge.bookings.tend()
+    edge.answer()
+    assert edge.status()["state"] == "Booked"
+
+
+def test_a_longer_horizon_lets_in_what_was_too_far_ahead(edge):
+    edge.add(start=30 * DAY, end=30 * DAY + 60, processors=2)
+    edge.edit_pool(horizon=35)
+    assert len(edge.told) == 1
+
+
+@pytest.mark.parametrize("edit", [{"horizon": 1}, {"namespace_selector": TEAM_B}])
+def test_an_edit_of_the_pools_reservations_changes_nothing_about_what_is_booked(edge, edit):
+    known = edge.add(start=2 * DAY, end=2 * DAY + 60, processors=2, recurrence={"every": "7d"})
+    for which in range(4):
+        edge.answer(which=which)
+    edge.write()
+    booked = edge.status()
+    edge.edit_pool(**edit)
+    assert edge.status() == booked
+    assert edge.bookings.of_job(edge.job()) == "u"
+    assert [e for e in edge.told if isinstance(e, ReservationDeleted)] == []
+    edge.now = BEGIN + 2 * DAY
+    edge.bookings.tend()
+    assert edge.status()["state"] == "Active"
+    edge.now = BEGIN + 9 * DAY + 60
+    edge.bookings.tend()
+    assert [w["state"] for w in edge.status()["windows"]] == ["Booked", "Booked"]
+    assert len(edge.told) == 4, "no window more is asked about"
+    assert known.finished is None
+
+
+def test_a_recurrence_waits_for_a_window_that_is_still_behind_the_horizon(edge):
+    edge.edit_pool(horizon=2)
+    known = edge.add(processors=2, recurrence={"every": "7d"})
+    assert len(edge.told) == 1
+    edge.answer()
+    edge.write()
+    edge.now = BEGIN + 120
+    edge.bookings.tend()
+    assert edge.status()["windows"][0]["state"] == "Completed"
+    assert known.finished is None
+    comes = BEGIN + 5 * DAY + 120
+    assert edge.bookings.of_job(edge.job()) == (
+        "ReservationRefused",
+        f"Reservation r: no window is booked, its next is asked about at {format_time(comes)}",
+    )
+    edge.now = comes
+    edge.bookings.tend()
+    assert len(edge.told) == 2
+    edge.answer(which=1)
+    edge.write()
+    assert edge.status()["state"] == "Booked"
+    assert edge.bookings.of_job(edge.job()) == "u"
+
+
+def test_a_new_leader_asks_about_a_window_when_it_comes_within_the_horizon(edge):
+    edge.add(start=30 * DAY, end=30 * DAY + 60, processors=2)
+    status = api.ReservationStatus.model_validate(edge.status(), strict=True)
+    new = Edge()
+    known = new.add(start=30 * DAY, end=30 * DAY + 60, processors=2)
+    restore(known, status)
+    new.bookings.consider(known)
+    new.now = BEGIN + 2 * DAY + 60
+    new.bookings.tend()
+    assert len(new.told) == 1
+
+
+def test_no_window_is_offered_behind_the_horizon(edge):
+    edge.add(processors=2)
+    edge.answer(NO, ())
+    edge.bookings.offered(OfferWindow("u/" + f"{BEGIN + 60:.6f}", BEGIN + 28 * DAY))
+    text = edge.condition("Admitted")[2]
+    assert text.endswith("no window as long would be reserved within the horizon of Pool main")
+    assert "offer" not in edge.status()["windows"][0]

@@ -271,7 +271,13 @@ specs = st.builds(
         partition=st.sampled_from(["OPR", "EPR"]),
         assign=st.sampled_from(["MN", "AN"]),
     ),
-    selectors=st.sampled_from([SELECTORS, '{"nodeSelector":{},"namespaceSelector":{"matchLabels":{"team":"vision"}}}']),
+    selectors=st.sampled_from(
+        [
+            SELECTORS,
+            '{"nodeSelector":{},"namespaceSelector":{"matchLabels":{"team":"vision"}}}',
+            '{"nodeSelector":{},"reservations":{"namespaceSelector":{"matchLabels":{"a":"b"}},"horizon":"3d"}}',
+        ]
+    ),
 )
 lines = st.builds(
     NodeLine,

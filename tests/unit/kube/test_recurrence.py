@@ -7,9 +7,10 @@ import pytest
 from punctual.errors import UserError
 from punctual.kube.api import Recurrence, ReservationSpec
 from punctual.kube.duration import format_time, parse_time
-from punctual.kube.recurrence import HORIZON, windows
+from punctual.kube.recurrence import Ahead, Span, windows
 
 DAY = 86400.0
+HORIZON = 28 * DAY
 
 
 def spec(start, hours=2.0, **again):
@@ -19,11 +20,15 @@ def spec(start, hours=2.0, **again):
 
 
 def starts(asked, now):
-    return [format_time(w.start) for w in windows(asked, parse_time(now))]
+    return [format_time(w.start) for w in windows(asked, parse_time(now), HORIZON).windows]
 
 
-def test_one_window_is_booked_however_far_ahead():
-    assert starts(spec("2030-01-02T22:00:00Z"), "2026-01-01T00:00:00Z") == ["2030-01-02T22:00:00Z"]
+def test_a_window_counts_when_it_ends_within_the_horizon():
+    asked = spec("2030-01-02T22:00:00Z")
+    only = Span(asked.start, asked.end)
+    assert windows(asked, asked.end - HORIZON, HORIZON) == Ahead([only], None)
+    assert windows(asked, asked.end - HORIZON - 1, HORIZON) == Ahead([], only)
+    assert windows(asked, asked.start + 1, HORIZON) == Ahead([], None)
 
 
 def test_a_window_that_has_begun_is_none():
@@ -70,23 +75,25 @@ def test_a_start_that_comes_twice_is_the_first_of_the_two():
 
 def test_each_window_has_the_length_of_the_first():
     asked = spec("2030-03-29T22:00:00+01:00", hours=8, every=1, time_zone="Europe/Berlin")
-    assert {w.end - w.start for w in windows(asked, asked.start)} == {8 * 3600.0}
+    assert {w.end - w.start for w in windows(asked, asked.start, HORIZON).windows} == {8 * 3600.0}
 
 
 @pytest.mark.parametrize("every", [1, 7, 10])
 def test_windows_of_the_horizon_are_booked(every):
     asked = spec("2030-01-02T22:00:00Z", every=every)
     now = asked.start + 1000 * DAY + 1
-    found = windows(asked, now)
-    assert all(now <= w.start < now + HORIZON for w in found)
-    assert {b.start - a.start for a, b in pairwise(found)} == {every * DAY}
+    found, behind = windows(asked, now, HORIZON)
+    assert all(now <= w.start and w.end <= now + HORIZON for w in found)
+    assert {b.start - a.start for a, b in pairwise([*found, behind])} == {every * DAY}
     assert found[0].start - now < every * DAY
-    assert found[-1].start + every * DAY >= now + HORIZON
+    assert behind.end > now + HORIZON
 
 
-def test_at_least_the_next_window_is_booked():
+def test_a_window_behind_the_horizon_is_told_of_and_not_booked():
     asked = spec("2030-01-02T22:00:00Z", every=90)
-    assert starts(asked, "2030-01-03T00:00:00Z") == ["2030-04-02T22:00:00Z"]
+    found, behind = windows(asked, parse_time("2030-01-03T00:00:00Z"), HORIZON)
+    assert found == []
+    assert format_time(behind.start) == "2030-04-02T22:00:00Z"
 
 
 def test_none_begins_at_the_end_or_later():
@@ -98,10 +105,10 @@ def test_none_begins_at_the_end_or_later():
 @pytest.mark.parametrize("zone", ["Mars/Olympus", "../etc/passwd", "Europe", "/etc/localtime"])
 def test_a_zone_that_is_not_known_is_named(zone):
     with pytest.raises(UserError, match=r"spec\.recurrence\.timeZone"):
-        windows(spec("2030-01-02T22:00:00Z", every=1, time_zone=zone), 0.0)
+        windows(spec("2030-01-02T22:00:00Z", every=1, time_zone=zone), 0.0, HORIZON)
 
 
 def test_a_window_may_not_run_into_the_next():
-    assert windows(spec("2030-01-02T22:00:00Z", hours=23, every=1), 0.0)
+    assert windows(spec("2030-01-02T22:00:00Z", hours=23, every=1), 0.0, HORIZON)
     with pytest.raises(UserError, match=r"spec\.end: must be at least an hour before"):
-        windows(spec("2030-01-02T22:00:00Z", hours=23.1, every=1), 0.0)
+        windows(spec("2030-01-02T22:00:00Z", hours=23.1, every=1), 0.0, HORIZON)

@@ -6,7 +6,7 @@ from pydantic import Field, WithJsonSchema
 
 from punctual.kube import duration
 from punctual.kube.api.base import AGE, PRESERVE_UNKNOWN, Column, Model, Names, Rule
-from punctual.kube.api.fields import Count, Cpu, Duration, Memory, Period, SamplePeriod, Seconds, Time
+from punctual.kube.api.fields import Count, Cpu, Days, Duration, Memory, Period, SamplePeriod, Seconds, Time
 from punctual.kube.api.meta import EPOCH_NEVER_FALLS, Conditions, Epoch, LabelSelector, Resource
 
 _CORES: Final = "(type(self.cpu) == int ? double(self.cpu) : quantity(self.cpu).asApproximateFloat())"
@@ -55,8 +55,21 @@ class MissRatio(Model):
     Take some times what a job takes. From 10s to 24h, default 5m."""
 
 
+class PoolReservations(Model):
+    """From which namespaces reservations are taken, and how far ahead."""
+
+    namespace_selector: LabelSelector | None = None
+    """From which namespaces reservations are taken, by the namespaces' labels, of those that the pool's own
+    `namespaceSelector` takes jobs from; reservations from others are refused with reason NotAllowed. Default: from all
+    of those. Example: `{matchLabels: {punctual.dev/reserves: "true"}}`."""
+    horizon: Days = 28
+    """How far ahead processors are booked: a window is taken if it ends within so many days or weeks from now, such as
+    `7d` or `4w`. One that ends later is refused with reason TooFarAhead, and asked about when it comes within. Default
+    28 days."""
+
+
 class PoolSelectors(Model):
-    """Whose nodes the pool takes, and whose jobs."""
+    """Whose nodes the pool takes, whose jobs, and whose reservations."""
 
     node_selector: LabelSelector
     """Which nodes are the pool's, by their labels; `{}` means all. A node that two pools select belongs to the older
@@ -64,6 +77,10 @@ class PoolSelectors(Model):
     namespace_selector: LabelSelector | None = None
     """From which namespaces jobs are taken, by the namespaces' labels; jobs from others are refused with reason
     NotAllowed. Default: from all. Example: `{matchLabels: {team: vision}}`."""
+    reservations: PoolReservations | None = None
+    """Whose reservations are taken, and how far ahead: `{namespaceSelector: {matchLabels: {team: vision}}, horizon:
+    7d}`. An edit changes nothing about windows that are booked already. Default: from all namespaces that
+    `namespaceSelector` takes jobs from, 28 days ahead."""
 
 
 class PoolSpec(PoolSelectors):

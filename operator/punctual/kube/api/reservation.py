@@ -58,7 +58,7 @@ class ReservationSpec(Model):
     ahead; of a recurrence the first window that is ahead counts. Required."""
     end: AskedTime
     """When it ends: `2030-01-03T04:00:00Z`. Required; after `start`, and at least an hour before the window comes
-    again."""
+    again. A window that ends further ahead than the pool's `reservations.horizon` is not booked yet."""
     processors: Annotated[int, Field(ge=1, le=MAX_PROCESSORS)] | None = None
     """How many processors are reserved. Default: all those of `nodes`, one of the two is required."""
     nodes: LabelSelector | None = None
@@ -73,8 +73,8 @@ class ReservationSpec(Model):
     speed. Of two reservations only one has the link at a time. Needs a pool with `network: OnePort`. A number from 0 to
     1, default 0: it is not kept. `0.1` keeps it for the first minute of ten."""
     recurrence: Recurrence | None = None
-    """How the window comes again: `{every: 7d, timeZone: Europe/Berlin}`. Each is answered by itself, those of the next
-    28 days in advance, at least one. Default: it does not."""
+    """How the window comes again: `{every: 7d, timeZone: Europe/Berlin}`. Each is answered by itself, when
+    it ends within the pool's `reservations.horizon`. Default: it does not."""
 
 
 class ReservedNode(Model):
