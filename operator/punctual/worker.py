@@ -21,7 +21,8 @@ be written leaves the range as it was.
 
 Environment: PUNCTUAL_BEGIN, PUNCTUAL_END, PUNCTUAL_TOTAL (units), PUNCTUAL_DIR (folder of ``progress`` and ``end``;
 unset: nothing is written), PUNCTUAL_RESULTS (folder, for reduce), PUNCTUAL_INPUT (file, where the job has an input),
-PUNCTUAL_INPUT_CUT and PUNCTUAL_INPUT_RECORD_BYTES (as the job says); for tests PUNCTUAL_OFFER (default
+PUNCTUAL_INPUT_CUT and PUNCTUAL_INPUT_RECORD_BYTES (as the job says), PUNCTUAL_RESULT_LIMIT (bytes that a result may
+have, default 4095); for tests PUNCTUAL_OFFER (default
 /etc/punctual/end) and PUNCTUAL_TERMINATION_LOG (default /dev/termination-log).
 """
 
@@ -41,8 +42,11 @@ from typing import Final, NamedTuple
 
 __all__ = ["MAX_RESULT", "Result", "WorkerError", "pieces", "records", "result", "results", "span", "units"]
 
-MAX_RESULT: Final = 4096
-"""Bytes of a result: what Kubernetes keeps of a container's termination message."""
+MAX_RESULT: Final = 4095
+"""Bytes of a result in a pod of up to three containers; PUNCTUAL_RESULT_LIMIT has the limit of the pod at hand.
+
+The kubelet passes on the last 4096 bytes of a container's termination message, and of those the first 12288 / containers.
+A message of exactly the limit may have been cut, so a result is one byte shorter."""
 
 _PERIOD: Final = 0.25
 """Seconds between two looks: progress is written and offers are answered at most so often."""
@@ -111,16 +115,19 @@ def span() -> tuple[int, int]:
 
 
 def result(data: str | bytes) -> None:
-    """Leave the result of this chunk's range, at most 4096 bytes of UTF-8; call it once, after the loop.
+    """Leave the result of this chunk's range, in UTF-8; call it once, after the loop.
 
-    It is written as the container's termination message; outside a pod to standard output.
+    At most PUNCTUAL_RESULT_LIMIT bytes: 4095 in a pod of up to three containers (init containers count), less in a pod
+    of more. It is written as the container's termination message; outside a pod to standard output.
     Raises WorkerError when it is too large or not UTF-8.
     """
     raw = data.encode() if isinstance(data, str) else data
-    if len(raw) > MAX_RESULT:
+    limit = _count("PUNCTUAL_RESULT_LIMIT", "bytes")
+    limit = MAX_RESULT if limit is None else limit
+    if len(raw) > limit:
         raise WorkerError(
-            f"a result of {len(raw)} bytes does not fit into {MAX_RESULT}: store it elsewhere under a name made of "
-            "its range and give the name"
+            f"a result of {len(raw)} bytes does not fit into the {limit} that the kubelet passes on from this "
+            "container: store it elsewhere under a name made of its range and give the name"
         )
     try:
         raw.decode()
@@ -348,10 +355,10 @@ def _total(given: int | None) -> int | None:
     return given if told is None else told
 
 
-def _count(name: str) -> int | None:
+def _count(name: str, what: str = "units") -> int | None:
     text = os.environ.get(name, "").strip()
     if text and not re.fullmatch("[0-9]+", text):
-        raise WorkerError(f"{name} must be a number of units, not {text!r}")
+        raise WorkerError(f"{name} must be a number of {what}, not {text!r}")
     return int(text) if text else None
 
 

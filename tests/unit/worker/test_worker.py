@@ -169,15 +169,22 @@ def test_a_forked_child_has_no_say(pod):
     assert (code, err, pod.read("progress")) == (0, "", 0)
 
 
-def test_a_result_of_4096_bytes_fits_and_one_more_does_not(pod, monkeypatch):
-    forget(monkeypatch, pod.environment())
-    worker.result("x" * 4096)
-    assert pod.message.read_text() == "x" * 4096
-    with pytest.raises(worker.WorkerError, match="4097 bytes does not fit into 4096"):
-        worker.result("é" + "x" * 4095)
+@pytest.mark.parametrize(("told", "limit"), [({}, 4095), ({"PUNCTUAL_RESULT_LIMIT": "2456"}, 2456)])
+def test_a_result_fits_up_to_the_limit_of_its_pod_and_one_byte_more_does_not(pod, monkeypatch, told, limit):
+    forget(monkeypatch, pod.environment(**told))
+    worker.result("x" * limit)
+    assert pod.message.read_text() == "x" * limit
+    with pytest.raises(worker.WorkerError, match=f"{limit + 1} bytes does not fit into the {limit}"):
+        worker.result("é" + "x" * (limit - 1))
     with pytest.raises(worker.WorkerError, match="must be UTF-8"):
         worker.result(b"\xff")
-    assert len(pod.message.read_bytes()) == 4096
+    assert len(pod.message.read_bytes()) == limit
+
+
+def test_a_limit_that_is_no_number_is_an_error_that_names_the_variable(pod, monkeypatch):
+    forget(monkeypatch, pod.environment(PUNCTUAL_RESULT_LIMIT="4k"))
+    with pytest.raises(worker.WorkerError, match="PUNCTUAL_RESULT_LIMIT must be a number of bytes, not '4k'"):
+        worker.result("x")
 
 
 def test_results_are_sorted_and_cover_everything(tmp_path, monkeypatch):
