@@ -45,8 +45,8 @@ __all__ = ["MAX_RESULT", "Result", "WorkerError", "pieces", "records", "result",
 MAX_RESULT: Final = 4095
 """Bytes of a result in a pod of up to three containers; PUNCTUAL_RESULT_LIMIT has the limit of the pod at hand.
 
-The kubelet passes on the last 4096 bytes of a container's termination message, and of those the first 12288 / containers.
-A message of exactly the limit may have been cut, so a result is one byte shorter."""
+The kubelet reads the last 4096 bytes of a container's termination message and passes on the first 12288 / containers of
+these. A message of exactly the limit may have been cut, so a result is one byte shorter."""
 
 _PERIOD: Final = 0.25
 """Seconds between two looks: progress is written and offers are answered at most so often."""

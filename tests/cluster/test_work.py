@@ -61,6 +61,27 @@ Path("/dev/termination-log").write_text(str(end - begin))
 """
 """Answers an offer with less than it was offered, and even less than it has done."""
 
+FILLS = """
+import os
+from pathlib import Path
+from punctual import worker
+
+limit = int(os.environ["PUNCTUAL_RESULT_LIMIT"])
+size = limit + int(os.environ.get("BEYOND", "0"))
+list(worker.units())
+if size > limit:  # as a program in any language may
+    Path("/dev/termination-log").write_text("x" * size)
+    raise SystemExit(0)
+try:
+    worker.result("x" * (limit + 1))
+except worker.WorkerError:
+    worker.result("y" * (limit - 4) + "éé")
+"""
+"""Leaves the largest result that its pod may have, or BEYOND bytes more."""
+
+LENGTHS = 'cd "$PUNCTUAL_RESULTS"; for r in *; do echo $r $(wc -c <$r) $(tail -c 4 $r); done >/dev/termination-log'
+"""Tells of each result how long it is and how it ends."""
+
 QUICK = {"deadline": "4m", "cost": {"chi": "300ms", "thetaCp": "3s"}, "pause": 0.2, "reduce": "5s"}
 ONE = {"processors": {"max": 1}}
 LIE = {"deadline": "4m", "cost": {"chi": "50ms", "thetaCp": "2s"}, "pause": 0.5, "reduce": "5s"}
@@ -75,8 +96,11 @@ async def test_work_is_killed_hangs_cannot_start_is_evicted_deleted_or_does_not_
         space.manifest("removed", units=100, chunkRetries=0, program=DEAF, **QUICK, **ONE),
         space.manifest("deaf", units=40, program=DEAF, **LIE),
         space.manifest("meek", units=40, program=MEEK, **LIE),
+        of_five("full", space),
+        of_five("cut", space, beyond=1),
+        of_five("torn", space, beyond=5000),
     )
-    stories = (killed, hangs, imageless, evicted, removed, deaf, meek)
+    stories = (killed, hangs, imageless, evicted, removed, deaf, meek, full, cut)
     ends = await asyncio.gather(*(story(space) for story in stories), return_exceptions=True)
     if failures := [end for end in ends if isinstance(end, Exception)]:
         raise ExceptionGroup("not as told", failures)
@@ -86,6 +110,18 @@ def without_image(space):
     job = space.manifest("imageless", units=100, chunkRetries=0, **QUICK, **ONE)
     (main,) = job["spec"]["template"]["spec"]["containers"]
     main |= {"image": "punctual.invalid/none:1", "imagePullPolicy": "IfNotPresent"}
+    return job
+
+
+def of_five(name, space, *, beyond=0):
+    """Return a job whose pod has five containers, one of which leaves a result."""
+    job = space.manifest(name, units=1, program=FILLS, chunkRetries=0, **QUICK, **ONE)
+    containers = job["spec"]["template"]["spec"]["containers"]
+    containers[0]["env"].append({"name": "BEYOND", "value": str(beyond)})
+    more = {"image": space.cluster.image, "command": ["true"]}
+    containers += [{"name": f"side-{n}", **more} for n in range(4)]
+    (join,) = job["spec"]["reduce"]["template"]["spec"]["containers"]
+    join["command"] = ["sh", "-ec", LENGTHS]
     return job
 
 
@@ -180,3 +216,24 @@ async def meek(space):
     (first, _), *others = space.ranges("meek")
     assert first[1] < offered
     assert others
+
+
+async def full(space):
+    """Of five containers the kubelet passes on 2457 bytes each: a result of one byte less comes whole."""
+    status = await space.end("full")
+    assert space.is_so("full", "Completed", "Completed"), status["conditions"]
+    assert space.result("full") == "0-1 2456 \u00e9\u00e9"
+
+
+async def cut(space):
+    """Where a program leaves more, if only a byte, its chunk fails with the reason, and nothing of it is kept."""
+    for name in ("cut", "torn"):
+        await space.end(name)
+        assert space.is_so(name, "Failed", "ResultCut"), space.status(name)["conditions"]
+        assert "passes on 2457 bytes" in space.condition(name, "Failed")["message"]
+        (pod,) = space.pods_of(name)
+        first = next(s for s in pod["status"]["containerStatuses"] if s["name"] == "main")
+        assert len(first["state"]["terminated"]["message"]) == 2457
+        assert not space.status(name).get("completed")
+    kept = await space.kubectl("get", "configmaps", "-o", "json")
+    assert "xxx" not in kept

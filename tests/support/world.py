@@ -84,6 +84,8 @@ class Worker:
     fetch: float = 2.0
     """Seconds of its transfer, where its job has an input."""
     fetch_hangs: bool = False
+    cut: int | None = None
+    """Where the kubelet cuts its result, if it does."""
 
 
 @dataclass
@@ -134,6 +136,7 @@ class Pod:
             reason=self.reason,
             disrupted=self.disrupted,
             message=f"{self.chunk.begin}" if self.phase == "Succeeded" else self.worker.says,
+            cut=self.worker.cut if self.phase == "Succeeded" else None,
             deleting=self.deleting,
             offered=self.offered is not None,
             turn=self.turn,

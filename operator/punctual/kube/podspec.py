@@ -55,6 +55,10 @@ VOLUME: Final = "punctual"
 """The agent finds it by this name: ``<pods>/<uid>/volumes/kubernetes.io~empty-dir/punctual``."""
 
 MOST_BYTES: Final = 2**53
+_MESSAGE: Final = 4096
+"""Bytes that the kubelet reads of a container's termination message: the last ones, from version 1.0 on."""
+_MESSAGES: Final = 12288
+"""Bytes that it passes on of all containers of a pod together, an even part of each: the first ones."""
 MOST_SECONDS: Final = 10.0**9
 _DIGITS = 19  # of the greatest number of units; int() refuses texts of thousands
 _LABEL = 63  # the longest value a label may have
@@ -99,6 +103,18 @@ class InputStep(NamedTuple):
         if asked is None:
             return None
         return cls(asked, asked.get("image") or image, parse_duration(spec.get("stallTimeout", "1m")))
+
+
+def message_limit(spec: Mapping[str, Any]) -> int:
+    """Return how many bytes of each container's termination message reach the API server, from a pod of this spec.
+
+    Source: ``getTerminationMessage`` and ``normalizeStatus`` of the kubelet. Both cut by bytes, also within a
+    character, and leave no sign of it, so a message of so many bytes may have been longer; each byte of a broken
+    character comes as three. Containers of all kinds count, also those that an admission plugin or ``kubectl debug``
+    has added.
+    """
+    containers = sum(len(spec.get(kind) or ()) for kind in ("initContainers", "containers", "ephemeralContainers"))
+    return min(_MESSAGE, _MESSAGES // max(1, containers))
 
 
 def pod_name(owner: Owner, chunk: Chunk | PodObserved) -> str:
@@ -148,6 +164,7 @@ def chunk_pod(
         spec["initContainers"] = [_input_container(step, spec, processor), *(spec.get("initContainers") or ())]
         if chunk.turn is not None:
             notes[TURN] = format_time(chunk.turn)
+    env.append({"name": "PUNCTUAL_RESULT_LIMIT", "value": str(message_limit(spec) - 1)})
     for field in ("initContainers", "containers"):
         if spec.get(field):
             spec[field] = [_furnish(container, env, mounts) for container in spec[field]]
@@ -353,6 +370,7 @@ def _ours(meta: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str,
     began = (state.get("running") or state.get("terminated") or {}).get("startedAt")
     phase = status.get("phase") or "Pending"
     waiting = {} if ended else _waiting(status, state)
+    message, limit = (ended or waiting).get("message") or "", message_limit(spec)
     return PodObserved(
         name=meta["name"],
         uid=meta["uid"],
@@ -372,7 +390,8 @@ def _ours(meta: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str,
         disrupted=any(
             c["type"] == "DisruptionTarget" and c["status"] == "True" for c in status.get("conditions") or ()
         ),
-        message=(ended or waiting).get("message") or "",
+        message=message,
+        cut=limit if ended and len(message.encode()) >= limit else None,
         deleting=meta.get("deletionTimestamp") is not None,
         offered=bool(notes.get(OFFERED_END)),
         turn=bool(notes.get(TURN)),

@@ -1,9 +1,9 @@
 """Results of ranges, kept for the reduce pod: in ConfigMaps owned by the job, as many as their size asks for.
 
-A range's result is the termination message of the attempt that was accounted, at most 4 kB (three times that where it
-is no UTF-8: each such byte comes as U+FFFD), under the key ``<begin>-<end>``. Storing it again changes nothing. Which
-ConfigMap holds which key is kept in memory and read back by a new leader before anything is stored: it is asked for by
-name, so that no right to list is needed.
+A range's result is the termination message of the attempt that was accounted, less than 4 kB as the API server shows it
+(each byte that is no UTF-8 as the three of U+FFFD), under the key ``<begin>-<end>``; one that was cut is not accounted.
+Storing it again changes nothing. Which ConfigMap holds which key is kept in memory and read back by a new leader before
+anything is stored: it is asked for by name, so that no right to list is needed.
 
 An attempt may be stored and never accounted (the leader died in between and the node with it, or was replaced and did
 not know it); its units are then done again in other ranges, and both are there. The reduce pod must see each unit once:

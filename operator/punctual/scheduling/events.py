@@ -64,6 +64,9 @@ class PodObserved(NamedTuple):
     """A DisruptionTarget condition stands: ended by the cluster, not by its own doing."""
     message: str = ""
     """Termination message: the range's result, at most 4 kB; of one that waits what the cluster says of ``reason``."""
+    cut: int | None = None
+    """The bytes of a termination message that the kubelet passes on, where this one has as many: it may have been
+    longer. None: it is whole."""
     deleting: bool = False
     offered: bool = False
     """It was offered an end, whether we know of it or another leader did so: it may have stopped before its own."""

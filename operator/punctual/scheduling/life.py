@@ -64,6 +64,9 @@ class Life:
         """Account the chunk; where an offer is open, only once its last word is known."""
         pod = watch.pod
         assert pod is not None
+        if fault := _fault(st, chunk, pod):
+            self.end_and_lose(now, st, chunk, *fault, own=True, durable=False)
+            return
         if chunk.offered is not None or (pod.offered and chunk.end == chunk.origin):
             # It may have stopped early: only its answer, read after its end, tells what was done.
             if watch.ended_at is None:
@@ -81,6 +84,7 @@ class Life:
         self.books.touch(st)
         self.books.freed(now, chunk)
         if chunk.kind == "Reduce":
+            self._tell_cut(st, pod)
             st.record = st.record.without(chunk)
             self.finish(done, st)
         else:
@@ -95,19 +99,33 @@ class Life:
             self.end(now, pod)
         self._maybe_finish(done, st)
 
-    def end_and_lose(self, now: float, st: Standing, chunk: Chunk, reason: str, message: str, *, own: bool) -> None:
+    def _tell_cut(self, st: Standing, pod: PodObserved) -> None:
+        """Tell that the message of a reduce is cut; its log is whole, and that is the job's result."""
+        if pod.cut is not None:
+            text = f"reduce: the message of pod {pod.name} is cut at {pod.cut} bytes; its log has all that it wrote"
+            self.books.after.append(Emit(st.job.uid, "Warning", reasons.RESULT_CUT, text))
+
+    def end_and_lose(
+        self, now: float, st: Standing, chunk: Chunk, reason: str, message: str, *, own: bool, durable: bool = True
+    ) -> None:
         """End the chunk's pod, if it has one, and take its units back."""
         pod = st.watch(chunk).pod
         if pod is None:
             self.books.processors.leave(self.books.occupant(st.job.uid, chunk))
         else:
             self.end(now, pod)
-        self.lose(now, st, chunk, reason, message, own=own)
+        self.lose(now, st, chunk, reason, message, own=own, durable=durable)
 
-    def lose(self, now: float, st: Standing, chunk: Chunk, reason: str, message: str, *, own: bool) -> None:
-        """End an attempt without success and see what becomes of the job; an empty message is not told."""
+    def lose(
+        self, now: float, st: Standing, chunk: Chunk, reason: str, message: str, *, own: bool, durable: bool = True
+    ) -> None:
+        """End an attempt without success and see what becomes of the job; an empty message is not told.
+
+        ``durable``: whether what it has reported may count (``restart: Resume``).
+        """
         watch = st.watch(chunk)
-        done = 0 if chunk.kind == "Reduce" else ledger.durable(st.job.restart, watch.done)
+        counts = durable and chunk.kind != "Reduce"
+        done = ledger.durable(st.job.restart, watch.done) if counts else 0
         if done and st.job.reduce_duration is not None:
             # what is durable has no termination message; reduce still sees that the range is there
             self.books.before.append(StoreResult(st.job.uid, chunk.begin, chunk.begin + min(done, chunk.size), ""))
@@ -371,3 +389,14 @@ class Life:
         self.books.stale = True
         if st.state == "Promised":
             self.books.causes.setdefault(st.job.uid, reasons.OVERRUN)
+
+
+def _fault(st: Standing, chunk: Chunk, pod: PodObserved) -> tuple[str, str] | None:
+    """Return the reason and the words why a chunk does not count though its pod has succeeded, if so."""
+    if pod.cut is not None and st.job.reduce_duration is not None and chunk.kind != "Reduce":
+        return reasons.RESULT_CUT, (
+            f"pod {pod.name}: its result is cut: the kubelet passes on {pod.cut} bytes of each of its containers' "
+            f"messages, so a result may have at most {pod.cut - 1} (PUNCTUAL_RESULT_LIMIT); store it elsewhere under a "
+            "name made of its range and leave the name"
+        )
+    return None

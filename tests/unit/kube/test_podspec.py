@@ -94,6 +94,7 @@ def test_our_variables_come_before_the_templates_so_that_it_may_refer_to_them():
         "PUNCTUAL_TOTAL": "1000",
         "PUNCTUAL_ATTEMPT": "2",
         "PUNCTUAL_DIR": "/punctual",
+        "PUNCTUAL_RESULT_LIMIT": "4095",
         "OUT": "/out/$(PUNCTUAL_BEGIN)",
     }
     assert env[-1]["name"] == "OUT"
@@ -384,6 +385,49 @@ def test_what_is_kept_of_our_pod(status, expected):
 )  # fmt: skip
 def test_what_a_step_cannot_have_measured_is_not_believed(message):
     assert project_pod(body(fetched(message))).transfer is None
+
+
+def beside(count, field="containers"):
+    """Return a template with so many containers of a kind beside the first."""
+    template = copy.deepcopy(TEMPLATE)
+    template["spec"].setdefault(field, []).extend({"name": f"side-{n}", "image": "img"} for n in range(count))
+    return template
+
+
+@pytest.mark.parametrize(
+    ("made", "limit"),
+    [
+        pytest.param(pod(beside(2)), 4095, id="three containers share 12 KiB"),
+        pytest.param(pod(beside(4)), 2456, id="five do not"),
+        pytest.param(pod(beside(4, "initContainers")), 2456, id="init containers count"),
+        pytest.param(with_input(HTTP, beside(2)), 3071, id="so does the input step"),
+    ],
+)
+def test_a_pod_is_told_how_long_a_result_its_kubelet_passes_on(made, limit):
+    for container in (*made["spec"].get("initContainers", ()), *made["spec"]["containers"]):
+        assert env_of(container).get("PUNCTUAL_RESULT_LIMIT") == str(limit)
+
+
+def ended(message, template=TEMPLATE, **spec):
+    """Return our pod as the API server shows it after its end."""
+    found = body({"phase": "Succeeded", **main_container(terminated={**ENDED, "exitCode": 0, "message": message})})
+    return {**found, "spec": {**pod(template)["spec"], **spec}}
+
+
+@pytest.mark.parametrize(
+    ("seen", "cut"),
+    [
+        (ended("x" * 4095), None),
+        (ended("x" * 4096), 4096),
+        (ended("x" * 2456, beside(4)), None),
+        (ended("x" * 2457, beside(4)), 2457),
+        pytest.param(ended("x" * 2457, ephemeralContainers=[{}] * 4), 2457, id="added while it ran"),
+        pytest.param(ended("é" * 2048), 4096, id="bytes count"),
+        pytest.param(ended("\ufffd" + "x" * 4093), 4096, id="cut within a character, as the API server shows it"),
+    ],
+)
+def test_a_message_as_long_as_the_kubelet_lets_through_may_have_been_cut(seen, cut):
+    assert project_pod(seen).cut == cut
 
 
 def test_a_turn_that_was_given_is_seen():

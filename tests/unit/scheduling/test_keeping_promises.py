@@ -28,6 +28,54 @@ def track(w: World, uid: str) -> tuple[str, str]:
     return w.records[uid].on_track[:2]
 
 
+# results that are cut
+
+
+def cut(first_attempts: int, **more) -> World:
+    """One processor and a job of which the kubelet cuts the result of so many attempts."""
+    w = nodes(1)
+    w.workers = lambda _uid, c: Worker(cut=2457 if c.kind == "Chunk" and c.attempt <= first_attempts else None)
+    w.apply(job("j1", units=10, deadline=200.0, **{"reduce_duration": 5.0, **more}))
+    return w
+
+
+@pytest.mark.parametrize("restart", ["Redo", "Resume"])
+def test_a_chunk_whose_result_was_cut_is_done_again_and_the_part_of_it_is_stored_nowhere(restart):
+    w = cut(1, restart=restart)
+    w.run_until(lambda w: w.done("j1"))
+    assert w.met("j1")
+    assert w.processed["j1"] == [(0, 10)] * 2
+    assert w.results == {("j1", 0, 10): "0"}
+    assert any("event j1 ResultCut" in line for line in w.log)
+
+
+@pytest.mark.parametrize("restart", ["Redo", "Resume"])
+def test_where_every_attempt_leaves_too_much_the_job_fails_with_the_reason_and_the_numbers(restart):
+    w = cut(99, restart=restart, chunk_retries=1)
+    w.run_until(lambda w: w.done("j1"))
+    status, reason, message = w.records["j1"].failed_condition
+    assert (status, reason) == ("True", reasons.RESULT_CUT)
+    assert "passes on 2457 bytes" in message
+    assert "at most 2456" in message
+    assert w.results == {}
+    assert not w.records["j1"].completed
+
+
+def test_without_a_reduce_a_message_is_no_result_and_may_be_cut():
+    w = cut(99, reduce_duration=None)
+    w.run_until(lambda w: w.done("j1"))
+    assert w.met("j1")
+
+
+def test_of_a_reduce_whose_message_is_cut_the_user_is_told():
+    w = nodes(1)
+    w.workers = lambda _uid, c: Worker(cut=4096 if c.kind == "Reduce" else None)
+    w.apply(job("j1", units=10, deadline=200.0, reduce_duration=5.0))
+    w.run_until(lambda w: w.done("j1"))
+    assert w.met("j1")
+    assert any("event j1 ResultCut" in line for line in w.log)
+
+
 # a plan that is kept
 
 
