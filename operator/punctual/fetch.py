@@ -15,9 +15,17 @@ So each byte, record or line is fetched for exactly one chunk, wherever a job is
 The one rule that must never break: **nothing is fetched before the turn has come**, for somebody else may have the
 port; and nothing is read behind a share but the rest of its last line.
 
+Shares of two versions of an input make no whole: with another size every border lies elsewhere, and lines are lost or
+read twice. So the step says which version it has read: the input's size, and its validator, which tells contents of one
+size apart. A server's validator is its strong ETag; a weak ETag (RFC 9110, 8.8.1: it may stand for other bytes) with
+Last-Modified; without an ETag, Last-Modified; a server that gives neither has none. A file's is its time of change.
+Where the step is told which version the job began with, it fetches no other. Wherever it sees two versions it ends with
+the status CHANGED.
+
 Environment: PUNCTUAL_BEGIN, PUNCTUAL_END, PUNCTUAL_TOTAL (units), PUNCTUAL_DIR (``received`` goes there),
 PUNCTUAL_INPUT (the file to be written; ``offset`` of its first byte in the input and the input's ``size`` are written
 beside it), PUNCTUAL_INPUT_URL or PUNCTUAL_INPUT_PATH, PUNCTUAL_INPUT_CUT, PUNCTUAL_INPUT_RECORD_BYTES,
+PUNCTUAL_INPUT_SIZE and PUNCTUAL_INPUT_VALIDATOR (the version that the job began with; without: any will do),
 PUNCTUAL_INPUT_TIMEOUT (seconds without a byte after which it gives up), PUNCTUAL_INPUT_HEADERS (names of headers that
 open the input, the value of the nth from 0 on in PUNCTUAL_INPUT_HEADER_n: a secret, which stands in no message); for
 tests PUNCTUAL_TURN (default /etc/punctual/fetch) and PUNCTUAL_TERMINATION_LOG (default /dev/termination-log).
@@ -26,6 +34,7 @@ tests PUNCTUAL_TURN (default /etc/punctual/fetch) and PUNCTUAL_TERMINATION_LOG (
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import http.client
 import json
 import os
@@ -41,7 +50,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
-__all__ = ["FetchError", "Share", "Source", "cut", "main", "share"]
+__all__ = ["CHANGED", "ChangedError", "FetchError", "Share", "Source", "Version", "cut", "main", "share"]
+
+CHANGED: Final = 65
+"""Exit status where the input is another than it was before."""
+LONGEST: Final = 64
+"""Characters of a validator, at most: the step's message has a few hundred bytes where a pod has many containers."""
 
 _BLOCK: Final = 2**18
 """Bytes read at a time."""
@@ -59,6 +73,21 @@ class FetchError(Exception):
     """Why the input cannot be fetched, in words for the user."""
 
 
+class ChangedError(FetchError):
+    """The input is another than it was before."""
+
+
+class Version(NamedTuple):
+    """Which input it is: bytes, and what tells those of one size apart (empty: nothing does)."""
+
+    size: int
+    validator: str
+
+    def __str__(self) -> str:
+        """Say it for a message."""
+        return f"{self.size} bytes, " + (f"validator {self.validator}" if self.validator else "no validator")
+
+
 class Share(NamedTuple):
     """Bytes [begin, end) of the input."""
 
@@ -69,8 +98,8 @@ class Share(NamedTuple):
 class Source(Protocol):
     """Where bytes come from."""
 
-    def size(self) -> int:
-        """Return how many there are."""
+    def version(self) -> Version:
+        """Return which input it is: of each that is read from here on. Another one raises ChangedError."""
 
     def read(self, begin: int, end: int) -> Iterator[bytes]:
         """Give the bytes [begin, end), in blocks, all of them."""
@@ -115,26 +144,61 @@ def cut(source: Source, bounds: Share, size: int, *, lines: bool) -> Iterator[tu
                 break
 
 
+class _Seen:
+    """The version that every look at a source must find."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self.version: Version | None = None
+
+    def look(self, found: Version) -> None:
+        if self.version is not None and found != self.version:
+            raise ChangedError(
+                f"{self._where}: the input has changed while it was fetched: it is {found} now, before it was "
+                f"{self.version}"
+            )
+        self.version = found
+
+
 class _File:
     """A file of a volume."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
+        self._seen = _Seen(path)
 
-    def size(self) -> int:
+    def version(self) -> Version:
         if not self._path.is_file():
             raise FetchError(f"{self._path} is not a file (spec.input.volume.path)")
-        return self._path.stat().st_size
+        return self._look(self._path.stat())
 
     def read(self, begin: int, end: int) -> Iterator[bytes]:
         with self._path.open("rb") as file:
+            self._look(os.fstat(file.fileno()))
             file.seek(begin)
             while begin < end:
                 block = file.read(min(_BLOCK, end - begin))
                 if not block:
-                    raise FetchError(f"{self._path} has become shorter: there is nothing at {begin}")
+                    self._look(os.fstat(file.fileno()))
+                    raise FetchError(f"{self._path}: nothing can be read at byte {begin}")
                 begin += len(block)
                 yield block
+        self._look(self._path.stat())  # also where it was written to, or replaced, while it was read
+
+    def _look(self, found: os.stat_result) -> Version:
+        seconds, rest = divmod(found.st_mtime_ns, 10**9)
+        version = Version(found.st_size, f"@{seconds}.{rest:09d}")  # as `date -d` reads it
+        self._seen.look(version)
+        return version
+
+
+def _validator(headers: Mapping[str, str]) -> str:
+    """Return what an answer says that tells its input from others of the same size."""
+    etag, modified = (headers.get(name, "").strip() for name in ("ETag", "Last-Modified"))
+    found = etag if etag and not etag.startswith("W/") else f"{etag} {modified}".strip()
+    if re.fullmatch(f"[ -~]{{0,{LONGEST}}}", found):
+        return found
+    return f"sha256:{hashlib.sha256(found.encode(errors='surrogateescape')).hexdigest()[:32]}"
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:
@@ -171,15 +235,14 @@ class _Http:
         self._timeout = timeout
         self._secret = secret
         self._opener = urllib.request.build_opener(_Redirects(secret))
-        self._size: int | None = None
-        self._mark: str | None = None
+        self._seen = _Seen(url)
 
-    def size(self) -> int:
-        if self._size is None:
+    def version(self) -> Version:
+        if self._seen.version is None:
             for _ in self.read(0, 1):
                 pass
-        assert self._size is not None
-        return self._size
+        assert self._seen.version is not None
+        return self._seen.version
 
     def read(self, begin: int, end: int) -> Iterator[bytes]:
         tries, moved = 0, time.monotonic()
@@ -216,9 +279,12 @@ class _Http:
             response: http.client.HTTPResponse = self._opener.open(request, timeout=max(0.1, patience))
         except urllib.error.HTTPError as error:
             with error:
-                if error.code == 416 and error.headers.get("Content-Range", "").strip() == "bytes */0":
-                    self._size = 0
-                    return None
+                size = re.fullmatch(r"bytes \*/([0-9]{1,19})", error.headers.get("Content-Range", "").strip())
+                known = self._seen.version
+                if error.code == 416 and size and (known is None or known.size != int(size[1])):
+                    self._seen.look(Version(int(size[1]), _validator(error.headers)))
+                    if int(size[1]) == 0:
+                        return None
                 if error.code >= 500 or error.code in (408, 429):
                     raise OSError(f"the server answers {error.code} {error.reason}") from None
             why = self._unopened(error.url) if error.code in (401, 403) else ""
@@ -251,12 +317,9 @@ class _Http:
         if found is None:
             raise FetchError(f"{self._url}: the server does not say how large the input is (Content-Range: {told!r})")
         first, last, size = (int(number) for number in found.groups())
+        self._seen.look(Version(size, _validator(response.headers)))
         if (first, last) != (begin, end - 1):
             raise FetchError(f"{self._url}: asked for bytes {begin}-{end - 1}, the server sends {first}-{last}")
-        mark = response.headers.get("ETag")
-        if self._size is not None and (size, mark) != (self._size, self._mark):
-            raise FetchError(f"{self._url}: the input has changed while it was fetched")
-        self._size, self._mark = size, mark
 
 
 class _Received:
@@ -330,7 +393,13 @@ def _wait(turn: Path) -> float:
         waited = time.monotonic() - up
 
 
-def _fetch(env: dict[str, str]) -> dict[str, float]:
+def _begun_with(env: dict[str, str]) -> Version | None:
+    """Return which version the job began with; None: nobody has seen any yet."""
+    size = env.get("PUNCTUAL_INPUT_SIZE")
+    return Version(int(size), env.get("PUNCTUAL_INPUT_VALIDATOR", "")) if size else None
+
+
+def _fetch(env: dict[str, str]) -> dict[str, float | str]:
     begin, end, total = (int(env[f"PUNCTUAL_{name}"]) for name in ("BEGIN", "END", "TOTAL"))
     kind, record = env.get("PUNCTUAL_INPUT_CUT", "Bytes"), int(env.get("PUNCTUAL_INPUT_RECORD_BYTES", "1"))
     target = Path(env["PUNCTUAL_INPUT"])
@@ -338,7 +407,10 @@ def _fetch(env: dict[str, str]) -> dict[str, float]:
     waited = _wait(Path(env.get("PUNCTUAL_TURN", "/etc/punctual/fetch")))
     began = time.monotonic()
     received.begin()
-    size = source.size()
+    version, wanted = source.version(), _begun_with(env)
+    if wanted is not None and version != wanted:
+        raise ChangedError(f"the input has changed: it is {version} now; the job began with {wanted}")
+    size = version.size
     bounds = share(begin, end, total, size, record=record)
     opened, offset = None, bounds.end
     with target.open("wb") as file:
@@ -356,6 +428,8 @@ def _fetch(env: dict[str, str]) -> dict[str, float]:
         "waited": round(waited, 3),
         "opening": round((opened or over) - began, 3),
         "seconds": round(over - began, 3),
+        "size": size,
+        "validator": version.validator,
     }
 
 
@@ -373,7 +447,7 @@ def main() -> int:
         told, status = json.dumps(_fetch(dict(os.environ))), 0
     except (FetchError, OSError, KeyError, ValueError) as error:
         told = str(error) if isinstance(error, FetchError) else f"{type(error).__name__}: {error}"
-        status = 1
+        status = CHANGED if isinstance(error, ChangedError) else 1
     print(told, file=sys.stderr if status else sys.stdout)
     with contextlib.suppress(OSError):  # there is none outside of a container
         Path(log).write_text(told[:2000], encoding="utf-8")

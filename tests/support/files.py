@@ -21,6 +21,8 @@ class Files(ThreadingHTTPServer):
         """The header Authorization without which nobody gets anything; None: anybody does."""
         self.sends_to = None
         """Where it redirects who asks for /elsewhere."""
+        self.says = {"ETag": '"one"'}
+        """Headers that tell one version of ``data`` from another."""
         self.asked = []
         """Ranges asked for, as their headers said."""
         self.credentials = []
@@ -80,16 +82,18 @@ class _Handler(BaseHTTPRequestHandler):
         if manner == "ranges unknown":
             self._answer(200, data)
             return
-        if not data:
-            self._answer(416, b"", {"Content-Range": "bytes */0"})
-            return
+        if manner == "shrinks" and len(server.asked) > 1:
+            data = data[:10]
         first, last = (int(number) for number in asked.removeprefix("bytes=").split("-"))
+        if first >= len(data):
+            self._answer(416, b"", {"Content-Range": f"bytes */{len(data)}"})
+            return
         last = min(last, len(data) - 1)
         if manner == "other range" and last > 0:
             first, last = 0, last - first
         size = "*" if manner == "size unknown" else len(data)
-        mark = f'"{len(server.asked)}"' if manner == "changes" else '"one"'
-        self._answer(206, data[first : last + 1], {"Content-Range": f"bytes {first}-{last}/{size}", "ETag": mark})
+        says = {"ETag": f'"{len(server.asked)}"'} if manner == "changes" else server.says
+        self._answer(206, data[first : last + 1], {"Content-Range": f"bytes {first}-{last}/{size}", **says})
 
     def _answer(self, code, body, headers=()):
         server = self.server

@@ -1,5 +1,6 @@
 """The input step: what each chunk gets of an input, and what it does when a server does not do as it should."""
 
+import hashlib
 import json
 import os
 import signal
@@ -236,7 +237,6 @@ def test_what_breaks_off_is_taken_up_where_it_ended(place, manner):
         ("ranges unknown", "does not know byte ranges (it answers 200, not 206"),
         ("size unknown", "does not say how large the input is"),
         ("other range", "asked for bytes"),
-        ("changes", "has changed while it was fetched"),
         ("missing", "the server answers 404"),
     ],
 )
@@ -246,6 +246,126 @@ def test_a_server_that_cannot_be_relied_on_is_an_error_that_says_so(place, manne
     assert status == 1
     assert says in said
     assert server.url in said
+
+
+# versions of an input
+
+MONDAY, TUESDAY = "Mon, 23 Nov 2026 10:00:00 GMT", "Tue, 24 Nov 2026 10:00:00 GMT"
+
+
+def begun_with(said):
+    """Return the environment that tells a step which version another has seen."""
+    told = json.loads(said)
+    return {"PUNCTUAL_INPUT_SIZE": str(told["size"]), "PUNCTUAL_INPUT_VALIDATOR": told["validator"]}
+
+
+def digest(etag):
+    return f"sha256:{hashlib.sha256(etag.encode()).hexdigest()[:32]}"
+
+
+@pytest.mark.parametrize(
+    ("headers", "validator"),
+    [
+        ({"ETag": '"a"', "Last-Modified": MONDAY}, '"a"'),
+        ({"ETag": 'W/"a"', "Last-Modified": MONDAY}, f'W/"a" {MONDAY}'),
+        ({"ETag": 'W/"a"'}, 'W/"a"'),
+        ({"Last-Modified": MONDAY}, MONDAY),
+        ({}, ""),
+        ({"ETag": '"' + "a" * 62 + '"'}, '"' + "a" * 62 + '"'),
+        ({"ETag": '"' + "a" * 63 + '"'}, digest('"' + "a" * 63 + '"')),
+        ({"ETag": '"\xfc"'}, digest('"\xfc"')),
+    ],
+)
+def test_a_step_tells_which_version_of_the_input_it_has_read(place, headers, validator):
+    with serving(LINES) as server:
+        server.says = headers
+        status, said = ran(place | {"PUNCTUAL_INPUT_URL": server.url})
+        assert status == 0, said
+        assert (json.loads(said)["size"], json.loads(said)["validator"]) == (len(LINES), validator)
+        assert len(validator) <= fetch.LONGEST
+        assert ran(place | {"PUNCTUAL_INPUT_URL": server.url} | begun_with(said))[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"ETag": '"a"'}, {"ETag": '"b"'}),
+        ({"ETag": '"a"'}, {}),
+        ({"ETag": 'W/"a"', "Last-Modified": MONDAY}, {"ETag": 'W/"a"', "Last-Modified": TUESDAY}),
+        ({"Last-Modified": MONDAY}, {"Last-Modified": TUESDAY}),
+    ],
+)
+def test_an_input_of_the_same_size_with_another_validator_is_another(place, before, after):
+    with serving(LINES) as server:
+        server.says = before
+        _, said = ran(place | {"PUNCTUAL_INPUT_URL": server.url})
+        server.says, server.asked[:] = after, []
+        status, why = ran(place | {"PUNCTUAL_INPUT_URL": server.url} | begun_with(said))
+    assert status == fetch.CHANGED
+    assert f"the job began with {len(LINES)} bytes, validator {json.loads(said)['validator']}" in why
+    assert server.asked == ["bytes=0-0"]
+
+
+@pytest.mark.parametrize("where", ["http", "volume"])
+def test_no_chunk_reads_an_input_to_which_lines_were_added_since_the_job_began(place, tmp_path, where):
+    """The second half of 1000 lines is that of 1500 bytes: what lies between would be in no chunk."""
+    early, late = (b"".join(b"%04d\n" % n for n in range(count)) for count in (1000, 2000))
+    first = {"PUNCTUAL_BEGIN": "0", "PUNCTUAL_END": "20", "PUNCTUAL_INPUT_CUT": "Lines"}
+    second = {**first, "PUNCTUAL_BEGIN": "20", "PUNCTUAL_END": "40"}
+    with serving(early) as server:
+        server.says = {}
+        file = tmp_path / "log"
+        file.write_bytes(early)
+        source = {"PUNCTUAL_INPUT_URL": server.url} if where == "http" else {"PUNCTUAL_INPUT_PATH": str(file)}
+        status, said = ran(place | first | source)
+        assert status == 0, said
+        assert Path(place["PUNCTUAL_INPUT"]).read_bytes() == early[:2500]
+        server.data = late
+        with file.open("ab") as log:
+            log.write(late[len(early) :])
+        Path(place["PUNCTUAL_INPUT"]).unlink()
+        status, why = ran(place | second | source | begun_with(said))
+    assert status == fetch.CHANGED
+    assert "it is 10000 bytes" in why
+    assert "the job began with 5000 bytes" in why
+    assert not Path(place["PUNCTUAL_INPUT"]).exists()
+
+
+@pytest.mark.parametrize("manner", ["changes", "shrinks"])
+def test_a_server_whose_input_changes_while_it_is_fetched_is_told_apart(place, manner):
+    with serving(LINES, manner=manner) as server:
+        status, said = ran(place | {"PUNCTUAL_INPUT_URL": server.url})
+    assert status == fetch.CHANGED
+    assert "has changed while it was fetched" in said
+    assert server.url in said
+
+
+@pytest.mark.parametrize("how", ["appended", "written over", "replaced", "shortened"])
+def test_a_file_that_changes_while_it_is_read_is_told_at_the_end_of_its_share(tmp_path, monkeypatch, how):
+    monkeypatch.setattr(fetch, "_BLOCK", 100)
+    path = tmp_path / "file"
+    path.write_bytes(LINES)
+    os.utime(path, ns=(0, 10**18))
+    source = fetch._File(str(path))
+    assert source.version() == (len(LINES), "@1000000000.000000000")
+    blocks = source.read(0, 300)
+    next(blocks)
+    match how:
+        case "appended":
+            with path.open("ab") as file:
+                file.write(b"more\n")
+            os.utime(path, ns=(0, 10**18))
+        case "written over":
+            path.write_bytes(LINES[::-1])
+            os.utime(path, ns=(0, 10**18 + 1))
+        case "replaced":
+            (tmp_path / "draft").write_bytes(LINES[::-1])
+            (tmp_path / "draft").replace(path)
+        case "shortened":
+            os.truncate(path, 150)
+            os.utime(path, ns=(0, 10**18))
+    with pytest.raises(fetch.ChangedError, match="the input has changed while it was fetched"):
+        list(blocks)
 
 
 def test_a_server_that_hangs_is_given_up_after_the_timeout_and_what_came_was_told(place):
