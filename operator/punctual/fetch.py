@@ -47,6 +47,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
+from email.message import Message
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -192,7 +193,7 @@ class _File:
         return version
 
 
-def _validator(headers: Mapping[str, str]) -> str:
+def _validator(headers: Message) -> str:
     """Return what an answer says that tells its input from others of the same size."""
     etag, modified = (headers.get(name, "").strip() for name in ("ETag", "Last-Modified"))
     found = etag if etag and not etag.startswith("W/") else f"{etag} {modified}".strip()

@@ -35,6 +35,7 @@ NODE_LOST: Final = "NodeLost"
 STATUS_REFUSED: Final = "StatusRefused"  # the API server would not have what was to be written about the object
 RESULT_LOST: Final = "ResultLost"  # the API server would not keep what a chunk left for the reduce step
 RESULT_CUT: Final = "ResultCut"  # a chunk left more than the kubelet passes on: what came is a part of its result
+INPUT_CHANGED: Final = "InputChanged"  # a chunk has seen another version of the input than the job began with
 FILE_FAULT: Final = "FileFault"  # what a worker wrote in PUNCTUAL_DIR is no count; the last good value stands
 STATUS_UNREADABLE: Final = "StatusUnreadable"  # what stands in the status is not what the operator writes
 

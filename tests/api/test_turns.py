@@ -1,6 +1,6 @@
-"""Inputs over one port on a real API server: pods are told their turn one by one, whatever happens to the operator.
+"""Inputs on a real API server: pods are told their turn one by one, whatever happens to the operator.
 
-What they take is learned, and what was learned is what jobs are planned with.
+What they take is learned, and what was learned is what jobs are planned with. All must have read the same version.
 """
 
 import json
@@ -11,7 +11,7 @@ from life import life
 from stage import CONTAINER, GROUP
 
 from punctual.kube.directory import JOBS, POOLS, PROFILES
-from punctual.kube.podspec import STEP, TURN
+from punctual.kube.podspec import ATTEMPT, BEGIN, STEP, TURN
 
 INPUT = {"http": {"url": "http://files.example.com/data"}, "cut": "Lines"}
 OPENING, TAU = 0.002, 0.001
@@ -28,10 +28,11 @@ SEEN = {
 """As if six chunks had ended."""
 
 
-async def fetched(stage, pod):
-    """Say that a pod has its input, of one unit, and runs."""
+async def fetched(stage, pod, size=3000):
+    """Say that a pod has its input, of one unit, and runs; ``size``: of the whole input, as it was then."""
     now = stage._now()
-    message = json.dumps({"bytes": 1000, "waited": 0, "opening": OPENING, "seconds": OPENING + TAU})
+    took = {"bytes": 1000, "waited": 0, "opening": OPENING, "seconds": OPENING + TAU}
+    message = json.dumps({**took, "size": size, "validator": f'"{size}"'})
     step = {"terminated": {"exitCode": 0, "startedAt": now, "finishedAt": now, "message": message}}
     status = {
         "phase": "Running",
@@ -41,11 +42,11 @@ async def fetched(stage, pod):
     await stage.client.patch_merge(stage.path(pod), {"status": status}, subresource="status")
 
 
-async def done(stage, pod):
-    """Say that a pod has ended well; not when: however late that is seen, it counts."""
+async def done(stage, pod, code=0):
+    """Say that a pod has ended; not when: however late that is seen, it counts."""
     body = {
-        "phase": "Succeeded",
-        "containerStatuses": [{**CONTAINER, "state": {"terminated": {"exitCode": 0, "message": "done"}}}],
+        "phase": "Failed" if code else "Succeeded",
+        "containerStatuses": [{**CONTAINER, "state": {"terminated": {"exitCode": code, "message": "done"}}}],
     }
     await stage.client.patch_merge(stage.path(pod), {"status": body}, subresource="status")
 
@@ -125,3 +126,62 @@ async def test_turns_go_on_one_by_one_as_planned_though_the_operator_is_killed_i
         assert transfers["seconds"][6:] == [OPENING + TAU] * 3
         assert (status["tau"], status["thetaCm"]) == (pytest.approx(TAU), pytest.approx(OPENING))
         assert len(status["classes"][0]["seconds"]) == 9
+
+
+@pytest.mark.timeout(300, func_only=True)  # two operators begin
+async def test_a_job_whose_input_has_grown_fails_whichever_leader_sees_it(client, kubeconfig, tmp_path):
+    """Both first pods fetch before anybody knows a version; the second one after lines were added."""
+    async with life(client, kubeconfig, tmp_path, plays=False, job=False) as (stage, _, start):
+        await stage.add_job(input=INPUT, units=2, cost={"chi": "100ms", "thetaCp": "500ms"}, reduce=None)
+        path = JOBS.path(namespace=stage.namespace, name="job")
+        operator = start()
+
+        async def status():
+            return (await client.get(path)).get("status") or {}
+
+        async def begun_with():
+            return (await status()).get("input")
+
+        async def again():
+            """Return the pod of another attempt at the first unit."""
+            found = [p for p in await stage.chunks() if p["metadata"]["annotations"][ATTEMPT] == "2"]
+            return found[0] if found else None
+
+        assert await stage.until(lambda: stage.working(2))
+        first, second = sorted(await stage.chunks(), key=lambda p: int(p["metadata"]["annotations"][BEGIN]))
+        for pod in (first, second):
+            assert "PUNCTUAL_INPUT_SIZE" not in environment(pod)
+        await fetched(stage, first, 1000)
+        seen = await stage.until(begun_with)
+        assert (seen["size"], seen["validator"], seen["transfers"]) == (1000, '"1000"', 0)
+
+        # who comes later is told: its step reads no other
+        await done(stage, first, code=1)
+        later = environment(await stage.until(again))
+        assert (later["PUNCTUAL_INPUT_SIZE"], later["PUNCTUAL_INPUT_VALIDATOR"]) == ("1000", '"1000"')
+
+        # who was made before is found, also where it has ended while nobody led
+        operator.kill()
+        await operator.ended()
+        await stage.let_go()
+        await fetched(stage, second, 1500)
+        await done(stage, second)
+        operator = start()
+
+        async def over():
+            found = await status()
+            return found if found.get("finishedAt") else None
+
+        end = await stage.until(over)
+        (failed,) = (c for c in end["conditions"] if c["type"] == "Failed" and c["status"] == "True")
+        assert failed["reason"] == "InputChanged"
+        assert 'an input of 1500 bytes, validator "1500"; the job began with 1000 bytes' in failed["message"]
+        assert not end.get("completed")
+        assert (end["input"]["size"], end["units"]["done"]) == (1000, 0)
+        assert await operator.end() == 0
+
+
+def environment(pod):
+    """Return what a pod's input step is told."""
+    (step,) = (c for c in pod["spec"]["initContainers"] if c["name"] == STEP)
+    return {e["name"]: e["value"] for e in step["env"]}

@@ -46,13 +46,14 @@ from punctual.scheduling.events import (
     ReservationDeleted,
     Share,
 )
-from punctual.scheduling.job import Chunk, Job, JobRecord, Transfer
+from punctual.scheduling.job import Chunk, InputVersion, Job, JobRecord, Transfer
 from punctual.scheduling.pool import Pool
 from punctual.scheduling.reservation import Reservation
 from punctual.scheduling.spec import PoolRecord, PoolSpec
 from punctual.theory.cost import Cost
 
 TICK = 0.25
+ONE = InputVersion(1000, '"one"')
 
 
 def job(uid: str = "j1", *, units: int = 100, deadline: float = 100.0, chi: float | None = 1.0, **more) -> Job:
@@ -84,6 +85,8 @@ class Worker:
     fetch: float = 2.0
     """Seconds of its transfer, where its job has an input."""
     fetch_hangs: bool = False
+    reads: InputVersion | None = ONE
+    """The version of the input that it finds; None: its step does not say."""
     cut: int | None = None
     """Where the kubelet cuts its result, if it does."""
 
@@ -116,6 +119,8 @@ class Pod:
     fetch_began: float | None = None
     fetch_ended: float | None = None
     received: int = 0
+    begun_with: InputVersion | None = None
+    """The version of the input that it was told to read; None: any."""
 
     def observed(self) -> PodObserved:
         return PodObserved(
@@ -142,6 +147,8 @@ class Pod:
             turn=self.turn,
             fetched=self.fetch_ended is not None,
             transfer=self._transfer(),
+            input=self.worker.reads if self.fetch_ended is not None else None,
+            input_changed=self.exit_code == 65,
         )
 
     def _transfer(self) -> Transfer | None:
@@ -359,7 +366,11 @@ class World:
         if pod.fetch_began is None or pod.worker.fetch_hangs:
             return False
         pod.received = int(1000 * (self.now - pod.fetch_began))
-        if self.now >= pod.fetch_began + pod.worker.fetch:
+        if pod.begun_with not in (None, pod.worker.reads):
+            pod.phase, pod.exit_code, pod.finished = "Failed", 65, self.now
+            self._note_transfer(pod)
+            self._observe(pod)
+        elif self.now >= pod.fetch_began + pod.worker.fetch:
             pod.fetch_ended = self.now
             self._note_transfer(pod)
             self._observe(pod)
@@ -474,6 +485,7 @@ class World:
         wanted = self.jobs.get(uid)
         pod.fetches = wanted is not None and wanted.fetches and chunk.kind != "Reduce"
         pod.turn = chunk.turn is not None
+        pod.begun_with = self.records[uid].input if uid in self.records else None
         self.pods[name] = pod
         self.log.append(f"{self.now:g} create {uid} {chunk.kind} [{chunk.begin},{chunk.end}) {chunk.node}")
         self._observe(pod)

@@ -19,7 +19,7 @@ from punctual.kube.conditions import Since, conditions
 from punctual.kube.duration import format_duration, format_time
 from punctual.kube.podspec import Owner, pod_name
 from punctual.scheduling.discipline import Discipline
-from punctual.scheduling.job import Chunk, Job, JobRecord, Offer, Promise, Sample, Transfers, Verdict
+from punctual.scheduling.job import Chunk, InputVersion, Job, JobRecord, Offer, Promise, Sample, Transfers, Verdict
 from punctual.scheduling.ranges import Count, Counts, Ranges
 from punctual.scheduling.spec import MissCount, NodeLine, PoolRecord, PoolSpec
 from punctual.theory.cost import Cost
@@ -206,8 +206,9 @@ def to_record(status: api.DivisibleJobStatus) -> JobRecord:
         chunks=tuple(_to_chunk(c) for c in status.chunks),
         pilots=tuple(Sample(p.units, p.seconds) for p in status.pilots),
         transfers=Transfers(fetched.transfers, fetched.units, fetched.bytes, fetched.opening, fetched.sending)
-        if fetched
+        if fetched and fetched.transfers
         else None,
+        input=InputVersion(fetched.size, fetched.validator or "") if fetched and fetched.size is not None else None,
         started=status.started_at,
         finished=status.finished_at,
         done=units.done,
@@ -298,7 +299,8 @@ def job_status(record: JobRecord, job: Job, *, owner: Owner, standing: Since, no
         status["offer"] = _offer(record.offer)
     if cost := record.cost:
         status["cost"] = {"chi": cost.chi, "tau": cost.tau, "thetaCm": cost.theta_cm, "thetaCp": cost.theta_cp}
-    if (fetched := record.transfers) is not None:
+    if record.transfers is not None or record.input is not None:
+        fetched = record.transfers or Transfers()
         status["input"] = {
             "transfers": fetched.times,
             "units": fetched.units,
@@ -308,6 +310,8 @@ def job_status(record: JobRecord, job: Job, *, owner: Owner, standing: Since, no
             "tau": fetched.tau,
             "thetaCm": round(fetched.theta_cm, 3),
         }
+        if record.input is not None:
+            status["input"] |= {"size": record.input.size, "validator": record.input.validator}
     if record.eta is not None:
         # columns: whole seconds, rounded to the safe side
         status["eta"] = format_time(math.ceil(record.eta))

@@ -234,7 +234,7 @@ class PoolHands:
             epoch=tools.epoch,
             results=results.sources() if reduce and results else (),
             priority_class=tools.chunk_class,
-            step=InputStep.of(spec, image=tools.image),
+            step=InputStep.of(spec, image=tools.image, version=known.record.input if known.record else None),
         )
         if reduce and results:
             for operation in results.look():

@@ -14,14 +14,16 @@ In: the informer sees every pod of the cluster and keeps of each only what is de
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, NamedTuple, cast
 
+from punctual.fetch import CHANGED, LONGEST
 from punctual.kube.duration import format_time, parse_duration, parse_time
 from punctual.kube.quantity import format_bytes, format_cores, parse_quantity
 from punctual.scheduling.events import PodObserved, PodPhase
-from punctual.scheduling.job import Chunk, Kind, Transfer
+from punctual.scheduling.job import Chunk, InputVersion, Kind, Transfer
 from punctual.scheduling.spec import PoolSpec
 from punctual.scheduling.supervision import NO_VOLUME, NOMINATED
 
@@ -95,14 +97,16 @@ class InputStep(NamedTuple):
     image: str
     patience: float
     """Seconds without a byte after which it gives up."""
+    version: InputVersion | None = None
+    """The only one that it may fetch; None: the first chunk's is still to be seen."""
 
     @classmethod
-    def of(cls, spec: Mapping[str, Any], *, image: str) -> "InputStep | None":
+    def of(cls, spec: Mapping[str, Any], *, image: str, version: InputVersion | None = None) -> "InputStep | None":
         """Return what a job's spec asks for; ``image``: where it names none."""
         asked = spec.get("input")
         if asked is None:
             return None
-        return cls(asked, asked.get("image") or image, parse_duration(spec.get("stallTimeout", "1m")))
+        return cls(asked, asked.get("image") or image, parse_duration(spec.get("stallTimeout", "1m")), version)
 
 
 def message_limit(spec: Mapping[str, Any]) -> int:
@@ -216,6 +220,10 @@ def _input_container(step: InputStep, spec: Mapping[str, Any], processor: PoolSp
     """Return the init container that fetches, as strict as any policy asks; the pod's own user may be another."""
     asked = step.asked
     values = {"PUNCTUAL_INPUT_TIMEOUT": f"{step.patience:g}"}
+    if step.version is not None:
+        values["PUNCTUAL_INPUT_SIZE"] = str(step.version.size)
+        # it is a server's word: the kubelet shall expand nothing in it
+        values["PUNCTUAL_INPUT_VALIDATOR"] = step.version.validator.replace("$", "$$")
     mounts, secrets = [], []
     if volume := asked.get("volume"):
         values["PUNCTUAL_INPUT_PATH"] = f"{SOURCE}/{volume['path']}"
@@ -400,20 +408,42 @@ def _ours(meta: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str,
 
 
 def _fetched(status: Mapping[str, Any]) -> dict[str, Any]:
-    """Return whether the input step has ended well, and what it says that it took."""
+    """Return whether the input step has ended well, and what it says that it took and has read.
+
+    Its image may be anybody's: what cannot be is not believed.
+    """
     for init in status.get("initContainerStatuses") or ():
         ended = (init.get("state") or {}).get("terminated") if init["name"] == STEP else None
         if ended and ended.get("exitCode") == 0:
-            return {"fetched": True, "transfer": _transfer(ended.get("message") or "")}
+            told = _told(ended.get("message") or "")
+            return {"fetched": True, "transfer": _transfer(told), "input": _version(told)}
+        if ended and ended.get("exitCode") == CHANGED:
+            return {"input_changed": True}
     return {}
 
 
-def _transfer(message: str) -> Transfer | None:
-    """Read what an input step says of itself. Its image may be anybody's: what cannot be is not believed."""
+def _told(message: str) -> Mapping[str, Any]:
+    """Read what an input step says of itself."""
     try:
         told = json.loads(message)
+    except (ValueError, RecursionError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _version(told: Mapping[str, Any]) -> InputVersion | None:
+    size, validator = told.get("size"), told.get("validator")
+    if type(size) is not int or not 0 <= size < MOST_BYTES:
+        return None
+    if not isinstance(validator, str) or not re.fullmatch(f"[ -~]{{0,{LONGEST}}}", validator):
+        return None
+    return InputVersion(size, validator)
+
+
+def _transfer(told: Mapping[str, Any]) -> Transfer | None:
+    try:
         size, waited, opening, seconds = (told[key] for key in ("bytes", "waited", "opening", "seconds"))
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except KeyError:
         return None
     times = (waited, opening, seconds)
     if type(size) is not int or not 0 <= size < MOST_BYTES or any(type(t) not in (int, float) for t in times):

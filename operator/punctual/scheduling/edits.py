@@ -146,7 +146,11 @@ class Edits:
         self.books.unbook(job.uid)
         self.books.stale = True
         verdict = Verdict("False", reasons.SUSPENDED, "spec.suspend is true: the promise was given up")
-        st.record = st.record._replace(admitted=verdict, on_track=None, promise=None, offer=None, eta=None)
+        # what nobody has worked on may change, and the spec name another, until it is resumed
+        version = st.record.input if st.record.completed else None
+        st.record = st.record._replace(
+            admitted=verdict, on_track=None, promise=None, offer=None, eta=None, input=version
+        )
         self.books.after.append(Emit(job.uid, "Normal", reasons.SUSPENDED, verdict.message))
 
 

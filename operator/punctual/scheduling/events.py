@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from punctual.scheduling.job import Job, JobRecord, Kind, Transfer
+from punctual.scheduling.job import InputVersion, Job, JobRecord, Kind, Transfer
 from punctual.scheduling.reservation import Reservation
 from punctual.scheduling.spec import PoolRecord, PoolSpec
 
@@ -76,6 +76,10 @@ class PodObserved(NamedTuple):
     """Its input step has ended well."""
     transfer: Transfer | None = None
     """What that step measured."""
+    input: InputVersion | None = None
+    """The version of the input that it says that it has read; None: it does not say."""
+    input_changed: bool = False
+    """The step has ended since the input is not the one that the job began with, or changed while it was read."""
 
 
 class Share(NamedTuple):

@@ -87,6 +87,19 @@ class Sample(NamedTuple):
     seconds: float
 
 
+class InputVersion(NamedTuple):
+    """Which version of its input a job works on: chunks that have read different ones make no whole."""
+
+    size: int
+    """Bytes of the whole input."""
+    validator: str
+    """What tells it from another one of the same size, as the input step says it; empty: nothing does."""
+
+    def __str__(self) -> str:
+        """Say it for a message."""
+        return f"{self.size} bytes, " + (f"validator {self.validator}" if self.validator else "no validator")
+
+
 class Transfer(NamedTuple):
     """What the input step of one chunk measured."""
 
@@ -193,6 +206,8 @@ class JobRecord(NamedTuple):
     chunks: tuple[Chunk, ...] = ()
     pilots: tuple[Sample, ...] = ()
     transfers: Transfers | None = None
+    input: InputVersion | None = None
+    """The version of the input that the first chunk has read; every other chunk must have read the same."""
     started: float | None = None
     finished: float | None = None
     done: int = 0

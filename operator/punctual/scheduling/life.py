@@ -11,10 +11,10 @@ from punctual.scheduling.actions import DeleteJob, Emit, EndPod, Measured, SetPo
 from punctual.scheduling.books import Books
 from punctual.scheduling.demand import tolerance
 from punctual.scheduling.events import PodObserved
-from punctual.scheduling.job import Chunk, Sample, Transfers, Verdict
+from punctual.scheduling.job import Chunk, InputVersion, Sample, Transfers, Verdict
 from punctual.scheduling.processors import Occupant
 from punctual.scheduling.standing import Key, Standing, Watch, expected_end
-from punctual.scheduling.supervision import finding
+from punctual.scheduling.supervision import SAID, finding
 from punctual.scheduling.words import some, span
 
 LOOK = 0.5
@@ -99,6 +99,45 @@ class Life:
             self.end(now, pod)
         self._maybe_finish(done, st)
 
+    def see_input(self, now: float, st: Standing, chunk: Chunk, pod: PodObserved) -> bool:
+        """Look which version of the input a chunk has read; return whether the chunk goes on.
+
+        The first version seen is that of the whole job. It is on record before any unit counts, so every leader
+        compares with the same. Where it is another, or the step does not say, the chunk does not count; where it is
+        another no attempt would, so the job has failed.
+        """
+        watch = st.watch(chunk)
+        if pod.input_changed:
+            if pod.phase == "Failed":  # it stays to be read
+                st.record = ledger.lose(st.record, chunk, own=True)
+            self._change_input(now, st, chunk, f"pod {pod.name}: {pod.message[:SAID]}")
+        elif pod.fetched and not watch.input_known and st.job.fetches and chunk.kind != "Reduce":
+            if pod.input is None:
+                text = (
+                    f"pod {pod.name}: its input step does not say which version of the input it has read: the image "
+                    "(spec.input.image) must have the operator's version of punctual.fetch"
+                )
+                self.end_and_lose(now, st, chunk, reasons.CHUNK_FAILED, text, own=True, durable=False)
+            elif st.record.input not in (None, pod.input):
+                text = f"pod {pod.name} has read an input of {pod.input}; the job began with {st.record.input}"
+                self._change_input(now, st, chunk, text)
+            else:
+                watch.input_known = True
+                self._begin_with(st, pod.input)
+        return st.chunk(*chunk.key) is not None
+
+    def _begin_with(self, st: Standing, version: InputVersion) -> None:
+        if st.record.input is None:
+            st.record = st.record._replace(input=version)
+            self.books.touch(st)
+
+    def _change_input(self, now: float, st: Standing, chunk: Chunk, message: str) -> None:
+        text = (
+            f"units {chunk.begin}-{chunk.end}, attempt {chunk.attempt}: {message}. The input must stay as it is while "
+            "the job runs: create the job anew for the new one"
+        )
+        self.fail(now, st, reasons.INPUT_CHANGED, text)
+
     def _tell_cut(self, st: Standing, pod: PodObserved) -> None:
         """Tell that the message of a reduce is cut; its log is whole, and that is the job's result."""
         if pod.cut is not None:
@@ -124,7 +163,7 @@ class Life:
         ``durable``: whether what it has reported may count (``restart: Resume``).
         """
         watch = st.watch(chunk)
-        counts = durable and chunk.kind != "Reduce"
+        counts = durable and chunk.kind != "Reduce" and (watch.input_known or not st.job.fetches)
         done = ledger.durable(st.job.restart, watch.done) if counts else 0
         if done and st.job.reduce_duration is not None:
             # what is durable has no termination message; reduce still sees that the range is there
@@ -399,4 +438,6 @@ def _fault(st: Standing, chunk: Chunk, pod: PodObserved) -> tuple[str, str] | No
             f"messages, so a result may have at most {pod.cut - 1} (PUNCTUAL_RESULT_LIMIT); store it elsewhere under a "
             "name made of its range and leave the name"
         )
+    if st.job.fetches and chunk.kind != "Reduce" and not st.watch(chunk).input_known:
+        return reasons.CHUNK_FAILED, f"pod {pod.name} has succeeded, and nothing tells that it has read its input"
     return None

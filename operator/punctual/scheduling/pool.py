@@ -543,6 +543,8 @@ class Pool:
 
     def _judge_pod(self, now: float, st: Standing, chunk: Chunk, watch: Watch, pod: PodObserved) -> None:
         """Account, lose, ask or leave the chunk by what its pod has come to."""
+        if not self.life.see_input(now, st, chunk, pod):
+            return
         if pod.phase == "Succeeded":
             self.life.succeeded(now, st, chunk, watch)
         elif pod.phase == "Failed":

@@ -39,6 +39,8 @@ class Watch:
     received: int = 0
     fetched_at: float | None = None
     """When its input was seen to be there, as it happened."""
+    input_known: bool = False
+    """It was seen to have read the version of the input that stands on record."""
     told_turn: bool = False
     """Its pod was told that its turn has come, or is."""
     late: bool = False

@@ -23,7 +23,7 @@ from punctual.kube.convert import (
 )
 from punctual.kube.podspec import Owner
 from punctual.scheduling.discipline import Discipline
-from punctual.scheduling.job import Chunk, Job, JobRecord, Offer, Promise, Sample, Transfers, Verdict
+from punctual.scheduling.job import Chunk, InputVersion, Job, JobRecord, Offer, Promise, Sample, Transfers, Verdict
 from punctual.scheduling.ranges import Count, Counts, Ranges
 from punctual.scheduling.spec import MissCount, NodeLine, PoolRecord, PoolSpec
 from punctual.theory.cost import Cost
@@ -225,7 +225,8 @@ records = st.builds(
     tried=st.lists(small, max_size=8).map(counts),
     chunks=st.lists(chunks(), max_size=4).map(tuple),
     pilots=st.lists(st.builds(Sample, small, spans), max_size=3).map(tuple),
-    transfers=maybe() | st.builds(Transfers, small, small, small, millis, millis),
+    transfers=maybe() | st.builds(Transfers, small.filter(bool), small, small, millis, millis),
+    input=maybe() | st.builds(InputVersion, small, st.sampled_from(["", '"a"', "Mon, 23 Nov 2026 10:00:00 GMT"])),
     started=maybe() | times,
     finished=maybe() | times,
     done=small,

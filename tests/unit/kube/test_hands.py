@@ -28,7 +28,7 @@ from punctual.scheduling.actions import (
     WriteStatus,
 )
 from punctual.scheduling.events import CreateRefused
-from punctual.scheduling.job import Chunk, Job, JobRecord, Promise, Verdict
+from punctual.scheduling.job import Chunk, InputVersion, Job, JobRecord, Promise, Verdict
 from punctual.scheduling.spec import MissCount, PoolRecord, PoolSpec
 
 CREATED = "2030-01-01T00:00:00Z"
@@ -205,6 +205,21 @@ async def test_a_pod_gets_the_processor_that_is_in_force(hands, log):
     create = log.take()[-1][1]
     assert create.body["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "500m", "memory": "1Gi"}
     assert create.body["metadata"]["annotations"]["punctual.dev/epoch"] == "3"
+
+
+async def test_a_pod_is_told_the_version_of_the_input_that_stands_on_record(hands, log, directory):
+    known = directory.jobs["j1"]
+    known.spec = orjson.dumps({**known.template(), "input": {"http": {"url": "http://files/data"}}})
+
+    def told():
+        hands.perform(CreateChunk("j1", CHUNK))
+        step = log.take()[-1][1].body["spec"]["initContainers"][0]
+        return {e["name"]: e["value"] for e in step["env"]}
+
+    assert "PUNCTUAL_INPUT_SIZE" not in told()
+    hands.perform(WriteStatus("j1", JobRecord(input=InputVersion(90, '"a"'))))
+    found = told()
+    assert (found["PUNCTUAL_INPUT_SIZE"], found["PUNCTUAL_INPUT_VALIDATOR"]) == ("90", '"a"')
 
 
 async def test_what_an_earlier_leader_kept_for_a_pool_that_keeps_nothing_is_let_go(hands, log):

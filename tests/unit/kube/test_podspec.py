@@ -1,10 +1,11 @@
 import copy
+import json
 
 import pytest
 
 from punctual.kube.podspec import ForeignPod, InputStep, Owner, chunk_pod, is_chunk_of, pod_name, project_pod
 from punctual.scheduling.events import PodObserved
-from punctual.scheduling.job import Chunk, Transfer
+from punctual.scheduling.job import Chunk, InputVersion, Transfer
 from punctual.scheduling.spec import PoolSpec
 
 OWNER = Owner(uid="8b1f6b3e-0000-4000-8000-000000000001", namespace="ns", name="render", pool="main", units=1000)
@@ -360,6 +361,16 @@ DISRUPTED = {"conditions": [{"type": "DisruptionTarget", "status": "True"}], "re
             observed(fetched=True, transfer=Transfer(9, 0.5, 1.5, 2.0)),
             id="input is there",
         ),
+        pytest.param(
+            fetched('{"size": 90, "validator": "\\"a\\""}'),
+            observed(fetched=True, input=InputVersion(90, '"a"')),
+            id="input is there, and which",
+        ),
+        pytest.param(
+            fetched("it has changed", code=65),
+            observed(finished=20.0, exit_code=65, message="it has changed", input_changed=True),
+            id="another input",
+        ),
         pytest.param(fetched("what?"), observed(fetched=True), id="input is there, somehow"),
         pytest.param(fetched("x", code=1), observed(finished=20.0, exit_code=1, message="x"), id="no input"),
         pytest.param(DISRUPTED, observed(phase="Failed", reason="Evicted", disrupted=True), id="evicted"),
@@ -428,6 +439,35 @@ def ended(message, template=TEMPLATE, **spec):
 )
 def test_a_message_as_long_as_the_kubelet_lets_through_may_have_been_cut(seen, cut):
     assert project_pod(seen).cut == cut
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"size": -1, "validator": ""},
+        {"size": 2**53, "validator": ""},
+        {"size": True, "validator": ""},
+        {"size": 1.0, "validator": ""},
+        {"size": 1},
+        {"size": 1, "validator": None},
+        {"size": 1, "validator": "x" * 65},
+        {"size": 1, "validator": "a\nb"},
+        {"size": 1, "validator": "\u00fc"},
+    ],
+)
+def test_a_version_that_no_input_can_have_is_not_believed(said):
+    assert project_pod(body(fetched(json.dumps(said)))).input is None
+
+
+def test_a_step_is_told_the_version_that_the_job_began_with_and_nothing_in_it_is_expanded():
+    ours = with_input(HTTP)["spec"]["initContainers"][0]
+    assert not {"PUNCTUAL_INPUT_SIZE", "PUNCTUAL_INPUT_VALIDATOR"} & env_of(ours).keys()
+    step = InputStep.of(HTTP, image="punctual:1", version=InputVersion(90, '"$(PUNCTUAL_INPUT_HEADER_0)$$"'))
+    ours = pod(step=step)["spec"]["initContainers"][0]
+    assert env_of(ours)["PUNCTUAL_INPUT_SIZE"] == "90"
+    assert env_of(ours)["PUNCTUAL_INPUT_VALIDATOR"] == '"$$(PUNCTUAL_INPUT_HEADER_0)$$$$"'
+    reduce = pod(step=step, kind="Reduce", begin=0, end=0, origin=0)["spec"]
+    assert "initContainers" not in reduce
 
 
 def test_a_turn_that_was_given_is_seen():

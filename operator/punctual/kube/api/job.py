@@ -185,8 +185,10 @@ class DivisibleJobSpec(Model):
     input: Input | None = None
     """What a chunk must fetch before it begins: `{http: {url: https://example.com/data.csv}, cut: Lines}`. A step
     before the template's containers waits for its turn (see the Pool's `network`), fetches the chunk's share and no
-    more, and leaves it in the file PUNCTUAL_INPUT. Say what that takes as `tau` and `thetaCm` of the cost, or name a
-    profile that learns it, or leave it to pilots; what it took is in `status.input`. Default: nothing is fetched."""
+    more, and leaves it in the file PUNCTUAL_INPUT. The input must stay as it is until the job is done: once a chunk has
+    seen another version of it the job fails (reason InputChanged). Say what that takes as `tau` and `thetaCm` of the
+    cost, or name a profile that learns it, or leave it to pilots; what it took is in `status.input`. Default: nothing
+    is fetched."""
     reduce: Reduce | None = None
     """One pod after the last chunk that puts the results together; its time is part of the plan:
     `{duration: 30s, template: …}`. Default: none."""

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from punctual.fetch import LONGEST
 from punctual.kube.api.base import Model
 from punctual.kube.api.fields import MAX_RANGES, Bytes, Count, Position, Seconds, StatusDuration, Time, Units
 from punctual.kube.api.meta import Conditions, Epoch
@@ -123,8 +124,16 @@ class PilotSample(Model):
     """Seconds from its pod's creation to its end."""
 
 
-class InputMeasured(Model):
-    """What fetching took, over all chunks that are accounted; in seconds."""
+class InputSeen(Model):
+    """Which version of the input the job works on, and what fetching took for all chunks that are accounted."""
+
+    size: Bytes | None = None
+    """Bytes of the whole input, as the first chunk has read it. A chunk that reads another version does not count, and
+    the job fails (reason InputChanged). Absent: no chunk has read it yet."""
+    validator: Annotated[str, Field(max_length=LONGEST)] | None = None
+    """What tells that version from others of the same size: the server's ETag, with a weak one also Last-Modified,
+    without one Last-Modified alone; of a file in a volume when it was changed last (seconds since 1970); a digest where
+    that is long. Empty: the server says nothing of the kind, and only the size is compared. Absent: as `size`."""
 
     transfers: Count
     """How many there were."""
@@ -190,8 +199,8 @@ class DivisibleJobStatus(Model):
     """Chunks that are under way, recorded before their pods exist."""
     pilots: Annotated[list[PilotSample], Field(max_length=64)] = Field(default=[])
     """What pilot chunks measured."""
-    input: InputMeasured | None = None
-    """What fetching has taken so far; absent: nothing was fetched."""
+    input: InputSeen | None = None
+    """Which version of the input the job works on, and what fetching has taken so far; absent: nothing was fetched."""
     started_at: Time | None = None
     """When the first chunk was created."""
     finished_at: Time | None = None
