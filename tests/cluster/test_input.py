@@ -1,6 +1,7 @@
 """Transfer-bound jobs on a pool whose inputs come over one port: a table on a slow server that wants credentials.
 
-What is learned of transfers is held to what the server itself saw of them, however busy the machine is.
+What is learned of transfers is held to what the server itself saw of them, however busy the machine is. And jobs on a
+log that grows while they run.
 """
 
 import base64
@@ -13,6 +14,7 @@ import pytest
 import yaml
 from live import POOL, ROOT, eventually, lend
 
+from punctual.fetch import CHANGED
 from punctual.kube.duration import parse_duration
 
 UNITS, LINES, RATE, OPENING = 60, 60_000, 125_000, 0.2
@@ -21,6 +23,44 @@ BY_HAND = {"chi": "400ms", "tau": "140ms", "thetaCm": "4s", "thetaCp": "3s"}
 TABLE = len(runpy.run_path(str(ROOT / "examples/readings/source.py"))["table"](LINES))
 """Bytes of it."""
 THREE = {"min": 3, "max": 3}
+
+LOG = """
+import os, re, threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+early, late = (b"".join(b"line %06d\\n" % n for n in range(count)) for count in (1000, 1500))
+shared, lock = [], threading.Lock()
+
+class Answer(BaseHTTPRequestHandler):
+    def do_GET(self):
+        first, last = map(int, re.fullmatch(r"bytes=(\\d+)-(\\d+)", self.headers["Range"]).groups())
+        with lock:
+            grown = os.path.exists("/tmp/grown") if self.path == "/told" else bool(shared)
+            if self.path == "/shared" and last > 0:
+                shared.append(first)  # whoever asks next finds more lines
+        data = late if grown else early
+        self.send_response(206)
+        self.send_header("Content-Range", f"bytes {first}-{last}/{len(data)}")
+        self.send_header("Content-Length", str(last + 1 - first))
+        if self.path == "/told":
+            self.send_header("ETag", f'"{len(data)}"')
+        self.end_headers()
+        self.wfile.write(data[first : last + 1])
+
+ThreadingHTTPServer(("", 8080), Answer).serve_forever()
+"""
+"""A server of two logs of 1,000 lines: to one it adds 500 when told to, to the other as the first share is sent."""
+EARLY, LATE = 12_000, 18_000
+"""Bytes of them."""
+WAITS = """
+import os, sys, time
+from punctual import worker
+
+while not os.path.exists(os.environ["PUNCTUAL_DIR"] + "/go"):
+    time.sleep(0.1)
+sys.exit(1)
+"""
+"""A worker that fails as soon as it is told to."""
 
 
 @pytest.fixture
@@ -68,6 +108,54 @@ async def test_inputs_come_one_after_the_other_in_time_and_what_they_took_is_lea
 
     await learned(space, job)
     await untold(space, secret)
+
+
+async def test_a_job_whose_log_grows_fails_instead_of_losing_lines(space):
+    await space.apply(*log(space))
+    await eventually(lambda: ready(space.pods.get("log")))
+    usual = {"deadline": "4m", "cost": {"chi": "300ms", "thetaCp": "3s"}, "pause": 0.1, "chunkRetries": 5}
+    told = space.manifest("told", units=10, program=WAITS, stallTimeout="5m", processors={"max": 1}, **usual)
+    told["spec"]["input"] = {"http": {"url": "http://log/told"}, "cut": "Lines"}
+    shared = space.manifest("shared", units=10, reduce="5s", processors={"min": 2, "max": 2}, **usual)
+    shared["spec"]["input"] = {"http": {"url": "http://log/shared"}, "cut": "Lines"}
+    await space.apply(told, shared)
+
+    # another attempt at a chunk is told what the first has read: it ends before it works
+    (first,) = await space.running("told")
+    seen = await eventually(lambda: space.status("told").get("input"))
+    assert (seen["size"], seen["validator"]) == (EARLY, f'"{EARLY}"')
+    await space.kubectl("exec", "log", "--", "touch", "/tmp/grown")
+    await space.kubectl("exec", first["metadata"]["name"], "--", "sh", "-c", 'touch "$PUNCTUAL_DIR/go"')
+    status = await space.end("told")
+    assert space.is_so("told", "Failed", "InputChanged"), status["conditions"]
+    why = f'it is {LATE} bytes, validator "{LATE}" now; the job began with {EARLY} bytes, validator "{EARLY}"'
+    assert why in space.condition("told", "Failed")["message"]
+    _, last = space.pods_of("told")
+    (step,) = last["status"]["initContainerStatuses"]
+    assert step["state"]["terminated"]["exitCode"] == CHANGED
+    assert "waiting" in last["status"]["containerStatuses"][0]["state"]
+
+    # of two that fetch at once one finds more lines than the other: no line of both together is counted
+    status = await space.end("shared")
+    assert space.is_so("shared", "Failed", "InputChanged"), status["conditions"]
+    assert status["units"]["done"] < 10
+    assert space.pods_of("shared", "Reduce") == []
+
+
+def log(space):
+    """Return the pod that serves the logs, and its service."""
+    server = {
+        "name": "main",
+        "image": space.cluster.image,
+        "command": ["python3", "-c", LOG],
+        "resources": {"requests": {"cpu": "10m"}},
+        "readinessProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1},
+    }
+    meta = {"name": "log", "namespace": space.namespace}
+    spec = {"terminationGracePeriodSeconds": 0, "containers": [server]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {**meta, "labels": {"app": "log"}}, "spec": spec}
+    ports = {"selector": {"app": "log"}, "ports": [{"port": 80, "targetPort": 8080}]}
+    return pod, {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": ports}
 
 
 async def serve(space):
