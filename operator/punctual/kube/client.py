@@ -84,6 +84,8 @@ class Listing:
 
     items: list[Json]
     resource_version: str
+    rest: str = ""
+    """Continue token of what comes behind these; empty: nothing does."""
 
 
 def load_configuration(kubeconfig: str | None) -> Configuration:
@@ -195,20 +197,30 @@ class ApiClient:
         return Listing(items, version)
 
     async def pages(
-        self, path: str, *, label_selector: str = "", field_selector: str = "", page: int = 500, accept: str = JSON
+        self,
+        path: str,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        page: int = 500,
+        accept: str = JSON,
+        start: str = "",
     ) -> AsyncGenerator[Listing, None]:
         """Fetch the same page by page, so that the bodies need not be in memory all at once.
 
-        ``accept`` `METADATA`: of each object its metadata alone.
+        ``accept`` `METADATA`: of each object its metadata alone. ``start``: the token to begin with (`Listing.rest`).
         """
         params = _selectors(label_selector, field_selector) | {"limit": str(page)}
+        if start:
+            params["continue"] = start
         while True:
             answer = await self.get(path, params=params, accept=accept)
             meta = answer["metadata"]
-            yield Listing(answer.get("items") or [], meta["resourceVersion"])
-            if not meta.get("continue"):
+            rest = meta.get("continue") or ""
+            yield Listing(answer.get("items") or [], meta["resourceVersion"], rest)
+            if not rest:
                 return
-            params["continue"] = meta["continue"]
+            params["continue"] = rest
 
     async def watch(
         self,
@@ -503,7 +515,7 @@ def _refusal(code: int, status: Json, retry_after: str | None = None) -> errors.
         case 409:
             return errors.Conflict(message)
         case 410:
-            return errors.Gone(message)
+            return errors.Gone(message, resume=str((status.get("metadata") or {}).get("continue") or ""))
         case 500 if message.startswith("failed to create typed patch object") or "request is too large" in message:
             # an apply against the schema, or more than etcd takes: the server's own name for it is wrong
             return errors.Invalid(message)
