@@ -113,6 +113,15 @@ INFORMER_STALENESS: Final = Metric(
 )
 LEADER: Final = Metric("punctual_leader", "gauge", "1 on the replica that leads, 0 on the others.")
 EPOCH: Final = Metric("punctual_epoch", "gauge", "Highest epoch this replica has led with or seen.")
+TAKEOVER_AGE: Final = Metric(
+    "punctual_takeover_age_seconds", "gauge", "Since this replica began to take over; 0 when that is done."
+)
+TAKEOVER_STALLED: Final = Metric(
+    "punctual_takeover_stalled_seconds", "gauge", "Since the takeover last read or wrote anything; 0 when it is done."
+)
+POOLS_STOPPED: Final = Metric(
+    "punctual_pools_stopped", "gauge", "Pools in which nothing is decided, because their status cannot be written."
+)
 PLANNER_AGE: Final = Metric("punctual_planner_age_seconds", "gauge", "Since the planner last ticked.")
 CLOCK_DOUBT: Final = Metric(
     "punctual_clock_doubt_seconds",

@@ -58,4 +58,5 @@ NO_NODES: Final = "NoNodes"  # no ready node matches nodeSelector
 NODES_OVERLAP: Final = "NodesOverlap"  # a matching node belongs to an older pool
 NO_OVERLAP: Final = "NoOverlap"
 STATIC_CPU_MANAGER: Final = "StaticCPUManager"  # such nodes are left out: their quotas are not ours to set
+POOL_STOPPED: Final = "PoolStopped"  # its status cannot be written: nothing is decided in it until it can
 NODE_TAINTED: Final = "NodeTainted"  # such nodes are left out: cordoned, or tainted by somebody else

@@ -92,6 +92,7 @@ class Caches:
         """Hears of each node that is gone, whether this replica leads or not."""
         self.pods: dict[str, PodObserved] = {}
         """Ours, by "namespace/name"."""
+        self._of_job: dict[str, dict[str, None]] = {}  # their keys, by job
         self.directory.on_job = self._settle_claims
         self._claims: dict[str, dict[str, _Pod]] = {}  # pods that say they are of a job not known, by job and key
         self._claimed: dict[str, str] = {}  # that job, by key
@@ -134,6 +135,10 @@ class Caches:
     def pods_on(self, node: str) -> Mapping[str, None]:
         """Return the uids of our pods on a node."""
         return self._on_node.get(node, {})
+
+    def pods_of(self, job: str) -> list[tuple[str, PodObserved]]:
+        """Return our pods of a job (uid), by "namespace/name"."""
+        return [(key, self.pods[key]) for key in self._of_job.get(job, ())]
 
     def expect(self, owner: Owner, pods: Iterable[str]) -> None:
         """Take in that pods ("namespace/name") may still come of a job that is gone: they are ours too."""
@@ -309,14 +314,24 @@ class Caches:
             self.inventory.forget_pod(before)
 
     def _remember(self, key: str, pod: PodObserved) -> None:
+        self._take_out(key)
         self.pods[key] = pod
+        self._of_job.setdefault(pod.job, {})[key] = None
         self._late.pop(key, None)
         self._jobs[pod.uid] = pod.job
         if pod.node:
             self._on_node.setdefault(pod.node, {})[pod.uid] = None
 
+    def _take_out(self, key: str) -> None:
+        if (pod := self.pods.pop(key, None)) is not None:
+            keys = self._of_job[pod.job]
+            del keys[key]
+            if not keys:
+                del self._of_job[pod.job]
+
     def _forget(self, key: str) -> None:
-        pod = self.pods.pop(key)
+        pod = self.pods[key]
+        self._take_out(key)
         self._say(key, pod.job, PodGone(pod.namespace, pod.name, pod.uid))
         self._jobs.pop(pod.uid, None)
         there = self._on_node.get(pod.node, {})

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, NamedTuple
 import orjson
 import structlog
 
+from punctual import reasons
 from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.client import Resource
@@ -33,6 +34,9 @@ RESERVATIONS: Final = Resource(api.API_VERSION, "reservations")
 HIGHEST: Final = 2**30
 """Highest epoch that is believed: with an election a second it takes 34 years to get there. The Lease, whose number has
 32 bits, leaves as many again above it, whatever somebody has written into a status."""
+
+ENDED: Final = "Ended"
+"""Why a job is `settled` that has come to its end, well or not."""
 
 Body = Mapping[str, Any]
 WindowState = Literal["Booked", "Active", "Completed", "Refused"]
@@ -61,6 +65,8 @@ class KnownJob:
     """Of the leader that had last written about it when it was first seen; 0: nobody had."""
     created: float = 0.0
     """The API server's clock."""
+    settled: str = ""
+    """`settled` of its status as it was last seen."""
     job: Job | None = None
     """As the Pool was last told."""
     record: JobRecord | None = None
@@ -194,6 +200,8 @@ class Directory:
         self.reservations: dict[str, KnownReservation] = {}
         self.on_job: Callable[[str], None] = lambda _: None
         """Hears of each job (uid) that was not known."""
+        self.on_unsettled: Callable[[str], None] = lambda _: None
+        """Hears of each job (uid) whose status was `settled` when it was last seen, and is no longer."""
         self.epoch = 0
         """The highest epoch that any status carries. Nobody but leaders may write those; an annotation of a pod says
         nothing."""
@@ -209,6 +217,8 @@ class Directory:
         generation = meta.get("generation", 0)
         # a list may have been newer than the event that comes now
         if known and (generation, deleting) <= (known.generation, known.deleting):
+            if generation == known.generation:
+                self._see_settled(known, settled(body))
             return None
         spec = body.get("spec") or {}
         units = spec.get("units")
@@ -229,6 +239,7 @@ class Directory:
             known.owner, known.generation, known.deleting = owner, generation, deleting
             known.spec, known.profile, known.flaw = packed, profile, flaw
             known.reservation = reservation
+            known.settled = settled(body)
             return known
         self.jobs[owner.uid] = made = KnownJob(
             owner,
@@ -241,9 +252,15 @@ class Directory:
             flaw,
             _epoch(body),
             parse_time(meta["creationTimestamp"]) if "creationTimestamp" in meta else 0.0,
+            settled(body),
         )
         self.on_job(owner.uid)
         return made
+
+    def _see_settled(self, known: KnownJob, now: str) -> None:
+        was, known.settled = known.settled, now
+        if was and not now:
+            self.on_unsettled(known.owner.uid)
 
     def forget_job(self, uid: str) -> KnownJob | None:
         """Take in that a job is gone."""
@@ -360,6 +377,28 @@ class Directory:
 
     def _see_epoch(self, body: Body) -> None:
         self.see_epoch(_epoch(body))
+
+
+def settled(body: Body) -> str:
+    """Return why a job needs no decision and holds nothing: `ENDED`, or the reason of its answer; else "".
+
+    Its status is a leader's answer to the spec as it stands, and no promise, chunk or processor comes with that answer:
+    it has ended, is refused, or was asked on trial. A status that is not what a leader writes is not settled.
+    """
+    status, meta = body.get("status"), body["metadata"]
+    if not isinstance(status, dict) or meta.get("deletionTimestamp") is not None:
+        return ""
+    if "finishedAt" in status:
+        return ENDED
+    if status.get("promise") or status.get("chunks") or status.get("observedGeneration") != meta.get("generation"):
+        return ""
+    said = status.get("conditions")
+    for one in said if isinstance(said, list) else ():
+        if isinstance(one, dict) and one.get("type") == "Admitted":
+            answer, reason = one.get("status"), one.get("reason")
+            if isinstance(reason, str) and (answer == "False" or (answer == "True" and reason == reasons.DRY_RUN)):
+                return sys.intern(reason)
+    return ""
 
 
 def _epoch(body: Body) -> int:

@@ -47,6 +47,7 @@ from punctual.kube.podspec import IMAGE
 from punctual.kube.serve import Observatory
 from punctual.kube.term import Term
 from punctual.kube.vault import ClusterVault
+from punctual.kube.walk import walk
 from punctual.runtime.actor import Core
 from punctual.scheduling.events import Reported
 from punctual.scheduling.pool import Pool
@@ -59,6 +60,8 @@ LOOK = 0.5
 """Seconds between looks at how late the loop is."""
 HUNG = 10.0
 """Seconds without a step after which the planner counts as hung."""
+STALLED = 60.0
+"""Seconds without a page read or a stamp taken after which a takeover counts as hung: each call has 10 s, and is repeated."""
 BEGIN = 300.0
 """The same before a pool's first step, for which a status of each of its jobs may have to be written."""
 
@@ -189,7 +192,7 @@ class Operator:
             group.begin(self._label.run())
             reports = await self._serve(client, caches, stack, group)
             await caches.synced()
-            await _again_until_done(lambda: _see_epochs(client, caches))
+            await _see_epochs(client, caches)
             self._elector = elector = ElectorThread(
                 config.kubeconfig,
                 namespace=config.namespace,
@@ -274,6 +277,9 @@ class Operator:
         ends.labels("serving").set_function(lambda: keeper.serving.end if keeper.serving else 0.0)
         metrics.watch(names.LEADER, lambda: float(self._epoch() is not None))
         metrics.watch(names.EPOCH, lambda: float(self._term.epoch if self._term else caches.directory.epoch))
+        metrics.watch(names.TAKEOVER_AGE, lambda: self._term.taking_over if self._term else 0.0)
+        metrics.watch(names.TAKEOVER_STALLED, lambda: self._term.stalled if self._term else 0.0)
+        metrics.watch(names.POOLS_STOPPED, lambda: float(self._term.stopped if self._term else 0))
         metrics.watch(names.PLANNER_AGE, lambda: self._term.silent if self._term else 0.0)
         metrics.watch(names.CLOCK_DOUBT, lambda: clock.doubt)
         metrics.watch(names.WRITER_DEPTH, lambda: float(self._term.depth if self._term else 0))
@@ -316,11 +322,13 @@ class Operator:
         return term.epoch if term is not None and elector is not None and elector.leads(term.epoch) else None
 
     def _unhealthy(self) -> str | None:
-        silent = self._term.silent if self._term else 0.0
-        waiting = self._term.waiting if self._term else 0.0
-        if silent <= HUNG and waiting <= BEGIN:
+        if (term := self._term) is None:
             return None
-        return f"the planner has not ticked for {max(silent, waiting):.1f} s"
+        if term.stalled > STALLED:
+            return f"the takeover has not read or written anything for {term.stalled:.1f} s"
+        if term.silent <= HUNG and term.waiting <= BEGIN:
+            return None
+        return f"the planner has not ticked for {max(term.silent, term.waiting):.1f} s"
 
     def _unready(self) -> str | None:
         return None if self._caches is not None and self._caches.ready else "the caches are not filled yet"
@@ -414,7 +422,7 @@ class _Tasks:
 async def _see_epochs(client: ApiClient, caches: Caches) -> None:
     """Learn the highest epoch that any object carries: where the Lease was deleted ours must not begin below it."""
     for resource in (POOLS, JOBS, RESERVATIONS):
-        async for page in client.pages(resource.path()):
+        async for page in walk(client, resource.path(), patience=_be_patient):
             for body in page.items:
                 caches.directory.see_epoch((body.get("status") or {}).get("epoch") or 0)
 
@@ -452,10 +460,14 @@ async def _again_until_done(work: Callable[[], Awaitable[None]]) -> None:
         try:
             await work()
         except ClusterError as error:
-            log.warning("not_begun", error=str(error))
-            await asyncio.sleep(error.retry_after)
+            await _be_patient(error)
         else:
             return
+
+
+async def _be_patient(error: ClusterError) -> None:
+    log.warning("not_begun", error=str(error))
+    await asyncio.sleep(error.retry_after)
 
 
 def _log_as_json(level: str) -> None:

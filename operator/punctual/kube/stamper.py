@@ -1,6 +1,7 @@
 """An epoch stamped onto what stands in the API server: from then on it refuses what earlier leaders write.
 
 What comes back from a stamp is what an earlier leader wrote last. Whatever may get better while we lead is tried again.
+What will not, of one object alone, is left alone: it must not keep a leader from the others.
 """
 
 import asyncio
@@ -11,16 +12,17 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
-from punctual.errors import ClusterError, Fenced, NotFound, Replaced
+from punctual.errors import ClusterError, Fenced, Invalid, NotFound, Replaced
 from punctual.kube.client import ApiClient, Json, Resource
-from punctual.kube.directory import HIGHEST, JOBS, POOLS, PROFILES, Known
+from punctual.kube.directory import HIGHEST, JOBS, PROFILES, Known
 from punctual.kube.operations import FIELD_MANAGER
 from punctual.kube.unheard import still_there
+from punctual.kube.walk import walk
 
 AT_ONCE: Final = 32
 """Stamps under way at once."""
 TRIES: Final = 5
-"""Times that the stamp of a job is tried before it is asked whether others can be stamped."""
+"""Times that the stamp of an object is tried before it is asked whether others can be stamped."""
 PAGE: Final = 100
 """Objects listed at once."""
 
@@ -32,8 +34,8 @@ T = TypeVar("T")
 class Stamper:
     """Finds objects and stamps them with an epoch.
 
-    ``leave(body, text)`` is called for a job or reservation that cannot be stamped while others can: it must not keep a
-    leader from all. ``forget(resource, metadata)``: for what was known and is gone.
+    ``leave(body, text)`` is called for an object that cannot be stamped while others can. ``forget(resource, metadata)``:
+    for what was known and is gone. ``moved()``: for each page or object that was read and each stamp that was taken.
     """
 
     def __init__(
@@ -44,41 +46,40 @@ class Stamper:
         leading: Callable[[], bool],
         leave: Callable[[Json, str], None],
         forget: Callable[[Resource, Json], None],
+        moved: Callable[[], None] = lambda: None,
     ) -> None:
         self._epoch = epoch
         self._client = client
         self._leading = leading
         self._leave = leave
         self._forget = forget
+        self._moved = moved
         self._last: tuple[str, Json] | None = None  # path and patch of the last stamp that was taken
 
-    async def all(self, resource: Resource, known: dict[str, Known]) -> AsyncIterator[Json]:
-        """Yield each object of a kind, stamped unless it has come to its end; also what is known, by uid, alone."""
-        async for body in self._listed(resource):
-            known.pop(body["metadata"]["uid"], None)
-            yield body
+    async def all(
+        self, resource: Resource, known: dict[str, Known], *, aside: Callable[[Json], bool] = lambda _: False
+    ) -> AsyncIterator[Json]:
+        """Yield each object of a kind, stamped unless it has come to its end; also what is known, by uid, alone.
+
+        Those of the list for which ``aside(body)`` is true are neither stamped nor yielded.
+        """
+        # page by page: bodies take ten times what is kept of them
+        async for page in walk(self._client, resource.path(), patience=self._wait, page=PAGE):
+            self._moved()
+            wanted = []
+            for body in page.items:
+                if aside(body):
+                    known.pop(body["metadata"]["uid"], None)
+                else:
+                    wanted.append(body)
+            for body in await self._stamp_all(resource, wanted):
+                known.pop(body["metadata"]["uid"], None)
+                yield body
         async for body in self.missed(resource, [one.metadata for one in known.values()]):
             yield body
 
-    async def _listed(self, resource: Resource) -> AsyncIterator[Json]:
-        """Page by page: bodies take ten times what is kept of them. A list that breaks off is begun anew."""
-        while True:
-            try:
-                async for page in self._client.pages(resource.path(), page=PAGE):
-                    for body in await self._stamp_all(resource, page.items):
-                        yield body
-            except Fenced:
-                raise
-            except ClusterError as error:
-                await self._wait(error)
-            else:
-                return
-
     async def _stamp_all(self, resource: Resource, bodies: Iterable[Json]) -> list[Json]:
-        """Write the epoch onto each; return them as they are with it, without those that are gone.
-
-        A job or reservation that cannot be written while others can is left alone: it must not keep a leader from all.
-        """
+        """Write the epoch onto each; return them as they are with it, without those that are gone."""
         if resource is PROFILES:  # nobody promises by their status
             return list(bodies)
         slots = asyncio.Semaphore(AT_ONCE)
@@ -91,11 +92,11 @@ class Stamper:
             patch = {"metadata": {"uid": meta["uid"]}, "status": {"epoch": self._epoch}}
             async with slots:
                 try:
-                    return await self._stamp(path, patch, needed=resource is POOLS)
+                    return await self._stamp(path, patch)
                 except (NotFound, Replaced):  # gone, or another of that name by now
                     return None
                 except ClusterError as error:
-                    if isinstance(error, Fenced) and not _forged(resource, body):
+                    if isinstance(error, Fenced) and not self._is_forged(resource, body):
                         raise
                     what = resource.plural.removesuffix("s")
                     self._leave(body, f"its status cannot be written, so the {what} is left alone: {error}")
@@ -103,7 +104,15 @@ class Stamper:
 
         return [b for b in await asyncio.gather(*(stamp(b) for b in bodies)) if b is not None]
 
-    async def _stamp(self, path: str, patch: Json, *, needed: bool) -> Json:
+    def _is_forged(self, resource: Resource, body: Json) -> bool:
+        """Whether an object carries an epoch that no leader has: it fences itself off, and no other object.
+
+        Where honest epochs have come that far, a newer leader still shows: in pools, which are stamped first.
+        """
+        forged = (body.get("status") or {}).get("epoch", 0) > HIGHEST
+        return forged and (resource is JOBS or self._epoch <= HIGHEST)
+
+    async def _stamp(self, path: str, patch: Json) -> Json:
         """Stamp an object, however often it takes; raises ClusterError where it is about this one alone."""
         for tries in count(1):
             try:
@@ -111,11 +120,13 @@ class Stamper:
             except (Fenced, NotFound, Replaced):
                 raise
             except ClusterError as error:
-                if tries >= TRIES and not needed and await self._others_can_be_stamped():
+                # what is Invalid is so by what the object says, and stays so
+                if isinstance(error, Invalid) or (tries >= TRIES and await self._others_can_be_stamped()):
                     raise
                 await self._wait(error)
             else:
                 self._last = path, patch
+                self._moved()
                 return body
         raise AssertionError
 
@@ -138,11 +149,15 @@ class Stamper:
         """Call until there is an answer; raises what another try would not change."""
         while True:
             try:
-                return await call()
+                answer = await call()
             except (Fenced, NotFound, Replaced):
+                self._moved()
                 raise
             except ClusterError as error:
                 await self._wait(error)
+            else:
+                self._moved()
+                return answer
 
     async def _wait(self, error: ClusterError) -> None:
         """Wait before the next try of what may get better while we lead."""
@@ -160,14 +175,6 @@ class Stamper:
                 continue
             for found in await self._stamp_all(resource, [body]):
                 yield found
-
-
-def _forged(resource: Resource, body: Mapping[str, Any]) -> bool:
-    """Whether a job carries an epoch that no leader has: it fences itself off, and nobody else.
-
-    Where honest epochs have come that far, a newer leader still shows: in pools, which are stamped first.
-    """
-    return resource is JOBS and (body.get("status") or {}).get("epoch", 0) > HIGHEST
 
 
 def ended(body: Mapping[str, Any]) -> bool:

@@ -8,11 +8,27 @@ Taking over goes in this order, and nothing is decided before its end:
     wait       while the time is in doubt: what is decided at a wrong time stands for good
     restore    a Pool from each pool's, its jobs' and its reservations' records, with nodes and pods of the informers
 
+Settled jobs (`directory.settled`: ended, refused, asked on trial) are put aside: neither stamped nor told to a Pool, for
+there may be ten thousands of them. The fence holds for them all the same:
+
+- The list that put a job aside was read after the lease was acquired. What an earlier leader writes onto it later is
+  either another answer without a promise, which changes nothing, or a promise.
+- Nothing is decided about the job before it is stamped and read: whatever asks about it (an edit, its namespace, its
+  profile, its pool, one of its pods) leads to `_take_late`. After that stamp the API server refuses earlier leaders;
+  what one of them wrote before it is read, and is taken over as if it had been there from the beginning.
+- An earlier leader's promise is seen although nothing asks: the watch tells of it (`on_unsettled`). If its event comes
+  before the page of the list that lacks it is read, the job is not put aside; if after, it is taken over then.
+- An ended job was never stamped: the leader that ended it is the only one whose epoch its status accepts, or a later one,
+  which has read that it ended.
+
+A pool whose status cannot be written is not led until it can: what is decided must be on record. Others are not affected.
+
 A term never goes on after an error: what was decided is written down, and the next one begins from there.
 """
 
 import asyncio
 import math
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -42,6 +58,7 @@ from punctual.kube.convert import (
     without_decision,
 )
 from punctual.kube.directory import (
+    ENDED,
     JOBS,
     POOLS,
     PROFILES,
@@ -49,6 +66,7 @@ from punctual.kube.directory import (
     KnownJob,
     KnownPool,
     KnownReservation,
+    settled,
 )
 from punctual.kube.hands import PoolHands, Tools, pool_key, status_write
 from punctual.kube.hold import Holds
@@ -100,6 +118,13 @@ SAME_TIME: Final = 2.0
 """Seconds by which the API server's clock, as we know it, and the time of an object's creation may be apart."""
 RELIST: Final = 30.0
 """Seconds between looks for what nobody has told."""
+RETRY: Final = 30.0
+"""Seconds between tries to write the status of a pool that is stopped."""
+AT_THE_DOOR: Final = frozenset({
+    reasons.NOT_ALLOWED, reasons.PROFILE_NOT_FOUND, reasons.POD_REFUSED, reasons.RESERVATION_NOT_FOUND,
+    reasons.RESERVATION_REFUSED,
+})  # fmt: skip
+"""Reasons of a refusal for what the edge found, not for want of processors."""
 
 log = structlog.get_logger(__name__)
 
@@ -130,8 +155,11 @@ class Term:
         leading: Callable[[], bool],
         image: str = IMAGE,
         core: Callable[[int], Core] = Pool,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.epoch = epoch
+        self._monotonic = monotonic
+        self._elected = self._moved = monotonic()  # when it began to take over; when that last came forward
         self._client = client
         self._caches = caches
         self._metrics = metrics
@@ -156,6 +184,7 @@ class Term:
             leading=leading,
             leave=self._leave,
             forget=lambda resource, meta: caches.observe(resource.plural, "DELETED", {"metadata": meta}),
+            moved=self._come_forward,
         )
         self._bookings = Bookings(
             epoch,
@@ -184,11 +213,14 @@ class Term:
         self._seats: dict[str, _Seat] = {}
         self._told: dict[str, str] = {}  # pool that was told of a job, by uid
         self._host: dict[str, str] = {}  # pool that was told of a pod, by uid
-        self._taken = False
+        self._taking, self._taken = True, False
         self._begun = client.clock.now()
         self._slots = asyncio.Semaphore(LATE)  # for those that are taken over behind the others
         self._left: set[str] = set()  # jobs that are left alone until they are edited
         self._read: set[str] = set()  # jobs whose status was looked at
+        self._aside: dict[str, str] = {}  # jobs that are settled, and neither stamped nor read: why they are
+        self._unseated: set[str] = set()  # pools whose status could not be stamped
+        self._halted: dict[str, PutStatus | None] = {}  # pools that wait until their status is written, the refused one
         self._late: set[str] = set()  # jobs that are being taken over behind the others
         self._gone: set[str] = set()  # jobs and pools that went while we took over
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -217,30 +249,41 @@ class Term:
         """Take over, then lead until cancelled or something fails."""
         self._caches.listener = self
         self._directory.on_epoch = self._epoch_seen
+        self._directory.on_unsettled = self._unsettled
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
                 for work in (self._writer.run(), self._recorder.run(), self._watch_for_failure()):
                     group.create_task(work)
                 await self._take_over()
-                log.info("term_begun", epoch=self.epoch, pools=len(self._seats), jobs=len(self._directory.jobs))
+                log.info(
+                    "term_begun",
+                    epoch=self.epoch,
+                    pools=len(self._seats),
+                    jobs=len(self._directory.jobs),
+                    aside=len(self._aside),
+                    seconds=round(self._monotonic() - self._elected, 3),
+                )
                 group.create_task(self._keep_house())
                 group.create_task(self._tell_progress())
                 group.create_task(self._tend_placeholders())
                 group.create_task(self._sweep())
+                group.create_task(self._look_after_aside())
+                group.create_task(self._retry_stopped())
         finally:
             if self._caches.listener is self:
                 self._caches.listener = None
                 self._directory.on_epoch = lambda _: None
+                self._directory.on_unsettled = lambda _: None
             # before anything is waited for: a replica that loses its lease twice in a row may not get behind that
-            self._taken = False
+            self._taking = self._taken = False
             self._board.clear()
             self._metrics.forget_pools()
             await self._intake.close()
 
     async def retire(self, within: float) -> None:
         """Decide nothing more, and write what was decided, within so many seconds."""
-        self._taken = False
+        self._taking = self._taken = False
         for seat in self._seats.values():
             seat.task.cancel()
             seat.hands.tell_progress()
@@ -254,6 +297,21 @@ class Term:
         """Whether it has taken over and goes on."""
         # a group that ends cancels who watches for failure at that moment, and takes no more tasks from then on
         return self._taken and not self._failure.done()
+
+    @property
+    def taking_over(self) -> float:
+        """Seconds since the takeover began; 0 when it is done."""
+        return self._monotonic() - self._elected if self._taking else 0.0
+
+    @property
+    def stalled(self) -> float:
+        """Seconds since the takeover last read a page or took a stamp; 0 when it is done."""
+        return self._monotonic() - self._moved if self._taking else 0.0
+
+    @property
+    def stopped(self) -> int:
+        """Pools in which nothing is decided, because their status cannot be written."""
+        return len(self._unseated) + len(self._halted)
 
     @property
     def silent(self) -> float:
@@ -295,20 +353,44 @@ class Term:
             self._take_pool(body, records)
         async for body in self._stamper.all(RESERVATIONS, before[RESERVATIONS]):
             self._take_reservation(body)
-        async for body in self._stamper.all(JOBS, before[JOBS]):
+        async for body in self._stamper.all(JOBS, before[JOBS], aside=self._set_aside):
             await self._take_job(body)
         while self._client.clock.doubted:
             await asyncio.sleep(PROGRESS)
             self._begun = self._client.clock.now()
         self._begin(records)
 
+    def _come_forward(self) -> None:
+        self._moved = self._monotonic()
+
+    def _set_aside(self, body: Json) -> bool:
+        """Put a job aside if it is settled, and nothing of it is left to be done."""
+        uid, why = body["metadata"]["uid"], settled(body)
+        known = self._directory.jobs.get(uid)
+        if uid in self._gone:
+            return True
+        if not why or (known is not None and not known.settled):  # a watch tells of what this list does not know yet
+            return False
+        if why == reasons.POOL_NOT_FOUND and str(body["spec"].get("pool")) in self._directory.pools:
+            return False
+        if any(not _stays(pod) for _, pod in self._caches.pods_of(uid)):
+            return False
+        self._directory.observe_job(body)
+        self._aside[uid] = why
+        return True
+
     def _take_profile(self, body: Json) -> None:
         self._directory.observe_profile(body)
         self._learning.load(body)
 
     def _take_pool(self, body: Json, records: dict[str, PoolRecord | None]) -> None:
-        if body["metadata"]["uid"] not in self._gone:
-            records[body["metadata"]["name"]] = self._restore_pool(body)
+        uid, name = body["metadata"]["uid"], body["metadata"]["name"]
+        if uid in self._gone:
+            return
+        # also of one that is not led: its nodes are its own
+        records[name] = self._restore_pool(body)
+        if uid in self._left:
+            self._unseated.add(name)
 
     def _take_reservation(self, body: Json) -> None:
         uid = body["metadata"]["uid"]
@@ -349,25 +431,62 @@ class Term:
         if known.record:
             log.warning("job_found_late", job=owner.uid, namespace=owner.namespace, name=owner.name)
         self._consider(known)
-        for key, pod in list(self._caches.pods.items()):
-            if pod.job == owner.uid:
-                self.pod(key, pod.job, pod)
+        for key, pod in self._caches.pods_of(owner.uid):
+            self.pod(key, pod.job, pod)
+
+    async def _look_after_aside(self) -> None:
+        """Take up, one by one, jobs put aside for which something is due; decisions go first."""
+        for uid, why in list(self._aside.items()):
+            await asyncio.sleep(0)
+            known = self._directory.jobs.get(uid)
+            if known is None or uid not in self._aside or uid in self._late or not self._is_due(known, why):
+                continue
+            await self._writer.caught_up()
+            self._late.add(uid)
+            await self._look_late(known)
+
+    def _is_due(self, known: KnownJob, why: str) -> bool:
+        """Whether a job that was put aside ends by the clock, or what it was refused for may have changed meanwhile."""
+        owner = known.owner
+        if why == ENDED:
+            return b"ttlSecondsAfterFinished" in known.spec
+        if owner.pool in self._unseated:
+            return False
+        if (owner.pool in self._seats) == (why == reasons.POOL_NOT_FOUND):
+            return True
+        match why:
+            case reasons.NOT_ALLOWED:
+                selector = self._directory.pools[owner.pool].in_force.namespace_selector
+                return selector is None or selector.matches(self._caches.labels(owner.namespace))
+            case reasons.PROFILE_NOT_FOUND:
+                return (owner.namespace, known.profile) in self._directory.profiles
+            case reasons.RESERVATION_NOT_FOUND | reasons.RESERVATION_REFUSED:
+                return isinstance(self._bookings.of_job(known), str)
+            case _:
+                return why == reasons.POD_REFUSED  # the API server is asked
+
+    def _unsettled(self, uid: str) -> None:
+        """Take up a job that was put aside, and about which somebody has written."""
+        if uid in self._aside and (known := self._directory.jobs.get(uid)):
+            self._consider(known)
 
     def _begin(self, records: Mapping[str, PoolRecord | None]) -> None:
         """Seat every pool, and ask it about the jobs that nobody has decided about."""
-        self._taken = True
+        self._taking, self._taken = False, True
         for node in self._caches.inventory.nodes():
             self._holds.observe(node)
         self._tell_speeds()
         for name, pool in self._directory.pools.items():
             self._placeholders.know_pool(pool.uid)
-            self._seat(pool, records.get(name))
+            if name not in self._unseated:
+                self._seat(pool, records.get(name))
         for placeholder in self._caches.placeholders.values():
             self._placeholders.observe(placeholder)
         for known in list(self._directory.reservations.values()):
             self._consider_reservation(known)
         for job in list(self._directory.jobs.values()):
-            if job.owner.uid not in self._told:
+            uid = job.owner.uid
+            if uid not in self._told and (uid not in self._aside or not job.settled):
                 self._consider(job)
 
     async def _load_results(self, body: Json) -> None:
@@ -417,6 +536,7 @@ class Term:
     def _restore_job(self, body: Json) -> None:
         self._directory.observe_job(body)
         self._read.add(body["metadata"]["uid"])
+        self._aside.pop(body["metadata"]["uid"], None)
         known = self._directory.jobs[body["metadata"]["uid"]]
         if known.owner.uid in self._left:
             return
@@ -434,7 +554,10 @@ class Term:
 
     def _leave(self, body: Json, text: str) -> None:
         self._left.add(body["metadata"]["uid"])
-        self._tell_unreadable(body, text)
+        if body["kind"] == "Pool":
+            self._tell_stopped(_regarding(body), text)
+        else:
+            self._tell_unreadable(body, text)
 
     def _tell_unreadable(self, body: Json, text: str) -> None:
         log.error("status_unreadable", kind=body["kind"], name=body["metadata"]["name"], error=text)
@@ -502,13 +625,16 @@ class Term:
         if not self._leads:
             return
         name = known.pool.metadata.name
+        if name in self._unseated:
+            self._group.create_task(self._try_seat(name))
+            return
         if name in self._seats:
             self.tell(name, PoolApplied(to_pool_spec(known.pool), None, known.deleting, self._caches.asked(known)))
         else:
             self._seat(known, None)
         self._consider_reservations(name)
         for job in self._directory.of_pool(name):
-            if undecided(job.record) or _refused_at_the_door(job):
+            if self._hangs_on_others(job):
                 self._consider(job)
 
     def _learn(self, pool: str, measured: Measured) -> None:
@@ -530,22 +656,27 @@ class Term:
     def _in_force(self, name: str, spec: PoolSpec) -> None:
         """Let a pool have the nodes and the jobs that the spec selects which it has taken."""
         known, now = self._directory.pools[name], to_selectors(spec)
-        if known.in_force == now:
+        was = known.in_force  # perhaps a whole spec, which never equals what is only part of one
+        if (was.node_selector, was.namespace_selector) == (now.node_selector, now.namespace_selector):
             return
         known.in_force = now
         self._caches.claim(known)
         self._consider_reservations(name)
         for job in self._directory.of_pool(name):
-            if _refused_at_the_door(job):
+            if self._refused_at_the_door(job):
                 self._consider(job)
 
     def pool_gone(self, known: KnownPool) -> None:
         """Take in that a pool is gone."""
         self._gone.add(known.uid)
         name = known.pool.metadata.name
-        if (seat := self._seats.pop(name, None)) is None:
+        seat = self._seats.pop(name, None)
+        if seat is None and name not in self._unseated:
             return
-        seat.task.cancel()
+        self._unseated.discard(name)
+        self._halted.pop(name, None)
+        if seat is not None:
+            seat.task.cancel()
         self._holds.forget_pool(name)
         self._placeholders.forget_pool(known.uid)
         self._metrics.forget_pool(name)
@@ -558,15 +689,13 @@ class Term:
     def profile_changed(self, namespace: str, name: str) -> None:
         """Take in that a profile is new or edited: jobs that are not promised yet are asked with it."""
         for job in list(self._directory.jobs.values()):
-            if (job.owner.namespace, job.profile) == (namespace, name) and (
-                undecided(job.record) or _refused_at_the_door(job)
-            ):
+            if (job.owner.namespace, job.profile) == (namespace, name) and self._hangs_on_others(job):
                 self._consider(job)
 
     def namespace_changed(self, namespace: str) -> None:
         """Take in that a namespace has other labels: jobs refused for them are asked again."""
         for job in list(self._directory.jobs.values()):
-            if job.owner.namespace == namespace and _refused_at_the_door(job):
+            if job.owner.namespace == namespace and self._refused_at_the_door(job):
                 self._consider(job)
         for known in list(self._directory.reservations.values()):
             if known.metadata.namespace == namespace and known.refusal:
@@ -588,6 +717,8 @@ class Term:
         pool = self._host.get(event.uid)
         if pool is None:
             pool = self._pool_of(event) if isinstance(event, PodObserved) else self._told.get(job)
+        if pool is None and job in self._aside and isinstance(event, PodObserved):
+            self._consider(self._directory.jobs[job])  # it comes back here once its job is read
         if isinstance(event, PodGone):
             self._host.pop(event.uid, None)
         elif pool:
@@ -624,7 +755,7 @@ class Term:
 
     def _consider_reservation(self, known: KnownReservation) -> None:
         """Ask about a reservation once its status is read: a watch may tell of one as it was created."""
-        if not self._leads or known.uid in self._left:
+        if not self._leads or known.uid in self._left or known.pool in self._unseated:
             return
         if known.uid in self._read:
             self._bookings.consider(known)
@@ -653,12 +784,21 @@ class Term:
     def _reservation_written(self, known: KnownReservation) -> None:
         """Ask about jobs that wait for a reservation, or were refused for it."""
         for job in list(self._directory.jobs.values()):
-            if (job.owner.namespace, job.reservation) == known.key and (
-                undecided(job.record) or _refused_at_the_door(job)
-            ):
+            if (job.owner.namespace, job.reservation) == known.key and self._hangs_on_others(job):
                 self._consider(job)
 
     # jobs
+
+    def _hangs_on_others(self, known: KnownJob) -> bool:
+        """Whether a change of its pool, profile or reservation may change its answer: it has none, or one for these."""
+        if why := self._aside.get(known.owner.uid):
+            return why in AT_THE_DOOR or why == reasons.POOL_NOT_FOUND
+        return undecided(known.record) or self._refused_at_the_door(known)
+
+    def _refused_at_the_door(self, known: KnownJob) -> bool:
+        """Whether it was refused for what the edge found, not for want of processors."""
+        verdict = known.record.admitted if known.record else None
+        return (self._aside.get(known.owner.uid) or (verdict.reason if verdict else "")) in AT_THE_DOOR
 
     def _again(self, uid: str) -> None:
         if known := self._directory.jobs.get(uid):
@@ -672,7 +812,8 @@ class Term:
         if known.deleting:
             self._drop(known)
             return
-        if uid not in self._read and (known.epoch or known.created <= self._begun + SAME_TIME):
+        unread = uid not in self._read and (known.epoch or known.created <= self._begun + SAME_TIME)
+        if unread or uid in self._aside:
             self._take_late(known)
             return
         told = self._told.get(uid)
@@ -680,19 +821,21 @@ class Term:
             self.tell(told, JobDeleted(uid))
             del self._told[uid]
             known.record = _without_chunks(known.record)
+        if pool in self._unseated:
+            return
         if pool not in self._seats:
             self._miss_pool(known)
             return
-        promised = (
-            known.record is not None and known.record.admitted is not None and (known.record.admitted.status != "False")
-        )
-        job = self._intake.job(known, decided=promised)
+        record = known.record or JobRecord()
+        decided = record.ended or (record.admitted is not None and record.admitted.status != "False")
+        job = self._intake.job(known, decided=decided)
         if job is None:
             return
         known.job = job
         self._told[uid] = pool
-        record = without_decision(known.record) if undecided(known.record) else known.record
-        self.tell(pool, JobApplied(job, record))
+        # of one that it has not heard of the Pool cannot see that it was refused for something else than now
+        anew = undecided(known.record) or (told is None and self._refused_at_the_door(known))
+        self.tell(pool, JobApplied(job, without_decision(known.record) if anew else known.record))
 
     def _miss_pool(self, known: KnownJob) -> None:
         if known.record is not None and known.record.ended:
@@ -707,6 +850,7 @@ class Term:
     def _drop(self, known: KnownJob) -> None:
         uid = known.owner.uid
         self._read.discard(uid)
+        self._aside.pop(uid, None)
         self._caches.expect(known.owner, self._writer.forget(uid))
         self._settled(uid)
         self._results.pop(uid, None)
@@ -762,7 +906,10 @@ class Term:
             )
 
     def _on_status(self, outcome: Outcome) -> None:
+        pool = next((name for name, p in self._directory.pools.items() if pool_key(p.uid) == outcome.key), None)
         if outcome.result == "done":
+            if pool in self._halted:
+                self._go_on(pool)
             self._accounts.written(outcome.key)
             assert isinstance(outcome.operation, PutStatus)
             self._bookings.written(outcome.key, outcome.operation.body)
@@ -771,18 +918,69 @@ class Term:
                 self.job_gone(known)
             if reservation := self._directory.forget_reservation(outcome.key):
                 self.reservation_gone(reservation)
-            for name, pool in list(self._directory.pools.items()):
-                if pool_key(pool.uid) == outcome.key:
-                    self._caches.forget_pool(name)
+            if pool is not None:
+                self._caches.forget_pool(pool)
         else:
             # the schema will not have it: a new leader would plan from an older record, so no pod goes beyond that
             log.error("status_refused", key=outcome.key, message=outcome.message)
-            self._tell_refused(outcome)
+            if pool is None:
+                self._tell_refused(outcome)
+            else:
+                assert isinstance(outcome.operation, PutStatus)
+                self._halt(pool, outcome.message, outcome.operation)
 
     def _tell_refused(self, outcome: Outcome) -> None:
         assert isinstance(outcome.operation, PutStatus)
         text = f"its status cannot be written: {outcome.message}"
         self._recorder.emit(_regarding(outcome.operation.body), "Warning", reasons.STATUS_REFUSED, text)
+
+    # pools that are stopped
+
+    def _halt(self, pool: str, why: str, write: PutStatus | None) -> None:
+        """Decide nothing more in a pool until its status is written; ``write``: what was refused, to be tried again."""
+        if pool not in self._halted and pool in self._seats:
+            self._seats[pool].actor.halt()
+            about = Regarding(api.API_VERSION, "Pool", "", pool, self._directory.pools[pool].uid)
+            self._tell_stopped(about, f"its status cannot be written: {why}")
+        self._halted[pool] = write
+
+    def _go_on(self, pool: str) -> None:
+        del self._halted[pool]
+        if seat := self._seats.get(pool):
+            seat.actor.go_on()
+        log.info("pool_goes_on", pool=pool)
+
+    def _tell_stopped(self, pool: Regarding, why: str) -> None:
+        log.error("pool_stopped", pool=pool.name, error=why)
+        text = f"{why}; nothing is decided in this pool until it can be written, which is tried every {RETRY:.0f} s"
+        self._recorder.emit(pool, "Warning", reasons.POOL_STOPPED, text)
+
+    async def _retry_stopped(self) -> None:
+        while True:
+            await asyncio.sleep(RETRY)
+            for name in list(self._unseated):
+                await self._try_seat(name)
+            for name, write in self._halted.items():
+                if write is not None:
+                    self._writer.submit(pool_key(self._directory.pools[name].uid), write)
+
+    async def _try_seat(self, name: str) -> None:
+        """Stamp a pool that could not be stamped in the takeover, and lead it from then on."""
+        known = self._directory.pools.get(name)
+        if known is None:
+            return
+        self._left.discard(known.uid)
+        async for body in self._stamper.missed(POOLS, [{"uid": known.uid, "name": name}]):
+            if known.uid in self._left or name not in self._unseated:
+                return
+            record = self._restore_pool(body)
+            self._unseated.discard(name)
+            self._seat(self._directory.pools[name], record)
+            log.info("pool_goes_on", pool=name)
+            self._consider_reservations(name)
+            for job in self._directory.of_pool(name):
+                if job.owner.uid not in self._told and job.owner.uid not in self._aside:
+                    self._consider(job)
 
     def _on_write(self, kind: str, result: str, seconds: float) -> None:
         self._metrics.writes.labels(kind, result).inc()
@@ -804,6 +1002,8 @@ class Term:
                 self._accounts.promises(name, jobs[name])
                 if known := self._directory.pools.get(name):
                     self._guard(known, wanted=any(j.open for j in jobs[name]) or self._bookings.open(name))
+                    if name not in self._halted and (why := self._writer.stuck(pool_key(known.uid))):
+                        self._halt(name, why, None)
             self._bookings.tend()
             self._write_profiles(now=self._client.clock.now())
             self._tell_speeds()
@@ -814,11 +1014,15 @@ class Term:
         while True:
             await asyncio.sleep(RELIST)
             try:
-                async for resource, change, body in unheard(self._client, self._directory):
+                async for resource, change, body in unheard(self._client, self._directory, self._be_patient):
                     log.info("unheard", kind=resource.plural, uid=body["metadata"]["uid"], change=change)
                     self._caches.observe(resource.plural, change, body)
             except ClusterError as error:
                 log.warning("sweep_failed", error=str(error))
+
+    async def _be_patient(self, error: ClusterError) -> None:
+        log.warning("sweep_delayed", error=str(error))
+        await asyncio.sleep(error.retry_after)
 
     async def _tend_placeholders(self) -> None:
         while True:
@@ -877,16 +1081,9 @@ def _without_chunks(record: JobRecord | None) -> JobRecord | None:
     return record
 
 
-def _refused_at_the_door(known: KnownJob) -> bool:
-    """Whether it was refused for what the edge found, not for want of processors."""
-    verdict = known.record.admitted if known.record else None
-    return verdict is not None and verdict.reason in {
-        reasons.NOT_ALLOWED,
-        reasons.PROFILE_NOT_FOUND,
-        reasons.POD_REFUSED,
-        reasons.RESERVATION_NOT_FOUND,
-        reasons.RESERVATION_REFUSED,
-    }
+def _stays(pod: PodObserved) -> bool:
+    """Whether a pod of a job that nothing is done for stays as it is: to be read, and no processor is taken by it."""
+    return pod.phase == "Failed" or (pod.kind == "Reduce" and pod.phase == "Succeeded")
 
 
 def _refused(outcome: Outcome, body: Json) -> CreateRefused:

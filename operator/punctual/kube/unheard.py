@@ -10,20 +10,24 @@ from collections.abc import AsyncIterator
 from punctual.errors import NotFound
 from punctual.kube.client import METADATA, ApiClient, Json, Resource
 from punctual.kube.directory import JOBS, POOLS, PROFILES, RESERVATIONS, Directory, Known
+from punctual.kube.walk import Patience, walk
 
 RESOURCES = (POOLS, JOBS, PROFILES, RESERVATIONS)
 
 
-async def unheard(client: ApiClient, directory: Directory) -> AsyncIterator[tuple[Resource, str | None, Json]]:
+async def unheard(
+    client: ApiClient, directory: Directory, patience: Patience
+) -> AsyncIterator[tuple[Resource, str | None, Json]]:
     """Yield (resource, change, body) as kopf would have: what the directory lacks, has as it was, or has too much."""
     for resource in RESOURCES:
-        known = directory.metadata(resource)
-        async for page in client.pages(resource.path(), accept=METADATA):
+        known, listed = directory.metadata(resource), set()
+        async for page in walk(client, resource.path(), patience=patience, accept=METADATA):
             for item in page.items:
                 meta = item["metadata"]
-                if is_news(meta, known.pop(meta["uid"], None)) and (body := await still_there(client, resource, meta)):
+                listed.add(meta["uid"])
+                if is_news(meta, known.get(meta["uid"])) and (body := await still_there(client, resource, meta)):
                     yield resource, None, body
-        for lost in known.values():
+        for lost in (one for uid, one in known.items() if uid not in listed):
             if await still_there(client, resource, lost.metadata) is None:
                 yield resource, "DELETED", {"metadata": lost.metadata}
 

@@ -40,6 +40,8 @@ from punctual.kube.operations import CreatePod, DeletePod, Operation, Outcome, P
 CONCURRENCY = 32
 FIRST_RETRY, LAST_RETRY = 0.2, 5.0
 """Seconds of back-off of one operation, doubled in between."""
+TRIES = 5
+"""Tries after which an operation is stuck that fails while others are done."""
 
 log = structlog.get_logger()
 
@@ -59,6 +61,10 @@ class _Entry:
     attempts: int = 0
     digest: bytes = b""
     """Of a status, once it was asked for."""
+    failed: float = 0.0
+    """When it first failed."""
+    error: str = ""
+    """What it last failed of."""
     forgotten: bool = False
     """Its object has gone while it was carried out: it is not tried again."""
 
@@ -122,6 +128,7 @@ class Writer:
         self._idle.set()
         self._caught_up = asyncio.Event()
         self._caught_up.set()
+        self._answered = -math.inf  # when an operation last came to its end
         self._hurry = False  # flushing: progress does not wait
         self._over = False
 
@@ -198,6 +205,14 @@ class Writer:
         """Seconds the oldest of them has waited; 0 without any."""
         first = min((line.queue[0].since for line in self._lines.values() if line.queue), default=None)
         return 0.0 if first is None else self._monotonic() - first
+
+    def stuck(self, key: str) -> str | None:
+        """Return why the first operation of a key is not done, after `TRIES` tries, while others' are; else None."""
+        line = self._lines.get(key)
+        head = line.queue[0] if line is not None and line.queue else None
+        if head is None or head.attempts < TRIES or self._answered <= head.failed:
+            return None
+        return head.error
 
     async def run(self) -> None:
         """Write until cancelled or fenced."""
@@ -386,6 +401,9 @@ class Writer:
 
     def _try_again(self, line: _Line, entry: _Entry, error: errors.ClusterError) -> None:
         entry.attempts += 1
+        entry.error = str(error)
+        if entry.attempts == 1:
+            entry.failed = self._monotonic()
         if entry.attempts in {1, 10} or entry.attempts % 100 == 0:
             kind = type(entry.operation).__name__
             log.warning("write_failed", key=line.key, kind=kind, attempts=entry.attempts, error=str(error))
@@ -401,6 +419,7 @@ class Writer:
 
     def _finish(self, line: _Line, entry: _Entry, outcome: Outcome) -> None:
         operation = entry.operation
+        self._answered = self._monotonic()
         if isinstance(operation, PutStatus):
             if not entry.forgotten:
                 self._note_written(entry, outcome)

@@ -80,6 +80,8 @@ class PoolActor:
         self._made = monotonic()
         self._ticked: float | None = None
         self._latest = -math.inf
+        self._going = asyncio.Event()
+        self._going.set()
 
     async def run(self, restored: Sequence[Event]) -> None:
         """Take over from what the API server holds, then step for ever.
@@ -92,6 +94,7 @@ class PoolActor:
         await self._hands.flush()
         while True:
             await self._sure()
+            await self._going.wait()
             self.step()
             if self._core.backlog:
                 await asyncio.sleep(0)
@@ -101,10 +104,23 @@ class PoolActor:
     async def _sure(self) -> None:
         """Return when the time is not in doubt. To wait for that is not to hang."""
         while self._doubted():
-            self._made = self._monotonic()
-            if self._ticked is not None:
-                self._ticked = self._made
+            self._look_alive()
             await asyncio.sleep(TICK)
+
+    def halt(self) -> None:
+        """Take no step before `go_on`: what the last one decided cannot be written down."""
+        self._going.clear()
+
+    def go_on(self) -> None:
+        """Step again, from what was decided before."""
+        self._look_alive()
+        self._going.set()
+
+    def _look_alive(self) -> None:
+        """Count the time without a step from now on."""
+        self._made = self._monotonic()
+        if self._ticked is not None:
+            self._ticked = self._made
 
     def step(self) -> None:
         """Take all mail and let the Pool answer it, once; ClusterError where the clock was set back far."""
@@ -121,13 +137,13 @@ class PoolActor:
 
     @property
     def silent(self) -> float:
-        """Seconds since the last step ended; 0 before the first: a takeover takes as long as the API server does."""
-        return 0.0 if self._ticked is None else self._monotonic() - self._ticked
+        """Seconds since the last step ended; 0 while it is halted, and before the first step: see `waiting`."""
+        return 0.0 if self._ticked is None or not self._going.is_set() else self._monotonic() - self._ticked
 
     @property
     def waiting(self) -> float:
-        """Seconds that it has waited for its first step; 0 from then on."""
-        return self._monotonic() - self._made if self._ticked is None else 0.0
+        """Seconds that it has waited for its first step; 0 from then on, and while it is halted."""
+        return self._monotonic() - self._made if self._ticked is None and self._going.is_set() else 0.0
 
     def _perform(self, actions: Sequence[Action]) -> None:
         for action in actions:

@@ -40,6 +40,7 @@ class Server:
         self.clock = ServerClock()
         self.objects = {}
         self.written = []  # (path, status)
+        self.stamped = []  # paths of what was patched
         self.events = []
         self.pods = []  # as they were created
         self.deleted = []  # (name, uid) of pods
@@ -85,7 +86,7 @@ class Server:
         items = [copy.deepcopy(o) for o in self.objects.values() if KINDS[o["kind"]].path() == path]
         if gate := self.gates.get(path):
             await gate.wait()
-        yield SimpleNamespace(items=items)
+        yield SimpleNamespace(items=items, rest="")
 
     async def get(self, path):
         await asyncio.sleep(0)
@@ -108,6 +109,7 @@ class Server:
         await asyncio.sleep(0)
         there = self._there(path, "patch")
         self._fence(there, patch)
+        self.stamped.append(path)
         there["status"] = {**there.get("status", {}), **patch["status"]}
         return copy.deepcopy(there)
 
@@ -142,6 +144,9 @@ class Replica:
 
     def observe(self, change, body):
         self.caches.observe(KINDS[body["kind"]].plural, change, body)
+
+    def see_pod(self, body):
+        self.caches.informers[1]._told(body)
 
     def lead(self, epoch):
         self.term = Term(
@@ -215,6 +220,32 @@ class World:
         await first.end()
         self.replicas.remove(first)
         self.server.written.clear()
+        self.server.stamped.clear()
+
+    async def settled(self, *bodies):
+        """Let a first leader answer these without a promise, and go."""
+        first = self.replica()
+        first.lead(1)
+        await self.until(lambda: all(self.admitted(b) for b in bodies))
+        await first.end()
+        self.replicas.remove(first)
+        self.server.written.clear()
+        self.server.stamped.clear()
+
+    def writes(self, body):
+        """Return how many stamps and statuses were written onto an object since it was promised or settled."""
+        path = self.path(body)
+        return self.server.stamped.count(path) + sum(p == path for p, _ in self.server.written)
+
+    def end(self, body):
+        """Say in its status that a job has ended."""
+        done = {"type": "Completed", "status": "True", "reason": "Completed", "message": ""}
+        since = {"lastTransitionTime": format_time(int(self.server.clock.now()))}
+        status = self.status(body)
+        del status["promise"], status["chunks"]
+        status["completed"] = [{"begin": 0, "end": 100}]
+        status["finishedAt"] = since["lastTransitionTime"]
+        status["conditions"].append({**done, **since})
 
 
 @pytest.fixture
@@ -641,3 +672,125 @@ async def test_a_leader_decides_nothing_while_the_time_is_in_doubt(world, seated
     await world.until(lambda: world.admitted(other) == "Feasible")
     assert not world.status(job).get("finishedAt")
     assert "Overrun" not in str(world.server.written)
+
+
+async def test_settled_jobs_are_neither_stamped_nor_written_by_a_new_leader(world):
+    refused, trial, ended = world.job("refused", deadline="2s"), world.job("trial", dryRun=True), world.job("ended")
+    await world.promised(ended)
+    world.end(ended)
+    await world.settled(refused, trial)
+    assert [world.admitted(b) for b in (refused, trial)] == ["InfeasibleStartup", "DryRun"]
+    new = world.replica()
+    new.lead(2)
+    other = world.job("other")
+    new.observe("ADDED", other)
+    assert await world.until(lambda: world.admitted(other)) == "Feasible"
+    new.observe("MODIFIED", world.server.put("Pool", "main", spec={**world.pool["spec"], "headroom": 0.1}))
+    await world.until(lambda: world.status(world.pool)["observedGeneration"] == 2)
+    assert [world.writes(b) for b in (refused, trial, ended)] == [0, 0, 0]
+
+
+async def test_a_settled_job_that_is_edited_is_stamped_before_it_is_answered(world):
+    refused = world.job("refused", deadline="2s")
+    await world.settled(refused)
+    new = world.replica()
+    new.lead(2)
+    await world.until(lambda: new.term._leads)
+    assert world.status(refused)["epoch"] == 1
+    new.observe(
+        "MODIFIED", world.server.put("DivisibleJob", "refused", "ns", spec={**refused["spec"], "deadline": "9m"})
+    )
+    assert await world.until(lambda: world.status(refused).get("promise"))
+    assert world.server.stamped.count(world.path(refused)) == 1
+    assert world.status(refused)["epoch"] == 2
+
+
+async def test_a_refused_job_that_was_edited_while_no_leader_looked_is_asked_again(world):
+    refused = world.job("refused", deadline="2s")
+    await world.settled(refused)
+    world.server.put("DivisibleJob", "refused", "ns", spec={**refused["spec"], "deadline": "9m"})
+    world.replica().lead(2)
+    assert await world.until(lambda: world.status(refused).get("promise"))
+
+
+@pytest.mark.parametrize("when", ["before the list", "during the list", "after the list"])
+async def test_what_an_old_leader_still_promises_a_refused_job_is_taken_over(world, when):
+    promised, refused = world.job("promised"), world.job("refused", deadline="2s")
+    await world.promised(promised)
+    await world.settled(refused)
+    late = {**copy.deepcopy(world.status(promised)), "chunks": []}  # as an old leader would promise it
+    gate = world.server.gates[JOBS.path()] = asyncio.Event()
+    new = world.replica()
+
+    def promise_late():
+        world.server.objects[world.path(refused)]["status"] = late
+        new.observe("MODIFIED", copy.deepcopy(world.server.objects[world.path(refused)]))
+
+    if when == "before the list":
+        promise_late()
+    new.lead(2)
+    await world.until(lambda: world.status(world.pool)["epoch"] == 2)
+    if when == "during the list":  # its page is read, and has not arrived yet
+        promise_late()
+    gate.set()
+    if when == "after the list":
+        await world.until(lambda: new.term._leads)
+        promise_late()
+    await world.until(lambda: world.status(refused)["epoch"] == 2 and world.status(refused).get("chunks"))
+    assert world.status(refused)["promise"]["deadline"] == late["promise"]["deadline"]
+    assert world.status(promised)["promise"]
+
+
+async def test_a_job_refused_for_its_namespace_is_asked_again_when_that_changes_under_a_new_leader(world):
+    spec = {**world.pool["spec"], "namespaceSelector": {"matchLabels": {"team": "a"}}}
+    world.pool = world.server.put("Pool", "main", spec=spec)
+    job = world.job("job")
+    await world.settled(job)
+    assert world.admitted(job) == "NotAllowed"
+    new = world.replica()
+    new.lead(2)
+    await world.until(lambda: new.term._leads)
+    assert world.writes(job) == 0
+    new.caches._on_namespace_change("MODIFIED", "ns", {"team": "a"})
+    assert await world.until(lambda: world.status(job).get("promise"))
+
+
+@pytest.mark.parametrize("there", [True, False])
+async def test_a_refused_job_whose_pool_came_or_went_while_no_leader_looked_is_told_so(world, there):
+    job = world.job("job", pool="other", deadline="2s")
+    spec = {**world.pool["spec"], "nodeSelector": {"matchLabels": {"of": "other"}}}
+    if there:
+        world.server.put("Pool", "other", spec=spec)
+    await world.settled(job)
+    assert world.admitted(job) == ("InfeasibleCapacity" if there else "PoolNotFound")
+    if there:
+        del world.server.objects[POOLS.path(name="other")]
+    else:
+        world.server.put("Pool", "other", spec=spec)
+    world.replica().lead(2)
+    await world.until(lambda: world.admitted(job) == ("PoolNotFound" if there else "InfeasibleCapacity"))
+    assert world.status(job)["epoch"] == 2
+
+
+async def test_an_ended_job_goes_at_its_time_under_a_new_leader(world):
+    ended = world.job("ended", ttlSecondsAfterFinished=0)
+    await world.promised(ended)
+    world.end(ended)
+    world.replica().lead(2)
+    await world.until(lambda: ("ended", ended["metadata"]["uid"]) in world.server.deleted)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_pod_that_a_settled_job_still_has_is_ended(world, when):
+    job = world.job("ended")
+    await world.promised(job)
+    world.end(job)
+    body = body_of(world.server.pods[-1], uid="left")
+    new = world.replica()
+    if when == "before":
+        new.see_pod(body)
+    new.lead(2)
+    if when == "after":
+        await world.until(lambda: new.term._leads)
+        new.see_pod(body)
+    await world.until(lambda: (body["metadata"]["name"], "left") in world.server.deleted)
