@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from punctual import errors
-from punctual.kube import stamper, term
+from punctual.kube import stamper, term, writer
 from punctual.kube.board import SetPointBoard
 from punctual.kube.caches import Caches
 from punctual.kube.client import CONFIG_MAPS
@@ -148,7 +148,7 @@ class Replica:
     def see_pod(self, body):
         self.caches.informers[1]._told(body)
 
-    def lead(self, epoch):
+    def lead(self, epoch, **more):
         self.term = Term(
             epoch,
             client=self.server,
@@ -157,6 +157,7 @@ class Replica:
             board=SetPointBoard(),
             instance="test",
             leading=lambda: True,
+            **more,
         )
         self.task = asyncio.create_task(self.term.run())
 
@@ -794,3 +795,111 @@ async def test_a_pod_that_a_settled_job_still_has_is_ended(world, when):
         await world.until(lambda: new.term._leads)
         new.see_pod(body)
     await world.until(lambda: (body["metadata"]["name"], "left") in world.server.deleted)
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Look after what is broken often enough for a test."""
+    monkeypatch.setattr(term, "RETRY", 0.01)
+    monkeypatch.setattr(term, "HOUSEKEEPING", 0.01)
+    monkeypatch.setattr(writer, "LAST_RETRY", 0.01)
+
+
+def with_two_pools(world):
+    """Add a pool ``other`` without nodes, and return it."""
+    return world.server.put("Pool", "other", spec={**world.pool["spec"], "nodeSelector": {"matchLabels": {"of": "o"}}})
+
+
+@pytest.mark.parametrize("error", [errors.Invalid, errors.Busy, errors.Forbidden])
+async def test_a_pool_that_cannot_be_stamped_is_not_led_until_it_can_and_others_are(world, quick, error):
+    other = with_two_pools(world)
+    job = world.job("running")
+    await world.promised(job)
+    promise = world.status(job)["promise"]
+    for verb in ("patch", "put"):
+        world.server.broken[world.path(world.pool), verb] = error("refused by a webhook", retry_after=0.001)
+    new = world.replica()
+    new.lead(2)
+    asked, waits = world.job("asked", pool="other", deadline="2s"), world.job("waits")
+    for body in (asked, waits):
+        new.observe("ADDED", body)
+    assert await world.until(lambda: world.admitted(asked)) == "InfeasibleCapacity"
+    await world.until(lambda: ("main", "PoolStopped") in world.server.events)
+    assert new.term.stopped == 1
+    assert max(new.term.silent, new.term.waiting) < 5.0
+    assert world.admitted(waits) is None
+    assert world.status(job)["promise"] == promise
+    assert world.status(other)["epoch"] == 2
+    assert ("other", "PoolStopped") not in world.server.events
+    world.server.broken.clear()
+    assert await world.until(lambda: world.admitted(waits)) == "Feasible"
+    assert new.term.stopped == 0
+    assert world.status(world.pool)["epoch"] == 2
+    assert world.status(job)["promise"]["deadline"] == promise["deadline"]
+
+
+async def test_a_pool_that_cannot_be_stamped_and_goes_leaves_its_jobs_without_a_pool(world, quick):
+    with_two_pools(world)
+    world.server.broken[world.path(world.pool), "patch"] = errors.Invalid("refused by a webhook")
+    new = world.replica()
+    new.lead(2)
+    job = world.job("job")
+    new.observe("ADDED", job)
+    await world.until(lambda: new.term.stopped)
+    del world.server.objects[world.path(world.pool)]
+    new.observe("DELETED", world.pool)
+    assert await world.until(lambda: world.admitted(job)) == "PoolNotFound"
+    assert new.term.stopped == 0
+
+
+@pytest.mark.parametrize("error", [errors.Invalid, errors.Busy])
+async def test_a_pool_whose_status_cannot_be_written_decides_nothing_until_it_can_and_others_do(world, quick, error):
+    other = with_two_pools(world)
+    new = world.replica()
+    new.lead(1)
+    await world.until(lambda: world.status(world.pool).get("conditions") and world.status(other).get("conditions"))
+    world.server.broken[world.path(world.pool), "put"] = error("refused by a webhook", retry_after=0.001)
+    new.observe("MODIFIED", world.server.put("Pool", "main", spec={**world.pool["spec"], "headroom": 0.1}))
+    asked = 0
+    while new.term.stopped == 0:  # what others write tells that it is this one alone
+        asked += 1
+        new.observe("ADDED", one := world.job(f"asked-{asked}", pool="other", deadline="2s"))
+        await world.until(lambda one=one: new.term.stopped or world.admitted(one))
+    waits, answered = world.job("waits"), world.job("answered", pool="other", deadline="2s")
+    for body in (waits, answered):
+        new.observe("ADDED", body)
+    assert await world.until(lambda: world.admitted(answered)) == "InfeasibleCapacity"
+    await world.until(lambda: ("main", "PoolStopped") in world.server.events)
+    assert world.admitted(waits) is None
+    assert max(new.term.silent, new.term.waiting) < 5.0
+    world.server.broken.clear()
+    assert await world.until(lambda: world.admitted(waits)) == "Feasible"
+    assert new.term.stopped == 0
+    assert world.status(world.pool)["applied"]["headroom"] == 0.1
+
+
+async def test_an_epoch_that_somebody_wrote_into_a_pool_keeps_no_leader_from_the_others(world):
+    other = with_two_pools(world)
+    job = world.job("running")
+    await world.promised(job)
+    world.status(world.pool)["epoch"] = 2**31 - 1
+    new = world.replica()
+    new.lead(2)
+    await world.until(lambda: world.status(other).get("epoch") == 2)
+    assert new.term.stopped == 1
+    assert world.status(job)["epoch"] == 2
+
+
+async def test_a_takeover_that_hangs_shows(world):
+    gate = world.server.gates[JOBS.path()] = asyncio.Event()
+    new = world.replica()
+    now = [0.0]
+    new.lead(2, monotonic=lambda: now[0])
+    await world.until(lambda: world.status(world.pool).get("epoch") == 2)
+    now[0] = 50.0
+    new.term._come_forward()
+    now[0] = 70.0
+    assert (new.term.taking_over, new.term.stalled) == (70.0, 20.0)
+    gate.set()
+    await world.until(lambda: new.term._leads)
+    assert (new.term.taking_over, new.term.stalled) == (0.0, 0.0)
