@@ -84,7 +84,7 @@ class Replaced(Conflict):
 class Gone(ClusterError):  # noqa: N818
     """The resource version or continue token asked for is too old: list again (410).
 
-    ``resume`` is the continue token with which the API server gives the rest of a list as it is now; empty: it named none.
+    ``resume`` is the continue token by which the API server gives the rest of a list as it is now; empty: none.
     """
 
     def __init__(self, message: str, *, resume: str = "", retry_after: float = 1.0) -> None:

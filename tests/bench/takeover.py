@@ -21,7 +21,6 @@ import platform
 import subprocess
 import sys
 import time
-import uuid
 from datetime import datetime
 from pathlib import Path
 

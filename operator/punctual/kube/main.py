@@ -61,7 +61,7 @@ LOOK = 0.5
 HUNG = 10.0
 """Seconds without a step after which the planner counts as hung."""
 STALLED = 60.0
-"""Seconds without a page read or a stamp taken after which a takeover counts as hung: each call has 10 s, and is repeated."""
+"""Seconds without a page read or a stamp taken after which a takeover counts as hung: one call may take 10 s."""
 BEGIN = 300.0
 """The same before a pool's first step, for which a status of each of its jobs may have to be written."""
 

@@ -23,8 +23,8 @@ AT_ONCE: Final = 32
 """Stamps under way at once."""
 TRIES: Final = 5
 """Times that the stamp of an object is tried before it is asked whether others can be stamped."""
-PAGE: Final = 100
-"""Objects listed at once."""
+PAGE: Final = 250
+"""Objects listed at once: two such pages are in memory, and bodies take ten times what is kept of them."""
 
 log = structlog.get_logger(__name__)
 
@@ -34,8 +34,8 @@ T = TypeVar("T")
 class Stamper:
     """Finds objects and stamps them with an epoch.
 
-    ``leave(body, text)`` is called for an object that cannot be stamped while others can. ``forget(resource, metadata)``:
-    for what was known and is gone. ``moved()``: for each page or object that was read and each stamp that was taken.
+    ``leave(body, text)`` is called for an object that cannot be stamped while others can, ``forget(resource, meta)`` for
+    what was known and is gone, ``moved()`` for each page or object that was read and each stamp that was taken.
     """
 
     def __init__(
@@ -63,7 +63,6 @@ class Stamper:
 
         Those of the list for which ``aside(body)`` is true are neither stamped nor yielded.
         """
-        # page by page: bodies take ten times what is kept of them
         async for page in walk(self._client, resource.path(), patience=self._wait, page=PAGE):
             self._moved()
             wanted = []

@@ -8,8 +8,8 @@ Taking over goes in this order, and nothing is decided before its end:
     wait       while the time is in doubt: what is decided at a wrong time stands for good
     restore    a Pool from each pool's, its jobs' and its reservations' records, with nodes and pods of the informers
 
-Settled jobs (`directory.settled`: ended, refused, asked on trial) are put aside: neither stamped nor told to a Pool, for
-there may be ten thousands of them. The fence holds for them all the same:
+Settled jobs (`directory.settled`: ended, refused, asked on trial) are put aside: neither stamped nor told to a Pool,
+for there may be ten thousands of them. The fence holds for them all the same:
 
 - The list that put a job aside was read after the lease was acquired. What an earlier leader writes onto it later is
   either another answer without a promise, which changes nothing, or a promise.
@@ -18,10 +18,9 @@ there may be ten thousands of them. The fence holds for them all the same:
   what one of them wrote before it is read, and is taken over as if it had been there from the beginning.
 - An earlier leader's promise is seen although nothing asks: the watch tells of it (`on_unsettled`). If its event comes
   before the page of the list that lacks it is read, the job is not put aside; if after, it is taken over then.
-- An ended job was never stamped: the leader that ended it is the only one whose epoch its status accepts, or a later one,
-  which has read that it ended.
+- Onto an ended job only the leader that ended it can write, and later ones, which have read that it ended.
 
-A pool whose status cannot be written is not led until it can: what is decided must be on record. Others are not affected.
+A pool whose status cannot be written is not led until it can: what is decided must be on record. Others go on.
 
 A term never goes on after an error: what was decided is written down, and the next one begins from there.
 """
@@ -446,24 +445,26 @@ class Term:
             await self._look_late(known)
 
     def _is_due(self, known: KnownJob, why: str) -> bool:
-        """Whether a job that was put aside ends by the clock, or what it was refused for may have changed meanwhile."""
+        """Whether a job put aside ends by the clock, or what it was refused for may have changed since."""
         owner = known.owner
         if why == ENDED:
             return b"ttlSecondsAfterFinished" in known.spec
         if owner.pool in self._unseated:
             return False
-        if (owner.pool in self._seats) == (why == reasons.POOL_NOT_FOUND):
+        due = (owner.pool in self._seats) == (why == reasons.POOL_NOT_FOUND)
+        if due:
             return True
         match why:
             case reasons.NOT_ALLOWED:
                 selector = self._directory.pools[owner.pool].in_force.namespace_selector
-                return selector is None or selector.matches(self._caches.labels(owner.namespace))
+                due = selector is None or selector.matches(self._caches.labels(owner.namespace))
             case reasons.PROFILE_NOT_FOUND:
-                return (owner.namespace, known.profile) in self._directory.profiles
+                due = (owner.namespace, known.profile) in self._directory.profiles
             case reasons.RESERVATION_NOT_FOUND | reasons.RESERVATION_REFUSED:
-                return isinstance(self._bookings.of_job(known), str)
-            case _:
-                return why == reasons.POD_REFUSED  # the API server is asked
+                due = isinstance(self._bookings.of_job(known), str)
+            case reasons.POD_REFUSED:
+                due = True  # the API server is asked
+        return due
 
     def _unsettled(self, uid: str) -> None:
         """Take up a job that was put aside, and about which somebody has written."""
