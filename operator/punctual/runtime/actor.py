@@ -93,8 +93,8 @@ class PoolActor:
         self._perform(self._core.restore(self._now(), restored))
         await self._hands.flush()
         while True:
-            await self._sure()
             await self._going.wait()
+            await self._sure()
             self.step()
             if self._core.backlog:
                 await asyncio.sleep(0)
