@@ -6,7 +6,9 @@ named is pruned. :func:`structural` is that difference; a keyword that neither d
 rather than the API server.
 """
 
+import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +16,7 @@ import yaml
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
+from punctual.kube import api
 from punctual.kube.api import KINDS, Resource
 from punctual.kube.api.base import (
     API_VERSION,
@@ -22,6 +25,7 @@ from punctual.kube.api.base import (
     INT_OR_STRING,
     LIST_MAP_KEYS,
     LIST_TYPE,
+    PART_OF_POD,
     PRESERVE_UNKNOWN,
     VALIDATIONS,
     VERSION,
@@ -50,6 +54,7 @@ _KEPT: Final = (
     LIST_MAP_KEYS,
     INT_OR_STRING,
     PRESERVE_UNKNOWN,
+    PART_OF_POD,
     VALIDATIONS,
 )
 _DROPPED: Final = {"title", "examples", "x-type", "$defs"}
@@ -131,7 +136,12 @@ def _unwrapped(text: str) -> str:
 
 
 def schema_of(kind: type[Resource]) -> Schema:
-    """Return the structural schema of a kind."""
+    """Return the structural schema of a kind, as the API server gets it."""
+    return _complete(modelled(kind))
+
+
+def modelled(kind: type[Resource]) -> Schema:
+    """Return the same with the fields of a pod that the models have, and no others."""
     made = kind.model_json_schema(schema_generator=_Generator)
     schema = structural(made, made["$defs"])
     for name in ("apiVersion", "kind"):
@@ -140,6 +150,58 @@ def schema_of(kind: type[Resource]) -> Schema:
     schema["required"] = ["spec"]
     _without_defaults(schema["properties"].get("status", {}))
     return schema
+
+
+def _complete(schema: Schema) -> Schema:
+    """Write out all fields of the parts of a pod."""
+    if part := schema.get(PART_OF_POD):
+        return _within(_written_out({"$ref": part}, _POD), schema)
+    made = dict(schema)
+    if "properties" in made:
+        made["properties"] = {name: _complete(value) for name, value in made["properties"].items()}
+    if "items" in made:
+        made["items"] = _complete(made["items"])
+    return made
+
+
+_POD: Final = "pod.spec"
+_DESCRIBED: Final = 3
+"""Steps of a field's path that still says where it is explained: each text is stored with the kind, twice."""
+
+
+@cache
+def _definitions() -> dict[str, Schema]:
+    found: dict[str, Schema] = json.loads((Path(api.__file__).parent / "pod.json").read_text())
+    return found
+
+
+def _written_out(schema: Schema, path: str) -> Schema:
+    """Return a schema of Kubernetes with its references written out; ``path`` is where a pod has it."""
+    made = dict(_definitions()[schema["$ref"]] if "$ref" in schema else schema)  # no part of a pod lies in itself
+    if path.count(".") <= _DESCRIBED:
+        made["description"] = f"As in any pod: `kubectl explain {path}`."
+    if "properties" in made:
+        made["properties"] = {name: _written_out(p, f"{path}.{name}") for name, p in made["properties"].items()}
+    if "items" in made:
+        made[LIST_TYPE] = "atomic"
+        made["items"] = _written_out(made["items"], path)
+        made["items"].pop("description", None)
+    if "additionalProperties" in made:
+        made["additionalProperties"] = _written_out(made["additionalProperties"], path)
+    return made
+
+
+def _within(theirs: Schema, ours: Schema) -> Schema:
+    """Return what Kubernetes has of a part of a pod, with what Punctual says of it and asks for."""
+    made = {k: v for k, v in {**theirs, **ours}.items() if k not in {PRESERVE_UNKNOWN, PART_OF_POD}}
+    if "properties" in theirs:
+        mine = {name: _within(theirs["properties"][name], p) for name, p in ours.get("properties", {}).items()}
+        made["properties"] = mine | {name: p for name, p in theirs["properties"].items() if name not in mine}
+    if "items" in theirs:
+        made["items"] = _within(theirs["items"], ours["items"])
+    if required := sorted({*theirs.get("required", ()), *ours.get("required", ())}):
+        made["required"] = required
+    return made
 
 
 def _without_defaults(schema: Schema) -> None:
@@ -239,7 +301,7 @@ def documentation() -> str:
 
 def _kind_page(kind: type[Resource]) -> str:
     names, made = kind.NAMES, kind.model_json_schema(schema_generator=_Generator)
-    schema = schema_of(kind)
+    schema = modelled(kind)
     short = f", short name `{names.short[0]}`" if names.short else ""
     wide = [c.name for c in kind.COLUMNS if c.priority]
     text = [

@@ -1,4 +1,7 @@
+import base64
 import copy
+import gzip
+import json
 import re
 import subprocess
 import sys
@@ -80,8 +83,11 @@ def walk(schema, path=""):
 SCHEMAS = [
     pytest.param(path, schema, id=f"{kind.NAMES.kind}:{path}")
     for kind in KINDS
-    for path, schema in walk(crd.schema_of(kind))
+    for path, schema in walk(crd.modelled(kind))
 ]
+"""Of the fields that our models have."""
+ALL = [(path, schema) for kind in KINDS for path, schema in walk(crd.schema_of(kind))]
+"""Of every field, those of a pod too."""
 
 
 def test_crds_are_those_of_the_models():
@@ -93,19 +99,108 @@ def test_the_reference_is_that_of_the_models():
     assert (ROOT / "docs" / "api.md").read_text() == crd.documentation(), "run: punctual crds --docs > docs/api.md"
 
 
-@pytest.mark.parametrize(("path", "schema"), SCHEMAS)
-def test_schemas_are_structural(path, schema):
-    assert not schema.keys() - STRUCTURAL
-    assert ("type" in schema) != (INT_OR_STRING in schema)
-    if schema.get("type") == "array":
-        assert "maxItems" in schema
-        assert "x-kubernetes-list-type" in schema
-    if schema.get("type") == "integer":
-        assert schema["format"] == "int64"
-    if VALIDATIONS in schema and schema.get("type") == "string":
-        assert "maxLength" in schema  # the API server weighs a rule by the longest string it may meet
-    assert schema.get("default", 0) is not None
-    assert not (path.startswith("status") and "default" in schema)
+def test_schemas_are_structural():
+    assert len(ALL) > 1500
+    for path, schema in ALL:
+        assert not schema.keys() - STRUCTURAL, path
+        assert ("type" in schema) != (INT_OR_STRING in schema), path
+        if schema.get("type") == "array":
+            assert "maxItems" in schema, path
+            assert "x-kubernetes-list-type" in schema, path
+        if schema.get("type") == "integer":
+            assert schema["format"] in {"int32", "int64"}, path
+        if VALIDATIONS in schema and schema.get("type") == "string":
+            assert "maxLength" in schema, path  # the API server weighs a rule by the longest string it may meet
+        assert schema.get("default", 0) is not None, path
+        assert not (path.startswith("status") and "default" in schema), path
+
+
+def test_whatever_a_user_writes_is_bounded():
+    """A field that keeps what it does not know, or a list without end, takes a megabyte of ``{}``."""
+    for path, schema in ALL:
+        if not path.startswith("spec"):
+            continue
+        assert PRESERVE_UNKNOWN not in schema, path
+        if schema.get("type") == "string" or INT_OR_STRING in schema:
+            assert "maxLength" in schema or "enum" in schema, path
+        if "additionalProperties" in schema:
+            assert "maxProperties" in schema, path
+        if schema.get("type") == "object" and path != "metadata":
+            assert "properties" in schema or "additionalProperties" in schema, path
+
+
+def least(schema):
+    """Return the bytes of the shortest JSON that a schema takes."""
+    if "enum" in schema:
+        return min(len(str(word)) for word in schema["enum"]) + 2
+    if schema.get("type") == "object":
+        fields = [(name, schema["properties"][name]) for name in schema.get("required", ())]
+        return 2 + sum(len(name) + 4 + least(field) for name, field in fields) - bool(fields)
+    return {"integer": 1, "boolean": 4}.get(schema.get("type"), 2)
+
+
+def empty_objects(schema, times=1):
+    """Return how many objects of next to nothing a schema takes: a byte of one becomes 27 when it is read."""
+    below = 0
+    if "items" in schema:
+        times *= schema["maxItems"]
+        below += times * (schema["items"].get("type") in {"object", "array"} and least(schema["items"]) < 8)
+        below += empty_objects(schema["items"], times)
+    for part in schema.get("properties", {}).values():
+        below += empty_objects(part, times)
+    return below
+
+
+def test_no_list_takes_a_megabyte_of_empty_objects():
+    template = crd.schema_of(DivisibleJob)["properties"]["spec"]["properties"]["template"]
+    assert least({"type": "object"}) == 2
+    assert least({"type": "object", "required": ["ab"], "properties": {"ab": {"type": "string"}}}) == len('{"ab":""}')
+    lists = [
+        (path, sum_of, schema)
+        for path, schema in walk(template)
+        if schema.get("type") == "array" and (sum_of := empty_objects(schema))
+    ]
+    assert lists
+    for path, count, schema in lists:
+        assert count <= 70_000, (path, count, schema)
+
+
+def test_the_fields_of_a_pod_are_those_of_kubernetes():
+    done = subprocess.run([sys.executable, "-c", POD_SCHEMA], cwd=ROOT / "hack", capture_output=True, check=True)
+    assert (ROOT / "operator/punctual/kube/api/pod.json").read_bytes() == done.stdout, "run: make docs"
+
+
+POD_SCHEMA = "import pod_schema, sys; sys.stdout.write(pod_schema.text())"
+
+
+@pytest.mark.parametrize("version", ["1.29", "1.33", "1.37"])
+@pytest.mark.parametrize("template", [("spec",), ("spec", "reduce")], ids=[".".join, ".".join])
+def test_every_field_of_a_pod_may_stand_in_a_template(template, version):
+    folder = Path(kubernetes_validate.__file__).parent / f"kubernetes-json-schema/v{version}.0-local"
+    theirs = json.loads((folder / "_definitions.json").read_text())["$defs"]["io.k8s.api.core.v1.PodSpec"]["properties"]
+    ours = crd.schema_of(DivisibleJob)
+    for name in (*template, "template", "spec"):
+        ours = ours["properties"][name]
+    assert theirs.keys() - ours["properties"].keys() == {"ephemeralContainers"}  # no new pod may have them
+
+
+def test_the_kinds_fit_where_they_are_stored():
+    """A client-side apply keeps a kind once more in an annotation, of 256 KiB at most; etcd takes 1.5 MiB."""
+    sizes = {kind: len(json.dumps(crd.crd(kind), ensure_ascii=False).encode()) for kind in KINDS}
+    assert max(sizes.values()) == sizes[DivisibleJob]
+    assert sizes[DivisibleJob] < 200 * 1024, sizes
+    charts = b"".join(path.read_bytes() for path in (ROOT / "charts").rglob("*") if path.is_file())
+    # a release has the chart and what it made of it, and is a Secret of 1 MiB at most
+    assert len(base64.b64encode(gzip.compress(charts + charts))) < 512 * 1024
+
+
+def test_fields_of_a_pod_say_where_they_are_explained():
+    spec = crd.schema_of(DivisibleJob)["properties"]["spec"]["properties"]["template"]["properties"]["spec"]
+    assert spec["properties"]["tolerations"]["description"].startswith("Taints")
+    assert spec["properties"]["hostAliases"]["description"] == "As in any pod: `kubectl explain pod.spec.hostAliases`."
+    container = spec["properties"]["containers"]["items"]["properties"]
+    assert container["image"]["description"] == "As in any pod: `kubectl explain pod.spec.containers.image`."
+    assert container["name"]["description"] == "The container's name."
 
 
 @pytest.mark.parametrize(("path", "schema"), SCHEMAS)
@@ -267,7 +362,8 @@ def validator(kind):
 
 
 VALIDATORS = {kind: validator(kind) for kind in KINDS}
-SPECS = {kind: crd.schema_of(kind)["properties"]["spec"] for kind in KINDS}
+SPECS = {kind: crd.modelled(kind)["properties"]["spec"] for kind in KINDS}
+"""What the parser checks too; the rest of a pod is checked by the API server alone."""
 
 
 @given(objects)

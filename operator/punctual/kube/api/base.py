@@ -27,6 +27,8 @@ PRESERVE_UNKNOWN: Final = "x-kubernetes-preserve-unknown-fields"
 INT_OR_STRING: Final = "x-kubernetes-int-or-string"
 LIST_TYPE: Final = "x-kubernetes-list-type"
 LIST_MAP_KEYS: Final = "x-kubernetes-list-map-keys"
+PART_OF_POD: Final = "x-part-of-pod"
+"""Names the definition of `pod.json` that has all fields of this part; the generator writes them out."""
 
 
 @dataclass(frozen=True, slots=True)

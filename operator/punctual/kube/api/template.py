@@ -1,26 +1,33 @@
 """The pod template of a job: the user's own, but for what Punctual decides (CPU, node, restarts).
 
-Only fields that Punctual reads or adds to are modelled, for what it adds to must be what it seems; all others are kept
-as written, and a dry-run create of the pod checks them.
+Only fields that Punctual reads or adds to are modelled, for what it adds to must be what it seems. The API server has
+the types and bounds of all others from ``pod.json``; the operator keeps them as written, and a dry-run create of the
+pod checks them.
 """
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from punctual.kube.api.base import INT_OR_STRING, Model, Open, Rule
+from punctual.kube.api.base import INT_OR_STRING, PART_OF_POD, PRESERVE_UNKNOWN, Model, Open, Rule
+from punctual.kube.api.meta import Label
+
+
+LONGEST_QUANTITY: Final = 32
 
 
 def _number_or_text(value: Any) -> Any:
-    if type(value) is int or isinstance(value, str):
+    if type(value) is int or (isinstance(value, str) and len(value) <= LONGEST_QUANTITY):
         return value
     message = "is not a quantity: write a whole number or a string such as 512Mi"
     raise PydanticCustomError("text", "{message}", {"message": message})
 
 
 Quantity = Annotated[
-    int | str, BeforeValidator(_number_or_text), WithJsonSchema({INT_OR_STRING: True, "x-type": "quantity"})
+    int | str,
+    BeforeValidator(_number_or_text),
+    WithJsonSchema({INT_OR_STRING: True, "maxLength": LONGEST_QUANTITY, "x-type": "quantity"}),
 ]
 
 _NO_CPU = Rule(
@@ -47,7 +54,10 @@ class Item(Open):
     """One of a list, as in any pod."""
 
 
-Items = Annotated[list[Item], Field(max_length=1024)]
+Items = Annotated[list[Item], Field(max_length=64)]
+Mounts = Annotated[list[Item], Field(max_length=256)]
+Variables = Annotated[list[Item], Field(max_length=1024)]
+Note = Annotated[str, Field(max_length=65536)]
 
 
 class Container(Open):
@@ -55,9 +65,9 @@ class Container(Open):
 
     name: Annotated[str, Field(min_length=1, max_length=63)]
     """The container's name."""
-    env: Items | None = None
+    env: Variables | None = None
     """Its environment, besides Punctual's own (`PUNCTUAL_…`)."""
-    volume_mounts: Items | None = None
+    volume_mounts: Mounts | None = None
     """Where volumes are mounted, besides Punctual's own (`/punctual`, `/etc/punctual`)."""
     resources: Resources | None = None
     """Its requests and limits, without CPU."""
@@ -94,6 +104,8 @@ class Affinity(Open):
 class PodSpec(Open):
     """The pod's spec, as in any pod, but for CPU, node and restarts, which Punctual decides."""
 
+    model_config = ConfigDict(json_schema_extra={PRESERVE_UNKNOWN: True, PART_OF_POD: "PodSpec"})
+
     RULES: ClassVar = (
         Rule(
             "!has(self.nodeName)",
@@ -114,7 +126,7 @@ class PodSpec(Open):
     """Must be absent: Punctual chooses the node."""
     resources: Resources | None = None
     """Requests and limits of the whole pod, without CPU."""
-    volumes: Items | None = None
+    volumes: Mounts | None = None
     """Volumes, besides Punctual's own."""
     tolerations: Items | None = None
     """Taints that do not keep it away, besides that of the pool."""
@@ -125,9 +137,9 @@ class PodSpec(Open):
 class TemplateMetadata(Model):
     """Labels and annotations of the pods."""
 
-    labels: Annotated[dict[str, str], Field(max_length=64)] | None = None
+    labels: Annotated[dict[str, Label], Field(max_length=64)] | None = None
     """Labels of each pod, besides Punctual's own (`punctual.dev/…`)."""
-    annotations: Annotated[dict[str, str], Field(max_length=64)] | None = None
+    annotations: Annotated[dict[str, Note], Field(max_length=64)] | None = None
     """Annotations of each pod, besides Punctual's own (`punctual.dev/…`)."""
 
 
@@ -137,4 +149,6 @@ class PodTemplate(Model):
     metadata: TemplateMetadata | None = None
     """Labels and annotations of the pods."""
     spec: PodSpec
-    """The pod's spec, as in any pod; `cpu`, `nodeName` and a `restartPolicy` other than Never are refused."""
+    """The pod's spec, with any field that a pod of Kubernetes 1.29 or later has; `cpu`, `nodeName` and a
+    `restartPolicy` other than Never are refused. A list holds at most 64 items, `containers` and `initContainers` 32,
+    `env`, `args` and `command` 1024, `volumes` and `volumeMounts` 256."""
