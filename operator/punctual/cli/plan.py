@@ -19,8 +19,9 @@ from yaml.constructor import ConstructorError
 from punctual.cli.kubectl import Kubectl
 from punctual.errors import ClusterError, PunctualError, UserError
 from punctual.kube import api
-from punctual.kube.convert import job_status, pool_missing, too_large
+from punctual.kube.convert import job_status, pool_missing
 from punctual.kube.duration import format_time, parse_time
+from punctual.kube.oversize import refusal
 from punctual.kube.podspec import Owner
 from punctual.kube.snapshot import EPOCH, Snapshot, objects, settle
 from punctual.scheduling.events import JobApplied
@@ -205,8 +206,8 @@ def _created(body: Json, source: str, namespace: str, now: float) -> api.Divisib
             "'.', with a letter or digit at both ends"
         )
     spec = body.get("spec")
-    if refusal := too_large(len(json.dumps(spec, separators=(",", ":"), ensure_ascii=False).encode())):
-        raise PunctualError(f"{source}: {refusal[1]}")
+    if flaw := refusal(len(json.dumps(spec, separators=(",", ":"), ensure_ascii=False).encode())):
+        raise PunctualError(f"{source}: {flaw}")
     if isinstance(spec, dict):  # what would come of it if it were meant
         spec = {field: value for field, value in spec.items() if field not in {"dryRun", "suspend"}}
     manifest = {**body, "metadata": meta, "status": None, "spec": spec}

@@ -33,6 +33,7 @@ from punctual import errors
 from punctual.kube.api.meta import EPOCH_NEVER_FALLS
 from punctual.kube.clock import ServerClock
 from punctual.kube.decode import decode
+from punctual.kube.oversize import LARGEST, lightened
 
 Json = dict[str, Any]
 JsonList = list[Json]
@@ -48,6 +49,13 @@ CREDENTIALS_AGE = 30.0
 
 SOON = 0.2
 """Seconds until another try is worth it where the server did not say."""
+
+PAGE = 500
+"""Objects that a page of a list has at most."""
+FIRST_PAGE = 32
+"""Objects of the first page, which tells how large they are."""
+PAGE_BYTES = 4 * 2**20
+"""Bytes of JSON that are read of a page at most: what is read of them may take 27 times the memory."""
 
 PATIENCE = 30.0
 """Seconds that a server's word is followed at most: a promise must not wait for what a proxy says of its own works."""
@@ -187,7 +195,7 @@ class ApiClient:
         """One object, or whatever JSON stands at the path."""
         return await self._call("GET", path, params=params, deadline=deadline, accept=accept)
 
-    async def list(self, path: str, *, label_selector: str = "", field_selector: str = "", page: int = 500) -> Listing:
+    async def list(self, path: str, *, label_selector: str = "", field_selector: str = "", page: int = PAGE) -> Listing:
         """All objects of a collection, fetched by pages; raises Gone when the server forgot the list meanwhile."""
         items: list[Json] = []
         version = ""
@@ -202,19 +210,32 @@ class ApiClient:
         *,
         label_selector: str = "",
         field_selector: str = "",
-        page: int = 500,
+        page: int = PAGE,
         accept: str = JSON,
         start: str = "",
     ) -> AsyncGenerator[Listing, None]:
         """Fetch the same page by page, so that the bodies need not be in memory all at once.
 
-        ``accept`` `METADATA`: of each object its metadata alone. ``start``: the token to begin with (`Listing.rest`).
+        ``accept`` `METADATA`: of each object its metadata alone. A page has at most ``page`` objects, and so many fewer
+        that it has no more than `PAGE_BYTES`: one that turns out larger is left, and asked for again in parts.
+        ``start``: the token to begin with (`Listing.rest`).
         """
-        params = _selectors(label_selector, field_selector) | {"limit": str(page)}
+        params = _selectors(label_selector, field_selector)
         if start:
             params["continue"] = start
+        limit = min(page, FIRST_PAGE)
         while True:
-            answer = await self.get(path, params=params, accept=accept)
+            params["limit"] = str(limit)
+            most = PAGE_BYTES if limit > 1 else None
+            try:
+                data = await self._data("GET", path, params=params, accept=accept, most=most)
+            except _TooLargeError:
+                limit = max(1, limit // 4)
+                continue
+            if 2 * len(data) <= PAGE_BYTES:
+                limit = min(page, 2 * limit)
+            answer = _object(path, data)
+            del data
             meta = answer["metadata"]
             rest = meta.get("continue") or ""
             yield Listing(answer.get("items") or [], meta["resourceVersion"], rest)
@@ -343,12 +364,41 @@ class ApiClient:
         accept: str = JSON,
     ) -> Json:
         data = body if isinstance(body, bytes | None) else orjson.dumps(body)
+        return _object(
+            path,
+            await self._data(
+                method, path, params=params, data=data, content_type=content_type, deadline=deadline, accept=accept
+            ),
+        )
+
+    async def _data(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None,
+        data: bytes | None = None,
+        content_type: str = JSON,
+        deadline: float | None = None,
+        accept: str = JSON,
+        most: int | None = None,
+    ) -> bytes:
+        """Return the answer; _TooLargeError once it has more than ``most`` bytes."""
         timeout = aiohttp.ClientTimeout(total=self._deadline if deadline is None else deadline)
         try:
             async with await self._send(
                 method, path, params=params, data=data, content_type=content_type, timeout=timeout, accept=accept
             ) as response:
-                return _object(path, await response.read())
+                if most is None:
+                    return await response.read()
+                parts, size = [], 0
+                async for part in response.content.iter_any():
+                    size += len(part)
+                    if size > most:
+                        response.close()  # the rest is not worth its bytes
+                        raise _TooLargeError
+                    parts.append(part)
+                return b"".join(parts)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise _unreachable(path, error) from error
 
@@ -463,15 +513,19 @@ def _below(path: str, subresource: str) -> str:
     return f"{path}/{subresource}" if subresource else path
 
 
+class _TooLargeError(Exception):
+    """A page has more bytes than shall be read at once."""
+
+
 def _object(path: str, data: bytes) -> Json:
-    """Read a JSON object: whoever answers in other words is not the API server."""
+    """Read a JSON object: whoever answers in other words is not the API server. No job's spec in it is too large."""
     try:
         found = decode(data)
     except orjson.JSONDecodeError as error:
         raise errors.Unreachable(f"{path}: the answer is not JSON", retry_after=SOON) from error
     if not isinstance(found, dict):
         raise errors.Unreachable(f"{path}: the answer is no object", retry_after=SOON)
-    return found
+    return lightened(found) if len(data) > LARGEST else found
 
 
 def _event(path: str, line: bytes) -> Json:
@@ -479,6 +533,8 @@ def _event(path: str, line: bytes) -> Json:
     event = _object(path, line)
     if "type" not in event or not isinstance(event.get("object"), dict):
         raise errors.Unreachable(f"{path}: the watch tells what is no event", retry_after=SOON)
+    if len(line) > LARGEST:
+        event["object"] = lightened(event["object"])
     if event["type"] == "ERROR":
         raise _refusal(event["object"].get("code", 500), event["object"])
     return event

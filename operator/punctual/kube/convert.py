@@ -38,9 +38,6 @@ Learned = Callable[[api.ProfileSpec], Estimates | None]
 
 MOST_NODES = 1000  # as the schema of PoolStatus.nodes has it
 
-LARGEST = 128 * 1024
-"""Bytes of a job's spec: its status may need 1 MiB, and etcd takes 1.5 in all."""
-
 _JOB_CONDITIONS = {
     "Admitted": "admitted",
     "OnTrack": "on_track",
@@ -447,16 +444,6 @@ def pool_missing(record: JobRecord | None, job: Job, pool: str, *, epoch: int) -
         promise=None,
         on_track=None,
         admitted=Verdict("False", reasons.POOL_NOT_FOUND, f"there is no Pool {pool}: create it, and this job is asked"),
-    )
-
-
-def too_large(size: int) -> tuple[str, str] | None:
-    """Return the refusal of a job whose spec has so many bytes of JSON, if that is too many."""
-    if size <= LARGEST:
-        return None
-    return reasons.INVALID_SPEC, (
-        f"spec: is {size // 1024} KiB of JSON, more than {LARGEST // 1024}: put what is large into a ConfigMap "
-        "or an image"
     )
 
 

@@ -6,7 +6,6 @@ what its template takes as dicts, and needed only when a pod is made. Statuses a
 anew, after its stamp.
 """
 
-import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from punctual.kube import api
 from punctual.kube.client import Resource
 from punctual.kube.conditions import Since
 from punctual.kube.duration import format_time, parse_time
+from punctual.kube.oversize import kept
 from punctual.kube.podspec import Owner
 from punctual.scheduling.events import Share
 from punctual.scheduling.job import Job, JobRecord
@@ -56,7 +56,7 @@ class KnownJob:
     profile: str
     reservation: str
     spec: bytes
-    """As the user wrote it, JSON."""
+    """As the user wrote it, JSON; nothing where it has a flaw."""
     version: str
     """Its resource version when it was first seen."""
     flaw: str = ""
@@ -229,11 +229,7 @@ class Directory:
             sys.intern(str(spec.get("pool"))),
             units if isinstance(units, int) else 0,
         )
-        packed, flaw = b"{}", ""
-        try:
-            packed = _packed(spec)
-        except (TypeError, ValueError, RecursionError):
-            flaw = "spec: is nested deeper than any pod is"
+        packed, flaw = kept(body)
         profile, reservation = str(spec.get("profile") or ""), str(spec.get("reservation") or "")
         if known:
             known.owner, known.generation, known.deleting = owner, generation, deleting
@@ -403,13 +399,3 @@ def settled(body: Body) -> str:
 
 def _epoch(body: Body) -> int:
     return (body.get("status") or {}).get("epoch") or 0
-
-
-def _packed(value: Any) -> bytes:
-    """Return JSON; TypeError, ValueError or RecursionError where it cannot be said or is nested too deep."""
-    try:
-        # a copy: what orjson returns lies in a buffer that is many times larger
-        return bytes(memoryview(orjson.dumps(value)))
-    except TypeError:
-        # a number that 64 bits do not hold: the API server takes any in a template, kopf reads it as it is
-        return orjson.dumps(orjson.loads(json.dumps(value)))

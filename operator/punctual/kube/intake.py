@@ -30,7 +30,6 @@ from punctual.kube.convert import (
     to_job,
     to_pool_spec,
     to_unreadable_job,
-    too_large,
 )
 from punctual.kube.directory import Directory, KnownJob
 from punctual.kube.podspec import IMAGE, InputStep, chunk_pod
@@ -118,8 +117,6 @@ class Intake:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _not_allowed(self, known: KnownJob, selector: api.LabelSelector | None) -> Answer:
-        if refusal := too_large(len(known.spec)):
-            return refusal
         if selector is None or selector.matches(self._labels(known.owner.namespace)):
             return None
         return not_allowed(known.owner.pool, known.owner.namespace)

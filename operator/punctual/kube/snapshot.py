@@ -26,6 +26,7 @@ from punctual.kube.convert import (
 from punctual.kube.directory import Directory
 from punctual.kube.duration import format_time
 from punctual.kube.learning import Learning
+from punctual.kube.oversize import kept
 from punctual.scheduling.events import Event, JobApplied, NodeObserved, PoolApplied, ReservationApplied
 from punctual.scheduling.job import Job, JobRecord
 from punctual.scheduling.pool import Pool
@@ -188,6 +189,8 @@ class Snapshot:
         namespace, name = body["metadata"]["namespace"], str(body["spec"].get("profile") or "")
         found = self.profiles.get((namespace, name))
         try:
+            if flaw := kept(body).flaw:
+                raise UserError(reasons.INVALID_SPEC, flaw)
             model = api.parse_asked(api.DivisibleJob, body)
             group = self._inside(namespace, model.spec.reservation, model.spec.pool)
             profile = api.parse_asked(api.Profile, found) if found else None

@@ -7,7 +7,8 @@ import pytest
 from aiohttp import web
 
 from punctual import errors
-from punctual.kube.client import ApiClient
+from punctual.kube.client import PAGE_BYTES, ApiClient
+from punctual.kube.oversize import LARGEST, MARK
 
 NO_EVENTS = [b"<html>upstream is gone</html>\n", b'"bye"\n', b'{"message": "bye"}\n']
 
@@ -17,9 +18,9 @@ async def clients(tmp_path):
     """A function that opens a client to a server which answers everything so."""
     async with contextlib.AsyncExitStack() as stack:
 
-        async def to(**answer):
-            async def handle(_):
-                return web.Response(**answer)
+        async def to(handler=None, **answer):
+            async def handle(request):
+                return handler(request) if handler else web.Response(**answer)
 
             app = web.Application()
             app.router.add_route("*", "/{path:.*}", handle)
@@ -86,3 +87,47 @@ async def test_a_right_that_is_missing_is_told_from_what_an_admission_plugin_say
     with pytest.raises(errors.Forbidden) as refused:
         await client.get("/x")
     assert type(refused.value) is (error or errors.Forbidden)
+
+
+def stored(names, size):
+    """Return a handler that lists jobs page by page; ``size(name)``: bytes of the spec of each."""
+    asked = []
+
+    def handle(request):
+        limit, at = int(request.query["limit"]), int(request.query.get("continue", 0))
+        asked.append(limit)
+        some = names[at : at + limit]
+        items = [{"kind": "DivisibleJob", "metadata": {"name": n}, "spec": {"x": "y" * size(n)}} for n in some]
+        more = {"continue": str(at + limit)} if at + limit < len(names) else {}
+        return web.json_response({"metadata": {"resourceVersion": "7", **more}, "items": items})
+
+    handle.asked = asked
+    return handle
+
+
+async def test_a_page_has_as_many_objects_as_fit_into_its_bytes(clients):
+    names = [f"j{n:04}" for n in range(1200)]
+    handler = stored(names, lambda name: 10**6 if "j0400" <= name < "j0440" else 200)
+    client = await clients(handler)
+    seen, most = [], 0
+    async for page in client.pages("/x"):
+        seen += [item["metadata"]["name"] for item in page.items]
+        most = max(most, sum(1 for item in page.items if MARK in item))
+    assert seen == names, "none is left out, none comes twice"
+    assert 1 <= most <= PAGE_BYTES // 10**6
+    assert max(handler.asked) == 500, "where objects are small there are many in a page"
+    assert len(handler.asked) < 60
+
+
+async def test_one_object_that_is_larger_than_a_page_is_read_all_the_same(clients):
+    client = await clients(stored(["a", "b", "c"], lambda _: PAGE_BYTES + 1))
+    assert [len(page.items) async for page in client.pages("/x")] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(("size", "light"), [(LARGEST - 100, False), (LARGEST, True)])
+async def test_of_a_spec_that_is_too_large_only_the_size_is_kept(clients, size, light):
+    spec = {"pool": "main", "units": 5, "template": {"x": "y" * size}}
+    client = await clients(body=json.dumps({"kind": "DivisibleJob", "metadata": {}, "spec": spec}).encode())
+    found = await client.get("/x")
+    assert found["spec"] == (spec | {"template": None} if light else spec)
+    assert (MARK in found) == light

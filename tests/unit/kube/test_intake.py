@@ -4,9 +4,9 @@ import pytest
 
 from punctual import errors, reasons
 from punctual.kube import intake
-from punctual.kube.convert import LARGEST
 from punctual.kube.directory import Directory
 from punctual.kube.intake import KEPT, Intake
+from punctual.kube.oversize import LARGEST
 from punctual.theory.cost import Cost
 
 CREATED = "2030-01-01T00:00:00Z"
