@@ -51,6 +51,7 @@ INPUTS = st.sampled_from(
     [
         {"http": {"url": "http://a/b"}},
         {"http": {"url": "https://a.b:8/c?d=%20#e"}, "cut": "Lines", "image": "work:1"},
+        {"http": {"url": "https://a/b", "headers": [{"name": "X-Key", "secretKeyRef": {"name": "a", "key": "b_c"}}]}},
         {"http": {"url": "http://a/b", "headers": [{"name": "X-Key", "secretKeyRef": {"name": "a", "key": "b_c"}}]}},
         {"volume": {"claimName": "a", "path": "b/größe c..d"}, "cut": "Records", "recordBytes": 1},
         {"http": {"url": "http://a/b"}, "cut": "Records"},

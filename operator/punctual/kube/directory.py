@@ -198,6 +198,7 @@ class Directory:
         self.jobs: dict[str, KnownJob] = {}
         self.profiles: dict[tuple[str, str], api.Profile] = {}
         self.reservations: dict[str, KnownReservation] = {}
+        self._named: dict[tuple[str, str], KnownReservation] = {}  # of each name the one that came last
         self.on_job: Callable[[str], None] = lambda _: None
         """Hears of each job (uid) that was not known."""
         self.on_unsettled: Callable[[str], None] = lambda _: None
@@ -333,15 +334,20 @@ class Directory:
             return known
         pool = spec.pool if spec else str((body.get("spec") or {}).get("pool"))
         self.reservations[meta.uid] = made = KnownReservation(meta, pool, spec, flaw, deleting)
+        self._named[made.key] = made
         return made
 
     def forget_reservation(self, uid: str) -> KnownReservation | None:
         """Take in that a reservation is gone."""
-        return self.reservations.pop(uid, None)
+        known = self.reservations.pop(uid, None)
+        if known is not None and self._named.get(known.key) is known:
+            del self._named[known.key]
+        return known
 
     def reservation(self, namespace: str, name: str) -> KnownReservation | None:
-        """Return the reservation of that name."""
-        return next((r for r in self.reservations.values() if r.key == (namespace, name) and not r.deleting), None)
+        """Return the reservation of that name; None: there is none, or it is being deleted."""
+        known = self._named.get((namespace, name))
+        return None if known is None or known.deleting else known
 
     def metadata(self, resource: Resource) -> dict[str, Known]:
         """Return what is known of a kind, by uid."""

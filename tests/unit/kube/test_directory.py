@@ -126,3 +126,44 @@ def test_a_pool_waits_for_what_is_promised_or_runs(directory, record, is_open):
 def test_a_template_is_given_back_as_it_was_written(directory):
     template = {"spec": {"containers": [{"name": "main", "args": ["$(PUNCTUAL_BEGIN)"]}]}}
     assert directory.observe_job(job(spec={"template": template})).template()["template"] == template
+
+
+def reservation(**more):
+    spec = {"pool": "main", "start": "2030-01-01T00:00:00Z", "end": "2030-01-01T01:00:00Z", "processors": 1}
+    return {"apiVersion": "punctual.dev/v1alpha1", "kind": "Reservation", "metadata": meta(**more), "spec": spec}
+
+
+DELETING = {"deletionTimestamp": "2030-01-01T00:00:00Z"}
+
+
+def test_a_reservation_is_found_by_its_name_while_it_stays(directory):
+    known = directory.observe_reservation(reservation())
+    assert directory.reservation("ns", "x") is known
+    assert directory.reservation("ns", "y") is None
+    assert directory.reservation("other", "x") is None
+    directory.observe_reservation(reservation(**DELETING))
+    assert directory.reservation("ns", "x") is None
+    directory.forget_reservation("u1")
+    assert directory.reservation("ns", "x") is None
+
+
+def test_of_two_reservations_of_one_name_the_newer_one_is_meant_in_whatever_order_is_told(directory):
+    directory.observe_reservation(reservation())
+    newer = directory.observe_reservation(reservation(uid="u2"))
+    assert directory.reservation("ns", "x") is newer
+    directory.observe_reservation(reservation(**DELETING))
+    assert directory.reservation("ns", "x") is newer
+    directory.forget_reservation("u1")
+    assert directory.reservation("ns", "x") is newer
+    directory.forget_reservation("u2")
+    assert directory.reservation("ns", "x") is None
+
+
+def test_a_reservation_is_found_without_a_look_at_all_others(directory):
+    class NotSearched(dict):
+        def values(self):
+            raise AssertionError("all were searched")
+
+    known = directory.observe_reservation(reservation())
+    directory.reservations = NotSearched(directory.reservations)
+    assert directory.reservation("ns", "x") is known

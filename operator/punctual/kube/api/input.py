@@ -54,6 +54,15 @@ class SecretHeader(Model):
 class HttpInput(Model):
     """A file behind an HTTP server that knows byte ranges."""
 
+    RULES: ClassVar = (
+        Rule(
+            "!has(self.headers) || self.headers.size() == 0 || self.allowInsecure || !self.url.startsWith('http://')",
+            "over http:// all on the way can read them: take an https:// address, or set allowInsecure: true",
+            lambda self: not self.headers or self.allow_insecure or not self.url.startswith("http://"),
+            field="headers",
+        ),
+    )
+
     url: Annotated[
         str,
         WithJsonSchema({"type": "string", "maxLength": 2048}),
@@ -79,7 +88,10 @@ class HttpInput(Model):
     ) = None
     """Credentials that the server wants: headers whose values stand in Secrets of the job's namespace,
     `[{name: Authorization, secretKeyRef: {name: archive, key: authorization}}]`. The pods' fetching step alone reads
-    them; a server to which it is redirected elsewhere does not get them."""
+    them; a server to which it is redirected elsewhere does not get them. With an http:// address they are refused unless
+    `allowInsecure` is true."""
+    allow_insecure: bool = False
+    """true: `headers` may go to an http:// address, where all on the way can read them. Default false."""
 
 
 class VolumeInput(Model):
