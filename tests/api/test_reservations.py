@@ -254,7 +254,9 @@ async def test_a_pool_says_whose_reservations_it_takes_and_how_far_ahead_and_an_
     await world.answered(job, "Feasible")
     for name, status in booked.items():
         assert (await world.reserved(name, "Feasible"))["windows"] == status["windows"]
-    await world.client.patch_merge(f"/api/v1/namespaces/{world.namespace}", {"metadata": {"labels": {"reserves": "yes"}}})
+    await world.client.patch_merge(
+        f"/api/v1/namespaces/{world.namespace}", {"metadata": {"labels": {"reserves": "yes"}}}
+    )
     await world.reserved("other", "Feasible")
 
 

@@ -188,7 +188,11 @@ def another(job, name, **spec):
 def locked(space):
     """Return a job, on the pool that all share, whose Secret is not there."""
     key = {"name": "nowhere", "key": "authorization"}
-    http = {"url": "http://readings/", "allowInsecure": True, "headers": [{"name": "Authorization", "secretKeyRef": key}]}
+    http = {
+        "url": "http://readings/",
+        "allowInsecure": True,
+        "headers": [{"name": "Authorization", "secretKeyRef": key}],
+    }
     cost = {"chi": "1s", "thetaCp": "2s"}
     return space.manifest("locked", pool=POOL, units=1, deadline="5m", cost=cost, chunkRetries=0, input={"http": http})
 

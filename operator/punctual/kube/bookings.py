@@ -1,9 +1,9 @@
 """Reservations during a leader's term: which windows they have, what the Pools answer, what is written of it.
 
-Each window is a question of its own to the Pool, asked when it comes within the pool's horizon for reservations. Its answer stands in the
-reservation's status before anything counts on it: a job that names the reservation is asked about once that is written.
-By the clock alone windows become active, are over, and new ones are asked about. While the time is in doubt nothing of
-that happens.
+Each window is a question of its own to the Pool, asked when it comes within the pool's horizon for reservations. Its
+answer stands in the reservation's status before anything counts on it: a job that names the reservation is asked about
+once that is written. By the clock alone windows become active, are over, and new ones are asked about. While the time
+is in doubt nothing of that happens.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -135,8 +135,8 @@ class Bookings:
         selector = rights.namespace_selector
         if selector is not None and not selector.matches(self._caches.labels(namespace)):
             text = (
-                f"Pool {spec.pool} takes no reservations from namespace {namespace}: its labels do not match the pool's "
-                "spec.reservations.namespaceSelector. Use another pool, or have the namespace labelled"
+                f"Pool {spec.pool} takes no reservations from namespace {namespace}: its labels do not match the "
+                "pool's spec.reservations.namespaceSelector. Use another pool, or have the namespace labelled"
             )
             raise UserError(reasons.NOT_ALLOWED, text)
         horizon = rights.horizon * DAY
@@ -359,7 +359,9 @@ def _too_far(spec: api.ReservationSpec, window: Span, *, now: float, days: int) 
     """Say that a window ends behind the horizon of so many days, and what would be right."""
     allowed = f"Pool {spec.pool} books {some(days, 'day')} ahead (its spec.reservations.horizon)"
     if window.end - window.start > days * DAY:
-        return f"spec.end: the window lasts {format_duration(window.end - window.start)}, and {allowed}: make it shorter"
+        return (
+            f"spec.end: the window lasts {format_duration(window.end - window.start)}, and {allowed}: make it shorter"
+        )
     return (
         f"spec.end: the window ends at {format_time(window.end)}, and {allowed}: choose one that ends by "
         f"{format_time(int(now + days * DAY))}, or wait: it is asked about at {format_time(window.end - days * DAY)}"

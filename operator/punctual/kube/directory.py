@@ -198,7 +198,7 @@ class Directory:
         self.jobs: dict[str, KnownJob] = {}
         self.profiles: dict[tuple[str, str], api.Profile] = {}
         self.reservations: dict[str, KnownReservation] = {}
-        self._named: dict[tuple[str, str], KnownReservation] = {}  # of each name the one that came last
+        self._named: dict[tuple[str, str], KnownReservation] = {}  # of each name the one that was created last
         self.on_job: Callable[[str], None] = lambda _: None
         """Hears of each job (uid) that was not known."""
         self.on_unsettled: Callable[[str], None] = lambda _: None
@@ -334,7 +334,9 @@ class Directory:
             return known
         pool = spec.pool if spec else str((body.get("spec") or {}).get("pool"))
         self.reservations[meta.uid] = made = KnownReservation(meta, pool, spec, flaw, deleting)
-        self._named[made.key] = made
+        named = self._named.get(made.key)
+        if named is None or named.metadata.creation_timestamp <= meta.creation_timestamp:
+            self._named[made.key] = made
         return made
 
     def forget_reservation(self, uid: str) -> KnownReservation | None:

@@ -18,6 +18,11 @@ BEGIN = 1_900_000_000.0
 YES = Verdict("True", "Feasible", "2 processors for 1m0s")
 NO = Verdict("False", "InfeasibleReservation", "too few")
 PLACES = (Place("n1", 0), Place("n1", 1))
+AHEAD = "Pool main books 28 days ahead (its spec.reservations.horizon)"
+LATER = (
+    f"spec.end: the window ends at {format_time(BEGIN + 30 * DAY + 60)}, and {AHEAD}: choose one that ends by "
+    f"{format_time(BEGIN + 28 * DAY)}, or wait: it is asked about at {format_time(BEGIN + 2 * DAY + 60)}"
+)
 
 
 class Edge:
@@ -278,16 +283,9 @@ def test_a_pool_that_does_not_serve_the_namespace_is_not_asked(edge):
         (
             {"end": 29 * DAY, "processors": 1},
             "TooFarAhead",
-            "spec.end: the window lasts 695h59m, and Pool main books 28 days ahead (its spec.reservations.horizon): "
-            "make it shorter",
+            f"spec.end: the window lasts 695h59m, and {AHEAD}: make it ",
         ),
-        (
-            {"start": 30 * DAY, "end": 30 * DAY + 60, "processors": 1},
-            "TooFarAhead",
-            f"spec.end: the window ends at {format_time(BEGIN + 30 * DAY + 60)}, and Pool main books 28 days ahead (its "
-            f"spec.reservations.horizon): choose one that ends by {format_time(BEGIN + 28 * DAY)}, or wait: it is asked "
-            f"about at {format_time(BEGIN + 2 * DAY + 60)}",
-        ),
+        ({"start": 30 * DAY, "end": 30 * DAY + 60, "processors": 1}, "TooFarAhead", LATER),
         ({"start": -5.0, "processors": 2}, "InvalidSpec", "spec.start: "),
         (
             {

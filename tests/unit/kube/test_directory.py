@@ -159,6 +159,14 @@ def test_of_two_reservations_of_one_name_the_newer_one_is_meant_in_whatever_orde
     assert directory.reservation("ns", "x") is None
 
 
+def test_an_older_reservation_of_the_name_that_is_told_of_late_is_not_meant(directory):
+    newer = directory.observe_reservation(reservation(uid="u2", creationTimestamp="2030-01-01T00:00:01Z"))
+    directory.observe_reservation(reservation())
+    assert directory.reservation("ns", "x") is newer
+    directory.forget_reservation("u1")
+    assert directory.reservation("ns", "x") is newer
+
+
 def test_a_reservation_is_found_without_a_look_at_all_others(directory):
     class NotSearched(dict):
         def values(self):

@@ -88,8 +88,8 @@ class HttpInput(Model):
     ) = None
     """Credentials that the server wants: headers whose values stand in Secrets of the job's namespace,
     `[{name: Authorization, secretKeyRef: {name: archive, key: authorization}}]`. The pods' fetching step alone reads
-    them; a server to which it is redirected elsewhere does not get them. With an http:// address they are refused unless
-    `allowInsecure` is true."""
+    them; a server to which it is redirected elsewhere does not get them. With an http:// address they are refused
+    unless `allowInsecure` is true."""
     allow_insecure: bool = False
     """true: `headers` may go to an http:// address, where all on the way can read them. Default false."""
 
