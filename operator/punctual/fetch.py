@@ -155,8 +155,8 @@ class _Seen:
     def look(self, found: Version) -> None:
         if self.version is not None and found != self.version:
             raise ChangedError(
-                f"{self._where}: the input has changed while it was fetched: it is {found} now, before it was "
-                f"{self.version}"
+                f"the input has changed while it was fetched: it is {found} now, before it was {self.version} "
+                f"({self._where})"
             )
         self.version = found
 
@@ -410,7 +410,8 @@ def _fetch(env: dict[str, str]) -> dict[str, float | str]:
     received.begin()
     version, wanted = source.version(), _begun_with(env)
     if wanted is not None and version != wanted:
-        raise ChangedError(f"the input has changed: it is {version} now; the job began with {wanted}")
+        where = env.get("PUNCTUAL_INPUT_URL") or env.get("PUNCTUAL_INPUT_PATH")
+        raise ChangedError(f"the input has changed: it is {version} now; the job began with {wanted} ({where})")
     size = version.size
     bounds = share(begin, end, total, size, record=record)
     opened, offset = None, bounds.end

@@ -108,9 +108,7 @@ class Life:
         """
         watch = st.watch(chunk)
         if pod.input_changed:
-            if pod.phase == "Failed":  # it stays to be read
-                st.record = ledger.lose(st.record, chunk, own=True)
-            self._change_input(now, st, chunk, f"pod {pod.name}: {pod.message[:SAID]}")
+            self._change_input(now, st, chunk, pod, f"pod {pod.name}: {pod.message[:SAID]}")
         elif pod.fetched and not watch.input_known and st.job.fetches and chunk.kind != "Reduce":
             if pod.input is None:
                 text = (
@@ -120,7 +118,7 @@ class Life:
                 self.end_and_lose(now, st, chunk, reasons.CHUNK_FAILED, text, own=True, durable=False)
             elif st.record.input not in (None, pod.input):
                 text = f"pod {pod.name} has read an input of {pod.input}; the job began with {st.record.input}"
-                self._change_input(now, st, chunk, text)
+                self._change_input(now, st, chunk, pod, text)
             else:
                 watch.input_known = True
                 self._begin_with(st, pod.input)
@@ -131,7 +129,9 @@ class Life:
             st.record = st.record._replace(input=version)
             self.books.touch(st)
 
-    def _change_input(self, now: float, st: Standing, chunk: Chunk, message: str) -> None:
+    def _change_input(self, now: float, st: Standing, chunk: Chunk, pod: PodObserved, message: str) -> None:
+        if pod.phase == "Failed":  # it stays to be read
+            st.record = ledger.lose(st.record, chunk, own=True)
         text = (
             f"units {chunk.begin}-{chunk.end}, attempt {chunk.attempt}: {message}. The input must stay as it is while "
             "the job runs: create the job anew for the new one"

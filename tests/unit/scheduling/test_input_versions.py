@@ -86,6 +86,8 @@ def test_a_later_pod_is_told_the_version_ends_before_it_works_and_no_retry_is_sp
     assert [p.begun_with for p in last] == [OLD]
     assert all(p.started is None for p in last)
     assert len(tries) == 3
+    w.run(w.now + 10.0)
+    assert last[0].name in w.pods  # to be read
 
 
 @pytest.mark.parametrize("chi", [1.0, None])
