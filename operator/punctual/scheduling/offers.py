@@ -1,10 +1,10 @@
 """What could be promised instead: the earliest deadline and the largest load, found by asking admission again.
 
-Acceptance is not monotone in the deadline: a later one moves the job behind others in the order, and may leave it fewer
-processors. So what bisection finds is an edge, and there may be earlier ones. Between two deadlines at which the place
-in the order changes there is mostly one: the search looks just before each of these, the earliest first, and bisects
-below the first that is accepted. It goes by steps of a millionth, so that the step below its answer is refused. The
-search is a generator: each ``next`` costs at most one test, so that a step can bound its work.
+Acceptance is not monotone in the deadline: a later one moves the job behind others in the order, and may bring in
+processors that are slow. So what bisection finds is an edge, and there may be earlier ones. The search looks first just
+before deadlines at which the place in the order changes, and at others between; it bisects below the first look that is
+accepted. It goes by steps of a millionth, so that the step below its answer is refused. The search is a generator: each
+``next`` costs at most one test, so that a step can bound its work.
 """
 
 import math
@@ -94,7 +94,11 @@ def _looks(test: Test, demand: Demand, now: float, low: float) -> list[float]:
     before = sorted({turn - 2.0 * tolerance(turn) - now for turn in test.turns(demand)})
     before = [at for at in before if low < at < last]
     some = min(LOOKS, len(before))
-    return [*(before[(i + 1) * len(before) // some - 1] for i in range(some)), last]
+    looks = {before[(i + 1) * len(before) // some - 1] for i in range(some)}
+    begin = low if low > LEAST else last / 1000.0
+    between = LOOKS - some
+    looks.update(begin * (last / begin) ** (k / (between + 1)) for k in range(1, between + 1))
+    return [*sorted(looks), last]
 
 
 def largest_load(test: Test, demand: Demand) -> Generator[None, None, int]:

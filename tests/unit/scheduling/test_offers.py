@@ -154,11 +154,13 @@ def test_the_number_of_tests_is_bounded(jobs):
             assert tests <= offers.LOOKS + 1 + 26
 
 
-def test_no_test_is_asked_twice_what_was_refused_already():
-    test = plan(places=1)
-    earliest, tests = searched(test, demand(10, 9.0))
-    assert earliest == pytest.approx(10.0, rel=2e-6)
-    assert tests < 22
+def test_a_deadline_is_offered_before_a_slow_processor_can_be_of_use():
+    """From 20 s on it gets one of two equal parts, and takes 100 s for it; a third is booked ahead."""
+    around = Around.of(3, np.array([2]), np.array([0.0]), np.array([1e6]))
+    discipline = Discipline(partition="EPR", assign="AN")
+    test, _ = Plan.of(PLACES[:3], Ground(np.zeros(3), discipline, speeds=np.array([1.0, 20.0, 1.0]), around=around), ())
+    assert [test.fits(demand(10, due)) for due in (9.9, 10.1, 19.9, 20.1, 99.9, 100.1)] == [0, 1, 1, 0, 0, 1]
+    assert searched(test, demand(10, 5.0))[0] == pytest.approx(10.0, rel=2e-6)
 
 
 def test_inside_windows_that_are_too_short_no_deadline_is_offered():
