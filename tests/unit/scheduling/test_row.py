@@ -1,0 +1,64 @@
+"""What a row takes over from another, and where sums alone do not tell that a demand fits."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from punctual.scheduling.around import Around
+from punctual.scheduling.demand import Demand, Shortfall
+from punctual.scheduling.discipline import Discipline, Order
+from punctual.scheduling.ground import Ground
+from punctual.scheduling.placement import place
+from punctual.scheduling.ranges import Ranges
+from punctual.scheduling.room import surely_fit
+from punctual.scheduling.row import Row
+from punctual.theory.cost import Cost
+
+ONE_PORT = Discipline(network="OnePort")
+AHEAD = Around.of(2, np.array([0]), np.array([50.0]), np.array([60.0]))
+
+
+def demand(units: int, due: float, uid: str = "j") -> Demand:
+    order = Order(due, 0.0, uid)
+    return Demand(order=order, ranges=Ranges.of((0, units)), cost=Cost(chi=1.0, tau=0.1), due=due)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"ready": np.array([0.0, 1.0])},
+        {"port": 3.0},
+        {"discipline": Discipline(network="OnePort", partition="EPR")},
+        {"speeds": np.array([1.0, 2.0])},
+        {"around": AHEAD},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_bookings_are_taken_over_only_upon_a_ground_that_is_the_same(changed):
+    ground = Ground(np.zeros(2), ONE_PORT, 0.0)
+    row, queue = Row(ground.copy()), [demand(4, 20.0, "a"), demand(4, 40.0, "b")]
+    assert row.follow(queue) == []
+    row.end()
+    assert len(row.upon(ground, queue)) == 2
+    other = replace(ground.copy(), **changed)
+    again = row.upon(other, queue)
+    assert len(again) == 0
+    assert again.follow(queue) == []
+    found = [again.booking(i).finish for i in range(2)]
+    fresh = Row(replace(ground.copy(), **changed))
+    fresh.follow(queue)
+    assert found == [fresh.booking(i).finish for i in range(2)]
+
+
+@pytest.mark.parametrize(("due", "fits"), [(1.8, False), (2.25, True)])
+def test_sums_alone_tell_of_no_demand_that_whole_units_make_late(due, fits):
+    """Three units on two processors: as real numbers 1.65 s each, in whole units 2.2 s."""
+    asked = demand(3, due)
+    ground = Ground(np.zeros(2))
+    assert isinstance(place(asked, ground), Shortfall) is not fits
+    assert surely_fit(ground, [asked]) == 0
+
+
+def test_sums_alone_tell_of_a_demand_with_a_unit_to_spare():
+    assert surely_fit(Ground(np.zeros(2)), [demand(3, 2.8)]) == 1
