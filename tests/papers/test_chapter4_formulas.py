@@ -5,6 +5,7 @@ from math import ceil, log, sqrt
 
 import numpy as np
 import pytest
+from shares import opr_shares
 
 from punctual.theory.cost import Cost
 from punctual.theory.execution_time import (
@@ -14,7 +15,6 @@ from punctual.theory.execution_time import (
     n_min_equal,
     n_star,
     n_star_equal,
-    opr_shares,
 )
 from punctual.theory.partition import partition
 

@@ -57,11 +57,6 @@ class SlacksAgainstAList(RuleBasedStateMachine):
         gain = one[1] - length
         self.naive = [[o, length if o == one[0] else e, s + gain * (o >= one[0])] for o, e, s in self.naive]
 
-    @rule(by=times)
-    def delay(self, by):
-        self.line.delay(by)
-        self.naive = [[o, e, s - by] for o, e, s in self.naive]
-
     @rule(place=places)
     def look(self, place):
         order = self.order(place)

@@ -250,10 +250,6 @@ class JobRecord(NamedTuple):
         """Return the record without that chunk."""
         return self._replace(chunks=self.others(chunk))
 
-    def with_chunk(self, chunk: Chunk) -> "JobRecord":
-        """Return the record with that chunk added."""
-        return self._replace(chunks=(*self.chunks, chunk))
-
     def changed(self, chunk: Chunk) -> "JobRecord":
         """Return the record with that chunk in the place of its earlier self. Raises InvariantError if it has none."""
         if all(c.key != chunk.key for c in self.chunks):

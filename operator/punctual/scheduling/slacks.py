@@ -156,10 +156,6 @@ class Slacks:
         self._lengths[b] -= lost
         self._move(b, at, lost - spent)
 
-    def first(self) -> Waiting | None:
-        """Return the head of the line; None: nobody waits."""
-        return next(iter(self), None)
-
     def length(self, order: Turn) -> float:
         """Return a job's length; KeyError where it is not there."""
         b, at = self._find(order)
@@ -171,11 +167,6 @@ class Slacks:
         if b == len(self._blocks) or self._blocks[b].orders[at] != order:
             raise KeyError(order)
         return b, at
-
-    def delay(self, by: float) -> None:
-        """Start the whole line later by so many seconds."""
-        self._later -= by
-        self._least -= by
 
     def _move(self, b: int, begin: int, by: float) -> None:
         """Add to all slacks from a place on."""

@@ -11,9 +11,6 @@ from bisect import bisect_left
 from collections.abc import Callable
 from math import ceil, log1p, sqrt
 
-import numpy as np
-from numpy.typing import NDArray
-
 from punctual.theory.cost import Cost
 from punctual.theory.geometric import double_sum, partial_sum
 
@@ -24,13 +21,6 @@ def execution_time(load: float, n: int, cost: Cost) -> float:
     Above :func:`n_star` the formula goes on with negative shares: a number that workload generators use, no schedule.
     """
     return cost.setup + cost.per_unit * _first_share(load, n, cost)
-
-
-def opr_shares(load: float, n: int, cost: Cost) -> NDArray[np.float64]:
-    """Return σα_j, j = 1..n, in units: α_j = α_1 β^(j−1) − φ(1 − β^(j−1))/(1 − β), below (4.5)."""
-    first, step = _first_share(load, n, cost), cost.theta_cm / cost.per_unit
-    rest = cost.tau / cost.per_unit  # 1 − β without its cancellation
-    return np.array([first * cost.beta**j - step * partial_sum(j, rest) for j in range(n)])
 
 
 def execution_time_equal(load: float, n: int, cost: Cost) -> float:

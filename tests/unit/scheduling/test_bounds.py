@@ -35,15 +35,20 @@ def test_coarse_counts_are_few_sound_and_never_lower(parts, most):
         assert coarse == fine
 
 
+def owned(record, chunk):
+    """Return the record with one more chunk."""
+    return record._replace(chunks=(*record.chunks, chunk))
+
+
 def test_counts_of_failures_everywhere_fit_into_a_status(monkeypatch):
     monkeypatch.setattr(ledger, "MOST", 100)
     record = JobRecord()
     for n in range(250):
         # every other unit fails, and each second of them twice
-        record = ledger.lose(record.with_chunk(chunk(2 * n, 2 * n + 1)), chunk(2 * n, 2 * n + 1), own=True)
+        record = ledger.lose(owned(record, chunk(2 * n, 2 * n + 1)), chunk(2 * n, 2 * n + 1), own=True)
         if n % 2:
             again = chunk(2 * n, 2 * n + 1, attempt=2)
-            record = ledger.lose(record.with_chunk(again), again, own=True)
+            record = ledger.lose(owned(record, again), again, own=True)
     assert len(record.failed.parts) <= ledger.MOST
     assert len(record.tried.parts) <= ledger.MOST
     assert record.failed.largest(0, 10**6) == 2

@@ -102,7 +102,7 @@ def test_no_two_attempts_share_begin_and_number():
     record = JobRecord(tried=Counts().raise_to(5, 10, 2))
     c = chunk(0, 10, attempt=ledger.next_attempt(record, 0, 10))
     assert c.attempt == 3
-    record = ledger.lose(record.with_chunk(c), c)
+    record = ledger.lose(record._replace(chunks=(c,)), c)
     assert ledger.next_attempt(record, 0, 1) == 4  # unit 0 had been tried less often than the rest
 
 

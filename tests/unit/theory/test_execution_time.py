@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from shares import opr_shares
 
 from punctual.theory.cost import Cost
 from punctual.theory.execution_time import (
@@ -13,7 +14,6 @@ from punctual.theory.execution_time import (
     n_min_equal,
     n_star,
     n_star_equal,
-    opr_shares,
     workload_derivative,
 )
 from punctual.theory.partition import least_processors, partition
