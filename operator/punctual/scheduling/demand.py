@@ -42,6 +42,8 @@ class Demand:
     """Seconds between that and the deadline."""
     least: int = 1
     most: int | None = None
+    least_chunk: int = 1
+    """Units of the least chunk that is worth its set-up."""
     not_before: float = 0.0
     """No chunk may start earlier: processors.max is used up by running ones until then, or its pods are refused."""
     full_until: float = 0.0

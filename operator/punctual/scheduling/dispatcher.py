@@ -352,7 +352,8 @@ class Dispatcher:
             if not left:
                 break
             first, places = left.parts[0], min(share, len(free)) - len(pieces)
-            size = min(first.size, max(1, int(LEFTOVER_CHUNK / cost.per_unit)), -(-left.total // places))
+            least, part = st.job.least_chunk, -(-left.total // places)
+            size = min(first.size, max(least, min(int(LEFTOVER_CHUNK / cost.per_unit), part)))
             piece = Range(first.begin, first.begin + size)
             pieces.append((piece, place))
             left -= Ranges.of(piece)

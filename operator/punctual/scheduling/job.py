@@ -41,6 +41,8 @@ class Job:
     """As declared, by hand or by profile; None: to be measured by pilot chunks."""
     min_processors: int = 1
     max_processors: int | None = None
+    least_chunk: int = 1
+    """Units below which a chunk is not worth its set-up, where its promise does not need one so small."""
     restart: Restart = "Redo"
     chunk_retries: int = 3
     stall_timeout: float = 60.0

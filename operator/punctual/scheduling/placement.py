@@ -4,7 +4,8 @@ Placed upon a `Ground` by the pool's discipline (Mamat 2011, ch. 4, with inserte
 whole units, and the deadline is tested after that.
 """
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -47,7 +48,11 @@ def place(demand: Demand, ground: Ground) -> Booking | Shortfall:
     total = np.maximum(room[:usable], 0.0).cumsum()
     first = max(demand.least, 1 + int(total.searchsorted(units)))
     most = min(usable, demand.most or usable)
-    for n in _numbers(demand, ground, begin, first, most):
+    if ground.discipline.assign == "AN":
+        numbers = _of_use(demand, ground, order, line, first)
+    else:
+        numbers = _numbers(demand, ground, begin, first, most)
+    for n in numbers:
         booking = _cut(demand, ground, order[:n], line[:n])
         if booking.finish <= late:
             return _with_reduce(booking)
@@ -118,10 +123,6 @@ def _numbers(demand: Demand, ground: Ground, begin: Floats, first: int, most: in
     ``begin``: (N,) when each could begin, ascending.
     """
     d, cost, units = ground.discipline, demand.cost, demand.ranges.total
-    if d.assign == "AN":
-        limit = min(begin.size, demand.most or begin.size)
-        n = max(demand.least, d.most_useful(units, cost, limit=limit)) if limit else 1
-        return (n,) if first <= n <= limit else ()
     if first > most:
         return ()
     if ground.speeds is not None:
@@ -137,6 +138,36 @@ def _numbers(demand: Demand, ground: Ground, begin: Floats, first: int, most: in
     else:
         return range(first, most + 1)
     return (n for n in (np.flatnonzero(ends <= late) + 1).tolist() if n >= first)
+
+
+def _of_use(demand: Demand, ground: Ground, order: NDArray[np.intp], line: Floats, first: int) -> Iterator[int]:
+    """Return the numbers of processors to try where all of use are taken (AN): n*, less those not worth a chunk.
+
+    Were a rest divided anew over all of them at each early end, it would come to chunks of nothing. Where the due time
+    needs chunks so small, the least number that is in time comes next, and n* last.
+    """
+    limit = min(line.size, demand.most or line.size)
+    useful = ground.discipline.most_useful(demand.ranges.total, demand.cost, limit=limit) if limit else 1
+    n, late = max(demand.least, useful), demand.due + tolerance(demand.due)
+    if not first <= n <= limit:
+        return
+
+    def cut(k: int) -> Booking:
+        return _cut(demand, ground, order[:k], line[:k])
+
+    whole = cut(n)
+    if whole.finish <= late and not _worth(whole, n):
+        fine = first + bisect_left(range(first, n), x=True, key=lambda k: not _worth(cut(k), k))
+        if fine > first:
+            yield fine - 1
+        yield fine + bisect_left(range(fine, n), x=True, key=lambda k: cut(k).finish <= late)
+    yield n
+
+
+def _worth(booking: Booking, processors: int) -> bool:
+    """Whether each of so many processors has a chunk that is worth its set-up."""
+    sizes = np.diff(booking.cuts)
+    return sizes.size == processors and int(sizes.min()) >= booking.demand.least_chunk
 
 
 def _equal_ends(units: int, begin: Floats, cost: Cost, *, one_port: bool) -> Floats:

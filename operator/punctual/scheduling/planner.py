@@ -189,6 +189,7 @@ class Planner:
             kept_back=kept_back,
             least=1 if record.completed or running else job.min_processors,
             most=most,
+            least_chunk=job.least_chunk,
             not_before=not_before,
             running_until=until if running else 0.0,
             reduce=reduce,

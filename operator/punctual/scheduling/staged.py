@@ -234,14 +234,17 @@ class _Search:
         d, demand = self.ground.discipline, self.demand
         most = min(self.total.size, demand.most or self.total.size)
         first = max(demand.least, 1 + int(self.total.searchsorted(demand.ranges.total)))
-        if d.assign == "AN":
-            useful = d.most_useful(demand.ranges.total, demand.cost, limit=min(most, self.ground.ready.size) or 1)
-            first = max(first, min(useful, most))
         cut = self._equal
         if d.partition == "OPR":
             cut = self._walk_to_common_end if self.holes or d.one_port else self._common_end
             if self.holes or d.one_port:
                 first = self._least(first, most)
+        if d.assign == "AN":
+            useful = d.most_useful(demand.ranges.total, demand.cost, limit=min(most, self.ground.ready.size) or 1)
+            # of those that are of use as many as have chunks that are worth it, else the least
+            numbers = range(first + 1, min(useful, most) + 1)
+            fine = bisect_left(numbers, x=True, key=lambda n: any(p.size < demand.least_chunk for p in cut(n)))
+            first += fine
         for n in range(first, most + 1):
             if pieces := cut(n):
                 yield self._booked(pieces)
