@@ -40,9 +40,9 @@ jobs = st.lists(
 disciplines = st.sampled_from(DISCIPLINES)
 
 
-def run(lines, discipline, **more):
+def run(lines, discipline, processors=N, cost=COSTS, **more):
     trace = Trace.of(lines)
-    options = Options(processors=N, cost=Cost(**COSTS), discipline=discipline, **more)
+    options = Options(processors=processors, cost=Cost(**cost), discipline=discipline, **more)
     document = simulate(trace, options).document()
     return [line.model_dump(exclude_none=True) for line in trace.lines], document
 
@@ -251,6 +251,84 @@ def test_jobs_and_reservations_keep_out_of_each_others_way(lines, ahead, discipl
 def test_also_where_the_fast_test_would_rather_decide(lines, ahead, discipline):
     trace, document = run([*lines, *ahead], discipline, offers=False, admission="Hybrid", threshold=2)
     assert flaws(trace, document, cost=COSTS, one_port=discipline.one_port) == []
+
+
+PLAIN = {"chi": 1.0, "tau": 1.0, "theta_cm": 0.0, "theta_cp": 0.0}
+"""The costs of many traces: no set-ups, and to send a unit takes as long as to compute it."""
+
+
+@st.composite
+def pools(draw):
+    """Any pool: its options, and jobs and reservations that load it more or less."""
+    processors, cost, whole = draw(st.integers(1, 16)), draw(st.sampled_from([COSTS, PLAIN])), draw(st.booleans())
+    span = draw(st.sampled_from([50.0, 400.0]))
+    lines, arrivals = [], st.floats(0.0, span).map(lambda t: round(t, 2))
+    for i in range(draw(st.integers(1, 14))):
+        load = draw(st.integers(1, 250)) if whole else draw(st.floats(0.01, 250.0))
+        alone = (cost["tau"] + cost["chi"]) * load
+        deadline = draw(st.floats(0.3, 3.0)) * alone + draw(st.floats(1.0, 50.0))
+        lines.append(JobLine(id=f"j{i}", arrival=draw(arrivals), load=float(load), deadline=deadline))
+    for i in range(draw(st.integers(0, 2))):
+        arrival = draw(arrivals)
+        start = arrival + draw(st.floats(0.0, 400.0))
+        number, end = draw(st.integers(1, processors)), start + draw(st.floats(5.0, 1500.0))
+        line = ReservationLine(id=f"r{i}", kind="reservation", arrival=arrival, start=start, end=end, processors=number)
+        lines.append(line)
+    pool = {
+        "processors": processors,
+        "cost": cost,
+        "integer_units": whole,
+        "headroom": draw(st.sampled_from([0.0, 0.125, 0.5])),
+        "margin": draw(st.sampled_from([0.0, 2.0])),
+    }
+    return lines, pool
+
+
+PROMISES_BROKEN = (
+    [
+        JobLine(id="j1", arrival=0.0, load=2.0, deadline=3.257820231177215),
+        JobLine(id="j2", arrival=0.0, load=2.0, deadline=20.8),
+        ReservationLine(id="r0", kind="reservation", arrival=2.35, start=347.7, end=1644.5, processors=2),
+        JobLine(id="j5", arrival=10.6, load=241.9, deadline=279.6),
+        JobLine(id="j15", arrival=53.45, load=30.34, deadline=133.4),
+    ],
+    {"processors": 16, "cost": PLAIN, "headroom": 0.125},
+)
+"""Chunks of 1e-11 units, which ended before their transfers did: those behind them at the port never ended."""
+
+
+IN_A_WINDOW = (
+    [
+        JobLine(id="j0", arrival=41.04, load=171.31764566120458, deadline=908.9494879022561),
+        JobLine(id="j1", arrival=8.83, load=57.64734665527737, deadline=159.5147321650482),
+        JobLine(id="j2", arrival=31.88, load=32.56195355971162, deadline=82.82636986383967),
+        JobLine(id="j3", arrival=50.26, load=107.90076629476924, deadline=437.84324340500683),
+        ReservationLine(
+            id="r0", kind="reservation", arrival=1.47, start=349.983891679376, end=1565.5446104399116, processors=5
+        ),
+    ],
+    {"processors": 8, "cost": PLAIN, "headroom": 0.5},
+)
+"""Its last chunks began behind the begin of the window, by less than rounding allows them to end behind it."""
+
+
+@pytest.mark.parametrize("assign", ["MN", "AN"])
+@given(pool=pools(), discipline=disciplines)
+@example(pool=PROMISES_BROKEN, discipline=Discipline(network="OnePort"))
+@example(pool=IN_A_WINDOW, discipline=Discipline(network="OnePort"))
+def test_pools_of_any_size_keep_what_they_promise_with_headroom_margin_and_whole_units(pool, discipline, assign):
+    lines, options = pool
+    discipline = replace(discipline, assign=assign)
+    trace, document = run(lines, discipline, offers=False, **options)
+    assert flaws(trace, document, cost=options["cost"], one_port=discipline.one_port) == []
+
+
+@pytest.mark.parametrize("restart", ["Redo", "Resume"])
+@given(pool=pools(), discipline=disciplines, actual=st.tuples(st.floats(0.3, 1.0), st.floats(1.0, 3.0)))
+def test_in_pools_of_any_size_jobs_of_any_true_cost_come_to_their_end(pool, discipline, actual, restart):
+    lines, options = pool
+    trace, document = run(lines, discipline, offers=False, actual=actual, seed=5, restart=restart, **options)
+    assert flaws(trace, document, cost=options["cost"], one_port=discipline.one_port, exact=False) == []
 
 
 @given(jobs, reservations(), disciplines)

@@ -8,7 +8,10 @@ CLOSE = {"rel_tol": 1e-9, "abs_tol": 1e-9}
 
 
 def flaws(trace, document, *, cost, one_port, speeds=None, redo=True, exact=True):
-    """Return what is wrong. ``trace``: its lines as dicts; ``exact``: costs were as estimated, nobody may be late."""
+    """Return what is wrong. ``trace``: its lines as dicts; ``exact``: costs were as estimated, no job may be late.
+
+    Every accepted job has to come to its end: no fault may take all processors for good.
+    """
     jobs = {line["id"]: line for line in trace if line.get("kind", "job") == "job"}
     faults = [line for line in trace if line.get("kind") == "fault"]
     found = []
@@ -34,6 +37,10 @@ def flaws(trace, document, *, cost, one_port, speeds=None, redo=True, exact=True
 
 
 def _flaws_of_chunk(chunk, job, cost, speeds, whole):
+    if not chunk["send_start"] <= chunk["send_end"] <= chunk["end"]:
+        yield f"{chunk} ends before its transfer, or its transfer before it begins"
+    if chunk["load"] < 0.0:
+        yield f"{chunk} has less than no load"
     chi, tau, theta_cm, theta_cp = (
         cost[name] if job.get(name) is None else job[name] for name in ("chi", "tau", "theta_cm", "theta_cp")
     )
@@ -89,11 +96,12 @@ def _while_away(fault, chunks):
 
 def _flaws_of_job(job, end, chunks, *, late_is_wrong, redo):
     deadline = job["arrival"] + job["deadline"]
-    if end["finish"] is None:
-        return
     loads = sum(c["load"] for c in chunks)
     if not isclose(loads, job["load"], rel_tol=1e-9):
         yield f"{job['id']}: {loads} of {job['load']} done"
+    if end["finish"] is None:
+        yield f"{job['id']}: accepted, and never done"
+        return
     last = max(c["end"] for c in chunks if c["load"] > 0)
     if not isclose(last, end["finish"], **CLOSE):
         yield f"{job['id']}: the last chunk ends at {last}, finish is {end['finish']}"

@@ -217,7 +217,8 @@ class _Search:
         until = np.minimum(late, slots.until + tolerances(slots.until))
         room = np.floor((until - cost.setup - begin) / per_unit)
         order = begin.argsort(kind="stable")
-        order = order[room[order] >= 1]
+        wide = slots.until - begin > tolerances(slots.until)  # what rounding has left of a slot is none
+        order = order[(room[order] >= 1) & wide[order]]
         slots, room = slots._replace(begin=begin, until=until).of(order), np.minimum(room[order], demand.ranges.total)
         _, firsts, inverse = np.unique(slots.place, return_index=True, return_inverse=True)
         rank = firsts.argsort().argsort()[inverse]
@@ -317,7 +318,7 @@ class _Search:
             begin, i = heapq.heappop(line)
             start, limit = port.next(begin)
             fits = self._most(self.demand.ranges.total - left, min(end, self.untils[i]) - start, i)
-            if fits < 1:
+            if fits < 1 or self.untils[i] - start <= 2.0 * tolerance(start):  # by rounding alone within its slot
                 continue
             sendable = _sendable(cost, limit - start, fits)
             size = min(sendable, left)

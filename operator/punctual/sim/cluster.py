@@ -25,6 +25,10 @@ class Running:
     size: int = 0
     turn: int = 0
     """Grows when its times change: an event of an earlier turn is void."""
+    offered: bool = False
+    """It was offered an end."""
+    told: int = 0
+    """Units that it has reported."""
     name: str = field(init=False)
     """Its pod's name and uid."""
 

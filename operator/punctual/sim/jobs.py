@@ -34,9 +34,11 @@ from punctual.scheduling.events import (
     ReservationApplied,
 )
 from punctual.scheduling.job import Job, JobRecord, Restart
+from punctual.scheduling.planner import PATIENCE
 from punctual.scheduling.pool import Pool
 from punctual.scheduling.reservation import Reservation
 from punctual.scheduling.spec import Admission, PoolSpec
+from punctual.scheduling.windows import ASKED
 from punctual.sim.cluster import Cluster, Running
 from punctual.sim.collector import uncollected
 from punctual.sim.result import Decision, Executed, Finished, Period, Result
@@ -46,6 +48,8 @@ from punctual.theory.cost import Cost
 DIGITS = 52
 """Bits of a load: the tiny units of the largest one are as many as a float counts exactly."""
 NAMESPACE = "simulated"
+SECOND = 1.0
+"""Where units are tiny: work of which a chunk has at least so much, and a worker between two looks at what is asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,13 +135,20 @@ class _Sample:
 
 
 @dataclass(slots=True)
-class _Over:
-    """A reservation's window ends."""
+class _Turn:
+    """A reservation's window comes near, begins or ends."""
+
+
+@dataclass(slots=True)
+class _Reminder:
+    """A chunk that was offered an end may not have come to it."""
 
 
 _ARRIVALS = frozenset({JobLine, ReservationLine})
-_Happening = _End | _Look | _Open | _Away | _Back | _Sample | _Over | JobLine | ReservationLine
-_RANK = {_End: 0, _Over: 0, _Sample: 1, _Look: 2, _Open: 3, _Back: 4, _Away: 5, JobLine: 6, ReservationLine: 6}
+_Happening = _End | _Look | _Open | _Away | _Back | _Sample | _Turn | _Reminder | JobLine | ReservationLine
+_RANK = {
+    _End: 0, _Turn: 0, _Sample: 1, _Look: 2, _Reminder: 2, _Open: 3, _Back: 4, _Away: 5, JobLine: 6, ReservationLine: 6,
+}  # fmt: skip
 
 
 class _Holding(NamedTuple):
@@ -165,6 +176,8 @@ class _Run:
         self.costs: dict[tuple[str, float], Cost] = {}
         self.records: dict[str, JobRecord] = {}
         self.mail: list[Event] = []
+        self.vacated = False
+        """Whether the Pool has ended chunks, and is still to be told that their processors are free."""
         self.away: dict[int, float] = {}
         self.lost = 0.0
         self.last = 0.0
@@ -172,6 +185,9 @@ class _Run:
         self.asked: dict[str, ReservationLine] = {}
         self.held: dict[str, _Holding] = {}
         self.spec = options.spec
+        faults = any(isinstance(line, FaultLine) for line in trace.lines)
+        self.tells = (faults or options.actual != (1.0, 1.0)) and not self.spec.loose
+        """Whether jobs may lose their promises: only then the Pool asks how chunks that were booked stand."""
         for line in trace.lines:
             self._plan(line)
         if options.miss_set_point is not None:
@@ -245,9 +261,11 @@ class _Run:
 
     def _finish(self, now: float, running: Running, turn: int) -> None:
         if running.turn == turn and running.name in self.cluster.running:
-            self.cluster.stop(now, running.name)
+            self._stop(now, running)
             self._execute(running, running.end, running.size)
             self.mail.append(self._pod(running, "Succeeded"))
+            if running.offered:  # the Pool waits for its last word
+                self.mail.append(self._progress(running, running.size, over=True))
 
     def _take_away(self, now: float, p: int) -> None:
         self.away[p] = now
@@ -263,9 +281,19 @@ class _Run:
         self.mail.append(NodeGone(self._name(p)))
 
     def _cut(self, now: float, running: Running, done: int) -> None:
-        for moved in self.cluster.stop(now, running.name):
-            self._at(moved.end, _End(moved, moved.turn))
+        self._stop(now, running)
         self._execute(running, now, done)
+
+    def _kill(self, now: float, running: Running) -> None:
+        """End a chunk that the Pool has given up; what counts of it is what the Pool was told."""
+        self._cut(now, running, min(running.told, running.size) if self.options.restart == "Resume" else 0)
+        self.vacated = True
+
+    def _stop(self, now: float, running: Running) -> None:
+        """Take a chunk off its processor; the chunks behind it at the port move up and get new end events."""
+        for moved in self.cluster.stop(now, running.name):
+            if moved.processor not in self.away:  # else its end is never heard of
+                self._at(moved.end, _End(moved, moved.turn))
 
     def _execute(self, running: Running, end: float, counts: int) -> None:
         if running.send_start < end or counts:  # else it never had the port
@@ -311,6 +339,7 @@ class _Run:
             units=max(1, round(line.load * self.scale)),
             deadline=line.arrival + line.deadline,
             cost=replace(estimate, tau=estimate.tau / self.scale, chi=estimate.chi / self.scale),
+            least_chunk=self._units(max(estimate.setup, SECOND) / estimate.per_unit),
             restart=options.restart,
             chunk_retries=2**31,
             stall_timeout=math.inf,
@@ -337,6 +366,10 @@ class _Run:
         )
         if not accepted:
             self._forget(line.id)
+
+    def _units(self, load: float) -> int:
+        """Return so much of a load as the Pool counts it; where it has whole units, one."""
+        return 1 if self.options.integer_units else max(1, round(load * self.scale))
 
     def _reserve(self, now: float, line: ReservationLine) -> None:
         asked = Reservation(
@@ -365,7 +398,8 @@ class _Run:
             return
         if accepted:
             self.held[line.id] = _Holding(len(self.found.decisions), now, len(action.places))
-            self._at(line.end, _Over())
+            for at in (line.start - ASKED, line.start, line.end):
+                self._at(max(now, at + 2 * tolerance(at)), _Turn())
         self.found.decisions.append(
             Decision(id=line.id, time=line.arrival, accepted=accepted, reason=action.answer.reason, processors=places)
         )
@@ -415,9 +449,10 @@ class _Run:
             if (opens := self.pool.books.due) is not None and opens != self.opens:
                 self.opens = opens
                 self._at(opens, _Open())
-            if not self.pool.backlog and not any(isinstance(e, (Reported, PodObserved)) for e in self.mail):
+            news = self.vacated or any(isinstance(e, (Reported, PodObserved)) for e in self.mail)
+            if not self.pool.backlog and not news:
                 return
-            events, self.mail = self.mail, []
+            events, self.mail, self.vacated = self.mail, [], False
 
     def _create(self, now: float, action: CreateChunk) -> None:
         chunk = action.chunk
@@ -426,10 +461,10 @@ class _Run:
         made = Running(action.job, chunk, p, self._true(action.job, speed), size=chunk.size)
         self.cluster.start(now, made)
         if abs(made.end - chunk.promised_end) <= tolerance(made.end):
-            made.end = chunk.promised_end  # the same sum in another order
+            made.end = max(made.send_end, chunk.promised_end)  # the same sum in another order
         if p not in self.away:  # else it is silent
             self._at(made.end, _End(made, 0))
-        if chunk.leftover:  # it may be asked to leave, as soon as it is known to run
+        if chunk.leftover or self.tells:  # it may be asked to leave, as soon as it is known to run
             self.mail.append(self._pod(made, "Running"))
         if made.end > chunk.promised_end and not self.spec.loose:
             late = chunk.promised_end + self.options.margin / 2
@@ -445,18 +480,33 @@ class _Run:
 
     def _end_pod(self, now: float, name: str) -> None:
         if (running := self.cluster.running.get(name)) is not None:
-            self._cut(now, running, 0)
+            self._kill(now, running)
         self.mail.append(PodGone(NAMESPACE, name, name))
 
     def _offer(self, now: float, name: str, end: int) -> None:
-        """Answer at once, as a worker that looks after every unit."""
+        """Answer at once, as a worker that looks after every unit, or each second where they are tiny.
+
+        One that computes nothing yet gives all back, but not at the moment at which it begins: the Pool could go on
+        for ever, and no time would pass.
+        """
         running = self.cluster.running[name]
+        if running.processor in self.away:  # silent
+            self._at(now + PATIENCE + 2 * tolerance(now), _Reminder())
+            return
         begin = running.chunk.begin
-        done = running.done(now)
-        running.size = min(running.size, max(end - begin, done + 1))
+        done = running.told = running.done(now)
+        running.offered = True
+        begun = running.chunk.created + tolerance(now) < now
+        if begun and now < running.send_end + running.cost.theta_cp:
+            self.mail.append(self._progress(running, 0, begin))
+            return
+        look = self._units(SECOND / (running.cost.chi * self.scale))
+        running.size = min(running.size, max(end - begin, (done // look + 1) * look))
         running.end = min(running.end, running.send_end + running.cost.theta_cp + running.size * running.cost.chi)
         running.turn += 1
         self._at(running.end, _End(running, running.turn))
+        if running.end > now + PATIENCE:
+            self._at(now + PATIENCE + 2 * tolerance(now), _Reminder())
         self.mail.append(self._progress(running, done, begin + running.size))
 
     def _note(self, now: float, uid: str, record: JobRecord) -> None:
@@ -464,7 +514,7 @@ class _Run:
         owned = {chunk.key for chunk in record.chunks}
         for running in self.cluster.of(uid):
             if running.chunk.key not in owned:  # given up before it was seen: it ends as soon as it is
-                self._cut(now, running, 0)
+                self._kill(now, running)
         if record.finished is not None:
             deadline = self.pool.books.jobs[uid].job.deadline
             met = record.finished <= deadline + tolerance(deadline)
@@ -511,6 +561,6 @@ class _Run:
         return PodObserved(name, name, NAMESPACE, running.job, *key, chunk.node, phase, chunk.created)
 
     @staticmethod
-    def _progress(running: Running, done: int, end: int | None = None) -> Reported:
-        seen = Progress(pod=running.name, done=done, end=end, cpu_seconds=float(done))
+    def _progress(running: Running, done: int, end: int | None = None, *, over: bool = False) -> Reported:
+        seen = Progress(pod=running.name, done=done, end=end, cpu_seconds=float(done), over=over)
         return Reported(running.chunk.node, (seen,))

@@ -1,0 +1,70 @@
+"""A job that loses its promise goes on with what it has: what its chunks have computed counts."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from waste import CUT, FAULT, INPUT, LOST, waste
+
+from punctual.scheduling.discipline import Discipline
+from punctual.sim.jobs import Options, simulate
+from punctual.sim.trace import FaultLine, Trace, jobs
+from punctual.sim.workload import Workload
+from punctual.theory.cost import Cost
+
+N, COST = 8, Cost(chi=100.0, tau=1.0, theta_cm=1.0, theta_cp=2.0)
+DISCIPLINES = {
+    "Concurrent": Discipline(),
+    "OnePort": Discipline(network="OnePort"),
+    "AN": Discipline(network="OnePort", assign="AN"),
+    "EPR": Discipline(partition="EPR", order="FIFO"),
+}
+LOW, HIGH = 0.5, 1.5
+
+
+def true_costs(trace, seed):
+    """Return what each job costs in truth: factors drawn as the simulation draws them, in order of arrival."""
+    rng, found = np.random.default_rng(seed), {}
+    for line in jobs(trace):
+        tau, chi = rng.uniform(LOW, HIGH, 2).tolist()
+        found[line.id] = replace(COST, tau=COST.tau * tau, chi=COST.chi * chi)
+    return found
+
+
+def run(discipline, *, restart, faults=()):
+    """Return busy and wasted seconds of a few seeds together."""
+    busy, wasted, given_up = 0.0, dict.fromkeys((FAULT, INPUT, CUT, LOST), 0.0), 0
+    for seed in (1, 2):
+        drawn = Workload(cost=COST, processors=N, load=0.8, average=100.0, dc_ratio=2.0).draw(seed=seed, tasks=15)
+        trace = Trace.of([*drawn.lines, *faults])
+        options = Options(
+            processors=N, cost=COST, discipline=discipline, actual=(LOW, HIGH), offers=False, seed=seed, restart=restart
+        )
+        document = simulate(trace, options).document()
+        more, by_cause = waste([line.model_dump() for line in trace.lines], document, true_costs(drawn, seed))
+        busy += more
+        for cause, seconds in by_cause.items():
+            wasted[cause] += seconds
+        given_up += sum(not job["met"] for job in document["jobs"])
+    assert given_up, "no promise was lost: nothing is shown"
+    return busy, wasted
+
+
+@pytest.mark.parametrize("restart", ["Redo", "Resume"])
+@pytest.mark.parametrize("discipline", DISCIPLINES.values(), ids=DISCIPLINES)
+def test_chunks_of_jobs_that_lose_their_promise_are_offered_an_end(discipline, restart):
+    busy, wasted = run(discipline, restart=restart)
+    assert wasted[LOST] == 0.0
+    assert sum(wasted.values()) <= 0.05 * busy
+
+
+@pytest.mark.parametrize("restart", ["Redo", "Resume"])
+def test_beside_faults_nothing_else_is_lost(restart):
+    faults = [
+        FaultLine(id=f"f{p}", kind="fault", arrival=2000.0 * (1 + p), processors=(p,), until=2000.0 * (3 + p))
+        for p in range(4)
+    ]
+    busy, wasted = run(DISCIPLINES["OnePort"], restart=restart, faults=faults)
+    assert wasted[FAULT] > 0.0
+    assert wasted[LOST] == 0.0
+    assert sum(wasted.values()) - wasted[FAULT] <= 0.05 * busy
