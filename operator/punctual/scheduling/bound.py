@@ -2,9 +2,9 @@
 
 Nobody is promised for certain. A job is let in if no waiting job's utilization, its time on all processors over the
 time it has left, is above the bound; the bound is set by hand, or moved by a controller so that so many of the
-accepted miss. Work is given out in the order of deadlines, each chunk so long that it ends in time although it should
-take ``SLOWER`` times what is expected; who is late anyway goes on behind those who are not: served first, it would make
-them late too.
+accepted miss. Work is given out in the order of deadlines, in chunks that are short against the time left: then all
+processors work on the job that is due first, and a job that is due earlier waits for none of them long. A job that is
+late goes on behind those that are not: served first, it would make them late too.
 
 Where the paper's algorithm 12 leaves open what "the completion of the last dispatched task" is, we take what runs
 as spread over all processors (its algorithm 10): one job's chunks end at many times.
@@ -28,10 +28,18 @@ from punctual.scheduling.spec import MissCount
 from punctual.theory.cost import Cost
 from punctual.theory.geometric import GroupShares
 
-SLOWER: Final = 2.0
-"""m: a chunk may take so many times what is expected and still end in time."""
-LEAST: Final = 0.1
+PARTS: Final = 16.0
+"""m of the paper's dispatcher: a chunk is expected to take one part in so many of the time left.
+
+With m = 2, just enough for costs twice as high as estimated, a job is on few processors until its deadline, and for the
+same misses less of the processors' time is used (measured in docs/papers.md).
+"""
+LEAST: Final = 0.2
 """Of a processor's equal part of the load: no chunk but the last is smaller, or they would shrink for ever."""
+WORTH: Final = 10.0
+"""A chunk takes at least so many times its set-up, where that leaves it ``SLOWER`` times as long as expected."""
+SLOWER: Final = 2.0
+"""A chunk may take so many times what is expected and still end in time, unless it is one of the least."""
 IDENTIFIED: Final = Model(a=(0.0,), b=(0.38,), r2=0.7)
 """What the miss ratio does with the bound, about the set point: MR(k) = b Û(k−1), and next to nothing of MR(k−1), for
 most jobs' fates lie in the period in which they were let in. By least squares (7.3) from simulations in which the bound
@@ -154,11 +162,16 @@ class BoundLine:
         if not self.jobs:
             return None
         job = min(self.jobs.values(), key=lambda job: (job.due <= now, job.turn))
-        window = job.due - now - job.cost.setup
-        least = max(1, int(LEAST * job.whole / max(1, self.processors)))
+        return Share(job.turn[2], self._first(job, job.due - now - job.cost.setup))
+
+    def _first(self, job: Loose, window: float) -> Range:
+        """Return the chunk of a job that a processor gets, with so many seconds (s) left to compute it in."""
+        wanted = max(window / PARTS, WORTH * job.cost.setup)
+        seconds = min(wanted, window / SLOWER)
+        least = LEAST * job.whole / max(1, self.processors)
+        size = max(1, int(max(least, seconds / job.cost.per_unit)))
         first = job.left.parts[0]
-        size = min(first.size, max(least, int(window / (SLOWER * job.cost.per_unit)) if window > 0.0 else 0))
-        return Share(job.turn[2], Range(first.begin, first.begin + size))
+        return Range(first.begin, first.begin + min(first.size, size))
 
     def start(self, now: float, share: Share, place: Place) -> float:
         """Give it to the processor at a place; return when it is expected to end."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from world import Worker, World, job
 
 from punctual import reasons
-from punctual.scheduling.bound import LEAST, LOW, SLOWER, BoundLine, MissRatio
+from punctual.scheduling.bound import LEAST, LOW, PARTS, SLOWER, WORTH, BoundLine, MissRatio
 from punctual.scheduling.demand import Demand
 from punctual.scheduling.discipline import Discipline, Order
 from punctual.scheduling.events import ReservationApplied
@@ -50,10 +50,25 @@ def test_each_that_waits_is_looked_at_behind_those_before_it():
     assert not line(demand(40, 10.0, "before")).room(0.0, demand(4, 10.0, "new")).fits, "no time is left for it"
 
 
-def test_a_chunk_may_take_longer_than_expected_and_is_not_too_small():
-    waiting = line(demand(100, 40.0))
-    assert waiting.next(0.0).piece == (0, int(40.0 / SLOWER))
-    assert waiting.next(39.0).piece == (0, int(LEAST * 100 / 4))
+@pytest.mark.parametrize(
+    ("now", "theta_cp", "size"),
+    [
+        (0.0, 0.0, 160.0 / PARTS),  # one part of the time left
+        (100.0, 0.0, LEAST * 100 / 4),  # that would be less than the least
+        (159.0, 0.0, LEAST * 100 / 4),
+        (0.0, 1.0, WORTH * 1.0),  # so long that its set-up is worth it
+        (0.0, 8.0, (160.0 - 8.0) / SLOWER),  # and no longer than ends in time though it takes longer
+        (159.0, 8.0, LEAST * 100 / 4),
+    ],
+)
+def test_how_much_a_free_processor_gets(now, theta_cp, size):
+    assert line(demand(100, 160.0, theta_cp=theta_cp)).next(now).piece == (0, int(size))
+
+
+def test_a_chunk_is_never_empty_and_never_more_than_is_left():
+    assert line(demand(3, 40.0)).next(0.0).piece == (0, 2)
+    assert line(demand(3, 4.0)).next(0.0).piece == (0, 1)
+    assert line(demand(3, 400.0)).next(0.0).piece == (0, 3)
 
 
 def test_who_is_late_goes_on_behind_those_who_are_not():
