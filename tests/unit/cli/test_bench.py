@@ -1,6 +1,7 @@
 """What `punctual bench` measures is what it says, on lines that are small."""
 
 import json
+import threading
 
 import pytest
 from typer.testing import CliRunner
@@ -13,18 +14,35 @@ def small(processors=8):
     return bench.Line(40, processors, execution_time(bench.AVERAGE, processors, bench.COST), 10.0)
 
 
-@pytest.mark.parametrize("measure", [bench.fast, bench.fast_literal, bench.exact, bench.exact_literal])
+MEASURES = [bench.fast, bench.fast_literal, bench.exact, bench.exact_stays, bench.exact_literal]
+
+
+@pytest.mark.parametrize("measure", MEASURES)
 def test_each_decision_is_timed_and_told(measure):
     ticks = []
     times = measure(small(), 5, lambda: ticks.append(1))
     assert len(times) == len(ticks) == 5
-    assert all(0 < t < 10 for t in times)
+    assert all(0 < t.wall < 10 and 0 < t.cpu < 10 for t in times)
 
 
 def test_a_summary_has_quantiles_by_nearest_rank_in_its_unit():
-    times = [n / 1000 for n in range(1, 101)]
-    assert bench.summary(times, per_second=1e3) == {"mean": 50.5, "p50": 50.0, "p99": 99.0, "decisions": 100}
-    assert bench.summary([0.002], per_second=1e3) == {"mean": 2.0, "p50": 2.0, "p99": 2.0, "decisions": 1}
+    times = [bench.Spent(n / 1000, (101 - n) / 2000) for n in range(1, 101)]
+    wall, cpu = {"mean": 50.5, "p50": 50.0, "p99": 99.0}, {"cpu_mean": 25.25, "cpu_p50": 25.0, "cpu_p99": 49.5}
+    assert bench.summary(times, per_second=1e3) == {**wall, **cpu, "decisions": 100}
+    one = bench.summary([bench.Spent(0.002, 0.001)], per_second=1e3)
+    assert {key: one[key] for key in ("p50", "p99", "cpu_p50", "cpu_p99")} == {
+        "p50": 2.0, "p99": 2.0, "cpu_p50": 1.0, "cpu_p99": 1.0,
+    }  # fmt: skip
+
+
+def test_time_in_which_the_thread_waits_is_not_of_its_cpu_time():
+    times = []
+    with bench.timed(times):
+        started = threading.Event()
+        threading.Timer(0.05, started.set).start()
+        assert started.wait(10)
+    assert times[0].wall >= 0.04
+    assert times[0].cpu < times[0].wall
 
 
 def test_the_json_has_a_number_for_each_that_is_asked_for(monkeypatch):
@@ -37,7 +55,7 @@ def test_the_json_has_a_number_for_each_that_is_asked_for(monkeypatch):
     assert list(numbers) == [*names, "ratios"]
     assert names[:2] == ["fast_us", "fast_literal_us"]
     for name in names:
-        assert {"mean", "p50", "p99"} <= set(numbers[name])
+        assert {"mean", "p50", "p99", "cpu_mean", "cpu_p50", "cpu_p99", "decisions"} == set(numbers[name])
         assert numbers[name]["p50"] > 0
     assert set(numbers["ratios"]) == {"fast", "fast_3000", "exact_3000"}
     table = CliRunner().invoke(app, ["bench", "admission", "--quick"])
@@ -49,5 +67,5 @@ def test_the_queues_are_as_long_and_as_wide_as_they_are_called():
     sizes = {name: (line.waiting, line.processors) for name, _, line, _ in bench.rows()}
     assert sizes["fast_us"] == sizes["fast_literal_us"] == (37_000, 41_863)
     assert sizes["fast_3000_us"] == sizes["fast_literal_3000_us"] == (3_000, 512)
-    assert sizes["exact_ms"] == (1_000, 512)
-    assert sizes["exact_3000_ms"] == sizes["exact_literal_3000_ms"] == (3_000, 512)
+    assert sizes["exact_ms"] == sizes["exact_stays_ms"] == (1_000, 512)
+    assert sizes["exact_stays_3000_ms"] == sizes["exact_3000_ms"] == sizes["exact_literal_3000_ms"] == (3_000, 512)
