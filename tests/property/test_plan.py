@@ -12,13 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from punctual.scheduling.demand import Demand, Shortfall
-from punctual.scheduling.discipline import Discipline
+from punctual.scheduling.discipline import Discipline, Order
 from punctual.scheduling.ground import Ground
 from punctual.scheduling.placement import place
 from punctual.scheduling.plan import Plan
 from punctual.scheduling.processors import Place
 from punctual.scheduling.ranges import Ranges
 from punctual.scheduling.room import surely_fit
+from punctual.scheduling.row import Row
+from punctual.scheduling.stretch import FRONT, WORTH, place_next
 from punctual.theory.cost import Cost
 
 NOW = 1.8e9
@@ -213,3 +215,69 @@ def test_where_there_is_room_to_spare_only_who_is_asked_about_is_placed(ready, t
     assert got.booking_of("new") is got.row.made[-1]
     assert len(got.row.made) == turn + 1
     assert got.row.made[:turn] == plan.row.made[:turn]
+
+
+@st.composite
+def long_queues(draw):
+    """A queue on many processors: most of its demands are usual, some are not; the numbers come from one seed."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    size = draw(st.sampled_from([WORTH**2, 100, FRONT, FRONT + 1, 700]))
+    spread, fine = draw(st.sampled_from([0.0, 10.0, 1e4])), draw(st.sampled_from([1, 1, 2**20, 2**40]))
+    ready = rng.uniform(0.0, spread, size)
+    if draw(st.booleans()):
+        ready = np.round(ready, -1)  # many are ready at one time
+    ground = Ground((NOW if draw(st.booleans()) else 0.0) + ready)
+    base, slack = draw(costs), draw(st.sampled_from([0.3, 1.2, 2.0, 5.0]))
+    cost = replace(base, chi=base.chi / fine, tau=base.tau / fine)
+    unusual, work, demands = draw(st.sampled_from([0.0, 0.0, 0.05])), 0.0, []
+    for n in range(draw(st.integers(20, 90))):
+        units = int(rng.integers(1, draw(st.sampled_from([6, 80, 2000])))) * fine
+        work += cost.seconds(units)
+        window = spread * rng.uniform(0.3, 1.5) + slack * (work / size + cost.seconds(units) * rng.uniform(0.05, 1.0))
+        due = float(ground.ready.min()) + window
+        odd = rng.uniform(size=5) < unusual
+        least = int(rng.integers(1, 9)) if odd[0] else 1
+        holes = odd[1] and units > 2
+        demands.append(
+            Demand(
+                order=Order(due, 0.0, f"j{n}"),
+                ranges=Ranges.of((0, units // 3), (units // 2, units)) if holes else Ranges.of((0, units)),
+                cost=cost,
+                due=due,
+                least=least,
+                most=least + 2 if odd[2] else None,
+                not_before=float(ground.ready.mean()) if odd[3] else 0.0,
+                reduce=2.0 if odd[4] else 0.0,
+            )
+        )
+    return ground, sorted(demands, key=lambda d: d.order)
+
+
+@given(long_queues())
+def test_demands_that_are_placed_at_once_get_what_each_would_get_by_itself(queue):
+    ground, demands = queue
+    after, alone, missed = ground.copy(), [], []
+    for demand in demands:
+        got = place(demand, after)
+        if isinstance(got, Shortfall):
+            missed.append(got)
+        else:
+            after.take(got)
+            alone.append(got)
+    row = Row(ground)
+    assert row.follow(demands) == missed
+    assert np.array_equal(row.end().ready, after.ready)
+    assert len(row.made) == len(alone)
+    assert all(map(same, row.made, alone))
+
+
+def test_a_long_queue_is_placed_many_at_a_time():
+    ground = Ground(np.linspace(0.0, 1000.0, FRONT))
+    cost = Cost(chi=10.0)
+    demands = [
+        Demand(order=Order(due, 0.0, f"j{n}"), ranges=Ranges.of((0, 400)), cost=cost, due=due)
+        for n, due in enumerate(np.arange(1500.0, 1560.0).tolist())
+    ]
+    first = place(demands[0], ground)
+    ground.take(first)
+    assert len(place_next(demands[1:], ground, first)) > WORTH

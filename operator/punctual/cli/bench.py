@@ -228,7 +228,7 @@ def _quantiles(seconds: Sequence[float]) -> dict[str, float]:
 
 @contextmanager
 def timed(times: Times) -> Iterator[None]:
-    """Append the seconds that the body takes; the clock that is slow to read, the CPU's, is read outside of the other."""
+    """Append the seconds that the body takes. The CPU clock is slow to read, so it is read outside of the other."""
     with uncollected():
         cpu, began = thread_time(), perf_counter()
         try:

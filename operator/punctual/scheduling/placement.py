@@ -76,9 +76,7 @@ def _among_few(demand: Demand, ground: Ground, ready: Floats) -> Booking | None:
     """
     if ground.speeds is not None or not ground.discipline.plain:
         return None
-    # as a stable sort of all has them, at a third of its price
-    order = (ready <= np.partition(ready, FEW - 1)[FEW - 1]).nonzero()[0]
-    order = order[ready[order].argsort(kind="stable")[:FEW]]
+    order = first_free(ready, FEW)
     line = ready[order]
     cost, units, late = demand.cost, demand.ranges.total, demand.due + tolerance(demand.due)
     room = np.floor((late - cost.setup - line) / (cost.tau + cost.chi))
@@ -90,6 +88,14 @@ def _among_few(demand: Demand, ground: Ground, ready: Floats) -> Booking | None:
         if booking.finish <= late:
             return _with_reduce(booking)
     return None
+
+
+def first_free(ready: Floats, count: int) -> NDArray[np.intp]:
+    """Return the first ``count`` processors of a stable sort of all by ready time, at a third of its price."""
+    if ready.size <= count:
+        return ready.argsort(kind="stable")
+    order = (ready <= np.partition(ready, count - 1)[count - 1]).nonzero()[0]
+    return order[ready[order].argsort(kind="stable")[:count]]
 
 
 def _with_reduce(booking: Booking) -> Booking:

@@ -21,7 +21,7 @@ from punctual.scheduling.ground import Booking, Ground
 from punctual.scheduling.placement import place, retimed
 from punctual.scheduling.processors import Place
 from punctual.scheduling.ranges import Range
-from punctual.scheduling.row import Row
+from punctual.scheduling.row import LOOK, Row
 
 Floats = NDArray[np.float64]
 
@@ -75,10 +75,10 @@ class Plan:
         return len(self.first) + len(self.row) - self.past
 
     def __iter__(self) -> Iterator[Booking]:
-        """Yield the bookings in order, each made when it is asked for."""
+        """Yield the bookings in order; some are made at a time when they are asked for."""
         yield from self.first
         for i in range(self.past, len(self.row)):
-            yield self.row.booking(i)
+            yield self.row.booking(i, beyond=LOOK)
 
     @property
     def bookings(self) -> tuple[Booking, ...]:

@@ -14,8 +14,9 @@ import numpy as np
 from punctual.errors import InvariantError
 from punctual.scheduling.demand import Demand, Shortfall
 from punctual.scheduling.ground import Booking, Ground
-from punctual.scheduling.placement import might_fit, place
+from punctual.scheduling.placement import might_fit
 from punctual.scheduling.room import surely_fit
+from punctual.scheduling.stretch import FRONT, place_next
 
 MARK = 32
 """Bookings after which the times are kept again."""
@@ -55,14 +56,12 @@ class Row:
         """Whether all are placed."""
         return len(self.made) == len(self.demands)
 
-    def booking(self, i: int) -> Booking:
-        """Return the i-th booking."""
+    def booking(self, i: int, *, beyond: int = 0) -> Booking:
+        """Return the i-th booking; up to so many ``beyond`` it may be made at once with it."""
         while len(self.made) <= i:
-            demand = self.demands[len(self.made)]
-            got = place(demand, self.ground)
-            if isinstance(got, Shortfall):
-                raise InvariantError(f"{demand.uid} was sure to fit and does not: {got}")
-            self._take(got)
+            begin = len(self.made)
+            if isinstance(got := self._next(self.demands[begin : min(begin + FRONT, i + 1 + beyond)]), Shortfall):
+                raise InvariantError(f"{got.uid} was sure to fit and does not: {got}")
         return self.made[i]
 
     def end(self) -> Ground:
@@ -70,6 +69,15 @@ class Row:
         if self.demands:
             self.booking(len(self.demands) - 1)
         return self.ground
+
+    def _next(self, demands: Sequence[Demand]) -> int | Shortfall:
+        """Place the first of these, and those behind that are placed at once with it; return how many."""
+        got = place_next(demands, self.ground, self.made[-1] if self.made else None)
+        if isinstance(got, Shortfall):
+            return got
+        for booking in got:
+            self._take(booking)
+        return len(got)
 
     def _take(self, booking: Booking) -> None:
         self.ground.take(booking)
@@ -86,22 +94,21 @@ class Row:
         demands = [demand.anew() for demand in demands]  # as they stand in their bookings
         missed: list[Shortfall] = []
         placed: list[Demand] = []
-        look = 0
-        for i, demand in enumerate(demands):
+        i = look = 0
+        while i < len(demands) and not (stop and missed):
             if i == look:
                 doubtful = surely_fit(self.ground, demands, i)
                 if doubtful == len(demands):
                     placed += demands[i:]
                     break
                 look = i + 1 + (doubtful - i) // 2
-            got = place(demand, self.ground)
+            got = self._next(demands[i : min(i + FRONT, look)])
             if isinstance(got, Shortfall):
                 missed.append(got)
-                if stop:
-                    break
-                continue
-            placed.append(demand)
-            self._take(got)
+                i += 1
+            else:
+                placed += demands[i : i + got]
+                i += got
         self.demands += tuple(placed)
         return missed
 
@@ -117,7 +124,7 @@ class Row:
         while might_fit(demand, self.ground):
             if self.whole:
                 return True
-            self.booking(min(len(self.made) + LOOK, len(self.demands)) - 1)
+            self.booking(min(len(self.made) + LOOK, len(self.demands)) - 1, beyond=LOOK)
         return False
 
     def upon(self, ground: Ground, demands: Sequence[Demand]) -> "Row":

@@ -1,0 +1,150 @@
+"""Many demands placed at once: a stretch of a queue, on processors that become free one after the other.
+
+:func:`punctual.scheduling.placement.place` spends most of its time on calls of numpy for a few dozen processors.
+Neighbours in a queue take processors that lie next to each other in the order of ready times. As long as no processor
+that was given away is free again before those that are still to be given away, one sorted line of ready times serves
+all of them, and one call of numpy computes for many. The bookings are those of `place`, to the last bit.
+"""
+
+from collections.abc import Sequence
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from punctual.scheduling.demand import Demand, Floats, Shortfall, tolerance, tolerances
+from punctual.scheduling.ground import Booking, Ground
+from punctual.scheduling.placement import FEW, first_free, place
+
+FRONT = 512
+"""Processors in the line: those that are free first."""
+ROWS = 16
+"""Demands that are computed at once."""
+WORTH = 8
+"""Demands that the processors should serve at least: for fewer, one at a time is quicker."""
+
+
+class _Row(NamedTuple):
+    """A demand's numbers, and the part of the line that it is to take."""
+
+    begin: int
+    count: int
+    units: int
+    work: float
+    chi: float
+    tau: float
+    theta_cm: float
+    theta_cp: float
+    late: float
+
+
+def place_next(demands: Sequence[Demand], ground: Ground, last: Booking | None) -> list[Booking] | Shortfall:
+    """Return the bookings of the first of these demands, of one at least, or why the first could not be placed.
+
+    ``demands``: as they stand in their bookings (`Demand.anew`). ``last``: the booking made before, which tells how
+    many processors a demand is likely to take. The ground stays as it is.
+    """
+    many = last is not None and min(len(demands), ground.ready.size // max(WORTH, last.where.size)) >= WORTH
+    if many and (booked := _place_some(demands, ground)):
+        return booked
+    got = place(demands[0], ground)
+    return [got] if isinstance(got, Booking) else got
+
+
+def _place_some(demands: Sequence[Demand], ground: Ground) -> list[Booking]:
+    """Place as many as one line of ready times serves; none where the first needs a closer look."""
+    if not ground.discipline.plain or ground.speeds is not None or ground.around is not None:
+        return []
+    order = first_free(ground.ready, FRONT)
+    line = ground.ready[order]
+    booked: list[Booking] = []
+    begin, more, back = 0, 0, inf
+    while rows := _rows(demands[len(booked) : len(booked) + ROWS], line, begin, more, back):
+        cut = _cut(rows, line, back)
+        for i in range(cut.right):
+            end, n = begin + rows[i].count, rows[i].count
+            booked.append(
+                Booking(
+                    demands[len(booked)],
+                    order[begin:end].copy(),
+                    cut.points[i, : n + 1].copy(),
+                    line[begin:end].copy(),
+                    cut.ends[i, :n].copy(),
+                    cut.finish[i],
+                )
+            )
+            begin = end
+        if cut.right < len(rows) and not cut.late:
+            break
+        back = cut.back
+        more = int(cut.late) if cut.right else more + 1
+    return booked
+
+
+def _rows(demands: Sequence[Demand], line: Floats, begin: int, more: int, back: float) -> list[_Row]:
+    """Give each demand the least processors that might do, from ``begin`` on; the first of them so many ``more``."""
+    rows = []
+    for demand in demands:
+        cost, parts = demand.cost, demand.ranges.parts
+        if demand.reduce or len(parts) != 1 or demand.not_before > line[0]:
+            break
+        units, late = parts[0].end - parts[0].begin, demand.due + tolerance(demand.due)
+        room = np.floor((late - cost.setup - line[begin : begin + FEW]) / (cost.tau + cost.chi))
+        count = max(demand.least, 1 + int(room.cumsum().searchsorted(units))) + more
+        if count > min(room.size, demand.most or count) or room[count - 1] < 1.0:
+            break
+        if line[begin + count - 1] >= back:
+            break
+        back = min(back, line[begin] + cost.setup + demand.work / count)  # about: the cut tells
+        rows.append(_Row(begin, count, units, demand.work, cost.chi, cost.tau, cost.theta_cm, cost.theta_cp, late))
+        begin, more = begin + count, 0
+    return rows
+
+
+class _Cut(NamedTuple):
+    """Demands that are cut, a row for each; behind a row's processors there is anything."""
+
+    right: int
+    """How many of the first are as `place` has them."""
+    late: bool
+    """Whether all that is wrong with the next is that it ends too late: more processors may help."""
+    points: NDArray[np.int64]
+    ends: Floats
+    finish: list[float]
+    back: float
+    """When the first processor that was given away is free again."""
+
+
+def _cut(rows: Sequence[_Row], line: Floats, back: float) -> _Cut:
+    """Cut each demand over its part of the line, and test it after rounding, as `place` does."""
+    told = np.array(rows).T
+    begins, counts = told[:2].astype(np.intp)
+    work, due = told[3], told[8]
+    units, _, chi, tau, theta_cm, theta_cp, _ = told[2:, :, None]
+    at, number = np.arange(len(rows)), np.arange(counts.max())
+    last = at, counts - 1  # the last processor of each
+    taken = number < counts[:, None]
+    ready = line.take(begins[:, None] + number, mode="clip")
+    gap = ready - ready[:, :1]
+    total = gap.cumsum(axis=1)[last]
+    usual = gap[last] * counts - total < work * (1.0 - 1e-9)  # the last has a share, and so all have
+    shares = np.maximum(((work + total) / counts)[:, None] - gap, 0.0) / (tau + chi)
+    sums = shares.cumsum(axis=1)
+    sums *= units / sums[last][:, None]
+    sums += 0.5
+    points = np.zeros((len(rows), number.size + 1), dtype=np.int64)
+    np.floor(sums, out=points[:, 1:], casting="unsafe")
+    points[at, counts] = told[2]
+    sizes = points[:, 1:] - points[:, :-1]
+    usual &= np.where(taken, sizes, 1).min(axis=1) > 0
+    ends = ready + (theta_cm + sizes * tau) + theta_cp + sizes * chi
+    finish, soonest = np.where(taken, ends, -inf).max(axis=1), np.where(taken, ends, inf).min(axis=1)
+    together = finish - soonest <= tolerances(finish)
+    ends[together] = finish[together, None]
+    backs = np.minimum.accumulate(np.concatenate(([back], soonest)))
+    usual &= ready[last] < backs[:-1]
+    wrong = ~usual | (finish > due)
+    right = int(wrong.argmax()) if wrong.any() else len(rows)
+    late = right < len(rows) and bool(usual[right])
+    return _Cut(right, late, points, ends, finish.tolist(), float(backs[right]))
