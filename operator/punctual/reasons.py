@@ -22,6 +22,7 @@ RESERVATION_NOT_FOUND: Final = "ReservationNotFound"
 RESERVATION_REFUSED: Final = "ReservationRefused"  # the reservation that a job names was refused, or is another pool's
 INVALID_SPEC: Final = "InvalidSpec"  # the schema let it through, the converter did not; the message names the field
 POD_REFUSED: Final = "PodRefused"  # a dry-run create of the chunk pod was refused (quota, LimitRange, Pod Security)
+ANSWER_DELAYED: Final = "AnswerDelayed"  # what is asked before a promise has no answer yet; the message tells what
 SUSPENDED: Final = "Suspended"  # spec.suspend gave the promise up
 
 # Life of a promise

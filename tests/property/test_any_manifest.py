@@ -103,7 +103,7 @@ class Edge:
         body = {"metadata": meta(uid, uid), "spec": {**spec, "pool": "any"}}
         known = self.directory.observe_job(body)
         while (job := self.intake.job(known, decided=False)) is None:
-            await asyncio.gather(*self.intake._tasks)
+            await asyncio.gather(*self.intake._trials._tasks)
         known.job = job
         self.step([JobApplied(job)])
 

@@ -26,9 +26,12 @@ class Accounts:
         """Take in a record that is about to be written; ``known`` still has the one before."""
         before = known.record or JobRecord()
         answer = record.admitted
+        if answer and answer.reason == reasons.ANSWER_DELAYED:
+            return
         if answer and (before.admitted is None or before.admitted[:2] != answer[:2]):
             self._metrics.decisions.labels(answer.status, answer.reason).inc()
-            if before.admitted is None and known.job:
+            first = before.admitted is None or before.admitted.reason == reasons.ANSWER_DELAYED
+            if first and known.job:
                 self._undecided[known.owner.uid] = known.job.arrival
         if record.ended and not before.ended and (promise := record.promise or before.promise):
             assert record.finished is not None

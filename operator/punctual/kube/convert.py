@@ -455,9 +455,21 @@ def not_allowed(pool: str, namespace: str) -> tuple[str, str]:
     )
 
 
+def delayed(record: JobRecord | None, job: Job, text: str, *, epoch: int) -> JobRecord:
+    """Return the record of a job that has no answer yet, which tells why; what it has done stands."""
+    return (record or JobRecord())._replace(
+        epoch=epoch,
+        observed_generation=job.generation,
+        admitted=Verdict("Unknown", reasons.ANSWER_DELAYED, text),
+    )
+
+
 def undecided(record: JobRecord | None) -> bool:
-    """Whether nobody has decided about the job but that its pool is missing."""
-    return record is None or record.admitted is None or record.admitted.reason == reasons.POOL_NOT_FOUND
+    """Whether no answer has been given but that the pool is missing, or that the answer is delayed."""
+    return record is None or record.admitted is None or record.admitted.reason in _NO_ANSWER
+
+
+_NO_ANSWER = {reasons.POOL_NOT_FOUND, reasons.ANSWER_DELAYED}
 
 
 def without_decision(record: JobRecord | None) -> JobRecord | None:

@@ -80,7 +80,7 @@ class KnownJob:
         record = self.record
         if self.deleting or record is None or record.ended:
             return False
-        measuring = record.admitted is not None and record.admitted.status == "Unknown"
+        measuring = record.admitted is not None and record.admitted.reason == reasons.MEASURING
         return bool(record.promise or record.chunks) or measuring
 
     def template(self) -> Any:

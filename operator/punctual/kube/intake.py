@@ -6,23 +6,23 @@
     dry-run create        quota, LimitRange, Pod Security or another admission plugin would not have its pods
 
 Whether pods would be let through is asked once a minute per namespace, template and processor; meanwhile jobs wait
-here, not in the Pool. A job that is decided already is not asked about again: its promise stands.
+here, not in the Pool, and `overdue` tells which wait for long. A job that is decided already is not asked about again:
+its promise stands.
 """
 
-import asyncio
 import hashlib
 import time
-from collections.abc import Callable, Mapping
-from itertools import count
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import orjson
-import structlog
 
 from punctual import reasons
-from punctual.errors import ClusterError, Forbidden, Invalid, NoRight, NotFound, UserError
+from punctual.errors import UserError
 from punctual.kube import api
-from punctual.kube.client import PODS, RIGHTS, ApiClient
+from punctual.kube.client import ApiClient
 from punctual.kube.convert import (
     Learned,
     cost_in_force,
@@ -32,27 +32,36 @@ from punctual.kube.convert import (
     to_unreadable_job,
 )
 from punctual.kube.directory import Directory, KnownJob
-from punctual.kube.podspec import IMAGE, InputStep, chunk_pod
+from punctual.kube.podspec import IMAGE, InputStep, Owner, chunk_pod
+from punctual.kube.trials import Trials
 from punctual.scheduling.job import Chunk, Job, Kind
 from punctual.scheduling.spec import PoolSpec
 
-KEPT: Final = 60.0
-"""Seconds that the API server's answer about a template is relied on."""
-MOST: Final = 4096
-"""Answers kept."""
+OVERDUE: Final = 15.0
+"""Seconds that a job waits here before it is told what it waits for."""
 
-log = structlog.get_logger(__name__)
+Refusal = tuple[str, str] | None
+"""(reason, message) of what is against a job; None: nothing is."""
 
-Answer = tuple[str, str] | None
-"""None: the pods would be let through."""
+
+@dataclass(slots=True)
+class _Wait:
+    """A job that waits here."""
+
+    since: float
+    questions: list[bytes] = field(default_factory=list)
+    """Keys of its trials; without any it waits for its reservation."""
 
 
 class Intake:
-    """Turns known jobs into what the Pool is told; ``again(uid)`` hears when a job that waited may be tried anew."""
+    """Turns known jobs into what the Pool is told; ``again(uid)`` hears when a job that waited may be tried anew.
+
+    ``trials`` is a client that nothing else uses.
+    """
 
     def __init__(
         self,
-        client: ApiClient,
+        trials: ApiClient,
         directory: Directory,
         labels: Callable[[str], Mapping[str, str]],
         again: Callable[[str], None],
@@ -64,7 +73,6 @@ class Intake:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._image = image
-        self._client = client
         self._chunk_class = chunk_class
         self._directory = directory
         self._labels = labels
@@ -72,9 +80,9 @@ class Intake:
         self._reserved = reserved
         self._learned = learned
         self._monotonic = monotonic
-        self._answers: dict[bytes, tuple[float, Answer]] = {}
-        self._waiting: dict[bytes, set[str]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._trials = Trials(trials, self._answered, monotonic=monotonic)
+        self._waiting: dict[str, _Wait] = {}  # by job
+        self._asking: dict[bytes, set[str]] = {}  # jobs by what they wait for
 
     def job(self, known: KnownJob, *, decided: bool) -> Job | None:
         """Return the job to tell the Pool of; None: ``again`` follows when it is known whether its pods may be."""
@@ -82,6 +90,7 @@ class Intake:
         try:
             model = _read(manifest, known.flaw)
         except UserError as error:
+            self.forget(known.owner.uid)
             return to_unreadable_job(api.parse_metadata(manifest), known.owner.units, error)
         profile = self._directory.profiles.get((known.owner.namespace, known.profile))
         inside = self._reserved(known) if known.reservation else None
@@ -94,79 +103,82 @@ class Intake:
         refusal = self._not_allowed(known, pool.in_force.namespace_selector)
         if refusal is None and known.reservation:
             if inside is None:
+                self._wait(known).questions.clear()
                 return None
             refusal = None if group else (inside[0], inside[1])
         if refusal is None:
-            spec = known.template()
-            for kind, template in (("Chunk", spec["template"]), ("Reduce", (spec.get("reduce") or {}).get("template"))):
-                if template is None:
-                    continue
-                step = InputStep.of(spec, image=self._image) if kind == "Chunk" else None
-                key = _key(known, template, step, to_pool_spec(pool.pool))
-                answer = self._answers.get(key)
-                if answer is None or answer[0] < self._monotonic():
-                    self._ask(key, known, kind, template, step=step, processor=to_pool_spec(pool.pool))
-                    return None
-                refusal = refusal or answer[1]
+            answered, refusal = self._tried(known, to_pool_spec(pool.pool))
+            if not answered:
+                return None
+        self.forget(known.owner.uid)
         return to_job(model, profile=profile, learned=learned, refusal=refusal, reservation=group)
+
+    def forget(self, uid: str) -> None:
+        """Take in that a job waits for nothing here any more."""
+        self._waiting.pop(uid, None)
+
+    def overdue(self) -> Iterator[tuple[str, str]]:
+        """Yield jobs (uid) that have waited here for `OVERDUE` seconds, and for what."""
+        late = self._monotonic() - OVERDUE
+        for uid, wait in self._waiting.items():
+            if wait.since > late:
+                continue
+            open_questions = [key for key in wait.questions if self._trials.answer(key, since=wait.since) is None]
+            yield uid, self._trials.trouble(open_questions[0]) if open_questions else _NO_WINDOW
 
     async def close(self) -> None:
         """Give up on what is being asked."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._trials.close()
 
-    def _not_allowed(self, known: KnownJob, selector: api.LabelSelector | None) -> Answer:
+    def _not_allowed(self, known: KnownJob, selector: api.LabelSelector | None) -> Refusal:
         if selector is None or selector.matches(self._labels(known.owner.namespace)):
             return None
         return not_allowed(known.owner.pool, known.owner.namespace)
 
-    def _ask(
-        self,
-        key: bytes,
-        known: KnownJob,
-        kind: str,
-        template: Mapping[str, Any],
-        *,
-        step: InputStep | None,
-        processor: PoolSpec,
-    ) -> None:
-        if waiting := self._waiting.get(key):
-            waiting.add(known.owner.uid)
-            return
-        self._waiting[key] = {known.owner.uid}
-        named: Kind = "Reduce" if kind == "Reduce" else "Chunk"
-        chunk = Chunk(
-            begin=0, end=1, origin=1, node="any", attempt=0, kind=named, created=0.0, promised_end=0.0, leftover=True
-        )
-        body = chunk_pod(
-            known.owner, chunk, template, processor=processor, epoch=0, priority_class=self._chunk_class, step=step
-        )
-        task = asyncio.ensure_future(self._find_out(key, known.owner.namespace, body))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _wait(self, known: KnownJob) -> _Wait:
+        return self._waiting.setdefault(known.owner.uid, _Wait(self._monotonic()))
 
-    async def _find_out(self, key: bytes, namespace: str, body: dict[str, Any]) -> None:
-        pause = 0.2
-        answer: Answer = None
-        for tries in count(1):
-            try:
-                # strict: what stands in a template is ours to check, for our own schema takes any field there
-                await self._client.create(PODS.path(namespace=namespace), body, dry_run=True, strict=True)
-                break
-            except ClusterError as error:
-                for_good = isinstance(error, Forbidden | Invalid | NotFound)
-                if for_good and not (isinstance(error, NoRight) and tries < RIGHTS):
-                    answer = (reasons.POD_REFUSED, f"its pods would be refused: {error}")
-                    break
-                log.warning("dry_run_failed", namespace=namespace, error=str(error), again_in=pause)
-                await asyncio.sleep(max(pause, error.retry_after))
-                pause = min(2 * pause, 5.0)
-        if len(self._answers) >= MOST:
-            self._answers.pop(next(iter(self._answers)))
-        self._answers[key] = (self._monotonic() + KEPT, answer)
-        for uid in self._waiting.pop(key):
+    def _tried(self, known: KnownJob, processor: PoolSpec) -> tuple[bool, Refusal]:
+        """Return whether the API server has said of each of the job's pods if it may be, and what it has against one.
+
+        All are asked about at once, and an answer that was given while the job waited for another is good.
+        """
+        spec = known.template()
+        step = InputStep.of(spec, image=self._image)
+        kinds: list[tuple[Kind, Any, InputStep | None]] = [("Chunk", spec["template"], step)]
+        if reduce := spec.get("reduce"):
+            kinds.append(("Reduce", reduce["template"], None))
+        wait = self._waiting.get(known.owner.uid)
+        since = wait.since if wait else self._monotonic()
+        questions = {_key(known, template, step, processor): kind for kind, template, step in kinds}
+        answers = {key: self._trials.answer(key, since=since) for key in questions}
+        if all(answers.values()):
+            return True, next((a.refusal for a in answers.values() if a and a.refusal), None)
+        self._wait(known).questions = list(questions)
+        for key, kind in questions.items():
+            if answers[key] is None:
+                self._asking.setdefault(key, set()).add(known.owner.uid)
+                pod = partial(_pod, known.owner, known.spec, kind, processor, self._chunk_class, self._image)
+                self._trials.ask(key, known.owner.namespace, pod)
+        return False, None
+
+    def _answered(self, key: bytes) -> None:
+        for uid in self._asking.pop(key, ()):
             self._again(uid)
+
+
+_NO_WINDOW: Final = "the Reservation that it names has no answer yet"
+
+
+def _pod(owner: Owner, spec: bytes, kind: Kind, processor: PoolSpec, chunk_class: str, image: str) -> dict[str, Any]:
+    """Return the pod that is tried for a job's chunks, or for its reduce."""
+    asked = orjson.loads(spec)
+    chunk = Chunk(
+        begin=0, end=1, origin=1, node="any", attempt=0, kind=kind, created=0.0, promised_end=0.0, leftover=True
+    )
+    part = asked["reduce"] if kind == "Reduce" else asked
+    step = InputStep.of(asked, image=image) if kind == "Chunk" else None
+    return chunk_pod(owner, chunk, part["template"], processor=processor, epoch=0, priority_class=chunk_class, step=step)
 
 
 def _read(manifest: Mapping[str, Any], flaw: str) -> api.DivisibleJob:

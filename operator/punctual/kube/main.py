@@ -46,6 +46,7 @@ from punctual.kube.placeholders import Manner
 from punctual.kube.podspec import IMAGE
 from punctual.kube.serve import Observatory
 from punctual.kube.term import Term
+from punctual.kube.trials import DEADLINE
 from punctual.kube.vault import ClusterVault
 from punctual.kube.walk import walk
 from punctual.runtime.actor import Core
@@ -178,6 +179,8 @@ class Operator:
             client = await stack.enter_async_context(ApiClient(config.kubeconfig, user_agent="punctual-operator"))
             clock = client.clock
             clock.on_end = lambda how: self._metrics.clock_doubts.labels(how).inc()
+            trials = ApiClient(config.kubeconfig, clock=clock, deadline=DEADLINE, user_agent="punctual-operator")
+            await stack.enter_async_context(trials)
             if await _patiently(lambda: client.get("/version"), stop) is None:
                 return
             asker = ApiClient(config.kubeconfig, clock=clock, user_agent="punctual-clock", keep=False)
@@ -198,7 +201,7 @@ class Operator:
                 namespace=config.namespace,
                 name=config.lease,
                 identity=f"{self._instance}-{secrets.token_hex(4)}",
-                on_started=lambda epoch: self._start_leading(client, caches, epoch),
+                on_started=lambda epoch: self._start_leading(client, trials, caches, epoch),
                 on_stopped=self._stop_leading,
                 min_epoch=lambda: caches.directory.epoch,
                 timing=config.timing,
@@ -335,12 +338,13 @@ class Operator:
 
     # leading
 
-    def _start_leading(self, client: ApiClient, caches: Caches, epoch: int) -> None:
+    def _start_leading(self, client: ApiClient, trials: ApiClient, caches: Caches, epoch: int) -> None:
         assert self._elector is not None
         elector = self._elector
         self._term = Term(
             epoch,
             client=client,
+            trials=trials,
             caches=caches,
             metrics=self._metrics,
             board=self._board,

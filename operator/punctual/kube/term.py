@@ -48,6 +48,7 @@ from punctual.kube.caches import Caches
 from punctual.kube.client import CONFIG_MAPS, NODES, ApiClient, Json
 from punctual.kube.conditions import standing
 from punctual.kube.convert import (
+    delayed,
     pool_missing,
     to_pool_record,
     to_pool_spec,
@@ -147,6 +148,7 @@ class Term:
         epoch: int,
         *,
         client: ApiClient,
+        trials: ApiClient,
         caches: Caches,
         metrics: Metrics,
         board: SetPointBoard,
@@ -196,7 +198,7 @@ class Term:
         )
         self._learning = Learning(self._directory)
         self._intake = Intake(
-            client,
+            trials,
             self._directory,
             caches.labels,
             self._again,
@@ -828,8 +830,8 @@ class Term:
             self._miss_pool(known)
             return
         record = known.record or JobRecord()
-        decided = record.ended or (record.admitted is not None and record.admitted.status != "False")
-        job = self._intake.job(known, decided=decided)
+        promised = not undecided(known.record) and record.admitted is not None and record.admitted.status != "False"
+        job = self._intake.job(known, decided=record.ended or promised)
         if job is None:
             return
         known.job = job
@@ -838,9 +840,25 @@ class Term:
         anew = undecided(known.record) or (told is None and self._refused_at_the_door(known))
         self.tell(pool, JobApplied(job, without_decision(known.record) if anew else known.record))
 
+    def _tell_delayed(self, known: KnownJob, text: str) -> None:
+        """Say what an answer waits for; one that was given before stands until there is another."""
+        said = known.record.admitted if known.record else None
+        if not undecided(known.record) or (said and (said.reason, said.message) == (reasons.ANSWER_DELAYED, text)):
+            return
+        known.job = self._intake.job(known, decided=True)
+        assert known.job is not None
+        known.record = delayed(known.record, known.job, text, epoch=self.epoch)
+        if said is None or said.reason != reasons.ANSWER_DELAYED:
+            owner = known.owner
+            about = Regarding(api.API_VERSION, "DivisibleJob", owner.namespace, owner.name, owner.uid)
+            self._recorder.emit(about, "Warning", reasons.ANSWER_DELAYED, text)
+        write = status_write(self._tools, known, known.job, known.record, urgent=True)
+        self._writer.submit(known.owner.uid, write)
+
     def _miss_pool(self, known: KnownJob) -> None:
         if known.record is not None and known.record.ended:
             return
+        self._intake.forget(known.owner.uid)
         known.job = self._intake.job(known, decided=True)
         if known.job is not None:
             record = pool_missing(known.record, known.job, known.owner.pool, epoch=self.epoch)
@@ -852,6 +870,7 @@ class Term:
         uid = known.owner.uid
         self._read.discard(uid)
         self._aside.pop(uid, None)
+        self._intake.forget(uid)
         self._caches.expect(known.owner, self._writer.forget(uid))
         self._settled(uid)
         self._results.pop(uid, None)
@@ -1005,6 +1024,9 @@ class Term:
                     self._guard(known, wanted=any(j.open for j in jobs[name]) or self._bookings.open(name))
                     if name not in self._halted and (why := self._writer.stuck(pool_key(known.uid))):
                         self._halt(name, why, None)
+            for uid, text in list(self._intake.overdue()):
+                if waiting := self._directory.jobs.get(uid):
+                    self._tell_delayed(waiting, text)
             self._bookings.tend()
             self._write_profiles(now=self._client.clock.now())
             self._tell_speeds()

@@ -3,10 +3,11 @@ import asyncio
 import pytest
 
 from punctual import errors, reasons
-from punctual.kube import intake
+from punctual.kube import trials
 from punctual.kube.directory import Directory
-from punctual.kube.intake import KEPT, Intake
+from punctual.kube.intake import OVERDUE, Intake
 from punctual.kube.oversize import LARGEST
+from punctual.kube.trials import KEPT
 from punctual.theory.cost import Cost
 
 CREATED = "2030-01-01T00:00:00Z"
@@ -85,7 +86,8 @@ class Desk:
 
     async def answered(self):
         async with asyncio.timeout(60):
-            await asyncio.gather(*self.intake._tasks)
+            while self.intake._trials._questions:  # noqa: ASYNC110  theirs
+                await asyncio.sleep(0.001)
 
 
 @pytest.fixture
@@ -145,7 +147,7 @@ async def test_a_server_that_is_away_is_asked_again(desk):
 
 @pytest.mark.parametrize(("times", "reason"), [(1, None), (2, reasons.POD_REFUSED)])
 async def test_rights_that_a_server_which_starts_does_not_know_of_yet_refuse_no_job(desk, times, reason, monkeypatch):
-    monkeypatch.setattr(intake, "RIGHTS", 2)
+    monkeypatch.setattr(trials, "RIGHTS", 2)
     desk.server.answers = [errors.NoRight("User cannot create pods", retry_after=0.0) for _ in range(times)]
     desk.ask(job())
     await desk.answered()
@@ -158,9 +160,44 @@ async def test_the_reduce_pod_is_asked_about_before_the_promise_too(desk):
     desk.server.answers = [None, errors.Forbidden("no sums here")]
     assert desk.ask(job(reduce=reduce)) is None
     await desk.answered()
-    assert desk.ask(job(reduce=reduce)) is None
-    await desk.answered()
+    assert len(desk.server.asked) == 2
     assert "no sums here" in desk.ask(job(reduce=reduce)).refusal[1]
+
+
+async def test_an_answer_is_good_for_a_job_that_waited_for_another_one_meanwhile(desk):
+    reduce = {"duration": "1s", "template": {"spec": {"containers": [{"name": "sum", "image": "sum"}]}}}
+    desk.server.answers = [None, errors.Unreachable("away", retry_after=0.0)]
+    assert desk.ask(job(reduce=reduce)) is None
+    while len(desk.server.asked) < 2:
+        await asyncio.sleep(0.001)
+    desk.now = KEPT + 1  # that of the chunks is no news any more
+    await desk.answered()
+    assert desk.ask(job(reduce=reduce)).refusal is None
+    assert len(desk.server.asked) == 3
+
+
+async def test_who_waits_for_long_is_told_for_what(desk):
+    desk.server.answers = [errors.Busy("failed calling webhook x: 500", retry_after=0.0)] * 3
+    assert desk.ask(job()) is None
+    while not desk.server.asked:
+        await asyncio.sleep(0.001)
+    assert list(desk.intake.overdue()) == []
+    desk.now = OVERDUE
+    ((uid, text),) = desk.intake.overdue()
+    assert uid == "j1"
+    assert "is asked again: failed calling webhook x: 500" in text
+    await desk.answered()
+    assert desk.ask(job()).refusal is None
+    assert list(desk.intake.overdue()) == []
+
+
+async def test_who_waits_for_a_reservation_is_told_so(desk):
+    desk.intake._reserved = lambda _: None
+    assert desk.ask(job(reservation="nightly")) is None
+    desk.now = OVERDUE
+    assert list(desk.intake.overdue()) == [("j1", "the Reservation that it names has no answer yet")]
+    desk.intake.forget("j1")
+    assert list(desk.intake.overdue()) == []
 
 
 async def test_a_namespace_that_is_not_the_pools_is_refused_without_a_question(desk):

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import pytest
 
 from punctual import errors
-from punctual.kube import stamper, term, writer
+from punctual.kube import intake, stamper, term, writer
 from punctual.kube.board import SetPointBoard
 from punctual.kube.caches import Caches
-from punctual.kube.client import CONFIG_MAPS
+from punctual.kube.client import CONFIG_MAPS, PODS
 from punctual.kube.clock import ServerClock
 from punctual.kube.directory import HIGHEST, JOBS, POOLS, PROFILES
 from punctual.kube.duration import format_time
@@ -94,6 +94,8 @@ class Server:
 
     async def create(self, path, body, *, dry_run=False, **_):
         await asyncio.sleep(0)
+        if dry_run and (error := self.broken.get((path, "try"))):
+            raise error
         if path.endswith("/events"):
             self.events.append((body["regarding"]["name"], body["reason"]))
         elif path.endswith("/pods") and not dry_run:
@@ -152,6 +154,7 @@ class Replica:
         self.term = Term(
             epoch,
             client=self.server,
+            trials=self.server,
             caches=self.caches,
             metrics=Metrics(),
             board=SetPointBoard(),
@@ -903,3 +906,45 @@ async def test_a_takeover_that_hangs_shows(world):
     gate.set()
     await world.until(lambda: new.term._leads)
     assert (new.term.taking_over, new.term.stalled) == (0.0, 0.0)
+
+
+async def test_a_job_that_a_webhook_keeps_from_its_answer_is_told_why_and_answered_when_it_may_be(world, monkeypatch):
+    monkeypatch.setattr(intake, "OVERDUE", 0.0)
+    monkeypatch.setattr(term, "HOUSEKEEPING", 0.01)
+    path = PODS.path(namespace="ns")
+    world.server.broken[path, "try"] = errors.Busy("failed calling webhook no.example: 500", retry_after=0.01)
+    job = world.job("waits")
+    leader = world.replica()
+    leader.lead(1)
+    await world.until(lambda: "no.example: 500" in str(world.status(job).get("conditions")))
+    (admitted,) = (c for c in world.status(job)["conditions"] if c["type"] == "Admitted")
+    assert (admitted["status"], admitted["reason"]) == ("Unknown", "AnswerDelayed")
+    await world.until(lambda: ("waits", "AnswerDelayed") in world.server.events)
+    await leader.end()
+    world.replicas.remove(leader)
+    new = world.replica()
+    new.lead(2)  # to whom the job is as undecided
+    await world.until(lambda: world.status(job)["epoch"] == 2)
+    assert world.admitted(job) == "AnswerDelayed"
+    del world.server.broken[path, "try"]
+    await world.until(lambda: world.admitted(job) == "Feasible")
+    told = [name for name, reason in world.server.events if reason == "AnswerDelayed"]
+    assert told == ["waits"], "once"
+
+
+async def test_a_job_that_was_refused_keeps_that_answer_while_another_is_delayed(world, monkeypatch):
+    monkeypatch.setattr(intake, "OVERDUE", 0.0)
+    monkeypatch.setattr(term, "HOUSEKEEPING", 0.01)
+    monkeypatch.setattr("punctual.kube.trials.KEPT", -1.0)
+    path = PODS.path(namespace="ns")
+    world.server.broken[path, "try"] = errors.Forbidden("exceeded quota")
+    job = world.job("refused")
+    leader = world.replica()
+    leader.lead(1)
+    await world.until(lambda: world.admitted(job) == "PodRefused")
+    world.server.broken[path, "try"] = errors.Busy("failed calling webhook no.example: 500", retry_after=0.01)
+    leader.caches._on_namespace_change("MODIFIED", "ns", {"a": "b"})
+    other = world.job("other")
+    leader.observe("ADDED", other)
+    await world.until(lambda: world.admitted(other) == "AnswerDelayed")
+    assert world.admitted(job) == "PodRefused"
