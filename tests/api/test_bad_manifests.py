@@ -8,6 +8,7 @@ import copy
 import itertools
 import os
 import re
+import time
 import uuid
 from collections import Counter
 from pathlib import Path
@@ -68,6 +69,15 @@ class Place:
         good = self.job(f"good-{next(NAMES)}", pool=self.quiet, dryRun=True)
         assert self.server.create(good)[0] == 201
         assert self.answer(good["metadata"]["name"])["reason"] == reasons.DRY_RUN
+
+    def goes_on_elsewhere(self):
+        """See a good job of another namespace promised, now."""
+        name = f"{self.namespace}-{next(NAMES)}"
+        self.server.add_namespace(name)
+        self.server.add_job("good", name, self.quiet, dryRun=True)
+        done = self.server.until(lambda: condition(self.server.status(name, "good"), "Admitted"))
+        assert done["reason"] == reasons.DRY_RUN
+        self.server.clean(name)
 
     def clean(self):
         self.server.clean(self.namespace, self.pool, self.quiet)
@@ -162,15 +172,15 @@ def test_what_the_schema_takes_and_cannot_be_is_answered_with_a_reason(server, p
     place.goes_on()
 
 
-def test_a_job_nested_deeper_than_any_pod_is_refused_in_words(server, place):
+def test_what_is_nested_deeper_than_any_pod_is_not_stored(server, place):
     for depth in (100, 260, 900):
         body = place.job(f"deep-{depth}")
         for _ in range(depth):
             body["spec"]["template"]["spec"]["deep"] = {"deep": body["spec"]["template"]["spec"].get("deep")}
-        assert server.create(body)[0] == 201
-        answer = place.answer(f"deep-{depth}")
-        assert answer["status"] == "False"
-        assert answer["reason"] in {reasons.INVALID_SPEC, reasons.POD_REFUSED}
+        code, stored = server.create(body)
+        assert code == 201
+        assert "deep" not in stored["spec"]["template"]["spec"]
+        assert place.answer(f"deep-{depth}")["reason"] == reasons.FEASIBLE
     place.goes_on()
 
 
@@ -249,6 +259,41 @@ def test_a_status_that_is_refused_creates_no_pod_and_is_told(server, operator):
     server.until(lambda: server.status(place.namespace, "untold").get("chunks"))
     server.until(lambda: server.pods(place.namespace))
     place.goes_on()
+    place.clean()
+
+
+def test_a_webhook_that_fails_delays_an_answer_for_half_a_minute_at_most_and_only_in_its_namespace(server, operator):
+    """The answer then says what is in the way, and follows by itself when the webhook is gone."""
+    place = Place(server, operator)
+    hooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+    hook = {
+        "name": "fails.example.com",
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": place.namespace}},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
+        "failurePolicy": "Fail",
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+    body = {"kind": "ValidatingWebhookConfiguration", "metadata": {"name": place.namespace}, "webhooks": [hook]}
+    body["apiVersion"] = "admissionregistration.k8s.io/v1"
+    assert server.call("POST", hooks, body)[0] == 201
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "probe", "namespace": place.namespace}}
+    pod["spec"] = {"containers": [{"name": "a", "image": "b"}]}
+    try:
+        server.until(lambda: server.create(pod, dry_run=True)[0] == 500)  # in force some time after it was made
+        began = time.monotonic()
+        assert server.create(place.job("waits"))[0] == 201
+        answer = place.answer("waits")
+        assert time.monotonic() - began < 30
+        assert (answer["status"], answer["reason"]) == ("Unknown", reasons.ANSWER_DELAYED)
+        assert 'failed calling webhook "fails.example.com"' in answer["message"]
+        told = server.until(lambda: server.events(place.namespace, "waits").get(reasons.ANSWER_DELAYED))
+        assert "fails.example.com" in told
+        place.goes_on_elsewhere()
+    finally:
+        server.delete(f"{hooks}/{place.namespace}")
+    server.until(lambda: place.answer("waits")["reason"] == reasons.FEASIBLE)
     place.clean()
 
 

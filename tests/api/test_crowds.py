@@ -21,6 +21,7 @@ from punctual.kube.directory import JOBS, POOLS
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 JOBS_AT_ONCE = 10_000 if NIGHTLY else 400
+TEMPLATES_AT_ONCE = 6_000 if NIGHTLY else 300
 PODS_AT_ONCE = 5_000 if NIGHTLY else 500
 UNDER_WAY = 32
 """Creates under way at once."""
@@ -169,6 +170,37 @@ async def test_a_crowd_of_jobs_is_answered_and_what_comes_meanwhile_too(crowd, o
     )
     assert peak < quiet + 40 + 0.03 * JOBS_AT_ONCE, "more than 30 kB a job"
     assert operator.alive
+
+
+async def test_a_crowd_of_templates_keeps_no_status_waiting(crowd, operator):
+    """Each has to be tried; another namespace's job is answered meanwhile, and told what becomes of it."""
+    await crowd.prepare(nodes=2, cpu=50)
+    elsewhere = f"{crowd.namespace}-crowd"
+    meta = {"name": elsewhere}
+    await crowd.client.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
+    await crowd.ask("first")
+    bodies = []
+    for n in range(TEMPLATES_AT_ONCE):
+        template = {"spec": {"containers": [{"name": "main", "image": f"work:{n}"}]}}
+        bodies.append(job(f"crowd-{n}", elsewhere, crowd.pool, template=template, dryRun=True))
+    path = JOBS.path(namespace=elsewhere)
+    creating = asyncio.create_task(crowd.create(path, bodies))
+    meanwhile, left = [], TEMPLATES_AT_ONCE
+    async with asyncio.timeout(1000):
+        while left:
+            seconds, reason = await crowd.ask(f"meanwhile-{len(meanwhile)}", deadline="4h", dryRun=True)
+            assert reason == reasons.DRY_RUN
+            meanwhile.append(seconds)
+            if creating.done():
+                there = [condition(j.get("status") or {}, "Admitted") for j in (await crowd.client.list(path)).items]
+                left = sum(1 for c in there if c.get("reason") in {None, reasons.ANSWER_DELAYED})
+            await asyncio.sleep(0.5)  # between two looks, not for anything to happen
+    await creating
+    report(templates=TEMPLATES_AT_ONCE, meanwhile_worst=round(max(meanwhile), 2), looks=len(meanwhile))
+    log = operator.log.read_text()
+    assert '"write_failed"' not in log, "no status had to be written twice"
+    assert operator.alive
+    await crowd.client.delete(path)
 
 
 async def test_a_job_of_a_billion_units_is_a_job_like_any_other(crowd, operator):

@@ -29,7 +29,11 @@ from punctual.kube.api import (
     parse_status,
 )
 
-BAD = yaml.safe_load((Path(__file__).parents[2] / "manifests" / "bad.yaml").read_text())
+BAD = [
+    case
+    for case in yaml.safe_load((Path(__file__).parents[2] / "manifests" / "bad.yaml").read_text())
+    if not case.get("typed")
+]
 BY_NAME = {kind.NAMES.kind: kind for kind in KINDS}
 
 
