@@ -9,9 +9,9 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
-from conftest import APISERVER
 from process import OperatorProcess
 from server import GROUP, Server, condition, job
 
@@ -20,6 +20,7 @@ from punctual.kube import crd
 from punctual.kube.api import KINDS
 from punctual.kube.api.base import PART_OF_POD
 
+APISERVER = Path(__file__).parents[2] / "hack/apiserver"
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 COUNT = 40 if NIGHTLY else 8
 EMPTY = 349_000
@@ -86,11 +87,10 @@ def old(tmp_path):
     try:
         done = subprocess.run([APISERVER, "up", "--name", name], check=True, stdout=-1, text=True)
         path = tmp_path / "kubeconfig"
-        path.write_text(open(done.stdout.strip()).read())
+        path.write_text(Path(done.stdout.strip()).read_text())
         folder = subprocess.run([APISERVER, "bin"], check=True, stdout=-1, text=True).stdout.strip()
         command = [f"{folder}/kubectl", f"--kubeconfig={path}"]
         subprocess.run([*command, "apply", "--server-side", "-f", "-"], input=permissive(), check=True, text=True)
-        subprocess.run([*command, "wait", "--for=condition=Established", "crd", "--all"], check=True, stdout=-1)
         yield path
     finally:
         subprocess.run([APISERVER, "down", "--name", name], check=True)

@@ -14,9 +14,6 @@ def teach(kubectl, kubeconfig):
     """Let the server have our kinds; return once it serves them and tells of them, a moment after they are there."""
     command = [kubectl, f"--kubeconfig={kubeconfig}"]
     subprocess.run([*command, "apply", "--server-side", "-f", ROOT / "crds"], check=True, stdout=-1)
-    subprocess.run(
-        [*command, "wait", "--for=condition=Established", "crd", "--all", "--timeout=120s"], check=True, stdout=-1
-    )
     examples = "\n---\n".join(kind.EXAMPLE for kind in KINDS)
     create = ("create", "--dry-run=server", "-f", "-")
     until = time.monotonic() + 120

@@ -158,7 +158,15 @@ class Intake:
         for key, kind in questions.items():
             if answers[key] is None:
                 self._asking.setdefault(key, set()).add(known.owner.uid)
-                pod = partial(_pod, known.owner, known.spec, kind, processor, self._chunk_class, self._image)
+                pod = partial(
+                    _pod,
+                    known.owner,
+                    known.spec,
+                    kind,
+                    processor=processor,
+                    chunk_class=self._chunk_class,
+                    image=self._image,
+                )
                 self._trials.ask(key, known.owner.namespace, pod)
         return False, None
 
@@ -170,7 +178,7 @@ class Intake:
 _NO_WINDOW: Final = "the Reservation that it names has no answer yet"
 
 
-def _pod(owner: Owner, spec: bytes, kind: Kind, processor: PoolSpec, chunk_class: str, image: str) -> dict[str, Any]:
+def _pod(owner: Owner, spec: bytes, kind: Kind, *, processor: PoolSpec, chunk_class: str, image: str) -> dict[str, Any]:
     """Return the pod that is tried for a job's chunks, or for its reduce."""
     asked = orjson.loads(spec)
     chunk = Chunk(
@@ -178,7 +186,9 @@ def _pod(owner: Owner, spec: bytes, kind: Kind, processor: PoolSpec, chunk_class
     )
     part = asked["reduce"] if kind == "Reduce" else asked
     step = InputStep.of(asked, image=image) if kind == "Chunk" else None
-    return chunk_pod(owner, chunk, part["template"], processor=processor, epoch=0, priority_class=chunk_class, step=step)
+    return chunk_pod(
+        owner, chunk, part["template"], processor=processor, epoch=0, priority_class=chunk_class, step=step
+    )
 
 
 def _read(manifest: Mapping[str, Any], flaw: str) -> api.DivisibleJob:

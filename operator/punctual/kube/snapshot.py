@@ -188,9 +188,11 @@ class Snapshot:
     def _known(self, body: Body, record: JobRecord | None = None) -> Job:
         namespace, name = body["metadata"]["namespace"], str(body["spec"].get("profile") or "")
         found = self.profiles.get((namespace, name))
+        units = body["spec"].get("units")
+        units = units if isinstance(units, int) else 1
+        if flaw := kept(body).flaw:
+            return to_unreadable_job(api.parse_metadata(body), units, UserError(reasons.INVALID_SPEC, flaw))
         try:
-            if flaw := kept(body).flaw:
-                raise UserError(reasons.INVALID_SPEC, flaw)
             model = api.parse_asked(api.DivisibleJob, body)
             group = self._inside(namespace, model.spec.reservation, model.spec.pool)
             profile = api.parse_asked(api.Profile, found) if found else None
@@ -202,8 +204,7 @@ class Snapshot:
                 reservation=group if isinstance(group, str) else None,
             )
         except UserError as error:
-            units = body["spec"].get("units")
-            return to_unreadable_job(api.parse_metadata(body), units if isinstance(units, int) else 1, error)
+            return to_unreadable_job(api.parse_metadata(body), units, error)
 
 
 def objects(body: Any) -> Iterator[dict[str, Any]]:

@@ -96,7 +96,9 @@ class Trials:
         question = self._questions.get(key)
         if question and question.error:
             return f"the API server does not say whether its pods may be created, and is asked again: {question.error}"
-        return "its pods wait for their turn to be created on trial: too many templates are asked about, or they are slow"
+        return (
+            "its pods wait for their turn to be created on trial: too many templates are asked about, or they are slow"
+        )
 
     async def close(self) -> None:
         """Give up on what is being asked."""

@@ -168,7 +168,7 @@ async def test_an_answer_is_good_for_a_job_that_waited_for_another_one_meanwhile
     reduce = {"duration": "1s", "template": {"spec": {"containers": [{"name": "sum", "image": "sum"}]}}}
     desk.server.answers = [None, errors.Unreachable("away", retry_after=0.0)]
     assert desk.ask(job(reduce=reduce)) is None
-    while len(desk.server.asked) < 2:
+    while len(desk.server.asked) < 2:  # noqa: ASYNC110  theirs
         await asyncio.sleep(0.001)
     desk.now = KEPT + 1  # that of the chunks is no news any more
     await desk.answered()
@@ -179,7 +179,7 @@ async def test_an_answer_is_good_for_a_job_that_waited_for_another_one_meanwhile
 async def test_who_waits_for_long_is_told_for_what(desk):
     desk.server.answers = [errors.Busy("failed calling webhook x: 500", retry_after=0.0)] * 3
     assert desk.ask(job()) is None
-    while not desk.server.asked:
+    while not desk.server.asked:  # noqa: ASYNC110  theirs
         await asyncio.sleep(0.001)
     assert list(desk.intake.overdue()) == []
     desk.now = OVERDUE

@@ -13,7 +13,6 @@ from pydantic_core import PydanticCustomError
 from punctual.kube.api.base import INT_OR_STRING, PART_OF_POD, PRESERVE_UNKNOWN, Model, Open, Rule
 from punctual.kube.api.meta import Label
 
-
 LONGEST_QUANTITY: Final = 32
 
 
