@@ -14,6 +14,7 @@ import uuid
 import pytest
 from process import OperatorProcess
 from server import condition, job, pool
+from settled import settle
 
 from punctual import errors, reasons
 from punctual.kube.client import NODES, PODS, ApiClient
@@ -23,6 +24,8 @@ NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 JOBS_AT_ONCE = 10_000 if NIGHTLY else 400
 TEMPLATES_AT_ONCE = 6_000 if NIGHTLY else 300
 PODS_AT_ONCE = 5_000 if NIGHTLY else 500
+SETTLED = 20_000 if NIGHTLY else 1_000
+"""Jobs that are refused or have ended before a takeover."""
 UNDER_WAY = 32
 """Creates under way at once."""
 PATIENCE = 90.0
@@ -260,6 +263,38 @@ async def test_a_crowd_of_pods_on_the_pools_nodes_takes_its_room_and_gives_it_ba
         while (await crowd.status())["processors"] != before:  # noqa: ASYNC110  the API server's state
             await asyncio.sleep(0.2)
     assert operator.alive
+
+
+async def test_a_crowd_of_settled_jobs_keeps_no_new_leader_from_its_first_decision(
+    crowd, kubeconfig, namespace, tmp_path
+):
+    await settle(crowd.client, namespace, crowd.pool, SETTLED)
+    operator = OperatorProcess(kubeconfig, namespace, tmp_path / "operator.log")
+    try:
+        await crowd.prepare(nodes=4, cpu=50)
+        _, reason = await crowd.ask("asked")
+        assert reason == reasons.FEASIBLE
+        said = [json.loads(line) for line in operator.log.read_text().splitlines() if line.startswith("{")]
+        (begun,) = (line for line in said if line["event"] == "term_begun")
+        assert begun["aside"] == SETTLED, "they were not left aside"
+        (stamped,) = (value for name, value in operator.metrics().items() if name == "punctual_takeover_age_seconds")
+        assert stamped == 0.0
+        listing = await crowd.client.list(JOBS.path(namespace=namespace))
+        written = [b["metadata"]["name"] for b in listing.items if b["status"]["epoch"] != 1]
+        assert written == ["asked"], "settled jobs were written"
+        # one of them is edited: it is stamped, asked again and promised
+        name = "settled-1"
+        path = JOBS.path(namespace=namespace, name=name)
+        await crowd.client.patch_merge(path, {"spec": {"deadline": "8h"}})
+        async with asyncio.timeout(PATIENCE):
+            while not (status := (await crowd.client.get(path))["status"]).get("promise"):  # noqa: ASYNC110  theirs
+                await asyncio.sleep(0.05)
+        assert status["epoch"] > 1
+        report(settled=SETTLED, took=begun["seconds"])
+    finally:
+        code = await asyncio.to_thread(operator.end)
+        sys.stderr.write(operator.log.read_text())  # pytest shows it where the test failed
+    assert code == 0
 
 
 def report(**numbers):

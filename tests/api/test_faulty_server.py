@@ -20,6 +20,7 @@ from proxy import HangUp, Proxy
 
 from punctual.kube.api.meta import EPOCH_NEVER_FALLS
 from punctual.kube.clock import AGREED
+from punctual.kube.directory import JOBS
 from punctual.kube.podspec import BEGIN
 
 AT_ONCE = 8
@@ -299,6 +300,38 @@ def what_arrives_behind_the_next_leader(verb, resource, refusal, where=lambda _c
     return story
 
 
+async def a_promise_to_a_refused_job_behind_the_next_leader(stage, proxy, start):
+    """A takeover does not stamp a refused job: an old leader's answer to its edit is refused all the same."""
+    under_way, led, answers = asyncio.Event(), asyncio.Event(), []
+
+    async def held(_call, forward):
+        under_way.set()
+        await led.wait()
+        answers.append(await forward())
+        raise HangUp
+
+    first = start()
+    await stage.until(lambda: stage.queue(0))
+    await stage.add_job(deadline="1s")
+    await stage.until(lambda: stage.answered("job", "InfeasibleStartup"))
+    proxy.on("update", "divisiblejobs/status", held, where=lambda call: b'"promise"' in call.body)
+    path = JOBS.path(namespace=stage.namespace, name="job")
+    await stage.client.patch_merge(path, {"spec": {"deadline": "20m"}})
+    await stage.until(under_way.is_set)
+    first.kill()
+    await first.ended()
+    await stage.let_go()
+    second = start()
+    await stage.until(lambda: stage.answered("job"))
+    led.set()
+    await stage.until(lambda: answers)
+    assert answers[0].status == 422, answers
+    assert EPOCH_NEVER_FALLS.message.encode() in answers[0].body, answers
+    await stage.finished()
+    await stage.judge()
+    assert second.status is None
+
+
 def of_the_first_units(call):
     """Whether a pod is to be created that begins with the first unit: the one that fails, and stays."""
     return json.loads(call.body)["metadata"]["annotations"][BEGIN] == "0"
@@ -336,6 +369,10 @@ STORIES = {
     "a pod behind the next leader": (
         {},
         what_arrives_behind_the_next_leader("create", "pods", (409, b"AlreadyExists"), of_the_first_units),
+    ),
+    "a promise to a refused job behind the next leader": (
+        {"job": False},
+        a_promise_to_a_refused_job_behind_the_next_leader,
     ),
     "a pod outlives its job": ({"plays": False}, a_pod_that_outlives_its_job),
 }

@@ -9,6 +9,8 @@ from faults import afterwards, lose, refuse
 from life import life, told
 from proxy import WRITES
 
+from punctual.kube.directory import JOBS
+
 EVERY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 """Kill at every write: 3 n lives and more. Else in each way at each kind of write there is."""
 AT_ONCE = 8
@@ -112,3 +114,51 @@ async def test_killed_at_any_write_another_operator_ends_it_in_the_same_state(cl
     missed = [name for name, struck in found.items() if not struck]
     # each kind of write is met in each way; how many statuses are written depends on the machine's mood
     assert all("pools/status" in name or ("jobs/status" in name and not name.endswith("#1")) for name in missed), missed
+
+
+ASKED_AGAIN = [
+    Strike(kind, 1, mode)
+    for kind in ("patch divisiblejobs/status merge", "update divisiblejobs/status", "create pods")
+    for mode in MODES
+]
+"""A refused job is not stamped by a takeover: so that is where its stamp, its answer and its first pod come."""
+
+
+async def test_killed_at_any_write_about_a_refused_job_that_is_asked_again_another_operator_promises_it(
+    client, kubeconfig, tmp_path
+):
+    slots = asyncio.Semaphore(AT_ONCE)
+
+    async def one(strike):
+        async with slots, life(client, kubeconfig, tmp_path, plays=False, job=False) as (stage, proxy, start):
+            path = JOBS.path(namespace=stage.namespace, name="job")
+            first = start()
+            await stage.until(lambda: stage.queue(0))
+            await stage.add_job(deadline="1s")
+            await stage.until(lambda: stage.answered("job", "InfeasibleStartup"))
+            first.kill()
+            await first.ended()
+            await stage.let_go()
+            rule = strike.add(proxy, lambda: second.kill())  # noqa: PLW0108  which begins only now
+            second = start()
+            await stage.until(lambda: second.log.read_text().count('"term_begun"') == 2)
+            assert not rule.met.is_set(), "the takeover wrote about it"
+            await client.patch_merge(path, {"spec": {"deadline": "20m"}})
+            assert await second.ended() == -9
+            await stage.let_go()
+            proxy.forgive()
+            start()
+
+            async def works():
+                status, pods = (await client.get(path))["status"], await stage.chunks()
+                recorded = {chunk["pod"] for chunk in status.get("chunks", ())}
+                return len(recorded) == 2 and recorded == {pod["metadata"]["name"] for pod in pods} and status
+
+            status = await stage.until(works)
+            assert status["promise"]["deadline"] == status["applied"]["deadlineTime"]
+            assert status["epoch"] == 3
+            assert [(c["begin"], c["end"], c["attempt"]) for c in status["chunks"]] == [(0, 20, 1), (20, 40, 1)]
+
+    found = await asyncio.gather(*map(one, ASKED_AGAIN), return_exceptions=True)
+    failed = {str(strike): error for strike, error in zip(ASKED_AGAIN, found, strict=True) if error}
+    assert not failed, told(failed)

@@ -601,6 +601,37 @@ async def test_what_an_old_leader_still_writes_is_refused(world, replica):
         await world.client.apply(world.path(job), body, field_manager="punctual-operator", subresource="status")
 
 
+async def test_what_an_old_leader_still_promises_a_refused_job_is_seen_and_kept(world, replica):
+    await world.add_node()
+    await world.add_pool()
+    first = await replica()
+    promised, job = await world.add_job(), await world.add_job(deadline="1s")
+    await world.answered(promised, "Feasible")
+    refused = await world.answered(job, "InfeasibleStartup")
+    await first.kill()
+    await world.let_go()
+    second = await replica()
+    await world.until(lambda: _has_begun(second))
+    assert (await world.status(job))["epoch"] == refused["epoch"], "the takeover was to leave it alone"
+    # as the first leader would have answered an edit: its epoch is not fenced off here yet
+    answer = await world.status(promised)
+    late = {key: value for key, value in answer.items() if key != "chunks"} | {"epoch": refused["epoch"]}
+    body = await world.client.get(world.path(job))
+    await world.client.replace(f"{world.path(job)}/status", {**body, "status": late})
+    await world.until(lambda: _is_stamped(world, job, refused["epoch"] + 1))
+    assert (await world.status(job))["promise"]["deadline"] == late["promise"]["deadline"]
+    with pytest.raises(errors.Fenced):
+        await world.client.patch_merge(world.path(job), {"status": late}, subresource="status")
+
+
+async def _has_begun(replica):
+    return '"term_begun"' in replica.log.read_text()
+
+
+async def _is_stamped(world, job, epoch):
+    return (await world.status(job)).get("epoch") == epoch
+
+
 async def test_a_standby_takes_over_when_the_leader_leaves(world, replica):
     await world.add_node()
     await world.add_pool()

@@ -421,7 +421,7 @@ class Term:
             self._group.create_task(self._look_late(known))
 
     async def _look_late(self, known: KnownJob) -> None:
-        owner = known.owner
+        owner, aside = known.owner, known.owner.uid in self._aside
         meta = {"uid": owner.uid, "namespace": owner.namespace, "name": owner.name}
         async with self._slots:
             async for body in self._stamper.missed(JOBS, [meta]):
@@ -429,7 +429,7 @@ class Term:
         self._late.discard(owner.uid)
         if owner.uid not in self._read or self._directory.jobs.get(owner.uid) is not known:
             return
-        if known.record:
+        if known.record and not aside:
             log.warning("job_found_late", job=owner.uid, namespace=owner.namespace, name=owner.name)
         self._consider(known)
         for key, pod in self._caches.pods_of(owner.uid):
