@@ -34,8 +34,8 @@ T = TypeVar("T")
 class Stamper:
     """Finds objects and stamps them with an epoch.
 
-    ``leave(body, text)`` is called for an object that cannot be stamped while others can, ``forget(resource, meta)`` for
-    what was known and is gone, ``moved()`` for each page or object that was read and each stamp that was taken.
+    ``leave(body, text)`` is called for an object that cannot be stamped while others can, ``forget(resource, meta)``
+    for what was known and is gone, ``moved()`` for each page or object that was read and each stamp that was taken.
     """
 
     def __init__(

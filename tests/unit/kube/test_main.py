@@ -34,3 +34,11 @@ async def test_a_writer_that_sees_the_lease_run_out_ends_the_term_and_not_the_re
 def test_what_is_wrong_in_the_environment_is_named(name, value):
     with pytest.raises(ValueError, match=name):
         Config.read({name: value})
+
+
+@pytest.mark.parametrize(("stalled", "wrong"), [(59.0, False), (61.0, True)])
+async def test_a_takeover_that_hangs_is_not_healthy(stalled, wrong):
+    operator = Operator(Config.read({}))
+    assert operator._unhealthy() is None
+    operator._term = SimpleNamespace(stalled=stalled, silent=0.0, waiting=0.0)
+    assert bool(operator._unhealthy()) is wrong
