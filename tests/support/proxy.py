@@ -15,7 +15,9 @@ import asyncio
 import contextlib
 import inspect
 import json
+import socket
 import ssl
+import weakref
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -106,6 +108,7 @@ class Proxy:
         self._rules = []
         self._scope = None
         self._handling = set()
+        self._sockets = weakref.WeakSet()  # towards the server
         self._config = json.loads(kubeconfig.read_text())
         cluster = self._config["clusters"][0]["cluster"]
         self._target = URL(cluster["server"])
@@ -113,7 +116,7 @@ class Proxy:
         self.port = 0
 
     async def __aenter__(self):
-        connector = aiohttp.TCPConnector(ssl=self._trust, limit=0)
+        connector = aiohttp.TCPConnector(ssl=self._trust, limit=0, socket_factory=self._socket)
         patience = aiohttp.ClientTimeout(total=None)
         self._session = aiohttp.ClientSession(connector=connector, timeout=patience, read_bufsize=2**20)
         self._server = web.Server(self._handle, access_log=None)
@@ -132,6 +135,18 @@ class Proxy:
         await self._runner.cleanup()
         await self._abort()  # who came meanwhile
         await self._session.close()
+        # a TLS goodbye that the server is slow to answer would outlive the loop
+        for made in self._sockets:
+            with contextlib.suppress(OSError):  # closed, or its other end has left
+                made.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(5):
+                while any(made.fileno() >= 0 for made in self._sockets):  # noqa: ASYNC110  nobody tells
+                    await asyncio.sleep(0)
+
+    def _socket(self, address):
+        self._sockets.add(made := socket.socket(*address[:3]))
+        return made
 
     def on(self, verb, resource, fault, **more):
         """Add a rule; the first that applies to a call is done to it."""

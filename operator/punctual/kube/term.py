@@ -103,6 +103,7 @@ from punctual.scheduling.job import JobRecord
 from punctual.scheduling.pool import Pool
 from punctual.scheduling.spec import PoolRecord, PoolSpec
 from punctual.scheduling.words import some
+from punctual.sim.collector import uncollected
 
 FINALIZER: Final = f"{GROUP}/jobs"
 """On a pool while jobs of it are promised or run: its deletion waits for them."""
@@ -348,15 +349,17 @@ class Term:
     async def _take_over(self) -> None:
         before = {resource: self._directory.metadata(resource) for resource in (PROFILES, POOLS, RESERVATIONS, JOBS)}
         records: dict[str, PoolRecord | None] = {}
-        async for body in self._stamper.all(PROFILES, before[PROFILES]):
-            self._take_profile(body)
-        async for body in self._stamper.all(POOLS, before[POOLS]):
-            self._take_pool(body, records)
-        async for body in self._stamper.all(RESERVATIONS, before[RESERVATIONS]):
-            self._take_reservation(body)
-        async for body in self._stamper.all(JOBS, before[JOBS], aside=self._set_aside):
-            await self._take_job(body)
+        with uncollected():  # half of the CPU that reading so many bodies takes went into looking for cycles in them
+            async for body in self._stamper.all(PROFILES, before[PROFILES]):
+                self._take_profile(body)
+            async for body in self._stamper.all(POOLS, before[POOLS]):
+                self._take_pool(body, records)
+            async for body in self._stamper.all(RESERVATIONS, before[RESERVATIONS]):
+                self._take_reservation(body)
+            async for body in self._stamper.all(JOBS, before[JOBS], aside=self._set_aside):
+                await self._take_job(body)
         while self._client.clock.doubted:
+            self._come_forward()  # to wait for that is not to hang
             await asyncio.sleep(PROGRESS)
             self._begun = self._client.clock.now()
         self._begin(records)
