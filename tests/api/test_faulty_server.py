@@ -314,7 +314,8 @@ async def a_promise_to_a_refused_job_behind_the_next_leader(stage, proxy, start)
     await stage.until(lambda: stage.queue(0))
     await stage.add_job(deadline="1s")
     await stage.until(lambda: stage.answered("job", "InfeasibleStartup"))
-    proxy.on("update", "divisiblejobs/status", held, where=lambda call: b'"promise"' in call.body)
+    # the first try meets a conflict, for the edit: the second one is over what stands there
+    proxy.on("update", "divisiblejobs/status", held, nth=2, where=lambda call: b'"promise"' in call.body)
     path = JOBS.path(namespace=stage.namespace, name="job")
     await stage.client.patch_merge(path, {"spec": {"deadline": "20m"}})
     await stage.until(under_way.is_set)
@@ -325,8 +326,7 @@ async def a_promise_to_a_refused_job_behind_the_next_leader(stage, proxy, start)
     await stage.until(lambda: stage.answered("job"))
     led.set()
     await stage.until(lambda: answers)
-    assert answers[0].status == 422, answers
-    assert EPOCH_NEVER_FALLS.message.encode() in answers[0].body, answers
+    assert answers[0].status == 409, answers  # the stamp has made another version of it
     await stage.finished()
     await stage.judge()
     assert second.status is None
