@@ -231,7 +231,7 @@ def long_queues(draw):
     cost = replace(base, chi=base.chi / fine, tau=base.tau / fine)
     unusual, work, demands = draw(st.sampled_from([0.0, 0.0, 0.05])), 0.0, []
     for n in range(draw(st.integers(20, 90))):
-        units = int(rng.integers(1, draw(st.sampled_from([6, 80, 2000])))) * fine
+        units = int(rng.integers(1, rng.choice([6, 80, 2000]))) * fine
         work += cost.seconds(units)
         window = spread * rng.uniform(0.3, 1.5) + slack * (work / size + cost.seconds(units) * rng.uniform(0.05, 1.0))
         due = float(ground.ready.min()) + window
