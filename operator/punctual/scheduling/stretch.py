@@ -29,7 +29,7 @@ class _Row(NamedTuple):
     """A demand's numbers, and the part of the line that it is to take."""
 
     begin: int
-    count: int
+    taken: int
     units: int
     work: float
     chi: float
@@ -63,7 +63,7 @@ def _place_some(demands: Sequence[Demand], ground: Ground) -> list[Booking]:
     while rows := _rows(demands[len(booked) : len(booked) + ROWS], line, begin, more, back):
         cut = _cut(rows, line, back)
         for i in range(cut.right):
-            end, n = begin + rows[i].count, rows[i].count
+            end, n = begin + rows[i].taken, rows[i].taken
             booked.append(
                 Booking(
                     demands[len(booked)],
