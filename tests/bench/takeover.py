@@ -36,7 +36,7 @@ from punctual.kube.directory import JOBS
 TARGET = {"first_decision_s": 5.0, "over_bare_writes_s": 2.0}
 UNDER_WAY = 32
 """Bare writes under way at once, as many as stamps are."""
-LEASE = {"PUNCTUAL_LEASE_LEASE": "6", "PUNCTUAL_LEASE_RENEW": "4", "PUNCTUAL_LEASE_RETRY": "0.5"}
+LEASE = {"PUNCTUAL_LEASE_RETRY": "0.5"}
 
 
 class Replica(Process):
