@@ -65,7 +65,7 @@ class PoolReservations(Model):
     horizon: Days = 28
     """How far ahead processors are booked: a window is taken if it ends within so many days or weeks from now, such as
     `7d` or `4w`. One that ends later is refused with reason TooFarAhead, and asked about when it comes within. Default
-    28 days."""
+    4w."""
 
 
 class PoolSelectors(Model):
