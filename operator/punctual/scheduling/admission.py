@@ -87,7 +87,10 @@ def least_seconds(demand: Demand, ground: Ground) -> float:
 
 def too_late(demand: Demand, ground: Ground, now: float) -> bool:
     """Whether no processor could do one unit by the due time, were it free now."""
-    return demand.due - now + 2.0 * tolerance(demand.due) < least_seconds(demand, ground)
+    left = demand.due - now
+    if ground.speeds is None and left >= demand.cost.seconds(1):  # the usual case, asked at every decision
+        return False
+    return left + 2.0 * tolerance(demand.due) < least_seconds(demand, ground)
 
 
 def starts_too_late(a: Application) -> Rejected | None:
