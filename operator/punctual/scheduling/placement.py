@@ -5,7 +5,7 @@ whole units, and the deadline is tested after that.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -146,7 +146,7 @@ def _numbers(demand: Demand, ground: Ground, begin: Floats, first: int, most: in
     return (n for n in (np.flatnonzero(ends <= late) + 1).tolist() if n >= first)
 
 
-def _of_use(demand: Demand, ground: Ground, order: NDArray[np.intp], line: Floats, first: int) -> Iterator[int]:
+def _of_use(demand: Demand, ground: Ground, order: NDArray[np.intp], line: Floats, first: int) -> Iterable[int]:
     """Return the numbers of processors to try where all of use are taken (AN): n*, less those not worth a chunk.
 
     Were a rest divided anew over all of them at each early end, it would come to chunks of nothing. Where the due time
