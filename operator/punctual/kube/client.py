@@ -217,7 +217,8 @@ class ApiClient:
         """Fetch the same page by page, so that the bodies need not be in memory all at once.
 
         ``accept`` `METADATA`: of each object its metadata alone. A page has at most ``page`` objects, and so many fewer
-        that it has no more than `PAGE_BYTES`: one that turns out larger is left, and asked for again in parts.
+        that it has no more than `PAGE_BYTES`: one that turns out larger, or does not come in time, is asked for again in
+        parts.
         ``start``: the token to begin with (`Listing.rest`).
         """
         params = _selectors(label_selector, field_selector)
@@ -231,6 +232,12 @@ class ApiClient:
                 data = await self._data("GET", path, params=params, accept=accept, most=most)
             except _TooLargeError:
                 limit = max(1, limit // 4)
+                continue
+            except errors.Unreachable as error:
+                if limit == 1 or not isinstance(error.__cause__, TimeoutError):
+                    raise
+                # a server may need seconds for an object of 1 MB: no more of them at once until the list's end
+                page = limit = max(1, limit // 4)
                 continue
             if 2 * len(data) <= PAGE_BYTES:
                 limit = min(page, 2 * limit)

@@ -144,7 +144,8 @@ def settings() -> OperatorSettings:
     # a connection that died in silence is noticed as soon as by our informers
     made.watching.server_timeout = WATCH_SECONDS
     made.watching.inactivity_timeout = WATCH_SECONDS + 3.0
-    made.networking.request_timeout = 10
+    made.networking.request_timeout = 30  # an API server may need seconds for each object of 1 MB
+    made.networking.connect_timeout = 10
     made.networking.error_backoffs = Patience()
     made.process.ultimate_exiting_timeout = None  # that would be the end of us all
     return made

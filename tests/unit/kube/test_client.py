@@ -1,6 +1,8 @@
 """What the client makes of answers that no API server gives: proxies on the way speak for themselves."""
 
+import asyncio
 import contextlib
+import inspect
 import json
 
 import pytest
@@ -20,7 +22,10 @@ async def clients(tmp_path):
 
         async def to(handler=None, **answer):
             async def handle(request):
-                return handler(request) if handler else web.Response(**answer)
+                if handler is None:
+                    return web.Response(**answer)
+                made = handler(request)
+                return await made if inspect.isawaitable(made) else made
 
             app = web.Application()
             app.router.add_route("*", "/{path:.*}", handle)
@@ -131,3 +136,28 @@ async def test_of_a_spec_that_is_too_large_only_the_size_is_kept(clients, size, 
     found = await client.get("/x")
     assert found["spec"] == (spec | {"template": None} if light else spec)
     assert (MARK in found) == light
+
+
+async def test_a_page_that_does_not_come_in_time_is_asked_for_in_parts(clients):
+    whole = stored([f"j{n:02}" for n in range(20)], lambda _: 10)
+
+    async def handler(request):
+        if int(request.query["limit"]) > 4:
+            await asyncio.Event().wait()
+        return whole(request)
+
+    client = await clients(handler)
+    client._deadline = 0.5
+    seen = [item["metadata"]["name"] async for page in client.pages("/x") for item in page.items]
+    assert seen == [f"j{n:02}" for n in range(20)]
+    assert set(whole.asked) == {2}
+
+
+async def test_a_server_that_never_answers_is_told_of(clients):
+    async def handler(_):
+        await asyncio.Event().wait()
+
+    client = await clients(handler)
+    client._deadline = 0.05
+    with pytest.raises(errors.Unreachable):
+        await anext(client.pages("/x"))
