@@ -217,8 +217,8 @@ class ApiClient:
         """Fetch the same page by page, so that the bodies need not be in memory all at once.
 
         ``accept`` `METADATA`: of each object its metadata alone. A page has at most ``page`` objects, and so many fewer
-        that it has no more than `PAGE_BYTES`: one that turns out larger, or does not come in time, is asked for again in
-        parts.
+        that it has no more than `PAGE_BYTES`: one that turns out larger, or does not come in time, is asked for again
+        in parts.
         ``start``: the token to begin with (`Listing.rest`).
         """
         params = _selectors(label_selector, field_selector)
