@@ -94,8 +94,9 @@ def first_free(ready: Floats, count: int) -> NDArray[np.intp]:
     """Return the first ``count`` processors of a stable sort of all by ready time, at a third of its price."""
     if ready.size <= count:
         return ready.argsort(kind="stable")
-    order = (ready <= np.partition(ready, count - 1)[count - 1]).nonzero()[0]
-    return order[ready[order].argsort(kind="stable")[:count]]
+    order: NDArray[np.intp] = np.flatnonzero(ready <= np.partition(ready, count - 1)[count - 1])
+    first: NDArray[np.intp] = order[ready[order].argsort(kind="stable")[:count]]
+    return first
 
 
 def _with_reduce(booking: Booking) -> Booking:
