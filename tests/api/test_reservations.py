@@ -250,7 +250,7 @@ async def test_a_pool_says_whose_reservations_it_takes_and_how_far_ahead_and_an_
     await first.kill()
     await world.let_go()
     await replica()
-    job = await world.add_job(units=50, reservation="soon")
+    job = await world.add_job(units=50, deadline="20m", reservation="soon")
     await world.answered(job, "Feasible")
     for name, status in booked.items():
         assert (await world.reserved(name, "Feasible"))["windows"] == status["windows"]

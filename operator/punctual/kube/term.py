@@ -663,7 +663,7 @@ class Term:
         """Let a pool have the nodes and the jobs that the spec selects which it has taken."""
         known, now = self._directory.pools[name], to_selectors(spec)
         was = known.in_force  # perhaps a whole spec, which never equals what is only part of one
-        if (was.node_selector, was.namespace_selector) == (now.node_selector, now.namespace_selector):
+        if all(getattr(was, name) == getattr(now, name) for name in api.PoolSelectors.model_fields):
             return
         known.in_force = now
         self._caches.claim(known)
