@@ -144,7 +144,9 @@ class World:
         ended = {"exitCode": code, "message": message, **(times if self.timed else {})}
         state = [{**CONTAINER, "state": {"terminated": ended}}]
         steps = [c["name"] for c in pod["spec"].get("initContainers") or ()]  # those of a chunk with an input
-        read = json.dumps({"bytes": 1000, "size": 3000, "validator": '"1"', "waited": 0, "opening": 0.1, "seconds": 0.2})
+        read = json.dumps(
+            {"bytes": 1000, "size": 3000, "validator": '"1"', "waited": 0, "opening": 0.1, "seconds": 0.2}
+        )
         fetched = {"terminated": {"exitCode": 0, "startedAt": now, "finishedAt": now, "message": read}}
         await self.set_pod(
             pod,
