@@ -19,7 +19,7 @@ from punctual.kube.exchange import Doors, Exchange
 from punctual.kube.identity import Reviewer, identity_of
 from punctual.kube.keeper import Keeper
 from punctual.kube.vault import ClusterVault
-from punctual.scheduling.actions import SetPoint
+from punctual.scheduling.model.actions import SetPoint
 from punctual_agent.exchange import Exchange as AgentsExchange
 
 SERVICE = "punctual"

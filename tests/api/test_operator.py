@@ -18,7 +18,7 @@ from punctual.kube.client import CONFIG_MAPS, LEASES, NODES, PODS
 from punctual.kube.directory import JOBS, POOLS, PROFILES
 from punctual.kube.duration import format_time, parse_time
 from punctual.kube.podspec import JOB_UID_LABEL, Owner, pod_name
-from punctual.scheduling.job import Chunk
+from punctual.scheduling.model.job import Chunk
 
 GROUP = "punctual.dev/v1alpha1"
 NAMES = itertools.count(1)

@@ -23,7 +23,7 @@ from ports import kept_port
 from punctual import errors
 from punctual.kube.directory import POOLS, PROFILES, RESERVATIONS
 from punctual.kube.podspec import Owner, pod_name
-from punctual.scheduling.job import Chunk
+from punctual.scheduling.model.job import Chunk
 
 ROOT = Path(__file__).parents[2]
 APISERVER = ROOT / "hack" / "apiserver"

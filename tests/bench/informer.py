@@ -23,7 +23,7 @@ import orjson
 from punctual.kube.client import PODS, ApiClient
 from punctual.kube.informer import Informer
 from punctual.kube.podspec import ATTEMPT, BEGIN, END, JOB_UID_LABEL, project_pod
-from punctual.scheduling.events import PodObserved
+from punctual.scheduling.model.events import PodObserved
 
 TARGET = {"ms_per_event": 0.1}
 SIZE = 4800

@@ -28,8 +28,8 @@ import time
 import tracemalloc
 
 from punctual import reasons
-from punctual.scheduling.actions import CreateChunk, EndPod, WriteStatus
-from punctual.scheduling.events import (
+from punctual.scheduling.model.actions import CreateChunk, EndPod, WriteStatus
+from punctual.scheduling.model.events import (
     JobApplied,
     JobDeleted,
     NodeObserved,
@@ -39,10 +39,10 @@ from punctual.scheduling.events import (
     Progress,
     Reported,
 )
-from punctual.scheduling.job import Job, JobRecord, Promise, Verdict
+from punctual.scheduling.model.job import Job, JobRecord, Promise, Verdict
+from punctual.scheduling.model.pool_spec import PoolSpec
+from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.pool import Pool
-from punctual.scheduling.ranges import Ranges
-from punctual.scheduling.spec import PoolSpec
 from punctual.theory.cost import Cost
 
 NODES, PROCESSORS = 200, 4

@@ -10,13 +10,13 @@ import timeit
 import numpy as np
 
 from punctual.scheduling.demand import Demand
-from punctual.scheduling.discipline import Discipline, Order
 from punctual.scheduling.ground import Booking, Ground
+from punctual.scheduling.model.discipline import Discipline, Order
+from punctual.scheduling.model.processors import Place
+from punctual.scheduling.model.ranges import Ranges
+from punctual.scheduling.model.reservation import Reservation
 from punctual.scheduling.placement import place
 from punctual.scheduling.plan import Plan
-from punctual.scheduling.processors import Place
-from punctual.scheduling.ranges import Ranges
-from punctual.scheduling.reservation import Reservation
 from punctual.scheduling.reservations import Accepted, Ahead, Held, Refused, admit, next_start
 from punctual.theory.cost import Cost
 

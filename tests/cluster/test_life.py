@@ -6,8 +6,8 @@ import re
 import pytest
 from live import condition, covers, eventually, note
 
-from punctual.scheduling.job import Sample
-from punctual.scheduling.pilots import fit
+from punctual.scheduling.model.job import Sample
+from punctual.scheduling.model.pilots import fit
 
 SLOW = {"chi": "300ms", "thetaCp": "3s"}
 

@@ -12,7 +12,7 @@ from figures import chapter4, chapter5, chapter6, chapter7, page
 from figures.figure import FULL, Found, Size
 from figures.index import FIGURES
 
-from punctual.scheduling.discipline import Discipline
+from punctual.scheduling.model.discipline import Discipline
 from punctual.sim.jobs import Options, simulate
 from punctual.sim.trace import FaultLine, JobLine, ReservationLine, Trace
 from punctual.theory.cost import Cost

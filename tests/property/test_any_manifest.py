@@ -30,8 +30,8 @@ from punctual.kube.metrics import Metrics
 from punctual.kube.operations import CreatePod, PutStatus
 from punctual.kube.placeholders import Manner, Placeholders
 from punctual.kube.podspec import project_pod
-from punctual.scheduling.actions import Action
-from punctual.scheduling.events import JobApplied, NodeObserved, PoolApplied, Progress, Reported
+from punctual.scheduling.model.actions import Action
+from punctual.scheduling.model.events import JobApplied, NodeObserved, PoolApplied, Progress, Reported
 from punctual.scheduling.pool import Pool
 
 BORN = "2030-01-02T15:04:05Z"

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from punctual.scheduling.demand import Demand, Shortfall
-from punctual.scheduling.discipline import Discipline, Order
 from punctual.scheduling.ground import Ground
+from punctual.scheduling.model.discipline import Discipline, Order
+from punctual.scheduling.model.processors import Place
+from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.placement import place
 from punctual.scheduling.plan import Plan
-from punctual.scheduling.processors import Place
-from punctual.scheduling.ranges import Ranges
 from punctual.scheduling.room import surely_fit
 from punctual.scheduling.row import Row
 from punctual.scheduling.stretch import FRONT, WORTH, place_next

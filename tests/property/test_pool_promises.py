@@ -9,9 +9,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from world import Worker, World, job
 
 from punctual.runtime.actor import SET_BACK
-from punctual.scheduling.discipline import Discipline
-from punctual.scheduling.events import JobApplied, PodObserved
-from punctual.scheduling.ranges import Ranges
+from punctual.scheduling.model.discipline import Discipline
+from punctual.scheduling.model.events import JobApplied, PodObserved
+from punctual.scheduling.model.ranges import Ranges
 
 requests = st.tuples(
     st.integers(1, 300),  # units

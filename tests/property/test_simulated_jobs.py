@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from schedule import flaws
 
-from punctual.scheduling.discipline import Discipline
+from punctual.scheduling.model.discipline import Discipline
 from punctual.sim.jobs import Options, simulate
 from punctual.sim.trace import FaultLine, JobLine, ReservationLine, Trace
 from punctual.theory.cost import Cost

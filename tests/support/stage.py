@@ -21,7 +21,7 @@ from punctual.kube.convert import to_record
 from punctual.kube.directory import JOBS, POOLS
 from punctual.kube.duration import format_time
 from punctual.kube.podspec import BEGIN, END, JOB_UID_LABEL, KIND_LABEL, OFFERED_END
-from punctual.scheduling.ranges import Ranges
+from punctual.scheduling.model.ranges import Ranges
 
 GROUP = api.API_VERSION
 UNITS = 40

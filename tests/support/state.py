@@ -8,8 +8,8 @@ from punctual.kube import api
 from punctual.kube.convert import job_status, pool_status, to_pool_spec
 from punctual.kube.duration import format_duration, format_time
 from punctual.kube.podspec import Owner
-from punctual.scheduling.job import Job
-from punctual.scheduling.spec import PoolSpec
+from punctual.scheduling.model.job import Job
+from punctual.scheduling.model.pool_spec import PoolSpec
 
 NOW = 1_800_000_000.0
 TEMPLATE = {"spec": {"containers": [{"name": "main", "image": "work"}]}}

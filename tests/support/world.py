@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from punctual.scheduling.actions import (
+from punctual.scheduling.model.actions import (
     Action,
     AnswerReservation,
     CreateChunk,
@@ -30,7 +30,7 @@ from punctual.scheduling.actions import (
     WritePool,
     WriteStatus,
 )
-from punctual.scheduling.events import (
+from punctual.scheduling.model.events import (
     CreateRefused,
     Event,
     JobApplied,
@@ -46,10 +46,10 @@ from punctual.scheduling.events import (
     ReservationDeleted,
     Share,
 )
-from punctual.scheduling.job import Chunk, InputVersion, Job, JobRecord, Transfer
+from punctual.scheduling.model.job import Chunk, InputVersion, Job, JobRecord, Transfer
+from punctual.scheduling.model.pool_spec import PoolRecord, PoolSpec
+from punctual.scheduling.model.reservation import Reservation
 from punctual.scheduling.pool import Pool
-from punctual.scheduling.reservation import Reservation
-from punctual.scheduling.spec import PoolRecord, PoolSpec
 from punctual.theory.cost import Cost
 
 TICK = 0.25

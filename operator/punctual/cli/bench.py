@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from punctual.errors import InvariantError
 from punctual.scheduling.demand import Demand
-from punctual.scheduling.discipline import Order
 from punctual.scheduling.fast_line import FastLine
 from punctual.scheduling.ground import Ground
+from punctual.scheduling.model.discipline import Order
+from punctual.scheduling.model.processors import Place
+from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.plan import Plan
-from punctual.scheduling.processors import Place
-from punctual.scheduling.ranges import Ranges
 from punctual.sim.collector import uncollected
 from punctual.sim.literal import AcFast, EdfIit2, Task
 from punctual.theory.cost import Cost

@@ -24,10 +24,10 @@ from punctual.kube.duration import format_time, parse_time
 from punctual.kube.oversize import refusal
 from punctual.kube.podspec import Owner
 from punctual.kube.snapshot import EPOCH, Snapshot, objects, settle
-from punctual.scheduling.events import JobApplied
-from punctual.scheduling.job import Job, JobRecord, Kind
+from punctual.scheduling.model.events import JobApplied
+from punctual.scheduling.model.job import Job, JobRecord, Kind
+from punctual.scheduling.model.processors import Place
 from punctual.scheduling.pool import Pool
-from punctual.scheduling.processors import Place
 
 Json = dict[str, Any]
 NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")

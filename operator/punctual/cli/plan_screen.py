@@ -10,8 +10,8 @@ from rich.text import Text
 from punctual.cli.plan import Answer, Piece
 from punctual.cli.screen import clock, offer
 from punctual.kube.duration import format_duration, format_time
-from punctual.scheduling.processors import Place
-from punctual.scheduling.words import some, span
+from punctual.scheduling.model.processors import Place
+from punctual.scheduling.model.wording import some, span
 
 CHUNKS = 40
 """Rows of the table."""

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from punctual.errors import PunctualError
-from punctual.scheduling.spec import Admission
+from punctual.scheduling.model.pool_spec import Admission
 from punctual.sim.jobs import Options, simulate
 from punctual.sim.result import Result
 from punctual.sim.trace import FaultLine, Trace, first_flaw, read

@@ -10,8 +10,8 @@ from punctual import metric_names as names
 from punctual import reasons
 from punctual.kube.directory import KnownJob
 from punctual.kube.metrics import Metrics
-from punctual.scheduling.job import JobRecord
-from punctual.scheduling.spec import PoolRecord
+from punctual.scheduling.model.job import JobRecord
+from punctual.scheduling.model.pool_spec import PoolRecord
 
 
 class Accounts:

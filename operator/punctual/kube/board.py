@@ -8,7 +8,7 @@ turn of leadership: a new leader's Pool says everything again.
 from collections.abc import Mapping
 
 from punctual import wire
-from punctual.scheduling.actions import DropSetPoint, SetPoint
+from punctual.scheduling.model.actions import DropSetPoint, SetPoint
 
 MOST = 1000  # as wire.SetPoints has it: a kubelet holds far fewer pods
 

@@ -21,11 +21,11 @@ from punctual.kube.operations import PutStatus
 from punctual.kube.recorder import Recorder, Regarding
 from punctual.kube.recurrence import DAY, Span, windows
 from punctual.kube.writer import Writer
-from punctual.scheduling.actions import AnswerReservation, OfferWindow
-from punctual.scheduling.events import ReservationApplied, ReservationDeleted, Share
-from punctual.scheduling.job import Verdict
-from punctual.scheduling.reservation import Reservation
-from punctual.scheduling.words import some
+from punctual.scheduling.model.actions import AnswerReservation, OfferWindow
+from punctual.scheduling.model.events import ReservationApplied, ReservationDeleted, Share
+from punctual.scheduling.model.job import Verdict
+from punctual.scheduling.model.reservation import Reservation
+from punctual.scheduling.model.wording import some
 
 LOOK: Final = 3600.0
 """Seconds at most between looks at a recurrence."""

@@ -16,7 +16,7 @@ from punctual.kube.informer import Change, Informer
 from punctual.kube.inventory import Inventory, Node, project_node
 from punctual.kube.placeholders import Manner, Placeholder, placeholder
 from punctual.kube.podspec import ForeignPod, Owner, foreign_pod, is_chunk_of, project_pod
-from punctual.scheduling.events import Event, NodeGone, NodeObserved, PodGone, PodObserved
+from punctual.scheduling.model.events import Event, NodeGone, NodeObserved, PodGone, PodObserved
 
 NAMESPACES = Resource("v1", "namespaces")
 LATE: Final = 1000

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
 from punctual.kube.duration import format_time, parse_time
-from punctual.scheduling.job import Status, Verdict
+from punctual.scheduling.model.job import Status, Verdict
 
 MESSAGE: Final = 32768
 """Longest message that the schema takes."""

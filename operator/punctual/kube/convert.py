@@ -18,10 +18,20 @@ from punctual.kube.api.fields import MAX_BYTES, MAX_UNITS
 from punctual.kube.conditions import Since, conditions
 from punctual.kube.duration import format_duration, format_time
 from punctual.kube.podspec import Owner, pod_name
-from punctual.scheduling.discipline import Discipline
-from punctual.scheduling.job import Chunk, InputVersion, Job, JobRecord, Offer, Promise, Sample, Transfers, Verdict
-from punctual.scheduling.ranges import Count, Counts, Ranges
-from punctual.scheduling.spec import MissCount, NodeLine, PoolRecord, PoolSpec
+from punctual.scheduling.model.discipline import Discipline
+from punctual.scheduling.model.job import (
+    Chunk,
+    InputVersion,
+    Job,
+    JobRecord,
+    Offer,
+    Promise,
+    Sample,
+    Transfers,
+    Verdict,
+)
+from punctual.scheduling.model.pool_spec import MissCount, NodeLine, PoolRecord, PoolSpec
+from punctual.scheduling.model.ranges import Count, Counts, Ranges
 from punctual.theory.cost import Cost
 
 Json = dict[str, Any]

@@ -23,8 +23,8 @@ from punctual.kube.conditions import Since
 from punctual.kube.duration import format_time, parse_time
 from punctual.kube.oversize import kept
 from punctual.kube.podspec import Owner
-from punctual.scheduling.events import Share
-from punctual.scheduling.job import Job, JobRecord
+from punctual.scheduling.model.events import Share
+from punctual.scheduling.model.job import Job, JobRecord
 
 POOLS: Final = Resource(api.API_VERSION, "pools")
 JOBS: Final = Resource(api.API_VERSION, "divisiblejobs")

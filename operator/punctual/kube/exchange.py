@@ -28,7 +28,7 @@ from punctual.errors import ClusterError
 from punctual.kube.board import SetPointBoard
 from punctual.kube.identity import Identity, Reviewer
 from punctual.kube.serve import port_of
-from punctual.scheduling.events import Progress, Reported
+from punctual.scheduling.model.events import Progress, Reported
 
 log = structlog.get_logger(__name__)
 

@@ -29,7 +29,7 @@ from punctual.kube.podspec import ATTEMPT, BEGIN, END, IMAGE, JOB_UID_LABEL, OFF
 from punctual.kube.recorder import Recorder, Regarding
 from punctual.kube.results import Results
 from punctual.kube.writer import Writer
-from punctual.scheduling.actions import (
+from punctual.scheduling.model.actions import (
     Action,
     AnswerReservation,
     CreateChunk,
@@ -48,9 +48,9 @@ from punctual.scheduling.actions import (
     WritePool,
     WriteStatus,
 )
-from punctual.scheduling.events import CreateRefused
-from punctual.scheduling.job import Job, JobRecord
-from punctual.scheduling.spec import PoolSpec
+from punctual.scheduling.model.events import CreateRefused
+from punctual.scheduling.model.job import Job, JobRecord
+from punctual.scheduling.model.pool_spec import PoolSpec
 
 log = structlog.get_logger(__name__)
 

@@ -34,8 +34,8 @@ from punctual.kube.convert import (
 from punctual.kube.directory import Directory, KnownJob
 from punctual.kube.podspec import IMAGE, InputStep, Owner, chunk_pod
 from punctual.kube.trials import Trials
-from punctual.scheduling.job import Chunk, Job, Kind
-from punctual.scheduling.spec import PoolSpec
+from punctual.scheduling.model.job import Chunk, Job, Kind
+from punctual.scheduling.model.pool_spec import PoolSpec
 
 OVERDUE: Final = 15.0
 """Seconds that a job waits here before it is told what it waits for."""

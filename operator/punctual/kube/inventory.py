@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from punctual import reasons
 from punctual.kube.podspec import GROUP, POOL_LABEL, ForeignPod
 from punctual.kube.quantity import parse_bytes, parse_cores
-from punctual.scheduling.events import NodeGone, NodeObserved
+from punctual.scheduling.model.events import NodeGone, NodeObserved
 
 CLASS_LABEL: Final = "node.kubernetes.io/instance-type"
 """Label of a node that says its class: nodes of one class are taken to be equally fast."""

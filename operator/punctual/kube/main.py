@@ -50,7 +50,7 @@ from punctual.kube.trials import DEADLINE
 from punctual.kube.vault import ClusterVault
 from punctual.kube.walk import walk
 from punctual.runtime.actor import Core
-from punctual.scheduling.events import Reported
+from punctual.scheduling.model.events import Reported
 from punctual.scheduling.pool import Pool
 
 FLUSH = 5.0

@@ -23,7 +23,7 @@ from punctual.kube.client import Json
 from punctual.kube.operations import CreatePod, DeletePod, Operation, Outcome, same
 from punctual.kube.podspec import PLACEHOLDER, POOL_LABEL, PROCESSOR, label, on_node, toleration
 from punctual.kube.quantity import format_bytes, format_cores
-from punctual.scheduling.actions import HoldRoom
+from punctual.scheduling.model.actions import HoldRoom
 
 PATIENCE: Final = 2.0
 """Seconds that the scheduler has to make room for a chunk by itself."""

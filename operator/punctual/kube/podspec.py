@@ -8,7 +8,7 @@ before the template's: it is told its turn by another annotation in that volume,
 termination message.
 
 In: the informer sees every pod of the cluster and keeps of each only what is decided on: of ours a
-:class:`~punctual.scheduling.events.PodObserved`, of others the room they ask for.
+:class:`~punctual.scheduling.model.events.PodObserved`, of others the room they ask for.
 """
 
 import hashlib
@@ -22,9 +22,9 @@ from typing import Any, Final, NamedTuple, cast
 from punctual.fetch import CHANGED, LONGEST
 from punctual.kube.duration import format_time, parse_duration, parse_time
 from punctual.kube.quantity import format_bytes, format_cores, parse_quantity
-from punctual.scheduling.events import PodObserved, PodPhase
-from punctual.scheduling.job import Chunk, InputVersion, Kind, Transfer
-from punctual.scheduling.spec import PoolSpec
+from punctual.scheduling.model.events import PodObserved, PodPhase
+from punctual.scheduling.model.job import Chunk, InputVersion, Kind, Transfer
+from punctual.scheduling.model.pool_spec import PoolSpec
 from punctual.scheduling.supervision import NO_VOLUME, NOMINATED
 
 GROUP: Final = "punctual.dev"

@@ -18,9 +18,9 @@ from typing import Any, Final
 from punctual.kube.client import CONFIG_MAPS
 from punctual.kube.operations import ApplyConfigMap, Operation, Outcome, Patch
 from punctual.kube.podspec import JOB_UID_LABEL, Owner, owner_reference
-from punctual.scheduling.actions import StoreResult
-from punctual.scheduling.ranges import Ranges
-from punctual.scheduling.words import some
+from punctual.scheduling.model.actions import StoreResult
+from punctual.scheduling.model.ranges import Ranges
+from punctual.scheduling.model.wording import some
 
 RANGES: Final = 200
 """Ranges in one ConfigMap, at most."""

@@ -27,10 +27,10 @@ from punctual.kube.directory import Directory
 from punctual.kube.duration import format_time
 from punctual.kube.learning import Learning
 from punctual.kube.oversize import kept
-from punctual.scheduling.events import Event, JobApplied, NodeObserved, PoolApplied, ReservationApplied
-from punctual.scheduling.job import Job, JobRecord
+from punctual.scheduling.model.events import Event, JobApplied, NodeObserved, PoolApplied, ReservationApplied
+from punctual.scheduling.model.job import Job, JobRecord
+from punctual.scheduling.model.pool_spec import PoolSpec
 from punctual.scheduling.pool import Pool
-from punctual.scheduling.spec import PoolSpec
 
 Body = Mapping[str, Any]
 EPOCH = 2**30

@@ -85,9 +85,9 @@ from punctual.kube.unheard import unheard
 from punctual.kube.writer import Writer
 from punctual.runtime.actor import Core, PoolActor
 from punctual.runtime.mailbox import Mailbox
-from punctual.scheduling import ledger
-from punctual.scheduling.actions import Measured
-from punctual.scheduling.events import (
+from punctual.scheduling.model import ledger
+from punctual.scheduling.model.actions import Measured
+from punctual.scheduling.model.events import (
     CreateRefused,
     Event,
     JobApplied,
@@ -99,10 +99,10 @@ from punctual.scheduling.events import (
     Progress,
     Reported,
 )
-from punctual.scheduling.job import JobRecord
+from punctual.scheduling.model.job import JobRecord
+from punctual.scheduling.model.pool_spec import PoolRecord, PoolSpec
+from punctual.scheduling.model.wording import some
 from punctual.scheduling.pool import Pool
-from punctual.scheduling.spec import PoolRecord, PoolSpec
-from punctual.scheduling.words import some
 from punctual.sim.collector import uncollected
 
 FINALIZER: Final = f"{GROUP}/jobs"

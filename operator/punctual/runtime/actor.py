@@ -20,8 +20,8 @@ from typing import Final, Protocol
 
 from punctual.errors import ClusterError
 from punctual.runtime.mailbox import Mailbox
-from punctual.scheduling.actions import Action
-from punctual.scheduling.events import Event
+from punctual.scheduling.model.actions import Action
+from punctual.scheduling.model.events import Event
 
 TICK: Final = 0.25
 """Seconds between steps when nothing happens: chunks start and jobs overrun by the clock alone."""

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Hashable
 
 from punctual.errors import ClusterError, InvariantError
-from punctual.scheduling.events import (
+from punctual.scheduling.model.events import (
     CreateRefused,
     Event,
     JobApplied,

@@ -13,9 +13,9 @@ import numpy as np
 from punctual import reasons
 from punctual.scheduling.demand import Demand, Shortfall, tolerance
 from punctual.scheduling.ground import Booking, Ground
-from punctual.scheduling.job import Job
+from punctual.scheduling.model.job import Job
+from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.plan import Plan
-from punctual.scheduling.words import some, span
 
 
 class Admitted(NamedTuple):

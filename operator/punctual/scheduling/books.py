@@ -9,20 +9,20 @@ import math
 from dataclasses import dataclass, field
 
 from punctual import reasons
-from punctual.scheduling.actions import Action, CreateChunk, HoldRoom, WritePool, WriteStatus
 from punctual.scheduling.bound import BoundLine, MissRatio
 from punctual.scheduling.demand import tolerance
-from punctual.scheduling.events import NodeObserved, PodObserved
-from punctual.scheduling.job import Chunk, JobRecord, Verdict
 from punctual.scheduling.line import Line
+from punctual.scheduling.model.actions import Action, CreateChunk, HoldRoom, WritePool, WriteStatus
+from punctual.scheduling.model.events import NodeObserved, PodObserved
+from punctual.scheduling.model.job import Chunk, JobRecord, Verdict
+from punctual.scheduling.model.pool_spec import MissCount, PoolRecord, PoolSpec
+from punctual.scheduling.model.processors import Occupant, Place, Processors
+from punctual.scheduling.model.startup_times import Startups
+from punctual.scheduling.model.wording import amount, some
 from punctual.scheduling.offers_desk import OffersDesk
 from punctual.scheduling.plan import Plan
-from punctual.scheduling.processors import Occupant, Place, Processors
 from punctual.scheduling.reservations import Ahead
-from punctual.scheduling.spec import MissCount, PoolRecord, PoolSpec
 from punctual.scheduling.standing import Key, Standing, Watch
-from punctual.scheduling.startup import Startups
-from punctual.scheduling.words import amount, some
 
 TELL = 0.5
 """Seconds at least between two statuses of a job that differ in progress alone."""

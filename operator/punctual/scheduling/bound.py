@@ -21,10 +21,10 @@ from punctual.control.pi import PI, place_poles
 from punctual.scheduling.demand import Demand, tolerance
 from punctual.scheduling.ground import Ground
 from punctual.scheduling.hybrid import turn_of
-from punctual.scheduling.processors import Place
-from punctual.scheduling.ranges import Range, Ranges
+from punctual.scheduling.model.pool_spec import MissCount
+from punctual.scheduling.model.processors import Place
+from punctual.scheduling.model.ranges import Range, Ranges
 from punctual.scheduling.slacks import Turn
-from punctual.scheduling.spec import MissCount
 from punctual.theory.cost import Cost
 from punctual.theory.geometric import GroupShares
 

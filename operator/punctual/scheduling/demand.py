@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from punctual.scheduling.discipline import Order
-from punctual.scheduling.ranges import Ranges
+from punctual.scheduling.model.discipline import Order
+from punctual.scheduling.model.ranges import Ranges
 from punctual.theory.cost import Cost
 
 Floats = NDArray[np.float64]

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from punctual import reasons
-from punctual.scheduling import ledger
-from punctual.scheduling.actions import Emit
 from punctual.scheduling.books import Books
 from punctual.scheduling.bound import BoundLine
-from punctual.scheduling.job import Job, Verdict
 from punctual.scheduling.life import Life
+from punctual.scheduling.model import ledger
+from punctual.scheduling.model.actions import Emit
+from punctual.scheduling.model.job import Job, Verdict
+from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.plan import Plan
 from punctual.scheduling.planner import Planner
 from punctual.scheduling.standing import Standing
-from punctual.scheduling.words import some, span
 
 
 @dataclass(slots=True)

@@ -15,8 +15,8 @@ from punctual.scheduling.bound import BoundLine, Pressure
 from punctual.scheduling.fast_line import Room
 from punctual.scheduling.hybrid import Obstacle, wanted
 from punctual.scheduling.line import Line
+from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.planner import Planner
-from punctual.scheduling.words import some, span
 
 
 @dataclass(slots=True)

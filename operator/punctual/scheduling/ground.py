@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from punctual.errors import InvariantError
 from punctual.scheduling.around import Around
 from punctual.scheduling.demand import Demand, Floats, tolerance
-from punctual.scheduling.discipline import Discipline
-from punctual.scheduling.ranges import Range, Ranges
+from punctual.scheduling.model.discipline import Discipline
+from punctual.scheduling.model.ranges import Range, Ranges
 from punctual.theory.cost import Cost
 from punctual.theory.partition import in_turn
 

@@ -14,8 +14,8 @@ from punctual.scheduling.demand import Demand, tolerance
 from punctual.scheduling.fast_line import FastLine, Room
 from punctual.scheduling.ground import Ground
 from punctual.scheduling.hybrid import Obstacle, obstacle, to_fast, turn_of
-from punctual.scheduling.processors import Place
-from punctual.scheduling.ranges import Range, Ranges
+from punctual.scheduling.model.processors import Place
+from punctual.scheduling.model.ranges import Range, Ranges
 from punctual.scheduling.slacks import Turn
 from punctual.theory.cost import Cost
 

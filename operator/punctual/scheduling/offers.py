@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from punctual.scheduling.demand import Demand, tolerance
-from punctual.scheduling.ranges import Ranges
+from punctual.scheduling.model.ranges import Ranges
 
 ALLOWANCE = 3.0
 """Seconds added to what is offered: creation times are whole seconds, and submitting takes a moment."""

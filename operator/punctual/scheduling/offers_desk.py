@@ -4,7 +4,7 @@ from collections.abc import Generator, Iterator
 
 from punctual.scheduling import offers
 from punctual.scheduling.demand import Demand
-from punctual.scheduling.job import Offer
+from punctual.scheduling.model.job import Offer
 
 TESTS = 24
 """Tests of admission that a step spends on offers."""

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from punctual.errors import InvariantError
 from punctual.scheduling.demand import Demand, Shortfall, tolerance
 from punctual.scheduling.ground import Booking, Ground
+from punctual.scheduling.model.processors import Place
+from punctual.scheduling.model.ranges import Range
 from punctual.scheduling.placement import place, retimed
-from punctual.scheduling.processors import Place
-from punctual.scheduling.ranges import Range
 from punctual.scheduling.row import LOOK, Row
 
 Floats = NDArray[np.float64]

@@ -10,22 +10,22 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from punctual import reasons
-from punctual.scheduling import ledger
-from punctual.scheduling.actions import Emit
 from punctual.scheduling.books import Books
 from punctual.scheduling.bound import BoundLine
 from punctual.scheduling.demand import Demand, Shortfall, tolerance
-from punctual.scheduling.discipline import Order
 from punctual.scheduling.ground import Ground
 from punctual.scheduling.hybrid import Obstacle
-from punctual.scheduling.job import Verdict
 from punctual.scheduling.life import GRACE, LOOK, Life
 from punctual.scheduling.line import Line
+from punctual.scheduling.model import ledger
+from punctual.scheduling.model.actions import Emit
+from punctual.scheduling.model.discipline import Order
+from punctual.scheduling.model.job import Verdict
+from punctual.scheduling.model.processors import Place
+from punctual.scheduling.model.wording import span
 from punctual.scheduling.plan import Plan
 from punctual.scheduling.port import expected_inputs, someone_fetches
-from punctual.scheduling.processors import Place
 from punctual.scheduling.standing import Standing, expected_end
-from punctual.scheduling.words import span
 from punctual.theory.cost import Cost
 
 PATIENCE = 2.0

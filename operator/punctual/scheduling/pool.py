@@ -18,8 +18,20 @@ from typing import NamedTuple
 
 from punctual import reasons
 from punctual.errors import InvariantError
-from punctual.scheduling import ledger, offers
-from punctual.scheduling.actions import (
+from punctual.scheduling import offers
+from punctual.scheduling.admission import Application, Rejected, admit, objection
+from punctual.scheduling.books import LIVE, Books
+from punctual.scheduling.bound import BoundLine, MissRatio, Pressure
+from punctual.scheduling.demand import Demand, Shortfall, tolerance
+from punctual.scheduling.dispatcher import Dispatcher
+from punctual.scheduling.edits import Edits
+from punctual.scheduling.express import Express
+from punctual.scheduling.fast_line import Room
+from punctual.scheduling.ground import Booking
+from punctual.scheduling.life import BLOCKED, Life
+from punctual.scheduling.line import Line, LineTest
+from punctual.scheduling.model import ledger
+from punctual.scheduling.model.actions import (
     Action,
     DropSetPoint,
     Emit,
@@ -29,14 +41,8 @@ from punctual.scheduling.actions import (
     WritePool,
     WriteStatus,
 )
-from punctual.scheduling.admission import Application, Rejected, admit, objection
-from punctual.scheduling.books import LIVE, Books
-from punctual.scheduling.bound import BoundLine, MissRatio, Pressure
-from punctual.scheduling.demand import Demand, Shortfall, tolerance
-from punctual.scheduling.discipline import Order
-from punctual.scheduling.dispatcher import Dispatcher
-from punctual.scheduling.edits import Edits
-from punctual.scheduling.events import (
+from punctual.scheduling.model.discipline import Order
+from punctual.scheduling.model.events import (
     CreateRefused,
     Event,
     JobApplied,
@@ -50,23 +56,18 @@ from punctual.scheduling.events import (
     ReservationApplied,
     ReservationDeleted,
 )
-from punctual.scheduling.express import Express
-from punctual.scheduling.fast_line import Room
-from punctual.scheduling.ground import Booking
-from punctual.scheduling.job import Chunk, JobRecord, Promise, Verdict
-from punctual.scheduling.life import BLOCKED, Life
-from punctual.scheduling.line import Line, LineTest
+from punctual.scheduling.model.job import Chunk, JobRecord, Promise, Verdict
+from punctual.scheduling.model.pool_spec import PoolSpec
+from punctual.scheduling.model.processors import Occupant
+from punctual.scheduling.model.ranges import Ranges
+from punctual.scheduling.model.startup_times import Startups
+from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.plan import Plan
 from punctual.scheduling.planner import Planner
 from punctual.scheduling.port import Port
-from punctual.scheduling.processors import Occupant
-from punctual.scheduling.ranges import Ranges
-from punctual.scheduling.spec import PoolSpec
 from punctual.scheduling.standing import Standing, Watch
-from punctual.scheduling.startup import Startups
 from punctual.scheduling.supervision import SAID
 from punctual.scheduling.windows import LEAVE, Windows
-from punctual.scheduling.words import some, span
 from punctual.theory.cost import Cost
 
 USED = 0.01

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from itertools import chain
 
 from punctual import reasons
-from punctual.scheduling.actions import GiveTurn
 from punctual.scheduling.books import Books
-from punctual.scheduling.job import Chunk
 from punctual.scheduling.life import LOOK
-from punctual.scheduling.processors import Occupant
+from punctual.scheduling.model.actions import GiveTurn
+from punctual.scheduling.model.job import Chunk
+from punctual.scheduling.model.processors import Occupant
 from punctual.scheduling.standing import Standing
 
 Entry = tuple[Standing, Chunk]

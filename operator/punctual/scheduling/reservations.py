@@ -23,11 +23,11 @@ from punctual import reasons
 from punctual.scheduling.around import Around
 from punctual.scheduling.calendar import Calendar, Window
 from punctual.scheduling.demand import tolerance
-from punctual.scheduling.discipline import Discipline
+from punctual.scheduling.model.discipline import Discipline
+from punctual.scheduling.model.processors import Place
+from punctual.scheduling.model.reservation import Reservation
+from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.plan import Plan
-from punctual.scheduling.processors import Place
-from punctual.scheduling.reservation import Reservation
-from punctual.scheduling.words import some, span
 
 EARLIER = 1e-6
 """How much nearer, relative to now, no window may be than the one that is offered."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from punctual import reasons
-from punctual.scheduling.events import PodObserved
-from punctual.scheduling.job import Chunk, Job, JobRecord
+from punctual.scheduling.model.events import PodObserved
+from punctual.scheduling.model.job import Chunk, Job, JobRecord
 from punctual.theory.cost import Cost
 
 State = Literal["Waiting", "Measuring", "Promised", "Leftover", "Refused", "Answered", "Suspended", "Ended"]

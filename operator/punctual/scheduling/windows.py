@@ -11,22 +11,22 @@ from dataclasses import dataclass, field, replace
 
 from punctual import reasons
 from punctual.scheduling import reservations
-from punctual.scheduling.actions import AnswerReservation, OfferWindow
 from punctual.scheduling.books import Books
 from punctual.scheduling.demand import tolerance
 from punctual.scheduling.dispatcher import Dispatcher
-from punctual.scheduling.events import ReservationApplied, Share
 from punctual.scheduling.express import Express
-from punctual.scheduling.job import Verdict
 from punctual.scheduling.life import GRACE, LOOK, Life
+from punctual.scheduling.model.actions import AnswerReservation, OfferWindow
+from punctual.scheduling.model.events import ReservationApplied, Share
+from punctual.scheduling.model.job import Verdict
+from punctual.scheduling.model.processors import Place
+from punctual.scheduling.model.reservation import Reservation
+from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.offers_desk import TESTS
 from punctual.scheduling.plan import Plan
 from punctual.scheduling.planner import PATIENCE, Planner
-from punctual.scheduling.processors import Place
-from punctual.scheduling.reservation import Reservation
 from punctual.scheduling.reservations import Accepted, Ahead, Held, admit
 from punctual.scheduling.standing import expected_end
-from punctual.scheduling.words import some, span
 
 LEAVE = GRACE + 2.0
 """Seconds from the word that a pod must go until its processor is empty for sure, on a cluster."""

@@ -6,7 +6,7 @@ It knows true costs, which may differ from the estimates that the Pool plans wit
 from collections import deque
 from dataclasses import dataclass, field
 
-from punctual.scheduling.job import Chunk
+from punctual.scheduling.model.job import Chunk
 from punctual.theory.cost import Cost
 
 

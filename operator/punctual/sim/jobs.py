@@ -16,10 +16,10 @@ from typing import NamedTuple
 import numpy as np
 
 from punctual.scheduling import offers
-from punctual.scheduling.actions import AnswerReservation, CreateChunk, EndPod, OfferEnd, WriteStatus
 from punctual.scheduling.demand import tolerance
-from punctual.scheduling.discipline import Discipline
-from punctual.scheduling.events import (
+from punctual.scheduling.model.actions import AnswerReservation, CreateChunk, EndPod, OfferEnd, WriteStatus
+from punctual.scheduling.model.discipline import Discipline
+from punctual.scheduling.model.events import (
     Event,
     JobApplied,
     JobDeleted,
@@ -33,11 +33,11 @@ from punctual.scheduling.events import (
     Reported,
     ReservationApplied,
 )
-from punctual.scheduling.job import Job, JobRecord, Restart
+from punctual.scheduling.model.job import Job, JobRecord, Restart
+from punctual.scheduling.model.pool_spec import Admission, PoolSpec
+from punctual.scheduling.model.reservation import Reservation
 from punctual.scheduling.planner import PATIENCE
 from punctual.scheduling.pool import Pool
-from punctual.scheduling.reservation import Reservation
-from punctual.scheduling.spec import Admission, PoolSpec
 from punctual.scheduling.windows import ASKED
 from punctual.sim.cluster import Cluster, Running
 from punctual.sim.collector import uncollected

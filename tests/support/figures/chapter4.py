@@ -7,7 +7,7 @@ from statistics import fmean
 from figures.draw import COLOURS, grid, legend, sheet, styles
 from figures.figure import Figure, Found, Key, Numbers, Sim, Size, table
 from figures.letter4 import letter
-from punctual.scheduling.discipline import Discipline
+from punctual.scheduling.model.discipline import Discipline
 from punctual.sim.jobs import Options, simulate
 from punctual.sim.workload import Workload
 from punctual.theory.cost import Cost

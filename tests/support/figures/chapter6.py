@@ -11,8 +11,8 @@ import numpy as np
 from figures.draw import COLOURS, REFUSED, USED, curve, legend, sheet, styles
 from figures.figure import Figure, Found, Key, Numbers, Sim, Size, table
 from punctual.cli import bench
-from punctual.scheduling.discipline import Discipline
-from punctual.scheduling.spec import Admission
+from punctual.scheduling.model.discipline import Discipline
+from punctual.scheduling.model.pool_spec import Admission
 from punctual.sim.jobs import Options, _Run, simulate
 from punctual.sim.trace import JobLine, Trace
 from punctual.sim.workload import Workload

@@ -7,7 +7,7 @@ import numpy as np
 from figures.draw import COLOURS, legend, mark, sheet, styles
 from figures.figure import Figure, Found, Key, Numbers, Sim, Size, table
 from punctual.scheduling.bound import GAINS
-from punctual.scheduling.discipline import Discipline
+from punctual.scheduling.model.discipline import Discipline
 from punctual.sim.jobs import Options, simulate
 from punctual.sim.result import Result
 from punctual.sim.trace import FaultLine, JobLine, Trace, jobs

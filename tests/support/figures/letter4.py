@@ -8,7 +8,7 @@ Where the figure leaves it open: a job takes those nodes that were free first, a
 from bisect import insort
 from dataclasses import dataclass
 
-from punctual.scheduling.discipline import Discipline, Order
+from punctual.scheduling.model.discipline import Discipline, Order
 from punctual.sim.trace import Trace, jobs
 from punctual.theory.cost import Cost
 from punctual.theory.execution_time import (

@@ -13,7 +13,7 @@ from punctual.kube.authority import Lifetimes, make_serving, new_trust
 from punctual.kube.board import SetPointBoard
 from punctual.kube.exchange import Doors, Exchange
 from punctual.kube.identity import Identity, Reviewer
-from punctual.scheduling.actions import SetPoint
+from punctual.scheduling.model.actions import SetPoint
 from punctual_agent.actuator import Actuator
 from punctual_agent.cgroup import Cap
 

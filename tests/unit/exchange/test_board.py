@@ -4,7 +4,7 @@ import pytest
 
 from punctual import wire
 from punctual.kube.board import SetPointBoard
-from punctual.scheduling.actions import DropSetPoint, SetPoint
+from punctual.scheduling.model.actions import DropSetPoint, SetPoint
 
 
 def point(pod="p1", node="n1", **more):

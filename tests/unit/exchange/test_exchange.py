@@ -18,8 +18,8 @@ from punctual.kube.board import SetPointBoard
 from punctual.kube.exchange import LARGEST, Doors, Exchange
 from punctual.kube.identity import Identity, Reviewer
 from punctual.kube.keeper import Keeper
-from punctual.scheduling.actions import DropSetPoint, SetPoint
-from punctual.scheduling.events import Progress, Reported
+from punctual.scheduling.model.actions import DropSetPoint, SetPoint
+from punctual.scheduling.model.events import Progress, Reported
 
 AGENT = "system:serviceaccount:lab:punctual-agent"
 HOST = "punctual.lab.svc"

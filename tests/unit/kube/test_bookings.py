@@ -8,10 +8,10 @@ from punctual.kube import api
 from punctual.kube.bookings import Bookings, Doors, restore
 from punctual.kube.directory import Directory
 from punctual.kube.duration import format_time
-from punctual.scheduling.actions import AnswerReservation, OfferWindow
-from punctual.scheduling.events import ReservationApplied, ReservationDeleted, Share
-from punctual.scheduling.job import Verdict
-from punctual.scheduling.processors import Place
+from punctual.scheduling.model.actions import AnswerReservation, OfferWindow
+from punctual.scheduling.model.events import ReservationApplied, ReservationDeleted, Share
+from punctual.scheduling.model.job import Verdict
+from punctual.scheduling.model.processors import Place
 
 DAY = 86400.0
 BEGIN = 1_900_000_000.0

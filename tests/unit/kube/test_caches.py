@@ -4,9 +4,9 @@ import pytest
 
 from punctual.kube.caches import LATE, Caches
 from punctual.kube.podspec import PLACEHOLDER, Owner, chunk_pod
-from punctual.scheduling.events import PodObserved
-from punctual.scheduling.job import Chunk
-from punctual.scheduling.spec import PoolSpec
+from punctual.scheduling.model.events import PodObserved
+from punctual.scheduling.model.job import Chunk
+from punctual.scheduling.model.pool_spec import PoolSpec
 
 OWNER = Owner(uid="j1", namespace="ns", name="render", pool="main", units=100)
 CHUNK = Chunk(begin=0, end=90, origin=100, node="n1", attempt=2, created=0.0, promised_end=60.0)

@@ -1,5 +1,5 @@
 from punctual.kube.conditions import conditions, standing
-from punctual.scheduling.job import Verdict
+from punctual.scheduling.model.job import Verdict
 
 YES, NO = Verdict("True", "Feasible", "all fits"), Verdict("False", "InfeasibleCapacity", "9 are free")
 

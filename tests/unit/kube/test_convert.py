@@ -22,10 +22,20 @@ from punctual.kube.convert import (
     without_decision,
 )
 from punctual.kube.podspec import Owner
-from punctual.scheduling.discipline import Discipline
-from punctual.scheduling.job import Chunk, InputVersion, Job, JobRecord, Offer, Promise, Sample, Transfers, Verdict
-from punctual.scheduling.ranges import Count, Counts, Ranges
-from punctual.scheduling.spec import MissCount, NodeLine, PoolRecord, PoolSpec
+from punctual.scheduling.model.discipline import Discipline
+from punctual.scheduling.model.job import (
+    Chunk,
+    InputVersion,
+    Job,
+    JobRecord,
+    Offer,
+    Promise,
+    Sample,
+    Transfers,
+    Verdict,
+)
+from punctual.scheduling.model.pool_spec import MissCount, NodeLine, PoolRecord, PoolSpec
+from punctual.scheduling.model.ranges import Count, Counts, Ranges
 from punctual.theory.cost import Cost
 
 OWNER = Owner(uid="u1", namespace="ns", name="render", pool="main", units=10**9)

@@ -1,7 +1,7 @@
 import pytest
 
 from punctual.kube.directory import HIGHEST, Directory
-from punctual.scheduling.job import Chunk, JobRecord, Promise, Verdict
+from punctual.scheduling.model.job import Chunk, JobRecord, Promise, Verdict
 
 
 def meta(name="x", uid="u1", generation=1, **more):

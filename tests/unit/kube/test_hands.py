@@ -13,7 +13,7 @@ from punctual.kube.hold import Holds
 from punctual.kube.metrics import Metrics
 from punctual.kube.operations import Annotate, ApplyConfigMap, CreatePod, DeleteObject, DeletePod, Patch, PutStatus
 from punctual.kube.placeholders import Manner, Placeholder, Placeholders
-from punctual.scheduling.actions import (
+from punctual.scheduling.model.actions import (
     CreateChunk,
     DeleteJob,
     DropSetPoint,
@@ -27,9 +27,9 @@ from punctual.scheduling.actions import (
     WritePool,
     WriteStatus,
 )
-from punctual.scheduling.events import CreateRefused
-from punctual.scheduling.job import Chunk, InputVersion, Job, JobRecord, Promise, Verdict
-from punctual.scheduling.spec import MissCount, PoolRecord, PoolSpec
+from punctual.scheduling.model.events import CreateRefused
+from punctual.scheduling.model.job import Chunk, InputVersion, Job, JobRecord, Promise, Verdict
+from punctual.scheduling.model.pool_spec import MissCount, PoolRecord, PoolSpec
 
 CREATED = "2030-01-01T00:00:00Z"
 CHUNK = Chunk(begin=0, end=5, origin=5, node="n1", attempt=1, created=0.0, promised_end=9.0)

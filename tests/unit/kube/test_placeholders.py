@@ -4,7 +4,7 @@ import pytest
 
 from punctual.kube.operations import CreatePod, DeletePod, Outcome
 from punctual.kube.placeholders import PATIENCE, REST, Manner, Placeholders, placeholder
-from punctual.scheduling.actions import HoldRoom, Kept
+from punctual.scheduling.model.actions import HoldRoom, Kept
 
 
 class Cluster:

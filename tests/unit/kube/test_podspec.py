@@ -4,9 +4,9 @@ import json
 import pytest
 
 from punctual.kube.podspec import ForeignPod, InputStep, Owner, chunk_pod, is_chunk_of, pod_name, project_pod
-from punctual.scheduling.events import PodObserved
-from punctual.scheduling.job import Chunk, InputVersion, Transfer
-from punctual.scheduling.spec import PoolSpec
+from punctual.scheduling.model.events import PodObserved
+from punctual.scheduling.model.job import Chunk, InputVersion, Transfer
+from punctual.scheduling.model.pool_spec import PoolSpec
 
 OWNER = Owner(uid="8b1f6b3e-0000-4000-8000-000000000001", namespace="ns", name="render", pool="main", units=1000)
 PROCESSOR = PoolSpec(name="main", cpu=0.5, memory=2**31)

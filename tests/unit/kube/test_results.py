@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from punctual.kube.operations import ApplyConfigMap, Outcome, Patch
 from punctual.kube.podspec import Owner
 from punctual.kube.results import RANGES, Results, config_map_name
-from punctual.scheduling.actions import StoreResult
-from punctual.scheduling.ranges import Ranges
+from punctual.scheduling.model.actions import StoreResult
+from punctual.scheduling.model.ranges import Ranges
 
 LARGEST = "\ufffd" * 4096  # what is no UTF-8, as the API server shows it
 OWNER = Owner(uid="u1", namespace="ns", name="render", pool="main", units=100)

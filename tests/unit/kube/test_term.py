@@ -19,7 +19,7 @@ from punctual.kube.inventory import project_node
 from punctual.kube.metrics import Metrics
 from punctual.kube.results import config_map_name
 from punctual.kube.term import Term
-from punctual.scheduling.actions import Measured, StoreResult
+from punctual.scheduling.model.actions import Measured, StoreResult
 
 API = "punctual.dev/v1alpha1"
 KINDS = {"DivisibleJob": JOBS, "Pool": POOLS, "Profile": PROFILES}

@@ -6,8 +6,8 @@ import pytest
 from punctual.errors import ClusterError, InvariantError
 from punctual.runtime.actor import PoolActor
 from punctual.runtime.mailbox import Mailbox
-from punctual.scheduling.actions import Emit, HoldNode
-from punctual.scheduling.events import NodeGone
+from punctual.scheduling.model.actions import Emit, HoldNode
+from punctual.scheduling.model.events import NodeGone
 
 
 class Script:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from punctual.errors import ClusterError
 from punctual.runtime.mailbox import Mailbox, key_of
-from punctual.scheduling.events import (
+from punctual.scheduling.model.events import (
     JobApplied,
     JobDeleted,
     NodeGone,
@@ -18,7 +18,7 @@ from punctual.scheduling.events import (
     Progress,
     Reported,
 )
-from punctual.scheduling.job import Job
+from punctual.scheduling.model.job import Job
 from punctual.theory.cost import Cost
 
 JOB = Job(uid="j1", namespace="ns", name="render", arrival=0.0, units=100, deadline=60.0, cost=Cost(chi=1.0))

@@ -9,7 +9,7 @@ from world import World, job
 from punctual import metric_names as names
 from punctual.kube.metrics import Metrics
 from punctual.runtime.mailbox import Mailbox
-from punctual.scheduling.events import Progress, Reported
+from punctual.scheduling.model.events import Progress, Reported
 
 NODES = [f"n{n}" for n in range(50)]
 

@@ -7,12 +7,12 @@ from punctual import reasons
 from punctual.scheduling.admission import Admitted, Application, Rejected, admit
 from punctual.scheduling.around import Around
 from punctual.scheduling.demand import Demand
-from punctual.scheduling.discipline import Discipline, Order
 from punctual.scheduling.ground import Ground
-from punctual.scheduling.job import Job
+from punctual.scheduling.model.discipline import Discipline, Order
+from punctual.scheduling.model.job import Job
+from punctual.scheduling.model.processors import Place
+from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.plan import Plan
-from punctual.scheduling.processors import Place
-from punctual.scheduling.ranges import Ranges
 from punctual.theory.cost import Cost
 
 DISCIPLINE = Discipline()

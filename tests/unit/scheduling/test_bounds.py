@@ -10,9 +10,10 @@ from world import Worker, World, job
 
 from punctual.kube import duration
 from punctual.kube.api.fields import MAX_RANGES
-from punctual.scheduling import ledger, offers
-from punctual.scheduling.job import Chunk, JobRecord
-from punctual.scheduling.ranges import Counts, Ranges
+from punctual.scheduling import offers
+from punctual.scheduling.model import ledger
+from punctual.scheduling.model.job import Chunk, JobRecord
+from punctual.scheduling.model.ranges import Counts, Ranges
 
 counted = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9), st.integers(1, 3)), max_size=30)
 

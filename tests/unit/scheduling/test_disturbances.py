@@ -4,8 +4,8 @@ import pytest
 from world import Worker, World, job
 
 from punctual import reasons
-from punctual.scheduling.actions import StoreResult
-from punctual.scheduling.events import Progress, Reported
+from punctual.scheduling.model.actions import StoreResult
+from punctual.scheduling.model.events import Progress, Reported
 
 
 def nodes(*names: str, cpu: float = 4.0, **more) -> World:

@@ -6,7 +6,7 @@ import pytest
 from world import Worker, World, job
 
 from punctual import reasons
-from punctual.scheduling.events import Progress, Reported
+from punctual.scheduling.model.events import Progress, Reported
 
 
 def small(cpu: float = 2.0, **more) -> World:

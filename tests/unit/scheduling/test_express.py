@@ -6,8 +6,8 @@ import pytest
 from world import Worker, World, job
 
 from punctual import reasons
-from punctual.scheduling.discipline import Discipline
-from punctual.scheduling.events import JobApplied
+from punctual.scheduling.model.discipline import Discipline
+from punctual.scheduling.model.events import JobApplied
 
 MANY = 12
 

@@ -4,10 +4,10 @@ import pytest
 from world import Worker, World, job
 
 from punctual import reasons
-from punctual.scheduling.actions import WriteStatus
-from punctual.scheduling.discipline import Discipline
-from punctual.scheduling.job import InputVersion
-from punctual.scheduling.spec import PoolSpec
+from punctual.scheduling.model.actions import WriteStatus
+from punctual.scheduling.model.discipline import Discipline
+from punctual.scheduling.model.job import InputVersion
+from punctual.scheduling.model.pool_spec import PoolSpec
 
 OLD, NEW = InputVersion(1000, '"old"'), InputVersion(1500, '"new"')
 CONCURRENT = PoolSpec(name="main", cpu=1.0, headroom=0.0, margin=2.0)

@@ -4,8 +4,8 @@ import pytest
 from world import Worker, World, job
 
 from punctual import reasons
-from punctual.scheduling.actions import CreateChunk, OfferEnd
-from punctual.scheduling.events import PodObserved
+from punctual.scheduling.model.actions import CreateChunk, OfferEnd
+from punctual.scheduling.model.events import PodObserved
 
 
 def small(cpu: float = 4.0, **more) -> World:

@@ -8,11 +8,11 @@ from world import Worker, World, job
 
 from punctual import reasons
 from punctual.scheduling.demand import Demand
-from punctual.scheduling.discipline import Order
 from punctual.scheduling.ground import Booking, Ground
+from punctual.scheduling.model.discipline import Order
+from punctual.scheduling.model.processors import Place
+from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.plan import Plan
-from punctual.scheduling.processors import Place
-from punctual.scheduling.ranges import Ranges
 from punctual.theory.cost import Cost
 
 

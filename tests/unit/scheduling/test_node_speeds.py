@@ -4,7 +4,7 @@ import pytest
 from world import Worker, World, job
 
 from punctual import reasons
-from punctual.scheduling.actions import Measured
+from punctual.scheduling.model.actions import Measured
 
 PACE = {"quick": 1.0, "slow": 3.0}
 

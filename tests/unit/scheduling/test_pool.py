@@ -7,8 +7,8 @@ from world import Worker, World, job
 
 from punctual import reasons
 from punctual.scheduling import pool
-from punctual.scheduling.actions import Emit
-from punctual.scheduling.events import PoolApplied, Progress, Reported
+from punctual.scheduling.model.actions import Emit
+from punctual.scheduling.model.events import PoolApplied, Progress, Reported
 
 
 def small(cpu: float = 4.0, **more) -> World:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from world import World, job
 
-from punctual.scheduling.events import PoolApplied
+from punctual.scheduling.model.events import PoolApplied
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import pytest
 from world import Worker, World, job
 
 from punctual import reasons
-from punctual.scheduling.actions import CreateChunk, GiveTurn
-from punctual.scheduling.discipline import Discipline
-from punctual.scheduling.spec import PoolSpec
+from punctual.scheduling.model.actions import CreateChunk, GiveTurn
+from punctual.scheduling.model.discipline import Discipline
+from punctual.scheduling.model.pool_spec import PoolSpec
 
 ONE_PORT = PoolSpec(name="main", cpu=1.0, headroom=0.0, margin=2.0, discipline=Discipline(network="OnePort"))
 

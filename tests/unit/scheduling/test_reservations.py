@@ -10,13 +10,13 @@ import pytest
 from punctual.errors import InvariantError
 from punctual.scheduling.around import Around
 from punctual.scheduling.demand import Demand, Shortfall
-from punctual.scheduling.discipline import Discipline, Order
 from punctual.scheduling.ground import Booking, Ground
+from punctual.scheduling.model.discipline import Discipline, Order
+from punctual.scheduling.model.processors import Place
+from punctual.scheduling.model.ranges import Ranges
+from punctual.scheduling.model.reservation import Reservation
 from punctual.scheduling.placement import place
 from punctual.scheduling.plan import Plan
-from punctual.scheduling.processors import Place
-from punctual.scheduling.ranges import Ranges
-from punctual.scheduling.reservation import Reservation
 from punctual.scheduling.reservations import Accepted, Ahead, Held, Refused, admit, nearest
 from punctual.scheduling.staged import place_around
 from punctual.theory.cost import Cost

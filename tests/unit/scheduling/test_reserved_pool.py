@@ -2,9 +2,9 @@
 
 from world import World, job
 
-from punctual.scheduling.discipline import Discipline
-from punctual.scheduling.events import ReservationApplied
-from punctual.scheduling.reservation import Reservation
+from punctual.scheduling.model.discipline import Discipline
+from punctual.scheduling.model.events import ReservationApplied
+from punctual.scheduling.model.reservation import Reservation
 from punctual.sim.jobs import Options, simulate
 from punctual.sim.trace import JobLine, ReservationLine, Trace
 

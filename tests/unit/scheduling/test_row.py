@@ -7,10 +7,10 @@ import pytest
 
 from punctual.scheduling.around import Around
 from punctual.scheduling.demand import Demand, Shortfall
-from punctual.scheduling.discipline import Discipline, Order
 from punctual.scheduling.ground import Ground
+from punctual.scheduling.model.discipline import Discipline, Order
+from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.placement import place
-from punctual.scheduling.ranges import Ranges
 from punctual.scheduling.room import surely_fit
 from punctual.scheduling.row import Row
 from punctual.theory.cost import Cost

@@ -6,7 +6,7 @@ import pytest
 from world import Worker, World, job, job_of
 
 from punctual import reasons
-from punctual.scheduling.job import Chunk, Sample, Verdict
+from punctual.scheduling.model.job import Chunk, Sample, Verdict
 
 
 def small(cpu: float = 2.0, **more) -> World:

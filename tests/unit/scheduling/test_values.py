@@ -10,16 +10,17 @@ from world import World, job
 
 from punctual import reasons
 from punctual.errors import InvariantError
-from punctual.scheduling import ledger, offers, pilots
-from punctual.scheduling.events import NodeObserved, PodObserved
-from punctual.scheduling.job import Chunk, JobRecord, Sample, Transfers
-from punctual.scheduling.processors import Occupant, Place, Processors, processors_of
-from punctual.scheduling.ranges import Count, Counts, Ranges
-from punctual.scheduling.spec import PoolSpec
+from punctual.scheduling import offers
+from punctual.scheduling.model import ledger, pilots
+from punctual.scheduling.model.events import NodeObserved, PodObserved
+from punctual.scheduling.model.job import Chunk, JobRecord, Sample, Transfers
+from punctual.scheduling.model.pool_spec import PoolSpec
+from punctual.scheduling.model.processors import Occupant, Place, Processors, processors_of
+from punctual.scheduling.model.ranges import Count, Counts, Ranges
+from punctual.scheduling.model.startup_times import Startups
+from punctual.scheduling.model.wording import span
 from punctual.scheduling.standing import Watch, expected_end
-from punctual.scheduling.startup import Startups
 from punctual.scheduling.supervision import finding
-from punctual.scheduling.words import span
 from punctual.theory.cost import Cost
 
 pairs = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=6)

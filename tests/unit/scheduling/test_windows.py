@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from world import Worker, World, job
 
-from punctual.scheduling.events import ReservationApplied, Share
-from punctual.scheduling.reservation import Reservation
-from punctual.scheduling.spec import PoolSpec
+from punctual.scheduling.model.events import ReservationApplied, Share
+from punctual.scheduling.model.pool_spec import PoolSpec
+from punctual.scheduling.model.reservation import Reservation
 
 SPEC = PoolSpec(name="main", cpu=1.0, headroom=0.0, margin=2.0)
 

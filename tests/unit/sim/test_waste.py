@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from waste import CUT, FAULT, INPUT, LOST, waste
 
-from punctual.scheduling.discipline import Discipline
+from punctual.scheduling.model.discipline import Discipline
 from punctual.sim.jobs import Options, simulate
 from punctual.sim.trace import FaultLine, Trace, jobs
 from punctual.sim.workload import Workload

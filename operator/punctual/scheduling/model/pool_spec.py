@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from punctual.scheduling.discipline import Discipline
-from punctual.scheduling.job import Verdict
+from punctual.scheduling.model.discipline import Discipline
+from punctual.scheduling.model.job import Verdict
 
 Admission = Literal["Exact", "Fast", "Hybrid"]
 Hold = Literal["None", "Taint", "Placeholder"]

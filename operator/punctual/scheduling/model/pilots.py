@@ -8,7 +8,7 @@ fetch by themselves, that is in chi and theta_cp.
 
 from collections.abc import Sequence
 
-from punctual.scheduling.job import Sample, Transfers
+from punctual.scheduling.model.job import Sample, Transfers
 from punctual.theory.cost import Cost
 
 PILOT_SECONDS = 10.0

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from punctual.scheduling.job import InputVersion, Job, JobRecord, Kind, Transfer
-from punctual.scheduling.reservation import Reservation
-from punctual.scheduling.spec import PoolRecord, PoolSpec
+from punctual.scheduling.model.job import InputVersion, Job, JobRecord, Kind, Transfer
+from punctual.scheduling.model.pool_spec import PoolRecord, PoolSpec
+from punctual.scheduling.model.reservation import Reservation
 
 PodPhase = Literal["Pending", "Running", "Succeeded", "Failed", "Unknown"]
 

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from punctual.errors import InvariantError
-from punctual.scheduling.events import NodeObserved
-from punctual.scheduling.spec import NodeLine, PoolSpec
+from punctual.scheduling.model.events import NodeObserved
+from punctual.scheduling.model.pool_spec import NodeLine, PoolSpec
 
 
 class Place(NamedTuple):

@@ -5,8 +5,8 @@ Each move takes a record and returns the next; a unit is completed, owned by one
 after that.
 """
 
-from punctual.scheduling.job import Chunk, JobRecord, Restart
-from punctual.scheduling.ranges import Range, Ranges
+from punctual.scheduling.model.job import Chunk, JobRecord, Restart
+from punctual.scheduling.model.ranges import Range, Ranges
 
 MOST_UNITS = 2**63
 """No unit has a number so high."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from punctual.errors import InvariantError
-from punctual.scheduling.ranges import Counts, Ranges
+from punctual.scheduling.model.ranges import Counts, Ranges
 from punctual.theory.cost import Cost
 
 Restart = Literal["Redo", "Resume"]

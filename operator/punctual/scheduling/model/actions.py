@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from punctual.control.chunk_times import Fetched
-from punctual.scheduling.job import Chunk, JobRecord, Verdict
-from punctual.scheduling.processors import Place
-from punctual.scheduling.spec import PoolRecord
+from punctual.scheduling.model.job import Chunk, JobRecord, Verdict
+from punctual.scheduling.model.pool_spec import PoolRecord
+from punctual.scheduling.model.processors import Place
 
 
 @dataclass(frozen=True, slots=True)
