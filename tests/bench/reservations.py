@@ -9,14 +9,14 @@ import timeit
 
 import numpy as np
 
-from punctual.scheduling.demand import Demand
-from punctual.scheduling.ground import Booking, Ground
 from punctual.scheduling.model.discipline import Discipline, Order
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.model.reservation import Reservation
-from punctual.scheduling.placement import place
-from punctual.scheduling.plan import Plan
+from punctual.scheduling.placement.demand import Demand
+from punctual.scheduling.placement.place import place
+from punctual.scheduling.placement.plan import Plan
+from punctual.scheduling.placement.timeline import Booking, Ground
 from punctual.scheduling.reservations import Accepted, Ahead, Held, Refused, admit, next_start
 from punctual.theory.cost import Cost
 

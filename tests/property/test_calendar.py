@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from punctual.scheduling.calendar import Calendar, Window
+from punctual.scheduling.placement.calendar import Calendar, Window
 
 windows = st.builds(
     lambda start, length, n: Window(float(start), float(start + length), n),

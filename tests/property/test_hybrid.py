@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from machine import Machine, Waiting
 
-from punctual.scheduling.demand import Demand
-from punctual.scheduling.ground import Ground
 from punctual.scheduling.hybrid import Obstacle, to_fast, turn_of
 from punctual.scheduling.model.discipline import Discipline, Order
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Range, Ranges
-from punctual.scheduling.plan import Plan
+from punctual.scheduling.placement.demand import Demand
+from punctual.scheduling.placement.plan import Plan
+from punctual.scheduling.placement.timeline import Ground
 from punctual.theory.cost import Cost
 
 NOW = 1.8e9

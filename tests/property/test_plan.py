@@ -11,16 +11,16 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from punctual.scheduling.demand import Demand, Shortfall
-from punctual.scheduling.ground import Ground
 from punctual.scheduling.model.discipline import Discipline, Order
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Ranges
-from punctual.scheduling.placement import place
-from punctual.scheduling.plan import Plan
-from punctual.scheduling.room import surely_fit
-from punctual.scheduling.row import Row
-from punctual.scheduling.stretch import FRONT, WORTH, place_next
+from punctual.scheduling.placement.demand import Demand, Shortfall
+from punctual.scheduling.placement.lazy_plan import Row
+from punctual.scheduling.placement.place import place
+from punctual.scheduling.placement.plan import Plan
+from punctual.scheduling.placement.stretch import FRONT, WORTH, place_next
+from punctual.scheduling.placement.sufficient_test import surely_fit
+from punctual.scheduling.placement.timeline import Ground
 from punctual.theory.cost import Cost
 
 NOW = 1.8e9

@@ -9,13 +9,13 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from punctual.scheduling.demand import Demand, Shortfall
-from punctual.scheduling.ground import Ground
 from punctual.scheduling.model.discipline import Discipline
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Range, Ranges
 from punctual.scheduling.model.reservation import Reservation
-from punctual.scheduling.plan import Plan
+from punctual.scheduling.placement.demand import Demand, Shortfall
+from punctual.scheduling.placement.plan import Plan
+from punctual.scheduling.placement.timeline import Ground
 from punctual.scheduling.reservations import Accepted, Ahead, admit, nearest
 from punctual.theory.cost import Cost
 

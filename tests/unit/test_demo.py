@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from punctual.scheduling.demand import Demand, Shortfall
-from punctual.scheduling.ground import Booking, Ground
 from punctual.scheduling.model.discipline import Order
 from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.model.startup_times import Startups
-from punctual.scheduling.placement import place
+from punctual.scheduling.placement.demand import Demand, Shortfall
+from punctual.scheduling.placement.place import place
+from punctual.scheduling.placement.timeline import Booking, Ground
 from punctual.theory.cost import Cost
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "hack"))  # hypothesis wants it before any fixture

@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from punctual.errors import InvariantError
-from punctual.scheduling.demand import Demand
 from punctual.scheduling.fast_line import FastLine
-from punctual.scheduling.ground import Ground
 from punctual.scheduling.model.discipline import Order
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Ranges
-from punctual.scheduling.plan import Plan
+from punctual.scheduling.placement.demand import Demand
+from punctual.scheduling.placement.plan import Plan
+from punctual.scheduling.placement.timeline import Ground
 from punctual.sim.collector import uncollected
 from punctual.sim.literal import AcFast, EdfIit2, Task
 from punctual.theory.cost import Cost

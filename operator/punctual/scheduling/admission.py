@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from punctual import reasons
-from punctual.scheduling.demand import Demand, Shortfall, tolerance
-from punctual.scheduling.ground import Booking, Ground
 from punctual.scheduling.model.job import Job
 from punctual.scheduling.model.wording import some, span
-from punctual.scheduling.plan import Plan
+from punctual.scheduling.placement.demand import Demand, Shortfall, tolerance
+from punctual.scheduling.placement.plan import Plan
+from punctual.scheduling.placement.timeline import Booking, Ground
 
 
 class Admitted(NamedTuple):

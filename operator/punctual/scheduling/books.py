@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 from punctual import reasons
 from punctual.scheduling.bound import BoundLine, MissRatio
-from punctual.scheduling.demand import tolerance
 from punctual.scheduling.line import Line
 from punctual.scheduling.model.actions import Action, CreateChunk, HoldRoom, WritePool, WriteStatus
 from punctual.scheduling.model.events import NodeObserved, PodObserved
@@ -20,7 +19,8 @@ from punctual.scheduling.model.processors import Occupant, Place, Processors
 from punctual.scheduling.model.startup_times import Startups
 from punctual.scheduling.model.wording import amount, some
 from punctual.scheduling.offers_desk import OffersDesk
-from punctual.scheduling.plan import Plan
+from punctual.scheduling.placement.demand import tolerance
+from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.reservations import Ahead
 from punctual.scheduling.standing import Key, Standing, Watch
 

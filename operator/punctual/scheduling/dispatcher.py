@@ -13,8 +13,6 @@ import numpy as np
 from punctual import reasons
 from punctual.scheduling.books import Books
 from punctual.scheduling.bound import BoundLine
-from punctual.scheduling.demand import tolerance
-from punctual.scheduling.ground import Booking, Ground, Walk
 from punctual.scheduling.life import GRACE, LOOK, Life
 from punctual.scheduling.line import Line
 from punctual.scheduling.model import ledger, pilots
@@ -22,6 +20,8 @@ from punctual.scheduling.model.actions import CreateChunk, OfferEnd
 from punctual.scheduling.model.job import Chunk, Kind
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Range, Ranges
+from punctual.scheduling.placement.demand import tolerance
+from punctual.scheduling.placement.timeline import Booking, Ground, Walk
 from punctual.scheduling.planner import NOTICE, PATIENCE, Planner
 from punctual.scheduling.standing import Standing, Watch
 

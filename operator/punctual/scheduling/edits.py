@@ -14,7 +14,7 @@ from punctual.scheduling.model import ledger
 from punctual.scheduling.model.actions import Emit
 from punctual.scheduling.model.job import Job, Verdict
 from punctual.scheduling.model.wording import some, span
-from punctual.scheduling.plan import Plan
+from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.planner import Planner
 from punctual.scheduling.standing import Standing
 

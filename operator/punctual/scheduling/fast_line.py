@@ -46,7 +46,7 @@ from math import ceil, floor, inf
 from typing import NamedTuple
 
 from punctual.scheduling.busy import Busy
-from punctual.scheduling.demand import tolerance
+from punctual.scheduling.placement.demand import tolerance
 from punctual.scheduling.slacks import Slacks, Turn
 from punctual.theory.cost import Cost
 

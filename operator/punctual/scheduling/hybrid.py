@@ -13,9 +13,9 @@ negative then.
 from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
-from punctual.scheduling.demand import Demand
 from punctual.scheduling.fast_line import FastLine
-from punctual.scheduling.ground import Ground
+from punctual.scheduling.placement.demand import Demand
+from punctual.scheduling.placement.timeline import Ground
 from punctual.scheduling.slacks import Turn
 
 Test = Literal["Exact", "Fast"]

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from punctual import reasons
 from punctual.control.chunk_times import Fetched
 from punctual.scheduling.books import Books
-from punctual.scheduling.demand import tolerance
 from punctual.scheduling.model import ledger
 from punctual.scheduling.model.actions import DeleteJob, Emit, EndPod, Measured, SetPoint, StoreResult
 from punctual.scheduling.model.events import PodObserved
 from punctual.scheduling.model.job import Chunk, InputVersion, Sample, Transfers, Verdict
 from punctual.scheduling.model.processors import Occupant
 from punctual.scheduling.model.wording import some, span
+from punctual.scheduling.placement.demand import tolerance
 from punctual.scheduling.standing import Key, Standing, Watch, expected_end
 from punctual.scheduling.supervision import SAID, finding
 

@@ -10,12 +10,12 @@ from math import inf
 
 from punctual.scheduling.admission import least_seconds, too_late
 from punctual.scheduling.bound import BoundLine, Share
-from punctual.scheduling.demand import Demand, tolerance
 from punctual.scheduling.fast_line import FastLine, Room
-from punctual.scheduling.ground import Ground
 from punctual.scheduling.hybrid import Obstacle, obstacle, to_fast, turn_of
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Range, Ranges
+from punctual.scheduling.placement.demand import Demand, tolerance
+from punctual.scheduling.placement.timeline import Ground
 from punctual.scheduling.slacks import Turn
 from punctual.theory.cost import Cost
 

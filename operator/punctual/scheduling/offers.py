@@ -12,8 +12,8 @@ from collections.abc import Generator, Iterable
 from dataclasses import replace
 from typing import Protocol
 
-from punctual.scheduling.demand import Demand, tolerance
 from punctual.scheduling.model.ranges import Ranges
+from punctual.scheduling.placement.demand import Demand, tolerance
 
 ALLOWANCE = 3.0
 """Seconds added to what is offered: creation times are whole seconds, and submitting takes a moment."""

@@ -3,8 +3,8 @@
 from collections.abc import Generator, Iterator
 
 from punctual.scheduling import offers
-from punctual.scheduling.demand import Demand
 from punctual.scheduling.model.job import Offer
+from punctual.scheduling.placement.demand import Demand
 
 TESTS = 24
 """Tests of admission that a step spends on offers."""

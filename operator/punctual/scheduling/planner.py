@@ -12,8 +12,6 @@ import numpy as np
 from punctual import reasons
 from punctual.scheduling.books import Books
 from punctual.scheduling.bound import BoundLine
-from punctual.scheduling.demand import Demand, Shortfall, tolerance
-from punctual.scheduling.ground import Ground
 from punctual.scheduling.hybrid import Obstacle
 from punctual.scheduling.life import GRACE, LOOK, Life
 from punctual.scheduling.line import Line
@@ -23,7 +21,9 @@ from punctual.scheduling.model.discipline import Order
 from punctual.scheduling.model.job import Verdict
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.wording import span
-from punctual.scheduling.plan import Plan
+from punctual.scheduling.placement.demand import Demand, Shortfall, tolerance
+from punctual.scheduling.placement.plan import Plan
+from punctual.scheduling.placement.timeline import Ground
 from punctual.scheduling.port import expected_inputs, someone_fetches
 from punctual.scheduling.standing import Standing, expected_end
 from punctual.theory.cost import Cost

@@ -22,12 +22,10 @@ from punctual.scheduling import offers
 from punctual.scheduling.admission import Application, Rejected, admit, objection
 from punctual.scheduling.books import LIVE, Books
 from punctual.scheduling.bound import BoundLine, MissRatio, Pressure
-from punctual.scheduling.demand import Demand, Shortfall, tolerance
 from punctual.scheduling.dispatcher import Dispatcher
 from punctual.scheduling.edits import Edits
 from punctual.scheduling.express import Express
 from punctual.scheduling.fast_line import Room
-from punctual.scheduling.ground import Booking
 from punctual.scheduling.life import BLOCKED, Life
 from punctual.scheduling.line import Line, LineTest
 from punctual.scheduling.model import ledger
@@ -62,7 +60,9 @@ from punctual.scheduling.model.processors import Occupant
 from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.model.startup_times import Startups
 from punctual.scheduling.model.wording import some, span
-from punctual.scheduling.plan import Plan
+from punctual.scheduling.placement.demand import Demand, Shortfall, tolerance
+from punctual.scheduling.placement.plan import Plan
+from punctual.scheduling.placement.timeline import Booking
 from punctual.scheduling.planner import Planner
 from punctual.scheduling.port import Port
 from punctual.scheduling.standing import Standing, Watch

@@ -20,14 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from punctual import reasons
-from punctual.scheduling.around import Around
-from punctual.scheduling.calendar import Calendar, Window
-from punctual.scheduling.demand import tolerance
 from punctual.scheduling.model.discipline import Discipline
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.reservation import Reservation
 from punctual.scheduling.model.wording import some, span
-from punctual.scheduling.plan import Plan
+from punctual.scheduling.placement.blackouts import Around
+from punctual.scheduling.placement.calendar import Calendar, Window
+from punctual.scheduling.placement.demand import tolerance
+from punctual.scheduling.placement.plan import Plan
 
 EARLIER = 1e-6
 """How much nearer, relative to now, no window may be than the one that is offered."""

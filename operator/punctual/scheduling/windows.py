@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from punctual import reasons
 from punctual.scheduling import reservations
 from punctual.scheduling.books import Books
-from punctual.scheduling.demand import tolerance
 from punctual.scheduling.dispatcher import Dispatcher
 from punctual.scheduling.express import Express
 from punctual.scheduling.life import GRACE, LOOK, Life
@@ -23,7 +22,8 @@ from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.reservation import Reservation
 from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.offers_desk import TESTS
-from punctual.scheduling.plan import Plan
+from punctual.scheduling.placement.demand import tolerance
+from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.planner import PATIENCE, Planner
 from punctual.scheduling.reservations import Accepted, Ahead, Held, admit
 from punctual.scheduling.standing import expected_end

@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 
 from punctual.scheduling import offers
-from punctual.scheduling.demand import tolerance
 from punctual.scheduling.model.actions import AnswerReservation, CreateChunk, EndPod, OfferEnd, WriteStatus
 from punctual.scheduling.model.discipline import Discipline
 from punctual.scheduling.model.events import (
@@ -36,6 +35,7 @@ from punctual.scheduling.model.events import (
 from punctual.scheduling.model.job import Job, JobRecord, Restart
 from punctual.scheduling.model.pool_spec import Admission, PoolSpec
 from punctual.scheduling.model.reservation import Reservation
+from punctual.scheduling.placement.demand import tolerance
 from punctual.scheduling.planner import PATIENCE
 from punctual.scheduling.pool import Pool
 from punctual.scheduling.windows import ASKED

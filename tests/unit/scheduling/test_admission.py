@@ -5,14 +5,14 @@ import pytest
 
 from punctual import reasons
 from punctual.scheduling.admission import Admitted, Application, Rejected, admit
-from punctual.scheduling.around import Around
-from punctual.scheduling.demand import Demand
-from punctual.scheduling.ground import Ground
 from punctual.scheduling.model.discipline import Discipline, Order
 from punctual.scheduling.model.job import Job
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Ranges
-from punctual.scheduling.plan import Plan
+from punctual.scheduling.placement.blackouts import Around
+from punctual.scheduling.placement.demand import Demand
+from punctual.scheduling.placement.plan import Plan
+from punctual.scheduling.placement.timeline import Ground
 from punctual.theory.cost import Cost
 
 DISCIPLINE = Discipline()

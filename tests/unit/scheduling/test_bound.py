@@ -10,14 +10,14 @@ from world import Worker, World, job
 
 from punctual import reasons
 from punctual.scheduling.bound import LEAST, LOW, PARTS, SLOWER, WORTH, BoundLine, MissRatio
-from punctual.scheduling.demand import Demand
-from punctual.scheduling.ground import Ground
 from punctual.scheduling.model.discipline import Discipline, Order
 from punctual.scheduling.model.events import ReservationApplied
 from punctual.scheduling.model.pool_spec import MissCount
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.model.reservation import Reservation
+from punctual.scheduling.placement.demand import Demand
+from punctual.scheduling.placement.timeline import Ground
 from punctual.theory.cost import Cost
 
 PLACES = [Place(f"n{i}", 0) for i in range(4)]

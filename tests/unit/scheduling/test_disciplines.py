@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from world import World, job
 
-from punctual.scheduling.demand import Demand, Shortfall
-from punctual.scheduling.ground import Ground
 from punctual.scheduling.model.discipline import Discipline, Order
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Ranges
-from punctual.scheduling.placement import place
-from punctual.scheduling.plan import Plan
+from punctual.scheduling.placement.demand import Demand, Shortfall
+from punctual.scheduling.placement.place import place
+from punctual.scheduling.placement.plan import Plan
+from punctual.scheduling.placement.timeline import Ground
 from punctual.theory.cost import Cost
 from punctual.theory.execution_time import execution_time, execution_time_equal, n_star, n_star_equal
 

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from punctual.scheduling.demand import Demand, Shortfall
 from punctual.scheduling.fast_line import FastLine
-from punctual.scheduling.ground import Ground
 from punctual.scheduling.hybrid import Obstacle, to_fast, turn_of, wanted
 from punctual.scheduling.model.discipline import Discipline, Order
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Ranges
-from punctual.scheduling.plan import Plan
+from punctual.scheduling.placement.demand import Demand, Shortfall
+from punctual.scheduling.placement.plan import Plan
+from punctual.scheduling.placement.timeline import Ground
 from punctual.theory.cost import Cost
 
 NOW = 1.8e9

@@ -7,12 +7,12 @@ import pytest
 from world import Worker, World, job
 
 from punctual import reasons
-from punctual.scheduling.demand import Demand
-from punctual.scheduling.ground import Booking, Ground
 from punctual.scheduling.model.discipline import Order
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Ranges
-from punctual.scheduling.plan import Plan
+from punctual.scheduling.placement.demand import Demand
+from punctual.scheduling.placement.plan import Plan
+from punctual.scheduling.placement.timeline import Booking, Ground
 from punctual.theory.cost import Cost
 
 

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from punctual.scheduling import offers
-from punctual.scheduling.around import Around
 from punctual.scheduling.bound import BoundLine
-from punctual.scheduling.demand import Demand
-from punctual.scheduling.ground import Ground
 from punctual.scheduling.line import Line, LineTest
 from punctual.scheduling.model.discipline import Discipline, Order
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Ranges
-from punctual.scheduling.plan import Plan
+from punctual.scheduling.placement.blackouts import Around
+from punctual.scheduling.placement.demand import Demand
+from punctual.scheduling.placement.plan import Plan
+from punctual.scheduling.placement.timeline import Ground
 from punctual.sim.jobs import Options, simulate
 from punctual.sim.trace import FaultLine, JobLine, ReservationLine, Trace
 from punctual.theory.cost import Cost

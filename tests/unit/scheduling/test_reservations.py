@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from punctual.errors import InvariantError
-from punctual.scheduling.around import Around
-from punctual.scheduling.demand import Demand, Shortfall
-from punctual.scheduling.ground import Booking, Ground
 from punctual.scheduling.model.discipline import Discipline, Order
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.model.reservation import Reservation
-from punctual.scheduling.placement import place
-from punctual.scheduling.plan import Plan
+from punctual.scheduling.placement.blackouts import Around
+from punctual.scheduling.placement.demand import Demand, Shortfall
+from punctual.scheduling.placement.place import place
+from punctual.scheduling.placement.plan import Plan
+from punctual.scheduling.placement.slotted import place_around
+from punctual.scheduling.placement.timeline import Booking, Ground
 from punctual.scheduling.reservations import Accepted, Ahead, Held, Refused, admit, nearest
-from punctual.scheduling.staged import place_around
 from punctual.theory.cost import Cost
 
 COST = Cost(chi=1.0, theta_cp=1.0)

@@ -1,6 +1,6 @@
 """Demands placed one after the other upon a ground, as far as somebody has asked.
 
-Whether all of a row fits is often known long before all of it is placed (:mod:`punctual.scheduling.room`): then those
+Whether all of a row fits is often known long before all of it is placed (:mod:`punctual.scheduling.placement.sufficient_test`): then those
 behind are placed when somebody wants to see their bookings, with the same result. Where a demand comes to stand in the
 middle, what is before it stays: the times there are kept every so many bookings.
 """
@@ -12,11 +12,11 @@ from itertools import takewhile
 import numpy as np
 
 from punctual.errors import InvariantError
-from punctual.scheduling.demand import Demand, Shortfall
-from punctual.scheduling.ground import Booking, Ground
-from punctual.scheduling.placement import might_fit
-from punctual.scheduling.room import surely_fit
-from punctual.scheduling.stretch import FRONT, place_next
+from punctual.scheduling.placement.demand import Demand, Shortfall
+from punctual.scheduling.placement.place import might_fit
+from punctual.scheduling.placement.stretch import FRONT, place_next
+from punctual.scheduling.placement.sufficient_test import surely_fit
+from punctual.scheduling.placement.timeline import Booking, Ground
 
 MARK = 32
 """Bookings after which the times are kept again."""

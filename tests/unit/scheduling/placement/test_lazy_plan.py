@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from punctual.scheduling.around import Around
-from punctual.scheduling.demand import Demand, Shortfall
-from punctual.scheduling.ground import Ground
 from punctual.scheduling.model.discipline import Discipline, Order
 from punctual.scheduling.model.ranges import Ranges
-from punctual.scheduling.placement import place
-from punctual.scheduling.room import surely_fit
-from punctual.scheduling.row import Row
+from punctual.scheduling.placement.blackouts import Around
+from punctual.scheduling.placement.demand import Demand, Shortfall
+from punctual.scheduling.placement.lazy_plan import Row
+from punctual.scheduling.placement.place import place
+from punctual.scheduling.placement.sufficient_test import surely_fit
+from punctual.scheduling.placement.timeline import Ground
 from punctual.theory.cost import Cost
 
 ONE_PORT = Discipline(network="OnePort")

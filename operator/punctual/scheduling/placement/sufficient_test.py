@@ -5,15 +5,15 @@ leave no gaps, so how long they are busy together does not depend on who got whi
 alone it follows that a demand can be placed in time, and on how many processors at most; what it adds to the sum
 bounds the one behind it. O(1) for each demand, where a placement takes O(N).
 
-It says less than :func:`punctual.scheduling.placement.place` and never more: who is not sure to fit here is to be
+It says less than :func:`punctual.scheduling.placement.place.place` and never more: who is not sure to fit here is to be
 placed, who is sure will be, whatever comes of those before. Rounding to whole units is in it, and that of floats.
 """
 
 from collections.abc import Sequence
 from math import ceil
 
-from punctual.scheduling.demand import Demand, tolerance
-from punctual.scheduling.ground import Ground
+from punctual.scheduling.placement.demand import Demand, tolerance
+from punctual.scheduling.placement.timeline import Ground
 
 ROUNDING = 1e-9
 """What floats may make of a sum of shares, as a part of it; a hundred times more than they do."""

@@ -1,7 +1,7 @@
 """Who computes what, where and when: the bookings of all promised jobs.
 
 A plan is made by placing one demand after the other, in the pool's order, upon the times at which processors become
-ready (:mod:`punctual.scheduling.placement`). Admission asks for a plan with one more demand; the Pool keeps a new plan
+ready (:mod:`punctual.scheduling.placement.place`). Admission asks for a plan with one more demand; the Pool keeps a new plan
 only if it keeps every promise.
 
 A plan stays valid as time goes on while processors do as booked; ``retimed`` tells what it has become where not.
@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from punctual.errors import InvariantError
-from punctual.scheduling.demand import Demand, Shortfall, tolerance
-from punctual.scheduling.ground import Booking, Ground
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Range
-from punctual.scheduling.placement import place, retimed
-from punctual.scheduling.row import LOOK, Row
+from punctual.scheduling.placement.demand import Demand, Shortfall, tolerance
+from punctual.scheduling.placement.lazy_plan import LOOK, Row
+from punctual.scheduling.placement.place import place, retimed
+from punctual.scheduling.placement.timeline import Booking, Ground
 
 Floats = NDArray[np.float64]
 

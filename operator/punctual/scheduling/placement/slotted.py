@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from punctual.scheduling.around import Around, Places, Slots
-from punctual.scheduling.demand import Demand, Floats, Shortfall, tolerance, tolerances
-from punctual.scheduling.ground import Booking, Ground, extra_fragments
+from punctual.scheduling.placement.blackouts import Around, Places, Slots
+from punctual.scheduling.placement.demand import Demand, Floats, Shortfall, tolerance, tolerances
+from punctual.scheduling.placement.timeline import Booking, Ground, extra_fragments
 from punctual.theory.cost import Cost
 
 

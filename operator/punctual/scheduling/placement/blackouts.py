@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from punctual.scheduling.demand import Floats
+from punctual.scheduling.placement.demand import Floats
 
 Places = NDArray[np.intp]
 NOBODY = -1

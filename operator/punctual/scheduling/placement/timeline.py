@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from punctual.errors import InvariantError
-from punctual.scheduling.around import Around
-from punctual.scheduling.demand import Demand, Floats, tolerance
 from punctual.scheduling.model.discipline import Discipline
 from punctual.scheduling.model.ranges import Range, Ranges
+from punctual.scheduling.placement.blackouts import Around
+from punctual.scheduling.placement.demand import Demand, Floats, tolerance
 from punctual.theory.cost import Cost
 from punctual.theory.partition import in_turn
 

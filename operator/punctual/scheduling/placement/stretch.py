@@ -1,6 +1,6 @@
 """Many demands placed at once: a stretch of a queue, on processors that become free one after the other.
 
-:func:`punctual.scheduling.placement.place` spends most of its time on calls of numpy for a few dozen processors.
+:func:`punctual.scheduling.placement.place.place` spends most of its time on calls of numpy for a few dozen processors.
 Neighbours in a queue take processors that lie next to each other in the order of ready times. As long as no processor
 that was given away is free again before those that are still to be given away, one sorted line of ready times serves
 all of them, and one call of numpy computes for many. The bookings are those of `place`, to the last bit.
@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from punctual.scheduling.demand import Demand, Floats, Shortfall, tolerance, tolerances
-from punctual.scheduling.ground import Booking, Ground
-from punctual.scheduling.placement import FEW, first_free, place
+from punctual.scheduling.placement.demand import Demand, Floats, Shortfall, tolerance, tolerances
+from punctual.scheduling.placement.place import FEW, first_free, place
+from punctual.scheduling.placement.timeline import Booking, Ground
 
 FRONT = 512
 """Processors in the line: those that are free first."""
