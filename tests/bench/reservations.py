@@ -9,6 +9,7 @@ import timeit
 
 import numpy as np
 
+from punctual.scheduling.admission.reservation_test import Accepted, Ahead, Held, Refused, admit, next_start
 from punctual.scheduling.model.discipline import Discipline, Order
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Ranges
@@ -17,7 +18,6 @@ from punctual.scheduling.placement.demand import Demand
 from punctual.scheduling.placement.place import place
 from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.placement.timeline import Booking, Ground
-from punctual.scheduling.reservations import Accepted, Ahead, Held, Refused, admit, next_start
 from punctual.theory.cost import Cost
 
 BOOKINGS = 10_000

@@ -10,7 +10,7 @@ import os
 import contest
 import pytest
 
-from punctual.scheduling.fast_line import FastLine
+from punctual.scheduling.admission.fast_queue import FastLine
 from punctual.sim.trace import JobLine, Trace
 from punctual.sim.workload import Workload
 from punctual.theory.cost import Cost

@@ -12,7 +12,7 @@ from figures.letter7 import LETTER, OURS, READ, Cluster, at_miss_ratio, factors
 
 from punctual.control.identification import fit
 from punctual.control.pi import PI
-from punctual.scheduling.bound import GAINS, HIGH, IDENTIFIED, LOW
+from punctual.scheduling.admission.statistical import GAINS, HIGH, IDENTIFIED, LOW
 from punctual.sim.jobs import Options, simulate
 from punctual.sim.workload import Workload
 from punctual.theory.cost import Cost

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from punctual.scheduling import busy
-from punctual.scheduling.busy import Busy
+from punctual.scheduling.admission import busy_index
+from punctual.scheduling.admission.busy_index import Busy
 
 times = st.integers(0, 40).map(float)
 
@@ -17,11 +17,14 @@ class BusyAgainstAList(RuleBasedStateMachine):
         beta=st.sampled_from([1.0, 0.999, 0.9, 0.3, 1e-3]),
     )
     def begin(self, size, ends, beta):
-        busy.BLOCK, self.usual = size, busy.BLOCK  # blocks so small that they are cut and go away all the time
+        busy_index.BLOCK, self.usual = (
+            size,
+            busy_index.BLOCK,
+        )  # blocks so small that they are cut and go away all the time
         self.busy, self.ends, self.beta = Busy(ends, beta=beta), list(ends), beta
 
     def teardown(self):
-        busy.BLOCK = getattr(self, "usual", busy.BLOCK)
+        busy_index.BLOCK = getattr(self, "usual", busy_index.BLOCK)
 
     @rule(end=times)
     def add(self, end):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from machine import Machine
 
-from punctual.scheduling.fast_line import FastLine
+from punctual.scheduling.admission.fast_queue import FastLine
 from punctual.theory.cost import Cost
 
 

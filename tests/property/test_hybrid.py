@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from machine import Machine, Waiting
 
-from punctual.scheduling.hybrid import Obstacle, to_fast, turn_of
+from punctual.scheduling.admission.fast_test import Obstacle, to_fast, turn_of
 from punctual.scheduling.model.discipline import Discipline, Order
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Range, Ranges

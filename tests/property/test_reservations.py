@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from punctual.scheduling.admission.reservation_test import Accepted, Ahead, admit, nearest
 from punctual.scheduling.model.discipline import Discipline
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Range, Ranges
@@ -16,7 +17,6 @@ from punctual.scheduling.model.reservation import Reservation
 from punctual.scheduling.placement.demand import Demand, Shortfall
 from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.placement.timeline import Ground
-from punctual.scheduling.reservations import Accepted, Ahead, admit, nearest
 from punctual.theory.cost import Cost
 
 CLOSE = 1e-6

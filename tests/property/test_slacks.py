@@ -6,8 +6,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from punctual.scheduling import slacks
-from punctual.scheduling.slacks import Slacks
+from punctual.scheduling.admission import slack_index
+from punctual.scheduling.admission.slack_index import Slacks
 
 places = st.tuples(st.integers(0, 40), st.integers(0, 3))
 times = st.integers(-50, 50).map(float)
@@ -19,11 +19,14 @@ class SlacksAgainstAList(RuleBasedStateMachine):
 
     @initialize(size=st.integers(2, 5))
     def begin(self, size):
-        slacks.BLOCK, self.usual = size, slacks.BLOCK  # blocks so small that they are cut and go away all the time
+        slack_index.BLOCK, self.usual = (
+            size,
+            slack_index.BLOCK,
+        )  # blocks so small that they are cut and go away all the time
         self.line, self.naive, self.serial = Slacks(), [], 0
 
     def teardown(self):
-        slacks.BLOCK = getattr(self, "usual", slacks.BLOCK)
+        slack_index.BLOCK = getattr(self, "usual", slack_index.BLOCK)
 
     def order(self, place):
         self.serial += 1

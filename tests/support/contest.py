@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from machine import Machine
 
-from punctual.scheduling.fast_line import FastLine
+from punctual.scheduling.admission.fast_queue import FastLine
 from punctual.sim.literal import AcFast, EdfIit2, Task
 from punctual.sim.trace import jobs
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from punctual.errors import InvariantError
-from punctual.scheduling.fast_line import FastLine
+from punctual.scheduling.admission.fast_queue import FastLine
 from punctual.scheduling.model.discipline import Order
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Ranges

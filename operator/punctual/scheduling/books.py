@@ -9,8 +9,9 @@ import math
 from dataclasses import dataclass, field
 
 from punctual import reasons
-from punctual.scheduling.bound import BoundLine, MissRatio
-from punctual.scheduling.line import Line
+from punctual.scheduling.admission.fast_schedule import Line
+from punctual.scheduling.admission.reservation_test import Ahead
+from punctual.scheduling.admission.statistical import BoundLine, MissRatio
 from punctual.scheduling.model.actions import Action, CreateChunk, HoldRoom, WritePool, WriteStatus
 from punctual.scheduling.model.events import NodeObserved, PodObserved
 from punctual.scheduling.model.job import Chunk, JobRecord, Verdict
@@ -21,7 +22,6 @@ from punctual.scheduling.model.wording import amount, some
 from punctual.scheduling.offers_desk import OffersDesk
 from punctual.scheduling.placement.demand import tolerance
 from punctual.scheduling.placement.plan import Plan
-from punctual.scheduling.reservations import Ahead
 from punctual.scheduling.standing import Key, Standing, Watch
 
 TELL = 0.5

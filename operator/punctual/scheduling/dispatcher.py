@@ -11,10 +11,10 @@ from itertools import chain
 import numpy as np
 
 from punctual import reasons
+from punctual.scheduling.admission.fast_schedule import Line
+from punctual.scheduling.admission.statistical import BoundLine
 from punctual.scheduling.books import Books
-from punctual.scheduling.bound import BoundLine
 from punctual.scheduling.life import GRACE, LOOK, Life
-from punctual.scheduling.line import Line
 from punctual.scheduling.model import ledger, pilots
 from punctual.scheduling.model.actions import CreateChunk, OfferEnd
 from punctual.scheduling.model.job import Chunk, Kind

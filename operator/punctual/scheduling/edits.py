@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from punctual import reasons
+from punctual.scheduling.admission.statistical import BoundLine
 from punctual.scheduling.books import Books
-from punctual.scheduling.bound import BoundLine
 from punctual.scheduling.life import Life
 from punctual.scheduling.model import ledger
 from punctual.scheduling.model.actions import Emit

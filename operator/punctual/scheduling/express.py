@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from math import inf
 
 from punctual import reasons
-from punctual.scheduling.admission import Application, Rejected, objection
+from punctual.scheduling.admission.exact import Application, Rejected, objection
+from punctual.scheduling.admission.fast_queue import Room
+from punctual.scheduling.admission.fast_schedule import Line
+from punctual.scheduling.admission.fast_test import Obstacle, wanted
+from punctual.scheduling.admission.statistical import BoundLine, Pressure
 from punctual.scheduling.books import Books
-from punctual.scheduling.bound import BoundLine, Pressure
-from punctual.scheduling.fast_line import Room
-from punctual.scheduling.hybrid import Obstacle, wanted
-from punctual.scheduling.line import Line
 from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.planner import Planner
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Iterator
 
-from punctual.scheduling import offers
+from punctual.scheduling.admission import offers
 from punctual.scheduling.model.job import Offer
 from punctual.scheduling.placement.demand import Demand
 

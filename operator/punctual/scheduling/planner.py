@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from punctual import reasons
+from punctual.scheduling.admission.fast_schedule import Line
+from punctual.scheduling.admission.fast_test import Obstacle
+from punctual.scheduling.admission.statistical import BoundLine
 from punctual.scheduling.books import Books
-from punctual.scheduling.bound import BoundLine
-from punctual.scheduling.hybrid import Obstacle
 from punctual.scheduling.life import GRACE, LOOK, Life
-from punctual.scheduling.line import Line
 from punctual.scheduling.model import ledger
 from punctual.scheduling.model.actions import Emit
 from punctual.scheduling.model.discipline import Order

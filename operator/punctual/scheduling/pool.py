@@ -18,16 +18,16 @@ from typing import NamedTuple
 
 from punctual import reasons
 from punctual.errors import InvariantError
-from punctual.scheduling import offers
-from punctual.scheduling.admission import Application, Rejected, admit, objection
+from punctual.scheduling.admission import offers
+from punctual.scheduling.admission.exact import Application, Rejected, admit, objection
+from punctual.scheduling.admission.fast_queue import Room
+from punctual.scheduling.admission.fast_schedule import Line, LineTest
+from punctual.scheduling.admission.statistical import BoundLine, MissRatio, Pressure
 from punctual.scheduling.books import LIVE, Books
-from punctual.scheduling.bound import BoundLine, MissRatio, Pressure
 from punctual.scheduling.dispatcher import Dispatcher
 from punctual.scheduling.edits import Edits
 from punctual.scheduling.express import Express
-from punctual.scheduling.fast_line import Room
 from punctual.scheduling.life import BLOCKED, Life
-from punctual.scheduling.line import Line, LineTest
 from punctual.scheduling.model import ledger
 from punctual.scheduling.model.actions import (
     Action,

@@ -10,7 +10,8 @@ from collections.abc import Collection, Generator, Iterable
 from dataclasses import dataclass, field, replace
 
 from punctual import reasons
-from punctual.scheduling import reservations
+from punctual.scheduling.admission import reservation_test
+from punctual.scheduling.admission.reservation_test import Accepted, Ahead, Held, admit
 from punctual.scheduling.books import Books
 from punctual.scheduling.dispatcher import Dispatcher
 from punctual.scheduling.express import Express
@@ -25,7 +26,6 @@ from punctual.scheduling.offers_desk import TESTS
 from punctual.scheduling.placement.demand import tolerance
 from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.planner import PATIENCE, Planner
-from punctual.scheduling.reservations import Accepted, Ahead, Held, admit
 from punctual.scheduling.standing import expected_end
 
 LEAVE = GRACE + 2.0
@@ -250,9 +250,9 @@ class Windows:
 def _from_a_whole_second(
     asked: Reservation, ahead: Ahead, plan: Plan, now: float
 ) -> Generator[None, None, float | None]:
-    """Search the nearest window as `reservations.nearest` does, but one that begins with a second, as people write."""
+    """Search the nearest window as `reservation_test.nearest` does, but one that begins with a second, as people write."""
     for _ in range(ROUNDS):
-        start = yield from reservations.nearest(asked, ahead, plan, now)
+        start = yield from reservation_test.nearest(asked, ahead, plan, now)
         if start is None:
             return None
         asked = asked.at(math.ceil(start - tolerance(start)))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from punctual.scheduling import offers
+from punctual.scheduling.admission import offers
 from punctual.scheduling.model.actions import AnswerReservation, CreateChunk, EndPod, OfferEnd, WriteStatus
 from punctual.scheduling.model.discipline import Discipline
 from punctual.scheduling.model.events import (

@@ -18,7 +18,7 @@ import numpy as np
 
 from figures.figure import table
 from punctual.control.pi import PI
-from punctual.scheduling.bound import ENOUGH, GAINS, HIGH, LEAST, LOW, PARTS
+from punctual.scheduling.admission.statistical import ENOUGH, GAINS, HIGH, LEAST, LOW, PARTS
 from punctual.sim.trace import JobLine, Trace, jobs
 from punctual.sim.workload import Workload
 from punctual.theory.cost import Cost

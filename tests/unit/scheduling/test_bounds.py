@@ -10,7 +10,7 @@ from world import Worker, World, job
 
 from punctual.kube import duration
 from punctual.kube.api.fields import MAX_RANGES
-from punctual.scheduling import offers
+from punctual.scheduling.admission import offers
 from punctual.scheduling.model import ledger
 from punctual.scheduling.model.job import Chunk, JobRecord
 from punctual.scheduling.model.ranges import Counts, Ranges

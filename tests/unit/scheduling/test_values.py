@@ -10,7 +10,7 @@ from world import World, job
 
 from punctual import reasons
 from punctual.errors import InvariantError
-from punctual.scheduling import offers
+from punctual.scheduling.admission import offers
 from punctual.scheduling.model import ledger, pilots
 from punctual.scheduling.model.events import NodeObserved, PodObserved
 from punctual.scheduling.model.job import Chunk, JobRecord, Sample, Transfers

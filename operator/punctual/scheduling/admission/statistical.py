@@ -18,13 +18,13 @@ from typing import Final, NamedTuple
 
 from punctual.control.identification import Model
 from punctual.control.pi import PI, place_poles
-from punctual.scheduling.hybrid import turn_of
+from punctual.scheduling.admission.fast_test import turn_of
+from punctual.scheduling.admission.slack_index import Turn
 from punctual.scheduling.model.pool_spec import MissCount
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Range, Ranges
 from punctual.scheduling.placement.demand import Demand, tolerance
 from punctual.scheduling.placement.timeline import Ground
-from punctual.scheduling.slacks import Turn
 from punctual.theory.cost import Cost
 from punctual.theory.geometric import GroupShares
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from punctual.scheduling.fast_line import FastLine
-from punctual.scheduling.hybrid import Obstacle, to_fast, turn_of, wanted
+from punctual.scheduling.admission.fast_queue import FastLine
+from punctual.scheduling.admission.fast_test import Obstacle, to_fast, turn_of, wanted
 from punctual.scheduling.model.discipline import Discipline, Order
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Ranges

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from punctual.errors import InvariantError
+from punctual.scheduling.admission.reservation_test import Accepted, Ahead, Held, Refused, admit, nearest
 from punctual.scheduling.model.discipline import Discipline, Order
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Ranges
@@ -18,7 +19,6 @@ from punctual.scheduling.placement.place import place
 from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.placement.slotted import place_around
 from punctual.scheduling.placement.timeline import Booking, Ground
-from punctual.scheduling.reservations import Accepted, Ahead, Held, Refused, admit, nearest
 from punctual.theory.cost import Cost
 
 COST = Cost(chi=1.0, theta_cp=1.0)

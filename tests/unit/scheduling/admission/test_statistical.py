@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from world import Worker, World, job
 
 from punctual import reasons
-from punctual.scheduling.bound import LEAST, LOW, PARTS, SLOWER, WORTH, BoundLine, MissRatio
+from punctual.scheduling.admission.statistical import LEAST, LOW, PARTS, SLOWER, WORTH, BoundLine, MissRatio
 from punctual.scheduling.model.discipline import Discipline, Order
 from punctual.scheduling.model.events import ReservationApplied
 from punctual.scheduling.model.pool_spec import MissCount

@@ -13,10 +13,10 @@ negative then.
 from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
-from punctual.scheduling.fast_line import FastLine
+from punctual.scheduling.admission.fast_queue import FastLine
+from punctual.scheduling.admission.slack_index import Turn
 from punctual.scheduling.placement.demand import Demand
 from punctual.scheduling.placement.timeline import Ground
-from punctual.scheduling.slacks import Turn
 
 Test = Literal["Exact", "Fast"]
 

@@ -45,9 +45,9 @@ from collections.abc import Iterable
 from math import ceil, floor, inf
 from typing import NamedTuple
 
-from punctual.scheduling.busy import Busy
+from punctual.scheduling.admission.busy_index import Busy
+from punctual.scheduling.admission.slack_index import Slacks, Turn
 from punctual.scheduling.placement.demand import tolerance
-from punctual.scheduling.slacks import Slacks, Turn
 from punctual.theory.cost import Cost
 
 

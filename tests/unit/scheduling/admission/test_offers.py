@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from punctual.scheduling import offers
-from punctual.scheduling.bound import BoundLine
-from punctual.scheduling.line import Line, LineTest
+from punctual.scheduling.admission import offers
+from punctual.scheduling.admission.fast_schedule import Line, LineTest
+from punctual.scheduling.admission.statistical import BoundLine
 from punctual.scheduling.model.discipline import Discipline, Order
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Ranges

@@ -1,6 +1,6 @@
 """The jobs of a pool while the fast test is in force: who waits in the line, and who gets what of a free processor.
 
-Around a :class:`~punctual.scheduling.fast_line.FastLine`, which knows lengths and slacks alone: here are the jobs'
+Around a :class:`~punctual.scheduling.admission.fast_queue.FastLine`, which knows lengths and slacks alone: here are the jobs'
 units and the places that processors are. Made by :mod:`punctual.scheduling.express`, read by the dispatcher.
 """
 
@@ -8,15 +8,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from punctual.scheduling.admission import least_seconds, too_late
-from punctual.scheduling.bound import BoundLine, Share
-from punctual.scheduling.fast_line import FastLine, Room
-from punctual.scheduling.hybrid import Obstacle, obstacle, to_fast, turn_of
+from punctual.scheduling.admission.exact import least_seconds, too_late
+from punctual.scheduling.admission.fast_queue import FastLine, Room
+from punctual.scheduling.admission.fast_test import Obstacle, obstacle, to_fast, turn_of
+from punctual.scheduling.admission.slack_index import Turn
+from punctual.scheduling.admission.statistical import BoundLine, Share
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Range, Ranges
 from punctual.scheduling.placement.demand import Demand, tolerance
 from punctual.scheduling.placement.timeline import Ground
-from punctual.scheduling.slacks import Turn
 from punctual.theory.cost import Cost
 
 

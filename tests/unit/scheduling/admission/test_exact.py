@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from punctual import reasons
-from punctual.scheduling.admission import Admitted, Application, Rejected, admit
+from punctual.scheduling.admission.exact import Admitted, Application, Rejected, admit
 from punctual.scheduling.model.discipline import Discipline, Order
 from punctual.scheduling.model.job import Job
 from punctual.scheduling.model.processors import Place
