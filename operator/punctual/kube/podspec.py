@@ -22,10 +22,10 @@ from typing import Any, Final, NamedTuple, cast
 from punctual.fetch import CHANGED, LONGEST
 from punctual.kube.duration import format_time, parse_duration, parse_time
 from punctual.kube.quantity import format_bytes, format_cores, parse_quantity
+from punctual.scheduling.engine.health import NO_VOLUME, NOMINATED
 from punctual.scheduling.model.events import PodObserved, PodPhase
 from punctual.scheduling.model.job import Chunk, InputVersion, Kind, Transfer
 from punctual.scheduling.model.pool_spec import PoolSpec
-from punctual.scheduling.supervision import NO_VOLUME, NOMINATED
 
 GROUP: Final = "punctual.dev"
 POOL_LABEL: Final = f"{GROUP}/pool"

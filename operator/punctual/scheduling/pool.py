@@ -23,11 +23,16 @@ from punctual.scheduling.admission.exact import Application, Rejected, admit, ob
 from punctual.scheduling.admission.fast_queue import Room
 from punctual.scheduling.admission.fast_schedule import Line, LineTest
 from punctual.scheduling.admission.statistical import BoundLine, MissRatio, Pressure
-from punctual.scheduling.books import LIVE, Books
-from punctual.scheduling.dispatcher import Dispatcher
-from punctual.scheduling.edits import Edits
-from punctual.scheduling.express import Express
-from punctual.scheduling.life import BLOCKED, Life
+from punctual.scheduling.engine.admission_mode import Express
+from punctual.scheduling.engine.dispatcher import Dispatcher
+from punctual.scheduling.engine.edits import Edits
+from punctual.scheduling.engine.health import SAID
+from punctual.scheduling.engine.job_state import Standing, Watch
+from punctual.scheduling.engine.lifecycle import BLOCKED, Life
+from punctual.scheduling.engine.planner import Planner
+from punctual.scheduling.engine.reservations import LEAVE, Windows
+from punctual.scheduling.engine.state import LIVE, Books
+from punctual.scheduling.engine.transfers import Port
 from punctual.scheduling.model import ledger
 from punctual.scheduling.model.actions import (
     Action,
@@ -63,11 +68,6 @@ from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.placement.demand import Demand, Shortfall, tolerance
 from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.placement.timeline import Booking
-from punctual.scheduling.planner import Planner
-from punctual.scheduling.port import Port
-from punctual.scheduling.standing import Standing, Watch
-from punctual.scheduling.supervision import SAID
-from punctual.scheduling.windows import LEAVE, Windows
 from punctual.theory.cost import Cost
 
 USED = 0.01

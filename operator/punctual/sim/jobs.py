@@ -16,6 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from punctual.scheduling.admission import offers
+from punctual.scheduling.engine.planner import PATIENCE
+from punctual.scheduling.engine.reservations import ASKED
 from punctual.scheduling.model.actions import AnswerReservation, CreateChunk, EndPod, OfferEnd, WriteStatus
 from punctual.scheduling.model.discipline import Discipline
 from punctual.scheduling.model.events import (
@@ -36,9 +38,7 @@ from punctual.scheduling.model.job import Job, JobRecord, Restart
 from punctual.scheduling.model.pool_spec import Admission, PoolSpec
 from punctual.scheduling.model.reservation import Reservation
 from punctual.scheduling.placement.demand import tolerance
-from punctual.scheduling.planner import PATIENCE
 from punctual.scheduling.pool import Pool
-from punctual.scheduling.windows import ASKED
 from punctual.sim.cluster import Cluster, Running
 from punctual.sim.collector import uncollected
 from punctual.sim.result import Decision, Executed, Finished, Period, Result

@@ -11,6 +11,8 @@ from world import World, job
 from punctual import reasons
 from punctual.errors import InvariantError
 from punctual.scheduling.admission import offers
+from punctual.scheduling.engine.health import finding
+from punctual.scheduling.engine.job_state import Watch, expected_end
 from punctual.scheduling.model import ledger, pilots
 from punctual.scheduling.model.events import NodeObserved, PodObserved
 from punctual.scheduling.model.job import Chunk, JobRecord, Sample, Transfers
@@ -19,8 +21,6 @@ from punctual.scheduling.model.processors import Occupant, Place, Processors, pr
 from punctual.scheduling.model.ranges import Count, Counts, Ranges
 from punctual.scheduling.model.startup_times import Startups
 from punctual.scheduling.model.wording import span
-from punctual.scheduling.standing import Watch, expected_end
-from punctual.scheduling.supervision import finding
 from punctual.theory.cost import Cost
 
 pairs = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=6)
@@ -265,7 +265,7 @@ def test_what_the_core_offers_is_accepted_and_a_millionth_tighter_is_not(units, 
 
 
 def _standing(w: World, units: int, deadline: float):
-    from punctual.scheduling.standing import Standing
+    from punctual.scheduling.engine.job_state import Standing
 
     wanted = job("new", units=units, arrival=w.now, deadline=w.now + deadline)
     return Standing(wanted, wanted)

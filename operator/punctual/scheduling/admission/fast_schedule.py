@@ -1,7 +1,7 @@
 """The jobs of a pool while the fast test is in force: who waits in the line, and who gets what of a free processor.
 
 Around a :class:`~punctual.scheduling.admission.fast_queue.FastLine`, which knows lengths and slacks alone: here are the jobs'
-units and the places that processors are. Made by :mod:`punctual.scheduling.express`, read by the dispatcher.
+units and the places that processors are. Made by :mod:`punctual.scheduling.engine.admission_mode`, read by the dispatcher.
 """
 
 from collections.abc import Iterable, Sequence

@@ -14,9 +14,9 @@ from punctual.scheduling.admission.fast_queue import Room
 from punctual.scheduling.admission.fast_schedule import Line
 from punctual.scheduling.admission.fast_test import Obstacle, wanted
 from punctual.scheduling.admission.statistical import BoundLine, Pressure
-from punctual.scheduling.books import Books
+from punctual.scheduling.engine.planner import Planner
+from punctual.scheduling.engine.state import Books
 from punctual.scheduling.model.wording import some, span
-from punctual.scheduling.planner import Planner
 
 
 @dataclass(slots=True)

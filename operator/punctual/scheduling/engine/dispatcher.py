@@ -13,8 +13,10 @@ import numpy as np
 from punctual import reasons
 from punctual.scheduling.admission.fast_schedule import Line
 from punctual.scheduling.admission.statistical import BoundLine
-from punctual.scheduling.books import Books
-from punctual.scheduling.life import GRACE, LOOK, Life
+from punctual.scheduling.engine.job_state import Standing, Watch
+from punctual.scheduling.engine.lifecycle import GRACE, LOOK, Life
+from punctual.scheduling.engine.planner import NOTICE, PATIENCE, Planner
+from punctual.scheduling.engine.state import Books
 from punctual.scheduling.model import ledger, pilots
 from punctual.scheduling.model.actions import CreateChunk, OfferEnd
 from punctual.scheduling.model.job import Chunk, Kind
@@ -22,8 +24,6 @@ from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Range, Ranges
 from punctual.scheduling.placement.demand import tolerance
 from punctual.scheduling.placement.timeline import Booking, Ground, Walk
-from punctual.scheduling.planner import NOTICE, PATIENCE, Planner
-from punctual.scheduling.standing import Standing, Watch
 
 UNBOOKED = frozenset({"Measuring", "Leftover"})
 """States that run on leftovers."""

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from punctual import reasons
 from punctual.control.chunk_times import Fetched
-from punctual.scheduling.books import Books
+from punctual.scheduling.engine.health import SAID, finding
+from punctual.scheduling.engine.job_state import Key, Standing, Watch, expected_end
+from punctual.scheduling.engine.state import Books
 from punctual.scheduling.model import ledger
 from punctual.scheduling.model.actions import DeleteJob, Emit, EndPod, Measured, SetPoint, StoreResult
 from punctual.scheduling.model.events import PodObserved
@@ -14,8 +16,6 @@ from punctual.scheduling.model.job import Chunk, InputVersion, Sample, Transfers
 from punctual.scheduling.model.processors import Occupant
 from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.placement.demand import tolerance
-from punctual.scheduling.standing import Key, Standing, Watch, expected_end
-from punctual.scheduling.supervision import SAID, finding
 
 LOOK = 0.5
 """Seconds between two looks at all running chunks: what is found this way is counted in seconds.

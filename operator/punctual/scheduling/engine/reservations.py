@@ -12,21 +12,21 @@ from dataclasses import dataclass, field, replace
 from punctual import reasons
 from punctual.scheduling.admission import reservation_test
 from punctual.scheduling.admission.reservation_test import Accepted, Ahead, Held, admit
-from punctual.scheduling.books import Books
-from punctual.scheduling.dispatcher import Dispatcher
-from punctual.scheduling.express import Express
-from punctual.scheduling.life import GRACE, LOOK, Life
+from punctual.scheduling.engine.admission_mode import Express
+from punctual.scheduling.engine.dispatcher import Dispatcher
+from punctual.scheduling.engine.job_state import expected_end
+from punctual.scheduling.engine.lifecycle import GRACE, LOOK, Life
+from punctual.scheduling.engine.offer_searches import TESTS
+from punctual.scheduling.engine.planner import PATIENCE, Planner
+from punctual.scheduling.engine.state import Books
 from punctual.scheduling.model.actions import AnswerReservation, OfferWindow
 from punctual.scheduling.model.events import ReservationApplied, Share
 from punctual.scheduling.model.job import Verdict
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.reservation import Reservation
 from punctual.scheduling.model.wording import some, span
-from punctual.scheduling.offers_desk import TESTS
 from punctual.scheduling.placement.demand import tolerance
 from punctual.scheduling.placement.plan import Plan
-from punctual.scheduling.planner import PATIENCE, Planner
-from punctual.scheduling.standing import expected_end
 
 LEAVE = GRACE + 2.0
 """Seconds from the word that a pod must go until its processor is empty for sure, on a cluster."""

@@ -3,7 +3,7 @@
 Pods are made when their processors are free, in the order in which the plan sends their inputs; the input step of each
 waits until it is told. The turn goes to the first in that order, and to the next once the one before is *seen* to have
 its input or to be gone: a late transfer holds up the next, and two never overlap. One that hangs is ended like any
-chunk that stalls (:mod:`punctual.scheduling.supervision`), and the turn goes on when its pod is gone.
+chunk that stalls (:mod:`punctual.scheduling.engine.health`), and the turn goes on when its pod is gone.
 
 A turn stands in the job's status before the pod is told. So a new leader knows who may be fetching; it tells those
 again whose pods do not know it yet. No turn is given to who would still fetch when a reservation keeps the port for its
@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from itertools import chain
 
 from punctual import reasons
-from punctual.scheduling.books import Books
-from punctual.scheduling.life import LOOK
+from punctual.scheduling.engine.job_state import Standing
+from punctual.scheduling.engine.lifecycle import LOOK
+from punctual.scheduling.engine.state import Books
 from punctual.scheduling.model.actions import GiveTurn
 from punctual.scheduling.model.job import Chunk
 from punctual.scheduling.model.processors import Occupant
-from punctual.scheduling.standing import Standing
 
 Entry = tuple[Standing, Chunk]
 

@@ -12,6 +12,8 @@ from punctual import reasons
 from punctual.scheduling.admission.fast_schedule import Line
 from punctual.scheduling.admission.reservation_test import Ahead
 from punctual.scheduling.admission.statistical import BoundLine, MissRatio
+from punctual.scheduling.engine.job_state import Key, Standing, Watch
+from punctual.scheduling.engine.offer_searches import OffersDesk
 from punctual.scheduling.model.actions import Action, CreateChunk, HoldRoom, WritePool, WriteStatus
 from punctual.scheduling.model.events import NodeObserved, PodObserved
 from punctual.scheduling.model.job import Chunk, JobRecord, Verdict
@@ -19,10 +21,8 @@ from punctual.scheduling.model.pool_spec import MissCount, PoolRecord, PoolSpec
 from punctual.scheduling.model.processors import Occupant, Place, Processors
 from punctual.scheduling.model.startup_times import Startups
 from punctual.scheduling.model.wording import amount, some
-from punctual.scheduling.offers_desk import OffersDesk
 from punctual.scheduling.placement.demand import tolerance
 from punctual.scheduling.placement.plan import Plan
-from punctual.scheduling.standing import Key, Standing, Watch
 
 TELL = 0.5
 """Seconds at least between two statuses of a job that differ in progress alone."""

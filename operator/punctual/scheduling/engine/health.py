@@ -7,9 +7,9 @@ first. A silent agent is no evidence: a chunk that nobody looked at has not stal
 from typing import NamedTuple
 
 from punctual import reasons
+from punctual.scheduling.engine.job_state import Watch
 from punctual.scheduling.model.job import Chunk, Job
 from punctual.scheduling.model.wording import span
-from punctual.scheduling.standing import Watch
 
 NO_VOLUME = "NoVolume"
 """Our own word for a pod that cannot be scheduled since a claim that it names is not there or not bound."""

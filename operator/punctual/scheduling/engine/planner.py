@@ -13,8 +13,10 @@ from punctual import reasons
 from punctual.scheduling.admission.fast_schedule import Line
 from punctual.scheduling.admission.fast_test import Obstacle
 from punctual.scheduling.admission.statistical import BoundLine
-from punctual.scheduling.books import Books
-from punctual.scheduling.life import GRACE, LOOK, Life
+from punctual.scheduling.engine.job_state import Standing, expected_end
+from punctual.scheduling.engine.lifecycle import GRACE, LOOK, Life
+from punctual.scheduling.engine.state import Books
+from punctual.scheduling.engine.transfers import expected_inputs, someone_fetches
 from punctual.scheduling.model import ledger
 from punctual.scheduling.model.actions import Emit
 from punctual.scheduling.model.discipline import Order
@@ -24,8 +26,6 @@ from punctual.scheduling.model.wording import span
 from punctual.scheduling.placement.demand import Demand, Shortfall, tolerance
 from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.placement.timeline import Ground
-from punctual.scheduling.port import expected_inputs, someone_fetches
-from punctual.scheduling.standing import Standing, expected_end
 from punctual.theory.cost import Cost
 
 PATIENCE = 2.0

@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 
 from punctual import reasons
 from punctual.scheduling.admission.statistical import BoundLine
-from punctual.scheduling.books import Books
-from punctual.scheduling.life import Life
+from punctual.scheduling.engine.job_state import Standing
+from punctual.scheduling.engine.lifecycle import Life
+from punctual.scheduling.engine.planner import Planner
+from punctual.scheduling.engine.state import Books
 from punctual.scheduling.model import ledger
 from punctual.scheduling.model.actions import Emit
 from punctual.scheduling.model.job import Job, Verdict
 from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.placement.plan import Plan
-from punctual.scheduling.planner import Planner
-from punctual.scheduling.standing import Standing
 
 
 @dataclass(slots=True)
