@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from chaos_lib.jobs import Json, Wish
 from chaos_lib.scribe import JobSeen, PodSeen, condition
-from punctual.kube.duration import parse_time
+from punctual.kube.format.duration import parse_time
 
 TOLD = frozenset({"CapacityLost", "NodeLost", "ChunkFailed", "Stalled", "Overrun", "Late", "PodRefused"})
 """Reasons by which Punctual says that a promise is in danger or given up."""

@@ -16,7 +16,7 @@ import pytest
 from punctual import errors
 from punctual.kube.client import CONFIG_MAPS, LEASES, NODES, PODS
 from punctual.kube.directory import JOBS, POOLS, PROFILES
-from punctual.kube.duration import format_time, parse_time
+from punctual.kube.format.duration import format_time, parse_time
 from punctual.kube.podspec import JOB_UID_LABEL, Owner, pod_name
 from punctual.scheduling.model.job import Chunk
 

@@ -17,7 +17,7 @@ from kinds import teach
 from punctual import errors
 from punctual.kube.client import NODES, PODS, Resource
 from punctual.kube.directory import POOLS
-from punctual.kube.duration import format_time, parse_time
+from punctual.kube.format.duration import format_time, parse_time
 from punctual.kube.podspec import PLACEHOLDER
 
 ROOT = Path(__file__).parents[2]

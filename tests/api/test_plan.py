@@ -5,7 +5,7 @@ import json
 from state import NOW, manifest, pool_body, spec_of, state
 from world import World, job
 
-from punctual.kube.duration import format_time
+from punctual.kube.format.duration import format_time
 
 AT = "--at", format_time(NOW + 5)
 

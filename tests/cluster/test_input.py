@@ -15,7 +15,7 @@ import yaml
 from live import POOL, ROOT, eventually, lend
 
 from punctual.fetch import CHANGED
-from punctual.kube.duration import parse_duration
+from punctual.kube.format.duration import parse_duration
 
 UNITS, LINES, RATE, OPENING = 60, 60_000, 125_000, 0.2
 BY_HAND = {"chi": "400ms", "tau": "140ms", "thetaCm": "4s", "thetaCp": "3s"}

@@ -24,7 +24,7 @@ from live import (
 
 from punctual.kube.client import PODS
 from punctual.kube.directory import POOLS
-from punctual.kube.duration import parse_time
+from punctual.kube.format.duration import parse_time
 from punctual.kube.podspec import PLACEHOLDER
 
 COST = {"chi": "500ms", "thetaCp": "3s"}

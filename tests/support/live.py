@@ -16,8 +16,8 @@ import yaml
 from punctual import errors
 from punctual.kube.client import NODES, PODS
 from punctual.kube.directory import JOBS, POOLS
+from punctual.kube.format.quantity import parse_cores
 from punctual.kube.podspec import JOB_LABEL, KIND_LABEL, PLACEHOLDER, foreign_pod
-from punctual.kube.quantity import parse_cores
 
 ROOT = Path(__file__).parents[2]
 POOL = "main"

@@ -8,7 +8,7 @@ from server import job
 
 from punctual.kube.client import ApiClient
 from punctual.kube.directory import JOBS
-from punctual.kube.duration import format_time
+from punctual.kube.format.duration import format_time
 
 UNDER_WAY = 32
 """Jobs made at once."""

@@ -1,7 +1,7 @@
 """What is known of jobs and pods at a moment, read off what the API server tells; nothing here asks or draws.
 
 Unknown fields are passed over and missing ones are None, so that this works with an operator a little older or newer.
-Times are seconds since 1970, as :mod:`punctual.kube.duration` reads them.
+Times are seconds since 1970, as :mod:`punctual.kube.format.duration` reads them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from punctual.cli.kubectl import Change, Reset
-from punctual.kube.duration import parse_duration, parse_time
+from punctual.kube.format.duration import parse_duration, parse_time
 
 Json = dict[str, Any]
 State = Literal[

@@ -20,7 +20,7 @@ from punctual.cli.kubectl import Kubectl
 from punctual.errors import ClusterError, PunctualError, UserError
 from punctual.kube import api
 from punctual.kube.convert import job_status, pool_missing
-from punctual.kube.duration import format_time, parse_time
+from punctual.kube.format.duration import format_time, parse_time
 from punctual.kube.oversize import refusal
 from punctual.kube.podspec import Owner
 from punctual.kube.snapshot import EPOCH, Snapshot, objects, settle

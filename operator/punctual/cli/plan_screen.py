@@ -9,7 +9,7 @@ from rich.text import Text
 
 from punctual.cli.plan import Answer, Piece
 from punctual.cli.screen import clock, offer
-from punctual.kube.duration import format_duration, format_time
+from punctual.kube.format.duration import format_duration, format_time
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.wording import some, span
 

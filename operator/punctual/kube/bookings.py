@@ -16,7 +16,7 @@ from punctual.kube import api
 from punctual.kube.caches import Caches
 from punctual.kube.conditions import conditions, standing
 from punctual.kube.directory import HELD, RESERVATIONS, KnownJob, KnownReservation, Window
-from punctual.kube.duration import format_duration, format_time
+from punctual.kube.format.duration import format_duration, format_time
 from punctual.kube.operations import PutStatus
 from punctual.kube.recorder import Recorder, Regarding
 from punctual.kube.recurrence import DAY, Span, windows

@@ -31,8 +31,8 @@ from kubernetes.client import Configuration
 
 from punctual import errors
 from punctual.kube.api.meta import EPOCH_NEVER_FALLS
-from punctual.kube.clock import ServerClock
-from punctual.kube.decode import decode
+from punctual.kube.format.clock import ServerClock
+from punctual.kube.format.decode import decode
 from punctual.kube.oversize import LARGEST, lightened
 
 Json = dict[str, Any]

@@ -7,7 +7,7 @@ message for the same answer is no transition. So the conditions that stand are p
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
-from punctual.kube.duration import format_time, parse_time
+from punctual.kube.format.duration import format_time, parse_time
 from punctual.scheduling.model.job import Status, Verdict
 
 MESSAGE: Final = 32768

@@ -20,7 +20,7 @@ from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.client import Resource
 from punctual.kube.conditions import Since
-from punctual.kube.duration import format_time, parse_time
+from punctual.kube.format.duration import format_time, parse_time
 from punctual.kube.oversize import kept
 from punctual.kube.podspec import Owner
 from punctual.scheduling.model.events import Share

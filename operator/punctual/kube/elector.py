@@ -23,7 +23,7 @@ import structlog
 
 from punctual import errors
 from punctual.kube.client import LEASES, ApiClient, Json
-from punctual.kube.clock import ServerClock
+from punctual.kube.format.clock import ServerClock
 
 NEVER = float("-inf")
 

@@ -28,7 +28,7 @@ from punctual.errors import ClusterError
 from punctual.kube import api
 from punctual.kube.caches import Post
 from punctual.kube.client import load_configuration
-from punctual.kube.decode import decode
+from punctual.kube.format.decode import decode
 from punctual.kube.informer import WATCH_SECONDS
 from punctual.kube.oversize import lightened
 

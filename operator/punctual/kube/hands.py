@@ -21,7 +21,7 @@ from punctual.kube.client import PODS
 from punctual.kube.conditions import standing
 from punctual.kube.convert import job_status, pool_status, to_pool_spec
 from punctual.kube.directory import JOBS, POOLS, Directory, KnownJob
-from punctual.kube.duration import format_time
+from punctual.kube.format.duration import format_time
 from punctual.kube.hold import Holds
 from punctual.kube.operations import Annotate, CreatePod, DeleteObject, DeletePod, PutStatus
 from punctual.kube.placeholders import Placeholders

@@ -32,10 +32,10 @@ from punctual.kube.authority import service_names
 from punctual.kube.board import SetPointBoard
 from punctual.kube.caches import Caches
 from punctual.kube.client import ApiClient, Json
-from punctual.kube.clock import ServerClock, ask_while_doubted
 from punctual.kube.directory import JOBS, POOLS, RESERVATIONS
 from punctual.kube.elector import ElectorThread, Timing
 from punctual.kube.exchange import Doors, Exchange, Refusal
+from punctual.kube.format.clock import ServerClock, ask_while_doubted
 from punctual.kube.handlers import follow
 from punctual.kube.identity import Identity, Reviewer, identity_of
 from punctual.kube.informer import Informer

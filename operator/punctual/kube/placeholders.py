@@ -20,9 +20,9 @@ import orjson
 
 from punctual.kube import api
 from punctual.kube.client import Json
+from punctual.kube.format.quantity import format_bytes, format_cores
 from punctual.kube.operations import CreatePod, DeletePod, Operation, Outcome, same
 from punctual.kube.podspec import PLACEHOLDER, POOL_LABEL, PROCESSOR, label, on_node, toleration
-from punctual.kube.quantity import format_bytes, format_cores
 from punctual.scheduling.model.actions import HoldRoom
 
 PATIENCE: Final = 2.0

@@ -20,8 +20,8 @@ from decimal import Decimal
 from typing import Any, Final, NamedTuple, cast
 
 from punctual.fetch import CHANGED, LONGEST
-from punctual.kube.duration import format_time, parse_duration, parse_time
-from punctual.kube.quantity import format_bytes, format_cores, parse_quantity
+from punctual.kube.format.duration import format_time, parse_duration, parse_time
+from punctual.kube.format.quantity import format_bytes, format_cores, parse_quantity
 from punctual.scheduling.engine.health import NO_VOLUME, NOMINATED
 from punctual.scheduling.model.events import PodObserved, PodPhase
 from punctual.scheduling.model.job import Chunk, InputVersion, Kind, Transfer

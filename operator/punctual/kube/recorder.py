@@ -19,8 +19,8 @@ from typing import Literal
 import structlog
 
 from punctual import errors
-from punctual.kube.bucket import Bucket
 from punctual.kube.client import EVENTS, ApiClient, Json
+from punctual.kube.format.bucket import Bucket
 
 SERIES = 360.0
 """Seconds within which the same again is a series: kubectl and others take it for ended after that."""

@@ -24,7 +24,7 @@ from punctual.kube.convert import (
     without_decision,
 )
 from punctual.kube.directory import Directory
-from punctual.kube.duration import format_time
+from punctual.kube.format.duration import format_time
 from punctual.kube.learning import Learning
 from punctual.kube.oversize import kept
 from punctual.scheduling.model.events import Event, JobApplied, NodeObserved, PoolApplied, ReservationApplied

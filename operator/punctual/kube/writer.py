@@ -33,8 +33,8 @@ import orjson
 import structlog
 
 from punctual import errors
-from punctual.kube.bucket import Bucket
 from punctual.kube.client import RIGHTS, ApiClient
+from punctual.kube.format.bucket import Bucket
 from punctual.kube.operations import CreatePod, DeletePod, Operation, Outcome, PutStatus, perform
 
 CONCURRENCY = 32

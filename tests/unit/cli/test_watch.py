@@ -18,7 +18,7 @@ from punctual.cli.screen import Teller, bar, clock, screen
 from punctual.cli.svg import svg
 from punctual.cli.timeline import timeline
 from punctual.errors import ClusterError, PunctualError
-from punctual.kube.duration import format_time
+from punctual.kube.format.duration import format_time
 
 NOW = 1_800_000_000.0
 

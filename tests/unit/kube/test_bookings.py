@@ -7,7 +7,7 @@ import pytest
 from punctual.kube import api
 from punctual.kube.bookings import Bookings, Doors, restore
 from punctual.kube.directory import Directory
-from punctual.kube.duration import format_time
+from punctual.kube.format.duration import format_time
 from punctual.scheduling.model.actions import AnswerReservation, OfferWindow
 from punctual.scheduling.model.events import ReservationApplied, ReservationDeleted, Share
 from punctual.scheduling.model.job import Verdict

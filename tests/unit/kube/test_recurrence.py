@@ -6,7 +6,7 @@ import pytest
 
 from punctual.errors import UserError
 from punctual.kube.api import Recurrence, ReservationSpec
-from punctual.kube.duration import format_time, parse_time
+from punctual.kube.format.duration import format_time, parse_time
 from punctual.kube.recurrence import Ahead, Span, windows
 
 DAY = 86400.0

@@ -6,7 +6,7 @@ from world import World, job
 
 from punctual.errors import PunctualError
 from punctual.kube import api
-from punctual.kube.duration import format_time
+from punctual.kube.format.duration import format_time
 from punctual.kube.snapshot import Snapshot
 
 

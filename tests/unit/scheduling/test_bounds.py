@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from world import Worker, World, job
 
-from punctual.kube import duration
 from punctual.kube.api.fields import MAX_RANGES
+from punctual.kube.format import duration
 from punctual.scheduling.admission import offers
 from punctual.scheduling.model import ledger
 from punctual.scheduling.model.job import Chunk, JobRecord

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Final
 from pydantic import BeforeValidator, Field, PlainSerializer, ValidationInfo, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from punctual.kube import duration, quantity
 from punctual.kube.api.base import INT_OR_STRING, Rule
+from punctual.kube.format import duration, quantity
 
 MAX_UNITS: Final = 10**15
 """Below 2**53: exact as an int, as a float of the planner and as a number of JSON tools."""

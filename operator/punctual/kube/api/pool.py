@@ -4,10 +4,10 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, WithJsonSchema
 
-from punctual.kube import duration
 from punctual.kube.api.base import AGE, PRESERVE_UNKNOWN, Column, Model, Names, Rule
 from punctual.kube.api.fields import Count, Cpu, Days, Duration, Memory, Period, SamplePeriod, Seconds, Time
 from punctual.kube.api.meta import EPOCH_NEVER_FALLS, Conditions, Epoch, LabelSelector, Resource
+from punctual.kube.format import duration
 
 _CORES: Final = "(type(self.cpu) == int ? double(self.cpu) : quantity(self.cpu).asApproximateFloat())"
 

@@ -4,10 +4,10 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, WithJsonSchema
 
-from punctual.kube import duration
 from punctual.kube.api.base import AGE, Column, Model, Names, Rule
 from punctual.kube.api.fields import MAX_PROCESSORS, AskedTime, Count, Days, ObjectName, Time
 from punctual.kube.api.meta import EPOCH_NEVER_FALLS, Conditions, Epoch, LabelSelector, Resource
+from punctual.kube.format import duration
 
 MOST_WINDOWS: Final = 64
 """Windows that a status may hold; those of each day of the horizon are fewer."""

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from punctual.kube.quantity import (
+from punctual.kube.format.quantity import (
     PATTERN,
     format_bytes,
     format_cores,

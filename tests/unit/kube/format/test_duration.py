@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from punctual.kube.duration import (
+from punctual.kube.format.duration import (
     MAX_SECONDS,
     PATTERN,
     TIME_PATTERN,

@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from punctual.errors import Unreachable
-from punctual.kube.clock import (
+from punctual.kube.format.clock import (
     AGREED,
     ANSWERS,
     DISPUTED,
@@ -228,7 +228,7 @@ def test_a_doubt_is_logged_once_and_how_far_off_the_answer_was():
 
 
 async def test_questions_are_asked_while_the_time_is_in_doubt_and_only_then(monkeypatch):
-    monkeypatch.setattr("punctual.kube.clock.ASK", 0.0)
+    monkeypatch.setattr("punctual.kube.format.clock.ASK", 0.0)
     world, asked, done = World(), 0, asyncio.Event()
     world.call()
 

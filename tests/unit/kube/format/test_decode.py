@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from punctual.kube.decode import DEEPEST, decode
+from punctual.kube.format.decode import DEEPEST, decode
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 VALUES = st.recursive(

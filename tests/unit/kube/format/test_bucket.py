@@ -2,7 +2,7 @@
 
 import pytest
 
-from punctual.kube.bucket import Bucket
+from punctual.kube.format.bucket import Bucket
 
 
 def test_a_burst_then_a_steady_rate():
