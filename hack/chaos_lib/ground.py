@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from chaos_lib.jobs import NAMESPACE, POOL
 from chaos_lib.scribe import PodSeen, Scribe, eventually
 from punctual.errors import AlreadyExists, ClusterError, Conflict, Forbidden, Invalid, NoRight, NotFound, PunctualError
-from punctual.kube.client import LEASES, NODES, PODS, ApiClient, Resource
-from punctual.kube.directory import POOLS
+from punctual.kube.cluster.client import LEASES, NODES, PODS, ApiClient, Resource
+from punctual.kube.cluster.directory import POOLS
 
 Json = dict[str, Any]
 T = TypeVar("T")

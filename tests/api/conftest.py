@@ -14,7 +14,7 @@ import pytest
 from kinds import teach
 from proxy import MAKING
 
-from punctual.kube.client import ApiClient
+from punctual.kube.cluster.client import ApiClient
 
 ROOT = Path(__file__).parents[2]
 APISERVER = ROOT / "hack" / "apiserver"

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from punctual import errors
-from punctual.kube.client import CONFIG_MAPS, PODS, ApiClient, Resource
+from punctual.kube.cluster.client import CONFIG_MAPS, PODS, ApiClient, Resource
 
 POOLS = Resource("punctual.dev/v1alpha1", "pools")
 ACCOUNTS = Resource("v1", "serviceaccounts")

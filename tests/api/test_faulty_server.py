@@ -19,9 +19,9 @@ from life import life, told
 from proxy import HangUp, Proxy
 
 from punctual.kube.api.meta import EPOCH_NEVER_FALLS
-from punctual.kube.directory import JOBS
+from punctual.kube.cluster.directory import JOBS
+from punctual.kube.cluster.pods import BEGIN
 from punctual.kube.format.clock import AGREED
-from punctual.kube.podspec import BEGIN
 
 AT_ONCE = 8
 WATCHES = ("pods", "nodes", "divisiblejobs", "pools")

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from punctual.kube.client import CONFIG_MAPS, PODS, ApiClient, Json, Resource
-from punctual.kube.informer import Informer
+from punctual.kube.cluster.client import CONFIG_MAPS, PODS, ApiClient, Json, Resource
+from punctual.kube.cluster.informer import Informer
 
 
 def config_map(name: str, value: str) -> Json:
@@ -45,7 +45,7 @@ async def test_both_ways_to_list_tell_the_same(client, namespace, eventually, st
         await client.create(path, config_map(f"c{n}", "0"))
     told: list[str] = []
     if not streams:
-        monkeypatch.setattr("punctual.kube.informer.Informer._stream", refuse_to_stream)
+        monkeypatch.setattr("punctual.kube.cluster.informer.Informer._stream", refuse_to_stream)
     async with following(client, path, told, page=3) as informer:
         assert sorted(told) == [f"ADDED c{n} 0" for n in range(7)]
         assert informer._streams is streams
@@ -117,7 +117,7 @@ async def test_a_cut_connection_goes_on_where_it_ended(client, tunnel, namespace
 
 
 async def test_a_place_that_the_server_forgot_is_listed_again(client, namespace, eventually, monkeypatch):
-    monkeypatch.setattr("punctual.kube.informer.WATCH_SECONDS", 1)
+    monkeypatch.setattr("punctual.kube.cluster.informer.WATCH_SECONDS", 1)
     pools = Resource("punctual.dev/v1alpha1", "pools")
     told: list[str] = []
     async with following(client, pools.path(), told, project=lambda body: body["metadata"]["uid"]) as informer:

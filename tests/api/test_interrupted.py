@@ -9,7 +9,7 @@ from faults import afterwards, lose, refuse
 from life import life, told
 from proxy import WRITES
 
-from punctual.kube.directory import JOBS
+from punctual.kube.cluster.directory import JOBS
 
 EVERY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 """Kill at every write: 3 n lives and more. Else in each way at each kind of write there is."""

@@ -15,10 +15,10 @@ import pytest
 from kinds import teach
 
 from punctual import errors
-from punctual.kube.client import NODES, PODS, Resource
-from punctual.kube.directory import POOLS
+from punctual.kube.cluster.client import NODES, PODS, Resource
+from punctual.kube.cluster.directory import POOLS
+from punctual.kube.cluster.pods import PLACEHOLDER
 from punctual.kube.format.duration import format_time, parse_time
-from punctual.kube.podspec import PLACEHOLDER
 
 ROOT = Path(__file__).parents[2]
 APISERVER = ROOT / "hack" / "apiserver"

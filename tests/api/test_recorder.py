@@ -5,8 +5,8 @@ import contextlib
 
 import pytest
 
-from punctual.kube.client import EVENTS, ApiClient
-from punctual.kube.recorder import BURST, Recorder, Regarding
+from punctual.kube.cluster.client import EVENTS, ApiClient
+from punctual.kube.cluster.events import BURST, Recorder, Regarding
 
 
 def job(namespace: str, uid: str = "u1") -> Regarding:

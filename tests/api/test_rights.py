@@ -21,8 +21,8 @@ from lines import whole_lines
 from ports import kept_port
 
 from punctual import errors
-from punctual.kube.directory import POOLS, PROFILES, RESERVATIONS
-from punctual.kube.podspec import Owner, pod_name
+from punctual.kube.cluster.directory import POOLS, PROFILES, RESERVATIONS
+from punctual.kube.cluster.pods import Owner, pod_name
 from punctual.scheduling.model.job import Chunk
 
 ROOT = Path(__file__).parents[2]

@@ -10,8 +10,8 @@ import pytest
 from life import life
 from stage import CONTAINER, GROUP
 
-from punctual.kube.directory import JOBS, POOLS, PROFILES
-from punctual.kube.podspec import ATTEMPT, BEGIN, STEP, TURN
+from punctual.kube.cluster.directory import JOBS, POOLS, PROFILES
+from punctual.kube.cluster.pods import ATTEMPT, BEGIN, STEP, TURN
 
 INPUT = {"http": {"url": "http://files.example.com/data"}, "cut": "Lines"}
 OPENING, TAU = 0.002, 0.001

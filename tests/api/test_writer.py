@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from punctual import errors
-from punctual.kube.client import CONFIG_MAPS, PODS, ApiClient, Json, Resource
-from punctual.kube.informer import Informer
-from punctual.kube.operations import (
+from punctual.kube.cluster.client import CONFIG_MAPS, PODS, ApiClient, Json, Resource
+from punctual.kube.cluster.informer import Informer
+from punctual.kube.cluster.operations import (
     Annotate,
     ApplyConfigMap,
     CreatePod,

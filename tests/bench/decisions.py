@@ -29,8 +29,8 @@ from pathlib import Path
 from installed import Installed
 
 from punctual import errors
-from punctual.kube.client import NODES, PODS, ApiClient
-from punctual.kube.directory import JOBS, POOLS
+from punctual.kube.cluster.client import NODES, PODS, ApiClient
+from punctual.kube.cluster.directory import JOBS, POOLS
 
 TOP = Path(__file__).resolve().parents[2]
 GROUP = "punctual.dev/v1alpha1"

@@ -19,7 +19,7 @@ import sys
 
 from decisions import TOP, Bench, Process, apiserver, news
 
-from punctual.kube.client import ApiClient
+from punctual.kube.cluster.client import ApiClient
 
 TARGET = {"kb_per_job": 5.0}
 

@@ -19,9 +19,9 @@ import uuid
 
 from decisions import TOP, apiserver
 
-from punctual.kube.client import PODS, ApiClient
-from punctual.kube.directory import JOBS
-from punctual.kube.operations import CreatePod, PutStatus, same
+from punctual.kube.cluster.client import PODS, ApiClient
+from punctual.kube.cluster.directory import JOBS
+from punctual.kube.cluster.operations import CreatePod, PutStatus, same
 from punctual.kube.writer import Writer
 
 TARGET = {"statuses_per_second": 400.0}

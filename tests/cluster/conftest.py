@@ -39,8 +39,8 @@ sys.path.insert(0, str(ROOT / "hack"))
 from demo_lib import place
 
 from punctual import errors
-from punctual.kube.client import PODS, ApiClient
-from punctual.kube.directory import JOBS
+from punctual.kube.cluster.client import PODS, ApiClient
+from punctual.kube.cluster.directory import JOBS
 
 
 def pytest_collection_modifyitems(items):

@@ -22,10 +22,10 @@ from live import (
     taints,
 )
 
-from punctual.kube.client import PODS
-from punctual.kube.directory import POOLS
+from punctual.kube.cluster.client import PODS
+from punctual.kube.cluster.directory import POOLS
+from punctual.kube.cluster.pods import PLACEHOLDER
 from punctual.kube.format.duration import parse_time
-from punctual.kube.podspec import PLACEHOLDER
 
 COST = {"chi": "500ms", "thetaCp": "3s"}
 

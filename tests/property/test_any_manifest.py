@@ -21,15 +21,15 @@ from punctual.errors import UserError
 from punctual.kube import api, crd
 from punctual.kube.accounts import Accounts
 from punctual.kube.board import SetPointBoard
+from punctual.kube.cluster.directory import Directory
+from punctual.kube.cluster.operations import CreatePod, PutStatus
+from punctual.kube.cluster.pods import project_pod
 from punctual.kube.convert import to_pool_record, to_pool_spec, to_record
-from punctual.kube.directory import Directory
 from punctual.kube.hands import PoolHands, Tools
 from punctual.kube.hold import Holds
 from punctual.kube.intake import Intake
 from punctual.kube.metrics import Metrics
-from punctual.kube.operations import CreatePod, PutStatus
 from punctual.kube.placeholders import Manner, Placeholders
-from punctual.kube.podspec import project_pod
 from punctual.scheduling.model.actions import Action
 from punctual.scheduling.model.events import JobApplied, NodeObserved, PoolApplied, Progress, Reported
 from punctual.scheduling.pool import Pool

@@ -14,10 +14,10 @@ import pytest
 import yaml
 
 from punctual import errors
-from punctual.kube.client import NODES, PODS
-from punctual.kube.directory import JOBS, POOLS
+from punctual.kube.cluster.client import NODES, PODS
+from punctual.kube.cluster.directory import JOBS, POOLS
+from punctual.kube.cluster.pods import JOB_LABEL, KIND_LABEL, PLACEHOLDER, foreign_pod
 from punctual.kube.format.quantity import parse_cores
-from punctual.kube.podspec import JOB_LABEL, KIND_LABEL, PLACEHOLDER, foreign_pod
 
 ROOT = Path(__file__).parents[2]
 POOL = "main"

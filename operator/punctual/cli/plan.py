@@ -19,10 +19,10 @@ from yaml.constructor import ConstructorError
 from punctual.cli.kubectl import Kubectl
 from punctual.errors import ClusterError, PunctualError, UserError
 from punctual.kube import api
+from punctual.kube.cluster.oversize import refusal
+from punctual.kube.cluster.pods import Owner
 from punctual.kube.convert import job_status, pool_missing
 from punctual.kube.format.duration import format_time, parse_time
-from punctual.kube.oversize import refusal
-from punctual.kube.podspec import Owner
 from punctual.kube.snapshot import EPOCH, Snapshot, objects, settle
 from punctual.scheduling.model.events import JobApplied
 from punctual.scheduling.model.job import Job, JobRecord, Kind

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from punctual import metric_names as names
 from punctual import reasons
-from punctual.kube.directory import KnownJob
+from punctual.kube.cluster.directory import KnownJob
 from punctual.kube.metrics import Metrics
 from punctual.scheduling.model.job import JobRecord
 from punctual.scheduling.model.pool_spec import PoolRecord

@@ -13,12 +13,12 @@ from typing import Any, Final, NamedTuple
 from punctual import reasons
 from punctual.errors import UserError
 from punctual.kube import api
-from punctual.kube.caches import Caches
-from punctual.kube.conditions import conditions, standing
-from punctual.kube.directory import HELD, RESERVATIONS, KnownJob, KnownReservation, Window
+from punctual.kube.cluster.caches import Caches
+from punctual.kube.cluster.conditions import conditions, standing
+from punctual.kube.cluster.directory import HELD, RESERVATIONS, KnownJob, KnownReservation, Window
+from punctual.kube.cluster.events import Recorder, Regarding
+from punctual.kube.cluster.operations import PutStatus
 from punctual.kube.format.duration import format_duration, format_time
-from punctual.kube.operations import PutStatus
-from punctual.kube.recorder import Recorder, Regarding
 from punctual.kube.recurrence import DAY, Span, windows
 from punctual.kube.writer import Writer
 from punctual.scheduling.model.actions import AnswerReservation, OfferWindow

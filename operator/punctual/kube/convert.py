@@ -15,9 +15,9 @@ from punctual.control.chunk_times import Estimate
 from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.api.fields import MAX_BYTES, MAX_UNITS
-from punctual.kube.conditions import Since, conditions
+from punctual.kube.cluster.conditions import Since, conditions
+from punctual.kube.cluster.pods import Owner, pod_name
 from punctual.kube.format.duration import format_duration, format_time
-from punctual.kube.podspec import Owner, pod_name
 from punctual.scheduling.model.discipline import Discipline
 from punctual.scheduling.model.job import (
     Chunk,

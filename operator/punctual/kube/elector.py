@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 import structlog
 
 from punctual import errors
-from punctual.kube.client import LEASES, ApiClient, Json
+from punctual.kube.cluster.client import LEASES, ApiClient, Json
 from punctual.kube.format.clock import ServerClock
 
 NEVER = float("-inf")

@@ -17,16 +17,26 @@ from punctual.kube import api
 from punctual.kube.accounts import Accounts
 from punctual.kube.board import SetPointBoard
 from punctual.kube.bookings import Bookings
-from punctual.kube.client import PODS
-from punctual.kube.conditions import standing
+from punctual.kube.cluster.client import PODS
+from punctual.kube.cluster.conditions import standing
+from punctual.kube.cluster.directory import JOBS, POOLS, Directory, KnownJob
+from punctual.kube.cluster.events import Recorder, Regarding
+from punctual.kube.cluster.operations import Annotate, CreatePod, DeleteObject, DeletePod, PutStatus
+from punctual.kube.cluster.pods import (
+    ATTEMPT,
+    BEGIN,
+    END,
+    IMAGE,
+    JOB_UID_LABEL,
+    OFFERED_END,
+    TURN,
+    InputStep,
+    chunk_pod,
+)
 from punctual.kube.convert import job_status, pool_status, to_pool_spec
-from punctual.kube.directory import JOBS, POOLS, Directory, KnownJob
 from punctual.kube.format.duration import format_time
 from punctual.kube.hold import Holds
-from punctual.kube.operations import Annotate, CreatePod, DeleteObject, DeletePod, PutStatus
 from punctual.kube.placeholders import Placeholders
-from punctual.kube.podspec import ATTEMPT, BEGIN, END, IMAGE, JOB_UID_LABEL, OFFERED_END, TURN, InputStep, chunk_pod
-from punctual.kube.recorder import Recorder, Regarding
 from punctual.kube.results import Results
 from punctual.kube.writer import Writer
 from punctual.scheduling.model.actions import (

@@ -8,8 +8,8 @@ makes the next one. A taint of ours for a pool that is gone is taken off.
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from punctual.kube.inventory import Node
-from punctual.kube.podspec import POOL_LABEL, label
+from punctual.kube.cluster.nodes import Node
+from punctual.kube.cluster.pods import POOL_LABEL, label
 
 EFFECT: Final = "NoSchedule"
 

@@ -22,7 +22,9 @@ import orjson
 from punctual import reasons
 from punctual.errors import UserError
 from punctual.kube import api
-from punctual.kube.client import ApiClient
+from punctual.kube.cluster.client import ApiClient
+from punctual.kube.cluster.directory import Directory, KnownJob
+from punctual.kube.cluster.pods import IMAGE, InputStep, Owner, chunk_pod
 from punctual.kube.convert import (
     Learned,
     cost_in_force,
@@ -31,8 +33,6 @@ from punctual.kube.convert import (
     to_pool_spec,
     to_unreadable_job,
 )
-from punctual.kube.directory import Directory, KnownJob
-from punctual.kube.podspec import IMAGE, InputStep, Owner, chunk_pod
 from punctual.kube.trials import Trials
 from punctual.scheduling.model.job import Chunk, Job, Kind
 from punctual.scheduling.model.pool_spec import PoolSpec

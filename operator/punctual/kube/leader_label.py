@@ -11,8 +11,8 @@ from typing import Final
 import structlog
 
 from punctual.errors import ClusterError
-from punctual.kube.client import PODS, ApiClient
-from punctual.kube.podspec import GROUP
+from punctual.kube.cluster.client import PODS, ApiClient
+from punctual.kube.cluster.pods import GROUP
 
 LEADER: Final = f"{GROUP}/leader"
 

@@ -15,9 +15,9 @@ import structlog
 from punctual.control.chunk_times import Estimate, Fetched, Timed, estimate, estimate_transfer, remember, speeds
 from punctual.errors import UserError
 from punctual.kube import api
+from punctual.kube.cluster.directory import PROFILES, Directory
+from punctual.kube.cluster.operations import PutStatus
 from punctual.kube.convert import Estimates, Learned
-from punctual.kube.directory import PROFILES, Directory
-from punctual.kube.operations import PutStatus
 
 PAUSE: Final = 30.0
 """Seconds between two writes about one profile."""

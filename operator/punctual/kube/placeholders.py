@@ -19,10 +19,10 @@ from typing import Any, Final, NamedTuple, Self
 import orjson
 
 from punctual.kube import api
-from punctual.kube.client import Json
+from punctual.kube.cluster.client import Json
+from punctual.kube.cluster.operations import CreatePod, DeletePod, Operation, Outcome, same
+from punctual.kube.cluster.pods import PLACEHOLDER, POOL_LABEL, PROCESSOR, label, on_node, toleration
 from punctual.kube.format.quantity import format_bytes, format_cores
-from punctual.kube.operations import CreatePod, DeletePod, Operation, Outcome, same
-from punctual.kube.podspec import PLACEHOLDER, POOL_LABEL, PROCESSOR, label, on_node, toleration
 from punctual.scheduling.model.actions import HoldRoom
 
 PATIENCE: Final = 2.0

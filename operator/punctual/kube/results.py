@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from punctual.kube.client import CONFIG_MAPS
-from punctual.kube.operations import ApplyConfigMap, Operation, Outcome, Patch
-from punctual.kube.podspec import JOB_UID_LABEL, Owner, owner_reference
+from punctual.kube.cluster.client import CONFIG_MAPS
+from punctual.kube.cluster.operations import ApplyConfigMap, Operation, Outcome, Patch
+from punctual.kube.cluster.pods import JOB_UID_LABEL, Owner, owner_reference
 from punctual.scheduling.model.actions import StoreResult
 from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.model.wording import some

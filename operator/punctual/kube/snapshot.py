@@ -11,6 +11,8 @@ from typing import Any
 from punctual import reasons
 from punctual.errors import PunctualError, UserError
 from punctual.kube import api, bookings
+from punctual.kube.cluster.directory import Directory
+from punctual.kube.cluster.oversize import kept
 from punctual.kube.convert import (
     MOST_NODES,
     cost_in_force,
@@ -23,10 +25,8 @@ from punctual.kube.convert import (
     undecided,
     without_decision,
 )
-from punctual.kube.directory import Directory
 from punctual.kube.format.duration import format_time
 from punctual.kube.learning import Learning
-from punctual.kube.oversize import kept
 from punctual.scheduling.model.events import Event, JobApplied, NodeObserved, PoolApplied, ReservationApplied
 from punctual.scheduling.model.job import Job, JobRecord
 from punctual.scheduling.model.pool_spec import PoolSpec

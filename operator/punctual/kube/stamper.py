@@ -13,11 +13,11 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from punctual.errors import ClusterError, Fenced, Invalid, NotFound, Replaced
-from punctual.kube.client import ApiClient, Json, Resource
-from punctual.kube.directory import HIGHEST, JOBS, PROFILES, Known
-from punctual.kube.operations import FIELD_MANAGER
-from punctual.kube.unheard import still_there
-from punctual.kube.walk import walk
+from punctual.kube.cluster.client import ApiClient, Json, Resource
+from punctual.kube.cluster.directory import HIGHEST, JOBS, PROFILES, Known
+from punctual.kube.cluster.operations import FIELD_MANAGER
+from punctual.kube.cluster.resync import still_there
+from punctual.kube.cluster.walk import walk
 
 AT_ONCE: Final = 32
 """Stamps under way at once."""

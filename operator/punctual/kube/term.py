@@ -44,20 +44,10 @@ from punctual.kube.accounts import Accounts
 from punctual.kube.board import SetPointBoard
 from punctual.kube.bookings import Bookings, Doors
 from punctual.kube.bookings import restore as restore_reservation
-from punctual.kube.caches import Caches
-from punctual.kube.client import CONFIG_MAPS, NODES, ApiClient, Json
-from punctual.kube.conditions import standing
-from punctual.kube.convert import (
-    delayed,
-    pool_missing,
-    to_pool_record,
-    to_pool_spec,
-    to_record,
-    to_selectors,
-    undecided,
-    without_decision,
-)
-from punctual.kube.directory import (
+from punctual.kube.cluster.caches import Caches
+from punctual.kube.cluster.client import CONFIG_MAPS, NODES, ApiClient, Json
+from punctual.kube.cluster.conditions import standing
+from punctual.kube.cluster.directory import (
     ENDED,
     JOBS,
     POOLS,
@@ -68,20 +58,30 @@ from punctual.kube.directory import (
     KnownReservation,
     settled,
 )
+from punctual.kube.cluster.events import Recorder, Regarding
+from punctual.kube.cluster.nodes import Node
+from punctual.kube.cluster.operations import ApplyConfigMap, CreatePod, Outcome, Patch, PutStatus
+from punctual.kube.cluster.pods import ATTEMPT, BEGIN, GROUP, IMAGE, KIND_LABEL
+from punctual.kube.cluster.resync import unheard
+from punctual.kube.convert import (
+    delayed,
+    pool_missing,
+    to_pool_record,
+    to_pool_spec,
+    to_record,
+    to_selectors,
+    undecided,
+    without_decision,
+)
 from punctual.kube.hands import PoolHands, Tools, pool_key, status_write
 from punctual.kube.hold import Holds
 from punctual.kube.intake import Intake
-from punctual.kube.inventory import Node
 from punctual.kube.learning import Learning, Where
 from punctual.kube.metrics import Metrics
-from punctual.kube.operations import ApplyConfigMap, CreatePod, Outcome, Patch, PutStatus
 from punctual.kube.placeholders import KEY as ROOM
 from punctual.kube.placeholders import Placeholder, Placeholders
-from punctual.kube.podspec import ATTEMPT, BEGIN, GROUP, IMAGE, KIND_LABEL
-from punctual.kube.recorder import Recorder, Regarding
 from punctual.kube.results import Results, config_map_name
 from punctual.kube.stamper import Stamper, ended
-from punctual.kube.unheard import unheard
 from punctual.kube.writer import Writer
 from punctual.runtime.actor import Core, PoolActor
 from punctual.runtime.mailbox import Mailbox

@@ -16,7 +16,7 @@ import structlog
 
 from punctual import reasons
 from punctual.errors import ClusterError, Forbidden, Invalid, NoRight, NotFound
-from punctual.kube.client import PODS, RIGHTS, ApiClient
+from punctual.kube.cluster.client import PODS, RIGHTS, ApiClient
 
 KEPT: Final = 60.0
 """Seconds that the API server's answer about a template is relied on."""

@@ -33,9 +33,9 @@ import orjson
 import structlog
 
 from punctual import errors
-from punctual.kube.client import RIGHTS, ApiClient
+from punctual.kube.cluster.client import RIGHTS, ApiClient
+from punctual.kube.cluster.operations import CreatePod, DeletePod, Operation, Outcome, PutStatus, perform
 from punctual.kube.format.bucket import Bucket
-from punctual.kube.operations import CreatePod, DeletePod, Operation, Outcome, PutStatus, perform
 
 CONCURRENCY = 32
 FIRST_RETRY, LAST_RETRY = 0.2, 5.0

@@ -6,7 +6,7 @@ import pytest
 
 from punctual.kube import api
 from punctual.kube.bookings import Bookings, Doors, restore
-from punctual.kube.directory import Directory
+from punctual.kube.cluster.directory import Directory
 from punctual.kube.format.duration import format_time
 from punctual.scheduling.model.actions import AnswerReservation, OfferWindow
 from punctual.scheduling.model.events import ReservationApplied, ReservationDeleted, Share

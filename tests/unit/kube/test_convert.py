@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from punctual import reasons
 from punctual.errors import UserError
 from punctual.kube import api
-from punctual.kube.conditions import standing
+from punctual.kube.cluster.conditions import standing
+from punctual.kube.cluster.pods import Owner
 from punctual.kube.convert import (
     job_status,
     pool_missing,
@@ -21,7 +22,6 @@ from punctual.kube.convert import (
     undecided,
     without_decision,
 )
-from punctual.kube.podspec import Owner
 from punctual.scheduling.model.discipline import Discipline
 from punctual.scheduling.model.job import (
     Chunk,

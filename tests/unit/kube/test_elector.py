@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from punctual import errors
-from punctual.kube.client import Json
+from punctual.kube.cluster.client import Json
 from punctual.kube.elector import Elector, Timing
 from punctual.kube.format.clock import ServerClock
 

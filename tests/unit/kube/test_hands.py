@@ -7,11 +7,19 @@ import pytest
 from punctual import metric_names as names
 from punctual.kube.accounts import Accounts
 from punctual.kube.board import SetPointBoard
-from punctual.kube.directory import Directory
+from punctual.kube.cluster.directory import Directory
+from punctual.kube.cluster.operations import (
+    Annotate,
+    ApplyConfigMap,
+    CreatePod,
+    DeleteObject,
+    DeletePod,
+    Patch,
+    PutStatus,
+)
 from punctual.kube.hands import PoolHands, Tools
 from punctual.kube.hold import Holds
 from punctual.kube.metrics import Metrics
-from punctual.kube.operations import Annotate, ApplyConfigMap, CreatePod, DeleteObject, DeletePod, Patch, PutStatus
 from punctual.kube.placeholders import Manner, Placeholder, Placeholders
 from punctual.scheduling.model.actions import (
     CreateChunk,

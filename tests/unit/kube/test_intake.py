@@ -4,9 +4,9 @@ import pytest
 
 from punctual import errors, reasons
 from punctual.kube import trials
-from punctual.kube.directory import Directory
+from punctual.kube.cluster.directory import Directory
+from punctual.kube.cluster.oversize import LARGEST
 from punctual.kube.intake import OVERDUE, Intake
-from punctual.kube.oversize import LARGEST
 from punctual.kube.trials import KEPT
 from punctual.theory.cost import Cost
 

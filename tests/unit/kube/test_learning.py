@@ -7,8 +7,8 @@ import pytest
 
 from punctual.control.chunk_times import KEPT, Fetched, Timed
 from punctual.kube import api
+from punctual.kube.cluster.directory import Directory
 from punctual.kube.convert import profile_cost
-from punctual.kube.directory import Directory
 from punctual.kube.learning import MOST, PAUSE, Learning, Where
 
 HERE = Where("main", "")

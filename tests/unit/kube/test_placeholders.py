@@ -2,7 +2,7 @@
 
 import pytest
 
-from punctual.kube.operations import CreatePod, DeletePod, Outcome
+from punctual.kube.cluster.operations import CreatePod, DeletePod, Outcome
 from punctual.kube.placeholders import PATIENCE, REST, Manner, Placeholders, placeholder
 from punctual.scheduling.model.actions import HoldRoom, Kept
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from punctual.kube.operations import ApplyConfigMap, Outcome, Patch
-from punctual.kube.podspec import Owner
+from punctual.kube.cluster.operations import ApplyConfigMap, Outcome, Patch
+from punctual.kube.cluster.pods import Owner
 from punctual.kube.results import RANGES, Results, config_map_name
 from punctual.scheduling.model.actions import StoreResult
 from punctual.scheduling.model.ranges import Ranges

@@ -10,12 +10,12 @@ import pytest
 from punctual import errors
 from punctual.kube import intake, stamper, term, writer
 from punctual.kube.board import SetPointBoard
-from punctual.kube.caches import Caches
-from punctual.kube.client import CONFIG_MAPS, PODS
-from punctual.kube.directory import HIGHEST, JOBS, POOLS, PROFILES
+from punctual.kube.cluster.caches import Caches
+from punctual.kube.cluster.client import CONFIG_MAPS, PODS
+from punctual.kube.cluster.directory import HIGHEST, JOBS, POOLS, PROFILES
+from punctual.kube.cluster.nodes import project_node
 from punctual.kube.format.clock import ServerClock
 from punctual.kube.format.duration import format_time
-from punctual.kube.inventory import project_node
 from punctual.kube.metrics import Metrics
 from punctual.kube.results import config_map_name
 from punctual.kube.term import Term

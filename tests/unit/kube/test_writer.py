@@ -13,8 +13,8 @@ from itertools import pairwise
 import pytest
 
 from punctual import errors
-from punctual.kube.client import RIGHTS, Json
-from punctual.kube.operations import (
+from punctual.kube.cluster.client import RIGHTS, Json
+from punctual.kube.cluster.operations import (
     Annotate,
     ApplyConfigMap,
     CreatePod,

@@ -5,8 +5,8 @@ import itertools
 import pytest
 
 from punctual.errors import Gone, Invalid, Unreachable
-from punctual.kube.client import Listing
-from punctual.kube.walk import walk
+from punctual.kube.cluster.client import Listing
+from punctual.kube.cluster.walk import walk
 
 
 class Server:

@@ -14,7 +14,7 @@ import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from punctual.errors import ClusterError, Gone, Invalid
-from punctual.kube.client import JSON, ApiClient, Listing
+from punctual.kube.cluster.client import JSON, ApiClient, Listing
 
 Patience = Callable[[ClusterError], Awaitable[None]]
 """Waits before the next try of what failed; raises where there is to be none."""

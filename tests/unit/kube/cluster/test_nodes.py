@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from punctual import reasons
-from punctual.kube.inventory import CLASS_LABEL, CPU_MANAGER, Inventory, Node, project_node
-from punctual.kube.podspec import POOL_LABEL, ForeignPod
+from punctual.kube.cluster.nodes import CLASS_LABEL, CPU_MANAGER, Inventory, Node, project_node
+from punctual.kube.cluster.pods import POOL_LABEL, ForeignPod
 from punctual.scheduling.model.events import NodeGone, NodeObserved
 
 NODE = Node(name="n1", ready=True, cpu=4.0, memory=1000, pods=10, labels={"pool": "main"}, taints=())

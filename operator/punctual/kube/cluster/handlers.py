@@ -26,11 +26,11 @@ from kopf._core.reactor import processing, queueing
 
 from punctual.errors import ClusterError
 from punctual.kube import api
-from punctual.kube.caches import Post
-from punctual.kube.client import load_configuration
+from punctual.kube.cluster.caches import Post
+from punctual.kube.cluster.client import load_configuration
+from punctual.kube.cluster.informer import WATCH_SECONDS
+from punctual.kube.cluster.oversize import lightened
 from punctual.kube.format.decode import decode
-from punctual.kube.informer import WATCH_SECONDS
-from punctual.kube.oversize import lightened
 
 PAUSE: Final = 1.0
 """Seconds before kopf is begun anew."""

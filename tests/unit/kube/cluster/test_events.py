@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from punctual.kube.recorder import PATIENCE, Recorder, Regarding
+from punctual.kube.cluster.events import PATIENCE, Recorder, Regarding
 
 pytestmark = pytest.mark.looptime
 JOBS = [Regarding("punctual.dev/v1alpha1", "DivisibleJob", "ns", f"job-{n}", f"u{n}") for n in range(3000)]

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from punctual import reasons
+from punctual.kube.cluster.pods import GROUP, POOL_LABEL, ForeignPod
 from punctual.kube.format.quantity import parse_bytes, parse_cores
-from punctual.kube.podspec import GROUP, POOL_LABEL, ForeignPod
 from punctual.scheduling.model.events import NodeGone, NodeObserved
 
 CLASS_LABEL: Final = "node.kubernetes.io/instance-type"

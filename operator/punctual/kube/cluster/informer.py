@@ -23,7 +23,7 @@ from typing import Generic, Literal, TypeVar
 import structlog
 
 from punctual import errors
-from punctual.kube.client import ApiClient, Json
+from punctual.kube.cluster.client import ApiClient, Json
 
 Change = Literal["ADDED", "MODIFIED", "DELETED"]
 P = TypeVar("P")

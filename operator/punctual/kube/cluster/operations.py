@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from punctual import errors
-from punctual.kube.client import PODS, ApiClient, Json, Resource
+from punctual.kube.cluster.client import PODS, ApiClient, Json, Resource
 
 FIELD_MANAGER = "punctual-operator"
 

@@ -8,9 +8,9 @@ asked for before it is believed.
 from collections.abc import AsyncIterator
 
 from punctual.errors import NotFound
-from punctual.kube.client import METADATA, ApiClient, Json, Resource
-from punctual.kube.directory import JOBS, POOLS, PROFILES, RESERVATIONS, Directory, Known
-from punctual.kube.walk import Patience, walk
+from punctual.kube.cluster.client import METADATA, ApiClient, Json, Resource
+from punctual.kube.cluster.directory import JOBS, POOLS, PROFILES, RESERVATIONS, Directory, Known
+from punctual.kube.cluster.walk import Patience, walk
 
 RESOURCES = (POOLS, JOBS, PROFILES, RESERVATIONS)
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from punctual.kube.caches import LATE, Caches
-from punctual.kube.podspec import PLACEHOLDER, Owner, chunk_pod
+from punctual.kube.cluster.caches import LATE, Caches
+from punctual.kube.cluster.pods import PLACEHOLDER, Owner, chunk_pod
 from punctual.scheduling.model.events import PodObserved
 from punctual.scheduling.model.job import Chunk
 from punctual.scheduling.model.pool_spec import PoolSpec

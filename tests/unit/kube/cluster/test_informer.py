@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from punctual import errors
-from punctual.kube.client import Json, Listing
-from punctual.kube.informer import FIRST_RETRY, LAST_RETRY, Informer
+from punctual.kube.cluster.client import Json, Listing
+from punctual.kube.cluster.informer import FIRST_RETRY, LAST_RETRY, Informer
 
 
 def pod(name: str, version: int, *, phase: str = "Pending", uid: str = "", noise: str = "") -> Json:

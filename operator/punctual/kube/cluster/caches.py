@@ -10,12 +10,12 @@ from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol
 
 from punctual.kube import api
-from punctual.kube.client import NODES, PODS, ApiClient, Json, Resource
-from punctual.kube.directory import Directory, KnownJob, KnownPool, KnownReservation
-from punctual.kube.informer import Change, Informer
-from punctual.kube.inventory import Inventory, Node, project_node
+from punctual.kube.cluster.client import NODES, PODS, ApiClient, Json, Resource
+from punctual.kube.cluster.directory import Directory, KnownJob, KnownPool, KnownReservation
+from punctual.kube.cluster.informer import Change, Informer
+from punctual.kube.cluster.nodes import Inventory, Node, project_node
+from punctual.kube.cluster.pods import ForeignPod, Owner, foreign_pod, is_chunk_of, project_pod
 from punctual.kube.placeholders import Manner, Placeholder, placeholder
-from punctual.kube.podspec import ForeignPod, Owner, foreign_pod, is_chunk_of, project_pod
 from punctual.scheduling.model.events import Event, NodeGone, NodeObserved, PodGone, PodObserved
 
 NAMESPACES = Resource("v1", "namespaces")

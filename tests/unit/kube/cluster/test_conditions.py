@@ -1,4 +1,4 @@
-from punctual.kube.conditions import conditions, standing
+from punctual.kube.cluster.conditions import conditions, standing
 from punctual.scheduling.model.job import Verdict
 
 YES, NO = Verdict("True", "Feasible", "all fits"), Verdict("False", "InfeasibleCapacity", "9 are free")

@@ -3,9 +3,9 @@ import tracemalloc
 import orjson
 import pytest
 
-from punctual.kube import oversize
-from punctual.kube.directory import Directory
-from punctual.kube.oversize import LARGEST, kept, lightened
+from punctual.kube.cluster import oversize
+from punctual.kube.cluster.directory import Directory
+from punctual.kube.cluster.oversize import LARGEST, kept, lightened
 
 CREATED = "2030-01-01T00:00:00Z"
 

@@ -1,6 +1,6 @@
 import pytest
 
-from punctual.kube.directory import HIGHEST, Directory
+from punctual.kube.cluster.directory import HIGHEST, Directory
 from punctual.scheduling.model.job import Chunk, JobRecord, Promise, Verdict
 
 

@@ -9,8 +9,8 @@ import pytest
 from aiohttp import web
 
 from punctual import errors
-from punctual.kube.client import PAGE_BYTES, ApiClient
-from punctual.kube.oversize import LARGEST, MARK
+from punctual.kube.cluster.client import PAGE_BYTES, ApiClient
+from punctual.kube.cluster.oversize import LARGEST, MARK
 
 NO_EVENTS = [b"<html>upstream is gone</html>\n", b'"bye"\n', b'{"message": "bye"}\n']
 

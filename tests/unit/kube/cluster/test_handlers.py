@@ -8,7 +8,7 @@ from kopf._cogs.structs.references import Resource
 from kopf._core.reactor import orchestration, running
 
 from punctual.kube import api
-from punctual.kube.handlers import (
+from punctual.kube.cluster.handlers import (
     KopfThread,
     _watch_ended,
     connection,
@@ -114,7 +114,7 @@ def test_kopf_asks_as_our_own_client_does(kubeconfig):
 
 
 async def test_a_kopf_that_fails_is_begun_anew(kubeconfig, monkeypatch):
-    monkeypatch.setattr("punctual.kube.handlers.PAUSE", 0.01)
+    monkeypatch.setattr("punctual.kube.cluster.handlers.PAUSE", 0.01)
     begun = []
 
     async def operator(*, stop_flag, **_):
@@ -134,8 +134,8 @@ async def test_a_kopf_that_fails_is_begun_anew(kubeconfig, monkeypatch):
 
 
 async def test_a_kopf_that_lost_a_watch_and_does_not_end_is_left_behind(kubeconfig, monkeypatch):
-    monkeypatch.setattr("punctual.kube.handlers.PAUSE", 0.01)
-    monkeypatch.setattr("punctual.kube.handlers.GRACE", 0.05)
+    monkeypatch.setattr("punctual.kube.cluster.handlers.PAUSE", 0.01)
+    monkeypatch.setattr("punctual.kube.cluster.handlers.GRACE", 0.05)
     begun = []
 
     async def operator(*, stop_flag, **_):

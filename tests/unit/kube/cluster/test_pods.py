@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from punctual.kube.podspec import ForeignPod, InputStep, Owner, chunk_pod, is_chunk_of, pod_name, project_pod
+from punctual.kube.cluster.pods import ForeignPod, InputStep, Owner, chunk_pod, is_chunk_of, pod_name, project_pod
 from punctual.scheduling.model.events import PodObserved
 from punctual.scheduling.model.job import Chunk, InputVersion, Transfer
 from punctual.scheduling.model.pool_spec import PoolSpec

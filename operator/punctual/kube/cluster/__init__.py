@@ -1,0 +1,1 @@
+"""What the API server has, read and kept: client, informers, kopf, directory, nodes and pods."""
