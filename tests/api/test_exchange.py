@@ -13,12 +13,12 @@ import pytest
 
 from punctual import wire
 from punctual.errors import Forbidden
-from punctual.kube.authority import Lifetimes, service_names
 from punctual.kube.board import SetPointBoard
 from punctual.kube.exchange import Doors, Exchange
-from punctual.kube.identity import Reviewer, identity_of
-from punctual.kube.keeper import Keeper
-from punctual.kube.vault import ClusterVault
+from punctual.kube.trust.ca import Lifetimes, service_names
+from punctual.kube.trust.ca_store import ClusterVault
+from punctual.kube.trust.identity import Reviewer, identity_of
+from punctual.kube.trust.rotation import Keeper
 from punctual.scheduling.model.actions import SetPoint
 from punctual_agent.exchange import Exchange as AgentsExchange
 

@@ -28,7 +28,6 @@ import structlog
 from punctual import metric_names as names
 from punctual import wire
 from punctual.errors import ClusterError, Fenced, InvariantError, PunctualError
-from punctual.kube.authority import service_names
 from punctual.kube.board import SetPointBoard
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.client import ApiClient, Json
@@ -40,15 +39,16 @@ from punctual.kube.cluster.walk import walk
 from punctual.kube.elector import ElectorThread, Timing
 from punctual.kube.exchange import Doors, Exchange, Refusal
 from punctual.kube.format.clock import ServerClock, ask_while_doubted
-from punctual.kube.identity import Identity, Reviewer, identity_of
-from punctual.kube.keeper import Keeper
 from punctual.kube.leader_label import LeaderLabel
 from punctual.kube.metrics import Metrics
 from punctual.kube.placeholders import Manner
 from punctual.kube.serve import Observatory
 from punctual.kube.term import Term
 from punctual.kube.trials import DEADLINE
-from punctual.kube.vault import ClusterVault
+from punctual.kube.trust.ca import service_names
+from punctual.kube.trust.ca_store import ClusterVault
+from punctual.kube.trust.identity import Identity, Reviewer, identity_of
+from punctual.kube.trust.rotation import Keeper
 from punctual.runtime.actor import Core
 from punctual.scheduling.model.events import Reported
 from punctual.scheduling.pool import Pool

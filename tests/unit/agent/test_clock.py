@@ -9,10 +9,10 @@ import time
 
 import pytest
 
-from punctual.kube.authority import Lifetimes, make_serving, new_trust
 from punctual.kube.board import SetPointBoard
 from punctual.kube.exchange import Doors, Exchange
-from punctual.kube.identity import Identity, Reviewer
+from punctual.kube.trust.ca import Lifetimes, make_serving, new_trust
+from punctual.kube.trust.identity import Identity, Reviewer
 from punctual.scheduling.model.actions import SetPoint
 from punctual_agent.actuator import Actuator
 from punctual_agent.cgroup import Cap

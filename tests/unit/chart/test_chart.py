@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from punctual import wire
-from punctual.kube.authority import service_names
 from punctual.kube.placeholders import Manner
+from punctual.kube.trust.ca import service_names
 
 ROOT = Path(__file__).resolve().parents[3]
 CHART = ROOT / "charts" / "punctual"

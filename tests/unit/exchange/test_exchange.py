@@ -13,11 +13,11 @@ import pytest
 from punctual import wire
 from punctual.errors import Unreachable
 from punctual.kube import exchange
-from punctual.kube.authority import Lifetimes, make_serving, new_trust
 from punctual.kube.board import SetPointBoard
 from punctual.kube.exchange import LARGEST, Doors, Exchange
-from punctual.kube.identity import Identity, Reviewer
-from punctual.kube.keeper import Keeper
+from punctual.kube.trust.ca import Lifetimes, make_serving, new_trust
+from punctual.kube.trust.identity import Identity, Reviewer
+from punctual.kube.trust.rotation import Keeper
 from punctual.scheduling.model.actions import DropSetPoint, SetPoint
 from punctual.scheduling.model.events import Progress, Reported
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from punctual.errors import ClusterError, Forbidden
-from punctual.kube.authority import Lifetimes
-from punctual.kube.keeper import Keeper
+from punctual.kube.trust.ca import Lifetimes
+from punctual.kube.trust.rotation import Keeper
 
 NAMES = ("punctual.lab.svc", "localhost")
 LIVES = Lifetimes(authority=3300, serving=3300, backdate=60, spread=60)  # due 2180 s after they were made

@@ -3,7 +3,7 @@
 The Secret is the truth; whoever sees a step due takes it, and a write that somebody else was faster with (409) means:
 read again. The serving certificate is exchanged inside the running TLS context: connections that stand go on, new ones
 get the new certificate. Called once a minute by the runtime (:meth:`Keeper.run`); decides nothing but what
-:func:`punctual.kube.authority.advance` says.
+:func:`punctual.kube.trust.ca.advance` says.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from typing import Protocol
 import structlog
 
 from punctual.errors import ClusterError
-from punctual.kube.authority import Lifetimes, Signed, Trust, advance, make_serving, new_trust
+from punctual.kube.trust.ca import Lifetimes, Signed, Trust, advance, make_serving, new_trust
 
 log = structlog.get_logger(__name__)
 

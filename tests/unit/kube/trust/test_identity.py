@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from punctual.errors import Unreachable
-from punctual.kube.identity import NODE_NAME, Identity, Reviewer, identity_of
+from punctual.kube.trust.identity import NODE_NAME, Identity, Reviewer, identity_of
 
 NOBODY = None
 ME = Identity("system:serviceaccount:lab:agent", "n1")

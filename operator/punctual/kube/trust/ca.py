@@ -1,7 +1,7 @@
 """The certificate authority by which agents know the operator: what it is and when it changes. No I/O here.
 
 The operator makes it, keeps it in a Secret and publishes its certificates in a ConfigMap that the agents mount
-(:mod:`punctual.kube.keeper`). Changing it must never leave an agent with a server that it does not trust, so a
+(:mod:`punctual.kube.trust.rotation`). Changing it must never leave an agent with a server that it does not trust, so a
 :class:`Trust` changes in steps, each safe to stop after:
 
     signing                        one authority signs

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from cryptography import x509
 
-from punctual.kube.authority import (
+from punctual.kube.trust.ca import (
     DAY,
     HOUR,
     Lifetimes,
