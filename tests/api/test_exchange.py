@@ -13,8 +13,8 @@ import pytest
 
 from punctual import wire
 from punctual.errors import Forbidden
-from punctual.kube.board import SetPointBoard
-from punctual.kube.exchange import Doors, Exchange
+from punctual.kube.agents.report_server import Doors, Exchange
+from punctual.kube.agents.set_points import SetPointBoard
 from punctual.kube.trust.ca import Lifetimes, service_names
 from punctual.kube.trust.ca_store import ClusterVault
 from punctual.kube.trust.identity import Reviewer, identity_of

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "hack"))
 from chaos_lib.hidden import told
 
 from punctual import wire
-from punctual.kube.exchange import LARGEST
+from punctual.kube.agents.report_server import LARGEST
 
 HERE = Path(__file__).parent
 OPERATOR = runpy.run_path(str(HERE / "test_operator.py"))

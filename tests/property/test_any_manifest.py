@@ -20,7 +20,7 @@ from punctual import reasons
 from punctual.errors import UserError
 from punctual.kube import api, crd
 from punctual.kube.accounts import Accounts
-from punctual.kube.board import SetPointBoard
+from punctual.kube.agents.set_points import SetPointBoard
 from punctual.kube.cluster.directory import Directory
 from punctual.kube.cluster.operations import CreatePod, PutStatus
 from punctual.kube.cluster.pods import project_pod

@@ -15,7 +15,7 @@ import structlog
 
 from punctual.kube import api
 from punctual.kube.accounts import Accounts
-from punctual.kube.board import SetPointBoard
+from punctual.kube.agents.set_points import SetPointBoard
 from punctual.kube.bookings import Bookings
 from punctual.kube.cluster.client import PODS
 from punctual.kube.cluster.conditions import standing

@@ -28,7 +28,8 @@ import structlog
 from punctual import metric_names as names
 from punctual import wire
 from punctual.errors import ClusterError, Fenced, InvariantError, PunctualError
-from punctual.kube.board import SetPointBoard
+from punctual.kube.agents.report_server import Doors, Exchange, Refusal
+from punctual.kube.agents.set_points import SetPointBoard
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.client import ApiClient, Json
 from punctual.kube.cluster.directory import JOBS, POOLS, RESERVATIONS
@@ -37,7 +38,6 @@ from punctual.kube.cluster.informer import Informer
 from punctual.kube.cluster.pods import IMAGE
 from punctual.kube.cluster.walk import walk
 from punctual.kube.elector import ElectorThread, Timing
-from punctual.kube.exchange import Doors, Exchange, Refusal
 from punctual.kube.format.clock import ServerClock, ask_while_doubted
 from punctual.kube.leader_label import LeaderLabel
 from punctual.kube.metrics import Metrics

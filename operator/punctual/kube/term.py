@@ -41,7 +41,7 @@ from punctual.control.chunk_times import Timed
 from punctual.errors import ClusterError, Fenced, NotFound, UserError
 from punctual.kube import api
 from punctual.kube.accounts import Accounts
-from punctual.kube.board import SetPointBoard
+from punctual.kube.agents.set_points import SetPointBoard
 from punctual.kube.bookings import Bookings, Doors
 from punctual.kube.bookings import restore as restore_reservation
 from punctual.kube.cluster.caches import Caches

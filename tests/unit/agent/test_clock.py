@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from punctual.kube.board import SetPointBoard
-from punctual.kube.exchange import Doors, Exchange
+from punctual.kube.agents.report_server import Doors, Exchange
+from punctual.kube.agents.set_points import SetPointBoard
 from punctual.kube.trust.ca import Lifetimes, make_serving, new_trust
 from punctual.kube.trust.identity import Identity, Reviewer
 from punctual.scheduling.model.actions import SetPoint

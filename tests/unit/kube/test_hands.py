@@ -6,7 +6,7 @@ import pytest
 
 from punctual import metric_names as names
 from punctual.kube.accounts import Accounts
-from punctual.kube.board import SetPointBoard
+from punctual.kube.agents.set_points import SetPointBoard
 from punctual.kube.cluster.directory import Directory
 from punctual.kube.cluster.operations import (
     Annotate,

@@ -9,7 +9,7 @@ import pytest
 
 from punctual import errors
 from punctual.kube import intake, stamper, term, writer
-from punctual.kube.board import SetPointBoard
+from punctual.kube.agents.set_points import SetPointBoard
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.client import CONFIG_MAPS, PODS
 from punctual.kube.cluster.directory import HIGHEST, JOBS, POOLS, PROFILES

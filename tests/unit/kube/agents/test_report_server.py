@@ -12,9 +12,9 @@ import pytest
 
 from punctual import wire
 from punctual.errors import Unreachable
-from punctual.kube import exchange
-from punctual.kube.board import SetPointBoard
-from punctual.kube.exchange import LARGEST, Doors, Exchange
+from punctual.kube.agents import report_server
+from punctual.kube.agents.report_server import LARGEST, Doors, Exchange
+from punctual.kube.agents.set_points import SetPointBoard
 from punctual.kube.trust.ca import Lifetimes, make_serving, new_trust
 from punctual.kube.trust.identity import Identity, Reviewer
 from punctual.kube.trust.rotation import Keeper
@@ -143,7 +143,7 @@ async def test_a_report_goes_to_the_pool_and_set_points_come_back(stage):
 
 
 def test_there_are_words_for_each_fault():
-    assert exchange._FAULTY.keys() == set(typing.get_args(wire.Fault))
+    assert report_server._FAULTY.keys() == set(typing.get_args(wire.Fault))
 
 
 async def test_seconds_left_are_those_at_the_moment_of_the_answer(stage):
@@ -299,7 +299,7 @@ async def test_only_the_one_path_is_there(stage):
 
 async def test_a_body_that_does_not_come_is_not_waited_for(stage, monkeypatch):
     operator, agents = stage
-    monkeypatch.setattr("punctual.kube.exchange.PATIENCE", 0.05)
+    monkeypatch.setattr("punctual.kube.agents.report_server.PATIENCE", 0.05)
     reader, writer = await asyncio.open_connection("127.0.0.1", agents.port, ssl=agents.context, server_hostname=HOST)
     writer.write(b"POST /v1/report HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer n1\r\nContent-Length: 10\r\n\r\n")
     assert (await reader.readline()).startswith(b"HTTP/1.1 408")

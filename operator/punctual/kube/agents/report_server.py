@@ -25,7 +25,7 @@ from pydantic import ValidationError
 
 from punctual import wire
 from punctual.errors import ClusterError
-from punctual.kube.board import SetPointBoard
+from punctual.kube.agents.set_points import SetPointBoard
 from punctual.kube.serve import port_of
 from punctual.kube.trust.identity import Identity, Reviewer
 from punctual.scheduling.model.events import Progress, Reported

@@ -3,7 +3,7 @@
 import pytest
 
 from punctual import wire
-from punctual.kube.board import SetPointBoard
+from punctual.kube.agents.set_points import SetPointBoard
 from punctual.scheduling.model.actions import DropSetPoint, SetPoint
 
 

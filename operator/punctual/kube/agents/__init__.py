@@ -1,0 +1,1 @@
+"""Where agents report and what they are told."""
