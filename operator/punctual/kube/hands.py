@@ -36,8 +36,8 @@ from punctual.kube.cluster.pods import (
 from punctual.kube.convert import job_status, pool_status, to_pool_spec
 from punctual.kube.format.duration import format_time
 from punctual.kube.hold import Holds
+from punctual.kube.learning.results import Results
 from punctual.kube.placeholders import Placeholders
-from punctual.kube.results import Results
 from punctual.kube.writer import Writer
 from punctual.scheduling.model.actions import (
     Action,

@@ -26,7 +26,7 @@ from punctual.kube.convert import (
     without_decision,
 )
 from punctual.kube.format.duration import format_time
-from punctual.kube.learning import Learning
+from punctual.kube.learning.profiles import Learning
 from punctual.scheduling.model.events import Event, JobApplied, NodeObserved, PoolApplied, ReservationApplied
 from punctual.scheduling.model.job import Job, JobRecord
 from punctual.scheduling.model.pool_spec import PoolSpec

@@ -76,11 +76,11 @@ from punctual.kube.convert import (
 from punctual.kube.hands import PoolHands, Tools, pool_key, status_write
 from punctual.kube.hold import Holds
 from punctual.kube.intake import Intake
-from punctual.kube.learning import Learning, Where
+from punctual.kube.learning.profiles import Learning, Where
+from punctual.kube.learning.results import Results, config_map_name
 from punctual.kube.metrics import Metrics
 from punctual.kube.placeholders import KEY as ROOM
 from punctual.kube.placeholders import Placeholder, Placeholders
-from punctual.kube.results import Results, config_map_name
 from punctual.kube.stamper import Stamper, ended
 from punctual.kube.writer import Writer
 from punctual.runtime.actor import Core, PoolActor

@@ -16,8 +16,8 @@ from punctual.kube.cluster.directory import HIGHEST, JOBS, POOLS, PROFILES
 from punctual.kube.cluster.nodes import project_node
 from punctual.kube.format.clock import ServerClock
 from punctual.kube.format.duration import format_time
+from punctual.kube.learning.results import config_map_name
 from punctual.kube.metrics import Metrics
-from punctual.kube.results import config_map_name
 from punctual.kube.term import Term
 from punctual.scheduling.model.actions import Measured, StoreResult
 

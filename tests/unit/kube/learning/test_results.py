@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from punctual.kube.cluster.operations import ApplyConfigMap, Outcome, Patch
 from punctual.kube.cluster.pods import Owner
-from punctual.kube.results import RANGES, Results, config_map_name
+from punctual.kube.learning.results import RANGES, Results, config_map_name
 from punctual.scheduling.model.actions import StoreResult
 from punctual.scheduling.model.ranges import Ranges
 
