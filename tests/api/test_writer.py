@@ -22,7 +22,7 @@ from punctual.kube.cluster.operations import (
     PutStatus,
     same,
 )
-from punctual.kube.writer import Writer
+from punctual.kube.leader.writer import Writer
 
 POOLS = Resource("punctual.dev/v1alpha1", "pools")
 LABELS = ("punctual.dev/job", "punctual.dev/begin", "punctual.dev/attempt")

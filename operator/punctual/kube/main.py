@@ -37,14 +37,14 @@ from punctual.kube.cluster.handlers import follow
 from punctual.kube.cluster.informer import Informer
 from punctual.kube.cluster.pods import IMAGE
 from punctual.kube.cluster.walk import walk
-from punctual.kube.elector import ElectorThread, Timing
 from punctual.kube.format.clock import ServerClock, ask_while_doubted
-from punctual.kube.leader_label import LeaderLabel
+from punctual.kube.leader.elector import ElectorThread, Timing
+from punctual.kube.leader.leader_label import LeaderLabel
+from punctual.kube.leader.placeholders import Manner
+from punctual.kube.leader.term import Term
+from punctual.kube.leader.trials import DEADLINE
 from punctual.kube.metrics import Metrics
-from punctual.kube.placeholders import Manner
 from punctual.kube.serve import Observatory
-from punctual.kube.term import Term
-from punctual.kube.trials import DEADLINE
 from punctual.kube.trust.ca import service_names
 from punctual.kube.trust.ca_store import ClusterVault
 from punctual.kube.trust.identity import Identity, Reviewer, identity_of

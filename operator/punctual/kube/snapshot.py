@@ -10,7 +10,7 @@ from typing import Any
 
 from punctual import reasons
 from punctual.errors import PunctualError, UserError
-from punctual.kube import api, bookings
+from punctual.kube import api
 from punctual.kube.cluster.directory import Directory
 from punctual.kube.cluster.oversize import kept
 from punctual.kube.convert import (
@@ -26,6 +26,7 @@ from punctual.kube.convert import (
     without_decision,
 )
 from punctual.kube.format.duration import format_time
+from punctual.kube.leader import reservations
 from punctual.kube.learning.profiles import Learning
 from punctual.scheduling.model.events import Event, JobApplied, NodeObserved, PoolApplied, ReservationApplied
 from punctual.scheduling.model.job import Job, JobRecord
@@ -139,21 +140,21 @@ class Snapshot:
         except UserError:
             return  # the operator leaves it alone
         if known and status:
-            bookings.restore(known, status)
+            reservations.restore(known, status)
 
     def _promised(self, pool: str, now: float) -> Iterator[ReservationApplied]:
         for known in self.reservations.reservations.values():
             if known.pool == pool:
                 nodes = frozenset(share.node for w in known.windows.values() for share in w.nodes)
                 selects = known.spec is not None and known.spec.nodes is not None
-                yield from bookings.promised(known, nodes if selects else None, now)
+                yield from reservations.promised(known, nodes if selects else None, now)
 
     def _inside(self, namespace: str, name: str | None, pool: str) -> str | tuple[str, str] | None:
         """Return inside of what a job is to run, or why it cannot; None: outside of all."""
         if name is None:
             return None
         known = self.reservations.reservation(namespace, name)
-        found = bookings.inside(known, name, namespace=namespace, pool=pool)
+        found = reservations.inside(known, name, namespace=namespace, pool=pool)
         return found or (reasons.RESERVATION_REFUSED, f"Reservation {name} has no answer yet")
 
     def _pool(self, name: str) -> api.Pool:

@@ -15,7 +15,7 @@ from punctual.kube.cluster.directory import Directory, KnownJob, KnownPool, Know
 from punctual.kube.cluster.informer import Change, Informer
 from punctual.kube.cluster.nodes import Inventory, Node, project_node
 from punctual.kube.cluster.pods import ForeignPod, Owner, foreign_pod, is_chunk_of, project_pod
-from punctual.kube.placeholders import Manner, Placeholder, placeholder
+from punctual.kube.leader.placeholders import Manner, Placeholder, placeholder
 from punctual.scheduling.model.events import Event, NodeGone, NodeObserved, PodGone, PodObserved
 
 NAMESPACES = Resource("v1", "namespaces")

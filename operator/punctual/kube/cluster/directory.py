@@ -1,7 +1,7 @@
 """What the edge knows of our kinds: the newest of each pool, job, reservation and profile, as the API server has them.
 
 Filled by kopf's events and by a new leader's lists, on one loop, whether this replica leads or not. It says what
-changed; a leader's :class:`~punctual.kube.term.Term` asks it for the rest. A job's spec is kept as bytes: a tenth of
+changed; a leader's :class:`~punctual.kube.leader.term.Term` asks it for the rest. A job's spec is kept as bytes: a tenth of
 what its template takes as dicts, and needed only when a pod is made. Statuses are not kept: a new leader reads them
 anew, after its stamp.
 """

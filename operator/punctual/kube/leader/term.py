@@ -40,10 +40,7 @@ from punctual import reasons
 from punctual.control.chunk_times import Timed
 from punctual.errors import ClusterError, Fenced, NotFound, UserError
 from punctual.kube import api
-from punctual.kube.accounts import Accounts
 from punctual.kube.agents.set_points import SetPointBoard
-from punctual.kube.bookings import Bookings, Doors
-from punctual.kube.bookings import restore as restore_reservation
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.client import CONFIG_MAPS, NODES, ApiClient, Json
 from punctual.kube.cluster.conditions import standing
@@ -73,16 +70,19 @@ from punctual.kube.convert import (
     undecided,
     without_decision,
 )
-from punctual.kube.hands import PoolHands, Tools, pool_key, status_write
-from punctual.kube.hold import Holds
-from punctual.kube.intake import Intake
+from punctual.kube.leader.admission_gate import Intake
+from punctual.kube.leader.executor import PoolHands, Tools, pool_key, status_write
+from punctual.kube.leader.fencing import Stamper, ended
+from punctual.kube.leader.placeholders import KEY as ROOM
+from punctual.kube.leader.placeholders import Placeholder, Placeholders
+from punctual.kube.leader.promise_metrics import Accounts
+from punctual.kube.leader.reservations import Bookings, Doors
+from punctual.kube.leader.reservations import restore as restore_reservation
+from punctual.kube.leader.taints import Holds
+from punctual.kube.leader.writer import Writer
 from punctual.kube.learning.profiles import Learning, Where
 from punctual.kube.learning.results import Results, config_map_name
 from punctual.kube.metrics import Metrics
-from punctual.kube.placeholders import KEY as ROOM
-from punctual.kube.placeholders import Placeholder, Placeholders
-from punctual.kube.stamper import Stamper, ended
-from punctual.kube.writer import Writer
 from punctual.runtime.actor import Core, PoolActor
 from punctual.runtime.mailbox import Mailbox
 from punctual.scheduling.model import ledger

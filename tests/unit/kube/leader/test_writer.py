@@ -25,7 +25,7 @@ from punctual.kube.cluster.operations import (
     PutStatus,
     same,
 )
-from punctual.kube.writer import Writer
+from punctual.kube.leader.writer import Writer
 
 pytestmark = pytest.mark.looptime
 LABELS = ("punctual.dev/job", "punctual.dev/begin", "punctual.dev/attempt")

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from punctual.kube import api
-from punctual.kube.bookings import Bookings, Doors, restore
 from punctual.kube.cluster.directory import Directory
 from punctual.kube.format.duration import format_time
+from punctual.kube.leader.reservations import Bookings, Doors, restore
 from punctual.scheduling.model.actions import AnswerReservation, OfferWindow
 from punctual.scheduling.model.events import ReservationApplied, ReservationDeleted, Share
 from punctual.scheduling.model.job import Verdict

@@ -5,7 +5,6 @@ import orjson
 import pytest
 
 from punctual import metric_names as names
-from punctual.kube.accounts import Accounts
 from punctual.kube.agents.set_points import SetPointBoard
 from punctual.kube.cluster.directory import Directory
 from punctual.kube.cluster.operations import (
@@ -17,10 +16,11 @@ from punctual.kube.cluster.operations import (
     Patch,
     PutStatus,
 )
-from punctual.kube.hands import PoolHands, Tools
-from punctual.kube.hold import Holds
+from punctual.kube.leader.executor import PoolHands, Tools
+from punctual.kube.leader.placeholders import Manner, Placeholder, Placeholders
+from punctual.kube.leader.promise_metrics import Accounts
+from punctual.kube.leader.taints import Holds
 from punctual.kube.metrics import Metrics
-from punctual.kube.placeholders import Manner, Placeholder, Placeholders
 from punctual.scheduling.model.actions import (
     CreateChunk,
     DeleteJob,

@@ -3,7 +3,7 @@
 import pytest
 
 from punctual.kube.cluster.operations import CreatePod, DeletePod, Outcome
-from punctual.kube.placeholders import PATIENCE, REST, Manner, Placeholders, placeholder
+from punctual.kube.leader.placeholders import PATIENCE, REST, Manner, Placeholders, placeholder
 from punctual.scheduling.model.actions import HoldRoom, Kept
 
 

@@ -7,7 +7,7 @@ import pytest
 from punctual.errors import UserError
 from punctual.kube.api import Recurrence, ReservationSpec
 from punctual.kube.format.duration import format_time, parse_time
-from punctual.kube.recurrence import Ahead, Span, windows
+from punctual.kube.leader.recurrence import Ahead, Span, windows
 
 DAY = 86400.0
 HORIZON = 28 * DAY

@@ -14,9 +14,7 @@ import orjson
 import structlog
 
 from punctual.kube import api
-from punctual.kube.accounts import Accounts
 from punctual.kube.agents.set_points import SetPointBoard
-from punctual.kube.bookings import Bookings
 from punctual.kube.cluster.client import PODS
 from punctual.kube.cluster.conditions import standing
 from punctual.kube.cluster.directory import JOBS, POOLS, Directory, KnownJob
@@ -35,10 +33,12 @@ from punctual.kube.cluster.pods import (
 )
 from punctual.kube.convert import job_status, pool_status, to_pool_spec
 from punctual.kube.format.duration import format_time
-from punctual.kube.hold import Holds
+from punctual.kube.leader.placeholders import Placeholders
+from punctual.kube.leader.promise_metrics import Accounts
+from punctual.kube.leader.reservations import Bookings
+from punctual.kube.leader.taints import Holds
+from punctual.kube.leader.writer import Writer
 from punctual.kube.learning.results import Results
-from punctual.kube.placeholders import Placeholders
-from punctual.kube.writer import Writer
 from punctual.scheduling.model.actions import (
     Action,
     AnswerReservation,

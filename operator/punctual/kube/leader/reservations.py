@@ -19,8 +19,8 @@ from punctual.kube.cluster.directory import HELD, RESERVATIONS, KnownJob, KnownR
 from punctual.kube.cluster.events import Recorder, Regarding
 from punctual.kube.cluster.operations import PutStatus
 from punctual.kube.format.duration import format_duration, format_time
-from punctual.kube.recurrence import DAY, Span, windows
-from punctual.kube.writer import Writer
+from punctual.kube.leader.recurrence import DAY, Span, windows
+from punctual.kube.leader.writer import Writer
 from punctual.scheduling.model.actions import AnswerReservation, OfferWindow
 from punctual.scheduling.model.events import ReservationApplied, ReservationDeleted, Share
 from punctual.scheduling.model.job import Verdict

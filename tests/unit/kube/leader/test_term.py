@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import pytest
 
 from punctual import errors
-from punctual.kube import intake, stamper, term, writer
 from punctual.kube.agents.set_points import SetPointBoard
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.client import CONFIG_MAPS, PODS
@@ -16,9 +15,10 @@ from punctual.kube.cluster.directory import HIGHEST, JOBS, POOLS, PROFILES
 from punctual.kube.cluster.nodes import project_node
 from punctual.kube.format.clock import ServerClock
 from punctual.kube.format.duration import format_time
+from punctual.kube.leader import admission_gate, fencing, term, writer
+from punctual.kube.leader.term import Term
 from punctual.kube.learning.results import config_map_name
 from punctual.kube.metrics import Metrics
-from punctual.kube.term import Term
 from punctual.scheduling.model.actions import Measured, StoreResult
 
 API = "punctual.dev/v1alpha1"
@@ -569,7 +569,7 @@ async def test_a_server_that_takes_no_write_is_waited_for(world, monkeypatch):
     monkeypatch.setattr(world.server, "patch_merge", busy)
     new = world.replica()
     new.lead(2)
-    await world.until(lambda: len(tries) > 3 * stamper.TRIES)
+    await world.until(lambda: len(tries) > 3 * fencing.TRIES)
     assert world.server.events.count(("running", "StatusUnreadable")) == 0
     monkeypatch.undo()
     await world.until(lambda: world.status(job)["epoch"] == 2)
@@ -909,7 +909,7 @@ async def test_a_takeover_that_hangs_shows(world):
 
 
 async def test_a_job_that_a_webhook_keeps_from_its_answer_is_told_why_and_answered_when_it_may_be(world, monkeypatch):
-    monkeypatch.setattr(intake, "OVERDUE", 0.0)
+    monkeypatch.setattr(admission_gate, "OVERDUE", 0.0)
     monkeypatch.setattr(term, "HOUSEKEEPING", 0.01)
     path = PODS.path(namespace="ns")
     world.server.broken[path, "try"] = errors.Busy("failed calling webhook no.example: 500", retry_after=0.01)
@@ -933,9 +933,9 @@ async def test_a_job_that_a_webhook_keeps_from_its_answer_is_told_why_and_answer
 
 
 async def test_a_job_that_was_refused_keeps_that_answer_while_another_is_delayed(world, monkeypatch):
-    monkeypatch.setattr(intake, "OVERDUE", 0.0)
+    monkeypatch.setattr(admission_gate, "OVERDUE", 0.0)
     monkeypatch.setattr(term, "HOUSEKEEPING", 0.01)
-    monkeypatch.setattr("punctual.kube.trials.KEPT", -1.0)
+    monkeypatch.setattr("punctual.kube.leader.trials.KEPT", -1.0)
     path = PODS.path(namespace="ns")
     world.server.broken[path, "try"] = errors.Forbidden("exceeded quota")
     job = world.job("refused")

@@ -33,7 +33,7 @@ from punctual.kube.convert import (
     to_pool_spec,
     to_unreadable_job,
 )
-from punctual.kube.trials import Trials
+from punctual.kube.leader.trials import Trials
 from punctual.scheduling.model.job import Chunk, Job, Kind
 from punctual.scheduling.model.pool_spec import PoolSpec
 

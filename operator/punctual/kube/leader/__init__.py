@@ -1,0 +1,1 @@
+"""One term of a leader: takeover, jobs, reservations and pools in, decisions carried out."""
