@@ -23,13 +23,13 @@ from punctual.kube.agents.set_points import SetPointBoard
 from punctual.kube.cluster.directory import Directory
 from punctual.kube.cluster.operations import CreatePod, PutStatus
 from punctual.kube.cluster.pods import project_pod
-from punctual.kube.convert import to_pool_record, to_pool_spec, to_record
 from punctual.kube.leader.admission_gate import Intake
 from punctual.kube.leader.executor import PoolHands, Tools
 from punctual.kube.leader.placeholders import Manner, Placeholders
 from punctual.kube.leader.promise_metrics import Accounts
 from punctual.kube.leader.taints import Holds
 from punctual.kube.metrics import Metrics
+from punctual.kube.translate import to_pool_record, to_pool_spec, to_record
 from punctual.scheduling.model.actions import Action
 from punctual.scheduling.model.events import JobApplied, NodeObserved, PoolApplied, Progress, Reported
 from punctual.scheduling.pool import Pool

@@ -19,8 +19,8 @@ from punctual.kube import api
 from punctual.kube.cluster.client import CONFIG_MAPS, LEASES, NODES, PODS
 from punctual.kube.cluster.directory import JOBS, POOLS
 from punctual.kube.cluster.pods import BEGIN, END, JOB_UID_LABEL, KIND_LABEL, OFFERED_END
-from punctual.kube.convert import to_record
 from punctual.kube.format.duration import format_time
+from punctual.kube.translate import to_record
 from punctual.scheduling.model.ranges import Ranges
 
 GROUP = api.API_VERSION

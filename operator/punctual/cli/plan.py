@@ -21,9 +21,9 @@ from punctual.errors import ClusterError, PunctualError, UserError
 from punctual.kube import api
 from punctual.kube.cluster.oversize import refusal
 from punctual.kube.cluster.pods import Owner
-from punctual.kube.convert import job_status, pool_missing
 from punctual.kube.format.duration import format_time, parse_time
 from punctual.kube.snapshot import EPOCH, Snapshot, objects, settle
+from punctual.kube.translate import job_status, pool_missing
 from punctual.scheduling.model.events import JobApplied
 from punctual.scheduling.model.job import Job, JobRecord, Kind
 from punctual.scheduling.model.processors import Place

@@ -13,7 +13,10 @@ from punctual.errors import PunctualError, UserError
 from punctual.kube import api
 from punctual.kube.cluster.directory import Directory
 from punctual.kube.cluster.oversize import kept
-from punctual.kube.convert import (
+from punctual.kube.format.duration import format_time
+from punctual.kube.leader import reservations
+from punctual.kube.learning.profiles import Learning
+from punctual.kube.translate import (
     MOST_NODES,
     cost_in_force,
     not_allowed,
@@ -25,9 +28,6 @@ from punctual.kube.convert import (
     undecided,
     without_decision,
 )
-from punctual.kube.format.duration import format_time
-from punctual.kube.leader import reservations
-from punctual.kube.learning.profiles import Learning
 from punctual.scheduling.model.events import Event, JobApplied, NodeObserved, PoolApplied, ReservationApplied
 from punctual.scheduling.model.job import Job, JobRecord
 from punctual.scheduling.model.pool_spec import PoolSpec

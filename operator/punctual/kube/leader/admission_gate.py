@@ -25,7 +25,8 @@ from punctual.kube import api
 from punctual.kube.cluster.client import ApiClient
 from punctual.kube.cluster.directory import Directory, KnownJob
 from punctual.kube.cluster.pods import IMAGE, InputStep, Owner, chunk_pod
-from punctual.kube.convert import (
+from punctual.kube.leader.trials import Trials
+from punctual.kube.translate import (
     Learned,
     cost_in_force,
     not_allowed,
@@ -33,7 +34,6 @@ from punctual.kube.convert import (
     to_pool_spec,
     to_unreadable_job,
 )
-from punctual.kube.leader.trials import Trials
 from punctual.scheduling.model.job import Chunk, Job, Kind
 from punctual.scheduling.model.pool_spec import PoolSpec
 

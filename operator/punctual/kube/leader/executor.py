@@ -31,7 +31,6 @@ from punctual.kube.cluster.pods import (
     InputStep,
     chunk_pod,
 )
-from punctual.kube.convert import job_status, pool_status, to_pool_spec
 from punctual.kube.format.duration import format_time
 from punctual.kube.leader.placeholders import Placeholders
 from punctual.kube.leader.promise_metrics import Accounts
@@ -39,6 +38,7 @@ from punctual.kube.leader.reservations import Bookings
 from punctual.kube.leader.taints import Holds
 from punctual.kube.leader.writer import Writer
 from punctual.kube.learning.results import Results
+from punctual.kube.translate import job_status, pool_status, to_pool_spec
 from punctual.scheduling.model.actions import (
     Action,
     AnswerReservation,

@@ -60,16 +60,6 @@ from punctual.kube.cluster.nodes import Node
 from punctual.kube.cluster.operations import ApplyConfigMap, CreatePod, Outcome, Patch, PutStatus
 from punctual.kube.cluster.pods import ATTEMPT, BEGIN, GROUP, IMAGE, KIND_LABEL
 from punctual.kube.cluster.resync import unheard
-from punctual.kube.convert import (
-    delayed,
-    pool_missing,
-    to_pool_record,
-    to_pool_spec,
-    to_record,
-    to_selectors,
-    undecided,
-    without_decision,
-)
 from punctual.kube.leader.admission_gate import Intake
 from punctual.kube.leader.executor import PoolHands, Tools, pool_key, status_write
 from punctual.kube.leader.fencing import Stamper, ended
@@ -83,6 +73,16 @@ from punctual.kube.leader.writer import Writer
 from punctual.kube.learning.profiles import Learning, Where
 from punctual.kube.learning.results import Results, config_map_name
 from punctual.kube.metrics import Metrics
+from punctual.kube.translate import (
+    delayed,
+    pool_missing,
+    to_pool_record,
+    to_pool_spec,
+    to_record,
+    to_selectors,
+    undecided,
+    without_decision,
+)
 from punctual.runtime.actor import Core, PoolActor
 from punctual.runtime.mailbox import Mailbox
 from punctual.scheduling.model import ledger

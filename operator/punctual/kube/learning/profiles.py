@@ -17,7 +17,7 @@ from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.cluster.directory import PROFILES, Directory
 from punctual.kube.cluster.operations import PutStatus
-from punctual.kube.convert import Estimates, Learned
+from punctual.kube.translate import Estimates, Learned
 
 PAUSE: Final = 30.0
 """Seconds between two writes about one profile."""

@@ -8,8 +8,8 @@ import pytest
 from punctual.control.chunk_times import KEPT, Fetched, Timed
 from punctual.kube import api
 from punctual.kube.cluster.directory import Directory
-from punctual.kube.convert import profile_cost
 from punctual.kube.learning.profiles import MOST, PAUSE, Learning, Where
+from punctual.kube.translate import profile_cost
 
 HERE = Where("main", "")
 SIZES = (10, 20, 50, 100, 200, 500)

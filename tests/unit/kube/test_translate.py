@@ -10,7 +10,7 @@ from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.cluster.conditions import standing
 from punctual.kube.cluster.pods import Owner
-from punctual.kube.convert import (
+from punctual.kube.translate import (
     job_status,
     pool_missing,
     pool_status,
