@@ -13,7 +13,7 @@ from figures.letter7 import LETTER, OURS, READ, Cluster, at_miss_ratio, factors
 from punctual.control.identification import fit
 from punctual.control.pi import PI
 from punctual.scheduling.admission.statistical import GAINS, HIGH, IDENTIFIED, LOW
-from punctual.sim.jobs import Options, simulate
+from punctual.sim.run import Options, simulate
 from punctual.sim.workload import Workload
 from punctual.theory.cost import Cost
 

@@ -13,7 +13,7 @@ from figures.figure import FULL, Found, Size
 from figures.index import FIGURES
 
 from punctual.scheduling.model.discipline import Discipline
-from punctual.sim.jobs import Options, simulate
+from punctual.sim.run import Options, simulate
 from punctual.sim.trace import FaultLine, JobLine, ReservationLine, Trace
 from punctual.theory.cost import Cost
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from schedule import flaws
 
 from punctual.scheduling.model.discipline import Discipline
-from punctual.sim.jobs import Options, simulate
+from punctual.sim.run import Options, simulate
 from punctual.sim.trace import FaultLine, JobLine, ReservationLine, Trace
 from punctual.theory.cost import Cost
 

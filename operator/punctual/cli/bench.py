@@ -26,7 +26,7 @@ from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.placement.demand import Demand
 from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.placement.timeline import Ground
-from punctual.sim.collector import uncollected
+from punctual.sim.gc_pause import uncollected
 from punctual.sim.literal import AcFast, EdfIit2, Task
 from punctual.theory.cost import Cost
 from punctual.theory.execution_time import execution_time

@@ -13,8 +13,8 @@ from rich.console import Console
 
 from punctual.errors import PunctualError
 from punctual.scheduling.model.pool_spec import Admission
-from punctual.sim.jobs import Options, simulate
-from punctual.sim.result import Result
+from punctual.sim.report import Result
+from punctual.sim.run import Options, simulate
 from punctual.sim.trace import FaultLine, Trace, first_flaw, read
 from punctual.sim.workload import Workload
 

@@ -12,8 +12,8 @@ from punctual.cli import svg as picture
 from punctual.cli.board import Job, State
 from punctual.cli.screen import clock
 from punctual.cli.timeline import Bar, Timeline
-from punctual.sim.jobs import Options
-from punctual.sim.result import Decision, Finished, Result
+from punctual.sim.report import Decision, Finished, Result
+from punctual.sim.run import Options
 from punctual.sim.trace import JobLine, Line, ReservationLine, Trace, jobs
 
 ROWS = 32

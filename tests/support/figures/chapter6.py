@@ -13,7 +13,7 @@ from figures.figure import Figure, Found, Key, Numbers, Sim, Size, table
 from punctual.cli import bench
 from punctual.scheduling.model.discipline import Discipline
 from punctual.scheduling.model.pool_spec import Admission
-from punctual.sim.jobs import Options, _Run, simulate
+from punctual.sim.run import Options, _Run, simulate
 from punctual.sim.trace import JobLine, Trace
 from punctual.sim.workload import Workload
 from punctual.theory.cost import Cost

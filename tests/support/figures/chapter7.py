@@ -8,8 +8,8 @@ from figures.draw import COLOURS, legend, mark, sheet, styles
 from figures.figure import Figure, Found, Key, Numbers, Sim, Size, table
 from punctual.scheduling.admission.statistical import GAINS
 from punctual.scheduling.model.discipline import Discipline
-from punctual.sim.jobs import Options, simulate
-from punctual.sim.result import Result
+from punctual.sim.report import Result
+from punctual.sim.run import Options, simulate
 from punctual.sim.trace import FaultLine, JobLine, Trace, jobs
 from punctual.sim.workload import Workload
 from punctual.theory.cost import Cost

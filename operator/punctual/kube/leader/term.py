@@ -103,7 +103,7 @@ from punctual.scheduling.model.job import JobRecord
 from punctual.scheduling.model.pool_spec import PoolRecord, PoolSpec
 from punctual.scheduling.model.wording import some
 from punctual.scheduling.pool import Pool
-from punctual.sim.collector import uncollected
+from punctual.sim.gc_pause import uncollected
 
 FINALIZER: Final = f"{GROUP}/jobs"
 """On a pool while jobs of it are promised or run: its deletion waits for them."""

@@ -13,7 +13,7 @@ from punctual.scheduling.placement.blackouts import Around
 from punctual.scheduling.placement.demand import Demand
 from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.placement.timeline import Ground
-from punctual.sim.jobs import Options, simulate
+from punctual.sim.run import Options, simulate
 from punctual.sim.trace import FaultLine, JobLine, ReservationLine, Trace
 from punctual.theory.cost import Cost
 

@@ -40,8 +40,8 @@ from punctual.scheduling.model.reservation import Reservation
 from punctual.scheduling.placement.demand import tolerance
 from punctual.scheduling.pool import Pool
 from punctual.sim.cluster import Cluster, Running
-from punctual.sim.collector import uncollected
-from punctual.sim.result import Decision, Executed, Finished, Period, Result
+from punctual.sim.gc_pause import uncollected
+from punctual.sim.report import Decision, Executed, Finished, Period, Result
 from punctual.sim.trace import FaultLine, JobLine, ReservationLine, Trace
 from punctual.theory.cost import Cost
 
