@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from machine import Machine
 
+from punctual.benchmarks.literal import AcFast, EdfIit2, Task
 from punctual.scheduling.admission.fast_queue import FastLine
-from punctual.sim.literal import AcFast, EdfIit2, Task
 from punctual.sim.trace import jobs
 
 

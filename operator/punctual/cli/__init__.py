@@ -151,9 +151,9 @@ def admission(
     quick: Annotated[bool, typer.Option("--quick", help="A tenth of the decisions.")] = False,
 ) -> None:
     """Time decisions of admission, fast and exact, beside the papers' algorithms to the letter: some minutes."""
-    from punctual.cli import bench  # noqa: PLC0415  numpy and the core
+    from punctual.benchmarks import admission  # noqa: PLC0415  numpy and the core
 
-    bench.show(bench.admission(quick=quick), as_json=json)
+    admission.show(admission.admission(quick=quick), as_json=json)
 
 
 @simulations.command("jobs")

@@ -10,7 +10,7 @@ import numpy as np
 
 from figures.draw import COLOURS, REFUSED, USED, curve, legend, sheet, styles
 from figures.figure import Figure, Found, Key, Numbers, Sim, Size, table
-from punctual.cli import bench
+from punctual.benchmarks import admission
 from punctual.scheduling.model.discipline import Discipline
 from punctual.scheduling.model.pool_spec import Admission
 from punctual.sim.run import Options, _Run, simulate
@@ -231,12 +231,12 @@ class Literal:
 
     def run(self, seed: int, size: Size) -> Numbers:
         """Return ms; the mean of the first n is that of straight lines between the lengths that are measured."""
-        measure, decisions = (bench.exact_literal, 3) if self.test == IIT_2 else (bench.fast_literal, 30)
+        measure, decisions = (admission.exact_literal, 3) if self.test == IIT_2 else (admission.fast_literal, 30)
         alone = execution_time(AVERAGE, self.processors, COST)
         at, after = [n for n in AFTER if n not in (500, 600)], []
         for n in at:
             stamps = _Stamps()  # measuring begins at the end of the first decision
-            measure(bench.Line(n, self.processors, alone, 100.0), decisions, stamps)
+            measure(admission.Line(n, self.processors, alone, 100.0), decisions, stamps)
             after.append(1e3 * float(np.median(np.diff(stamps.taken))))
         lengths, times = [0, *at], [0.0, *after]
         first = [float(np.trapezoid(times[: i + 1], lengths[: i + 1])) / n for i, n in enumerate(at, start=1)]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from punctual.sim.literal import AcFast, EdfIit2, Task
+from punctual.benchmarks.literal import AcFast, EdfIit2, Task
 from punctual.theory.cost import Cost
 from punctual.theory.partition import least_processors, partition
 

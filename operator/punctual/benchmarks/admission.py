@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from punctual.benchmarks.literal import AcFast, EdfIit2, Task
 from punctual.errors import InvariantError
 from punctual.scheduling.admission.fast_queue import FastLine
 from punctual.scheduling.model.discipline import Order
@@ -27,7 +28,6 @@ from punctual.scheduling.placement.demand import Demand
 from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.placement.timeline import Ground
 from punctual.sim.gc_pause import uncollected
-from punctual.sim.literal import AcFast, EdfIit2, Task
 from punctual.theory.cost import Cost
 from punctual.theory.execution_time import execution_time
 

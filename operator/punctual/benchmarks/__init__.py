@@ -1,0 +1,1 @@
+"""Benchmarks of the core beside the papers' own algorithms (``punctual bench``)."""
