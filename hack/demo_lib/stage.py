@@ -13,10 +13,10 @@ from rich.live import Live
 from rich.text import Text
 
 from demo_lib.objects import NAMESPACE
-from punctual.cli.board import Board, Job
 from punctual.cli.kubectl import Follower, Kubectl
 from punctual.cli.record import Recorder
 from punctual.cli.screen import Teller, screen
+from punctual.view.jobs import Board, Job
 
 LOOK = 0.2
 

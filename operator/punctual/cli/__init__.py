@@ -93,8 +93,8 @@ def timeline(
 ) -> None:
     """Draw who ran where and when, with deadlines and what became of them."""
     from punctual.cli import record as recorded  # noqa: PLC0415
-    from punctual.cli import svg as picture  # noqa: PLC0415
-    from punctual.cli import timeline as timelines  # noqa: PLC0415
+    from punctual.view import svg as picture  # noqa: PLC0415
+    from punctual.view import timeline as timelines  # noqa: PLC0415
 
     drawn = picture.svg(timelines.timeline(recorded.read(record), jobs or ()), title=title)
     _write(svg, drawn)

@@ -1,6 +1,6 @@
 """Jobs as people see them: bars that move on a terminal, a line for each piece of news elsewhere.
 
-Both are made from a :class:`~punctual.cli.board.Board` and the time; nothing here asks the cluster.
+Both are made from a :class:`~punctual.view.jobs.Board` and the time; nothing here asks the cluster.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from punctual.cli.board import OVER, Board, Chunk, Job, State
+from punctual.view.jobs import OVER, Board, Chunk, Job, State
 
 STYLES: Final[dict[State, str]] = {
     "waiting": "dim",

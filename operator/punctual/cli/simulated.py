@@ -8,13 +8,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from punctual.cli import svg as picture
-from punctual.cli.board import Job, State
 from punctual.cli.screen import clock
-from punctual.cli.timeline import Bar, Timeline
 from punctual.sim.report import Decision, Finished, Result
 from punctual.sim.run import Options
 from punctual.sim.trace import JobLine, Line, ReservationLine, Trace, jobs
+from punctual.view import svg as picture
+from punctual.view.jobs import Job, State
+from punctual.view.timeline import Bar, Timeline
 
 ROWS = 32
 """Processors that a terminal's timeline shows."""

@@ -8,11 +8,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.live import Live
 
-from punctual.cli.board import OVER, Board
 from punctual.cli.kubectl import Follower, Kubectl
 from punctual.cli.record import Recorder
 from punctual.cli.screen import Teller, screen
 from punctual.errors import PunctualError
+from punctual.view.jobs import OVER, Board
 
 LOOK = 0.25
 """Seconds between two pictures."""

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from punctual.cli.board import Board, job_of, pod_of
 from punctual.cli.kubectl import Change, Follower, Kubectl, Reset
 from punctual.cli.record import Recorder, read
 from punctual.cli.screen import Teller, bar, clock, screen
-from punctual.cli.svg import svg
-from punctual.cli.timeline import timeline
 from punctual.errors import ClusterError, PunctualError
 from punctual.kube.format.duration import format_time
+from punctual.view.jobs import Board, job_of, pod_of
+from punctual.view.svg import svg
+from punctual.view.timeline import timeline
 
 NOW = 1_800_000_000.0
 
