@@ -244,11 +244,11 @@ def simulate_jobs(
         with uncollected():
             print(json.dumps(result.document()))
     else:
-        from punctual.cli.simulated import show  # noqa: PLC0415  tables are for those who look
+        from punctual.cli.simulate_screen import show  # noqa: PLC0415  tables are for those who look
 
         show(result, lines, options)
     if svg is not None:
-        from punctual.cli.simulated import draw  # noqa: PLC0415  and so are pictures
+        from punctual.cli.simulate_screen import draw  # noqa: PLC0415  and so are pictures
 
         _write(svg, draw(result, lines, options))
 
