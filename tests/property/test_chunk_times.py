@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from punctual.control.chunk_times import Timed, estimate
+from punctual.control.cost_estimation import Timed, estimate
 
 
 def observed(seed, *, chi, theta_share, count, outliers, noise=0.03):

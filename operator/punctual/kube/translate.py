@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 from punctual import reasons
-from punctual.control.chunk_times import Estimate
+from punctual.control.cost_estimation import Estimate
 from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.api.fields import MAX_BYTES, MAX_UNITS

@@ -37,7 +37,7 @@ import structlog
 
 from punctual import metric_names as names
 from punctual import reasons
-from punctual.control.chunk_times import Timed
+from punctual.control.cost_estimation import Timed
 from punctual.errors import ClusterError, Fenced, NotFound, UserError
 from punctual.kube import api
 from punctual.kube.agents.set_points import SetPointBoard

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import structlog
 
-from punctual.control.chunk_times import Estimate, Fetched, Timed, estimate, estimate_transfer, remember, speeds
+from punctual.control.cost_estimation import Estimate, Fetched, Timed, estimate, estimate_transfer, remember, speeds
 from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.cluster.directory import PROFILES, Directory

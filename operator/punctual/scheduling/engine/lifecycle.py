@@ -5,7 +5,7 @@ import math
 from dataclasses import dataclass
 
 from punctual import reasons
-from punctual.control.chunk_times import Fetched
+from punctual.control.cost_estimation import Fetched
 from punctual.scheduling.engine.health import SAID, finding
 from punctual.scheduling.engine.job_state import Key, Standing, Watch, expected_end
 from punctual.scheduling.engine.state import Books

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from punctual.control.chunk_times import Fetched
+from punctual.control.cost_estimation import Fetched
 from punctual.scheduling.model.job import Chunk, JobRecord, Verdict
 from punctual.scheduling.model.pool_spec import PoolRecord
 from punctual.scheduling.model.processors import Place

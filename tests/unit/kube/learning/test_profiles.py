@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from punctual.control.chunk_times import KEPT, Fetched, Timed
+from punctual.control.cost_estimation import KEPT, Fetched, Timed
 from punctual.kube import api
 from punctual.kube.cluster.directory import Directory
 from punctual.kube.learning.profiles import MOST, PAUSE, Learning, Where

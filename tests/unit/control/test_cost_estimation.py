@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from punctual.control.chunk_times import (
+from punctual.control.cost_estimation import (
     KEPT,
     Estimate,
     Fetched,
