@@ -138,8 +138,8 @@ def run(settings: Settings) -> None:
     # late: the watchdog, which starts by the same command, needs none of these
     from punctual.wire import SetPoints  # noqa: PLC0415
     from punctual_agent.agent import Agent  # noqa: PLC0415
-    from punctual_agent.exchange import Exchange, ExchangeError, Exchanger  # noqa: PLC0415
     from punctual_agent.metrics import Metrics, serve  # noqa: PLC0415
+    from punctual_agent.operator_client import Exchange, ExchangeError, Exchanger  # noqa: PLC0415
 
     _allow_open_files()
     inbox: queue.SimpleQueue[SetPoints | BaseException | None] = queue.SimpleQueue()

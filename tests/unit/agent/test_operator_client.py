@@ -5,7 +5,7 @@ import queue
 import pytest
 
 from punctual.wire import Report, SetPoint, SetPoints
-from punctual_agent.exchange import LARGEST_ANSWER, Exchange, ExchangeError, Exchanger
+from punctual_agent.operator_client import LARGEST_ANSWER, Exchange, ExchangeError, Exchanger
 
 REPORT = Report(node="n1", instance="a", sequence=1, epoch=3)
 
