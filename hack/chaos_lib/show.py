@@ -11,7 +11,7 @@ from typing import Any, Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from punctual.cli.screen import clock
+from punctual.view.elapsed import clock
 
 STYLES = {"fault": "yellow", "over": "dim", "job": "", "step": "bold", "good": "green", "bad": "bold red"}
 

@@ -22,10 +22,11 @@ from punctual.kube import api, crd
 from punctual.kube.agents.set_points import SetPointBoard
 from punctual.kube.cluster.directory import Directory
 from punctual.kube.cluster.operations import CreatePod, PutStatus
+from punctual.kube.cluster.placeholder_pod import Manner
 from punctual.kube.cluster.pods import project_pod
 from punctual.kube.leader.admission_gate import Intake
 from punctual.kube.leader.executor import PoolHands, Tools
-from punctual.kube.leader.placeholders import Manner, Placeholders
+from punctual.kube.leader.placeholders import Placeholders
 from punctual.kube.leader.promise_metrics import Accounts
 from punctual.kube.leader.taints import Holds
 from punctual.kube.metrics import Metrics

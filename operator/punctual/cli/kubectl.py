@@ -10,31 +10,16 @@ import queue
 import subprocess
 import threading
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import Self
 
 from punctual.errors import ClusterError, PunctualError
-
-Json = dict[str, Any]
+from punctual.view.changes import Change, Json, Reset
 
 JOBS = "/apis/punctual.dev/v1alpha1/{scope}divisiblejobs"
 POOLS = "/apis/punctual.dev/v1alpha1/pools"
 PODS = "/api/v1/{scope}pods?labelSelector=punctual.dev/job-uid"
 AGAIN = 1.0
 """Seconds before a watch that ended is opened again."""
-
-
-class Change(NamedTuple):
-    """What the API server says of one object: ADDED, MODIFIED or DELETED."""
-
-    kind: str
-    what: str
-    body: Json
-
-
-class Reset(NamedTuple):
-    """All that was told of this kind is told anew from here on."""
-
-    kind: str
 
 
 class Kubectl:

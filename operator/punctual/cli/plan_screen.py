@@ -8,10 +8,11 @@ from rich.table import Table
 from rich.text import Text
 
 from punctual.cli.plan import Answer, Piece
-from punctual.cli.screen import clock, offer
+from punctual.cli.screen import offer
 from punctual.kube.format.duration import format_duration, format_time
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.wording import some, span
+from punctual.view.elapsed import clock
 
 CHUNKS = 40
 """Rows of the table."""

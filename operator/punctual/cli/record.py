@@ -8,17 +8,10 @@ import json
 from collections.abc import Iterable, Iterator
 from io import TextIOWrapper
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
-from punctual.cli.kubectl import Change, Json, Reset
 from punctual.errors import PunctualError
-
-
-class Seen(NamedTuple):
-    """A change, and when it was seen (seconds since 1970 on the clock of the machine that watched)."""
-
-    time: float
-    change: Change
+from punctual.view.changes import Change, Json, Reset, Seen
 
 
 class Recorder:

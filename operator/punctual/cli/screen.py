@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from punctual.view.elapsed import clock
 from punctual.view.jobs import OVER, Board, Chunk, Job, State
 
 STYLES: Final[dict[State, str]] = {
@@ -33,19 +34,6 @@ class Grid(NamedTuple):
 
     name: int
     gap: int
-
-
-def clock(seconds: float) -> str:
-    """Return seconds as people read a clock: 0:42, 1:05:00, -0:03.
-
-    >>> clock(42.4), clock(3900), clock(-3)
-    ('0:42', '1:05:00', '-0:03')
-    """
-    whole = round(abs(seconds))
-    sign = "-" if seconds < 0 and whole else ""
-    hours, rest = divmod(whole, 3600)
-    minutes, rest = divmod(rest, 60)
-    return f"{sign}{hours}:{minutes:02d}:{rest:02d}" if hours else f"{sign}{minutes}:{rest:02d}"
 
 
 def bar(share: float, width: int, style: str) -> Text:

@@ -35,12 +35,12 @@ from punctual.kube.cluster.client import ApiClient, Json
 from punctual.kube.cluster.directory import JOBS, POOLS, RESERVATIONS
 from punctual.kube.cluster.handlers import follow
 from punctual.kube.cluster.informer import Informer
+from punctual.kube.cluster.placeholder_pod import Manner
 from punctual.kube.cluster.pods import IMAGE
 from punctual.kube.cluster.walk import walk
 from punctual.kube.format.clock import ServerClock, ask_while_doubted
 from punctual.kube.leader.elector import ElectorThread, Timing
 from punctual.kube.leader.leader_label import LeaderLabel
-from punctual.kube.leader.placeholders import Manner
 from punctual.kube.leader.term import Term
 from punctual.kube.leader.trials import DEADLINE
 from punctual.kube.metrics import Metrics

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from punctual.cli.kubectl import Change, Reset
 from punctual.kube.format.duration import parse_duration, parse_time
+from punctual.view.changes import Change, Reset
 
 Json = dict[str, Any]
 State = Literal[

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from html import escape
 from typing import Final
 
-from punctual.cli.screen import clock
+from punctual.view.elapsed import clock
 from punctual.view.timeline import Bar, Timeline
 
 COLOURS: Final = ("#3b6fb6", "#d9822b", "#4c9a5f", "#8c5fa8", "#b84a4a", "#5a8f9c", "#9a8438", "#6b6b6b")

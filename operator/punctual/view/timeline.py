@@ -7,8 +7,8 @@ as chunks get a whole processor each, that is what happened but for the rows' or
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from punctual.cli.record import Seen
 from punctual.errors import PunctualError
+from punctual.view.changes import Seen
 from punctual.view.jobs import Board, Chunk, Job, Pod
 
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from punctual import wire
-from punctual.kube.leader.placeholders import Manner
+from punctual.kube.cluster.placeholder_pod import Manner
 from punctual.kube.trust.ca import service_names
 
 ROOT = Path(__file__).resolve().parents[3]

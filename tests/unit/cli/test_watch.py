@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from punctual.cli.kubectl import Change, Follower, Kubectl, Reset
+from punctual.cli.kubectl import Follower, Kubectl
 from punctual.cli.record import Recorder, read
-from punctual.cli.screen import Teller, bar, clock, screen
+from punctual.cli.screen import Teller, bar, screen
 from punctual.errors import ClusterError, PunctualError
 from punctual.kube.format.duration import format_time
+from punctual.view.changes import Change, Reset
+from punctual.view.elapsed import clock
 from punctual.view.jobs import Board, job_of, pod_of
 from punctual.view.svg import svg
 from punctual.view.timeline import timeline

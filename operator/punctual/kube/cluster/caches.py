@@ -14,8 +14,8 @@ from punctual.kube.cluster.client import NODES, PODS, ApiClient, Json, Resource
 from punctual.kube.cluster.directory import Directory, KnownJob, KnownPool, KnownReservation
 from punctual.kube.cluster.informer import Change, Informer
 from punctual.kube.cluster.nodes import Inventory, Node, project_node
+from punctual.kube.cluster.placeholder_pod import Manner, Placeholder, placeholder
 from punctual.kube.cluster.pods import ForeignPod, Owner, foreign_pod, is_chunk_of, project_pod
-from punctual.kube.leader.placeholders import Manner, Placeholder, placeholder
 from punctual.scheduling.model.events import Event, NodeGone, NodeObserved, PodGone, PodObserved
 
 NAMESPACES = Resource("v1", "namespaces")

@@ -12,15 +12,13 @@ not spoken yet leaves all as an earlier leader left it; what belongs to a pool t
 import hashlib
 import time
 import zlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, Self
-
-import orjson
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from punctual.kube import api
 from punctual.kube.cluster.client import Json
 from punctual.kube.cluster.operations import CreatePod, DeletePod, Operation, Outcome, same
+from punctual.kube.cluster.placeholder_pod import Manner, Placeholder, node_of
 from punctual.kube.cluster.pods import PLACEHOLDER, POOL_LABEL, PROCESSOR, label, on_node, toleration
 from punctual.kube.format.quantity import format_bytes, format_cores
 from punctual.scheduling.model.actions import HoldRoom
@@ -33,74 +31,6 @@ LANES: Final = 4
 """Writes of placeholders under way at once."""
 KEY: Final = "room:"
 """Begins the writer's keys of placeholders."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manner:
-    """How room is kept: what the chart says."""
-
-    namespace: str
-    """Where placeholders are."""
-    spec: Mapping[str, Any] = field(
-        default_factory=lambda: {"containers": [{"name": "placeholder", "image": "registry.k8s.io/pause:3.10"}]}
-    )
-    """A placeholder's pod, but for its node and its room."""
-    priority: int = 0
-    """Of a placeholder: others of no more do not count where they came later."""
-    chunk_class: str = ""
-    """Priority class of chunks that find placeholders: above theirs. Empty: the cluster's default."""
-
-    @classmethod
-    def read(cls, text: str, namespace: str) -> Self:
-        """Read what the chart has put into the environment (JSON); ValueError where it is not that."""
-        said = orjson.loads(text) if text else {}
-        if not isinstance(said, dict) or not said.keys() <= {"spec", "priority", "chunkClass"}:
-            raise ValueError("an object with spec, priority and chunkClass is needed")
-        fields = {"chunk_class" if key == "chunkClass" else key: value for key, value in said.items()}
-        return cls(namespace=namespace, **fields)
-
-
-class Placeholder(NamedTuple):
-    """A placeholder as it was last seen."""
-
-    name: str
-    uid: str
-    pool: str
-    """uid of its pool."""
-    node: str
-    size: str
-    """The processor it stands for, whatever was made of its requests since."""
-    bound: bool
-    """It has its room."""
-    going: bool
-    ended: bool
-    """It should sleep and does not: evicted, or its node would not have it."""
-
-
-def placeholder(body: Mapping[str, Any], namespace: str) -> Placeholder | None:
-    """Return what is kept of a pod that is a placeholder; ``namespace``: where they are."""
-    meta, spec = body["metadata"], body["spec"]
-    pool = (meta.get("labels") or {}).get(PLACEHOLDER)
-    if not pool or meta.get("namespace") != namespace:
-        return None
-    return Placeholder(
-        name=meta["name"],
-        uid=meta["uid"],
-        pool=pool,
-        node=_node(spec),
-        size=(meta.get("annotations") or {}).get(PROCESSOR, ""),
-        bound=bool(spec.get("nodeName")),
-        going=meta.get("deletionTimestamp") is not None,
-        ended=(body.get("status") or {}).get("phase") in ("Succeeded", "Failed"),
-    )
-
-
-def _node(spec: Mapping[str, Any]) -> str:
-    try:
-        terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-        return str(terms[0]["matchFields"][0]["values"][0])
-    except (KeyError, IndexError):
-        return str(spec.get("nodeName") or "")
 
 
 class _Site(NamedTuple):
@@ -187,7 +117,7 @@ class Placeholders:
         if not isinstance(operation, CreatePod):
             return
         meta = operation.body["metadata"]
-        site, until = _Site(meta["labels"][PLACEHOLDER], _node(operation.body["spec"])), self._monotonic() + REST
+        site, until = _Site(meta["labels"][PLACEHOLDER], node_of(operation.body["spec"])), self._monotonic() + REST
         if outcome.result == "done":
             if meta["name"] in self._making.get(site, ()):
                 self._unseen[meta["name"]] = site, until

@@ -58,13 +58,14 @@ from punctual.kube.cluster.directory import (
 from punctual.kube.cluster.events import Recorder, Regarding
 from punctual.kube.cluster.nodes import Node
 from punctual.kube.cluster.operations import ApplyConfigMap, CreatePod, Outcome, Patch, PutStatus
+from punctual.kube.cluster.placeholder_pod import Placeholder
 from punctual.kube.cluster.pods import ATTEMPT, BEGIN, GROUP, IMAGE, KIND_LABEL
 from punctual.kube.cluster.resync import unheard
 from punctual.kube.leader.admission_gate import Intake
 from punctual.kube.leader.executor import PoolHands, Tools, pool_key, status_write
 from punctual.kube.leader.fencing import Stamper, ended
 from punctual.kube.leader.placeholders import KEY as ROOM
-from punctual.kube.leader.placeholders import Placeholder, Placeholders
+from punctual.kube.leader.placeholders import Placeholders
 from punctual.kube.leader.promise_metrics import Accounts
 from punctual.kube.leader.reservations import Bookings, Doors
 from punctual.kube.leader.reservations import restore as restore_reservation

@@ -1,7 +1,8 @@
-"""The jobs of a pool while the fast test is in force: who waits in the line, and who gets what of a free processor.
+"""The jobs of a pool while the fast test is in force: which of them wait, and which part each free processor gets.
 
-Around a :class:`~punctual.scheduling.admission.fast_queue.FastLine`, which knows lengths and slacks alone: here are the jobs'
-units and the places that processors are. Made by :mod:`punctual.scheduling.engine.admission_mode`, read by the dispatcher.
+It wraps a :class:`~punctual.scheduling.admission.fast_queue.FastLine`, which knows lengths and slacks only, and adds
+the jobs' units and the places of processors. :mod:`punctual.scheduling.engine.admission_mode` makes it; the dispatcher
+reads it.
 """
 
 from collections.abc import Iterable, Sequence

@@ -250,7 +250,7 @@ class Windows:
 def _from_a_whole_second(
     asked: Reservation, ahead: Ahead, plan: Plan, now: float
 ) -> Generator[None, None, float | None]:
-    """Search the nearest window as `reservation_test.nearest` does, but one that begins with a second, as people write."""
+    """Search the nearest window that begins at a whole second, by `reservation_test.nearest`."""
     for _ in range(ROUNDS):
         start = yield from reservation_test.nearest(asked, ahead, plan, now)
         if start is None:

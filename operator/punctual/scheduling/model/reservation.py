@@ -1,4 +1,4 @@
-"""A reservation as it is asked for; who is accepted is :mod:`punctual.scheduling.admission.reservation_test`' to say."""
+"""A reservation as it is asked for; :mod:`punctual.scheduling.admission.reservation_test` decides on it."""
 
 from dataclasses import dataclass, replace
 from math import inf, nextafter

@@ -1,8 +1,8 @@
-"""Demands placed one after the other upon a ground, as far as somebody has asked.
+"""Demands placed one after the other on a timeline, each when its placement is first needed.
 
-Whether all of a row fits is often known long before all of it is placed (:mod:`punctual.scheduling.placement.sufficient_test`): then those
-behind are placed when somebody wants to see their bookings, with the same result. Where a demand comes to stand in the
-middle, what is before it stays: the times there are kept every so many bookings.
+The sufficient test (:mod:`punctual.scheduling.placement.sufficient_test`) often shows that all demands fit before all
+of them are placed. The rest are then placed when a caller reads their placements, with the same result. A demand that
+comes to stand in the middle leaves those before it as they are: the times there are kept every so many placements.
 """
 
 from collections.abc import Sequence

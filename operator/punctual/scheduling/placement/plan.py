@@ -1,8 +1,8 @@
-"""Who computes what, where and when: the bookings of all promised jobs.
+"""The plan of a pool: which processors compute which part of each promised job, and when.
 
-A plan is made by placing one demand after the other, in the pool's order, upon the times at which processors become
-ready (:mod:`punctual.scheduling.placement.place`). Admission asks for a plan with one more demand; the Pool keeps a new plan
-only if it keeps every promise.
+A plan places one demand after the other, in the pool's order, on the times at which processors become ready
+(:mod:`punctual.scheduling.placement.place`). Admission makes a plan with one more demand; the Pool keeps a new plan
+only if that keeps every promise.
 
 A plan stays valid as time goes on while processors do as booked; ``retimed`` tells what it has become where not.
 """

@@ -16,8 +16,9 @@ from punctual.kube.cluster.operations import (
     Patch,
     PutStatus,
 )
+from punctual.kube.cluster.placeholder_pod import Manner, Placeholder
 from punctual.kube.leader.executor import PoolHands, Tools
-from punctual.kube.leader.placeholders import Manner, Placeholder, Placeholders
+from punctual.kube.leader.placeholders import Placeholders
 from punctual.kube.leader.promise_metrics import Accounts
 from punctual.kube.leader.taints import Holds
 from punctual.kube.metrics import Metrics

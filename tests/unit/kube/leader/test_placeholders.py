@@ -3,7 +3,8 @@
 import pytest
 
 from punctual.kube.cluster.operations import CreatePod, DeletePod, Outcome
-from punctual.kube.leader.placeholders import PATIENCE, REST, Manner, Placeholders, placeholder
+from punctual.kube.cluster.placeholder_pod import Manner, placeholder
+from punctual.kube.leader.placeholders import PATIENCE, REST, Placeholders
 from punctual.scheduling.model.actions import HoldRoom, Kept
 
 
