@@ -33,10 +33,11 @@ from punctual.kube.agents.set_points import SetPointBoard
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.client import ApiClient, Json
 from punctual.kube.cluster.directory import JOBS, POOLS, RESERVATIONS
-from punctual.kube.cluster.handlers import follow
+from punctual.kube.cluster.handlers import Watches
 from punctual.kube.cluster.informer import Informer
 from punctual.kube.cluster.placeholder_pod import Manner
 from punctual.kube.cluster.pods import IMAGE
+from punctual.kube.cluster.resync import Resync
 from punctual.kube.cluster.walk import walk
 from punctual.kube.format.clock import ServerClock, ask_while_doubted
 from punctual.kube.leader.elector import ElectorThread, Timing
@@ -187,7 +188,9 @@ class Operator:
             await stack.enter_async_context(asker)
             caches = self._caches = Caches(client, config.manner)
             group = await stack.enter_async_context(_Tasks(self._fail))
-            group.begin(follow(self._observe, kubeconfig=config.kubeconfig))
+            watches = Watches(self._observe, kubeconfig=config.kubeconfig)
+            group.begin(watches.run())
+            group.begin(Resync(client, caches.directory, self._observe, watches.renew).run())
             group.begin(caches.run())
             group.begin(self._feel_lag())
             group.begin(ask_while_doubted(clock, partial(asker.get, "/version")))

@@ -1,10 +1,8 @@
-"""kopf at the edge: our kinds, followed in a thread and loop of its own.
+"""kopf at the edge: it lists and watches our kinds, in a thread and loop of its own.
 
-Every handler is two lines, an ``on.event`` one: kopf finds our kinds, lists and watches them, and an event goes from
-its watch straight to its handler. What kopf does in between (causes, diffs, storages, memories, a task for each object)
-is left out, for nothing here needs it and it took half of the operator's CPU: kopf keeps and writes nothing. Its
-watches are re-opened by kopf, and kopf is begun anew where it gives up; what comes twice or late is sorted out by the
-directory. What it does not tell, such as a deletion between two of its lists, `unheard` finds out.
+Each handler is two lines, an ``on.event`` one: it hands the event to the loop of the operator. Nothing here needs what
+else kopf can do (finalizers, progress, diffs), so kopf stores and writes nothing. The directory copes with events that
+come twice or late. Where a watch of kopf ends or misses something, :mod:`punctual.kube.cluster.resync` finds out.
 """
 
 import asyncio
@@ -12,25 +10,17 @@ import contextlib
 import itertools
 import threading
 from collections.abc import Callable, Iterator
-from contextvars import ContextVar
-from types import SimpleNamespace
 from typing import Any, Final
 
-import aiohttp
 import kopf
 import structlog
 from kopf import OperatorRegistry, OperatorSettings
-from kopf._cogs.clients import api as kopf_api
-from kopf._cogs.clients import watching
-from kopf._core.reactor import processing, queueing
 
-from punctual.errors import ClusterError
 from punctual.kube import api
 from punctual.kube.cluster.caches import Post
 from punctual.kube.cluster.client import load_configuration
 from punctual.kube.cluster.informer import WATCH_SECONDS
 from punctual.kube.cluster.oversize import lightened
-from punctual.kube.format.decode import decode
 
 PAUSE: Final = 1.0
 """Seconds before kopf is begun anew."""
@@ -38,48 +28,44 @@ CHUNK: Final = 4
 """Objects that kopf lists at once: it measures none, and an object of 1.5 MB may take 40 MiB once it is read."""
 GRACE: Final = 5.0
 """Seconds that kopf may take to end."""
+IDLE: Final = 0.5
+"""Seconds that kopf keeps a task for an object of which no event comes."""
 
 log = structlog.get_logger(__name__)
 
 
-async def process(*, registry: OperatorRegistry, resource: Any, raw_event: Any, **_: Any) -> None:
-    """Tell our handlers of an event, in place of kopf's search for what it might mean to it."""
-    for handler in registry._watching.get_all_handlers():  # noqa: SLF001  asked in public, it wants a cause made first
-        if handler.selector is not None and handler.selector.check(resource):
-            tell: Any = handler.fn  # ours need none of the other words that kopf has for them
-            await tell(event=raw_event)
+class NoDiffBase(kopf.DiffBaseStorage):
+    """Remembers nothing of an object: handlers of events need no difference from what it was before."""
+
+    def build(self, **_: Any) -> kopf.BodyEssence:
+        """Return that nothing of it counts."""
+        return kopf.BodyEssence()
+
+    def fetch(self, **_: Any) -> None:
+        """Return that nothing was stored."""
+
+    def store(self, **_: Any) -> None:
+        """Store nothing."""
 
 
-async def watcher(
-    *, processor: Callable[..., Any], settings: Any, resource: Any, namespace: Any, operator_paused: Any, **_: Any
-) -> None:
-    """Process a kind's events as they come, in place of kopf's queue and task for each object."""
-    stream = watching.infinite_watch(
-        settings=settings, resource=resource, namespace=namespace, operator_paused=operator_paused
-    )
-    try:
-        async for event in stream:
-            if not isinstance(event, watching.Bookmark) and event["type"] != "BOOKMARK":
-                await processor(raw_event=event)
-    finally:
-        _watch_ended.get().set()
+class NoProgress(kopf.ProgressStorage):
+    """Remembers nothing of handlers: those of events are called once, whatever becomes of them."""
 
+    def fetch(self, **_: Any) -> None:
+        """Return that nothing was stored."""
 
-def only_watch() -> None:
-    """Have kopf list and watch and no more: what it did with an event took more than all that we do about it."""
-    vars(processing)["process_resource_event"] = process
-    vars(queueing)["watcher"] = watcher
+    def store(self, **_: Any) -> None:
+        """Store nothing."""
 
+    def purge(self, **_: Any) -> None:
+        """Purge nothing."""
 
-def read_any_depth() -> None:
-    """Have kopf read JSON by `decode`: by its own means an object nested deep ends the watch of all, for good."""
-    vars(kopf_api)["json"] = SimpleNamespace(loads=decode)  # in the place of the module
-    # of a list; nobody else here reads by it
-    aiohttp.ClientResponse.json.__kwdefaults__["loads"] = decode  # type: ignore[index]
+    def touch(self, **_: Any) -> None:
+        """Touch nothing."""
 
-
-_watch_ended: ContextVar[asyncio.Event] = ContextVar("watch_ended")
-"""Of the kopf that a watch is of: the first that ends is the end of all, though kopf may not get to an end itself."""
+    def clear(self, *, essence: kopf.BodyEssence) -> kopf.BodyEssence:
+        """Return it as it is."""
+        return essence
 
 
 class Patience:
@@ -144,6 +130,11 @@ def settings() -> OperatorSettings:
     # a connection that died in silence is noticed as soon as by our informers
     made.watching.server_timeout = WATCH_SECONDS
     made.watching.inactivity_timeout = WATCH_SECONDS + 3.0
+    made.queueing.idle_timeout = IDLE
+    made.queueing.exit_timeout = GRACE / 2
+    made.persistence.diffbase_storage = NoDiffBase()
+    made.persistence.progress_storage = NoProgress()
+    made.persistence.consistency_timeout = 0
     made.networking.request_timeout = 30  # an API server may need seconds for each object of 1 MB
     made.networking.connect_timeout = 10
     made.networking.error_backoffs = Patience()
@@ -155,31 +146,46 @@ IDENTITY: Any = "punctual"
 """What kopf would call us among peers, which we are not."""
 
 
-async def follow(post: Post, *, kubeconfig: str | None) -> None:
-    """Have kopf watch our kinds until cancelled; whenever it has given up it is begun anew."""
-    while True:
-        thread = KopfThread(post, kubeconfig=kubeconfig)
-        thread.start()
-        try:
-            await asyncio.wait([thread.ended])
-        finally:
-            await thread.stop()
-        log.warning("kopf_ended", error=repr(thread.ended.exception()), again_in=PAUSE)
-        await asyncio.sleep(PAUSE)
+class Watches:
+    """kopf's watches of our kinds, until cancelled; begun anew when kopf has ended or :meth:`renew` is called."""
+
+    def __init__(self, post: Post, *, kubeconfig: str | None) -> None:
+        self._post = post
+        self._kubeconfig = kubeconfig
+        self._renewed = asyncio.Event()
+
+    def renew(self) -> None:
+        """List and watch all kinds anew."""
+        self._renewed.set()
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        while True:
+            self._renewed.clear()
+            thread = KopfThread(self._post, kubeconfig=self._kubeconfig)
+            renewed = asyncio.ensure_future(self._renewed.wait())
+            thread.start()
+            try:
+                ends: list[asyncio.Future[Any]] = [thread.ended, renewed]
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                renewed.cancel()
+                await thread.stop()
+            error = thread.ended.exception() if thread.ended.done() else None
+            log.warning("kopf_ended", error=repr(error), again_in=PAUSE)
+            await asyncio.sleep(PAUSE)
 
 
 class KopfThread(threading.Thread):
     """kopf, in a thread and loop of its own; ``post`` is called on the loop that made it.
 
-    ``await thread.ended`` raises what ended it otherwise than :meth:`stop`. It has ended as soon as one of its watches
-    has: what is left of kopf then may swallow that it is cancelled and never come to an end, and is left behind.
+    ``await thread.ended`` raises what ended it otherwise than :meth:`stop`. A kopf that does not end within `GRACE`
+    seconds is left behind: it may swallow that it is cancelled. Its events are dropped from then on.
     """
 
     def __init__(self, post: Post, *, kubeconfig: str | None) -> None:
         super().__init__(name="kopf", daemon=True)
         self._home = asyncio.get_running_loop()
-        read_any_depth()
-        only_watch()
         self._registry = registry(self._forward(post), kubeconfig=kubeconfig)
         self._settings = settings()
         self._stopping = threading.Event()
@@ -209,25 +215,21 @@ class KopfThread(threading.Thread):
         self._stop = lambda: loop.call_soon_threadsafe(stop.set)
         if self._stopping.is_set():  # before there was anything to stop
             return
-        _watch_ended.set(watch_ended := asyncio.Event())  # before the task is made: it inherits what is set
-        operator = asyncio.ensure_future(
-            kopf.operator(
-                registry=self._registry,
-                settings=self._settings,
-                identity=IDENTITY,  # else kopf asks for our user's name, and a container's uid has none
-                standalone=True,
-                clusterwide=True,
-                stop_flag=stop,
-            )
+        await kopf.operator(
+            registry=self._registry,
+            settings=self._settings,
+            identity=IDENTITY,  # else kopf asks for our user's name, and a container's uid has none
+            standalone=True,
+            clusterwide=True,
+            stop_flag=stop,
         )
-        lost = asyncio.ensure_future(watch_ended.wait())
-        await asyncio.wait((operator, lost), return_when=asyncio.FIRST_COMPLETED)
-        if not operator.done() and not self._stopping.is_set():
-            self._call(self._end, ClusterError("kopf has given up one of its watches"))
-        await operator
 
     def _forward(self, post: Post) -> Post:
-        return lambda plural, change, body: self._call(post, plural, change, body)
+        def forward(plural: str, change: str | None, body: Any) -> None:
+            if not self._stopping.is_set():
+                self._call(post, plural, change, body)
+
+        return forward
 
     def _call(self, callback: Any, *args: Any) -> None:
         if not self._home.is_closed():

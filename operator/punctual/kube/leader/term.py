@@ -38,7 +38,7 @@ import structlog
 from punctual import metric_names as names
 from punctual import reasons
 from punctual.control.cost_estimation import Timed
-from punctual.errors import ClusterError, Fenced, NotFound, UserError
+from punctual.errors import Fenced, NotFound, UserError
 from punctual.kube import api
 from punctual.kube.agents.set_points import SetPointBoard
 from punctual.kube.cluster.caches import Caches
@@ -60,7 +60,6 @@ from punctual.kube.cluster.nodes import Node
 from punctual.kube.cluster.operations import ApplyConfigMap, CreatePod, Outcome, Patch, PutStatus
 from punctual.kube.cluster.placeholder_pod import Placeholder
 from punctual.kube.cluster.pods import ATTEMPT, BEGIN, GROUP, IMAGE, KIND_LABEL
-from punctual.kube.cluster.resync import unheard
 from punctual.kube.leader.admission_gate import Intake
 from punctual.kube.leader.executor import PoolHands, Tools, pool_key, status_write
 from punctual.kube.leader.fencing import Stamper, ended
@@ -118,8 +117,6 @@ HOUSEKEEPING: Final = 2.0
 """Seconds between looks at what is shown and what waits."""
 SAME_TIME: Final = 2.0
 """Seconds by which the API server's clock, as we know it, and the time of an object's creation may be apart."""
-RELIST: Final = 30.0
-"""Seconds between looks for what nobody has told."""
 RETRY: Final = 30.0
 """Seconds between tries to write the status of a pool that is stopped."""
 AT_THE_DOOR: Final = frozenset({
@@ -270,7 +267,6 @@ class Term:
                 group.create_task(self._keep_house())
                 group.create_task(self._tell_progress())
                 group.create_task(self._tend_placeholders())
-                group.create_task(self._sweep())
                 group.create_task(self._look_after_aside())
                 group.create_task(self._retry_stopped())
         finally:
@@ -1035,21 +1031,6 @@ class Term:
             self._write_profiles(now=self._client.clock.now())
             self._tell_speeds()
             await asyncio.sleep(HOUSEKEEPING)
-
-    async def _sweep(self) -> None:
-        """Take in, some time, what nobody has told."""
-        while True:
-            await asyncio.sleep(RELIST)
-            try:
-                async for resource, change, body in unheard(self._client, self._directory, self._be_patient):
-                    log.info("unheard", kind=resource.plural, uid=body["metadata"]["uid"], change=change)
-                    self._caches.observe(resource.plural, change, body)
-            except ClusterError as error:
-                log.warning("sweep_failed", error=str(error))
-
-    async def _be_patient(self, error: ClusterError) -> None:
-        log.warning("sweep_delayed", error=str(error))
-        await asyncio.sleep(error.retry_after)
 
     async def _tend_placeholders(self) -> None:
         while True:

@@ -1,24 +1,13 @@
 import asyncio
 import json
+import re
+from pathlib import Path
 
 import kopf
 import pytest
-from kopf._cogs.clients import watching
-from kopf._cogs.structs.references import Resource
-from kopf._core.reactor import orchestration, running
 
-from punctual.kube import api
-from punctual.kube.cluster.handlers import (
-    KopfThread,
-    _watch_ended,
-    connection,
-    follow,
-    only_watch,
-    process,
-    registry,
-    settings,
-    watcher,
-)
+from punctual.kube.cluster import handlers as handlers_module
+from punctual.kube.cluster.handlers import KopfThread, Watches, connection, registry, settings
 
 
 @pytest.fixture
@@ -74,38 +63,18 @@ def test_kopf_writes_nothing():
     assert made.scanning.disabled
 
 
-def test_kopf_only_watches():
-    only_watch()
-    assert orchestration.queueing.watcher is watcher
-    assert running.processing.process_resource_event is process
+def test_kopf_remembers_nothing_of_an_object():
+    made = settings().persistence
+    body = kopf.Body({"metadata": {"annotations": {"a": "b"}}, "spec": {"units": 1}})
+    assert made.diffbase_storage.fetch(body=body) is None
+    assert made.diffbase_storage.build(body=body) == {}
+    assert made.progress_storage.fetch(key="pool", body=body) is None
 
 
-async def test_events_go_from_the_watch_to_the_handlers_of_their_kind_in_order(monkeypatch):
-    said = [
-        {"type": None, "object": {"n": 1}},
-        watching.Bookmark.LISTED,
-        {"type": "ADDED", "object": {"n": 2}},
-        {"type": "BOOKMARK", "object": {"n": 3}},
-        {"type": "DELETED", "object": {"n": 2}},
-    ]
-    posted = []
-    made = registry(lambda *event: posted.append(event))
-    _watch_ended.set(asyncio.Event())
-
-    async def watch(**_):
-        for event in said:
-            yield event
-
-    monkeypatch.setattr(watching, "infinite_watch", watch)
-    for plural in ("pools", "divisiblejobs"):
-        resource = Resource(api.GROUP, api.VERSION, plural)
-
-        async def processor(*, raw_event, resource=resource):
-            await process(registry=made, resource=resource, raw_event=raw_event)
-
-        await watcher(processor=processor, settings=None, resource=resource, namespace=None, operator_paused=None)
-    told = [(None, {"n": 1}), ("ADDED", {"n": 2}), ("DELETED", {"n": 2})]
-    assert posted == [(plural, *event) for plural in ("pools", "divisiblejobs") for event in told]
+def test_the_code_uses_what_kopf_has_in_public():
+    source = Path(handlers_module.__file__).read_text()
+    assert "kopf._" not in source
+    assert not re.search(r"\bmade\._|vars\(|setattr\(", source)
 
 
 def test_kopf_asks_as_our_own_client_does(kubeconfig):
@@ -113,10 +82,21 @@ def test_kopf_asks_as_our_own_client_does(kubeconfig):
     assert (found.server, found.scheme, found.token) == ("http://127.0.0.1:1", "Bearer", "secret")
 
 
-async def test_a_kopf_that_fails_is_begun_anew(kubeconfig, monkeypatch):
+@pytest.fixture
+def begun(monkeypatch):
+    """The stop flag of each kopf that began."""
     monkeypatch.setattr("punctual.kube.cluster.handlers.PAUSE", 0.01)
-    begun = []
+    monkeypatch.setattr("punctual.kube.cluster.handlers.GRACE", 0.05)
+    return []
 
+
+async def times(begun, number):
+    async with asyncio.timeout(60):
+        while len(begun) < number:  # noqa: ASYNC110  kopf begins in threads
+            await asyncio.sleep(0.01)
+
+
+async def test_a_kopf_that_fails_is_begun_anew(kubeconfig, monkeypatch, begun):
     async def operator(*, stop_flag, **_):
         begun.append(stop_flag)
         if len(begun) < 3:
@@ -124,39 +104,44 @@ async def test_a_kopf_that_fails_is_begun_anew(kubeconfig, monkeypatch):
         await stop_flag.wait()
 
     monkeypatch.setattr(kopf, "operator", operator)
-    task = asyncio.create_task(follow(lambda *_: None, kubeconfig=kubeconfig))
-    async with asyncio.timeout(60):
-        while len(begun) < 3:  # noqa: ASYNC110  kopf begins in threads
-            await asyncio.sleep(0.01)
-        task.cancel()
-        await asyncio.wait([task])
+    task = asyncio.create_task(Watches(lambda *_: None, kubeconfig=kubeconfig).run())
+    await times(begun, 3)
+    task.cancel()
+    await asyncio.wait([task])
     assert len(begun) == 3
 
 
-async def test_a_kopf_that_lost_a_watch_and_does_not_end_is_left_behind(kubeconfig, monkeypatch):
-    monkeypatch.setattr("punctual.kube.cluster.handlers.PAUSE", 0.01)
-    monkeypatch.setattr("punctual.kube.cluster.handlers.GRACE", 0.05)
-    begun = []
+@pytest.mark.parametrize("ends", [True, False], ids=["ends", "does not end"])
+async def test_a_kopf_that_misses_changes_is_begun_anew_and_not_heard_any_more(kubeconfig, monkeypatch, begun, ends):
+    posted, kept = [], []
 
-    async def operator(*, stop_flag, **_):
+    async def operator(*, stop_flag, registry, **_):
+        (pool,) = [h for h in handlers(registry) if h.selector.any_name == "pools"]
+        kept.append((asyncio.get_running_loop(), pool.fn))
         begun.append(stop_flag)
-        which = {"settings": None, "resource": None, "namespace": None, "operator_paused": None}
-        watches = [asyncio.create_task(watcher(processor=None, **which)) for _ in range(4)]
-        await asyncio.wait(watches, timeout=1)
+        while True:
+            await stop_flag.wait()
+            if ends:
+                return
+            await asyncio.sleep(3600)
 
-    async def watch(**_):
-        await asyncio.sleep(0 if lost.pop() else 3600)  # at once: nobody has seen all of them work
-        yield watching.Bookmark.LISTED
-
-    lost = 3 * [False, False, False, True]
-    monkeypatch.setattr(watching, "infinite_watch", watch)
     monkeypatch.setattr(kopf, "operator", operator)
-    task = asyncio.create_task(follow(lambda *_: None, kubeconfig=kubeconfig))
+    watches = Watches(lambda *event: posted.append(event), kubeconfig=kubeconfig)
+    task = asyncio.create_task(watches.run())
+    for number in (1, 2):
+        await times(begun, number)
+        watches.renew()
+    await times(begun, 3)
+    for number in (2,) if ends else (0, 1, 2):  # the loop of one that has ended is closed
+        loop, pool = kept[number]
+        event = {"type": "ADDED", "object": {"n": number}}
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(pool(event=event), loop))
     async with asyncio.timeout(60):
-        while len(begun) < 3:  # noqa: ASYNC110  kopf begins in threads
+        while not posted:  # noqa: ASYNC110  from another thread
             await asyncio.sleep(0.01)
-        task.cancel()
-        await asyncio.wait([task])
+    assert posted == [("pools", "ADDED", {"n": 2})]
+    task.cancel()
+    await asyncio.wait([task])
 
 
 async def test_a_kopf_that_fails_is_not_silent(kubeconfig):

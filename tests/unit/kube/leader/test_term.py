@@ -409,20 +409,6 @@ async def test_a_pool_deleted_during_the_takeover_is_not_taken_from_the_list(wor
     assert await world.until(lambda: world.admitted(job)) == "PoolNotFound"
 
 
-async def test_a_pool_and_a_profile_deleted_while_kopf_did_not_look_are_missed_by_a_leader(world, monkeypatch):
-    monkeypatch.setattr(term, "RELIST", 0.01)
-    profile = world.profile("100ms")
-    new = world.replica()
-    new.lead(1)
-    await world.until(lambda: new.caches.directory.profiles and world.status(world.pool))
-    for body in (profile, world.pool):
-        del world.server.objects[world.path(body)]
-    await world.until(lambda: not new.caches.directory.pools and not new.caches.directory.profiles)
-    job = world.job("late", profile="fast")
-    new.observe("ADDED", job)
-    assert await world.until(lambda: world.admitted(job)) == "PoolNotFound"
-
-
 async def test_a_result_that_the_namespace_has_no_room_for_is_told_and_the_job_goes_on(world):
     job = world.job("sum")
     new = world.replica()
