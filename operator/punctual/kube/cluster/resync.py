@@ -22,6 +22,8 @@ from punctual.kube.cluster.walk import walk
 RESOURCES: Final = (POOLS, JOBS, PROFILES, RESERVATIONS)
 PAUSE: Final = 20.0
 """Seconds between two comparisons: with `SETTLE` and a list of a few seconds a change is found within 30."""
+SOON: Final = 5.0
+"""Seconds until the first comparison, and until the next after one that found something."""
 SHARE: Final = 0.1
 """Of the time that comparisons may take: where many objects are, they are further apart."""
 SETTLE: Final = 2.0
@@ -47,18 +49,18 @@ class Resync:
 
     async def run(self) -> None:
         """Compare for ever."""
-        took = 0.0
+        took, soon = 0.0, True
         while True:
-            await asyncio.sleep(max(PAUSE, took / SHARE))
+            await asyncio.sleep(max(SOON if soon else PAUSE, took / SHARE))
             began = time.monotonic()
             try:
-                await self.compare()
+                soon = await self.compare() > 0
             except ClusterError as error:
                 log.warning("resync_failed", error=str(error))
             took = time.monotonic() - began
 
-    async def compare(self) -> None:
-        """Take in what the watches missed, and have them begun anew the second time."""
+    async def compare(self) -> int:
+        """Take in what the watches missed, have them begun anew the second time; return how much they missed now."""
         missed = 0
         async for resource, change, body in self._changes():
             log.warning("change_missed", kind=resource.plural, uid=body["metadata"]["uid"], change=change)
@@ -68,6 +70,7 @@ class Resync:
         if self._missed >= ENOUGH:
             self._missed = 0
             self._renew()
+        return missed
 
     async def _changes(self) -> AsyncIterator[tuple[Resource, str | None, Json]]:
         """Yield (resource, change, body) of what the directory lacks, knows as it was before, or has too much."""
