@@ -32,14 +32,14 @@ def lines(most):
     return st.lists(times, min_size=1, max_size=most).map(np.array)
 
 
-def serve(end, ready, per_unit, tau, cost):
+def serve(end, ready, per_unit, cost):
     """Return shares and starts with one port when each processor ends at ``end``: the definition."""
     port, shares, starts = -np.inf, [], []
-    for r, p, t in zip(ready, per_unit, tau, strict=True):
+    for r, p in zip(ready, per_unit, strict=True):
         start = max(r, port)
         share = max(0.0, (end - start - cost.setup) / p)
         if share > 0.0:
-            port = start + cost.theta_cm + share * t
+            port = start + cost.theta_cm + share * cost.tau
         shares.append(share)
         starts.append(start)
     return shares, starts
@@ -53,15 +53,14 @@ def bisect(done, load, low, high):
     return high
 
 
-def best_of_all(load, ready, cost, *, speeds=None, links=None):
+def best_of_all(load, ready, cost, *, speeds=None):
     """Return the earliest finish that any ordered subset reaches through one port."""
     n = len(ready)
-    tau = cost.tau * (np.ones(n) if links is None else links)
-    per_unit = tau + cost.chi * (np.ones(n) if speeds is None else speeds)
+    per_unit = cost.tau + cost.chi * (np.ones(n) if speeds is None else speeds)
     best = np.inf
     for size in range(1, n + 1):
         for order in map(list, permutations(range(n), size)):
-            line = ready[order], per_unit[order], tau[order]
+            line = ready[order], per_unit[order]
 
             def done(end, line=line):
                 return sum(serve(end, *line, cost)[0])
@@ -110,11 +109,11 @@ def test_concurrent_finish_is_that_of_a_bisection(load, ready, cost):
     assert relative(got.finish, ready) == pytest.approx(relative(best, ready), rel=1e-9)
 
 
-@given(loads, st.lists(st.tuples(times, numbers, numbers), min_size=1, max_size=40), costs)
-def test_concurrent_with_different_speeds_and_links(load, processors, cost):
-    ready, speeds, links = map(np.array, zip(*processors, strict=True))
-    per_unit = speeds * cost.chi + links * cost.tau
-    got = partition(load, ready, cost, speeds=speeds, links=links)
+@given(loads, st.lists(st.tuples(times, numbers), min_size=1, max_size=40), costs)
+def test_concurrent_with_different_speeds(load, processors, cost):
+    ready, speeds = map(np.array, zip(*processors, strict=True))
+    per_unit = speeds * cost.chi + cost.tau
+    got = partition(load, ready, cost, speeds=speeds)
     assert got.shares.sum() == pytest.approx(load, rel=1e-9)
     ends = ready + cost.setup + got.shares * per_unit
     busy = got.shares > 0.0
@@ -144,9 +143,9 @@ def test_one_port_with_different_speeds_only_is_the_optimum_too(load, processors
 def test_one_port_in_any_order_ends_at_the_least_time_that_does(load, ready, cost):
     got = partition(load, ready, cost, one_port=True)
     assert got.shares.sum() == pytest.approx(load, rel=1e-9)
-    per_unit, tau = np.full(ready.size, cost.per_unit), np.full(ready.size, cost.tau)
+    per_unit = np.full(ready.size, cost.per_unit)
     early = np.linspace(ready.min(), got.finish, 200, endpoint=False)
-    done = [sum(serve(end, ready, per_unit, tau, cost)[0]) for end in early]
+    done = [sum(serve(end, ready, per_unit, cost)[0]) for end in early]
     assert max(done) <= load * (1.0 + 1e-9)
 
 
@@ -247,13 +246,7 @@ def run(sizes, ready, cost, *, one_port):
     return max(ends)
 
 
-# Different processors through one port: how far ready-time order is from the best ordered subset (docs/papers.md).
-
-
-def test_ready_time_order_is_far_off_where_a_slow_link_comes_first():
-    ready, links = np.array([0.0, 1.0]), np.array([9.0, 1.0])
-    got = partition(10, ready, Cost(1, 1), one_port=True, links=links).finish
-    assert got / best_of_all(10, ready, Cost(1, 1), links=links) > 3.0
+# Different speeds through one port: how far ready-time order is from the best ordered subset (docs/papers.md).
 
 
 def test_a_slow_processor_costs_more_setup_than_it_brings():
@@ -262,27 +255,19 @@ def test_a_slow_processor_costs_more_setup_than_it_brings():
     assert got > best_of_all(20, ready, cost, speeds=speeds) * 1.2
 
 
-def test_with_different_links_not_even_the_best_ordered_subset_is_the_optimum():
-    ready, links, speeds = np.array([0.0, 5.0]), np.array([10.0, 4.9]), np.array([10.0, 0.1])
-    best = best_of_all(3.5, ready, Cost(1, 1), links=links, speeds=speeds)
-    # The first takes less than it could by 20 s, to leave the port to the second when that is ready.
-    assert 0.5 * 10.0 == 5.0  # its transfer
-    assert 5.0 + 3.0 * (4.9 + 0.1) == 20.0  # the second's end; the first ends at 10
-    assert best > 20.0 * 1.1
-
-
 @pytest.mark.parametrize(
-    ("tau", "theta_cm", "mean", "worst"), [(10, 0, 0.0024, 0.048), (50, 0, 0.074, 0.373), (50, 100, 0.078, 0.366)]
+    ("tau", "theta_cm", "mean", "worst"),
+    [(50, 0, 0.0, 0.0), (10, 100, 0.0001, 0.0024), (50, 100, 0.0032, 0.0511), (50, 500, 0.0199, 0.1808)],
 )
 def test_how_far_ready_time_order_is_off_in_a_fixed_sample(tau, theta_cm, mean, worst):
     rng = np.random.default_rng(7)
     off = []
     for _ in range(60):
         ready, load = np.sort(rng.uniform(0.0, 1500.0, 3)), rng.uniform(5.0, 60.0)
-        given = {"speeds": rng.uniform(0.25, 4.0, 3), "links": rng.uniform(0.25, 4.0, 3)}
+        speeds = rng.uniform(0.25, 4.0, 3)
         cost = Cost(chi=100.0, tau=tau, theta_cm=theta_cm)
-        got = partition(load, ready, cost, one_port=True, **given).finish
-        best = best_of_all(load, ready, cost, **given)
+        got = partition(load, ready, cost, one_port=True, speeds=speeds).finish
+        best = best_of_all(load, ready, cost, speeds=speeds)
         assert got >= best * (1.0 - 1e-9)
         off.append(relative(got, ready) / relative(best, ready) - 1.0)
     assert np.mean(off) == pytest.approx(mean, abs=0.0005)

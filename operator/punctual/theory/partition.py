@@ -56,14 +56,14 @@ def partition(
     *,
     one_port: bool = False,
     speeds: ArrayLike | None = None,
-    links: ArrayLike | None = None,
 ) -> Partition:
     """Cut ``load`` units over the processors with the ready times ``ready`` (s, any clock), earliest common finish.
 
-    ``speeds`` and ``links`` multiply χ and τ per processor (2 = half as fast). The order of ``ready`` is the order of
-    service: with one port it decides the result, and ready-time order is the optimum for equal processors; for
-    different ones no simple order is (tests measure by how much). Concurrent processors do not meet, so any order
-    gives the optimum. With set-up costs and one port the optimum may leave out a processor that would have a share.
+    ``speeds`` multiplies χ per processor (2 = half as fast); τ is the same for all. The order of ``ready`` is the order
+    of service: with one port it decides the result, and ready-time order is the optimum for equal processors and where
+    θcm = 0; for different speeds and θcm > 0 no simple order is (tests measure by how much). Concurrent processors do
+    not meet, so any order gives the optimum. With set-up costs and one port the optimum may leave out a processor that
+    would have a share.
 
     Exact but for rounding (Σ shares = load to 1e-11 relative); O(N) for sorted equal processors, O(N log N) otherwise.
     ValueError: load not positive, no processor, a ready time or factor not finite, a factor not positive.
@@ -74,14 +74,13 @@ def partition(
     # From the first ready time: on a clock that counts since 1970, cumulative sums would lose milliseconds.
     origin = at.item(0) if ascending else at.min().item()
     gap = at - origin
-    if one_port and ascending and speeds is None and links is None and _mostly_together(at):
+    if one_port and ascending and speeds is None and _mostly_together(at):
         return _one_port_equal(load, at, cost)
     if one_port:
-        tau = cost.tau * _factors(links, at)
-        per_unit = tau + cost.chi * _factors(speeds, at)
-        return _one_port(load, at, cost, per_unit, tau, origin=origin, ascending=ascending)
-    if speeds is not None or links is not None:
-        per_unit = cost.tau * _factors(links, at) + cost.chi * _factors(speeds, at)
+        per_unit = cost.tau + cost.chi * _factors(speeds, at)
+        return _one_port(load, at, cost, per_unit, origin=origin, ascending=ascending)
+    if speeds is not None:
+        per_unit = cost.tau + cost.chi * _factors(speeds, at)
         return _concurrent(load, at, gap, 1.0 / per_unit, origin=origin + cost.setup)
     end = _common_end(load * cost.per_unit, gap if ascending else np.sort(gap))
     return Partition(_until(end, gap, cost), at.copy(), origin + cost.setup + end)
@@ -185,7 +184,6 @@ def equal_partition(
     *,
     one_port: bool = False,
     speeds: ArrayLike | None = None,
-    links: ArrayLike | None = None,
 ) -> Partition:
     """Cut ``load`` into equal shares whatever the processors are: the equal partitioning rule (EPR, ch. 4).
 
@@ -196,8 +194,8 @@ def equal_partition(
     if not 0.0 < load < inf:
         raise ValueError(f"load must be positive and finite, not {load}")
     share = load / at.size
-    sending = cost.theta_cm + share * cost.tau * _factors(links, at)
-    starts = in_turn(at, sending) if one_port else at.copy()
+    sending = cost.theta_cm + share * cost.tau
+    starts = in_turn(at, np.full(at.size, sending)) if one_port else at.copy()
     ends = starts + sending + cost.theta_cp + share * cost.chi * _factors(speeds, at)
     return Partition(np.full(at.size, share), starts, ends.max().item())
 
@@ -227,7 +225,7 @@ def _factors(given: ArrayLike | None, like: Floats) -> Floats:
         return np.ones_like(like)
     factors = np.asarray(given, dtype=np.float64)
     if factors.shape != like.shape or not ((factors > 0.0) & (factors < inf)).all():
-        raise ValueError("speeds and links must be positive and finite, one per processor")
+        raise ValueError("speeds must be positive and finite, one per processor")
     return factors
 
 
@@ -257,16 +255,14 @@ class _Walk:
         return sum(self.shares)
 
 
-def _walk(
-    end: float, ready: list[float], per_unit: list[float], tau: list[float], cost: Cost, *, after: bool = False
-) -> _Walk:
+def _walk(end: float, ready: list[float], per_unit: list[float], cost: Cost, *, after: bool = False) -> _Walk:
     """Serve the processors in order so that each ends at ``end``; with derivatives by ``end``.
 
     ``after``: what holds right after ``end`` rather than up to it, if this is where a processor joins.
     """
-    port, drift = -inf, 0.0  # port_free and d port_free / d end
+    port, drift, tau = -inf, 0.0, cost.tau  # port_free and d port_free / d end
     walk = _Walk([], [], 0.0, inf)
-    for r, p, t in zip(ready, per_unit, tau, strict=True):
+    for r, p in zip(ready, per_unit, strict=True):
         start, moves = (port, drift) if port > r or (after and port == r) else (r, 0.0)
         if port < r and drift > 0.0:
             walk.until = min(walk.until, end + (r - port) / drift)
@@ -280,14 +276,12 @@ def _walk(
         share, grows = (end - due) / p, (1.0 - moves) / p
         walk.shares.append(share)
         walk.slope += grows
-        port, drift = start + cost.theta_cm + share * t, moves + grows * t
+        port, drift = start + cost.theta_cm + share * tau, moves + grows * tau
     return walk
 
 
-def _one_port(
-    load: float, at: Floats, cost: Cost, per_unit: Floats, tau: Floats, *, origin: float, ascending: bool
-) -> Partition:
-    ready, p, t = (at - origin).tolist(), per_unit.tolist(), tau.tolist()
+def _one_port(load: float, at: Floats, cost: Cost, per_unit: Floats, *, origin: float, ascending: bool) -> Partition:
+    ready, p = (at - origin).tolist(), per_unit.tolist()
     if ascending:
         # Solved once more without those that are skipped: on them not even the last bit of the finish may depend.
         busy, served = len(ready), -1
@@ -295,15 +289,15 @@ def _one_port(
             served = busy
 
             def walk_to(end: float, n: int = served) -> _Walk:
-                return _walk(end, ready[:n], p[:n], t[:n], cost)
+                return _walk(end, ready[:n], p[:n], cost)
 
             # over a port nothing ends before it would without; the quickest stands for all
             first = cost.setup + _common_end(load * min(p), (at - origin)[:served])
             end, walk = _bracket(load, walk_to, first=first, high=cost.setup + load * p[0])
             busy = sum(share > 0.0 for share in walk.shares)
-        walk = _walk(end, ready, p, t, cost)
+        walk = _walk(end, ready, p, cost)
     else:
-        end, walk = _march(load, ready, p, t, cost)
+        end, walk = _march(load, ready, p, cost)
     starts = np.maximum(np.array(walk.starts) + origin, at)  # rounding must not start one before it is ready
     return Partition(np.array(walk.shares), starts, origin + end)
 
@@ -420,14 +414,14 @@ def _bracket(load: float, walk: Callable[[float], W], *, first: float, high: flo
         width = high - low
 
 
-def _march(load: float, ready: list[float], per_unit: list[float], tau: list[float], cost: Cost) -> tuple[float, _Walk]:
+def _march(load: float, ready: list[float], per_unit: list[float], cost: Cost) -> tuple[float, _Walk]:
     """Find the least T in any order, piece by piece: a processor that joins can lower Σ a_j(T). O(N²)."""
     end = min(ready) + cost.setup
     while True:
-        walk = _walk(end, ready, per_unit, tau, cost, after=True)
+        walk = _walk(end, ready, per_unit, cost, after=True)
         short = load - sum(walk.shares)
         reached = end + max(0.0, short) / walk.slope if walk.slope > 0.0 else inf
         if reached <= walk.until:
-            return reached, _walk(reached, ready, per_unit, tau, cost)
+            return reached, _walk(reached, ready, per_unit, cost)
         # one tick at least: what moves the port may be too little for a clock that stands at ``end``
         end = max(walk.until, nextafter(end, inf))

@@ -21,7 +21,6 @@ UNIT = Cost(chi=1.0)
         ("set-up is paid by those that join", 10, [0, 4], Cost(1, 0, 0, 2), {}, [7, 3], [0, 4], 9),
         ("in any order", 10, [4, 99, 0], UNIT, {}, [3, 0, 7], [4, 99, 0], 7),
         ("half as fast, half as much", 9, [0, 0], UNIT, {"speeds": [1, 2]}, [6, 3], [0, 0], 6),
-        ("a slow link", 9, [0, 0], Cost(1, 1), {"links": [1, 3]}, [6, 3], [0, 0], 12),
         ("a fast one comes late", 10, [0, 4], UNIT, {"speeds": [1, 0.5]}, [6, 4], [0, 4], 6),
         ("one port: the second waits", 7, [0, 0], Cost(3, 1), {"one_port": True}, [4, 3], [0, 4], 16),
         ("one port: till it is ready", 5, [0, 8], Cost(3, 1), {"one_port": True}, [3.5, 1.5], [0, 8], 14),
@@ -32,10 +31,6 @@ UNIT = Cost(chi=1.0)
         (
             "one port: a skipped one does not use it",
             7, [0, 0, 99], Cost(3, 1), {"one_port": True}, [4, 3, 0], [0, 4, 99], 16,
-        ),
-        (
-            "one port: a slow link holds it longer",
-            7, [0, 0], Cost(2, 1), {"one_port": True, "links": [2, 1]}, [4.2, 2.8], [0, 8.4], 16.8,
         ),
         (
             "one port: all wait for a first that is late",
@@ -64,7 +59,7 @@ def test_partition(*, why, load, ready, cost, given, shares, starts, finish):
     ("load", "ready", "given"),
     [(0, [0], {}), (-1, [0], {}), (nan, [0], {}), (inf, [0], {}), (1, [], {}), (1, [[0]], {}), (1, [nan], {}),
      (1, [0, inf], {}), (1, [0, nan, 2], {}), (1, [-inf, 0], {}), (1, [0], {"speeds": [0]}),
-     (1, [0], {"links": [nan]}), (1, [0, 0], {"links": [1]})],
+     (1, [0], {"speeds": [nan]}), (1, [0, 0], {"speeds": [1]})],
 )  # fmt: skip
 def test_what_cannot_be_cut(load, ready, given, one_port):
     with pytest.raises(ValueError, match="must be"):
@@ -134,8 +129,8 @@ def test_least_processors_wants_ready_times_in_order_and_a_deadline(ready, deadl
             30, [0, 90, 0], Cost(2, 1), {"one_port": True}, [0, 90, 100], 130,
         ),
         (
-            "one port: a slow link holds it longer",
-            10, [0, 0], Cost(1, 1), {"one_port": True, "links": [3, 1]}, [0, 15], 25,
+            "one port: a slow processor holds it no longer",
+            10, [0, 0], Cost(1, 1), {"one_port": True, "speeds": [3, 1]}, [0, 5], 20,
         ),
     ],
 )  # fmt: skip
