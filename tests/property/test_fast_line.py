@@ -17,9 +17,9 @@ from punctual.theory.cost import Cost
 class Cluster:
     """A machine and the line that admits to it. With ``beta`` inputs go over one port."""
 
-    def __init__(self, processors, *, beta=None, grain=0.0, worth=0.0):
-        self.line = FastLine(processors, beta=beta, grain=grain, worth=worth)
-        self.machine = Machine(processors, one_port=beta is not None, grain=grain, worth=worth, gave=self.gave)
+    def __init__(self, processors, *, beta=None, grain=0.0):
+        self.line = FastLine(processors, beta=beta, grain=grain)
+        self.machine = Machine(processors, one_port=beta is not None, grain=grain, gave=self.gave)
         self.counted = set()
 
     def gave(self, chunk, waiting, before):
@@ -73,7 +73,6 @@ jobs = st.lists(
 )
 sent = st.sampled_from([0.0, 0.01, 0.1, 1.0, 4.0])
 set_ups = st.sampled_from([0.0, 0.05, 1.0])
-worths = st.sampled_from([0.0, 0.5, 4.0])
 
 
 def play(cluster, trace, cost):
@@ -104,14 +103,14 @@ def test_without_set_ups_it_admits_what_can_be_done_and_nothing_else(processors,
         assert admitted == (spare >= 0) or abs(spare) < 1e-4
 
 
-@given(st.integers(1, 6), jobs, st.sampled_from([0.1, 1.0, 4.0]), worths)
-def test_with_set_ups_what_it_admits_is_done_in_time(processors, trace, setup, worth):
-    play(Cluster(processors, worth=worth), trace, lambda chi: Cost(chi, 0.0, 0.0, setup))
+@given(st.integers(1, 6), jobs, st.sampled_from([0.1, 1.0, 4.0]))
+def test_with_set_ups_what_it_admits_is_done_in_time(processors, trace, setup):
+    play(Cluster(processors), trace, lambda chi: Cost(chi, 0.0, 0.0, setup))
 
 
-@given(st.integers(1, 6), jobs, st.sampled_from([0.0, 1.0]), worths)
-def test_with_whole_units_what_it_admits_is_done_in_time(processors, trace, setup, worth):
-    play(Cluster(processors, grain=1.0, worth=worth), trace, lambda chi: Cost(chi, 0.0, 0.0, setup))
+@given(st.integers(1, 6), jobs, st.sampled_from([0.0, 1.0]))
+def test_with_whole_units_what_it_admits_is_done_in_time(processors, trace, setup):
+    play(Cluster(processors, grain=1.0), trace, lambda chi: Cost(chi, 0.0, 0.0, setup))
 
 
 @given(st.integers(1, 8), jobs, sent)
@@ -124,25 +123,21 @@ def test_over_one_port_with_jobs_alike_what_it_admits_is_done_in_time(processors
     play(Cluster(processors, beta=Cost(2.0, tau).beta), trace, lambda _: Cost(2.0, tau))
 
 
-@given(st.integers(1, 8), jobs, sent, st.tuples(set_ups, set_ups), worths)
-def test_over_one_port_with_set_ups_what_it_admits_is_done_in_time(processors, trace, tau, set_up, worth):
-    play(Cluster(processors, beta=Cost(0.5, tau).beta, worth=worth), trace, lambda chi: Cost(chi, tau, *set_up))
+@given(st.integers(1, 8), jobs, sent, st.tuples(set_ups, set_ups))
+def test_over_one_port_with_set_ups_what_it_admits_is_done_in_time(processors, trace, tau, set_up):
+    play(Cluster(processors, beta=Cost(0.5, tau).beta), trace, lambda chi: Cost(chi, tau, *set_up))
 
 
-@given(st.integers(1, 8), jobs, sent, st.tuples(set_ups, set_ups), worths)
-def test_over_one_port_with_whole_units_what_it_admits_is_done_in_time(processors, trace, tau, set_up, worth):
-    cluster = Cluster(processors, beta=Cost(0.5, tau).beta, grain=1.0, worth=worth)
-    play(cluster, trace, lambda chi: Cost(chi, tau, *set_up))
+@given(st.integers(1, 8), jobs, sent, st.tuples(set_ups, set_ups))
+def test_over_one_port_with_whole_units_what_it_admits_is_done_in_time(processors, trace, tau, set_up):
+    play(Cluster(processors, beta=Cost(0.5, tau).beta, grain=1.0), trace, lambda chi: Cost(chi, tau, *set_up))
 
 
-def test_a_chunk_that_is_not_worth_its_set_up_is_neither_given_nor_paid_for():
-    """A hundred processors and a job for a few: each could take a piece of it, set up for 2 s each."""
+def test_a_job_pays_for_no_more_set_ups_than_it_has_grains():
+    """A hundred processors and a load of 40: each chunk is set up for 2 s."""
     cost = Cost(1.0, 0.0, 0.0, 2.0)
-    paid = [FastLine(100, worth=worth).length(40.0, cost) * 100 - 40.0 for worth in (0.0, 1.0, 5.0, 50.0)]
-    assert paid == pytest.approx([200.0, 40.0, 8.0, 2.0])
-    assert FastLine(100, worth=5.0).least(cost) == 10.0
-    assert FastLine(100, grain=1.0).least(cost) == 1.0
-    assert FastLine(100, grain=2.0, worth=1.2).least(cost) == 4.0
+    paid = [FastLine(100, grain=grain).length(40.0, cost) * 100 - 40.0 for grain in (0.0, 1.0, 10.0)]
+    assert paid == pytest.approx([200.0, 80.0, 8.0])
 
 
 def test_a_set_up_that_no_processor_has_time_for_is_lost_on_all_of_them():
@@ -154,24 +149,20 @@ def test_a_set_up_that_no_processor_has_time_for_is_lost_on_all_of_them():
 
 
 @pytest.mark.parametrize(
-    ("due", "left", "grain", "worth", "share"),
+    ("due", "left", "grain", "share"),
     [
-        (12.0, 50.0, 0.0, 0.0, 5.0),
-        (12.0, 4.5, 0.0, 0.0, 4.5),
-        (12.9, 50.0, 1.0, 0.0, 5.0),
-        (12.0, 5.0, 1.0, 0.0, 5.0),
-        (2.0, 50.0, 0.0, 0.0, 0.0),
-        (1.0, 50.0, 0.0, 0.0, 0.0),
-        (3.9, 50.0, 1.0, 0.0, 0.0),
-        (12.0, 50.0, 0.0, 5.0, 5.0),
-        (12.0, 50.0, 0.0, 6.0, 0.0),
-        (12.0, 4.5, 0.0, 6.0, 4.5),
-        (12.0, 50.0, 1.0, 5.1, 0.0),
+        (12.0, 50.0, 0.0, 5.0),
+        (12.0, 4.5, 0.0, 4.5),
+        (12.9, 50.0, 1.0, 5.0),
+        (12.0, 5.0, 1.0, 5.0),
+        (2.0, 50.0, 0.0, 0.0),
+        (1.0, 50.0, 0.0, 0.0),
+        (3.9, 50.0, 1.0, 0.0),
     ],
 )
-def test_a_processor_works_for_the_head_of_the_line_until_its_due_time(due, left, grain, worth, share):
+def test_a_processor_works_for_the_head_of_the_line_until_its_due_time(due, left, grain, share):
     """Set up in 2 s, a unit in 2 s."""
-    line = FastLine(4, grain=grain, worth=worth)
+    line = FastLine(4, grain=grain)
     assert line.share(0.0, (due, 0.0, "j"), left, Cost(2.0, 0.0, 0.0, 2.0)) == pytest.approx(share)
 
 

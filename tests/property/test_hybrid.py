@@ -28,18 +28,18 @@ def demand(n, units, due, cost):
     return Demand(order=order, ranges=Ranges.of((0, units)), cost=cost, due=due)
 
 
-@given(st.lists(st.floats(0, 30), min_size=1, max_size=6), demands, networks, costs, st.sampled_from([0.0, 4.0]))
-def test_what_the_line_takes_over_it_keeps(ends, drawn, network, cost, worth):
+@given(st.lists(st.floats(0, 30), min_size=1, max_size=6), demands, networks, costs)
+def test_what_the_line_takes_over_it_keeps(ends, drawn, network, cost):
     """From any state: a plan's, of which some has begun, is one of these."""
     ground = Ground(NOW + np.array(ends), Discipline(network=network))
     asked = [demand(n, units, NOW + due, Cost(chi, *cost)) for n, (units, due, chi) in enumerate(drawn)]
     kept = []
     for one in asked:  # with each that the line could not keep the whole hand-over is off
-        line = to_fast(NOW, ground, [*kept, one], worth=worth)
+        line = to_fast(NOW, ground, [*kept, one])
         if not isinstance(line, Obstacle):
             line.waiting.check()
             kept.append(one)
-    machine = Machine(len(ends), one_port=network == "OnePort", grain=1.0, worth=worth)
+    machine = Machine(len(ends), one_port=network == "OnePort", grain=1.0)
     machine.processors = sorted((end, p) for p, end in enumerate(ends))
     for one in kept:
         due, arrival, uid = turn_of(one)

@@ -34,13 +34,10 @@ class Chunk:
 
 
 class Machine:
-    """``gave(chunk, waiting, before)`` is told of each chunk; ``before``: when its processor had become free.
+    """``gave(chunk, waiting, before)`` is told of each chunk; ``before``: when its processor had become free."""
 
-    ``worth``: how many times its set-up the work of a chunk takes at least, but for a job's last.
-    """
-
-    def __init__(self, processors, *, one_port, grain=0.0, worth=0.0, gave=None):
-        self.one_port, self.grain, self.worth = one_port, grain, worth
+    def __init__(self, processors, *, one_port, grain=0.0, gave=None):
+        self.one_port, self.grain = one_port, grain
         self.gave = gave or (lambda chunk, waiting, before: None)
         self.now, self.port = 0.0, 0.0
         self.processors = [(0.0, p) for p in range(processors)]  # a heap: when free
@@ -103,8 +100,7 @@ class Machine:
             return waiting.left
         if self.grain:
             share = self.grain * floor(share / self.grain + TINY)
-        least = self.worth * cost.setup / (cost.tau + cost.chi)
-        return share if share > TINY * waiting.load and share >= least * (1 - TINY) else 0.0
+        return share if share > TINY * waiting.load else 0.0
 
     def check(self):
         """No two transfers overlap on the port, no two chunks on a processor."""

@@ -28,9 +28,9 @@ here. Concurrent processors are the case without a port, β = 1.
 
 Jobs differ in β: the line takes the least. A set-up is part of o, and where p is more than (1 − β)o, by x, Φ loses up
 to x(1 + β + … + β^(N−2)) more: both are paid once for each chunk. Of these a job has no more than there are processors,
-as each but its last ends at its deadline, and no more than least pieces in its load, where such are asked for. What
-does not fit before d, less than a least piece and its set-up on each processor, is lost at the end, once, and is kept
-off the job's own slack.
+as each but its last ends at its deadline, and no more than grains in its load, where it has such. What does not fit
+before d, less than a grain and its set-up on each processor, is lost at the end, once, and is kept off the job's own
+slack.
 
 Where the paper goes wrong is what runs already: algs. 8 and 10 make a delay of it, as if it ended before anything new
 begins, and alg. 6 looks at the job given out last, not at who holds processors for how long. Here each deadline has
@@ -73,7 +73,6 @@ class FastLine:
 
     beta     where inputs share one port the least χ/(τ + χ) of the jobs asked about; None: concurrent
     grain    what pieces of a load are multiples of; 1: whole units, 0: any
-    worth    how many times its set-up the work of a chunk takes at least, but for a job's last
     ends     when the processors that run something will be free
     port     when the port will be
     origin   a moment near the present, on the clock of all times: sums over ten thousands of them must not lose digits
@@ -85,7 +84,6 @@ class FastLine:
         *,
         beta: float | None = None,
         grain: float = 0.0,
-        worth: float = 0.0,
         ends: Iterable[float] = (),
         port: float = -inf,
         origin: float = 0.0,
@@ -93,18 +91,12 @@ class FastLine:
         self.processors = processors
         self.beta = beta
         self.grain = grain
-        self.worth = worth
         self.port = port
         self.origin = origin
         self.busy = Busy((end - origin for end in ends), beta=1.0 if beta is None else beta)
         self.waiting = Slacks()
         self._whole = self.busy.weight(processors)
         self._others = self.busy.weight(processors - 1)
-
-    def least(self, cost: Cost) -> float:
-        """Return the load that a chunk must have at least, but for the last of a job; 0: any."""
-        least = self.worth * cost.setup / cost.per_unit
-        return self.grain * max(1, ceil(least / self.grain)) if self.grain else least
 
     def share(self, now: float, turn: Turn, left: float, cost: Cost) -> float:
         """Return what a processor that is free, as the port is, should get of a job of which ``left`` waits (6.2.2).
@@ -117,7 +109,7 @@ class FastLine:
             return left
         if self.grain:
             share = self.grain * floor((share + _near(due) / cost.per_unit) / self.grain)
-        return share if share > 0.0 and share >= self.least(cost) else 0.0
+        return max(0.0, share)
 
     def length(self, load: float, cost: Cost) -> float:
         """Return the seconds in which all processors together do ``load``, the set-ups it may need included.
@@ -128,15 +120,15 @@ class FastLine:
             return inf
         if self.beta is not None and cost.beta < self.beta:
             raise ValueError(f"the line is for jobs with a beta of at least {self.beta}, not {cost.beta}")
-        return (load * cost.per_unit + self._chunks(load, cost) * self._set_up(cost)) / self._whole
+        return (load * cost.per_unit + self._chunks(load) * self._set_up(cost)) / self._whole
 
     def lost(self, load: float, cost: Cost) -> float:
         """Return the seconds of the line up to a job's due time in which nothing can be begun for it any more.
 
         Set-ups that its length has are not counted again.
         """
-        unpaid = min(1.0, (self.processors - self._chunks(load, cost)) / self._whole)
-        return self.least(cost) * cost.per_unit + unpaid * cost.setup
+        unpaid = min(1.0, (self.processors - self._chunks(load)) / self._whole)
+        return self.grain * cost.per_unit + unpaid * cost.setup
 
     def delay(self, now: float, due: float) -> float:
         """Return the seconds of the line until ``due`` that what runs has taken."""
@@ -185,10 +177,9 @@ class FastLine:
         begin = max(now, self.port) - self.origin
         return self.busy.left(self.processors, begin, due - self.origin) / self._whole
 
-    def _chunks(self, load: float, cost: Cost) -> int:
+    def _chunks(self, load: float) -> int:
         """Return in how many chunks at most a load is given out."""
-        least = self.least(cost)
-        return min(self.processors, ceil(load / least)) if least else self.processors
+        return min(self.processors, ceil(load / self.grain)) if self.grain else self.processors
 
     def _set_up(self, cost: Cost) -> float:
         """Return the processor seconds that a chunk costs beside its load."""

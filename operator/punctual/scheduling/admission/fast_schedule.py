@@ -99,8 +99,8 @@ class Line:
         fast = self.fast
         busy = max(self.ends.values(), default=now)
         work = sum(w.length for w in fast.waiting) + fast.length(float(demand.ranges.total), demand.cost)
-        least = fast.least(demand.cost) * demand.cost.per_unit
-        return max(busy, fast.port, now) + work + demand.cost.setup + least
+        grain = fast.grain * demand.cost.per_unit
+        return max(busy, fast.port, now) + work + demand.cost.setup + grain
 
     def dues(self) -> Iterable[float]:
         """Return the due times of all that waits."""

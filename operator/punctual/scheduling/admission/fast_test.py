@@ -92,14 +92,13 @@ def obstacle(demand: Demand, *, now: float, processors: int) -> Obstacle | None:
 
 
 def to_fast(
-    now: float, ground: Ground, demands: Iterable[Demand], *, grain: float = 1.0, worth: float = 0.0, beta: float = 1.0
+    now: float, ground: Ground, demands: Iterable[Demand], *, grain: float = 1.0, beta: float = 1.0
 ) -> FastLine | Obstacle:
     """Return the line of all that waits, every slack found from what runs now; or who could not be promised by it.
 
-    ``ground``: when processors, and the port, are free of what runs, bookings not counted; ``grain``, ``worth``: as of
-    the line. A job with a lower β than
-    the line's, or one that the line refuses only for what was found long ago, may be asked for by a new line with it
-    in: O(n), where n wait.
+    ``ground``: when processors, and the port, are free of what runs, bookings not counted; ``grain``: as of the
+    line. A job with a lower β than the line's, or one that the line refuses only for what was found long ago, may be
+    asked for by a new line with it in: O(n), where n wait.
     """
     processors = ground.ready.size
     if ground.speeds is not None:
@@ -111,7 +110,6 @@ def to_fast(
         processors,
         beta=min([beta, *(d.cost.beta for d in line)]) if ground.discipline.one_port else None,
         grain=grain,
-        worth=worth,
         ends=ground.ready[ground.ready > now].tolist(),
         port=ground.port,
         origin=now,
