@@ -13,7 +13,7 @@ from figures.letter7 import LETTER, OURS, READ, Cluster, at_miss_ratio, factors
 from punctual.control.identification import fit
 from punctual.control.pi import PI
 from punctual.scheduling.admission.statistical import GAINS, HIGH, IDENTIFIED, LOW
-from punctual.sim.run import Options, simulate
+from punctual.sim.run import SECOND, Options, simulate
 from punctual.sim.workload import Workload
 from punctual.theory.cost import Cost
 
@@ -39,6 +39,11 @@ def test_the_reference_decides_as_the_pool_does(bound):
     assert cluster.fates == {job.id: job.met for job in found.jobs}
     assert metrics["rejected"] == found.metrics()["reject_ratio"]
     assert metrics["utilization"] == pytest.approx(found.metrics()["utilization"], rel=1e-9)
+
+
+def test_no_chunk_is_what_truncation_has_left_of_a_load():
+    found = pool(1, tasks=60, bound=0.9)
+    assert min(chunk.load for chunk in found.chunks) >= SECOND / COST.per_unit
 
 
 def test_where_as_many_miss_short_chunks_use_more_than_algorithm_12_to_the_letter():

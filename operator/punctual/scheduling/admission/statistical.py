@@ -69,6 +69,8 @@ class Loose:
     left: Ranges
     whole: int
     """Units that waited at first."""
+    least_chunk: int
+    """As of the demand."""
 
     @property
     def due(self) -> float:
@@ -171,7 +173,9 @@ class BoundLine:
         least = LEAST * job.whole / max(1, self.processors)
         size = max(1, int(max(least, seconds / job.cost.per_unit)))
         first = job.left.parts[0]
-        return Range(first.begin, first.begin + min(first.size, size))
+        if first.size - size < job.least_chunk:
+            size = first.size  # the rest is not worth a set-up: truncation alone can leave one unit
+        return Range(first.begin, first.begin + size)
 
     def start(self, now: float, share: Share, place: Place) -> float:
         """Give it to the processor at a place; return when it is expected to end."""
@@ -324,4 +328,4 @@ class MissRatio:
 
 def _loose(demand: Demand) -> Loose:
     units = demand.ranges
-    return Loose(turn_of(demand), demand.cost, units, units.total)
+    return Loose(turn_of(demand), demand.cost, units, units.total, demand.least_chunk)
