@@ -165,8 +165,9 @@ metadata:
   namespace: default
 spec:
   pool: main
-  start: "2030-01-02T22:00:00+01:00"
-  end: "2030-01-03T04:00:00+01:00"
+  # The start may lie in the past: of a recurrence the first window that is ahead counts.
+  start: "2026-01-02T22:00:00+01:00"
+  end: "2026-01-03T04:00:00+01:00"
   processors: 8
   recurrence: {every: 1d, timeZone: Europe/Berlin}
 """

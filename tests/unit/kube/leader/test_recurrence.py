@@ -3,9 +3,10 @@
 from itertools import pairwise
 
 import pytest
+import yaml
 
 from punctual.errors import UserError
-from punctual.kube.api import Recurrence, ReservationSpec
+from punctual.kube.api import Recurrence, Reservation, ReservationSpec, parse
 from punctual.kube.format.duration import format_time, parse_time
 from punctual.kube.leader.recurrence import Ahead, Span, windows
 
@@ -112,3 +113,9 @@ def test_a_window_may_not_run_into_the_next():
     assert windows(spec("2030-01-02T22:00:00Z", hours=23, every=1), 0.0, HORIZON)
     with pytest.raises(UserError, match=r"spec\.end: must be at least an hour before"):
         windows(spec("2030-01-02T22:00:00Z", hours=23.1, every=1), 0.0, HORIZON)
+
+
+@pytest.mark.parametrize("now", ["2026-02-01T00:00:00Z", "2031-07-15T12:00:00Z", "2150-01-01T00:00:00Z"])
+def test_the_example_of_the_docs_has_windows_within_the_horizon_at_any_date(now):
+    asked = parse(Reservation, yaml.safe_load(Reservation.EXAMPLE)).spec
+    assert len(starts(asked, now)) in {27, 28}
