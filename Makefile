@@ -47,9 +47,9 @@ bench: $(READY) ## numbers, as JSON, with the machine they come from
 papers: $(READY) ## the papers' figures again, reduced: points, pictures, words (PAPERS="--full 4.6" takes hours)
 	hack/papers $(PAPERS)
 
-nightly: $(READY) ## the properties with many more examples; crowds, and a kill at every write, on a real API server
+nightly: $(READY) ## the properties with many more examples, two chapters in full; crowds, and a kill at every write, on a real API server
 	HYPOTHESIS_PROFILE=nightly $(VENV)/bin/pytest -q tests/property --timeout 3600
-	HYPOTHESIS_PROFILE=nightly $(VENV)/bin/pytest -q tests/papers/test_chapter6_fast.py --timeout 3600
+	HYPOTHESIS_PROFILE=nightly $(VENV)/bin/pytest -q tests/papers/test_chapter6_fast.py tests/papers/test_chapter7_miss_ratio.py --timeout 3600
 	HYPOTHESIS_PROFILE=nightly $(VENV)/bin/pytest -q tests/api/test_bad_manifests.py tests/api/test_big_specs.py tests/api/test_crowds.py tests/api/test_interrupted.py
 
 mutants: $(READY) ## changes the core in 100 places, one at a time: does a test fail? hours (MUTANTS="--sample 20 --seed 7")
