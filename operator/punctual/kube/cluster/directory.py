@@ -199,6 +199,7 @@ class Directory:
         self.profiles: dict[tuple[str, str], api.Profile] = {}
         self.reservations: dict[str, KnownReservation] = {}
         self._named: dict[tuple[str, str], KnownReservation] = {}  # of each name the one that was created last
+        self._inside: dict[tuple[str, str], dict[str, KnownJob]] = {}  # jobs that name a reservation, by that and uid
         self.on_job: Callable[[str], None] = lambda _: None
         """Hears of each job (uid) that was not known."""
         self.on_unsettled: Callable[[str], None] = lambda _: None
@@ -235,7 +236,9 @@ class Directory:
         if known:
             known.owner, known.generation, known.deleting = owner, generation, deleting
             known.spec, known.profile, known.flaw = packed, profile, flaw
+            self._leave_reservation(known)
             known.reservation = reservation
+            self._join_reservation(known)
             known.settled = settled(body)
             return known
         self.jobs[owner.uid] = made = KnownJob(
@@ -251,6 +254,7 @@ class Directory:
             parse_time(meta["creationTimestamp"]) if "creationTimestamp" in meta else 0.0,
             settled(body),
         )
+        self._join_reservation(made)
         self.on_job(owner.uid)
         return made
 
@@ -261,7 +265,25 @@ class Directory:
 
     def forget_job(self, uid: str) -> KnownJob | None:
         """Take in that a job is gone."""
-        return self.jobs.pop(uid, None)
+        known = self.jobs.pop(uid, None)
+        if known is not None:
+            self._leave_reservation(known)
+        return known
+
+    def inside(self, namespace: str, reservation: str) -> list[KnownJob]:
+        """Return the jobs that name a reservation."""
+        return list(self._inside.get((namespace, reservation), {}).values())
+
+    def _join_reservation(self, known: KnownJob) -> None:
+        if known.reservation:
+            self._inside.setdefault((known.owner.namespace, known.reservation), {})[known.owner.uid] = known
+
+    def _leave_reservation(self, known: KnownJob) -> None:
+        if known.reservation:
+            key = known.owner.namespace, known.reservation
+            del self._inside[key][known.owner.uid]
+            if not self._inside[key]:
+                del self._inside[key]
 
     def observe_pool(self, body: Body) -> KnownPool | None:
         """Take in a pool; None where nothing has changed but its status, or it cannot be read."""

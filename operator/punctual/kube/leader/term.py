@@ -786,8 +786,8 @@ class Term:
 
     def _reservation_written(self, known: KnownReservation) -> None:
         """Ask about jobs that wait for a reservation, or were refused for it."""
-        for job in list(self._directory.jobs.values()):
-            if (job.owner.namespace, job.reservation) == known.key and self._hangs_on_others(job):
+        for job in self._directory.inside(*known.key):
+            if self._hangs_on_others(job):
                 self._consider(job)
 
     # jobs

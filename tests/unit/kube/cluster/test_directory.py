@@ -167,11 +167,28 @@ def test_an_older_reservation_of_the_name_that_is_told_of_late_is_not_meant(dire
     assert directory.reservation("ns", "x") is newer
 
 
-def test_a_reservation_is_found_without_a_look_at_all_others(directory):
-    class NotSearched(dict):
-        def values(self):
-            raise AssertionError("all were searched")
+class NotSearched(dict):
+    def values(self):
+        raise AssertionError("all were searched")
 
+
+def test_a_reservation_is_found_without_a_look_at_all_others(directory):
     known = directory.observe_reservation(reservation())
     directory.reservations = NotSearched(directory.reservations)
     assert directory.reservation("ns", "x") is known
+
+
+def test_the_jobs_that_name_a_reservation_are_found_without_a_look_at_all_others(directory):
+    inside = [directory.observe_job(job(uid=uid, spec={"reservation": "r"})) for uid in ("u1", "u2")]
+    directory.observe_job(job(uid="u3"))
+    directory.observe_job(job(uid="u4", namespace="other", spec={"reservation": "r"}))
+    directory.jobs = NotSearched(directory.jobs)
+    assert directory.inside("ns", "r") == inside
+    assert directory.inside("ns", "another") == []
+    directory.observe_job(job(uid="u1", generation=2, spec={"reservation": "another"}))
+    directory.observe_job(job(uid="u3", generation=2, spec={"reservation": "r"}))
+    assert [known.owner.uid for known in directory.inside("ns", "r")] == ["u2", "u3"]
+    assert [known.owner.uid for known in directory.inside("ns", "another")] == ["u1"]
+    directory.observe_job(job(uid="u3", generation=3))
+    directory.forget_job("u2")
+    assert directory.inside("ns", "r") == []
