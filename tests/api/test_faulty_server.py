@@ -267,27 +267,64 @@ async def a_pod_that_outlives_its_job(stage, _proxy, start):
     await stage.until(lambda: stage.room(free=3))
 
 
-def what_arrives_behind_the_next_leader(verb, resource, refusal, where=lambda _call: True):
-    """Make the story: what a leader had under way reaches the server when another one leads, and is refused."""
+async def a_refused_job_is_edited(stage):
+    """Have a job refused, and edit it so that it fits. A takeover does not stamp a refused job."""
+    await stage.until(lambda: stage.queue(0))
+    await stage.add_job(deadline="1s")
+    await stage.until(lambda: stage.answered("job", "InfeasibleStartup"))
+    path = JOBS.path(namespace=stage.namespace, name="job")
+    await stage.client.patch_merge(path, {"spec": {"deadline": "20m"}})
+
+
+async def the_job_is_there(_stage):
+    """Leave all as it is: the job is there from the beginning."""
+
+
+def a_chunk_fails(stage):
+    """Whether the chunk has failed that the first leader did not come to create."""
+    return any(pod["status"]["phase"] == "Failed" for pod in stage.pods.values())
+
+
+async def any_of_them(_stage, _call):
+    """Hold the first call."""
+    return True
+
+
+async def over_what_stands(stage, call):
+    """Hold the first write of the job over the version that stands: of an older one it is refused in any case."""
+    there = await stage.client.get(JOBS.path(namespace=stage.namespace, name="job"))
+    return json.loads(call.body)["metadata"]["resourceVersion"] == there["metadata"]["resourceVersion"]
+
+
+def what_arrives_behind_the_next_leader(
+    verb, resource, refusal, *, where=lambda _call: True, ask=the_job_is_there, hold=any_of_them, shown=a_chunk_fails
+):
+    """Make the story: what a leader had under way reaches the server when another one leads, and is refused.
+
+    ``ask(stage)`` has the first leader write it; ``where(call)`` and ``hold(stage, call)`` tell which call it is; by
+    ``shown(stage)`` it shows that the second leader decides.
+    """
 
     async def story(stage, proxy, start):
         under_way, led, answers = asyncio.Event(), asyncio.Event(), []
 
-        async def held(_call, forward):
+        async def held(call, forward):
+            if under_way.is_set() or not await hold(stage, call):
+                return await forward()
             under_way.set()
             await led.wait()
             answers.append(await forward())
             raise HangUp
 
-        proxy.on(verb, resource, held, where=where)
+        proxy.on(verb, resource, held, times=None, where=where)
         first = start()
+        await ask(stage)
         await stage.until(under_way.is_set)
         first.kill()
         await first.ended()
         await stage.let_go()
         second = start()
-        # which the first leader did not come to create
-        await stage.until(lambda: any(pod["status"]["phase"] == "Failed" for pod in stage.pods.values()))
+        await stage.until(lambda: shown(stage))
         led.set()
         await stage.until(lambda: answers)
         status, said = refusal
@@ -298,38 +335,6 @@ def what_arrives_behind_the_next_leader(verb, resource, refusal, where=lambda _c
         assert second.status is None
 
     return story
-
-
-async def a_promise_to_a_refused_job_behind_the_next_leader(stage, proxy, start):
-    """A takeover does not stamp a refused job: an old leader's answer to its edit is refused all the same."""
-    under_way, led, answers = asyncio.Event(), asyncio.Event(), []
-
-    async def held(_call, forward):
-        under_way.set()
-        await led.wait()
-        answers.append(await forward())
-        raise HangUp
-
-    first = start()
-    await stage.until(lambda: stage.queue(0))
-    await stage.add_job(deadline="1s")
-    await stage.until(lambda: stage.answered("job", "InfeasibleStartup"))
-    # the first try meets a conflict, for the edit: the second one is over what stands there
-    proxy.on("update", "divisiblejobs/status", held, nth=2, where=lambda call: b'"promise"' in call.body)
-    path = JOBS.path(namespace=stage.namespace, name="job")
-    await stage.client.patch_merge(path, {"spec": {"deadline": "20m"}})
-    await stage.until(under_way.is_set)
-    first.kill()
-    await first.ended()
-    await stage.let_go()
-    second = start()
-    await stage.until(lambda: stage.answered("job"))
-    led.set()
-    await stage.until(lambda: answers)
-    assert answers[0].status == 409, answers  # the stamp has made another version of it
-    await stage.finished()
-    await stage.judge()
-    assert second.status is None
 
 
 def of_the_first_units(call):
@@ -368,11 +373,19 @@ STORIES = {
     ),
     "a pod behind the next leader": (
         {},
-        what_arrives_behind_the_next_leader("create", "pods", (409, b"AlreadyExists"), of_the_first_units),
+        what_arrives_behind_the_next_leader("create", "pods", (409, b"AlreadyExists"), where=of_the_first_units),
     ),
     "a promise to a refused job behind the next leader": (
         {"job": False},
-        a_promise_to_a_refused_job_behind_the_next_leader,
+        what_arrives_behind_the_next_leader(
+            "update",
+            "divisiblejobs/status",
+            (409, b"Conflict"),  # the stamp has made another version of it
+            where=lambda call: b'"promise"' in call.body,
+            ask=a_refused_job_is_edited,
+            hold=over_what_stands,
+            shown=lambda stage: stage.answered("job"),
+        ),
     ),
     "a pod outlives its job": ({"plays": False}, a_pod_that_outlives_its_job),
 }
