@@ -502,6 +502,15 @@ async def test_a_pool_whose_status_nobody_can_read_is_led_on_and_told(world):
     assert world.status(world.pool)["conditions"][0]["lastTransitionTime"] != "soon"
 
 
+async def decides(world, new):
+    """Have a new leader answer another job and an edit of the pool: it looks at all jobs for that."""
+    other = world.job("other")
+    new.observe("ADDED", other)
+    assert await world.until(lambda: world.admitted(other)) == "Feasible"
+    new.observe("MODIFIED", world.server.put("Pool", "main", spec={**world.pool["spec"], "headroom": 0.1}))
+    await world.until(lambda: world.status(world.pool)["observedGeneration"] == 2)
+
+
 async def test_a_job_whose_status_nobody_can_read_is_left_alone_until_it_is_edited(world):
     job = world.job("odd")
     await world.promised(job)
@@ -509,11 +518,7 @@ async def test_a_job_whose_status_nobody_can_read_is_left_alone_until_it_is_edit
     before = {**world.status(job), "epoch": 2}
     new = world.replica()
     new.lead(2)
-    other = world.job("other")
-    new.observe("ADDED", other)
-    assert await world.until(lambda: world.admitted(other)) == "Feasible"
-    new.observe("MODIFIED", world.server.put("Pool", "main", spec={**world.pool["spec"], "headroom": 0.1}))
-    await world.until(lambda: world.status(world.pool)["observedGeneration"] == 2)
+    await decides(world, new)
     assert ("odd", "StatusUnreadable") in world.server.events
     assert world.status(job) == before
     new.observe("MODIFIED", world.server.put("DivisibleJob", "odd", "ns", spec={**job["spec"], "deadline": "11m"}))
@@ -672,11 +677,7 @@ async def test_settled_jobs_are_neither_stamped_nor_written_by_a_new_leader(worl
     assert [world.admitted(b) for b in (refused, trial)] == ["InfeasibleStartup", "DryRun"]
     new = world.replica()
     new.lead(2)
-    other = world.job("other")
-    new.observe("ADDED", other)
-    assert await world.until(lambda: world.admitted(other)) == "Feasible"
-    new.observe("MODIFIED", world.server.put("Pool", "main", spec={**world.pool["spec"], "headroom": 0.1}))
-    await world.until(lambda: world.status(world.pool)["observedGeneration"] == 2)
+    await decides(world, new)
     assert [world.writes(b) for b in (refused, trial, ended)] == [0, 0, 0]
 
 
