@@ -14,7 +14,7 @@ from rich.text import Text
 
 from demo_lib.objects import NAMESPACE
 from punctual.cli.kubectl import Follower, Kubectl
-from punctual.cli.record import Recorder
+from punctual.cli.record import WatchRecorder
 from punctual.cli.screen import Teller, screen
 from punctual.view.jobs import Board, Job
 
@@ -28,7 +28,7 @@ class Stage:
         self.board = Board()
         self._console = console
         self._follower = Follower(kubectl, namespace=NAMESPACE)
-        self._recorder = Recorder(record)
+        self._recorder = WatchRecorder(record)
         self._teller = Teller()
         self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
 

@@ -51,7 +51,7 @@ from email.message import Message
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
-__all__ = ["CHANGED", "ChangedError", "FetchError", "Share", "Source", "Version", "cut", "main", "share"]
+__all__ = ["CHANGED", "ByteRange", "ChangedError", "FetchError", "Source", "Version", "cut", "main", "share"]
 
 CHANGED: Final = 65
 """Exit status where the input is another than it was before."""
@@ -89,7 +89,7 @@ class Version(NamedTuple):
         return f"{self.size} bytes, " + (f"validator {self.validator}" if self.validator else "no validator")
 
 
-class Share(NamedTuple):
+class ByteRange(NamedTuple):
     """Bytes [begin, end) of the input."""
 
     begin: int
@@ -106,17 +106,17 @@ class Source(Protocol):
         """Give the bytes [begin, end), in blocks, all of them."""
 
 
-def share(begin: int, end: int, total: int, size: int, *, record: int = 1) -> Share:
+def share(begin: int, end: int, total: int, size: int, *, record: int = 1) -> ByteRange:
     """Return which bytes the units [begin, end) of ``total`` have of an input of ``size``, in whole records."""
     if size % record:
         raise FetchError(
             f"the input has {size} bytes, {size % record} more than whole records of {record} (spec.input.recordBytes)"
         )
     records = size // record
-    return Share(begin * records // total * record, end * records // total * record)
+    return ByteRange(begin * records // total * record, end * records // total * record)
 
 
-def cut(source: Source, bounds: Share, size: int, *, lines: bool) -> Iterator[tuple[int, bytes]]:
+def cut(source: Source, bounds: ByteRange, size: int, *, lines: bool) -> Iterator[tuple[int, bytes]]:
     """Give what of the source belongs to a share, in order: where in the input each block begins, and the block."""
     if not lines:
         at = bounds.begin

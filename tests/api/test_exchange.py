@@ -13,14 +13,14 @@ import pytest
 
 from punctual import wire
 from punctual.errors import Forbidden
-from punctual.kube.agents.report_server import Doors, Exchange
-from punctual.kube.agents.set_points import SetPointBoard
+from punctual.kube.agents.report_server import ReportCallbacks, ReportServer
+from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.trust.ca import Lifetimes, service_names
-from punctual.kube.trust.ca_store import ClusterVault
+from punctual.kube.trust.ca_store import ClusterCaStore
 from punctual.kube.trust.identity import Reviewer, identity_of
-from punctual.kube.trust.rotation import Keeper
+from punctual.kube.trust.rotation import Rotation
 from punctual.scheduling.model.actions import SetPoint
-from punctual_agent.operator_client import Exchange as AgentsExchange
+from punctual_agent.operator_client import ReportServer as AgentsExchange
 
 SERVICE = "punctual"
 
@@ -41,10 +41,10 @@ class Stage:
     def __init__(self, client, namespace):
         self.client, self.namespace = client, namespace
         self.epoch, self.heard, self.refused, self.known, self.reviews = 3, [], Counter(), {}, 0
-        self.vault = ClusterVault(client, namespace)
+        self.vault = ClusterCaStore(client, namespace)
         self.keeper = self.replica(client.clock.now)
-        self.board = SetPointBoard()
-        doors = Doors(
+        self.board = SetPointStore()
+        doors = ReportCallbacks(
             epoch=lambda: self.epoch,
             now=client.clock.now,
             monotonic=time.monotonic,
@@ -53,11 +53,13 @@ class Stage:
             refused=lambda reason, count: self.refused.update({reason: count}),
         )
         account = f"system:serviceaccount:{namespace}:agent"
-        self.exchange = Exchange(self.board, Reviewer(self.review, lambda: 0.0), doors, account=account)
+        self.exchange = ReportServer(self.board, Reviewer(self.review, lambda: 0.0), doors, account=account)
         self.port = 0
 
     def replica(self, now, **options):
-        return Keeper(ClusterVault(self.client, self.namespace), service_names(SERVICE, self.namespace), now, **options)
+        return Rotation(
+            ClusterCaStore(self.client, self.namespace), service_names(SERVICE, self.namespace), now, **options
+        )
 
     async def review(self, token):
         self.reviews += 1
@@ -204,7 +206,7 @@ async def test_the_agents_own_end_goes_on_while_authority_and_certificate_are_ex
     offset, real = -3000.0, stage.client.clock.now
     lives = Lifetimes(authority=3300, serving=3300, backdate=60, spread=60)
     await stage.client.delete(f"/api/v1/namespaces/{stage.namespace}/secrets/punctual-ca")
-    keeper = Keeper(stage.vault, ("localhost",), lambda: real() + offset, lifetimes=lives)
+    keeper = Rotation(stage.vault, ("localhost",), lambda: real() + offset, lifetimes=lives)
     await keeper.tend()
     first = keeper.trust.signing, keeper.serving
     await stage.exchange.stop()
@@ -235,7 +237,7 @@ async def test_a_secret_made_empty_by_the_chart_is_filled_without_the_right_to_c
     """The rendered roles give get and update of this one Secret: enough to begin, not enough to make others."""
     path = f"/api/v1/namespaces/{namespace}/secrets"
     await client.create(path, {"metadata": {"name": "punctual-ca"}, "type": "Opaque"})
-    vault = ClusterVault(client, namespace)
+    vault = ClusterCaStore(client, namespace)
     created = []
 
     class Watched:
@@ -251,7 +253,7 @@ async def test_a_secret_made_empty_by_the_chart_is_filled_without_the_right_to_c
         async def replace(self, where, body):
             return await client.replace(where, body)
 
-    await Keeper(ClusterVault(Watched(), namespace), ["x"], client.clock.now).tend()
+    await Rotation(ClusterCaStore(Watched(), namespace), ["x"], client.clock.now).tend()
     assert created == ["ConfigMap"]
     data, _ = await vault.read()
     assert data["ca.crt"] == await vault.published()
@@ -264,14 +266,14 @@ async def test_the_labels_of_the_chart_stay_so_that_an_upgrade_finds_its_secret(
     path = f"/api/v1/namespaces/{namespace}/secrets"
     labels = {"app.kubernetes.io/managed-by": "Helm", "helm.sh/chart": "punctual-0.1.0"}
     await client.create(path, {"metadata": {"name": "punctual-ca", "labels": labels}, "type": "Opaque"})
-    await Keeper(ClusterVault(client, namespace), ["x"], client.clock.now).tend()
+    await Rotation(ClusterCaStore(client, namespace), ["x"], client.clock.now).tend()
     secret = await client.get(f"{path}/punctual-ca")
     assert secret["data"]["ca.crt"]
     assert secret["metadata"]["labels"] == labels
 
 
 async def test_a_version_that_was_overtaken_is_not_written(client, namespace):
-    one, two = ClusterVault(client, namespace), ClusterVault(client, namespace)
+    one, two = ClusterCaStore(client, namespace), ClusterCaStore(client, namespace)
     assert await one.write({"a": "1"}, version=None)
     assert not await two.write({"a": "2"}, version=None)
     data, version = await two.read()

@@ -6,7 +6,7 @@ import contextlib
 import pytest
 
 from punctual.kube.cluster.client import EVENTS, ApiClient
-from punctual.kube.cluster.events import BURST, Recorder, Regarding
+from punctual.kube.cluster.events import BURST, EventRecorder, Regarding
 
 
 def job(namespace: str, uid: str = "u1") -> Regarding:
@@ -15,7 +15,7 @@ def job(namespace: str, uid: str = "u1") -> Regarding:
 
 @pytest.fixture
 async def recorder(client):
-    recorder = Recorder(client, controller="punctual.dev/operator", instance="punctual-0")
+    recorder = EventRecorder(client, controller="punctual.dev/operator", instance="punctual-0")
     task = asyncio.create_task(recorder.run())
     yield recorder
     task.cancel()

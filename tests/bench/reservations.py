@@ -9,7 +9,14 @@ import timeit
 
 import numpy as np
 
-from punctual.scheduling.admission.reservation_test import Accepted, Ahead, Held, Refused, admit, next_start
+from punctual.scheduling.admission.reservation_test import (
+    Accepted,
+    BookedReservation,
+    BookedReservations,
+    Refused,
+    admit,
+    next_start,
+)
 from punctual.scheduling.model.discipline import Discipline, Order
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Ranges
@@ -17,7 +24,7 @@ from punctual.scheduling.model.reservation import Reservation
 from punctual.scheduling.placement.demand import Demand
 from punctual.scheduling.placement.place import place
 from punctual.scheduling.placement.plan import Plan
-from punctual.scheduling.placement.timeline import Booking, Ground
+from punctual.scheduling.placement.timeline import Placement, Timeline
 from punctual.theory.cost import Cost
 
 BOOKINGS = 10_000
@@ -40,17 +47,17 @@ def asked(uid, start, processors):
 def booked(network):
     """Return reservations of one to four processors in turn, one begun every two minutes, and an idle pool."""
     rng = np.random.default_rng(3)
-    ahead, places = Ahead(), tuple(Place(f"n{i}", 0) for i in range(PROCESSORS))
+    ahead, places = BookedReservations(), tuple(Place(f"n{i}", 0) for i in range(PROCESSORS))
     for n in range(BOOKINGS):
         first, count = 4 * n % PROCESSORS, int(rng.integers(1, 5))
-        ahead.book(Held(asked(f"r{n}", 120.0 * n, count), places[first : first + count]))
+        ahead.book(BookedReservation(asked(f"r{n}", 120.0 * n, count), places[first : first + count]))
     discipline = Discipline(network=network)
     return ahead, empty_plan(ahead, places, discipline), 60.0 * BOOKINGS
 
 
 def empty_plan(ahead, places, discipline):
     """Return a plan without jobs around what is booked."""
-    ground = Ground(np.zeros(len(places)), discipline, around=ahead.on(places, discipline))
+    ground = Timeline(np.zeros(len(places)), discipline, around=ahead.on(places, discipline))
     return Plan.of(places, ground, [])[0]
 
 
@@ -69,15 +76,15 @@ def measure():
             lambda a=ahead, p=plan, r=never: next_start(r, a, p, 0.0, not_before=r.start)
         )
     ready = np.random.default_rng(1).uniform(0.0, 100.0, PROCESSORS)
-    few, places = Ahead(), plan.places
+    few, places = BookedReservations(), plan.places
     for n in range(40):
-        few.book(Held(asked(f"r{n}", 120.0 + 10.0 * n, 4), places[4 * n : 4 * n + 4]))
+        few.book(BookedReservation(asked(f"r{n}", 120.0 + 10.0 * n, 4), places[4 * n : 4 * n + 4]))
     cost = Cost(chi=40.0, theta_cp=1.0)
     demand = Demand(order=Order(900.0, 0.0, "j"), ranges=Ranges.of((0, 3000)), cost=cost, due=900.0)
     for network in ("OnePort", "Concurrent"):
         discipline = Discipline(network=network)
-        free, around = Ground(ready, discipline), Ground(ready, discipline, around=few.on(places, discipline))
-        assert isinstance(place(demand, around), Booking)
+        free, around = Timeline(ready, discipline), Timeline(ready, discipline, around=few.on(places, discipline))
+        assert isinstance(place(demand, around), Placement)
         numbers[f"place_{network.lower()}"] = microseconds(lambda g=free: place(demand, g))
         numbers[f"place_around_40_{network.lower()}"] = microseconds(lambda g=around: place(demand, g))
     return numbers

@@ -6,7 +6,7 @@ import re
 import pytest
 from live import condition, covers, eventually, note
 
-from punctual.scheduling.model.job import Sample
+from punctual.scheduling.model.job import PilotSample
 from punctual.scheduling.model.pilots import fit
 
 SLOW = {"chi": "300ms", "thetaCp": "3s"}
@@ -69,7 +69,7 @@ async def measured(space):
     answers = [condition(status, "Admitted") for _, status in space.written("measured")]
     assert ("Unknown", "Measuring") in {(a["status"], a["reason"]) for a in answers if a}
     measured, cost = space.status("measured")["pilots"], space.status("measured")["cost"]
-    samples = [Sample(s["units"], s["seconds"]) for s in measured]
+    samples = [PilotSample(s["units"], s["seconds"]) for s in measured]
     assert all(s.seconds > 0.2 * s.units for s in samples)  # they take 0.2 s, beside starting a program
     assert (cost["chi"], cost["thetaCp"]) == pytest.approx((fit(samples).chi, fit(samples).theta_cp), rel=0.01)
     status = await space.end("measured")

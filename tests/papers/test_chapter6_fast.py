@@ -10,7 +10,7 @@ import os
 import contest
 import pytest
 
-from punctual.scheduling.admission.fast_queue import FastLine
+from punctual.scheduling.admission.fast_queue import FastQueue
 from punctual.sim.trace import JobLine, Trace
 from punctual.sim.workload import Workload
 from punctual.theory.cost import Cost
@@ -43,7 +43,7 @@ def test_the_papers_test_admits_what_cannot_be_met_where_others_hold_processors(
 def test_processors_that_are_idle_count_as_if_there_were_no_others():
     """Eight of 16 work beyond the deadline; the other eight do the job with a hundredth of the time to spare."""
     cost = Cost(100.0, 1.0)
-    line = FastLine(16, beta=cost.beta, ends=[1000.0] * 8)
+    line = FastQueue(16, beta=cost.beta, ends=[1000.0] * 8)
     alone = 8.0 * cost.per_unit * (1 - cost.beta) / (1 - cost.beta**8)
     room = line.room(0.0, (1.01 * alone, 0.0, "j"), 8.0, cost)
     assert room.fits

@@ -19,16 +19,16 @@ from hypothesis import strategies as st
 from punctual import reasons
 from punctual.errors import UserError
 from punctual.kube import api, crd
-from punctual.kube.agents.set_points import SetPointBoard
+from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.cluster.directory import Directory
 from punctual.kube.cluster.operations import CreatePod, PutStatus
-from punctual.kube.cluster.placeholder_pod import Manner
+from punctual.kube.cluster.placeholder_pod import PlaceholderSettings
 from punctual.kube.cluster.pods import project_pod
-from punctual.kube.leader.admission_gate import Intake
-from punctual.kube.leader.executor import PoolHands, Tools
+from punctual.kube.leader.admission_gate import AdmissionGate
+from punctual.kube.leader.executor import PoolExecutor, Tools
 from punctual.kube.leader.placeholders import Placeholders
-from punctual.kube.leader.promise_metrics import Accounts
-from punctual.kube.leader.taints import Holds
+from punctual.kube.leader.promise_metrics import PromiseMetrics
+from punctual.kube.leader.taints import Taints
 from punctual.kube.metrics import Metrics
 from punctual.kube.translate import to_pool_record, to_pool_spec, to_record
 from punctual.scheduling.model.actions import Action
@@ -65,7 +65,7 @@ class Edge:
         self.directory = Directory()
         self.known = self.directory.observe_pool({**pool, "metadata": meta("any", "p1", namespace="")})
         none = (reasons.RESERVATION_NOT_FOUND, "there is none here")
-        self.intake = Intake(Server(), self.directory, lambda _: {}, lambda _: None, reserved=lambda _: none)
+        self.intake = AdmissionGate(Server(), self.directory, lambda _: {}, lambda _: None, reserved=lambda _: none)
         self.statuses, self.pods = {}, {}
         self.node = NodeObserved(name="n1", ready=True, cpu=16.0, memory=2**51, pods=110)
 
@@ -88,15 +88,15 @@ class Edge:
             directory=self.directory,
             writer=self,
             recorder=self,
-            board=SetPointBoard(),
-            holds=Holds([], lambda *_: None),
-            placeholders=Placeholders(Manner(namespace="sys"), lambda *_: None, lambda *_: None),
-            accounts=Accounts(Metrics(), lambda: self.now),
+            board=SetPointStore(),
+            holds=Taints([], lambda *_: None),
+            placeholders=Placeholders(PlaceholderSettings(namespace="sys"), lambda *_: None, lambda *_: None),
+            accounts=PromiseMetrics(Metrics(), lambda: self.now),
             bookings=None,
             results={},
             job_of=lambda _: None,
         )
-        self.pool, self.hands = Pool(self.epoch), PoolHands("any", tools)
+        self.pool, self.hands = Pool(self.epoch), PoolExecutor("any", tools)
         self._perform(self.pool.restore(self.now, events))
 
     async def apply(self, uid, spec):

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from punctual.scheduling.admission import busy_index
-from punctual.scheduling.admission.busy_index import Busy
+from punctual.scheduling.admission.busy_index import BusyIndex
 
 times = st.integers(0, 40).map(float)
 
@@ -21,7 +21,7 @@ class BusyAgainstAList(RuleBasedStateMachine):
             size,
             busy_index.BLOCK,
         )  # blocks so small that they are cut and go away all the time
-        self.busy, self.ends, self.beta = Busy(ends, beta=beta), list(ends), beta
+        self.busy, self.ends, self.beta = BusyIndex(ends, beta=beta), list(ends), beta
 
     def teardown(self):
         busy_index.BLOCK = getattr(self, "usual", busy_index.BLOCK)
@@ -64,16 +64,16 @@ TestBusyAgainstAList = BusyAgainstAList.TestCase
 def test_tens_of_thousands_are_summed_as_a_few_are():
     ends = [n % 97 / 97 for n in range(30_000)]
     expected = sum(0.9999**j * (1.0 - end) for j, end in enumerate(sorted(ends)))
-    assert Busy(ends, beta=0.9999).left(len(ends), -1.0, 1.0) == pytest.approx(expected, rel=1e-9)
+    assert BusyIndex(ends, beta=0.9999).left(len(ends), -1.0, 1.0) == pytest.approx(expected, rel=1e-9)
 
 
 def test_what_is_not_busy_cannot_become_free():
     for ends in ([], [1.0, 3.0], [1.0]):
         with pytest.raises(KeyError):
-            Busy(ends).remove(2.0)
+            BusyIndex(ends).remove(2.0)
 
 
 @pytest.mark.parametrize("beta", [0.0, -0.1, 1.1])
 def test_a_weight_is_between_none_and_whole(beta):
     with pytest.raises(ValueError, match="beta"):
-        Busy(beta=beta)
+        BusyIndex(beta=beta)

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from punctual.scheduling.placement.calendar import Calendar, Window
+from punctual.scheduling.placement.calendar import BookedSpan, Calendar
 
 windows = st.builds(
-    lambda start, length, n: Window(float(start), float(start + length), n),
+    lambda start, length, n: BookedSpan(float(start), float(start + length), n),
     st.integers(0, 30),
     st.integers(1, 12),
     st.integers(1, 4),
@@ -64,7 +64,8 @@ def test_the_next_window_is_the_first_that_does(those, n, length, not_before):
 
 
 @pytest.mark.parametrize(
-    "window", [Window(1, 1, 1), Window(2, 1, 1), Window(1, inf, 1), Window(-inf, 1, 1), Window(0, 1, 0)]
+    "window",
+    [BookedSpan(1, 1, 1), BookedSpan(2, 1, 1), BookedSpan(1, inf, 1), BookedSpan(-inf, 1, 1), BookedSpan(0, 1, 0)],
 )
 def test_a_window_without_length_or_processors_is_refused(window):
     with pytest.raises(ValueError, match="window"):

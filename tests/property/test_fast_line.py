@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from machine import Machine
 
-from punctual.scheduling.admission.fast_queue import FastLine
+from punctual.scheduling.admission.fast_queue import FastQueue
 from punctual.theory.cost import Cost
 
 
@@ -18,7 +18,7 @@ class Cluster:
     """A machine and the line that admits to it. With ``beta`` inputs go over one port."""
 
     def __init__(self, processors, *, beta=None, grain=0.0):
-        self.line = FastLine(processors, beta=beta, grain=grain)
+        self.line = FastQueue(processors, beta=beta, grain=grain)
         self.machine = Machine(processors, one_port=beta is not None, grain=grain, gave=self.gave)
         self.counted = set()
 
@@ -136,13 +136,13 @@ def test_over_one_port_with_whole_units_what_it_admits_is_done_in_time(processor
 def test_a_job_pays_for_no_more_set_ups_than_it_has_grains():
     """A hundred processors and a load of 40: each chunk is set up for 2 s."""
     cost = Cost(1.0, 0.0, 0.0, 2.0)
-    paid = [FastLine(100, grain=grain).length(40.0, cost) * 100 - 40.0 for grain in (0.0, 1.0, 10.0)]
+    paid = [FastQueue(100, grain=grain).length(40.0, cost) * 100 - 40.0 for grain in (0.0, 1.0, 10.0)]
     assert paid == pytest.approx([200.0, 80.0, 8.0])
 
 
 def test_a_set_up_that_no_processor_has_time_for_is_lost_on_all_of_them():
     """Until 10.9 hundred processors have 1090 s, and none has the 11 s for a unit of 1 s and its set-up."""
-    line = FastLine(100, grain=1.0)
+    line = FastQueue(100, grain=1.0)
     cost = Cost(1.0, 0.0, 0.0, 10.0)
     assert not line.room(0.0, (10.9, 0.0, "j"), 5.0, cost).fits
     assert line.room(0.0, (12.0, 0.0, "j"), 5.0, cost).fits
@@ -162,14 +162,14 @@ def test_a_set_up_that_no_processor_has_time_for_is_lost_on_all_of_them():
 )
 def test_a_processor_works_for_the_head_of_the_line_until_its_due_time(due, left, grain, share):
     """Set up in 2 s, a unit in 2 s."""
-    line = FastLine(4, grain=grain)
+    line = FastQueue(4, grain=grain)
     assert line.share(0.0, (due, 0.0, "j"), left, Cost(2.0, 0.0, 0.0, 2.0)) == pytest.approx(share)
 
 
 def test_the_papers_example_is_refused():
     """Four processors, a loose job at 0 that takes one of them until 20, one at 6 that needs all four until 14."""
     cost = Cost(1.0)
-    line = FastLine(4)
+    line = FastQueue(4)
     first = (20.0, 0.0, "first")
     line.join(first, line.room(0.0, first, 20.0, cost))
     line.start(0.0, first, 20.0, cost, left=0.0)
@@ -180,7 +180,7 @@ def test_the_papers_example_is_refused():
 def test_what_holds_processors_beyond_the_deadline_does_not_count_as_ending_first():
     """A job due at 100 holds three of four; taken to end first (225 s of work in 56 s) there would be room till 60."""
     cost = Cost(1.0)
-    line = FastLine(4, ends=[75.0, 75.0, 75.0])
+    line = FastQueue(4, ends=[75.0, 75.0, 75.0])
     assert line.delay(0.0, 200.0) == pytest.approx(56.25)
     turn = (60.0, 0.0, "urgent")
     assert line.room(0.0, turn, 60.0, cost).fits
@@ -188,7 +188,7 @@ def test_what_holds_processors_beyond_the_deadline_does_not_count_as_ending_firs
 
 
 def test_a_job_that_leaves_gives_its_length_to_those_behind():
-    line = FastLine(2)
+    line = FastQueue(2)
     cost = Cost(1.0)
     a, b = (10.0, 0.0, "a"), (11.0, 0.0, "b")
     line.join(a, line.room(0.0, a, 10.0, cost))
@@ -212,7 +212,7 @@ def test_what_whole_units_leave_of_processors_is_not_promised_to_a_job_of_smalle
 def test_an_idle_cluster_is_taken_as_idle():
     """Alg. 8 read to the letter would put off a job on an idle cluster by more than the cluster has been idle."""
     cost = Cost(100.0, 1.0)
-    line = FastLine(16, beta=cost.beta)
+    line = FastQueue(16, beta=cost.beta)
     alone = line.length(100.0, cost)
     assert alone == pytest.approx(100.0 * 1.0 / (1 - cost.beta**16))  # E(σ, N) = στ/(1 − β^N)
     for now in (0.0, 1e4):
@@ -221,21 +221,21 @@ def test_an_idle_cluster_is_taken_as_idle():
 
 
 def test_a_job_of_a_lower_beta_is_not_for_the_line():
-    line = FastLine(4, beta=0.9)
+    line = FastQueue(4, beta=0.9)
     with pytest.raises(ValueError, match="beta"):
         line.length(10.0, Cost(1.0, 1.0))
-    assert FastLine(4).length(10.0, Cost(1.0, 1.0)) == 5.0
+    assert FastQueue(4).length(10.0, Cost(1.0, 1.0)) == 5.0
 
 
 def test_a_deadline_that_has_passed_is_no_deadline_however_small_the_load():
-    line = FastLine(4, origin=1.8e9)
+    line = FastQueue(4, origin=1.8e9)
     assert not line.room(1.8e9, (1.8e9, 0.0, "j"), 1e-9, Cost(1.0)).fits
     assert line.room(1.8e9, (1.8e9 + 1.0, 0.0, "j"), 1e-9, Cost(1.0)).fits
 
 
 def test_what_is_just_done_by_its_due_time_is_given_whole_whatever_the_clock_counts_from():
     """Times since 1970 are known to a quarter of a microsecond: hundreds of units where these are small."""
-    cost, left, line = Cost(1e-9), 1e8, FastLine(1, grain=1.0, origin=1.8e9)
+    cost, left, line = Cost(1e-9), 1e8, FastQueue(1, grain=1.0, origin=1.8e9)
     due = 1.8e9 + left * cost.per_unit
     assert due - 1.8e9 < left * cost.per_unit, "rounded down"
     assert line.share(1.8e9, (due, 0.0, "j"), left, cost) == left

@@ -14,7 +14,7 @@ from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Range, Ranges
 from punctual.scheduling.placement.demand import Demand
 from punctual.scheduling.placement.plan import Plan
-from punctual.scheduling.placement.timeline import Ground
+from punctual.scheduling.placement.timeline import Timeline
 from punctual.theory.cost import Cost
 
 NOW = 1.8e9
@@ -31,7 +31,7 @@ def demand(n, units, due, cost):
 @given(st.lists(st.floats(0, 30), min_size=1, max_size=6), demands, networks, costs)
 def test_what_the_line_takes_over_it_keeps(ends, drawn, network, cost):
     """From any state: a plan's, of which some has begun, is one of these."""
-    ground = Ground(NOW + np.array(ends), Discipline(network=network))
+    ground = Timeline(NOW + np.array(ends), Discipline(network=network))
     asked = [demand(n, units, NOW + due, Cost(chi, *cost)) for n, (units, due, chi) in enumerate(drawn)]
     kept = []
     for one in asked:  # with each that the line could not keep the whole hand-over is off
@@ -58,7 +58,7 @@ def test_what_the_plan_takes_over_it_keeps_and_nothing_is_lost(processors, drawn
     asked = [demand(n, units, due, Cost(chi, 0.1)) for n, (units, due, chi) in enumerate(drawn)]
     kept = []
     for one in asked:
-        if not isinstance(to_fast(0.0, Ground(np.zeros(processors), discipline), [*kept, one]), Obstacle):
+        if not isinstance(to_fast(0.0, Timeline(np.zeros(processors), discipline), [*kept, one]), Obstacle):
             kept.append(one)
             machine.submit(one.uid, one.ranges.total, one.due, one.cost, arrival=0.0)
     machine.run(when)
@@ -69,7 +69,7 @@ def test_what_the_plan_takes_over_it_keeps_and_nothing_is_lost(processors, drawn
         done = one.ranges.total - round(w.left)
         left.append(one.begun(Ranges((Range(0, done),)) if done else Ranges(), w.given, 0.0))
     ready = np.maximum(np.array([at for at, _ in sorted(machine.processors, key=lambda x: x[1])]), machine.now)
-    ground = Ground(ready, discipline, port=machine.port)
+    ground = Timeline(ready, discipline, port=machine.port)
     plan, short = Plan.of([Place(f"n{p}", 0) for p in range(processors)], ground, left, stop=True)
     if not short:
         plan.check()

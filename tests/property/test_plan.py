@@ -15,12 +15,12 @@ from punctual.scheduling.model.discipline import Discipline, Order
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.placement.demand import Demand, Shortfall
-from punctual.scheduling.placement.lazy_plan import Row
+from punctual.scheduling.placement.lazy_plan import LazyPlan
 from punctual.scheduling.placement.place import place
 from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.placement.stretch import FRONT, WORTH, place_next
 from punctual.scheduling.placement.sufficient_test import surely_fit
-from punctual.scheduling.placement.timeline import Ground
+from punctual.scheduling.placement.timeline import Timeline
 from punctual.theory.cost import Cost
 
 NOW = 1.8e9
@@ -42,7 +42,7 @@ costs = st.builds(
 ready = st.lists(st.sampled_from([0.0, 1.0, 7.3]) | st.floats(0.0, 30.0), min_size=1, max_size=6)
 speeds = st.none() | st.lists(st.sampled_from([0.5, 1.0, 2.0]), min_size=6, max_size=6)
 grounds = st.builds(
-    lambda ready, speeds, discipline: Ground(
+    lambda ready, speeds, discipline: Timeline(
         NOW + np.array(ready), discipline, NOW, None if speeds is None else np.array(speeds[: len(ready)])
     ),
     ready,
@@ -188,7 +188,7 @@ def test_jobs_of_equal_keys_may_be_listed_in_any_order(ground, questions, deadli
 
 @given(ready, st.lists(asked, min_size=1, max_size=14), fineness)
 def test_who_surely_fits_does_fit_whatever_comes_before(ready, questions, fine):
-    ground = Ground(NOW + np.array(ready))
+    ground = Timeline(NOW + np.array(ready))
     demands = [demand_of({**q, "deadline": 3.0 * q["deadline"]}, n, ground, fine) for n, q in enumerate(questions)]
     for demand in demands[: surely_fit(ground, demands)]:
         booking = place(demand, ground)
@@ -199,7 +199,7 @@ def test_who_surely_fits_does_fit_whatever_comes_before(ready, questions, fine):
 @given(ready, st.integers(0, 40))
 def test_where_there_is_room_to_spare_only_who_is_asked_about_is_placed(ready, turn):
     """What the decision is quick for: it does not come about by placing all."""
-    places, ground = [Place(f"n{p}", 0) for p in range(len(ready))], Ground(NOW + np.array(ready))
+    places, ground = [Place(f"n{p}", 0) for p in range(len(ready))], Timeline(NOW + np.array(ready))
     cost, pace = Cost(chi=1.0, theta_cp=0.5), 10.5 / len(ready)  # each takes 9.5 s of one processor
 
     def demand(due, uid):
@@ -226,7 +226,7 @@ def long_queues(draw):
     ready = rng.uniform(0.0, spread, size)
     if draw(st.booleans()):
         ready = np.round(ready, -1)  # many are ready at one time
-    ground = Ground((NOW if draw(st.booleans()) else 0.0) + ready)
+    ground = Timeline((NOW if draw(st.booleans()) else 0.0) + ready)
     base, slack = draw(costs), draw(st.sampled_from([0.3, 1.2, 2.0, 5.0]))
     cost = replace(base, chi=base.chi / fine, tau=base.tau / fine)
     unusual, work, demands = draw(st.sampled_from([0.0, 0.0, 0.05])), 0.0, []
@@ -264,7 +264,7 @@ def test_demands_that_are_placed_at_once_get_what_each_would_get_by_itself(queue
         else:
             after.take(got)
             alone.append(got)
-    row = Row(ground)
+    row = LazyPlan(ground)
     assert row.follow(demands) == missed
     assert np.array_equal(row.end().ready, after.ready)
     assert len(row.made) == len(alone)
@@ -272,7 +272,7 @@ def test_demands_that_are_placed_at_once_get_what_each_would_get_by_itself(queue
 
 
 def test_a_long_queue_is_placed_many_at_a_time():
-    ground = Ground(np.linspace(0.0, 1000.0, FRONT))
+    ground = Timeline(np.linspace(0.0, 1000.0, FRONT))
     cost = Cost(chi=10.0)
     demands = [
         Demand(order=Order(due, 0.0, f"j{n}"), ranges=Ranges.of((0, 400)), cost=cost, due=due)

@@ -9,14 +9,14 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from punctual.scheduling.admission.reservation_test import Accepted, Ahead, admit, nearest
+from punctual.scheduling.admission.reservation_test import Accepted, BookedReservations, admit, nearest
 from punctual.scheduling.model.discipline import Discipline
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Range, Ranges
 from punctual.scheduling.model.reservation import Reservation
 from punctual.scheduling.placement.demand import Demand, Shortfall
 from punctual.scheduling.placement.plan import Plan
-from punctual.scheduling.placement.timeline import Ground
+from punctual.scheduling.placement.timeline import Timeline
 from punctual.theory.cost import Cost
 
 CLOSE = 1e-6
@@ -100,7 +100,7 @@ class Bench:
     speeds: tuple[float, ...]
     began: float = 0.0
     now: float = field(init=False)
-    ahead: Ahead = field(default_factory=Ahead)
+    ahead: BookedReservations = field(default_factory=BookedReservations)
     promised: dict[str, Demand] = field(default_factory=dict)
     accepted: dict[str, Reservation] = field(default_factory=dict)
     inside: dict[str, str] = field(default_factory=dict)
@@ -113,7 +113,7 @@ class Bench:
         n = len(self.speeds)
         speeds = None if set(self.speeds) == {1.0} else np.array(self.speeds)
         self.places = tuple(Place(f"n{i}", 0) for i in range(n))
-        ground = Ground(np.full(n, self.now), self.discipline, speeds=speeds)
+        ground = Timeline(np.full(n, self.now), self.discipline, speeds=speeds)
         self.plan, _ = Plan.of(self.places, ground, [])
 
     def wait(self, seconds):

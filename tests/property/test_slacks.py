@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from punctual.scheduling.admission import slack_index
-from punctual.scheduling.admission.slack_index import Slacks
+from punctual.scheduling.admission.slack_index import SlackIndex
 
 places = st.tuples(st.integers(0, 40), st.integers(0, 3))
 times = st.integers(-50, 50).map(float)
@@ -23,7 +23,7 @@ class SlacksAgainstAList(RuleBasedStateMachine):
             size,
             slack_index.BLOCK,
         )  # blocks so small that they are cut and go away all the time
-        self.line, self.naive, self.serial = Slacks(), [], 0
+        self.line, self.naive, self.serial = SlackIndex(), [], 0
 
     def teardown(self):
         slack_index.BLOCK = getattr(self, "usual", slack_index.BLOCK)
@@ -88,7 +88,7 @@ TestSlacksAgainstAList = SlacksAgainstAList.TestCase
 
 
 def test_a_job_that_is_not_in_the_line_cannot_be_taken_out():
-    line = Slacks()
+    line = SlackIndex()
     stranger = (1.0, 0.0, "x")
     with pytest.raises(KeyError):
         line.remove(stranger)

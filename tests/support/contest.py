@@ -6,7 +6,7 @@ from typing import NamedTuple
 from machine import Machine
 
 from punctual.benchmarks.literal import AcFast, EdfIit2, Task
-from punctual.scheduling.admission.fast_queue import FastLine
+from punctual.scheduling.admission.fast_queue import FastQueue
 from punctual.sim.trace import jobs
 
 
@@ -27,7 +27,7 @@ def _outcome(asked, admitted, missed):
 
 
 def fast(trace, processors, cost, *, one_port=True):
-    line = FastLine(processors, beta=cost.beta if one_port else None)
+    line = FastQueue(processors, beta=cost.beta if one_port else None)
     machine = Machine(processors, one_port=one_port)
 
     def gave(chunk, waiting, before):

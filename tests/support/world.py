@@ -20,9 +20,9 @@ from punctual.scheduling.model.actions import (
     Emit,
     EndPod,
     GiveTurn,
+    HeldCapacity,
+    HoldCapacity,
     HoldNode,
-    HoldRoom,
-    Kept,
     Measured,
     OfferEnd,
     OfferWindow,
@@ -174,7 +174,7 @@ class World:
     measured: list[Measured] = field(default_factory=list)
     workers: Callable[[str, Chunk], Worker] = lambda _job, _chunk: Worker()
     held: set[str] = field(default_factory=set)
-    kept: dict[str, Kept] = field(default_factory=dict)
+    kept: dict[str, HeldCapacity] = field(default_factory=dict)
     """What placeholders keep, by node."""
     silent_agents: set[str] = field(default_factory=set)
     processed: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
@@ -440,7 +440,7 @@ class World:
                 self.results[uid, begin, end] = message
             case HoldNode(node, held):
                 (self.held.add if held else self.held.discard)(node)
-            case HoldRoom(nodes):
+            case HoldCapacity(nodes):
                 self.log.append(f"{self.now:g} keep {' '.join(f'{n}:{k.placeholders}' for n, k in nodes.items())}")
                 self.kept = dict(nodes)
             case AnswerReservation(uid, (status, reason, _)):

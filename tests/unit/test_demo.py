@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from punctual.scheduling.model.discipline import Order
 from punctual.scheduling.model.ranges import Ranges
-from punctual.scheduling.model.startup_times import Startups
+from punctual.scheduling.model.startup_times import StartupTimes
 from punctual.scheduling.placement.demand import Demand, Shortfall
 from punctual.scheduling.placement.place import place
-from punctual.scheduling.placement.timeline import Booking, Ground
+from punctual.scheduling.placement.timeline import Placement, Timeline
 from punctual.theory.cost import Cost
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "hack"))  # hypothesis wants it before any fixture
@@ -23,7 +23,7 @@ from demo_lib import programs, sizes
 
 def demand(size, cost, startups):
     core = Cost(cost.chi, 0.0, 0.0, cost.theta)
-    margin = sizes.MARGIN + Startups(startups).beyond(core.setup)
+    margin = sizes.MARGIN + StartupTimes(startups).beyond(core.setup)
     kept_back = margin + sizes.REDUCE + cost.theta
     return Demand(
         order=Order(float(size.deadline), 0.0, "j"),
@@ -45,9 +45,9 @@ def test_a_job_fits_on_its_processors_and_not_on_one_less(chi, theta, processors
     cost = programs.Cost(chi, theta)
     size = sizes.filling(cost, processors, 75, startups)
     asked, ready = demand(size, cost, startups), np.full(size.processors, now)
-    assert isinstance(place(asked, Ground(ready)), Booking)
+    assert isinstance(place(asked, Timeline(ready)), Placement)
     if processors > 1:
-        assert isinstance(place(asked, Ground(ready[1:])), Shortfall)
+        assert isinstance(place(asked, Timeline(ready[1:])), Shortfall)
 
 
 def test_costs_are_read_from_what_was_measured():

@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 
 from punctual.benchmarks.literal import AcFast, EdfIit2, Task
 from punctual.errors import InvariantError
-from punctual.scheduling.admission.fast_queue import FastLine
+from punctual.scheduling.admission.fast_queue import FastQueue
 from punctual.scheduling.model.discipline import Order
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.placement.demand import Demand
 from punctual.scheduling.placement.plan import Plan
-from punctual.scheduling.placement.timeline import Ground
+from punctual.scheduling.placement.timeline import Timeline
 from punctual.sim.gc_pause import uncollected
 from punctual.theory.cost import Cost
 from punctual.theory.execution_time import execution_time
@@ -50,7 +50,7 @@ Tick = Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Queue:
     """So many jobs wait on so many processors, as close as they could be admitted.
 
     alone   s   how long a job of average load takes on all processors
@@ -81,13 +81,13 @@ class Line:
         return [Task(f"n{n}", 0.0, AVERAGE / 20, due) for n, due in enumerate(dues.tolist())]
 
 
-Measure = Callable[[Line, int, Tick], Times]
+Measure = Callable[[Queue, int, Tick], Times]
 
 
-def fast(line: Line, decisions: int, tick: Tick) -> Times:
+def fast(line: Queue, decisions: int, tick: Tick) -> Times:
     """Return the seconds of each decision of `FastLine`, one port; who is admitted leaves again."""
     rng = np.random.default_rng(1)
-    queue = FastLine(line.processors, beta=COST.beta, ends=line.ends(rng).tolist())
+    queue = FastQueue(line.processors, beta=COST.beta, ends=line.ends(rng).tolist())
     for task in line.jobs(rng):
         turn = (task.due, task.arrival, task.uid)
         queue.join(turn, queue.room(0.0, turn, task.load, COST))
@@ -104,7 +104,7 @@ def fast(line: Line, decisions: int, tick: Tick) -> Times:
     return times
 
 
-def fast_literal(line: Line, decisions: int, tick: Tick) -> Times:
+def fast_literal(line: Queue, decisions: int, tick: Tick) -> Times:
     """Return the same of AC-FAST as printed; the line grows by those that it admits."""
     rng = np.random.default_rng(1)
     ends = line.ends(rng).tolist()
@@ -127,20 +127,20 @@ def fast_literal(line: Line, decisions: int, tick: Tick) -> Times:
     return times
 
 
-def exact(line: Line, decisions: int, tick: Tick) -> Times:
+def exact(line: Queue, decisions: int, tick: Tick) -> Times:
     """Return the seconds of each exact decision, by a plan that stays as it was; concurrent, as pools are."""
     return _exact(line, decisions, tick, stays=False)
 
 
-def exact_stays(line: Line, decisions: int, tick: Tick) -> Times:
+def exact_stays(line: Queue, decisions: int, tick: Tick) -> Times:
     """Return the same where who is admitted stays: a decision then also places what the ones before put off."""
     return _exact(line, decisions, tick, stays=True)
 
 
-def _exact(line: Line, decisions: int, tick: Tick, *, stays: bool) -> Times:
+def _exact(line: Queue, decisions: int, tick: Tick, *, stays: bool) -> Times:
     rng = np.random.default_rng(1)
     places = [Place(f"n{n}", 0) for n in range(line.processors)]
-    ground = Ground(line.ends(rng))
+    ground = Timeline(line.ends(rng))
     plan, missed = Plan.of(places, ground, [_demand(task) for task in line.jobs(rng)])
     _must(not missed)
     _must(len(plan.bookings) == line.waiting)  # all of it is placed before the clock runs
@@ -162,7 +162,7 @@ def _demand(task: Task) -> Demand:
     return Demand(order=order, ranges=Ranges.of((0, round(task.load))), cost=COST, due=task.due)
 
 
-def exact_literal(line: Line, decisions: int, tick: Tick) -> Times:
+def exact_literal(line: Queue, decisions: int, tick: Tick) -> Times:
     """Return the same of EDF-IIT-2 in plain Python, without a port: the same jobs, on the same processors."""
     rng = np.random.default_rng(1)
     free = line.ends(rng).tolist()
@@ -177,11 +177,11 @@ def exact_literal(line: Line, decisions: int, tick: Tick) -> Times:
     return times
 
 
-def rows(*, quick: bool = False) -> Sequence[tuple[str, Measure, Line, int]]:
+def rows(*, quick: bool = False) -> Sequence[tuple[str, Measure, Queue, int]]:
     """Return name, measure, line and number of decisions of all that is measured."""
     less = 10 if quick else 1
-    big, small = (Line(n, of, execution_time(AVERAGE, of, COST), 100.0) for n, of in ((37_000, 41_863), (3_000, 512)))
-    exact_line, exact_small = (Line(n, 512, AVERAGE * COST.per_unit / 512, 20.0) for n in (1_000, 3_000))
+    big, small = (Queue(n, of, execution_time(AVERAGE, of, COST), 100.0) for n, of in ((37_000, 41_863), (3_000, 512)))
+    exact_line, exact_small = (Queue(n, 512, AVERAGE * COST.per_unit / 512, 20.0) for n in (1_000, 3_000))
     return (
         ("fast_us", fast, big, 2000 // less),
         ("fast_literal_us", fast_literal, big, 30 // less),

@@ -14,7 +14,7 @@ from punctual.errors import PunctualError
 from punctual.view.changes import Change, Json, Reset, Seen
 
 
-class Recorder:
+class WatchRecorder:
     """Writes the record; without a path it writes nothing."""
 
     def __init__(self, path: Path | None) -> None:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.live import Live
 
 from punctual.cli.kubectl import Follower, Kubectl
-from punctual.cli.record import Recorder
+from punctual.cli.record import WatchRecorder
 from punctual.cli.screen import Teller, screen
 from punctual.errors import PunctualError
 from punctual.view.jobs import OVER, Board
@@ -27,7 +27,7 @@ def watch(names: Sequence[str], *, kubectl: Kubectl, namespace: str | None, reco
     """
     board, console, teller = Board(), Console(), Teller()
     began = time.monotonic()
-    with Recorder(record) as recorder, Follower(kubectl, namespace=namespace) as follower:
+    with WatchRecorder(record) as recorder, Follower(kubectl, namespace=namespace) as follower:
         live = Live(console=console, auto_refresh=False, transient=False) if console.is_terminal else None
         try:
             if live:

@@ -28,14 +28,14 @@ import structlog
 from punctual import metric_names as names
 from punctual import wire
 from punctual.errors import ClusterError, Fenced, InvariantError, PunctualError
-from punctual.kube.agents.report_server import Doors, Exchange, Refusal
-from punctual.kube.agents.set_points import SetPointBoard
+from punctual.kube.agents.report_server import Refusal, ReportCallbacks, ReportServer
+from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.client import ApiClient, Json
 from punctual.kube.cluster.directory import JOBS, POOLS, RESERVATIONS
 from punctual.kube.cluster.handlers import Watches
 from punctual.kube.cluster.informer import Informer
-from punctual.kube.cluster.placeholder_pod import Manner
+from punctual.kube.cluster.placeholder_pod import PlaceholderSettings
 from punctual.kube.cluster.pods import IMAGE
 from punctual.kube.cluster.resync import Resync
 from punctual.kube.cluster.walk import walk
@@ -45,11 +45,11 @@ from punctual.kube.leader.leader_label import LeaderLabel
 from punctual.kube.leader.term import Term
 from punctual.kube.leader.trials import DEADLINE
 from punctual.kube.metrics import Metrics
-from punctual.kube.serve import Observatory
+from punctual.kube.serve import ProbeServer
 from punctual.kube.trust.ca import service_names
-from punctual.kube.trust.ca_store import ClusterVault
+from punctual.kube.trust.ca_store import ClusterCaStore
 from punctual.kube.trust.identity import Identity, Reviewer, identity_of
-from punctual.kube.trust.rotation import Keeper
+from punctual.kube.trust.rotation import Rotation
 from punctual.runtime.actor import Core
 from punctual.scheduling.model.events import Reported
 from punctual.scheduling.pool import Pool
@@ -91,7 +91,7 @@ class Config:
     kubeconfig: str | None = None
     """None: the pod's own account, or the user's kubeconfig."""
     timing: Timing
-    manner: Manner
+    manner: PlaceholderSettings
     """How placeholders keep room."""
 
     @classmethod
@@ -122,9 +122,9 @@ class Config:
         )
 
 
-def _manner(env: Mapping[str, str], namespace: str) -> Manner:
+def _manner(env: Mapping[str, str], namespace: str) -> PlaceholderSettings:
     try:
-        return Manner.read(env.get("PUNCTUAL_PLACEHOLDER", ""), namespace)
+        return PlaceholderSettings.read(env.get("PUNCTUAL_PLACEHOLDER", ""), namespace)
     except (TypeError, ValueError) as error:
         raise ValueError(f"PUNCTUAL_PLACEHOLDER: {error}") from error
 
@@ -143,7 +143,7 @@ class Operator:
         self._config = config
         self._core = core
         self._metrics = Metrics()
-        self._board = SetPointBoard()
+        self._board = SetPointStore()
         self._term: Term | None = None
         self._leading: asyncio.Task[None] | None = None
         self._elector: ElectorThread | None = None
@@ -249,17 +249,17 @@ class Operator:
         self, client: ApiClient, caches: Caches, stack: contextlib.AsyncExitStack, group: "_Tasks"
     ) -> tuple[int, int]:
         config, metrics = self._config, self._metrics
-        observatory = Observatory(metrics, healthy=self._unhealthy, ready=self._unready)
+        observatory = ProbeServer(metrics, healthy=self._unhealthy, ready=self._unready)
         metrics_port = await observatory.start(port=config.metrics_port)
         stack.push_async_callback(observatory.stop)
-        vault = ClusterVault(client, config.namespace, config.authority)
-        keeper = Keeper(vault, service_names(config.service, config.namespace), client.clock.now)
+        vault = ClusterCaStore(client, config.namespace, config.authority)
+        keeper = Rotation(vault, service_names(config.service, config.namespace), client.clock.now)
         await _again_until_done(keeper.tend)
         group.begin(keeper.run())
-        exchange = Exchange(
+        exchange = ReportServer(
             self._board,
             Reviewer(self._review(client), time.monotonic),
-            Doors(
+            ReportCallbacks(
                 epoch=self._epoch,
                 now=client.clock.now,
                 monotonic=time.monotonic,
@@ -276,7 +276,7 @@ class Operator:
         self.ports = (report_port, metrics_port)
         return self.ports
 
-    def _watch(self, clock: ServerClock, caches: Caches, exchange: Exchange, keeper: Keeper) -> None:
+    def _watch(self, clock: ServerClock, caches: Caches, exchange: ReportServer, keeper: Rotation) -> None:
         metrics = self._metrics
         ends = metrics.certificate_end
         ends.labels("authority").set_function(lambda: keeper.trust.signing.end if keeper.trust else 0.0)

@@ -15,7 +15,7 @@ Answer = Callable[[], str | None]
 """None: all is well; else one sentence that says what is not."""
 
 
-class Observatory:
+class ProbeServer:
     """The server for metrics and probes."""
 
     def __init__(self, metrics: Metrics, *, healthy: Answer, ready: Answer) -> None:

@@ -15,7 +15,7 @@ from punctual.kube.cluster.directory import Directory
 from punctual.kube.cluster.oversize import kept
 from punctual.kube.format.duration import format_time
 from punctual.kube.leader import reservations
-from punctual.kube.learning.profiles import Learning
+from punctual.kube.learning.profiles import ProfileLearning
 from punctual.kube.translate import (
     MOST_NODES,
     cost_in_force,
@@ -47,7 +47,7 @@ class Snapshot:
     profiles: dict[tuple[str, str], Body] = field(default_factory=dict)
     reservations: Directory = field(default_factory=Directory)
     """Nothing else is in it."""
-    learning: Learning = field(default_factory=lambda: Learning(Directory()))
+    learning: ProfileLearning = field(default_factory=lambda: ProfileLearning(Directory()))
     """What profiles have learned."""
     namespaces: dict[str, Mapping[str, str]] = field(default_factory=dict)
     """Labels by name."""

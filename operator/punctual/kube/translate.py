@@ -25,12 +25,12 @@ from punctual.scheduling.model.job import (
     Job,
     JobRecord,
     Offer,
+    PilotSample,
     Promise,
-    Sample,
     Transfers,
     Verdict,
 )
-from punctual.scheduling.model.pool_spec import MissCount, NodeLine, PoolRecord, PoolSpec
+from punctual.scheduling.model.pool_spec import MissCount, NodeProcessors, PoolRecord, PoolSpec
 from punctual.scheduling.model.ranges import Count, Counts, Ranges
 from punctual.theory.cost import Cost
 
@@ -211,7 +211,7 @@ def to_record(status: api.DivisibleJobStatus) -> JobRecord:
         failed=Counts(tuple(Count(c.begin, c.end, c.count) for c in status.failed)),
         tried=Counts(tuple(Count(c.begin, c.end, c.count) for c in status.tried)),
         chunks=tuple(_to_chunk(c) for c in status.chunks),
-        pilots=tuple(Sample(p.units, p.seconds) for p in status.pilots),
+        pilots=tuple(PilotSample(p.units, p.seconds) for p in status.pilots),
         transfers=Transfers(fetched.transfers, fetched.units, fetched.bytes, fetched.opening, fetched.sending)
         if fetched and fetched.transfers
         else None,
@@ -256,7 +256,7 @@ def to_pool_record(name: str, status: api.PoolStatus) -> PoolRecord:
         free=status.free or 0,
         queue=status.queue or 0,
         nodes=tuple(
-            NodeLine(
+            NodeProcessors(
                 name=n.name,
                 processors=n.processors,
                 speed=n.speed or 1.0,
@@ -419,7 +419,7 @@ def _miss_count(count: MissCount) -> Json:
     return made
 
 
-def _line(node: NodeLine) -> Json:
+def _line(node: NodeProcessors) -> Json:
     line: Json = {"name": node.name, "processors": node.processors}
     if node.speed != 1.0:
         line["speed"] = node.speed
@@ -438,7 +438,7 @@ def _startup(samples: tuple[float, ...]) -> Json:
     return {"p50": ordered[rank // 2], "p95": ordered[-(-95 * rank // 100)], "samples": list(samples)}
 
 
-def _overlap(nodes: tuple[NodeLine, ...]) -> Verdict:
+def _overlap(nodes: tuple[NodeProcessors, ...]) -> Verdict:
     shared = [n.name for n in nodes if n.reason == reasons.NODES_OVERLAP]
     if not shared:
         return Verdict("False", reasons.NO_OVERLAP, "no node that it selects belongs to an older pool")

@@ -1,6 +1,6 @@
 """The actor of one pool: wakes on mail or a tick, steps its Pool, hands the actions on.
 
-It owns the Pool, so nothing else may touch it. It decides nothing and performs nothing: :class:`Hands` carries
+It owns the Pool, so nothing else may touch it. It decides nothing and performs nothing: :class:`Executor` carries
 actions out and says when what must be on record is. A Pool bounds its own work per step; while it says that more is
 waiting the actor steps again at once, but lets the loop breathe between, so that reports and writes go on in a burst.
 
@@ -43,7 +43,7 @@ class Core(Protocol):
         """Take in events, decide a bounded amount, answer with actions."""
 
 
-class Hands(Protocol):
+class Executor(Protocol):
     """Carries actions out, in order within one job."""
 
     def perform(self, action: Action) -> None:
@@ -63,7 +63,7 @@ class PoolActor:
         self,
         core: Core,
         mailbox: Mailbox,
-        hands: Hands,
+        hands: Executor,
         *,
         now: Callable[[], float],
         doubted: Callable[[], bool] = lambda: False,

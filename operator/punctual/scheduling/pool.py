@@ -20,27 +20,27 @@ from punctual import reasons
 from punctual.errors import InvariantError
 from punctual.scheduling.admission import offers
 from punctual.scheduling.admission.exact import Application, Rejected, admit, objection
-from punctual.scheduling.admission.fast_queue import Room
-from punctual.scheduling.admission.fast_schedule import Line, LineTest
-from punctual.scheduling.admission.statistical import BoundLine, MissRatio, Pressure
-from punctual.scheduling.engine.admission_mode import Express
+from punctual.scheduling.admission.fast_queue import SlackAnswer
+from punctual.scheduling.admission.fast_schedule import FastSchedule, ScheduleTest
+from punctual.scheduling.admission.statistical import MissRatio, StatisticalQueue, UtilizationAnswer
+from punctual.scheduling.engine.admission_mode import AdmissionMode
 from punctual.scheduling.engine.dispatcher import Dispatcher
 from punctual.scheduling.engine.edits import Edits
 from punctual.scheduling.engine.health import SAID
-from punctual.scheduling.engine.job_state import Standing, Watch
-from punctual.scheduling.engine.lifecycle import BLOCKED, Life
+from punctual.scheduling.engine.job_state import ChunkObservation, JobState
+from punctual.scheduling.engine.lifecycle import BLOCKED, Lifecycle
 from punctual.scheduling.engine.planner import Planner
-from punctual.scheduling.engine.reservations import LEAVE, Windows
-from punctual.scheduling.engine.state import LIVE, Books
-from punctual.scheduling.engine.transfers import Port
+from punctual.scheduling.engine.reservations import LEAVE, Reservations
+from punctual.scheduling.engine.state import LIVE, PoolState
+from punctual.scheduling.engine.transfers import TransferQueue
 from punctual.scheduling.model import ledger
 from punctual.scheduling.model.actions import (
     Action,
     DropSetPoint,
     Emit,
+    HeldCapacity,
+    HoldCapacity,
     HoldNode,
-    HoldRoom,
-    Kept,
     WritePool,
     WriteStatus,
 )
@@ -63,11 +63,11 @@ from punctual.scheduling.model.job import Chunk, JobRecord, Promise, Verdict
 from punctual.scheduling.model.pool_spec import PoolSpec
 from punctual.scheduling.model.processors import Occupant
 from punctual.scheduling.model.ranges import Ranges
-from punctual.scheduling.model.startup_times import Startups
+from punctual.scheduling.model.startup_times import StartupTimes
 from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.placement.demand import Demand, Shortfall, tolerance
 from punctual.scheduling.placement.plan import Plan
-from punctual.scheduling.placement.timeline import Booking
+from punctual.scheduling.placement.timeline import Placement
 from punctual.theory.cost import Cost
 
 USED = 0.01
@@ -106,15 +106,15 @@ class Pool:
 
         ``offers``: whether who is refused is told what could be promised instead.
         """
-        self.books = Books(epoch, leave)
+        self.books = PoolState(epoch, leave)
         self.offers = offers
-        self.life = Life(self.books)
+        self.life = Lifecycle(self.books)
         self.planner = Planner(self.books, self.life)
         self.dispatcher = Dispatcher(self.books, self.life, self.planner)
-        self.port = Port(self.books)
-        self.express = Express(self.books, self.planner)
+        self.port = TransferQueue(self.books)
+        self.express = AdmissionMode(self.books, self.planner)
         self.edits = Edits(self.books, self.life, self.planner)
-        self.windows = Windows(self.books, self.life, self.planner, self.dispatcher, self.express)
+        self.windows = Reservations(self.books, self.life, self.planner, self.dispatcher, self.express)
         self.together = 1
         """Jobs that are tried together where one does not fit behind the plan: grows while that succeeds."""
         self.put_off = False
@@ -207,7 +207,7 @@ class Pool:
         for uid in miss.look(now):
             self.life.missed(now, books.jobs[uid])
         books.changed = books.changed or miss.count != before
-        if isinstance(books.line, BoundLine):
+        if isinstance(books.line, StatisticalQueue):
             books.line.bound = miss.bound
 
     @property
@@ -220,7 +220,7 @@ class Pool:
     def test(self, now: float) -> offers.Test:
         """Return what decides about admission now."""
         if self.books.line is not None:
-            return LineTest(self.books.line, now)
+            return ScheduleTest(self.books.line, now)
         return self.planner.current(now)
 
     def wake(self, now: float) -> float | None:
@@ -293,7 +293,7 @@ class Pool:
             books.spec = record.applied if record and record.applied else event.spec
             if record:
                 books.spec_applied = record.spec_applied
-                books.startups = Startups(record.startups)
+                books.startups = StartupTimes(record.startups)
                 books.miss_found = record.miss
                 books.held_since = {n.name: n.held_since for n in record.nodes if n.held_since is not None}
                 new = record.observed_generation < event.spec.generation
@@ -377,8 +377,8 @@ class Pool:
         holding = spec.hold == "Placeholder"
         left = books.processors.room() if holding else {}
         books.held_since = {node: books.held_since.get(node, now) for node in left}
-        nodes = {node: Kept(books.held_since[node], count) for node, count in left.items()}
-        room = HoldRoom(nodes, spec.cpu, spec.memory)
+        nodes = {node: HeldCapacity(books.held_since[node], count) for node, count in left.items()}
+        room = HoldCapacity(nodes, spec.cpu, spec.memory)
         if room != books.room and (holding or (books.room is not None and books.room.nodes)):
             books.room = room
             books.after.append(room)
@@ -387,7 +387,7 @@ class Pool:
         job = event.job
         st = self.books.jobs.get(job.uid)
         if st is None:
-            st = Standing(job, job)
+            st = JobState(job, job)
             self.books.jobs[job.uid] = st
             if event.record is not None:
                 self._take_record(st, event.record)
@@ -400,7 +400,7 @@ class Pool:
             st.asked = job
             self.books.edits[job.uid] = None
 
-    def _take_record(self, st: Standing, record: JobRecord) -> None:
+    def _take_record(self, st: JobState, record: JobRecord) -> None:
         """Take over a job as written down by an earlier leader."""
         st.record = ledger.within(record, st.job.units)
         st.written = record
@@ -542,7 +542,7 @@ class Pool:
         elif pod.turn:
             self.books.sending.add(occupant)
 
-    def _judge_pod(self, now: float, st: Standing, chunk: Chunk, watch: Watch, pod: PodObserved) -> None:
+    def _judge_pod(self, now: float, st: JobState, chunk: Chunk, watch: ChunkObservation, pod: PodObserved) -> None:
         """Account, lose, ask or leave the chunk by what its pod has come to."""
         if not self.life.see_input(now, st, chunk, pod):
             return
@@ -615,7 +615,7 @@ class Pool:
                 watch.ended_at = -math.inf
             self.life.see_success(now, st, chunk.key)
 
-    def _tell_faults(self, st: Standing, pod: str, faults: frozenset[str]) -> None:
+    def _tell_faults(self, st: JobState, pod: str, faults: frozenset[str]) -> None:
         """Say once per job what is wrong with its workers' files: all its chunks run the same program."""
         if new := faults - st.faults:
             st.faults |= new
@@ -646,7 +646,7 @@ class Pool:
             else:
                 budget -= 1 + self._answer(now, st, application)
 
-    def _next_waiting(self) -> Standing | None:
+    def _next_waiting(self) -> JobState | None:
         """Take the first job off the queue; None where its question is void."""
         _, uid = heapq.heappop(self.books.waiting)
         st = self.books.jobs.get(uid)
@@ -692,7 +692,7 @@ class Pool:
             self.books.ask(self.books.jobs[a.job.uid])
         return len(self.books.plan)
 
-    def _application(self, now: float, st: Standing) -> Application | None:
+    def _application(self, now: float, st: JobState) -> Application | None:
         """Return the job's question; None where it is answered without one."""
         assert self.books.spec is not None
         job = st.job
@@ -719,7 +719,7 @@ class Pool:
             job=job, demand=demand, plan=self.books.plan, now=now, cpu=self.books.spec.cpu, deleting=self.books.deleting
         )
 
-    def _answer_by_line(self, now: float, st: Standing, application: Application) -> None:
+    def _answer_by_line(self, now: float, st: JobState, application: Application) -> None:
         """Answer one job by the fast test; where that cannot tell, it is asked again, by the exact one."""
         demand = application.demand
         room = self.express.judge(now, application)
@@ -735,22 +735,24 @@ class Pool:
             seconds = max(demand.due - now - demand.cost.setup, demand.cost.per_unit)
             some_of = min(self.books.processors.total, max(1, math.ceil(demand.work / seconds)))
             finish, length = demand.due, seconds
-            if isinstance(room, Room):
+            if isinstance(room, SlackAnswer):
                 finish, length = max(now, demand.due - room.slack), room.length
             self._promise(now, st, Outlook(demand, some_of, max(now, finish - length), finish))
             if not st.job.dry_run:
                 self._join(line, demand, room)
 
-    def _join(self, line: Line | BoundLine, demand: Demand, room: Room | Pressure) -> None:
-        if isinstance(line, Line):
-            assert isinstance(room, Room)
+    def _join(
+        self, line: FastSchedule | StatisticalQueue, demand: Demand, room: SlackAnswer | UtilizationAnswer
+    ) -> None:
+        if isinstance(line, FastSchedule):
+            assert isinstance(room, SlackAnswer)
             line.join(demand, room)
             return
         line.join(demand)
         if self.books.miss is not None:
             self.books.miss.accept(demand.uid, demand.due + demand.kept_back)
 
-    def _answer(self, now: float, st: Standing, application: Application) -> int:
+    def _answer(self, now: float, st: JobState, application: Application) -> int:
         """Answer one job; return how many placements that took."""
         answer = admit(application)
         if isinstance(answer, Rejected):
@@ -763,13 +765,13 @@ class Pool:
             self.books.plan = answer.plan
         return 1 if answer.appended else 1 + len(answer.plan)
 
-    def _reject(self, st: Standing, answer: Rejected, demand: Demand) -> None:
+    def _reject(self, st: JobState, answer: Rejected, demand: Demand) -> None:
         st.record = st.record._replace(admitted=Verdict("False", answer.reason, answer.message), promise=None)
         self.books.after.append(Emit(st.job.uid, "Warning", answer.reason, answer.message))
         if answer.by_time and self.offers:
             self.books.desk.ask(st.job.uid, demand)
 
-    def _promise(self, now: float, st: Standing, outlook: Booking | Outlook) -> None:
+    def _promise(self, now: float, st: JobState, outlook: Placement | Outlook) -> None:
         job = st.job
         margin = outlook.demand.kept_back - outlook.demand.reduce
         text = (

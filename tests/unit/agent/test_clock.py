@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from punctual.kube.agents.report_server import Doors, Exchange
-from punctual.kube.agents.set_points import SetPointBoard
+from punctual.kube.agents.report_server import ReportCallbacks, ReportServer
+from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.trust.ca import Lifetimes, make_serving, new_trust
 from punctual.kube.trust.identity import Identity, Reviewer
 from punctual.scheduling.model.actions import SetPoint
@@ -44,7 +44,7 @@ async def test_an_agent_whose_clock_is_wrong_is_heard_and_told_as_any_other(make
     (tmp_path / "tls.pem").write_text(serving.key + serving.certificate)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "tls.pem")
-    doors = Doors(
+    doors = ReportCallbacks(
         epoch=lambda: 1,
         now=now,
         monotonic=time.monotonic,
@@ -52,9 +52,9 @@ async def test_an_agent_whose_clock_is_wrong_is_heard_and_told_as_any_other(make
         heard=heard.append,
         refused=lambda reason, _count: refused.append(reason),
     )
-    board = SetPointBoard()
+    board = SetPointStore()
     board.put(SetPoint(node="n1", pod=UID, cap=0.3, period=0.1, units=10, end=now() + 3600))
-    exchange = Exchange(board, Reviewer(review, time.monotonic), doors, account=ACCOUNT)
+    exchange = ReportServer(board, Reviewer(review, time.monotonic), doors, account=ACCOUNT)
     port = await exchange.start(context, host="127.0.0.1", port=0)
 
     tree = make_tree()

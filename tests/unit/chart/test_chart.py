@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from punctual import wire
-from punctual.kube.cluster.placeholder_pod import Manner
+from punctual.kube.cluster.placeholder_pod import PlaceholderSettings
 from punctual.kube.trust.ca import service_names
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -276,7 +276,7 @@ def test_names_that_meet_elsewhere_agree(render):
 def test_placeholders_are_below_chunks_and_the_operator_and_may_no_more_than_they_need(render, values):
     objects = render(values)
     env = next(c["env"] for _, c in containers(objects) if c["name"] == "operator")
-    manner = Manner.read(next(e["value"] for e in env if e["name"] == "PUNCTUAL_PLACEHOLDER"), "lab")
+    manner = PlaceholderSettings.read(next(e["value"] for e in env if e["name"] == "PUNCTUAL_PLACEHOLDER"), "lab")
     classes = {o["metadata"]["name"]: o for o in objects if o["kind"] == "PriorityClass"}
     own = classes.pop(manner.spec["priorityClassName"])
     assert (own["value"], own["preemptionPolicy"]) == (manner.priority, "Never")

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from punctual.cli.kubectl import Follower, Kubectl
-from punctual.cli.record import Recorder, read
+from punctual.cli.record import WatchRecorder, read
 from punctual.cli.screen import Teller, bar, screen
 from punctual.errors import ClusterError, PunctualError
 from punctual.kube.format.duration import format_time
@@ -220,7 +220,7 @@ def record(tmp_path):
         (47, "DivisibleJob", done(46.5)),
         (48, "DivisibleJob", job("clocks", conditions={"Admitted": ("False", "InfeasibleCapacity", "no")})),
     ]
-    with Recorder(path) as recorder:
+    with WatchRecorder(path) as recorder:
         for seconds, kind, body in story:
             recorder.note([Change(kind, "MODIFIED", body)], NOW + seconds)
     return path

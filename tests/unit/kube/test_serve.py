@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from punctual import metric_names, reasons
 from punctual.kube.metrics import Metrics
-from punctual.kube.serve import Observatory, port_of
+from punctual.kube.serve import ProbeServer, port_of
 
 ALL = [m for m in vars(metric_names).values() if isinstance(m, metric_names.Metric)]
 
@@ -19,7 +19,7 @@ ALL = [m for m in vars(metric_names).values() if isinstance(m, metric_names.Metr
 async def get():
     state = {"wrong": None, "unready": None}
     metrics = Metrics()
-    server = Observatory(metrics, healthy=lambda: state["wrong"], ready=lambda: state["unready"])
+    server = ProbeServer(metrics, healthy=lambda: state["wrong"], ready=lambda: state["unready"])
     port = await server.start(host="127.0.0.1", port=0)
 
     async def ask(path, **now):

@@ -29,12 +29,12 @@ from punctual.scheduling.model.job import (
     Job,
     JobRecord,
     Offer,
+    PilotSample,
     Promise,
-    Sample,
     Transfers,
     Verdict,
 )
-from punctual.scheduling.model.pool_spec import MissCount, NodeLine, PoolRecord, PoolSpec
+from punctual.scheduling.model.pool_spec import MissCount, NodeProcessors, PoolRecord, PoolSpec
 from punctual.scheduling.model.ranges import Count, Counts, Ranges
 from punctual.theory.cost import Cost
 
@@ -234,7 +234,7 @@ records = st.builds(
     failed=st.lists(small, max_size=8).map(counts),
     tried=st.lists(small, max_size=8).map(counts),
     chunks=st.lists(chunks(), max_size=4).map(tuple),
-    pilots=st.lists(st.builds(Sample, small, spans), max_size=3).map(tuple),
+    pilots=st.lists(st.builds(PilotSample, small, spans), max_size=3).map(tuple),
     transfers=maybe() | st.builds(Transfers, small.filter(bool), small, small, millis, millis),
     input=maybe() | st.builds(InputVersion, small, st.sampled_from(["", '"a"', "Mon, 23 Nov 2026 10:00:00 GMT"])),
     started=maybe() | times,
@@ -291,7 +291,7 @@ specs = st.builds(
     ),
 )
 lines = st.builds(
-    NodeLine,
+    NodeProcessors,
     name=st.sampled_from(["n1", "n2"]),
     processors=small,
     speed=st.sampled_from([1.0, 1.75]),
@@ -392,7 +392,7 @@ def test_startup_times_are_shown_as_quantiles():
 
 def test_nodes_of_an_older_pool_are_a_condition():
     def overlap(*reasons_):
-        nodes = tuple(NodeLine(name=f"n{i}", processors=0, reason=r) for i, r in enumerate(reasons_))
+        nodes = tuple(NodeProcessors(name=f"n{i}", processors=0, reason=r) for i, r in enumerate(reasons_))
         status = pool_status(PoolRecord(nodes=nodes), standing={}, now=0.0)
         return next(c for c in status["conditions"] if c["type"] == "NodesOverlap")
 

@@ -12,7 +12,7 @@ from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.placement.demand import Demand, Shortfall
 from punctual.scheduling.placement.place import place
 from punctual.scheduling.placement.plan import Plan
-from punctual.scheduling.placement.timeline import Ground
+from punctual.scheduling.placement.timeline import Timeline
 from punctual.theory.cost import Cost
 from punctual.theory.execution_time import execution_time, execution_time_equal, n_star, n_star_equal
 
@@ -26,8 +26,8 @@ def demand(load: float, due: float, uid: str = "j") -> Demand:
     return Demand(order=Order(due, 0.0, uid), ranges=Ranges.of((0, round(load * FINE))), cost=cost, due=due)
 
 
-def on(*ready: float, **chosen) -> Ground:
-    return Ground(np.array(ready, dtype=float), Discipline(**chosen))
+def on(*ready: float, **chosen) -> Timeline:
+    return Timeline(np.array(ready, dtype=float), Discipline(**chosen))
 
 
 @pytest.mark.parametrize("partition", ["OPR", "EPR"])

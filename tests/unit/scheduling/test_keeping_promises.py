@@ -12,7 +12,7 @@ from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.placement.demand import Demand
 from punctual.scheduling.placement.plan import Plan
-from punctual.scheduling.placement.timeline import Booking, Ground
+from punctual.scheduling.placement.timeline import Placement, Timeline
 from punctual.theory.cost import Cost
 
 
@@ -83,7 +83,7 @@ def three_places() -> tuple[list[Place], Plan]:
     """Book two of three processors."""
     places = [Place(name, 0) for name in "abc"]
     demand = Demand(order=Order(90.0, 0.0, "j"), ranges=Ranges.of((0, 100)), cost=Cost(chi=1.0), due=90.0)
-    plan, missed = Plan.of(places, Ground(np.array([30.0, 10.0, 0.0])), [demand])
+    plan, missed = Plan.of(places, Timeline(np.array([30.0, 10.0, 0.0])), [demand])
     assert not missed
     assert [places[w].node for w in plan.bookings[0].where] == ["c", "b"]
     return places, plan
@@ -92,7 +92,7 @@ def three_places() -> tuple[list[Place], Plan]:
 def test_a_plan_that_is_kept_knows_nothing_of_a_processor_that_went():
     """Else no offer could be searched for: no finite deadline lies behind a processor that is never free."""
     _, plan = three_places()
-    kept = plan.upon([Place("d", 0), Place("b", 0), Place("c", 0)], Ground(np.array([5.0, 11.0, 0.0])))
+    kept = plan.upon([Place("d", 0), Place("b", 0), Place("c", 0)], Timeline(np.array([5.0, 11.0, 0.0])))
     assert kept
     kept.check()
     (booking,) = kept.bookings
@@ -104,7 +104,7 @@ def test_a_plan_that_is_kept_knows_nothing_of_a_processor_that_went():
 
 def test_a_plan_is_not_kept_where_a_booked_processor_went():
     places, plan = three_places()
-    assert plan.upon(places[:2], Ground(np.zeros(2))) is None
+    assert plan.upon(places[:2], Timeline(np.zeros(2))) is None
 
 
 def anomaly() -> World:
@@ -165,8 +165,8 @@ def test_what_is_left_of_a_booking_leaves_the_rest_of_its_maximum(most, left, he
 def test_all_chunks_that_begin_together_are_cut_from_their_booking_at_once(monkeypatch, count):
     """Cutting it anew for each made a step with N chunks take O(N^2): half a minute for 4000."""
     cut = []
-    pieces = Booking.pieces
-    monkeypatch.setattr(Booking, "pieces", lambda booking: cut.append(1) or pieces(booking))
+    pieces = Placement.pieces
+    monkeypatch.setattr(Placement, "pieces", lambda booking: cut.append(1) or pieces(booking))
     w = nodes(count, cpu=50.0)
     w.apply(job(units=4500 * count, deadline=100.0))
     w.tick()

@@ -6,7 +6,7 @@ import pytest
 from world import Worker, World, job, job_of
 
 from punctual import reasons
-from punctual.scheduling.model.job import Chunk, Sample, Verdict
+from punctual.scheduling.model.job import Chunk, PilotSample, Verdict
 
 
 def small(cpu: float = 2.0, **more) -> World:
@@ -152,7 +152,7 @@ CHUNK = Chunk(begin=20, end=40, origin=40, node="n1", attempt=1, created=0.0, pr
     "wrong",
     [
         {"cost": None},
-        {**MEASURING, "pilots": (Sample(0, 0.0), Sample(0, 2.0))},
+        {**MEASURING, "pilots": (PilotSample(0, 0.0), PilotSample(0, 2.0))},
         {**MEASURING, "chunks": (CHUNK._replace(kind="Pilot", end=20, origin=20),)},
         {"chunks": (CHUNK, CHUNK._replace(end=30))},
     ],

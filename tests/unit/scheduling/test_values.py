@@ -12,14 +12,14 @@ from punctual import reasons
 from punctual.errors import InvariantError
 from punctual.scheduling.admission import offers
 from punctual.scheduling.engine.health import finding
-from punctual.scheduling.engine.job_state import Watch, expected_end
+from punctual.scheduling.engine.job_state import ChunkObservation, expected_end
 from punctual.scheduling.model import ledger, pilots
 from punctual.scheduling.model.events import NodeObserved, PodObserved
-from punctual.scheduling.model.job import Chunk, JobRecord, Sample, Transfers
+from punctual.scheduling.model.job import Chunk, JobRecord, PilotSample, Transfers
 from punctual.scheduling.model.pool_spec import PoolSpec
 from punctual.scheduling.model.processors import Occupant, Place, Processors, processors_of
 from punctual.scheduling.model.ranges import Count, Counts, Ranges
-from punctual.scheduling.model.startup_times import Startups
+from punctual.scheduling.model.startup_times import StartupTimes
 from punctual.scheduling.model.wording import span
 from punctual.theory.cost import Cost
 
@@ -159,20 +159,20 @@ def test_a_foreign_pod_takes_free_places_first_and_crowds_out_none_that_runs():
 
 
 def test_startups_beyond_the_declared_setup_become_margin():
-    s = Startups([1.0] * 16 + [4.0] * 4)
+    s = StartupTimes([1.0] * 16 + [4.0] * 4)
     assert s.beyond(2.0) == 2.0
-    assert Startups([1.0] * 17 + [4.0] * 3).beyond(2.0) == 0.0  # so many may be of one job
-    assert Startups([1.0] * 60 + [4.0] * 4).beyond(2.0) == 2.0
+    assert StartupTimes([1.0] * 17 + [4.0] * 3).beyond(2.0) == 0.0  # so many may be of one job
+    assert StartupTimes([1.0] * 60 + [4.0] * 4).beyond(2.0) == 2.0
     assert s.beyond(5.0) == 0.0
-    assert Startups([9.0]).beyond(0.0) == 0.0  # one sample says nothing
+    assert StartupTimes([9.0]).beyond(0.0) == 0.0  # one sample says nothing
 
 
 @given(st.floats(0.01, 5), st.floats(0, 5))
 def test_pilots_separate_chi_from_theta(chi, theta):
-    samples: list[Sample] = []
+    samples: list[PilotSample] = []
     left = 10_000
     while (size := pilots.next_pilot(samples, left)) is not None:
-        samples.append(Sample(size, theta + chi * size))
+        samples.append(PilotSample(size, theta + chi * size))
         left -= size
     cost = pilots.fit(samples)
     assert len({s.units for s in samples}) >= 2
@@ -181,8 +181,8 @@ def test_pilots_separate_chi_from_theta(chi, theta):
 
 
 def test_a_job_of_one_unit_is_measured_on_the_safe_side():
-    assert pilots.next_pilot([Sample(1, 3.0)], 0) is None
-    assert pilots.fit([Sample(1, 3.0)]).chi == 3.0
+    assert pilots.next_pilot([PilotSample(1, 3.0)], 0) is None
+    assert pilots.fit([PilotSample(1, 3.0)]).chi == 3.0
 
 
 def test_what_the_transfers_of_pilots_took_is_told_apart_from_their_work():
@@ -191,21 +191,23 @@ def test_what_the_transfers_of_pilots_took_is_told_apart_from_their_work():
     sent = Transfers()
     for units in sizes:
         sent = sent.add(units, 1000 * units, opening=0.5, sending=0.25 * units)
-    found = pilots.fit([Sample(units, cost.seconds(units)) for units in sizes], sent)
+    found = pilots.fit([PilotSample(units, cost.seconds(units)) for units in sizes], sent)
     assert list(astuple(found)) == pytest.approx(list(astuple(cost)))
-    alone = pilots.fit([Sample(4, cost.seconds(4))], sent)
+    alone = pilots.fit([PilotSample(4, cost.seconds(4))], sent)
     assert (alone.tau, alone.theta_cm, alone.chi) == pytest.approx((0.25, 0.5, 2.0))
-    nothing_left = pilots.fit([Sample(4, 1.0)], sent)  # of a pilot that was quicker than transfers are on the whole
+    nothing_left = pilots.fit(
+        [PilotSample(4, 1.0)], sent
+    )  # of a pilot that was quicker than transfers are on the whole
     assert nothing_left.chi > 0.0
     assert nothing_left.theta_cp == 0.0
 
 
-def watched(**more) -> Watch:
+def watched(**more) -> ChunkObservation:
     pod = PodObserved(
         name="p", uid="u", namespace="d", job="j", kind="Chunk", begin=0, end=10, attempt=1, node="n",
         phase=more.pop("phase", "Running"), created=0.0, reason=more.pop("reason", ""),
     )  # fmt: skip
-    return Watch(pod=pod, **more)
+    return ChunkObservation(pod=pod, **more)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +221,7 @@ def watched(**more) -> Watch:
         (watched(phase="Pending", reason="Unschedulable"), 6.0, reasons.CAPACITY_LOST),
         (watched(phase="Pending", reason="Nominated"), 6.0, None),  # room is made for it
         (watched(phase="Pending", reason="Nominated"), 21.0, reasons.CAPACITY_LOST),
-        (Watch(), 1000.0, None),
+        (ChunkObservation(), 1000.0, None),
     ],
 )
 def test_what_is_wrong_with_a_chunk(watch, now, reason):
@@ -228,9 +230,9 @@ def test_what_is_wrong_with_a_chunk(watch, now, reason):
 
 
 def test_an_end_is_expected_as_planned_then_by_progress():
-    assert expected_end(chunk(), Watch(), now=5.0) == 10.0
-    assert expected_end(chunk(), Watch(running_since=0.0, done=5), now=20.0) == 40.0
-    assert expected_end(chunk(), Watch(), now=20.0) == 22.0
+    assert expected_end(chunk(), ChunkObservation(), now=5.0) == 10.0
+    assert expected_end(chunk(), ChunkObservation(running_since=0.0, done=5), now=20.0) == 40.0
+    assert expected_end(chunk(), ChunkObservation(), now=20.0) == 22.0
 
 
 @pytest.mark.parametrize(
@@ -265,7 +267,7 @@ def test_what_the_core_offers_is_accepted_and_a_millionth_tighter_is_not(units, 
 
 
 def _standing(w: World, units: int, deadline: float):
-    from punctual.scheduling.engine.job_state import Standing
+    from punctual.scheduling.engine.job_state import JobState
 
     wanted = job("new", units=units, arrival=w.now, deadline=w.now + deadline)
-    return Standing(wanted, wanted)
+    return JobState(wanted, wanted)

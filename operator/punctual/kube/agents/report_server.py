@@ -25,7 +25,7 @@ from pydantic import ValidationError
 
 from punctual import wire
 from punctual.errors import ClusterError
-from punctual.kube.agents.set_points import SetPointBoard
+from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.serve import port_of
 from punctual.kube.trust.identity import Identity, Reviewer
 from punctual.scheduling.model.events import Progress, Reported
@@ -86,7 +86,7 @@ _FAULTY: Final[dict[wire.Fault, str]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Doors:
+class ReportCallbacks:
     """What the exchange asks of the rest of the operator; all are called in its event loop."""
 
     epoch: Callable[[], int | None]
@@ -123,10 +123,10 @@ class _Refused(Exception):  # noqa: N818  an outcome, not an error of the progra
         self.reason = reason
 
 
-class Exchange:
+class ReportServer:
     """The server agents report to."""
 
-    def __init__(self, board: SetPointBoard, reviewer: Reviewer, doors: Doors, *, account: str) -> None:
+    def __init__(self, board: SetPointStore, reviewer: Reviewer, doors: ReportCallbacks, *, account: str) -> None:
         """``account``: ``system:serviceaccount:<namespace>:<name>`` of the agent."""
         self._board = board
         self._reviewer = reviewer

@@ -13,7 +13,7 @@ from punctual.scheduling.model.actions import DropSetPoint, SetPoint
 MOST = 1000  # as wire.SetPoints has it: a kubelet holds far fewer pods
 
 
-class SetPointBoard:
+class SetPointStore:
     """The latest set point of each pod, by node."""
 
     def __init__(self) -> None:

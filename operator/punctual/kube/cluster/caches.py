@@ -14,7 +14,7 @@ from punctual.kube.cluster.client import NODES, PODS, ApiClient, Json, Resource
 from punctual.kube.cluster.directory import Directory, KnownJob, KnownPool, KnownReservation
 from punctual.kube.cluster.informer import Change, Informer
 from punctual.kube.cluster.nodes import Inventory, Node, project_node
-from punctual.kube.cluster.placeholder_pod import Manner, Placeholder, placeholder
+from punctual.kube.cluster.placeholder_pod import Placeholder, PlaceholderSettings, placeholder
 from punctual.kube.cluster.pods import ForeignPod, Owner, foreign_pod, is_chunk_of, project_pod
 from punctual.scheduling.model.events import Event, NodeGone, NodeObserved, PodGone, PodObserved
 
@@ -80,8 +80,8 @@ class _Pod(NamedTuple):
 class Caches:
     """The directory, the inventory, our pods, namespaces' labels."""
 
-    def __init__(self, client: ApiClient, manner: Manner | None = None) -> None:
-        self.manner = manner or Manner(namespace="default")
+    def __init__(self, client: ApiClient, manner: PlaceholderSettings | None = None) -> None:
+        self.manner = manner or PlaceholderSettings(namespace="default")
         """How room is kept."""
         self.directory = Directory()
         self.inventory = Inventory(self._tell, yielding=self.manner.priority)

@@ -114,7 +114,7 @@ class KnownPool:
 
 
 @dataclass(slots=True)
-class Window:
+class ReservationWindow:
     """One window of a reservation, and how it stands."""
 
     start: float
@@ -143,7 +143,7 @@ class KnownReservation:
     """None: it cannot be read; ``flaw`` tells why."""
     flaw: str
     deleting: bool
-    windows: dict[str, Window] = field(default_factory=dict)
+    windows: dict[str, ReservationWindow] = field(default_factory=dict)
     """By what the Pool calls each."""
     refusal: tuple[str, str] | None = None
     """(reason, message) of what the edge has against it: then no Pool is asked."""

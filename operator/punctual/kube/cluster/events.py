@@ -66,7 +66,7 @@ class _Entry:
     queued: bool = False
 
 
-class Recorder:
+class EventRecorder:
     """``recorder.emit(job, "Warning", "Overrun", "…")`` from the loop that runs ``await recorder.run()``.
 
     ``controller`` ("punctual.dev/operator") and ``instance`` (the pod's name) stand in every event; ``urgent()``

@@ -24,7 +24,7 @@ _KIND: Final = "DivisibleJob"
 _UNREADABLE: Final = "spec: is nested deeper than any pod is"
 
 
-class Kept(NamedTuple):
+class KeptSpec(NamedTuple):
     """What is kept of a spec."""
 
     spec: bytes
@@ -43,17 +43,17 @@ def refusal(size: int) -> str:
     )
 
 
-def kept(body: Mapping[str, Any]) -> Kept:
+def kept(body: Mapping[str, Any]) -> KeptSpec:
     """Return what to keep of a job's spec."""
     if mark := body.get(MARK):
-        return Kept(b"{}", f"{refusal(mark['bytes'])} (SHA-256 {mark['digest'][:12]})")
+        return KeptSpec(b"{}", f"{refusal(mark['bytes'])} (SHA-256 {mark['digest'][:12]})")
     try:
         packed = _packed(body.get("spec") or {})
     except (TypeError, ValueError, RecursionError):
-        return Kept(b"{}", _UNREADABLE)
+        return KeptSpec(b"{}", _UNREADABLE)
     if len(packed) > LARGEST:
         return kept({MARK: _mark(packed)})
-    return Kept(packed)
+    return KeptSpec(packed)
 
 
 def lightened(body: Body) -> Body:

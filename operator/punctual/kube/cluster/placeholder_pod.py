@@ -10,7 +10,7 @@ from punctual.kube.cluster.pods import PLACEHOLDER, PROCESSOR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manner:
+class PlaceholderSettings:
     """How room is kept: what the chart says."""
 
     namespace: str

@@ -53,7 +53,7 @@ class _Wait:
     """Keys of its trials; without any it waits for its reservation."""
 
 
-class Intake:
+class AdmissionGate:
     """Turns known jobs into what the Pool is told; ``again(uid)`` hears when a job that waited may be tried anew.
 
     ``trials`` is a client that nothing else uses.

@@ -14,11 +14,11 @@ import orjson
 import structlog
 
 from punctual.kube import api
-from punctual.kube.agents.set_points import SetPointBoard
+from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.cluster.client import PODS
 from punctual.kube.cluster.conditions import standing
 from punctual.kube.cluster.directory import JOBS, POOLS, Directory, KnownJob
-from punctual.kube.cluster.events import Recorder, Regarding
+from punctual.kube.cluster.events import EventRecorder, Regarding
 from punctual.kube.cluster.operations import Annotate, CreatePod, DeleteObject, DeletePod, PutStatus
 from punctual.kube.cluster.pods import (
     ATTEMPT,
@@ -33,9 +33,9 @@ from punctual.kube.cluster.pods import (
 )
 from punctual.kube.format.duration import format_time
 from punctual.kube.leader.placeholders import Placeholders
-from punctual.kube.leader.promise_metrics import Accounts
-from punctual.kube.leader.reservations import Bookings
-from punctual.kube.leader.taints import Holds
+from punctual.kube.leader.promise_metrics import PromiseMetrics
+from punctual.kube.leader.reservations import ReservationController
+from punctual.kube.leader.taints import Taints
 from punctual.kube.leader.writer import Writer
 from punctual.kube.learning.results import Results
 from punctual.kube.translate import job_status, pool_status, to_pool_spec
@@ -48,8 +48,8 @@ from punctual.scheduling.model.actions import (
     Emit,
     EndPod,
     GiveTurn,
+    HoldCapacity,
     HoldNode,
-    HoldRoom,
     Measured,
     OfferEnd,
     OfferWindow,
@@ -73,12 +73,12 @@ class Tools:
     now: Callable[[], float]
     directory: Directory
     writer: Writer
-    recorder: Recorder
-    board: SetPointBoard
-    holds: Holds
+    recorder: EventRecorder
+    board: SetPointStore
+    holds: Taints
     placeholders: Placeholders
-    accounts: Accounts
-    bookings: Bookings
+    accounts: PromiseMetrics
+    bookings: ReservationController
     results: dict[str, Results]
     """By job; filled from the API server for jobs that an earlier leader began."""
     found: dict[str, bytes] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class Tools:
     """Priority class of chunks that find placeholders."""
 
 
-class PoolHands:
+class PoolExecutor:
     """Carries out the actions of one pool's Pool."""
 
     def __init__(self, pool: str, tools: Tools) -> None:
@@ -138,7 +138,7 @@ class PoolHands:
                 tools.board.drop(action)
             case HoldNode(node, held):
                 tools.holds.hold(node, self._pool, held=held)
-            case HoldRoom():
+            case HoldCapacity():
                 self._hold_room(action)
             case Measured():
                 tools.learn(self._pool, action)
@@ -201,7 +201,7 @@ class PoolHands:
         self._spec = record.applied
         tools.holds.observe_pool(self._pool, holding=record.applied is None or record.applied.hold == "Taint")
         if record.applied is not None and record.applied.hold != "Placeholder":  # also what an earlier leader left
-            self._hold_room(HoldRoom({}, 0.0, 0))
+            self._hold_room(HoldCapacity({}, 0.0, 0))
         tools.accounts.pool(self._pool, record)
         if record.applied is not None:
             tools.in_force(self._pool, record.applied)
@@ -211,7 +211,7 @@ class PoolHands:
         write = PutStatus.of(POOLS, "Pool", meta, status, urgent=action.urgent)
         self._submit_status(pool_key(known.uid), write)
 
-    def _hold_room(self, action: HoldRoom) -> None:
+    def _hold_room(self, action: HoldCapacity) -> None:
         if known := self._tools.directory.pools.get(self._pool):
             self._tools.placeholders.want(known.uid, self._pool, action)
             self._tools.keep(self._pool, {node: kept.since for node, kept in action.nodes.items()})

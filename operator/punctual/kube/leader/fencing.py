@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 
-class Stamper:
+class Fence:
     """Finds objects and stamps them with an epoch.
 
     ``leave(body, text)`` is called for an object that cannot be stamped while others can, ``forget(resource, meta)``

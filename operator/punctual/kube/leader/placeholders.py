@@ -18,10 +18,10 @@ from typing import Final, NamedTuple
 from punctual.kube import api
 from punctual.kube.cluster.client import Json
 from punctual.kube.cluster.operations import CreatePod, DeletePod, Operation, Outcome, same
-from punctual.kube.cluster.placeholder_pod import Manner, Placeholder, node_of
+from punctual.kube.cluster.placeholder_pod import Placeholder, PlaceholderSettings, node_of
 from punctual.kube.cluster.pods import PLACEHOLDER, POOL_LABEL, PROCESSOR, label, on_node, toleration
 from punctual.kube.format.quantity import format_bytes, format_cores
-from punctual.scheduling.model.actions import HoldRoom
+from punctual.scheduling.model.actions import HoldCapacity
 
 PATIENCE: Final = 2.0
 """Seconds that the scheduler has to make room for a chunk by itself."""
@@ -49,7 +49,7 @@ class Placeholders:
 
     def __init__(
         self,
-        manner: Manner,
+        manner: PlaceholderSettings,
         submit: Callable[[str, Operation], None],
         refused: Callable[[str, str], None],
         *,
@@ -61,7 +61,7 @@ class Placeholders:
         self._monotonic = monotonic
         self._pools: set[str] = set()
         self._names: dict[str, str] = {}  # of pools that have spoken, by uid
-        self._wanted: dict[str, HoldRoom] = {}
+        self._wanted: dict[str, HoldCapacity] = {}
         self._there: dict[_Site, dict[str, Placeholder]] = {}
         self._making: dict[_Site, set[str]] = {}  # names
         self._unseen: dict[str, tuple[_Site, float]] = {}  # made, by name, and until when they are waited for
@@ -69,7 +69,7 @@ class Placeholders:
         self._surplus: dict[_Site, float] = {}  # since when
         self._resting: dict[_Site, float] = {}  # until when
 
-    def want(self, pool: str, name: str, room: HoldRoom) -> None:
+    def want(self, pool: str, name: str, room: HoldCapacity) -> None:
         """Take in what a pool (uid, name) wants kept."""
         before = self._wanted.get(pool)
         self._pools.add(pool)
@@ -168,7 +168,7 @@ class Placeholders:
                 self._drop(site, one)
             del self._surplus[site]
 
-    def _make(self, site: _Site, room: HoldRoom, count: int) -> None:
+    def _make(self, site: _Site, room: HoldCapacity, count: int) -> None:
         if self._resting.get(site, 0.0) > self._monotonic():
             return
         making = self._making.setdefault(site, set()) if count else set()
@@ -197,7 +197,7 @@ class Placeholders:
         self._dropped.add(one.uid)
         self._submit(_key(site), DeletePod(self._manner.namespace, one.name, one.uid, grace=1.0))
 
-    def _body(self, site: _Site, room: HoldRoom, name: str) -> Json:
+    def _body(self, site: _Site, room: HoldCapacity, name: str) -> Json:
         pool = self._names[site.pool]
         first, *others = self._manner.spec["containers"]
         asked = {"cpu": format_cores(room.cpu), "memory": format_bytes(room.memory)}
@@ -220,7 +220,7 @@ class Placeholders:
         }
 
 
-def _size(room: HoldRoom) -> str:
+def _size(room: HoldCapacity) -> str:
     return f"{format_cores(room.cpu)} {format_bytes(room.memory)}"
 
 
@@ -229,7 +229,7 @@ def _key(site: _Site) -> str:
     return f"{KEY}{zlib.crc32(site.node.encode()) % LANES}"
 
 
-def _name(site: _Site, room: HoldRoom, index: int) -> str:
+def _name(site: _Site, room: HoldCapacity, index: int) -> str:
     """Return the one name of a placeholder: of another size it is another one."""
     about = f"{site.pool}/{site.node}/{_size(room)}/{index}"
     return f"placeholder-{hashlib.sha256(about.encode()).hexdigest()[:16]}"

@@ -14,7 +14,7 @@ from punctual.scheduling.model.job import JobRecord
 from punctual.scheduling.model.pool_spec import PoolRecord
 
 
-class Accounts:
+class PromiseMetrics:
     """Counts for one term. ``now`` is the API server's clock."""
 
     def __init__(self, metrics: Metrics, now: Callable[[], float]) -> None:

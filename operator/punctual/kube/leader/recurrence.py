@@ -23,7 +23,7 @@ class Span(NamedTuple):
     end: float
 
 
-class Ahead(NamedTuple):
+class ComingWindows(NamedTuple):
     """The windows of a reservation that have not begun."""
 
     windows: list[Span]
@@ -32,7 +32,7 @@ class Ahead(NamedTuple):
     """The first that ends behind it; None: there is none."""
 
 
-def windows(spec: ReservationSpec, now: float, horizon: float) -> Ahead:
+def windows(spec: ReservationSpec, now: float, horizon: float) -> ComingWindows:
     """Return the windows that begin at ``now`` or later; ``horizon`` is in seconds.
 
     Raises UserError where the time zone is not known, or one window may run into the next.
@@ -41,8 +41,8 @@ def windows(spec: ReservationSpec, now: float, horizon: float) -> Ahead:
     if again is None:
         once = Span(spec.start, spec.end)
         if once.start < now:
-            return Ahead([], None)
-        return Ahead([once], None) if once.end <= now + horizon else Ahead([], once)
+            return ComingWindows([], None)
+        return ComingWindows([once], None) if once.end <= now + horizon else ComingWindows([], once)
     zone = _zone(again.time_zone)
     if length > again.every * 86400.0 - 3600.0:  # a day is as short as 23 hours where clocks are put forward
         text = "spec.end: must be at least an hour before the window comes again (spec.recurrence.every)"
@@ -57,11 +57,11 @@ def windows(spec: ReservationSpec, now: float, horizon: float) -> Ahead:
         start = local.replace(tzinfo=zone).astimezone(UTC).timestamp()
         k += 1
         if again.until is not None and start >= again.until:
-            return Ahead(found, None)
+            return ComingWindows(found, None)
         if start >= now:
             span = Span(start, start + length)
             if span.end > now + horizon:
-                return Ahead(found, span)
+                return ComingWindows(found, span)
             found.append(span)
 
 

@@ -15,8 +15,8 @@ from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.conditions import conditions, standing
-from punctual.kube.cluster.directory import HELD, RESERVATIONS, KnownJob, KnownReservation, Window
-from punctual.kube.cluster.events import Recorder, Regarding
+from punctual.kube.cluster.directory import HELD, RESERVATIONS, KnownJob, KnownReservation, ReservationWindow
+from punctual.kube.cluster.events import EventRecorder, Regarding
 from punctual.kube.cluster.operations import PutStatus
 from punctual.kube.format.duration import format_duration, format_time
 from punctual.kube.leader.recurrence import DAY, Span, windows
@@ -34,7 +34,7 @@ MESSAGE: Final = 1024
 Refusal = tuple[str, str]
 
 
-class Doors(NamedTuple):
+class PoolAccess(NamedTuple):
     """What the term does for it."""
 
     tell: Callable[[str, ReservationApplied | ReservationDeleted], None]
@@ -45,7 +45,7 @@ class Doors(NamedTuple):
     """Hears when jobs that name the reservation may be asked (again)."""
 
 
-class Bookings:
+class ReservationController:
     """All reservations that the directory knows, for one term."""
 
     def __init__(
@@ -54,10 +54,10 @@ class Bookings:
         *,
         caches: Caches,
         writer: Writer,
-        recorder: Recorder,
+        recorder: EventRecorder,
         now: Callable[[], float],
         doubted: Callable[[], bool],
-        doors: Doors,
+        doors: PoolAccess,
     ) -> None:
         self._epoch = epoch
         self._caches = caches
@@ -109,7 +109,7 @@ class Bookings:
             name = _name(known, start)
             if name in known.windows:
                 continue
-            known.windows[name] = window = Window(start, end)
+            known.windows[name] = window = ReservationWindow(start, end)
             asked = _asked(known, name, window, self._nodes(known))
             self._doors.tell(known.pool, ReservationApplied(asked))
         self._note_look(known, now)
@@ -210,7 +210,7 @@ class Bookings:
         rights = (pool.in_force.reservations if pool else None) or api.PoolReservations()
         return rights.horizon * DAY
 
-    def _find(self, name: str) -> tuple[KnownReservation, Window] | None:
+    def _find(self, name: str) -> tuple[KnownReservation, ReservationWindow] | None:
         known = self._directory.reservations.get(name.partition("/")[0])
         window = known.windows.get(name) if known else None
         return (known, window) if known and window else None
@@ -301,7 +301,7 @@ def restore(known: KnownReservation, status: api.ReservationStatus | None) -> No
     known.windows.clear()
     for w in status.windows:
         nodes = tuple(Share(node.name, node.processors) for node in w.nodes)
-        window = Window(w.start, w.end, w.state, w.reason, w.message, nodes, w.offer)
+        window = ReservationWindow(w.start, w.end, w.state, w.reason, w.message, nodes, w.offer)
         known.windows[_name(known, w.start)] = window
     known.recorded = known.held
 
@@ -332,7 +332,7 @@ def inside(known: KnownReservation | None, name: str, *, namespace: str, pool: s
     return (reasons.RESERVATION_REFUSED, f"Reservation {name}: {why}") if why else None
 
 
-def _asked(known: KnownReservation, name: str, window: Window, nodes: frozenset[str] | None) -> Reservation:
+def _asked(known: KnownReservation, name: str, window: ReservationWindow, nodes: frozenset[str] | None) -> Reservation:
     there = sum(share.processors for share in window.nodes)
     # of a spec that cannot be read any more, too, what was promised stands
     processors = known.spec.processors or 0 if known.spec else there
@@ -368,7 +368,7 @@ def _too_far(spec: api.ReservationSpec, window: Span, *, now: float, days: int) 
     )
 
 
-def _processors(window: Window) -> str:
+def _processors(window: ReservationWindow) -> str:
     return some(sum(share.processors for share in window.nodes), "processor")
 
 
@@ -389,7 +389,7 @@ def reservation_status(known: KnownReservation, *, epoch: int, now: float) -> di
     return {**made.manifest(), "conditions": found}
 
 
-def _window(window: Window) -> api.ReservedWindow:
+def _window(window: ReservationWindow) -> api.ReservedWindow:
     assert window.state is not None
     return api.ReservedWindow(
         start=window.start,
@@ -402,7 +402,7 @@ def _window(window: Window) -> api.ReservedWindow:
     )
 
 
-def _verdicts(known: KnownReservation, answered: list[Window]) -> dict[str, Verdict | None]:
+def _verdicts(known: KnownReservation, answered: list[ReservationWindow]) -> dict[str, Verdict | None]:
     """Return its conditions."""
     if known.refusal:
         return {"Admitted": Verdict("False", *known.refusal)}

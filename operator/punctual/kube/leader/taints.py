@@ -16,7 +16,7 @@ EFFECT: Final = "NoSchedule"
 Patch = list[dict[str, Any]]
 
 
-class Holds:
+class Taints:
     """Which pool holds which node. ``write(node, patch)`` carries a patch out, and :meth:`settled` must follow it.
 
     Serves one turn of a leader. A pool that has not spoken about a node yet leaves it as an earlier leader left it.

@@ -40,7 +40,7 @@ from punctual import reasons
 from punctual.control.cost_estimation import Timed
 from punctual.errors import Fenced, NotFound, UserError
 from punctual.kube import api
-from punctual.kube.agents.set_points import SetPointBoard
+from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.client import CONFIG_MAPS, NODES, ApiClient, Json
 from punctual.kube.cluster.conditions import standing
@@ -55,22 +55,22 @@ from punctual.kube.cluster.directory import (
     KnownReservation,
     settled,
 )
-from punctual.kube.cluster.events import Recorder, Regarding
+from punctual.kube.cluster.events import EventRecorder, Regarding
 from punctual.kube.cluster.nodes import Node
 from punctual.kube.cluster.operations import ApplyConfigMap, CreatePod, Outcome, Patch, PutStatus
 from punctual.kube.cluster.placeholder_pod import Placeholder
 from punctual.kube.cluster.pods import ATTEMPT, BEGIN, GROUP, IMAGE, KIND_LABEL
-from punctual.kube.leader.admission_gate import Intake
-from punctual.kube.leader.executor import PoolHands, Tools, pool_key, status_write
-from punctual.kube.leader.fencing import Stamper, ended
+from punctual.kube.leader.admission_gate import AdmissionGate
+from punctual.kube.leader.executor import PoolExecutor, Tools, pool_key, status_write
+from punctual.kube.leader.fencing import Fence, ended
 from punctual.kube.leader.placeholders import KEY as ROOM
 from punctual.kube.leader.placeholders import Placeholders
-from punctual.kube.leader.promise_metrics import Accounts
-from punctual.kube.leader.reservations import Bookings, Doors
+from punctual.kube.leader.promise_metrics import PromiseMetrics
+from punctual.kube.leader.reservations import PoolAccess, ReservationController
 from punctual.kube.leader.reservations import restore as restore_reservation
-from punctual.kube.leader.taints import Holds
+from punctual.kube.leader.taints import Taints
 from punctual.kube.leader.writer import Writer
-from punctual.kube.learning.profiles import Learning, Where
+from punctual.kube.learning.profiles import ProfileLearning, Where
 from punctual.kube.learning.results import Results, config_map_name
 from punctual.kube.metrics import Metrics
 from punctual.kube.translate import (
@@ -135,7 +135,7 @@ class _Seat:
     """A pool with its actor."""
 
     actor: PoolActor
-    hands: PoolHands
+    hands: PoolExecutor
     task: asyncio.Task[None]
 
 
@@ -150,7 +150,7 @@ class Term:
         trials: ApiClient,
         caches: Caches,
         metrics: Metrics,
-        board: SetPointBoard,
+        board: SetPointStore,
         instance: str,
         leading: Callable[[], bool],
         image: str = IMAGE,
@@ -174,11 +174,11 @@ class Term:
             leading=leading,
             on_write=self._on_write,
         )
-        self._recorder = Recorder(
+        self._recorder = EventRecorder(
             client, controller="punctual.dev/operator", instance=instance, urgent=self._writer.caught_up
         )
         manner = caches.manner
-        self._stamper = Stamper(
+        self._stamper = Fence(
             epoch,
             client,
             leading=leading,
@@ -186,17 +186,17 @@ class Term:
             forget=lambda resource, meta: caches.observe(resource.plural, "DELETED", {"metadata": meta}),
             moved=self._come_forward,
         )
-        self._bookings = Bookings(
+        self._bookings = ReservationController(
             epoch,
             caches=caches,
             writer=self._writer,
             recorder=self._recorder,
             now=client.clock.now,
             doubted=lambda: client.clock.doubted,
-            doors=Doors(self.tell, lambda pool: pool in self._seats, self._reservation_written),
+            doors=PoolAccess(self.tell, lambda pool: pool in self._seats, self._reservation_written),
         )
-        self._learning = Learning(self._directory)
-        self._intake = Intake(
+        self._learning = ProfileLearning(self._directory)
+        self._intake = AdmissionGate(
             trials,
             self._directory,
             caches.labels,
@@ -206,8 +206,8 @@ class Term:
             learned=self._learning.of,
             image=image,
         )
-        self._accounts = Accounts(metrics, client.clock.now)
-        self._holds = Holds(self._directory.pools, self._write_taints)
+        self._accounts = PromiseMetrics(metrics, client.clock.now)
+        self._holds = Taints(self._directory.pools, self._write_taints)
         self._placeholders = Placeholders(manner, self._writer.submit, self._refuse_placeholder)
         self._results: dict[str, Results] = {}
         self._seats: dict[str, _Seat] = {}
@@ -582,7 +582,7 @@ class Term:
         pods = [pod for pod in self._caches.pods.values() if self._pool_of(pod) == name]
         self._host.update((pod.uid, name) for pod in pods)
         events += pods
-        hands = PoolHands(name, self._tools)
+        hands = PoolExecutor(name, self._tools)
         actor = PoolActor(
             self._core(self.epoch),
             Mailbox(),

@@ -87,7 +87,7 @@ class _Profile:
         return self._found[key]
 
 
-class Learning:
+class ProfileLearning:
     """What profiles have learned; see :meth:`of`."""
 
     def __init__(self, directory: Directory) -> None:

@@ -23,7 +23,7 @@ class Api(Protocol):
         """Replace an object of this very version; raises Conflict, NotFound."""
 
 
-class ClusterVault:
+class ClusterCaStore:
     """Both by one name. Everything is written with the version that was read: no replica undoes another's step."""
 
     def __init__(self, api: Api, namespace: str, name: str = "punctual-ca") -> None:

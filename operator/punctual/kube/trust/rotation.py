@@ -2,7 +2,7 @@
 
 The Secret is the truth; whoever sees a step due takes it, and a write that somebody else was faster with (409) means:
 read again. The serving certificate is exchanged inside the running TLS context: connections that stand go on, new ones
-get the new certificate. Called once a minute by the runtime (:meth:`Keeper.run`); decides nothing but what
+get the new certificate. Called once a minute by the runtime (:meth:`Rotation.run`); decides nothing but what
 :func:`punctual.kube.trust.ca.advance` says.
 """
 
@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 ROUNDS = 5  # two replicas settle in two
 
 
-class Vault(Protocol):
+class CaStore(Protocol):
     """Where the authority is kept (a Secret) and published (a ConfigMap). Errors are ClusterError."""
 
     async def read(self) -> tuple[dict[str, str], str] | None:
@@ -39,12 +39,12 @@ class Vault(Protocol):
         """Give agents these certificates."""
 
 
-class Keeper:
+class Rotation:
     """One replica's view of the authority. ``context`` is for the server that agents report to."""
 
     def __init__(
         self,
-        vault: Vault,
+        vault: CaStore,
         names: Sequence[str],
         now: Callable[[], float],
         *,

@@ -19,7 +19,7 @@ BLOCK = 256
 """Ends in a block when it is cut in two."""
 
 
-class Busy:
+class BusyIndex:
     """The ends (s) of what runs, one per busy processor, and the weights of :meth:`left`."""
 
     def __init__(self, ends: Iterable[float] = (), *, beta: float = 1.0) -> None:

@@ -15,14 +15,14 @@ from punctual.scheduling.model.job import Job
 from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.placement.demand import Demand, Shortfall, tolerance
 from punctual.scheduling.placement.plan import Plan
-from punctual.scheduling.placement.timeline import Booking, Ground
+from punctual.scheduling.placement.timeline import Placement, Timeline
 
 
 class Admitted(NamedTuple):
     """The plan that keeps every promise, and what in it is this job's."""
 
     plan: Plan
-    booking: Booking
+    booking: Placement
     appended: bool
     """Whether it stands behind all other bookings, none of which has moved."""
 
@@ -77,7 +77,7 @@ def has_no_processors(a: Application) -> Rejected | None:
     )
 
 
-def least_seconds(demand: Demand, ground: Ground) -> float:
+def least_seconds(demand: Demand, ground: Timeline) -> float:
     """Return the seconds that set-up and one unit take on the quickest processor; 0 where no unit is left."""
     if not demand.ranges:
         return 0.0
@@ -85,7 +85,7 @@ def least_seconds(demand: Demand, ground: Ground) -> float:
     return demand.cost.setup + demand.cost.tau + demand.cost.chi * quickest
 
 
-def too_late(demand: Demand, ground: Ground, now: float) -> bool:
+def too_late(demand: Demand, ground: Timeline, now: float) -> bool:
     """Whether no processor could do one unit by the due time, were it free now."""
     left = demand.due - now
     if ground.speeds is None and left >= demand.cost.seconds(1):  # the usual case, asked at every decision

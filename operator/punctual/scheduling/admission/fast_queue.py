@@ -45,13 +45,13 @@ from collections.abc import Iterable
 from math import ceil, floor, inf
 from typing import NamedTuple
 
-from punctual.scheduling.admission.busy_index import Busy
-from punctual.scheduling.admission.slack_index import Slacks, Turn
+from punctual.scheduling.admission.busy_index import BusyIndex
+from punctual.scheduling.admission.slack_index import SlackIndex, Turn
 from punctual.scheduling.placement.demand import tolerance
 from punctual.theory.cost import Cost
 
 
-class Room(NamedTuple):
+class SlackAnswer(NamedTuple):
     """The answer of the test."""
 
     length: float
@@ -68,7 +68,7 @@ class Room(NamedTuple):
         return self.slack >= -self.near and self.length <= self.spare + self.near
 
 
-class FastLine:
+class FastQueue:
     """The line, and what runs. Turns carry the due time (deadline less what is kept back) in front.
 
     beta     where inputs share one port the least χ/(τ + χ) of the jobs asked about; None: concurrent
@@ -93,8 +93,8 @@ class FastLine:
         self.grain = grain
         self.port = port
         self.origin = origin
-        self.busy = Busy((end - origin for end in ends), beta=1.0 if beta is None else beta)
-        self.waiting = Slacks()
+        self.busy = BusyIndex((end - origin for end in ends), beta=1.0 if beta is None else beta)
+        self.waiting = SlackIndex()
         self._whole = self.busy.weight(processors)
         self._others = self.busy.weight(processors - 1)
 
@@ -134,16 +134,16 @@ class FastLine:
         """Return the seconds of the line until ``due`` that what runs has taken."""
         return due - max(now, self.port) - self._left(now, due)
 
-    def room(self, now: float, turn: Turn, load: float, cost: Cost) -> Room:
+    def room(self, now: float, turn: Turn, load: float, cost: Cost) -> SlackAnswer:
         """Ask whether a job fits into the line at its place."""
         if not self.processors:
-            return Room(inf, -inf, inf, _near(turn[0]))
+            return SlackAnswer(inf, -inf, inf, _near(turn[0]))
         length = self.length(load, cost)
         ahead, spare = self.waiting.around(turn)
         slack = self._left(now, turn[0]) - self.lost(load, cost) - ahead - length
-        return Room(length, slack if turn[0] > now else -inf, spare, _near(turn[0]))
+        return SlackAnswer(length, slack if turn[0] > now else -inf, spare, _near(turn[0]))
 
-    def join(self, turn: Turn, room: Room) -> None:
+    def join(self, turn: Turn, room: SlackAnswer) -> None:
         """Let a job into the line that `room` has been found for."""
         self.waiting.insert(turn, room.length, room.slack)
 

@@ -1,6 +1,6 @@
 """The jobs of a pool while the fast test is in force: which of them wait, and which part each free processor gets.
 
-It wraps a :class:`~punctual.scheduling.admission.fast_queue.FastLine`, which knows lengths and slacks only, and adds
+It wraps a :class:`~punctual.scheduling.admission.fast_queue.FastQueue`, which knows lengths and slacks only, and adds
 the jobs' units and the places of processors. :mod:`punctual.scheduling.engine.admission_mode` makes it; the dispatcher
 reads it.
 """
@@ -10,19 +10,19 @@ from dataclasses import dataclass
 from math import inf
 
 from punctual.scheduling.admission.exact import least_seconds, too_late
-from punctual.scheduling.admission.fast_queue import FastLine, Room
+from punctual.scheduling.admission.fast_queue import FastQueue, SlackAnswer
 from punctual.scheduling.admission.fast_test import Obstacle, obstacle, to_fast, turn_of
 from punctual.scheduling.admission.slack_index import Turn
-from punctual.scheduling.admission.statistical import BoundLine, Share
+from punctual.scheduling.admission.statistical import NextChunk, StatisticalQueue
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Range, Ranges
 from punctual.scheduling.placement.demand import Demand, tolerance
-from punctual.scheduling.placement.timeline import Ground
+from punctual.scheduling.placement.timeline import Timeline
 from punctual.theory.cost import Cost
 
 
 @dataclass(slots=True)
-class Waiting:
+class WaitingJob:
     """What waits of a job: units [begin, end)."""
 
     turn: Turn
@@ -37,20 +37,20 @@ class Waiting:
 
 
 @dataclass(slots=True)
-class Line:
+class FastSchedule:
     """All that waits and all that runs, as the fast test sees it."""
 
-    fast: FastLine
-    ground: Ground
+    fast: FastQueue
+    ground: Timeline
     """What it was made upon: processors and what they share."""
-    jobs: dict[str, Waiting]
+    jobs: dict[str, WaitingJob]
     ends: dict[Place, float]
     """When places that are busy were to be free."""
 
     @classmethod
     def of(
-        cls, now: float, places: Sequence[Place], ground: Ground, demands: Iterable[Demand], *, beta: float = 1.0
-    ) -> "Line | Obstacle":
+        cls, now: float, places: Sequence[Place], ground: Timeline, demands: Iterable[Demand], *, beta: float = 1.0
+    ) -> "FastSchedule | Obstacle":
         """Make the line of all that waits, or say who could not be promised by it.
 
         ``beta``: of a job that will be asked about, where inputs share a port.
@@ -63,7 +63,7 @@ class Line:
         ends = {place: end for place, end in ready if end > now}
         return cls(fast, ground, {d.uid: _waiting(d) for d in demands}, ends)
 
-    def room(self, now: float, demand: Demand) -> Room | Obstacle:
+    def room(self, now: float, demand: Demand) -> SlackAnswer | Obstacle:
         """Ask whether one more job fits, or say why the fast test cannot tell."""
         processors = self.fast.processors
         if no := obstacle(demand, now=now, processors=processors):
@@ -76,7 +76,7 @@ class Line:
         """Whether the line was made for jobs that send so much for their work."""
         return self.fast.beta is None or demand.cost.beta >= self.fast.beta
 
-    def join(self, demand: Demand, room: Room) -> None:
+    def join(self, demand: Demand, room: SlackAnswer) -> None:
         """Let a job into the line that `room` has been found for."""
         self.fast.join(turn_of(demand), room)
         self.jobs[demand.uid] = _waiting(demand)
@@ -112,17 +112,17 @@ class Line:
             return None
         return self.fast.port
 
-    def next(self, now: float) -> Share | None:
+    def next(self, now: float) -> NextChunk | None:
         """Return what a processor that is free now should compute: of the first job that it can do anything for."""
         for waiting in self.fast.waiting:
             uid = waiting.order[2]
             job = self.jobs[uid]
             size = int(self.fast.share(now, job.turn, float(job.end - job.begin), job.cost))
             if size:
-                return Share(uid, Range(job.begin, job.begin + size))
+                return NextChunk(uid, Range(job.begin, job.begin + size))
         return None
 
-    def start(self, now: float, share: Share, place: Place) -> float:
+    def start(self, now: float, share: NextChunk, place: Place) -> float:
         """Give it to the processor at a place; return when it ends."""
         job = self.jobs[share.uid]
         job.begin = share.piece.end
@@ -135,10 +135,10 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class LineTest:
+class ScheduleTest:
     """The line as a test of admission at one time, for those who ask it about one demand after the other."""
 
-    line: Line | BoundLine
+    line: FastSchedule | StatisticalQueue
     now: float
 
     def fits(self, demand: Demand) -> bool:
@@ -162,6 +162,6 @@ class LineTest:
         return (due + demand.kept_back for due in self.line.dues())
 
 
-def _waiting(demand: Demand) -> Waiting:
+def _waiting(demand: Demand) -> WaitingJob:
     begin, end = demand.ranges.parts[0]
-    return Waiting(turn_of(demand), demand.cost, begin, end)
+    return WaitingJob(turn_of(demand), demand.cost, begin, end)

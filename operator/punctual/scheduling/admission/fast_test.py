@@ -13,10 +13,10 @@ negative then.
 from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
-from punctual.scheduling.admission.fast_queue import FastLine
+from punctual.scheduling.admission.fast_queue import FastQueue
 from punctual.scheduling.admission.slack_index import Turn
 from punctual.scheduling.placement.demand import Demand
-from punctual.scheduling.placement.timeline import Ground
+from punctual.scheduling.placement.timeline import Timeline
 
 Test = Literal["Exact", "Fast"]
 
@@ -92,8 +92,8 @@ def obstacle(demand: Demand, *, now: float, processors: int) -> Obstacle | None:
 
 
 def to_fast(
-    now: float, ground: Ground, demands: Iterable[Demand], *, grain: float = 1.0, beta: float = 1.0
-) -> FastLine | Obstacle:
+    now: float, ground: Timeline, demands: Iterable[Demand], *, grain: float = 1.0, beta: float = 1.0
+) -> FastQueue | Obstacle:
     """Return the line of all that waits, every slack found from what runs now; or who could not be promised by it.
 
     ``ground``: when processors, and the port, are free of what runs, bookings not counted; ``grain``: as of the
@@ -106,7 +106,7 @@ def to_fast(
     line = sorted(demands, key=turn_of)
     if no := next((no for d in line if (no := obstacle(d, now=now, processors=processors))), None):
         return no
-    fast = FastLine(
+    fast = FastQueue(
         processors,
         beta=min([beta, *(d.cost.beta for d in line)]) if ground.discipline.one_port else None,
         grain=grain,

@@ -24,8 +24,8 @@ from punctual.scheduling.model.discipline import Discipline
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.reservation import Reservation
 from punctual.scheduling.model.wording import some, span
-from punctual.scheduling.placement.blackouts import Around
-from punctual.scheduling.placement.calendar import Calendar, Window
+from punctual.scheduling.placement.blackouts import Blackouts
+from punctual.scheduling.placement.calendar import BookedSpan, Calendar
 from punctual.scheduling.placement.demand import tolerance
 from punctual.scheduling.placement.plan import Plan
 
@@ -35,7 +35,7 @@ ROUNDS = 8
 """How often what bisection found is found to be beatable before it is offered all the same."""
 
 
-class Held(NamedTuple):
+class BookedReservation(NamedTuple):
     """A reservation that was accepted, and the places that it has: fewer than it asked for where nodes went."""
 
     reservation: Reservation
@@ -45,7 +45,7 @@ class Held(NamedTuple):
 class Accepted(NamedTuple):
     """The reservation with its places, and the plan of all promised jobs around it; nothing is booked yet."""
 
-    held: Held
+    held: BookedReservation
     plan: Plan
 
 
@@ -57,10 +57,10 @@ class Refused(NamedTuple):
 
 
 @dataclass(slots=True)
-class Ahead:
+class BookedReservations:
     """All reservations that are accepted and not over."""
 
-    held: dict[str, Held] = field(default_factory=dict)
+    held: dict[str, BookedReservation] = field(default_factory=dict)
     calendar: Calendar = field(default_factory=Calendar)
     """Processors booked over time."""
     port: Calendar = field(default_factory=Calendar)
@@ -77,16 +77,16 @@ class Ahead:
     _end: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     _owner: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
 
-    def book(self, held: Held) -> None:
+    def book(self, held: BookedReservation) -> None:
         """Book what was accepted."""
         r = held.reservation
         if r.uid in self.held:
             raise ValueError(f"{r.uid} is booked already")
         self.held[r.uid] = held
         if held.places:
-            self.calendar.book(Window(r.start, r.end, len(held.places)))
+            self.calendar.book(BookedSpan(r.start, r.end, len(held.places)))
         if r.sends:
-            self.port.book(Window(r.start, r.sent, 1))
+            self.port.book(BookedSpan(r.start, r.sent, 1))
         numbers = [self._number.setdefault(place, len(self._number)) for place in held.places]
         self._where = np.concatenate((self._where, np.array(numbers, dtype=np.intp)))
         self._start = np.concatenate((self._start, np.full(len(numbers), r.start)))
@@ -97,9 +97,9 @@ class Ahead:
         """Take a booking back; KeyError where there is none."""
         r, places = self.held.pop(uid)
         if places:
-            self.calendar.release(Window(r.start, r.end, len(places)))
+            self.calendar.release(BookedSpan(r.start, r.end, len(places)))
         if r.sends:
-            self.port.release(Window(r.start, r.sent, 1))
+            self.port.release(BookedSpan(r.start, r.sent, 1))
         mine = np.isin(self._where, [self._number[place] for place in places])
         keep = ~(mine & (self._start == r.start) & (self._end == r.end))
         self._where, self._start, self._end = self._where[keep], self._start[keep], self._end[keep]
@@ -124,7 +124,7 @@ class Ahead:
         ends = [held.reservation.end for held in self.held.values() if held.reservation.group == group]
         return (self.number(group), max(ends)) if ends else None
 
-    def on(self, places: Sequence[Place], discipline: Discipline) -> Around | None:
+    def on(self, places: Sequence[Place], discipline: Discipline) -> Blackouts | None:
         """Return what a ground of these places carries; None: nothing is booked."""
         if not self.held:
             return None
@@ -134,7 +134,7 @@ class Ahead:
         sending: list[tuple[float, float]] = []
         if discipline.one_port:
             sending = [(r.start, r.sent) for r, _ in self.held.values() if r.sends]
-        return Around.of(
+        return Blackouts.of(
             len(places),
             where[there],
             self._start[there],
@@ -162,7 +162,7 @@ class Ahead:
         return float(self._end[self._end > at].min(initial=inf))
 
 
-def admit(asked: Reservation, ahead: Ahead, plan: Plan, now: float) -> Accepted | Refused:
+def admit(asked: Reservation, ahead: BookedReservations, plan: Plan, now: float) -> Accepted | Refused:
     """Answer: where it is held and what becomes of the plan, in which every promise stands; or the first objection.
 
     The plan's ground is around what is booked ahead (`Ahead.on`).
@@ -170,7 +170,7 @@ def admit(asked: Reservation, ahead: Ahead, plan: Plan, now: float) -> Accepted 
     where = _room(asked, ahead, plan, now)
     if isinstance(where, Refused):
         return where
-    held = Held(asked, tuple(plan.places[i] for i in where.tolist()))
+    held = BookedReservation(asked, tuple(plan.places[i] for i in where.tolist()))
     ground = replace(plan.ground, around=_with(plan, ahead, where, asked))
     kept = plan.retimed(ground)
     if not _moved(plan, kept):
@@ -187,17 +187,17 @@ def admit(asked: Reservation, ahead: Ahead, plan: Plan, now: float) -> Accepted 
     )
 
 
-def _with(plan: Plan, ahead: Ahead, where: NDArray[np.intp], asked: Reservation) -> Around:
+def _with(plan: Plan, ahead: BookedReservations, where: NDArray[np.intp], asked: Reservation) -> Blackouts:
     """Return what the plan's ground is around, this reservation included."""
     around = plan.ground.around
     if around is None:
         none = np.empty(0)
-        around = Around.of(len(plan.places), np.empty(0, dtype=np.intp), none, none, clearance=ahead.clearance)
+        around = Blackouts.of(len(plan.places), np.empty(0, dtype=np.intp), none, none, clearance=ahead.clearance)
     sent = asked.sent if plan.ground.discipline.one_port else asked.start
     return around.plus(where, asked.start, asked.end, sent, owner=ahead.number(asked.group))
 
 
-def _room(asked: Reservation, ahead: Ahead, plan: Plan, now: float) -> NDArray[np.intp] | Refused:
+def _room(asked: Reservation, ahead: BookedReservations, plan: Plan, now: float) -> NDArray[np.intp] | Refused:
     """Return which places it gets whatever becomes of the jobs that wait, or what stands against it."""
     there = _there(asked, plan.places)
     n = _number(asked, there)
@@ -232,7 +232,9 @@ def _number(asked: Reservation, there: NDArray[np.bool_]) -> int:
     return asked.processors or int(np.count_nonzero(there))
 
 
-def _objection(asked: Reservation, there: NDArray[np.bool_], ahead: Ahead, plan: Plan, now: float) -> str | None:
+def _objection(
+    asked: Reservation, there: NDArray[np.bool_], ahead: BookedReservations, plan: Plan, now: float
+) -> str | None:
     """Return what counting processors, those ``there`` on its nodes, and the port tells against it."""
     total, own = len(plan.places), int(np.count_nonzero(there))
     n = _number(asked, there)
@@ -271,7 +273,9 @@ def _disturbed(asked: Reservation, plan: Plan) -> NDArray[np.float64]:
     return seconds
 
 
-def next_start(asked: Reservation, ahead: Ahead, plan: Plan, now: float, *, not_before: float) -> float | None:
+def next_start(
+    asked: Reservation, ahead: BookedReservations, plan: Plan, now: float, *, not_before: float
+) -> float | None:
     """Return the earliest start from which on there is room beside other reservations; None: there never is."""
     n = _number(asked, _there(asked, plan.places))
     length, at = asked.end - asked.start, max(not_before, now)
@@ -302,7 +306,7 @@ class _Starts(NamedTuple):
     """The same window moved."""
 
     asked: Reservation
-    ahead: Ahead
+    ahead: BookedReservations
     plan: Plan
     now: float
 
@@ -343,7 +347,9 @@ class _Starts(NamedTuple):
         return high
 
 
-def nearest(asked: Reservation, ahead: Ahead, plan: Plan, now: float) -> Generator[None, None, float | None]:
+def nearest(
+    asked: Reservation, ahead: BookedReservations, plan: Plan, now: float
+) -> Generator[None, None, float | None]:
     """Search the earliest start, not before the one asked for, with which it is accepted; None: there is none.
 
     One a millionth nearer to now is not accepted. Each ``next`` costs at most one test, some 60 a round.

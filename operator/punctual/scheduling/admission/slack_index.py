@@ -25,7 +25,7 @@ BLOCK = 512
 _sum, _least = np.add.reduce, np.minimum.reduce  # without what .sum() and .min() do before
 
 
-class Waiting(NamedTuple):
+class SlackEntry(NamedTuple):
     """One waiting job. ``length``: seconds that it takes of the line, E(σ, N)."""
 
     order: Turn
@@ -69,7 +69,7 @@ class _Block:
         return float(_least(slacks)) if slacks.size else inf
 
 
-class Slacks:
+class SlackIndex:
     """A sorted line of `Waiting`. All operations but iteration and `check` are O(BLOCK + n / BLOCK), most of it numpy.
 
     Orders must be unique (they end with the job's uid).
@@ -86,10 +86,10 @@ class Slacks:
     def __len__(self) -> int:
         return self._size
 
-    def __iter__(self) -> Iterator[Waiting]:
+    def __iter__(self) -> Iterator[SlackEntry]:
         for b, later in zip(self._blocks, self._later.tolist(), strict=True):
             for order, length, slack in zip(b.orders, b.lengths.tolist(), b.slacks.tolist(), strict=False):
-                yield Waiting(order, length, slack + later)
+                yield SlackEntry(order, length, slack + later)
 
     def around(self, order: Turn) -> tuple[float, float]:
         """Return what stands before that place, and the least slack behind it (slack_min of the successor, 6.4).

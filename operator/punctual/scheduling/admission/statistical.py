@@ -24,7 +24,7 @@ from punctual.scheduling.model.pool_spec import MissCount
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Range, Ranges
 from punctual.scheduling.placement.demand import Demand, tolerance
-from punctual.scheduling.placement.timeline import Ground
+from punctual.scheduling.placement.timeline import Timeline
 from punctual.theory.cost import Cost
 from punctual.theory.geometric import GroupShares
 
@@ -53,7 +53,7 @@ ENOUGH: Final = 10
 """Fates that move the bound: one of fewer that is late would say more than 10 % miss."""
 
 
-class Share(NamedTuple):
+class NextChunk(NamedTuple):
     """A chunk for the next free processor."""
 
     uid: str
@@ -61,7 +61,7 @@ class Share(NamedTuple):
 
 
 @dataclass(slots=True)
-class Loose:
+class WaitingLoad:
     """What waits of a job."""
 
     turn: Turn
@@ -79,7 +79,7 @@ class Loose:
 
 
 @dataclass(frozen=True, slots=True)
-class Pressure:
+class UtilizationAnswer:
     """The answer: the highest utilization with the job in the line, and the bound."""
 
     highest: float
@@ -92,20 +92,20 @@ class Pressure:
 
 
 @dataclass(slots=True)
-class BoundLine:
+class StatisticalQueue:
     """All that waits and runs. ``bound``: the highest utilization allowed."""
 
-    ground: Ground
+    ground: Timeline
     bound: float
-    jobs: dict[str, Loose] = field(default_factory=dict)
+    jobs: dict[str, WaitingLoad] = field(default_factory=dict)
     ends: dict[Place, float] = field(default_factory=dict)
     """When places that are busy are expected to be free."""
     port: float = -float("inf")
 
     @classmethod
     def of(
-        cls, now: float, places: Sequence[Place], ground: Ground, demands: Iterable[Demand], *, bound: float
-    ) -> "BoundLine":
+        cls, now: float, places: Sequence[Place], ground: Timeline, demands: Iterable[Demand], *, bound: float
+    ) -> "StatisticalQueue":
         """Make the line of all that waits upon what runs."""
         ready = zip(places, ground.ready.tolist(), strict=True)
         line = cls(ground, bound, ends={place: end for place, end in ready if end > now}, port=ground.port)
@@ -118,7 +118,7 @@ class BoundLine:
         """How many there are."""
         return int(self.ground.ready.size)
 
-    def room(self, now: float, demand: Demand) -> Pressure:
+    def room(self, now: float, demand: Demand) -> UtilizationAnswer:
         """Ask whether one more job may be let in (algorithm 12)."""
         asked = _loose(demand)
         start = self._start(now)
@@ -129,7 +129,7 @@ class BoundLine:
             pressure = seconds / window if window > 0.0 else float("inf")  # to the letter it is negative, and accepted
             highest = max(highest, pressure)
             start += seconds
-        return Pressure(highest, self.bound)
+        return UtilizationAnswer(highest, self.bound)
 
     def over(self, now: float, demand: Demand) -> float:
         """Return when a demand behind all others would be as far from the bound as it can be."""
@@ -159,14 +159,14 @@ class BoundLine:
         one_port = self.ground.discipline.one_port
         return self.port if one_port and self.jobs and self.port > now + tolerance(now) else None
 
-    def next(self, now: float) -> Share | None:
+    def next(self, now: float) -> NextChunk | None:
         """Return what a processor that is free now should compute."""
         if not self.jobs:
             return None
         job = min(self.jobs.values(), key=lambda job: (job.due <= now, job.turn))
-        return Share(job.turn[2], self._first(job, job.due - now - job.cost.setup))
+        return NextChunk(job.turn[2], self._first(job, job.due - now - job.cost.setup))
 
-    def _first(self, job: Loose, window: float) -> Range:
+    def _first(self, job: WaitingLoad, window: float) -> Range:
         """Return the chunk of a job that a processor gets, with so many seconds (s) left to compute it in."""
         wanted = max(window / PARTS, WORTH * job.cost.setup)
         seconds = min(wanted, window / SLOWER)
@@ -177,7 +177,7 @@ class BoundLine:
             size = first.size  # the rest is not worth a set-up: truncation alone can leave one unit
         return Range(first.begin, first.begin + size)
 
-    def start(self, now: float, share: Share, place: Place) -> float:
+    def start(self, now: float, share: NextChunk, place: Place) -> float:
         """Give it to the processor at a place; return when it is expected to end."""
         uid, piece = share
         job = self.jobs[uid]
@@ -188,7 +188,7 @@ class BoundLine:
         self.ends[place] = end = now + job.cost.seconds(piece.size)
         return end
 
-    def _in_time(self, now: float) -> Iterable[Loose]:
+    def _in_time(self, now: float) -> Iterable[WaitingLoad]:
         return (job for job in self.jobs.values() if job.due > now)
 
     def _start(self, now: float) -> float:
@@ -199,14 +199,14 @@ class BoundLine:
         """Return the seconds that what runs takes of all processors."""
         return sum(max(0.0, end - now) for end in self.ends.values()) / max(1, self.processors)
 
-    def _seconds(self, job: Loose) -> float:
+    def _seconds(self, job: WaitingLoad) -> float:
         """Return E(σ, N), each processor's set-up included."""
         n = max(1, self.processors)
         spread = GroupShares.of(job.cost).powers(n) if self.ground.discipline.one_port else float(n)
         return job.cost.setup + job.left.total * job.cost.per_unit / spread
 
 
-class Sample(NamedTuple):
+class BoundSample(NamedTuple):
     """A period at its end, and the bound from then on."""
 
     time: float
@@ -229,7 +229,7 @@ class MissRatio:
     enough: int = ENOUGH
     """Fates that a move of the bound needs; while there are less, the period goes on into the next."""
     loop: PI = field(default_factory=lambda: PI(GAINS, output=1.0, low=LOW, high=HIGH))
-    last: Sample | None = None
+    last: BoundSample | None = None
     expected: list[tuple[float, str]] = field(default_factory=list)
     """Heap of (deadline, uid) of those who were let in."""
     open: dict[str, float] = field(default_factory=dict)
@@ -323,9 +323,9 @@ class MissRatio:
             self.loop.output = round(self.loop.step(round(self.set_point - ratio, 6)), 4)
             self.due = self.missed = 0
         self.turned_away = False
-        self.last = Sample(self.end, ratio, self.bound)
+        self.last = BoundSample(self.end, ratio, self.bound)
 
 
-def _loose(demand: Demand) -> Loose:
+def _loose(demand: Demand) -> WaitingLoad:
     units = demand.ranges
-    return Loose(turn_of(demand), demand.cost, units, units.total, demand.least_chunk)
+    return WaitingLoad(turn_of(demand), demand.cost, units, units.total, demand.least_chunk)

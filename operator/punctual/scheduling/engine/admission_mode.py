@@ -10,20 +10,20 @@ from math import inf
 
 from punctual import reasons
 from punctual.scheduling.admission.exact import Application, Rejected, objection
-from punctual.scheduling.admission.fast_queue import Room
-from punctual.scheduling.admission.fast_schedule import Line
+from punctual.scheduling.admission.fast_queue import SlackAnswer
+from punctual.scheduling.admission.fast_schedule import FastSchedule
 from punctual.scheduling.admission.fast_test import Obstacle, wanted
-from punctual.scheduling.admission.statistical import BoundLine, Pressure
+from punctual.scheduling.admission.statistical import StatisticalQueue, UtilizationAnswer
 from punctual.scheduling.engine.planner import Planner
-from punctual.scheduling.engine.state import Books
+from punctual.scheduling.engine.state import PoolState
 from punctual.scheduling.model.wording import some, span
 
 
 @dataclass(slots=True)
-class Express:
+class AdmissionMode:
     """Moves a pool between its two tests."""
 
-    books: Books
+    books: PoolState
     planner: Planner
     stayed: float | None = None
     """When the exact test was last found to be needed: the line is not tried again in the same step."""
@@ -36,7 +36,7 @@ class Express:
         spec = books.spec
         assert spec is not None
         if spec.loose:
-            if not isinstance(books.line, BoundLine):
+            if not isinstance(books.line, StatisticalQueue):
                 self.planner.line_up(now)
             return
         if spec.admission == "Exact":
@@ -69,21 +69,21 @@ class Express:
         self.stayed = now
         return True
 
-    def judge(self, now: float, a: Application) -> Room | Pressure | Rejected | None:
+    def judge(self, now: float, a: Application) -> SlackAnswer | UtilizationAnswer | Rejected | None:
         """Answer by the line; None where the exact test has taken over and should be asked."""
         line = self.books.line
         assert line is not None
-        if isinstance(line, BoundLine):
+        if isinstance(line, StatisticalQueue):
             return objection(a) or _loosely(a, line, now)
         return self._surely(now, a, line)
 
-    def _surely(self, now: float, a: Application, line: Line) -> Room | Rejected | None:
+    def _surely(self, now: float, a: Application, line: FastSchedule) -> SlackAnswer | Rejected | None:
         if not line.is_for(a.demand):
             if not self.planner.line_up(now, beta=a.demand.cost.beta):
                 why = f"sends for {1 - a.demand.cost.beta:.0%} of its work, more than any job that waits"
                 return None if self.leave(now) else self._too_full(now, why)
             made = self.books.line
-            assert isinstance(made, Line)
+            assert isinstance(made, FastSchedule)
             line = made
         if no := objection(a):
             return no
@@ -109,7 +109,7 @@ class Express:
         )
 
 
-def _loosely(a: Application, line: BoundLine, now: float) -> Pressure | Rejected:
+def _loosely(a: Application, line: StatisticalQueue, now: float) -> UtilizationAnswer | Rejected:
     if a.demand.reduce or a.demand.least > 1:
         what = "ends with a reduce step" if a.demand.reduce else f"needs {a.demand.least} processors at once"
         text = f"it {what}, which a pool with missRatio cannot promise"
@@ -126,7 +126,7 @@ def _loosely(a: Application, line: BoundLine, now: float) -> Pressure | Rejected
     return Rejected(reasons.INFEASIBLE_CAPACITY, text, by_time=True)
 
 
-def _arithmetic(a: Application, room: Room, line: Line, now: float) -> str:
+def _arithmetic(a: Application, room: SlackAnswer, line: FastSchedule, now: float) -> str:
     what = f"{some(a.demand.ranges.total, 'unit')} due in {span(a.demand.due - now)}"
     asks = f"{what} take {span(room.length)} of {some(line.fast.processors, 'processor')} together"
     if room.slack < 0:

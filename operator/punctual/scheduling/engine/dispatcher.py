@@ -11,19 +11,19 @@ from itertools import chain
 import numpy as np
 
 from punctual import reasons
-from punctual.scheduling.admission.fast_schedule import Line
-from punctual.scheduling.admission.statistical import BoundLine
-from punctual.scheduling.engine.job_state import Standing, Watch
-from punctual.scheduling.engine.lifecycle import GRACE, LOOK, Life
+from punctual.scheduling.admission.fast_schedule import FastSchedule
+from punctual.scheduling.admission.statistical import StatisticalQueue
+from punctual.scheduling.engine.job_state import ChunkObservation, JobState
+from punctual.scheduling.engine.lifecycle import GRACE, LOOK, Lifecycle
 from punctual.scheduling.engine.planner import NOTICE, PATIENCE, Planner
-from punctual.scheduling.engine.state import Books
+from punctual.scheduling.engine.state import PoolState
 from punctual.scheduling.model import ledger, pilots
 from punctual.scheduling.model.actions import CreateChunk, OfferEnd
 from punctual.scheduling.model.job import Chunk, Kind
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Range, Ranges
 from punctual.scheduling.placement.demand import tolerance
-from punctual.scheduling.placement.timeline import Booking, Ground, Walk
+from punctual.scheduling.placement.timeline import Placement, Timeline, Walk
 
 UNBOOKED = frozenset({"Measuring", "Leftover"})
 """States that run on leftovers."""
@@ -38,8 +38,8 @@ answered and works up to its end by then is in nobody's way."""
 class Dispatcher:
     """Creates chunks on free processors, and asks leftover chunks to leave."""
 
-    books: Books
-    life: Life
+    books: PoolState
+    life: Lifecycle
     planner: Planner
 
     def work(self, now: float) -> None:
@@ -52,7 +52,7 @@ class Dispatcher:
         self.dispatch(now)
         self.relieve(now)
 
-    def _active(self) -> Iterator[Standing]:
+    def _active(self) -> Iterator[JobState]:
         return (self.books.jobs[uid] for uid in self.books.active)
 
     def vacate(self, now: float) -> None:
@@ -88,7 +88,7 @@ class Dispatcher:
         elif (watch.offered_at is None or now > watch.offered_at + PATIENCE) and not _ends_soon(chunk, watch, now):
             self.life.end_and_lose(now, st, chunk, reasons.CAPACITY_LOST, "its processor was needed", own=False)
 
-    def offer(self, now: float, st: Standing, chunk: Chunk, end: int) -> None:
+    def offer(self, now: float, st: JobState, chunk: Chunk, end: int) -> None:
         """Offer a running chunk an end."""
         watch = st.watch(chunk)
         pod = watch.pod
@@ -126,7 +126,7 @@ class Dispatcher:
                     self.offer(now, st, chunk, chunk.begin + watch.done + kept)
                     idle -= helpers
 
-    def _share_out(self, now: float, st: Standing, left: int, idle: int) -> tuple[int, int]:
+    def _share_out(self, now: float, st: JobState, left: int, idle: int) -> tuple[int, int]:
         """Return how many processors shall take the tail of what a late chunk has left, and how much of it it keeps.
 
         All of them end together, the helpers after notice and set-up. They are as many as the plan will give the
@@ -200,7 +200,7 @@ class Dispatcher:
         overdue = (b.where[b.starts < late].tolist() for b in self.books.plan if b.start < late)
         return any(places[w] not in occupants for w in chain.from_iterable(overdue))
 
-    def _follow_line(self, now: float, line: Line | BoundLine) -> None:
+    def _follow_line(self, now: float, line: FastSchedule | StatisticalQueue) -> None:
         """Give each free processor what comes first in the line; one at a time where they share a port."""
         free = [p for p in self.books.processors.usable(now) if p not in self.books.processors.occupants]
         line.free(free)
@@ -211,7 +211,7 @@ class Dispatcher:
         if not line.jobs:
             self._use_leftovers(now, free)
 
-    def _turn_of(self, now: float, booking: Booking, free: set[Place]) -> list[int]:
+    def _turn_of(self, now: float, booking: Placement, free: set[Place]) -> list[int]:
         """Return the first position on each free place, as far as it is its turn.
 
         Around what is booked ahead a chunk may have to wait on a processor that is free; the time until then may be
@@ -231,13 +231,13 @@ class Dispatcher:
         left = set(free).intersection(self._idle(now)) if self.books.ahead.held else free
         return sorted(left, key=lambda p: (p.slot, p.node))
 
-    def _reduce_may(self, now: float, booking: Booking) -> bool:
+    def _reduce_may(self, now: float, booking: Placement) -> bool:
         """Whether a reduce step is booked that may begin: around what is booked ahead not before it is to."""
         if booking.reducer is None:
             return False
         return not self.books.ahead.held or booking.finish - booking.demand.reduce <= now + tolerance(now)
 
-    def _those_who_may(self, booking: Booking, begins: list[int], *, in_turn: bool) -> tuple[list[int], bool]:
+    def _those_who_may(self, booking: Placement, begins: list[int], *, in_turn: bool) -> tuple[list[int], bool]:
         """Return which of the positions whose processors are free may begin, and whether another's turn may come."""
         assert self.books.spec is not None
         discipline = self.books.spec.discipline
@@ -253,7 +253,7 @@ class Dispatcher:
         run = [position for i, position in enumerate(begins) if position == i]  # in the order of the port
         return run, whole
 
-    def _create_booked(self, now: float, booking: Booking, positions: list[int]) -> None:
+    def _create_booked(self, now: float, booking: Placement, positions: list[int]) -> None:
         """Create the first chunk that is booked at each of these positions."""
         plan, pieces = self.books.plan, booking.pieces()
         chunks = {position: pieces[position][0] for position in positions}
@@ -267,7 +267,7 @@ class Dispatcher:
         self._create(now, self.books.jobs[booking.demand.uid], pieces_at, walk)
         self.books.plan = plan.created(booking, chunks, walk.ends.tolist(), walk.port)
 
-    def _create_reduce(self, now: float, st: Standing, place: Place) -> None:
+    def _create_reduce(self, now: float, st: JobState, place: Place) -> None:
         if not st.work_done or st.record.chunks or st.job.reduce_duration is None:
             return
         units = st.job.units  # the reduce step stands as one unit behind the last
@@ -280,7 +280,7 @@ class Dispatcher:
     def _create(
         self,
         now: float,
-        st: Standing,
+        st: JobState,
         pieces: Sequence[tuple[Range, Place]],
         walk: Walk,
         *,
@@ -338,7 +338,7 @@ class Dispatcher:
             else:
                 self._run_on_leftovers(now, st, free, share=max(1, len(free) // (len(wanting) - i)))
 
-    def _run_on_leftovers(self, now: float, st: Standing, free: list[Place], *, share: int) -> None:
+    def _run_on_leftovers(self, now: float, st: JobState, free: list[Place], *, share: int) -> None:
         """Create up to ``share`` short chunks of a job on free places."""
         assert self.books.spec is not None
         if st.cost is None:
@@ -360,7 +360,7 @@ class Dispatcher:
         if pieces:
             planned, at = self.books.plan.ground, np.full(len(pieces), now)
             speeds = self.books.processors.speeds([place for _, place in pieces])
-            ground = Ground(at, planned.discipline, planned.port, speeds)
+            ground = Timeline(at, planned.discipline, planned.port, speeds)
             walk = ground.walk(np.arange(at.size), np.array([piece.size for piece, _ in pieces]), at, cost)
             if walk.port > now:
                 booked = min((b.start for b in self.books.plan), default=np.inf)
@@ -371,7 +371,7 @@ class Dispatcher:
             if walk.port > planned.port:
                 planned.port, self.books.stale = walk.port, True  # who is placed behind all meets it too
 
-    def _pilot(self, now: float, st: Standing, free: list[Place]) -> None:
+    def _pilot(self, now: float, st: JobState, free: list[Place]) -> None:
         record = st.record
         if record.chunks:
             return
@@ -403,7 +403,7 @@ class Dispatcher:
                     self.books.after.append(CreateChunk(uid, chunk))
 
 
-def _ends_soon(chunk: Chunk, watch: Watch, now: float) -> bool:
+def _ends_soon(chunk: Chunk, watch: ChunkObservation, now: float) -> bool:
     """Whether the chunk has answered its offer and comes, by its own pace, to the end it named before it must go."""
     answered = chunk.offered is None and chunk.end < chunk.origin
     return answered and watch.offered_at is not None and max(now, chunk.promised_end) <= watch.offered_at + SOON

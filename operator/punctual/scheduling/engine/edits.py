@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from punctual import reasons
-from punctual.scheduling.admission.statistical import BoundLine
-from punctual.scheduling.engine.job_state import Standing
-from punctual.scheduling.engine.lifecycle import Life
+from punctual.scheduling.admission.statistical import StatisticalQueue
+from punctual.scheduling.engine.job_state import JobState
+from punctual.scheduling.engine.lifecycle import Lifecycle
 from punctual.scheduling.engine.planner import Planner
-from punctual.scheduling.engine.state import Books
+from punctual.scheduling.engine.state import PoolState
 from punctual.scheduling.model import ledger
 from punctual.scheduling.model.actions import Emit
 from punctual.scheduling.model.job import Job, Verdict
@@ -23,11 +23,11 @@ from punctual.scheduling.placement.plan import Plan
 class Edits:
     """Puts in force what is asked for now."""
 
-    books: Books
-    life: Life
+    books: PoolState
+    life: Lifecycle
     planner: Planner
 
-    def apply(self, now: float, st: Standing) -> None:
+    def apply(self, now: float, st: JobState) -> None:
         """Put in force what is asked for now, as far as it can be."""
         job = st.asked
         self.books.touch(st)
@@ -55,7 +55,7 @@ class Edits:
         else:
             self._change_promised(now, st, job)
 
-    def _ask_anew(self, st: Standing, job: Job) -> None:
+    def _ask_anew(self, st: JobState, job: Job) -> None:
         """Queue an edited job for a new answer; what is done stays done."""
         st.job = job
         record = ledger.within(st.record, job.units)
@@ -63,13 +63,13 @@ class Edits:
         self.books.desk.drop(job.uid)  # whose question was another one
         self.books.ask(st)
 
-    def _take_back(self, now: float, st: Standing, reason: str) -> bool:
+    def _take_back(self, now: float, st: JobState, reason: str) -> bool:
         """End all chunks of a job; return whether it is at its end, as all its units were reported done."""
         for chunk in st.record.chunks:
             self.life.end_and_lose(now, st, chunk, reason, "", own=False)
         return st.record.ended
 
-    def _change_promised(self, now: float, st: Standing, job: Job) -> None:
+    def _change_promised(self, now: float, st: JobState, job: Job) -> None:
         """Test another deadline, or another number of processors, as a change: refused, it leaves all as it is."""
         old = st.job
         promise = st.record.promise
@@ -112,13 +112,13 @@ class Edits:
         st.job = fixed
         st.record = st.record._replace(spec_applied=Verdict("True", reasons.APPLIED, "the change is in force"))
 
-    def _test(self, now: float, st: Standing) -> tuple[Plan | None, str | None]:
+    def _test(self, now: float, st: JobState) -> tuple[Plan | None, str | None]:
         """Return the plan with a changed job in it (None: the bound decides, not a plan), and what it would do wrong.
 
         What is asked of the bound is taken out of the line for that: ``_line_up_again`` brings it back.
         """
         line = self.books.line
-        if not isinstance(line, BoundLine):
+        if not isinstance(line, StatisticalQueue):
             plan, missed = self.planner.trial(now)
             wrong = missed or self.planner.is_late(st, now)
             return plan, f"break {_whose(st.job.uid, missed)}" if wrong else None
@@ -132,12 +132,12 @@ class Edits:
         text = f"need {pressure.highest:.3g} of the pool until a deadline, where {line.bound:.3g} is allowed"
         return None, None if pressure.fits else text
 
-    def _line_up_again(self, now: float, st: Standing) -> None:
+    def _line_up_again(self, now: float, st: JobState) -> None:
         line, demand = self.books.line, self.planner.demand(st, now)
-        if isinstance(line, BoundLine) and demand is not None:
+        if isinstance(line, StatisticalQueue) and demand is not None:
             line.join(demand)
 
-    def _suspend(self, now: float, st: Standing, job: Job) -> None:
+    def _suspend(self, now: float, st: JobState, job: Job) -> None:
         if self._take_back(now, st, reasons.SUSPENDED):
             return
         st.job = job

@@ -7,7 +7,7 @@ first. A silent agent is no evidence: a chunk that nobody looked at has not stal
 from typing import NamedTuple
 
 from punctual import reasons
-from punctual.scheduling.engine.job_state import Watch
+from punctual.scheduling.engine.job_state import ChunkObservation
 from punctual.scheduling.model.job import Chunk, Job
 from punctual.scheduling.model.wording import span
 
@@ -37,7 +37,7 @@ class Finding(NamedTuple):
     own: bool
 
 
-def cannot_start(_job: Job, chunk: Chunk, watch: Watch, now: float) -> Finding | None:
+def cannot_start(_job: Job, chunk: Chunk, watch: ChunkObservation, now: float) -> Finding | None:
     """Find a container that waits for an image or a configuration that does not come."""
     pod = watch.pod
     if pod is None or pod.phase != "Pending" or pod.reason not in NO_IMAGE or 0 <= now - chunk.created < START_PATIENCE:
@@ -46,7 +46,7 @@ def cannot_start(_job: Job, chunk: Chunk, watch: Watch, now: float) -> Finding |
     return Finding(reasons.CHUNK_FAILED, f"pod {pod.name} cannot start: {why}", own=True)
 
 
-def has_no_room(_job: Job, chunk: Chunk, watch: Watch, now: float) -> Finding | None:
+def has_no_room(_job: Job, chunk: Chunk, watch: ChunkObservation, now: float) -> Finding | None:
     """Find a pod that its node has no room for: something else came in between."""
     pod = watch.pod
     patience = START_PATIENCE if pod is not None and pod.reason == NOMINATED else ROOM_PATIENCE
@@ -55,7 +55,7 @@ def has_no_room(_job: Job, chunk: Chunk, watch: Watch, now: float) -> Finding | 
     return Finding(reasons.CAPACITY_LOST, f"node {chunk.node} has no room for pod {pod.name}", own=False)
 
 
-def has_stalled(job: Job, _chunk: Chunk, watch: Watch, now: float) -> Finding | None:
+def has_stalled(job: Job, _chunk: Chunk, watch: ChunkObservation, now: float) -> Finding | None:
     """Find a chunk that neither progresses nor uses CPU for stallTimeout."""
     if watch.running_since is None or not watch.looked_at(now):
         return None
@@ -65,7 +65,7 @@ def has_stalled(job: Job, _chunk: Chunk, watch: Watch, now: float) -> Finding | 
     return Finding(reasons.STALLED, f"neither progress nor CPU use for {span(idle)}", own=True)
 
 
-def receives_nothing(job: Job, chunk: Chunk, watch: Watch, now: float) -> Finding | None:
+def receives_nothing(job: Job, chunk: Chunk, watch: ChunkObservation, now: float) -> Finding | None:
     """Find an input step whose turn it is, and that gets nothing for stallTimeout: others may be waiting for it."""
     pod = watch.pod
     if chunk.turn is None or pod is None or pod.phase != "Pending" or pod.fetched:
@@ -81,7 +81,7 @@ def receives_nothing(job: Job, chunk: Chunk, watch: Watch, now: float) -> Findin
 CHECKS = (cannot_start, has_no_room, receives_nothing, has_stalled)
 
 
-def finding(job: Job, chunk: Chunk, watch: Watch, now: float) -> Finding | None:
+def finding(job: Job, chunk: Chunk, watch: ChunkObservation, now: float) -> Finding | None:
     """Return the first thing found wrong with the chunk."""
     for check in CHECKS:
         if found := check(job, chunk, watch, now):

@@ -22,7 +22,7 @@ FRESH = 5.0
 
 
 @dataclass(slots=True)
-class Watch:
+class ChunkObservation:
     """What was seen of one chunk."""
 
     pod: PodObserved | None = None
@@ -53,7 +53,7 @@ class Watch:
 
 
 @dataclass(slots=True)
-class Standing:
+class JobState:
     """One job."""
 
     job: Job
@@ -62,7 +62,7 @@ class Standing:
     """As last applied."""
     record: JobRecord = field(default_factory=JobRecord)
     written: JobRecord | None = None
-    watches: dict[Key, Watch] = field(default_factory=dict)
+    watches: dict[Key, ChunkObservation] = field(default_factory=dict)
     told: float = -math.inf
     """When its status was last handed out, its progress with it."""
     slowed: float = 1.0
@@ -107,12 +107,12 @@ class Standing:
         """The cost in force: declared, or measured by pilots."""
         return self.job.cost or self.record.cost
 
-    def watch(self, chunk: Chunk) -> Watch:
+    def watch(self, chunk: Chunk) -> ChunkObservation:
         """Return what was seen of a chunk, empty at first."""
         key = chunk.key
         seen = self.watches.get(key)
         if seen is None:
-            seen = self.watches[key] = Watch()
+            seen = self.watches[key] = ChunkObservation()
         return seen
 
     def chunk(self, kind: str, begin: int, attempt: int) -> Chunk | None:
@@ -128,7 +128,7 @@ class Standing:
         return self.record.completed.total == self.job.units
 
 
-def expected_end(chunk: Chunk, watch: Watch, *, now: float) -> float:
+def expected_end(chunk: Chunk, watch: ChunkObservation, *, now: float) -> float:
     """Tell when a chunk will end: as planned, and from its progress once that time has passed.
 
     Without progress to go by, a tenth of the time it has taken so far is added: the estimate keeps moving ahead.

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from punctual import reasons
 from punctual.control.cost_estimation import Fetched
 from punctual.scheduling.engine.health import SAID, finding
-from punctual.scheduling.engine.job_state import Key, Standing, Watch, expected_end
-from punctual.scheduling.engine.state import Books
+from punctual.scheduling.engine.job_state import ChunkObservation, JobState, Key, expected_end
+from punctual.scheduling.engine.state import PoolState
 from punctual.scheduling.model import ledger
 from punctual.scheduling.model.actions import DeleteJob, Emit, EndPod, Measured, SetPoint, StoreResult
 from punctual.scheduling.model.events import PodObserved
-from punctual.scheduling.model.job import Chunk, InputVersion, Sample, Transfers, Verdict
+from punctual.scheduling.model.job import Chunk, InputVersion, PilotSample, Transfers, Verdict
 from punctual.scheduling.model.processors import Occupant
 from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.placement.demand import tolerance
@@ -33,12 +33,12 @@ BLOCKED = 10.0
 
 
 @dataclass(slots=True)
-class Life:
+class Lifecycle:
     """Moves records on as pods and agents report."""
 
-    books: Books
+    books: PoolState
 
-    def answered(self, now: float, st: Standing, chunk: Chunk, end: int) -> None:
+    def answered(self, now: float, st: JobState, chunk: Chunk, end: int) -> None:
         """Give the tail away now that the worker has said where it will stop."""
         st.record = ledger.cut(st.record, chunk, end)
         self.books.touch(st)
@@ -53,14 +53,14 @@ class Life:
         if kept.size == 0:  # nothing of it was begun
             self.end_and_lose(now, st, kept, reasons.OVERRUN, "gave its whole range back", own=False)
 
-    def see_success(self, now: float, st: Standing, key: Key) -> None:
+    def see_success(self, now: float, st: JobState, key: Key) -> None:
         """Account a chunk whose pod has succeeded, if it is still owned and its last word is known."""
         chunk = st.chunk(*key)
         watch = st.watches.get(key)
         if chunk and watch and watch.pod and watch.pod.phase == "Succeeded":
             self.succeeded(now, st, chunk, watch)
 
-    def succeeded(self, now: float, st: Standing, chunk: Chunk, watch: Watch) -> None:
+    def succeeded(self, now: float, st: JobState, chunk: Chunk, watch: ChunkObservation) -> None:
         """Account the chunk; where an offer is open, only once its last word is known."""
         pod = watch.pod
         assert pod is not None
@@ -99,7 +99,7 @@ class Life:
             self.end(now, pod)
         self._maybe_finish(done, st)
 
-    def see_input(self, now: float, st: Standing, chunk: Chunk, pod: PodObserved) -> bool:
+    def see_input(self, now: float, st: JobState, chunk: Chunk, pod: PodObserved) -> bool:
         """Look which version of the input a chunk has read; return whether the chunk goes on.
 
         The first version seen is that of the whole job. It is on record before any unit counts, so every leader
@@ -124,12 +124,12 @@ class Life:
                 self._begin_with(st, pod.input)
         return st.chunk(*chunk.key) is not None
 
-    def _begin_with(self, st: Standing, version: InputVersion) -> None:
+    def _begin_with(self, st: JobState, version: InputVersion) -> None:
         if st.record.input is None:
             st.record = st.record._replace(input=version)
             self.books.touch(st)
 
-    def _change_input(self, now: float, st: Standing, chunk: Chunk, pod: PodObserved, message: str) -> None:
+    def _change_input(self, now: float, st: JobState, chunk: Chunk, pod: PodObserved, message: str) -> None:
         if pod.phase == "Failed":  # it stays to be read
             st.record = ledger.lose(st.record, chunk, own=True)
         text = (
@@ -138,14 +138,14 @@ class Life:
         )
         self.fail(now, st, reasons.INPUT_CHANGED, text)
 
-    def _tell_cut(self, st: Standing, pod: PodObserved) -> None:
+    def _tell_cut(self, st: JobState, pod: PodObserved) -> None:
         """Tell that the message of a reduce is cut; its log is whole, and that is the job's result."""
         if pod.cut is not None:
             text = f"reduce: the message of pod {pod.name} is cut at {pod.cut} bytes; its log has all that it wrote"
             self.books.after.append(Emit(st.job.uid, "Warning", reasons.RESULT_CUT, text))
 
     def end_and_lose(
-        self, now: float, st: Standing, chunk: Chunk, reason: str, message: str, *, own: bool, durable: bool = True
+        self, now: float, st: JobState, chunk: Chunk, reason: str, message: str, *, own: bool, durable: bool = True
     ) -> None:
         """End the chunk's pod, if it has one, and take its units back."""
         pod = st.watch(chunk).pod
@@ -156,7 +156,7 @@ class Life:
         self.lose(now, st, chunk, reason, message, own=own, durable=durable)
 
     def lose(
-        self, now: float, st: Standing, chunk: Chunk, reason: str, message: str, *, own: bool, durable: bool = True
+        self, now: float, st: JobState, chunk: Chunk, reason: str, message: str, *, own: bool, durable: bool = True
     ) -> None:
         """End an attempt without success and see what becomes of the job; an empty message is not told.
 
@@ -184,7 +184,7 @@ class Life:
                 return
         self._maybe_finish(now, st)
 
-    def _forget(self, st: Standing, chunk: Chunk) -> None:
+    def _forget(self, st: JobState, chunk: Chunk) -> None:
         st.watches.pop(chunk.key, None)
         st.refused_until = 0.0  # there may be room in a quota again
         if not st.record.chunks:
@@ -206,7 +206,7 @@ class Life:
             return now
         return pod.started if chunk.created <= pod.started <= now else chunk.created
 
-    def _ended(self, now: float, chunk: Chunk, watch: Watch, pod: PodObserved) -> float:
+    def _ended(self, now: float, chunk: Chunk, watch: ChunkObservation, pod: PodObserved) -> float:
         """Tell when a pod ended: now, unless it had ended for a while before somebody saw it.
 
         Then it is the kubelet's word, in whole seconds: as a difference of two of its times it tells that much,
@@ -218,7 +218,7 @@ class Life:
         end = since + (pod.finished - pod.started) + 1.0
         return end if end < now - SEEN else now
 
-    def _measured(self, now: float, st: Standing, chunk: Chunk, fetched: Fetched | None, *, seen_late: bool) -> None:
+    def _measured(self, now: float, st: JobState, chunk: Chunk, fetched: Fetched | None, *, seen_late: bool) -> None:
         """Tell what its units took; of a pilot, note it: also late where there will be no other.
 
         What ends no later than it began, by a clock that was set back or stood still meanwhile, is no measure either.
@@ -231,10 +231,10 @@ class Life:
                 fetched = None
             self.books.after.append(Measured(st.job.uid, chunk.node, chunk.size, seconds, fetched))
         if chunk.kind == "Pilot" and (measure or not ledger.remaining(st.job.units, st.record)):
-            st.record = st.record._replace(pilots=(*st.record.pilots, Sample(chunk.size, seconds)))
+            st.record = st.record._replace(pilots=(*st.record.pilots, PilotSample(chunk.size, seconds)))
 
     @staticmethod
-    def _transferred(st: Standing, chunk: Chunk, watch: Watch) -> Fetched | None:
+    def _transferred(st: JobState, chunk: Chunk, watch: ChunkObservation) -> Fetched | None:
         """Add up what its transfer took, and return it.
 
         The port is also idle while a turn is handed on: that opens a transfer too.
@@ -252,7 +252,7 @@ class Life:
         return Fetched(units, opening, opening + sending)
 
     @staticmethod
-    def _done(now: float, st: Standing) -> float:
+    def _done(now: float, st: JobState) -> float:
         """Tell when what is accounted by now was done: when its last pod ended, also where nobody saw that in time.
 
         Of a job that was off its track that is not believed: an earlier leader may have seen another pod end late.
@@ -260,12 +260,12 @@ class Life:
         on_track = st.record.on_track
         return st.last_end if on_track and on_track.status == "True" else now
 
-    def _maybe_finish(self, ended: float, st: Standing) -> None:
+    def _maybe_finish(self, ended: float, st: JobState) -> None:
         if st.record.ended or st.record.chunks or not st.work_done or st.job.reduce_duration is not None:
             return
         self.finish(ended, st)
 
-    def finish(self, ended: float, st: Standing) -> None:
+    def finish(self, ended: float, st: JobState) -> None:
         """End the job well: every unit is done, and reduce if there is one.
 
         ``ended``: when the last of it was done.
@@ -289,7 +289,7 @@ class Life:
             Emit(st.job.uid, "Normal" if kind == "Normal" else "Warning", verdict.reason, verdict.message)
         )
 
-    def fail(self, now: float, st: Standing, reason: str, message: str) -> None:
+    def fail(self, now: float, st: JobState, reason: str, message: str) -> None:
         """End the job without success: what runs of it is ended, what is done stays on the record."""
         for chunk in st.record.chunks:
             pod = st.watch(chunk).pod
@@ -308,7 +308,7 @@ class Life:
         self._close(now, st)
         self.books.after.append(Emit(st.job.uid, "Warning", reason, message))
 
-    def missed(self, now: float, st: Standing) -> None:
+    def missed(self, now: float, st: JobState) -> None:
         """Say that the deadline of a job let in statistically has come, it not being done."""
         text = f"the deadline has come, {some(st.job.units - st.record.completed.total, 'unit')} are not done"
         if st.job.on_miss == "Stop":
@@ -318,7 +318,7 @@ class Life:
             self.books.touch(st)
             self.books.after.append(Emit(st.job.uid, "Warning", reasons.LATE, text))
 
-    def _close(self, ended: float, st: Standing) -> None:
+    def _close(self, ended: float, st: JobState) -> None:
         uid = st.job.uid
         st.watches.clear()
         self.books.active.pop(uid, None)
@@ -333,7 +333,7 @@ class Life:
         self.books.touch(st)
         self.note_end(st)
 
-    def note_end(self, st: Standing) -> None:
+    def note_end(self, st: JobState) -> None:
         """Have the job deleted when its time to live is over."""
         if st.job.ttl is not None and st.record.finished is not None:
             heapq.heappush(self.books.expiring, (st.record.finished + st.job.ttl, st.job.uid))
@@ -390,7 +390,7 @@ class Life:
             self.books.touch(st)
             self.books.after.append(Emit(st.job.uid, "Warning", reasons.INFEASIBLE_STARTUP, text))
 
-    def aim(self, chunk: Chunk, watch: Watch) -> None:
+    def aim(self, chunk: Chunk, watch: ChunkObservation) -> None:
         """Tell the agent what to hold for the chunk, when that has changed."""
         assert self.books.spec is not None
         pod = watch.pod
@@ -410,7 +410,7 @@ class Life:
                 )
             )
 
-    def _overrun(self, now: float, st: Standing, chunk: Chunk, watch: Watch) -> None:
+    def _overrun(self, now: float, st: JobState, chunk: Chunk, watch: ChunkObservation) -> None:
         """Book what a chunk needs beyond its planned end, if nobody else pays for it; else it is on its own.
 
         What is left is admitted again: with the pace it was seen to keep. Refused, the job goes on with leftover
@@ -430,7 +430,7 @@ class Life:
             self.books.causes.setdefault(st.job.uid, reasons.OVERRUN)
 
 
-def _fault(st: Standing, chunk: Chunk, pod: PodObserved) -> tuple[str, str] | None:
+def _fault(st: JobState, chunk: Chunk, pod: PodObserved) -> tuple[str, str] | None:
     """Return the reason and the words why a chunk does not count though its pod has succeeded, if so."""
     if pod.cut is not None and st.job.reduce_duration is not None and chunk.kind != "Reduce":
         return reasons.RESULT_CUT, (

@@ -10,7 +10,7 @@ TESTS = 24
 """Tests of admission that a step spends on offers."""
 
 
-class OffersDesk:
+class OfferSearches:
     """Who waits for an offer, and how far the search for it is."""
 
     def __init__(self) -> None:

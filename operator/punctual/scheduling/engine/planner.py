@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from punctual import reasons
-from punctual.scheduling.admission.fast_schedule import Line
+from punctual.scheduling.admission.fast_schedule import FastSchedule
 from punctual.scheduling.admission.fast_test import Obstacle
-from punctual.scheduling.admission.statistical import BoundLine
-from punctual.scheduling.engine.job_state import Standing, expected_end
-from punctual.scheduling.engine.lifecycle import GRACE, LOOK, Life
-from punctual.scheduling.engine.state import Books
+from punctual.scheduling.admission.statistical import StatisticalQueue
+from punctual.scheduling.engine.job_state import JobState, expected_end
+from punctual.scheduling.engine.lifecycle import GRACE, LOOK, Lifecycle
+from punctual.scheduling.engine.state import PoolState
 from punctual.scheduling.engine.transfers import expected_inputs, someone_fetches
 from punctual.scheduling.model import ledger
 from punctual.scheduling.model.actions import Emit
@@ -25,7 +25,7 @@ from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.wording import span
 from punctual.scheduling.placement.demand import Demand, Shortfall, tolerance
 from punctual.scheduling.placement.plan import Plan
-from punctual.scheduling.placement.timeline import Ground
+from punctual.scheduling.placement.timeline import Timeline
 from punctual.theory.cost import Cost
 
 PATIENCE = 2.0
@@ -44,8 +44,8 @@ FORECAST_STEP = 1.0
 class Planner:
     """Makes the books' plan and keeps it."""
 
-    books: Books
-    life: Life
+    books: PoolState
+    life: Lifecycle
 
     def trial(
         self, now: float, *, but: frozenset[str] = frozenset(), without: Collection[str] = (), stop: bool = False
@@ -61,7 +61,7 @@ class Planner:
 
     def ground(
         self, now: float, *, but: frozenset[str] = frozenset(), without: Collection[str] = ()
-    ) -> tuple[list[Place], Ground]:
+    ) -> tuple[list[Place], Timeline]:
         """Return the places that planning may count on, and from when on; see :meth:`trial`."""
         ends = self._ends(now, but)
         places = [p for p in self.books.processors.usable(now, ends) if p.node not in without]
@@ -73,10 +73,10 @@ class Planner:
         ends = self._ends(now, frozenset())
         return plan.held(np.array([ends.get(place, now) for place in plan.places], dtype=np.float64))
 
-    def _ground(self, now: float, places: Sequence[Place], ends: Mapping[Place, float]) -> Ground:
+    def _ground(self, now: float, places: Sequence[Place], ends: Mapping[Place, float]) -> Timeline:
         assert self.books.spec is not None
         self.books.ahead.clearance = self.books.spec.margin + self.books.leave
-        return Ground(
+        return Timeline(
             np.array([ends.get(place, now) for place in places], dtype=np.float64),
             self.books.spec.discipline,
             self._port(now),
@@ -117,11 +117,11 @@ class Planner:
                     ends[place] = max(now, expected_end(chunk, st.watch(chunk), now=now))
         return ends
 
-    def running_until(self, st: Standing, now: float) -> float:
+    def running_until(self, st: JobState, now: float) -> float:
         """Return when the last of its running chunks is expected to end."""
         return max((expected_end(c, st.watch(c), now=now) for c in st.record.chunks), default=now)
 
-    def is_late(self, st: Standing, now: float) -> bool:
+    def is_late(self, st: JobState, now: float) -> bool:
         """Whether what of it runs ends too late, reduce included: no processor could help."""
         reduce = self._reduce(st, st.cost) if st.cost else 0.0
         deadline = st.job.deadline
@@ -134,7 +134,7 @@ class Planner:
             beyond = max(beyond, MAKING_ROOM)
         return self.books.spec.margin + beyond
 
-    def planned(self, st: Standing) -> Cost:
+    def planned(self, st: JobState) -> Cost:
         """Return the cost that the job is planned with: as slow as it was seen to be, with headroom."""
         assert self.books.spec is not None
         cost = st.cost
@@ -142,7 +142,7 @@ class Planner:
         slowed = cost if st.slowed == 1.0 else replace(cost, chi=cost.chi * st.slowed)
         return slowed.with_headroom(self.books.spec.headroom)
 
-    def due(self, st: Standing) -> float:
+    def due(self, st: JobState) -> float:
         """Return when its chunks must end: margin and reduce before the deadline."""
         cost, promise = st.cost, st.record.promise
         assert cost is not None
@@ -150,13 +150,13 @@ class Planner:
         return st.job.deadline - (0.0 if st.squeezed else margin) - self._reduce(st, cost)
 
     @staticmethod
-    def _reduce(st: Standing, cost: Cost) -> float:
+    def _reduce(st: JobState, cost: Cost) -> float:
         """Return the seconds of the reduce step that is still to come; 0: none."""
         if st.job.reduce_duration is None or any(c.kind == "Reduce" for c in st.record.chunks):
             return 0.0
         return st.job.reduce_duration + cost.theta_cp
 
-    def demand(self, st: Standing, now: float) -> Demand | None:
+    def demand(self, st: JobState, now: float) -> Demand | None:
         """Return what of the job is still to be placed; None: nothing."""
         job, record, cost = st.job, st.record, st.cost
         assert cost is not None
@@ -196,7 +196,7 @@ class Planner:
             inside=inside,
         )
 
-    def order(self, st: Standing, planned: Cost) -> Order:
+    def order(self, st: JobState, planned: Cost) -> Order:
         """Return the place in the queue of a job that is planned with this cost."""
         assert self.books.spec is not None
         job = st.job
@@ -243,13 +243,13 @@ class Planner:
         assert spec is not None
         if self.books.ahead.held:  # the line counts on all processors, at any time
             return False
-        line: Line | BoundLine | Obstacle
+        line: FastSchedule | StatisticalQueue | Obstacle
         if spec.loose:
             bound = self.books.miss.bound if self.books.miss else spec.bound
             assert bound is not None
-            line = BoundLine.of(now, places, ground, self.demands(now), bound=bound)
+            line = StatisticalQueue.of(now, places, ground, self.demands(now), bound=bound)
         else:
-            line = Line.of(now, places, ground, self.demands(now), beta=beta)
+            line = FastSchedule.of(now, places, ground, self.demands(now), beta=beta)
         if isinstance(line, Obstacle):
             return False
         self.books.line = line
@@ -260,7 +260,7 @@ class Planner:
     def _loose(self) -> bool:
         return self.books.spec is not None and self.books.spec.loose
 
-    def _promised(self) -> Iterable[Standing]:
+    def _promised(self) -> Iterable[JobState]:
         return (st for st in list(self.books.live.values()) if st.state == "Promised")
 
     def _kept(self, now: float, anew: Plan) -> Plan | None:
@@ -339,7 +339,7 @@ class Planner:
                 groups += [group[middle:], group[:middle]]
         return gone
 
-    def _give_up(self, now: float, st: Standing, reason: str) -> None:
+    def _give_up(self, now: float, st: JobState, reason: str) -> None:
         text = {
             reasons.OVERRUN: "its units take longer than declared; what is left fits no more before the deadline",
             reasons.CHUNK_FAILED: "chunks failed; doing them again fits no more before the deadline",
@@ -393,7 +393,7 @@ class Planner:
                 self.books.touch(st)
             self._judge_track(st, finish)
 
-    def _judge_track(self, st: Standing, finish: float) -> None:
+    def _judge_track(self, st: JobState, finish: float) -> None:
         deadline = st.job.deadline
         on_time = finish <= deadline + tolerance(deadline)
         now_on = st.record.on_track is None or st.record.on_track.status == "True"
@@ -407,7 +407,7 @@ class Planner:
         self.books.touch(st)
 
 
-def _off(st: Standing, nodes: Collection[str]) -> Standing:
+def _off(st: JobState, nodes: Collection[str]) -> JobState:
     """Return how the job would stand if its chunks on these nodes were lost."""
     if not any(c.node in nodes for c in st.record.chunks):
         return st

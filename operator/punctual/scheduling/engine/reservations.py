@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 
 from punctual import reasons
 from punctual.scheduling.admission import reservation_test
-from punctual.scheduling.admission.reservation_test import Accepted, Ahead, Held, admit
-from punctual.scheduling.engine.admission_mode import Express
+from punctual.scheduling.admission.reservation_test import Accepted, BookedReservation, BookedReservations, admit
+from punctual.scheduling.engine.admission_mode import AdmissionMode
 from punctual.scheduling.engine.dispatcher import Dispatcher
 from punctual.scheduling.engine.job_state import expected_end
-from punctual.scheduling.engine.lifecycle import GRACE, LOOK, Life
+from punctual.scheduling.engine.lifecycle import GRACE, LOOK, Lifecycle
 from punctual.scheduling.engine.offer_searches import TESTS
 from punctual.scheduling.engine.planner import PATIENCE, Planner
-from punctual.scheduling.engine.state import Books
+from punctual.scheduling.engine.state import PoolState
 from punctual.scheduling.model.actions import AnswerReservation, OfferWindow
 from punctual.scheduling.model.events import ReservationApplied, Share
 from punctual.scheduling.model.job import Verdict
@@ -39,14 +39,14 @@ ROUNDS = 3
 
 
 @dataclass(slots=True)
-class Windows:
+class Reservations:
     """Looks after what is booked ahead."""
 
-    books: Books
-    life: Life
+    books: PoolState
+    life: Lifecycle
     planner: Planner
     dispatcher: Dispatcher
-    express: Express
+    express: AdmissionMode
     asked: dict[str, Reservation] = field(default_factory=dict)
     """Wait for their answer, in order."""
     found: dict[str, ReservationApplied] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Windows:
             asked = event.reservation
             if asked.end > now:
                 places = [place for share in event.held or () for place in self._seats(asked, share)]
-                self.books.ahead.book(Held(asked, tuple(places)))
+                self.books.ahead.book(BookedReservation(asked, tuple(places)))
                 self.books.stale, self.counts = True, {}
         self.found.clear()
 
@@ -150,7 +150,7 @@ class Windows:
         ahead = self.books.ahead
         if ahead.held[asked.uid].places != places:
             ahead.release(asked.uid)
-            ahead.book(Held(asked, places))
+            ahead.book(BookedReservation(asked, places))
 
     def _tell(self, asked: Reservation, places: tuple[Place, ...]) -> None:
         n = len(places)
@@ -248,7 +248,7 @@ class Windows:
 
 
 def _from_a_whole_second(
-    asked: Reservation, ahead: Ahead, plan: Plan, now: float
+    asked: Reservation, ahead: BookedReservations, plan: Plan, now: float
 ) -> Generator[None, None, float | None]:
     """Search the nearest window that begins at a whole second, by `reservation_test.nearest`."""
     for _ in range(ROUNDS):

@@ -9,31 +9,31 @@ import math
 from dataclasses import dataclass, field
 
 from punctual import reasons
-from punctual.scheduling.admission.fast_schedule import Line
-from punctual.scheduling.admission.reservation_test import Ahead
-from punctual.scheduling.admission.statistical import BoundLine, MissRatio
-from punctual.scheduling.engine.job_state import Key, Standing, Watch
-from punctual.scheduling.engine.offer_searches import OffersDesk
-from punctual.scheduling.model.actions import Action, CreateChunk, HoldRoom, WritePool, WriteStatus
+from punctual.scheduling.admission.fast_schedule import FastSchedule
+from punctual.scheduling.admission.reservation_test import BookedReservations
+from punctual.scheduling.admission.statistical import MissRatio, StatisticalQueue
+from punctual.scheduling.engine.job_state import ChunkObservation, JobState, Key
+from punctual.scheduling.engine.offer_searches import OfferSearches
+from punctual.scheduling.model.actions import Action, CreateChunk, HoldCapacity, WritePool, WriteStatus
 from punctual.scheduling.model.events import NodeObserved, PodObserved
 from punctual.scheduling.model.job import Chunk, JobRecord, Verdict
 from punctual.scheduling.model.pool_spec import MissCount, PoolRecord, PoolSpec
 from punctual.scheduling.model.processors import Occupant, Place, Processors
-from punctual.scheduling.model.startup_times import Startups
+from punctual.scheduling.model.startup_times import StartupTimes
 from punctual.scheduling.model.wording import amount, some
 from punctual.scheduling.placement.demand import tolerance
 from punctual.scheduling.placement.plan import Plan
 
 TELL = 0.5
 """Seconds at least between two statuses of a job that differ in progress alone."""
-UNSEEN = Watch()
+UNSEEN = ChunkObservation()
 """Of a chunk of which nothing was seen."""
 LIVE = frozenset({"Measuring", "Promised", "Leftover"})
 """States that planning and dispatch must look at."""
 
 
 @dataclass(slots=True)
-class Books:
+class PoolState:
     """All that one Pool has in mind."""
 
     epoch: int
@@ -49,25 +49,25 @@ class Books:
     """``asked`` is new and not yet tested."""
     deleting: bool = False
     spec_applied: Verdict | None = None
-    jobs: dict[str, Standing] = field(default_factory=dict)
+    jobs: dict[str, JobState] = field(default_factory=dict)
     edits: dict[str, None] = field(default_factory=dict)
     """Jobs whose ``asked`` is new and not yet tested: only once all that was written is read."""
-    live: dict[str, Standing] = field(default_factory=dict)
+    live: dict[str, JobState] = field(default_factory=dict)
     """Jobs that planning and dispatch must look at; some that need it no more may still be in it."""
     active: dict[str, None] = field(default_factory=dict)
     """Jobs that own chunks, in order."""
     processors: Processors = field(default_factory=Processors)
     plan: Plan = field(default_factory=Plan)
-    line: Line | BoundLine | None = None
+    line: FastSchedule | StatisticalQueue | None = None
     """What waits while the fast test is in force: then nothing is booked."""
     miss: MissRatio | None = None
     """The controller of the bound, where there is one."""
     miss_found: MissCount | None = None
     """What an earlier leader has counted, until the controller goes on from there."""
-    ahead: Ahead = field(default_factory=Ahead)
+    ahead: BookedReservations = field(default_factory=BookedReservations)
     """Reservations that are accepted."""
-    startups: Startups = field(default_factory=Startups)
-    desk: OffersDesk = field(default_factory=OffersDesk)
+    startups: StartupTimes = field(default_factory=StartupTimes)
+    desk: OfferSearches = field(default_factory=OfferSearches)
     waiting: list[tuple[float, str]] = field(default_factory=list)
     """Heap of (arrival, uid): jobs that wait for their answer."""
     expiring: list[tuple[float, str]] = field(default_factory=list)
@@ -82,7 +82,7 @@ class Books:
     """Nodes that carry our taint."""
     held_since: dict[str, float] = field(default_factory=dict)
     """Since when placeholders keep the room of a node."""
-    room: HoldRoom | None = None
+    room: HoldCapacity | None = None
     """What placeholders were told to keep; None: they were told nothing yet."""
     sending: set[Occupant] = field(default_factory=set)
     """Who was given a turn to fetch its input and was not seen to have done so: also pods whose chunk is no more."""
@@ -114,14 +114,14 @@ class Books:
         """Name a chunk as the occupant of a processor."""
         return Occupant(uid, chunk.kind, chunk.begin, chunk.attempt)
 
-    def on(self, place: Place) -> tuple[Standing, Chunk] | None:
+    def on(self, place: Place) -> tuple[JobState, Chunk] | None:
         """Return whose chunk sits on a place; None: nobody's, or one that is owned no more."""
         occupant = self.processors.occupants.get(place)
         st = self.jobs.get(occupant.job) if occupant else None
         chunk = st.chunk(occupant.kind, occupant.begin, occupant.attempt) if st and occupant else None
         return (st, chunk) if st and chunk else None
 
-    def ask(self, st: Standing) -> None:
+    def ask(self, st: JobState) -> None:
         """Queue a job for its answer."""
         heapq.heappush(self.waiting, (st.job.arrival, st.job.uid))
 
@@ -140,12 +140,12 @@ class Books:
             self.plan = self.plan.without(uid)
             self.stale = True
 
-    def touch(self, st: Standing) -> None:
+    def touch(self, st: JobState) -> None:
         """Note that the job may have to be written."""
         self.changed = True
         self.touched[st.job.uid] = None
 
-    def stamped(self, st: Standing) -> JobRecord:
+    def stamped(self, st: JobState) -> JobRecord:
         """Return the record as it is to be written: epoch, progress and ETA brought up to date."""
         record, watches = st.record, st.watches
         chunks = tuple(_as_reported(c, watches.get(c.key, UNSEEN)) for c in record.chunks)
@@ -260,7 +260,7 @@ class Books:
         return statuses
 
 
-def _as_reported(chunk: Chunk, watch: Watch) -> Chunk:
+def _as_reported(chunk: Chunk, watch: ChunkObservation) -> Chunk:
     """Return the chunk with what was last reported of it."""
     done = watch.done and min(watch.done, chunk.size)
     if chunk.done == done and chunk.received == watch.received:

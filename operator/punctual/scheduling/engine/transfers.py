@@ -19,22 +19,22 @@ from dataclasses import dataclass
 from itertools import chain
 
 from punctual import reasons
-from punctual.scheduling.engine.job_state import Standing
+from punctual.scheduling.engine.job_state import JobState
 from punctual.scheduling.engine.lifecycle import LOOK
-from punctual.scheduling.engine.state import Books
+from punctual.scheduling.engine.state import PoolState
 from punctual.scheduling.model.actions import GiveTurn
 from punctual.scheduling.model.job import Chunk
 from punctual.scheduling.model.processors import Occupant
 
-Entry = tuple[Standing, Chunk]
+Entry = tuple[JobState, Chunk]
 
 
-def someone_fetches(books: Books) -> bool:
+def someone_fetches(books: PoolState) -> bool:
     """Whether any job that owns chunks has an input."""
     return any(books.jobs[uid].job.fetches for uid in books.active)
 
 
-def line(books: Books) -> list[Entry]:
+def line(books: PoolState) -> list[Entry]:
     """Return the chunks in the order in which their inputs come: as planned, then by job and begin."""
     standing = (books.jobs[uid] for uid in books.active)
     entries = chain.from_iterable(((st, chunk) for chunk in st.record.chunks) for st in standing)
@@ -46,18 +46,18 @@ def _place(entry: Entry) -> tuple[float, str, int]:
     return (chunk.created if chunk.sent is None else chunk.sent, st.job.uid, chunk.begin)
 
 
-def has_input(st: Standing, chunk: Chunk) -> bool:
+def has_input(st: JobState, chunk: Chunk) -> bool:
     """Whether the chunk's pod was seen to have its input."""
     pod = st.watch(chunk).pod
     return pod is not None and (pod.fetched or pod.phase != "Pending")
 
 
-def _seconds(st: Standing, chunk: Chunk) -> float:
+def _seconds(st: JobState, chunk: Chunk) -> float:
     """Return how long its transfer is expected to take; 0 for a pilot, which is to find out."""
     return 0.0 if st.cost is None else st.cost.theta_cm + (chunk.origin - chunk.begin) * st.cost.tau
 
 
-def expected_inputs(books: Books, now: float) -> Iterator[tuple[Standing, Chunk, float]]:
+def expected_inputs(books: PoolState, now: float) -> Iterator[tuple[JobState, Chunk, float]]:
     """Give the chunks whose input is still to come, in turn, and when it is expected to be there."""
     port = now
     for st, chunk in line(books):
@@ -77,10 +77,10 @@ def expected_inputs(books: Books, now: float) -> Iterator[tuple[Standing, Chunk,
 
 
 @dataclass(slots=True)
-class Port:
+class TransferQueue:
     """Hands turns on, and moves the ends of those who wait for a late one."""
 
-    books: Books
+    books: PoolState
     looked: float = -math.inf
 
     def work(self, now: float) -> None:
@@ -114,12 +114,12 @@ class Port:
         node = processors.nodes.get(place.node) if place else None
         return node is not None and node.ready
 
-    def _give(self, now: float, st: Standing, chunk: Chunk) -> None:
+    def _give(self, now: float, st: JobState, chunk: Chunk) -> None:
         st.record = st.record.changed(chunk._replace(turn=now))
         self.books.sending.add(self.books.occupant(st.job.uid, chunk))
         self.books.touch(st)
 
-    def _tell(self, st: Standing, chunk: Chunk) -> None:
+    def _tell(self, st: JobState, chunk: Chunk) -> None:
         """Tell the pod of a turn that stands on record, unless it knows."""
         watch = st.watch(chunk)
         kept = st.chunk(*chunk.key)

@@ -127,7 +127,7 @@ class HoldNode:
     held: bool
 
 
-class Kept(NamedTuple):
+class HeldCapacity(NamedTuple):
     """Room of a node that placeholders keep."""
 
     since: float
@@ -137,10 +137,10 @@ class Kept(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class HoldRoom:
+class HoldCapacity:
     """Keep the pool's room with placeholders, on these nodes and no others (``hold: Placeholder``)."""
 
-    nodes: Mapping[str, Kept]
+    nodes: Mapping[str, HeldCapacity]
     cpu: float
     """Cores of a processor."""
     memory: int
@@ -190,7 +190,7 @@ Action = (
     | SetPoint
     | DropSetPoint
     | HoldNode
-    | HoldRoom
+    | HoldCapacity
     | Measured
     | DeleteJob
     | Emit

@@ -82,7 +82,7 @@ class Offer(NamedTuple):
     """Units that would fit the deadline that was asked for."""
 
 
-class Sample(NamedTuple):
+class PilotSample(NamedTuple):
     """One pilot: so many units took so many seconds from the pod's creation to its end."""
 
     units: int
@@ -206,7 +206,7 @@ class JobRecord(NamedTuple):
     tried: Counts = Counts()
     """Attempts made so far per unit that is not completed."""
     chunks: tuple[Chunk, ...] = ()
-    pilots: tuple[Sample, ...] = ()
+    pilots: tuple[PilotSample, ...] = ()
     transfers: Transfers | None = None
     input: InputVersion | None = None
     """The version of the input that the first chunk has read; every other chunk must have read the same."""

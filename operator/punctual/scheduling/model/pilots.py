@@ -8,7 +8,7 @@ fetch by themselves, that is in chi and theta_cp.
 
 from collections.abc import Sequence
 
-from punctual.scheduling.model.job import Sample, Transfers
+from punctual.scheduling.model.job import PilotSample, Transfers
 from punctual.theory.cost import Cost
 
 PILOT_SECONDS = 10.0
@@ -19,7 +19,7 @@ CLEAR = 2.0
 LEAST_CHI = 1e-6
 
 
-def next_pilot(samples: Sequence[Sample], units_left: int) -> int | None:
+def next_pilot(samples: Sequence[PilotSample], units_left: int) -> int | None:
     """Return the size of the next pilot, None when what was seen is enough (or no units are left)."""
     if units_left <= 0 or len(samples) >= MOST_PILOTS:
         return None
@@ -37,7 +37,7 @@ def next_pilot(samples: Sequence[Sample], units_left: int) -> int | None:
     return min(wanted, max(1, units_left // 4), units_left)
 
 
-def fit(samples: Sequence[Sample], sent: Transfers | None = None) -> Cost:
+def fit(samples: Sequence[PilotSample], sent: Transfers | None = None) -> Cost:
     """Return chi and theta_cp by least squares; with one size alone all is taken for chi (the safe side).
 
     ``sent``: what the transfers of their inputs took in all.

@@ -61,7 +61,7 @@ class MissCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeLine:
+class NodeProcessors:
     """One node in the pool's status."""
 
     name: str
@@ -88,7 +88,7 @@ class PoolRecord:
     free: int = 0
     queue: int = 0
     """Jobs waiting for their first chunk or for an answer."""
-    nodes: tuple[NodeLine, ...] = ()
+    nodes: tuple[NodeProcessors, ...] = ()
     miss: MissCount | None = None
     """None: what it promises is certain."""
     startups: tuple[float, ...] = ()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from punctual.errors import InvariantError
 from punctual.scheduling.model.events import NodeObserved
-from punctual.scheduling.model.pool_spec import NodeLine, PoolSpec
+from punctual.scheduling.model.pool_spec import NodeProcessors, PoolSpec
 
 
 class Place(NamedTuple):
@@ -63,7 +63,7 @@ class Processors:
     """Places in use beyond their node's processors."""
     _regular: list[Place] | None = None
     """All places of all nodes, by (slot, node), as if there were neither strays nor blocked nodes."""
-    _lines: tuple[Mapping[str, float], tuple[NodeLine, ...]] | None = None
+    _lines: tuple[Mapping[str, float], tuple[NodeProcessors, ...]] | None = None
     """What the pool's status says of them, and since when room was kept then."""
 
     def observe(self, node: NodeObserved, spec: PoolSpec) -> bool:
@@ -186,11 +186,11 @@ class Processors:
                 left[place.node] -= 1
         return left
 
-    def lines(self, since: Mapping[str, float]) -> tuple[NodeLine, ...]:
+    def lines(self, since: Mapping[str, float]) -> tuple[NodeProcessors, ...]:
         """One line per node for the pool's status. ``since``: when placeholders began to keep a node's room."""
         if self._lines is None or self._lines[0] != since:
             lines = tuple(
-                NodeLine(
+                NodeProcessors(
                     name=name,
                     processors=self.counts.get(name, 0),
                     speed=node.speed,

@@ -16,7 +16,7 @@ ENOUGH = 5
 """Fewer samples say nothing about a spread."""
 
 
-class Startups:
+class StartupTimes:
     """The last start-up times, seconds from the decision to create a pod until it ran."""
 
     def __init__(self, seen: Iterable[float] = ()) -> None:

@@ -23,7 +23,7 @@ NOBODY = -1
 
 
 @dataclass(slots=True, eq=False)
-class Around:
+class Blackouts:
     """What of a ground's time is booked ahead, and how far the time behind it is taken."""
 
     place: Places
@@ -59,7 +59,7 @@ class Around:
         *,
         owner: Places | None = None,
         clearance: float = 0.0,
-    ) -> "Around":
+    ) -> "Blackouts":
         """Take windows [start, end) of places, in any order; ``sending``: the port's intervals, none over another."""
         order, intervals = np.lexsort((start, where)), sorted(sending)
         return cls(
@@ -75,14 +75,14 @@ class Around:
             end[order] - clearance,
         )
 
-    def plus(self, where: Places, start: float, end: float, sent: float, *, owner: int = NOBODY) -> "Around":
+    def plus(self, where: Places, start: float, end: float, sent: float, *, owner: int = NOBODY) -> "Blackouts":
         """Return it with one more window on these places, and an interval of the port where ``sent`` > ``start``."""
         where = np.sort(where)
         kept = start - self.clearance
         at = np.array([self.window_before(p, kept) for p in where.tolist()], dtype=np.intp)
         at = np.where(at < 0, self.first[where], at + 1)
         gap, more = bisect_left(self.sends, kept), [kept] if sent > start else []
-        return Around(
+        return Blackouts(
             _inserted(self.place, at, where),
             _inserted(self.start, at, np.full(where.size, kept)),
             _inserted(self.behind, at, np.full(where.size, end)),
@@ -95,7 +95,7 @@ class Around:
             _inserted(self.until, at, np.full(where.size, end - self.clearance)),
         )
 
-    def copy(self) -> "Around":
+    def copy(self) -> "Blackouts":
         """Return one whose times can be moved."""
         return replace(self, behind=self.behind.copy(), sent=self.sent.copy(), inside=self.inside.copy())
 

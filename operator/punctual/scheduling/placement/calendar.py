@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from punctual.errors import InvariantError
 
 
-class Window(NamedTuple):
+class BookedSpan(NamedTuple):
     """Processors over [start, end), seconds on the caller's clock."""
 
     start: float
@@ -29,7 +29,7 @@ class Window(NamedTuple):
 class Calendar:
     """Booked processors over time; nothing is booked before the first and after the last booking."""
 
-    def __init__(self, windows: Iterable[Window] = ()) -> None:
+    def __init__(self, windows: Iterable[BookedSpan] = ()) -> None:
         self._times = np.array([-inf])
         self._booked: NDArray[np.int64] = np.zeros(1, dtype=np.int64)  # from its time until the next one
         edges: dict[float, int] = {}
@@ -43,12 +43,12 @@ class Calendar:
             self._booked = np.cumsum([0, *(edges[t] for t in times)])
             self._drop_equal(0, self._times.size)
 
-    def book(self, window: Window) -> None:
+    def book(self, window: BookedSpan) -> None:
         """Book; whether there are so many is the caller's question (`most`)."""
         _check_window(window)
         self._add(window, window.processors)
 
-    def release(self, window: Window) -> None:
+    def release(self, window: BookedSpan) -> None:
         """Take a booking back, or a part of one: what is left of it when it began, was cut short or moved."""
         _check_window(window)
         self._add(window, -window.processors)
@@ -80,13 +80,13 @@ class Calendar:
         fits = starts + seconds <= until
         return float(starts[int(fits.argmax())]) if fits.any() else None
 
-    def windows(self) -> list[Window]:
+    def windows(self) -> list[BookedSpan]:
         """Return the steps of the calendar that have a booking."""
         booked = self._booked.tolist()
         times = [*self._times.tolist(), inf]
-        return [Window(times[i], times[i + 1], n) for i, n in enumerate(booked) if n]
+        return [BookedSpan(times[i], times[i + 1], n) for i, n in enumerate(booked) if n]
 
-    def _add(self, window: Window, count: int) -> None:
+    def _add(self, window: BookedSpan, count: int) -> None:
         first, last = self._edge(window.start), self._edge(window.end)
         self._booked[first:last] += count
         self._drop_equal(first, last + 1)
@@ -115,6 +115,6 @@ class Calendar:
             raise InvariantError("less than nothing is booked, or something for ever")
 
 
-def _check_window(window: Window) -> None:
+def _check_window(window: BookedSpan) -> None:
     if not (-inf < window.start < window.end < inf and window.processors > 0):
         raise ValueError(f"a window has a start before its end, and processors: not {window}")

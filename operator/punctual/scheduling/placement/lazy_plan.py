@@ -16,7 +16,7 @@ from punctual.scheduling.placement.demand import Demand, Shortfall
 from punctual.scheduling.placement.place import might_fit
 from punctual.scheduling.placement.stretch import FRONT, place_next
 from punctual.scheduling.placement.sufficient_test import surely_fit
-from punctual.scheduling.placement.timeline import Booking, Ground
+from punctual.scheduling.placement.timeline import Placement, Timeline
 
 MARK = 32
 """Bookings after which the times are kept again."""
@@ -25,18 +25,18 @@ LOOK = 16
 
 
 @dataclass(slots=True, eq=False)
-class Row:
+class LazyPlan:
     """Who is placed, in order. It grows by bookings alone: none that has been seen ever changes."""
 
-    origin: Ground
+    origin: Timeline
     """Upon which the first is placed."""
     demands: tuple[Demand, ...] = ()
     """All that are placed or surely can be."""
-    made: list[Booking] = field(default_factory=list)
+    made: list[Placement] = field(default_factory=list)
     """Bookings of the first of them."""
-    marks: list[Ground] = field(default_factory=list)
+    marks: list[Timeline] = field(default_factory=list)
     """The ground in front of each MARK-th."""
-    ground: Ground = field(init=False)
+    ground: Timeline = field(init=False)
     """The ground behind those made."""
 
     def __post_init__(self) -> None:
@@ -56,7 +56,7 @@ class Row:
         """Whether all are placed."""
         return len(self.made) == len(self.demands)
 
-    def booking(self, i: int, *, beyond: int = 0) -> Booking:
+    def booking(self, i: int, *, beyond: int = 0) -> Placement:
         """Return the i-th booking; up to so many ``beyond`` it may be made at once with it."""
         while len(self.made) <= i:
             begin = len(self.made)
@@ -64,7 +64,7 @@ class Row:
                 raise InvariantError(f"{got.uid} was sure to fit and does not: {got}")
         return self.made[i]
 
-    def end(self) -> Ground:
+    def end(self) -> Timeline:
         """Return the ground behind all; not to be moved."""
         if self.demands:
             self.booking(len(self.demands) - 1)
@@ -79,7 +79,7 @@ class Row:
             self._take(booking)
         return len(got)
 
-    def _take(self, booking: Booking) -> None:
+    def _take(self, booking: Placement) -> None:
         self.ground.take(booking)
         self.made.append(booking)
         if len(self.made) == len(self.marks) * MARK:
@@ -112,10 +112,10 @@ class Row:
         self.demands += tuple(placed)
         return missed
 
-    def behind(self, booking: Booking) -> "Row":
+    def behind(self, booking: Placement) -> "LazyPlan":
         """Return it, all placed, with one more booking behind."""
         self.end()
-        more = Row(self.origin, (*self.demands, booking.demand), self.made.copy(), self.marks.copy())
+        more = LazyPlan(self.origin, (*self.demands, booking.demand), self.made.copy(), self.marks.copy())
         more._take(booking)
         return more
 
@@ -127,15 +127,15 @@ class Row:
             self.booking(min(len(self.made) + LOOK, len(self.demands)) - 1, beyond=LOOK)
         return False
 
-    def upon(self, ground: Ground, demands: Sequence[Demand]) -> "Row":
+    def upon(self, ground: Timeline, demands: Sequence[Demand]) -> "LazyPlan":
         """Return a row upon a ground with as many of these demands placed, from the first on, as are placed here."""
         if not _same(self.origin, ground):
-            return Row(ground)
+            return LazyPlan(ground)
         same = sum(1 for _ in takewhile(lambda pair: pair[0].demand is pair[1], zip(self.made, demands, strict=False)))
-        return Row(ground, tuple(demands[:same]), self.made[:same], self.marks[: 1 + same // MARK])
+        return LazyPlan(ground, tuple(demands[:same]), self.made[:same], self.marks[: 1 + same // MARK])
 
 
-def _same(a: Ground, b: Ground) -> bool:
+def _same(a: Timeline, b: Timeline) -> bool:
     """Whether placement on one gives what it gives on the other."""
     if a.around is not None or b.around is not None or a.discipline != b.discipline or a.port != b.port:
         return False

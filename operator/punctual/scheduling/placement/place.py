@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from punctual.scheduling.placement.demand import Demand, Floats, Shortfall, tolerance
 from punctual.scheduling.placement.slotted import place_around, retimed_around
-from punctual.scheduling.placement.timeline import Booking, Ground, extra_fragments
+from punctual.scheduling.placement.timeline import Placement, Timeline, extra_fragments
 from punctual.theory.cost import Cost
 from punctual.theory.cut_points import cut_points
 from punctual.theory.partition import equal_partition, least_processors, partition, shares_of_equals
@@ -22,7 +22,7 @@ FEW = 64
 """Processors among which one looks before one looks among all."""
 
 
-def place(demand: Demand, ground: Ground) -> Booking | Shortfall:
+def place(demand: Demand, ground: Timeline) -> Placement | Shortfall:
     """Book processors so that the demand's due time is met, whole units, ends tested after rounding; or say why not."""
     demand = demand.anew()
     if ground.around is not None and (
@@ -69,7 +69,7 @@ def place(demand: Demand, ground: Ground) -> Booking | Shortfall:
     )
 
 
-def _among_few(demand: Demand, ground: Ground, ready: Floats) -> Booking | None:
+def _among_few(demand: Demand, ground: Timeline, ready: Floats) -> Placement | None:
     """Book as :func:`place` does, if the first processors of many are enough, and all of them could be of use.
 
     The usual case (OPR, MN, equal, concurrent) without a look at all the others.
@@ -99,7 +99,7 @@ def first_free(ready: Floats, count: int) -> NDArray[np.intp]:
     return first
 
 
-def _with_reduce(booking: Booking) -> Booking:
+def _with_reduce(booking: Placement) -> Placement:
     """Book its reduce step too, where its last chunk ends."""
     demand = booking.demand
     if demand.reduce:
@@ -108,7 +108,7 @@ def _with_reduce(booking: Booking) -> Booking:
     return booking
 
 
-def might_fit(demand: Demand, ground: Ground) -> bool:
+def might_fit(demand: Demand, ground: Timeline) -> bool:
     """Whether :func:`place` could find room, as far as the units tell that each processor could finish in time.
 
     What cannot fit here cannot fit either once processors are ready later.
@@ -124,7 +124,7 @@ def might_fit(demand: Demand, ground: Ground) -> bool:
     return float(np.maximum(room, 0.0).sum()) * (1.0 + 1e-9) >= demand.ranges.total
 
 
-def _numbers(demand: Demand, ground: Ground, begin: Floats, first: int, most: int) -> Iterable[int]:
+def _numbers(demand: Demand, ground: Timeline, begin: Floats, first: int, most: int) -> Iterable[int]:
     """Return how many processors to try, in this order; with fewer than ``first`` it cannot be in time.
 
     ``begin``: (N,) when each could begin, ascending.
@@ -147,7 +147,7 @@ def _numbers(demand: Demand, ground: Ground, begin: Floats, first: int, most: in
     return (n for n in (np.flatnonzero(ends <= late) + 1).tolist() if n >= first)
 
 
-def _of_use(demand: Demand, ground: Ground, order: NDArray[np.intp], line: Floats, first: int) -> Iterable[int]:
+def _of_use(demand: Demand, ground: Timeline, order: NDArray[np.intp], line: Floats, first: int) -> Iterable[int]:
     """Return the numbers of processors to try where all of use are taken (AN): n*, less those not worth a chunk.
 
     Were a rest divided anew over all of them at each early end, it would come to chunks of nothing. Where the due time
@@ -159,7 +159,7 @@ def _of_use(demand: Demand, ground: Ground, order: NDArray[np.intp], line: Float
     if not first <= n <= limit:
         return
 
-    def cut(k: int) -> Booking:
+    def cut(k: int) -> Placement:
         return _cut(demand, ground, order[:k], line[:k])
 
     whole = cut(n)
@@ -171,7 +171,7 @@ def _of_use(demand: Demand, ground: Ground, order: NDArray[np.intp], line: Float
     yield n
 
 
-def _worth(booking: Booking, processors: int) -> bool:
+def _worth(booking: Placement, processors: int) -> bool:
     """Whether each of so many processors has a chunk that is worth its set-up."""
     sizes = np.diff(booking.cuts)
     return sizes.size == processors and int(sizes.min()) >= booking.demand.least_chunk
@@ -189,7 +189,7 @@ def _equal_ends(units: int, begin: Floats, cost: Cost, *, one_port: bool) -> Flo
     return np.asarray(starts + sending + cost.theta_cp + units / n * cost.chi)
 
 
-def _cut(demand: Demand, ground: Ground, where: NDArray[np.intp], line: Floats) -> Booking:
+def _cut(demand: Demand, ground: Timeline, where: NDArray[np.intp], line: Floats) -> Placement:
     """Cut the demand over these places, ready at ``line``, and book those that get a unit at least."""
     d, cost, units = ground.discipline, demand.cost, demand.ranges.total
     begin = np.full(line.size, line[-1]) if d.together else line
@@ -216,10 +216,10 @@ def _cut(demand: Demand, ground: Ground, where: NDArray[np.intp], line: Floats) 
     finish = float(ends.max())
     if finish - float(ends.min()) <= tolerance(finish):
         ends = np.full(ends.size, finish)  # they are meant to be one: the next demand meets fewer different times
-    return Booking(demand, where, cuts, walk.starts, ends, finish, port=walk.port)
+    return Placement(demand, where, cuts, walk.starts, ends, finish, port=walk.port)
 
 
-def _place_reduce(demand: Demand, ready: Floats) -> Booking | Shortfall:
+def _place_reduce(demand: Demand, ready: Floats) -> Placement | Shortfall:
     if not ready.size:
         return Shortfall(demand.uid, 0, 0, None, 0, 0, demand.due)
     soonest = max(demand.running_until, demand.not_before)
@@ -232,10 +232,10 @@ def _place_reduce(demand: Demand, ready: Floats) -> Booking | Shortfall:
     empty = np.empty(0)
     nowhere = np.empty(0, dtype=np.intp)
     cuts = np.zeros(1, dtype=np.int64)
-    return Booking(demand, nowhere, cuts, empty, empty, start + demand.reduce, reducer=at)
+    return Placement(demand, nowhere, cuts, empty, empty, start + demand.reduce, reducer=at)
 
 
-def retimed(booking: Booking, ground: Ground) -> Booking:
+def retimed(booking: Placement, ground: Timeline) -> Placement:
     """Return a booking on another ground: times move, shares do not."""
     if ground.around is not None:
         return retimed_around(booking, ground, ground.around)

@@ -19,15 +19,15 @@ from punctual.errors import InvariantError
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Range
 from punctual.scheduling.placement.demand import Demand, Shortfall, tolerance
-from punctual.scheduling.placement.lazy_plan import LOOK, Row
+from punctual.scheduling.placement.lazy_plan import LOOK, LazyPlan
 from punctual.scheduling.placement.place import place, retimed
-from punctual.scheduling.placement.timeline import Booking, Ground
+from punctual.scheduling.placement.timeline import Placement, Timeline
 
 Floats = NDArray[np.float64]
 
 
-def _nothing() -> Ground:
-    return Ground(np.empty(0))
+def _nothing() -> Timeline:
+    return Timeline(np.empty(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,21 +35,21 @@ class Plan:
     """Bookings over places that are free from ``ground`` on; on each place they follow each other as given."""
 
     places: tuple[Place, ...] = ()
-    ground: Ground = field(default_factory=_nothing)
-    row: Row = field(default_factory=lambda: Row(_nothing()))
+    ground: Timeline = field(default_factory=_nothing)
+    row: LazyPlan = field(default_factory=lambda: LazyPlan(_nothing()))
     """The bookings as they were made; those that nobody has looked at are still to be made."""
-    first: tuple[Booking, ...] = ()
+    first: tuple[Placement, ...] = ()
     """What has become of the first of them since."""
     past: int = 0
     """How many of the row's bookings ``first`` stands for."""
     since: float = -inf
     """No processor is ready before, behind the last booking."""
-    behind: Ground | None = None
+    behind: Timeline | None = None
     """The ground behind the last booking, where it is another than the row's."""
 
     @classmethod
     def of(
-        cls, places: Sequence[Place], ground: Ground, demands: Iterable[Demand], *, stop: bool = False
+        cls, places: Sequence[Place], ground: Timeline, demands: Iterable[Demand], *, stop: bool = False
     ) -> "tuple[Plan, tuple[Shortfall, ...]]":
         """Place all demands by their order; a demand that cannot be placed in time is left out and told.
 
@@ -59,29 +59,31 @@ class Plan:
 
     @classmethod
     def in_turn(
-        cls, places: Sequence[Place], ground: Ground, demands: Iterable[Demand], *, stop: bool = False
+        cls, places: Sequence[Place], ground: Timeline, demands: Iterable[Demand], *, stop: bool = False
     ) -> "tuple[Plan, tuple[Shortfall, ...]]":
         """Place all demands in the order given, else like :meth:`of`."""
-        row = Row(ground)
+        row = LazyPlan(ground)
         missed = row.follow(list(demands), stop=stop)
         return cls(tuple(places), ground, row), tuple(missed)
 
     @classmethod
-    def holding(cls, places: Sequence[Place], ground: Ground, bookings: Iterable[Booking], after: Ground) -> "Plan":
+    def holding(
+        cls, places: Sequence[Place], ground: Timeline, bookings: Iterable[Placement], after: Timeline
+    ) -> "Plan":
         """Return a plan with bookings that were not made in a row."""
-        return cls(tuple(places), ground, Row(after), first=tuple(bookings))
+        return cls(tuple(places), ground, LazyPlan(after), first=tuple(bookings))
 
     def __len__(self) -> int:
         return len(self.first) + len(self.row) - self.past
 
-    def __iter__(self) -> Iterator[Booking]:
+    def __iter__(self) -> Iterator[Placement]:
         """Yield the bookings in order; some are made at a time when they are asked for."""
         yield from self.first
         for i in range(self.past, len(self.row)):
             yield self.row.booking(i, beyond=LOOK)
 
     @property
-    def bookings(self) -> tuple[Booking, ...]:
+    def bookings(self) -> tuple[Placement, ...]:
         """All bookings, in order."""
         return tuple(self)
 
@@ -91,7 +93,7 @@ class Plan:
         return (*(b.demand for b in self.first), *self.row.demands[self.past :])
 
     @property
-    def after(self) -> Ground:
+    def after(self) -> Timeline:
         """The ground behind the last booking."""
         after = self.behind or self.row.end()
         return after if self.since == -inf else after.at(self.since)
@@ -189,7 +191,7 @@ class Plan:
         room = np.maximum(due - self.ground.ready, 0.0)
         return work * quickest > float(room.sum()) + room.size * tolerance(due)
 
-    def upon(self, places: Sequence[Place], ground: Ground) -> "Plan | None":
+    def upon(self, places: Sequence[Place], ground: Timeline) -> "Plan | None":
         """Return the same bookings where other places are there to book; None where a booked one is not."""
         at = {place: i for i, place in enumerate(places)}
         index = np.array([at.get(place, -1) for place in self.places], dtype=np.intp)
@@ -201,7 +203,7 @@ class Plan:
             return None
         return Plan.holding(places, ground, bookings, ground).retimed(ground)
 
-    def retimed(self, ground: Ground) -> "Plan":
+    def retimed(self, ground: Timeline) -> "Plan":
         """Return the same bookings where processors are ready at other times: ends move, shares do not."""
         after = ground.copy()
         bookings = []
@@ -211,7 +213,7 @@ class Plan:
             bookings.append(new)
         return Plan.holding(self.places, ground, bookings, after)
 
-    def created(self, booking: Booking, chunks: Mapping[int, Range], ends: Sequence[float], port: float) -> "Plan":
+    def created(self, booking: Placement, chunks: Mapping[int, Range], ends: Sequence[float], port: float) -> "Plan":
         """Return the plan when chunks of a booking have been created: their processors are busy until ``ends``.
 
         ``port``: when the last of their transfers ends.
@@ -223,7 +225,7 @@ class Plan:
         there = (left if b is booking else b for b in self._made())
         return replace(self, ground=ground, first=tuple(b for b in there if b is not None), past=len(self.row.made))
 
-    def _made(self) -> tuple[Booking, ...]:
+    def _made(self) -> tuple[Placement, ...]:
         """Return the bookings that are made."""
         return (*self.first, *self.row.made[self.past :])
 
@@ -233,7 +235,7 @@ class Plan:
             return True
         return bool((self.row.ground.ready < now).any()) and any(b.start < now for b in self)
 
-    def booking_of(self, uid: str) -> Booking:
+    def booking_of(self, uid: str) -> Placement:
         """Return a job's booking; KeyError where it has none."""
         for booking in reversed(self._made()):  # the newest is asked for most
             if booking.demand.uid == uid:

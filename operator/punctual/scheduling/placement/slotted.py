@@ -14,13 +14,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from punctual.scheduling.placement.blackouts import Around, Places, Slots
+from punctual.scheduling.placement.blackouts import Blackouts, Places, Slots
 from punctual.scheduling.placement.demand import Demand, Floats, Shortfall, tolerance, tolerances
-from punctual.scheduling.placement.timeline import Booking, Ground, extra_fragments
+from punctual.scheduling.placement.timeline import Placement, Timeline, extra_fragments
 from punctual.theory.cost import Cost
 
 
-def place_around(demand: Demand, ground: Ground, around: Around) -> Booking | Shortfall:
+def place_around(demand: Demand, ground: Timeline, around: Blackouts) -> Placement | Shortfall:
     """Book the least processors that meet the due time, each in all its slots until then; or say why not."""
     late = demand.due + tolerance(demand.due)
     if demand.reduce and demand.running_until > late:
@@ -38,7 +38,7 @@ def place_around(demand: Demand, ground: Ground, around: Around) -> Booking | Sh
     return short or Shortfall(demand.uid, demand.ranges.total, 0, None, ground.ready.size, 0, demand.due)
 
 
-def _with_reduce(booking: Booking, ground: Ground, late: float) -> bool:
+def _with_reduce(booking: Placement, ground: Timeline, late: float) -> bool:
     """Book the reduce step behind the chunks where it is soonest, as a rule where the last of them ends."""
     demand, after = booking.demand, ground.copy()
     after.take(booking)
@@ -55,7 +55,7 @@ def _with_reduce(booking: Booking, ground: Ground, late: float) -> bool:
     return True
 
 
-def _place_reduce(demand: Demand, ground: Ground, slots: Slots, late: float) -> Booking | Shortfall:
+def _place_reduce(demand: Demand, ground: Timeline, slots: Slots, late: float) -> Placement | Shortfall:
     soonest = max(demand.running_until, demand.not_before)
     at = np.maximum(slots.begin, soonest)
     fits = (at + demand.reduce <= slots.until + tolerance(soonest)) & (at <= late)
@@ -67,10 +67,10 @@ def _place_reduce(demand: Demand, ground: Ground, slots: Slots, late: float) -> 
     none = np.empty(0)
     nowhere, cuts = np.empty(0, dtype=np.intp), np.zeros(1, dtype=np.int64)
     finish = float(at[best]) + demand.reduce
-    return Booking(demand, nowhere, cuts, none, none, finish, reducer=int(slots.place[best]))
+    return Placement(demand, nowhere, cuts, none, none, finish, reducer=int(slots.place[best]))
 
 
-def retimed_around(booking: Booking, ground: Ground, around: Around) -> Booking:
+def retimed_around(booking: Placement, ground: Timeline, around: Blackouts) -> Placement:
     """Return a booking on this ground: times move, shares do not; each chunk stays in its slot while it fits."""
     demand, sizes = booking.demand, np.diff(booking.cuts)
     slots = around.slots(np.maximum(ground.ready, demand.not_before), demand.inside)
@@ -129,7 +129,7 @@ class _Port:
     gap: int = 0
 
     @classmethod
-    def of(cls, around: Around, ground: Ground) -> "_Port":
+    def of(cls, around: Blackouts, ground: Timeline) -> "_Port":
         """Return the port of a ground; one that nobody shares has one gap without end, and is free at any time."""
         shared = ground.discipline.one_port
         return cls(around.sends, around.sent, ground.port, shared) if shared else cls([], [], -np.inf)
@@ -187,8 +187,8 @@ class _Search:
     """The search for one demand's booking in given slots: those with room for a unit, in order of begin."""
 
     demand: Demand
-    ground: Ground
-    around: Around
+    ground: Timeline
+    around: Blackouts
     late: float
     slots: Slots
     per_unit: Floats
@@ -208,7 +208,7 @@ class _Search:
     """Offsets at which the demand's units are cut already: a chunk that goes over one is set up once more."""
 
     @classmethod
-    def of(cls, demand: Demand, ground: Ground, around: Around, slots: Slots, late: float) -> "_Search":
+    def of(cls, demand: Demand, ground: Timeline, around: Blackouts, slots: Slots, late: float) -> "_Search":
         """Look at what slots have room for."""
         cost, begin = demand.cost, slots.begin
         if ground.discipline.one_port:
@@ -230,7 +230,7 @@ class _Search:
         whole = room.astype(np.int64)
         return cls(demand, ground, around, late, slots, per_unit[order], whole, rank, total.cumsum(), *lists, holes)
 
-    def bookings(self) -> Iterator[Booking]:
+    def bookings(self) -> Iterator[Placement]:
         """Return bookings that meet the due time, that on the fewest processors first."""
         d, demand = self.ground.discipline, self.demand
         most = min(self.total.size, demand.most or self.total.size)
@@ -385,7 +385,7 @@ class _Search:
             offset += piece.size
         return ends
 
-    def _booked(self, pieces: list[_Piece]) -> Booking:
+    def _booked(self, pieces: list[_Piece]) -> Placement:
         cost = self.demand.cost
         starts, ends = np.array([p.start for p in pieces]), np.array(self._ends(pieces))
         sizes = np.array([p.size for p in pieces], dtype=np.int64)
@@ -393,7 +393,7 @@ class _Search:
         ends[finish - ends <= tolerance(finish)] = finish  # meant to be one: the next meets fewer different times
         port = float((starts + cost.theta_cm + sizes * cost.tau).max()) if self.ground.discipline.one_port else -np.inf
         where = self.slots.place[[p.slot for p in pieces]]
-        return Booking(self.demand, where, np.concatenate(([0], sizes.cumsum())), starts, ends, finish, port=port)
+        return Placement(self.demand, where, np.concatenate(([0], sizes.cumsum())), starts, ends, finish, port=port)
 
     def shortfall(self) -> Shortfall:
         """Return the arithmetic of a refusal."""

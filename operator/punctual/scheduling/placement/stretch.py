@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from punctual.scheduling.placement.demand import Demand, Floats, Shortfall, tolerance, tolerances
 from punctual.scheduling.placement.place import FEW, first_free, place
-from punctual.scheduling.placement.timeline import Booking, Ground
+from punctual.scheduling.placement.timeline import Placement, Timeline
 
 FRONT = 512
 """Processors in the line: those that are free first."""
@@ -39,7 +39,7 @@ class _Row(NamedTuple):
     late: float
 
 
-def place_next(demands: Sequence[Demand], ground: Ground, last: Booking | None) -> list[Booking] | Shortfall:
+def place_next(demands: Sequence[Demand], ground: Timeline, last: Placement | None) -> list[Placement] | Shortfall:
     """Return the bookings of the first of these demands, of one at least, or why the first could not be placed.
 
     ``demands``: as they stand in their bookings (`Demand.anew`). ``last``: the booking made before, which tells how
@@ -49,23 +49,23 @@ def place_next(demands: Sequence[Demand], ground: Ground, last: Booking | None) 
     if many and (booked := _place_some(demands, ground)):
         return booked
     got = place(demands[0], ground)
-    return [got] if isinstance(got, Booking) else got
+    return [got] if isinstance(got, Placement) else got
 
 
-def _place_some(demands: Sequence[Demand], ground: Ground) -> list[Booking]:
+def _place_some(demands: Sequence[Demand], ground: Timeline) -> list[Placement]:
     """Place as many as one line of ready times serves; none where the first needs a closer look."""
     if not ground.discipline.plain or ground.speeds is not None or ground.around is not None:
         return []
     order = first_free(ground.ready, FRONT)
     line = ground.ready[order]
-    booked: list[Booking] = []
+    booked: list[Placement] = []
     begin, more, back = 0, 0, inf
     while rows := _rows(demands[len(booked) : len(booked) + ROWS], line, begin, more, back):
         cut = _cut(rows, line, back)
         for i in range(cut.right):
             end, n = begin + rows[i].taken, rows[i].taken
             booked.append(
-                Booking(
+                Placement(
                     demands[len(booked)],
                     order[begin:end].copy(),
                     cut.points[i, : n + 1].copy(),

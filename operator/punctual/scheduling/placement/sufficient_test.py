@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from math import ceil
 
 from punctual.scheduling.placement.demand import Demand, tolerance
-from punctual.scheduling.placement.timeline import Ground
+from punctual.scheduling.placement.timeline import Timeline
 
 ROUNDING = 1e-9
 """What floats may make of a sum of shares, as a part of it; a hundred times more than they do."""
 
 
-def surely_fit(ground: Ground, demands: Sequence[Demand], begin: int = 0) -> int:
+def surely_fit(ground: Timeline, demands: Sequence[Demand], begin: int = 0) -> int:
     """Return the index of the first demand, from ``begin`` on, that may not fit on the ground behind those before it.
 
     ``len(demands)``: all fit. With n processors, those that are ready first, T is a common end where n·T is their ready

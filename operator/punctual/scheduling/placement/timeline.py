@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from punctual.errors import InvariantError
 from punctual.scheduling.model.discipline import Discipline
 from punctual.scheduling.model.ranges import Range, Ranges
-from punctual.scheduling.placement.blackouts import Around
+from punctual.scheduling.placement.blackouts import Blackouts
 from punctual.scheduling.placement.demand import Demand, Floats, tolerance
 from punctual.theory.cost import Cost
 from punctual.theory.partition import in_turn
 
 
 @dataclass(slots=True, eq=False)
-class Ground:
+class Timeline:
     """From when on processors are free, by place, and what they share."""
 
     ready: Floats
@@ -26,10 +26,10 @@ class Ground:
     """From when on the port is free (OnePort)."""
     speeds: Floats | None = None
     """By place, what multiplies χ: 2 is half as fast; None: all are equal."""
-    around: Around | None = None
+    around: Blackouts | None = None
     """What is booked ahead; None: nothing is."""
 
-    def at(self, now: float) -> "Ground":
+    def at(self, now: float) -> "Timeline":
         """Return it as a demand placed at ``now`` meets it: nothing is free in the past."""
         return replace(self, ready=np.maximum(self.ready, now))
 
@@ -45,11 +45,11 @@ class Ground:
         )
         return replace(demand, order=order, due=deadline - demand.kept_back)
 
-    def copy(self) -> "Ground":
+    def copy(self) -> "Timeline":
         """Return one whose ready times can be moved."""
         return replace(self, ready=self.ready.copy(), around=self.around and self.around.copy())
 
-    def take(self, booking: "Booking") -> None:
+    def take(self, booking: "Placement") -> None:
         """Move the times of the processors of a booking, and of the port, behind it."""
         if self.around is not None:
             self._take_around(booking, self.around)
@@ -59,7 +59,7 @@ class Ground:
             self.ready[booking.reducer] = booking.finish
         self.port = max(self.port, booking.port)
 
-    def _take_around(self, booking: "Booking", around: Around) -> None:
+    def _take_around(self, booking: "Placement", around: Blackouts) -> None:
         within = booking.demand.inside is not None
         held = zip(booking.where.tolist(), booking.starts.tolist(), booking.ends.tolist(), strict=True)
         for place, start, end in held:
@@ -72,7 +72,7 @@ class Ground:
         for start, end in zip(booking.starts.tolist(), booking.sent.tolist(), strict=True):
             self.port = around.send(start, end, self.port)
 
-    def check(self, booking: "Booking") -> None:
+    def check(self, booking: "Placement") -> None:
         """Raise InvariantError where a chunk of it meets another's time, or a window, or the port while others send."""
         uid, near = booking.demand.uid, tolerance(booking.finish)
         if self.around is not None:
@@ -86,7 +86,7 @@ class Ground:
         if self.discipline.one_port and booking.where.size and (booking.starts < sent - near).any():
             raise InvariantError(f"{uid}: two transfers overlap")
 
-    def _check_around(self, booking: "Booking", around: Around) -> None:
+    def _check_around(self, booking: "Placement", around: Blackouts) -> None:
         ready, port = self.ready.copy(), self.port
         uid, near, inside = booking.demand.uid, tolerance(booking.finish), booking.demand.inside
         for place, start, end, sent in zip(
@@ -134,7 +134,7 @@ class Walk(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Booking:
+class Placement:
     """The processors one demand has got. Arrays are aligned: one entry per chunk, a chunk per processor."""
 
     demand: Demand
@@ -159,7 +159,7 @@ class Booking:
         """Return when its chunks start, and its reduce step."""
         return [*self.starts.tolist(), *([] if self.reducer is None else [self.finish - self.demand.reduce])]
 
-    def created(self, chunks: Mapping[int, Range], ends: Sequence[float]) -> "Booking | None":
+    def created(self, chunks: Mapping[int, Range], ends: Sequence[float]) -> "Placement | None":
         """Return what is left of the booking when these chunks, each the next of its processor, have been created.
 
         ``chunks``: by position in ``where``; ``ends``: when they end.
@@ -171,7 +171,7 @@ class Booking:
         if not keep.any() and self.reducer is None:
             return None
         until = max(self.demand.running_until, float(self.ends[positions].max()))
-        return Booking(
+        return Placement(
             self.demand.begun(Ranges.of(*chunks.values()), len(chunks), until),
             self.where[keep],
             np.concatenate(([0], np.cumsum(sizes[keep]))),

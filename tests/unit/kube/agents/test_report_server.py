@@ -13,11 +13,11 @@ import pytest
 from punctual import wire
 from punctual.errors import Unreachable
 from punctual.kube.agents import report_server
-from punctual.kube.agents.report_server import LARGEST, Doors, Exchange
-from punctual.kube.agents.set_points import SetPointBoard
+from punctual.kube.agents.report_server import LARGEST, ReportCallbacks, ReportServer
+from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.trust.ca import Lifetimes, make_serving, new_trust
 from punctual.kube.trust.identity import Identity, Reviewer
-from punctual.kube.trust.rotation import Keeper
+from punctual.kube.trust.rotation import Rotation
 from punctual.scheduling.model.actions import DropSetPoint, SetPoint
 from punctual.scheduling.model.events import Progress, Reported
 
@@ -47,8 +47,8 @@ class Operator:
         self.refused = Counter()
         self.reviews = []
         self.away = False
-        self.board = SetPointBoard()
-        doors = Doors(
+        self.board = SetPointStore()
+        doors = ReportCallbacks(
             epoch=lambda: self.epoch,
             now=lambda: self.now,
             monotonic=lambda: self.clock,
@@ -56,7 +56,7 @@ class Operator:
             heard=self.heard.append,
             refused=lambda reason, count: self.refused.update({reason: count}),
         )
-        self.exchange = Exchange(self.board, Reviewer(self.review, lambda: self.clock), doors, account=AGENT)
+        self.exchange = ReportServer(self.board, Reviewer(self.review, lambda: self.clock), doors, account=AGENT)
 
     async def review(self, token):
         self.reviews.append(token)
@@ -264,7 +264,7 @@ async def test_an_api_server_that_is_away_is_no_verdict(stage):
 async def test_authority_and_certificates_change_while_agents_report(vault, time):
     """One agent keeps its connection, another makes a new one each time: none is refused, both know the new CA."""
     lives = Lifetimes(authority=3300, serving=3300, backdate=60, spread=60)
-    keeper = Keeper(vault, [HOST], time, lifetimes=lives)
+    keeper = Rotation(vault, [HOST], time, lifetimes=lives)
     await keeper.tend()
     operator = Operator()
     port = await operator.exchange.start(keeper.context, host="127.0.0.1", port=0)

@@ -3,7 +3,7 @@
 import pytest
 
 from punctual import wire
-from punctual.kube.agents.set_points import SetPointBoard
+from punctual.kube.agents.set_points import SetPointStore
 from punctual.scheduling.model.actions import DropSetPoint, SetPoint
 
 
@@ -17,13 +17,13 @@ def told(board, node="n1", **done):
 
 @pytest.mark.parametrize(("done", "left"), [({}, None), ({"p1": None}, None), ({"p1": 4}, 6.0), ({"p1": 11}, 0.0)])
 def test_units_left_follow_from_what_the_report_says(done, left):
-    board = SetPointBoard()
+    board = SetPointStore()
     board.put(point())
     assert told(board, **done)["p1"].units_left == left
 
 
 def test_the_newest_counts_and_what_ended_is_gone():
-    board = SetPointBoard()
+    board = SetPointStore()
     board.put(point(end=95.0))
     board.put(point(end=99.0))
     board.put(point("p2"))
@@ -40,7 +40,7 @@ def test_the_newest_counts_and_what_ended_is_gone():
 
 
 def test_an_answer_never_holds_more_than_the_wire_allows():
-    board = SetPointBoard()
+    board = SetPointStore()
     for i in range(1200):
         board.put(point(f"p{i:04}"))
     answer = board.answer("n1", now=0.0, epoch=1, done={})

@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from punctual.kube.cluster.events import PATIENCE, Recorder, Regarding
+from punctual.kube.cluster.events import PATIENCE, EventRecorder, Regarding
 
 pytestmark = pytest.mark.looptime
 JOBS = [Regarding("punctual.dev/v1alpha1", "DivisibleJob", "ns", f"job-{n}", f"u{n}") for n in range(3000)]
@@ -27,7 +27,7 @@ class Server:
 
 @contextlib.asynccontextmanager
 async def recording(server, urgent):
-    recorder = Recorder(server, controller="c", instance="i", urgent=urgent)
+    recorder = EventRecorder(server, controller="c", instance="i", urgent=urgent)
     task = asyncio.create_task(recorder.run())
     yield recorder
     task.cancel()

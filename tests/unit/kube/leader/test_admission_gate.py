@@ -6,7 +6,7 @@ from punctual import errors, reasons
 from punctual.kube.cluster.directory import Directory
 from punctual.kube.cluster.oversize import LARGEST
 from punctual.kube.leader import trials
-from punctual.kube.leader.admission_gate import OVERDUE, Intake
+from punctual.kube.leader.admission_gate import OVERDUE, AdmissionGate
 from punctual.kube.leader.trials import KEPT
 from punctual.theory.cost import Cost
 
@@ -76,7 +76,7 @@ class Desk:
         self.labels = {"team": "vision"}
         self.again = []
         self.directory = directory
-        self.intake = Intake(
+        self.intake = AdmissionGate(
             self.server, directory, lambda _: self.labels, self.again.append, monotonic=lambda: self.now
         )
 

@@ -5,7 +5,7 @@ import orjson
 import pytest
 
 from punctual import metric_names as names
-from punctual.kube.agents.set_points import SetPointBoard
+from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.cluster.directory import Directory
 from punctual.kube.cluster.operations import (
     Annotate,
@@ -16,11 +16,11 @@ from punctual.kube.cluster.operations import (
     Patch,
     PutStatus,
 )
-from punctual.kube.cluster.placeholder_pod import Manner, Placeholder
-from punctual.kube.leader.executor import PoolHands, Tools
+from punctual.kube.cluster.placeholder_pod import Placeholder, PlaceholderSettings
+from punctual.kube.leader.executor import PoolExecutor, Tools
 from punctual.kube.leader.placeholders import Placeholders
-from punctual.kube.leader.promise_metrics import Accounts
-from punctual.kube.leader.taints import Holds
+from punctual.kube.leader.promise_metrics import PromiseMetrics
+from punctual.kube.leader.taints import Taints
 from punctual.kube.metrics import Metrics
 from punctual.scheduling.model.actions import (
     CreateChunk,
@@ -118,18 +118,18 @@ async def hands(directory, log, metrics):
         directory=directory,
         writer=log,
         recorder=log,
-        board=SetPointBoard(),
-        holds=Holds([], lambda *_: None),
-        placeholders=Placeholders(Manner(namespace="sys"), log.submit, lambda *_: None),
+        board=SetPointStore(),
+        holds=Taints([], lambda *_: None),
+        placeholders=Placeholders(PlaceholderSettings(namespace="sys"), log.submit, lambda *_: None),
         keep=log.kept.__setitem__,
-        accounts=Accounts(metrics, lambda: 4.0),
+        accounts=PromiseMetrics(metrics, lambda: 4.0),
         bookings=None,
         results={},
         job_of={"pod1": "j1"}.get,
         refuse=lambda pool, event: log.refused.append((pool, event)),
         learn=lambda pool, measured: log.learned.append((pool, measured)),
     )
-    return PoolHands("main", tools)
+    return PoolExecutor("main", tools)
 
 
 async def test_what_concerns_a_job_is_submitted_under_its_uid_in_order(hands, log):

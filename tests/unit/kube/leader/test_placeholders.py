@@ -3,9 +3,9 @@
 import pytest
 
 from punctual.kube.cluster.operations import CreatePod, DeletePod, Outcome
-from punctual.kube.cluster.placeholder_pod import Manner, placeholder
+from punctual.kube.cluster.placeholder_pod import PlaceholderSettings, placeholder
 from punctual.kube.leader.placeholders import PATIENCE, REST, Placeholders
-from punctual.scheduling.model.actions import HoldRoom, Kept
+from punctual.scheduling.model.actions import HeldCapacity, HoldCapacity
 
 
 class Cluster:
@@ -22,7 +22,7 @@ class Cluster:
     def lead(self, *pools):
         """Begin a leader's term: it sees what is there."""
         self.asked.clear()
-        manner = Manner(namespace="sys", priority=0, chunk_class="chunks")
+        manner = PlaceholderSettings(namespace="sys", priority=0, chunk_class="chunks")
         self.deciding = Placeholders(
             manner, self.submit, lambda *told: self.refused.append(told), monotonic=lambda: self.now
         )
@@ -68,8 +68,8 @@ class Cluster:
         self.deciding.tick()
 
     def want(self, pool="p1", cpu=0.5, **nodes):
-        kept = {node: Kept(since=0.0, placeholders=count) for node, count in nodes.items()}
-        self.deciding.want(pool, "main", HoldRoom(kept, cpu, 2**30))
+        kept = {node: HeldCapacity(since=0.0, placeholders=count) for node, count in nodes.items()}
+        self.deciding.want(pool, "main", HoldCapacity(kept, cpu, 2**30))
 
     def on(self, node):
         return sorted(name for name, one in self.there.items() if one.node == node)
@@ -219,10 +219,10 @@ def test_a_pod_with_our_label_elsewhere_is_none_of_ours(cluster):
 @pytest.mark.parametrize("text", ["{", "[]", '{"spce": {}}'])
 def test_what_the_chart_says_must_be_what_is_known(text):
     with pytest.raises(ValueError, match=r"JSON|an object with|unexpected end"):
-        Manner.read(text, "sys")
+        PlaceholderSettings.read(text, "sys")
 
 
 def test_what_the_chart_says_is_taken():
-    manner = Manner.read('{"priority": 5, "chunkClass": "c", "spec": {"containers": []}}', "sys")
-    assert manner == Manner(namespace="sys", priority=5, chunk_class="c", spec={"containers": []})
-    assert Manner.read("", "sys").priority == 0
+    manner = PlaceholderSettings.read('{"priority": 5, "chunkClass": "c", "spec": {"containers": []}}', "sys")
+    assert manner == PlaceholderSettings(namespace="sys", priority=5, chunk_class="c", spec={"containers": []})
+    assert PlaceholderSettings.read("", "sys").priority == 0

@@ -8,7 +8,7 @@ import yaml
 from punctual.errors import UserError
 from punctual.kube.api import Recurrence, Reservation, ReservationSpec, parse
 from punctual.kube.format.duration import format_time, parse_time
-from punctual.kube.leader.recurrence import Ahead, Span, windows
+from punctual.kube.leader.recurrence import ComingWindows, Span, windows
 
 DAY = 86400.0
 HORIZON = 28 * DAY
@@ -27,9 +27,9 @@ def starts(asked, now):
 def test_a_window_counts_when_it_ends_within_the_horizon():
     asked = spec("2030-01-02T22:00:00Z")
     only = Span(asked.start, asked.end)
-    assert windows(asked, asked.end - HORIZON, HORIZON) == Ahead([only], None)
-    assert windows(asked, asked.end - HORIZON - 1, HORIZON) == Ahead([], only)
-    assert windows(asked, asked.start + 1, HORIZON) == Ahead([], None)
+    assert windows(asked, asked.end - HORIZON, HORIZON) == ComingWindows([only], None)
+    assert windows(asked, asked.end - HORIZON - 1, HORIZON) == ComingWindows([], only)
+    assert windows(asked, asked.start + 1, HORIZON) == ComingWindows([], None)
 
 
 def test_a_window_that_has_begun_is_none():

@@ -7,7 +7,7 @@ import pytest
 from punctual.kube import api
 from punctual.kube.cluster.directory import Directory
 from punctual.kube.format.duration import format_time
-from punctual.kube.leader.reservations import Bookings, Doors, restore
+from punctual.kube.leader.reservations import PoolAccess, ReservationController, restore
 from punctual.scheduling.model.actions import AnswerReservation, OfferWindow
 from punctual.scheduling.model.events import ReservationApplied, ReservationDeleted, Share
 from punctual.scheduling.model.job import Verdict
@@ -32,7 +32,7 @@ class Edge:
         self.now, self.doubted = BEGIN, False
         self.directory = directory or Directory()
         self.told, self.statuses, self.events, self.changed, self.nodes = [], [], [], [], frozenset({"n1"})
-        self.bookings = Bookings(
+        self.bookings = ReservationController(
             7,
             caches=SimpleNamespace(
                 directory=self.directory, labels=lambda _: {"team": "a"}, nodes_of=lambda _pool, _selects: self.nodes
@@ -41,7 +41,7 @@ class Edge:
             recorder=SimpleNamespace(emit=lambda _about, kind, reason, _note: self.events.append((kind, reason))),
             now=lambda: self.now,
             doubted=lambda: self.doubted,
-            doors=Doors(
+            doors=PoolAccess(
                 lambda _pool, event: self.told.append(event),
                 lambda pool: pool in self.directory.pools,
                 lambda known: self.changed.append(known.uid),

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from punctual.kube.cluster.nodes import Node
-from punctual.kube.leader.taints import Holds
+from punctual.kube.leader.taints import Taints
 
 NODE = Node(name="n1", ready=True, cpu=4.0, memory=1000, pods=10, labels={}, taints=())
 OTHERS = {"key": "gpu", "effect": "NoExecute", "timeAdded": "2030-01-01T00:00:00Z"}
@@ -24,7 +24,7 @@ def written():
 
 @pytest.fixture
 def holds(written):
-    return Holds(["main"], lambda node, ops: written.append((node, ops)))
+    return Taints(["main"], lambda node, ops: written.append((node, ops)))
 
 
 def test_a_node_gets_the_taint_of_its_pool(holds, written):

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from punctual import errors
-from punctual.kube.agents.set_points import SetPointBoard
+from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.client import CONFIG_MAPS, PODS
 from punctual.kube.cluster.directory import HIGHEST, JOBS, POOLS, PROFILES
@@ -157,7 +157,7 @@ class Replica:
             trials=self.server,
             caches=self.caches,
             metrics=Metrics(),
-            board=SetPointBoard(),
+            board=SetPointStore(),
             instance="test",
             leading=lambda: True,
             **more,

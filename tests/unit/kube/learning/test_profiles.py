@@ -8,7 +8,7 @@ import pytest
 from punctual.control.cost_estimation import KEPT, Fetched, Timed
 from punctual.kube import api
 from punctual.kube.cluster.directory import Directory
-from punctual.kube.learning.profiles import MOST, PAUSE, Learning, Where
+from punctual.kube.learning.profiles import MOST, PAUSE, ProfileLearning, Where
 from punctual.kube.translate import profile_cost
 
 HERE = Where("main", "")
@@ -28,7 +28,7 @@ class Known:
         self.directory = Directory()
         self.body = manifest(**spec)
         self.directory.observe_profile(self.body)
-        self.learning = Learning(self.directory)
+        self.learning = ProfileLearning(self.directory)
 
     def see(self, *sizes, theta=5.0, chi=0.1, where=HERE):
         for units in sizes:

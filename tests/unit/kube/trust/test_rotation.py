@@ -8,7 +8,7 @@ import pytest
 
 from punctual.errors import ClusterError, Forbidden
 from punctual.kube.trust.ca import Lifetimes
-from punctual.kube.trust.rotation import Keeper
+from punctual.kube.trust.rotation import Rotation
 
 NAMES = ("punctual.lab.svc", "localhost")
 LIVES = Lifetimes(authority=3300, serving=3300, backdate=60, spread=60)  # due 2180 s after they were made
@@ -36,7 +36,7 @@ async def handshake(keeper, bundle):
 
 
 async def test_first_start_makes_one_authority_and_a_second_round_writes_nothing(vault, time):
-    keeper = Keeper(vault, NAMES, time)
+    keeper = Rotation(vault, NAMES, time)
     await keeper.tend()
     assert vault.writes == ["secret", "map"]
     assert await handshake(keeper, vault.map)
@@ -46,12 +46,12 @@ async def test_first_start_makes_one_authority_and_a_second_round_writes_nothing
 
 async def test_a_secret_made_empty_by_the_chart_is_filled(vault, time):
     vault.secret = ({}, "7")
-    await Keeper(vault, NAMES, time).tend()
+    await Rotation(vault, NAMES, time).tend()
     assert set(vault.secret[0]) == {"ca.crt", "ca.key", "retired.crt"}
 
 
 async def test_two_that_start_together_share_the_faster_ones_authority(vault, time):
-    first, second = Keeper(vault, NAMES, time), Keeper(vault, NAMES, time)
+    first, second = Rotation(vault, NAMES, time), Rotation(vault, NAMES, time)
     vault.before_write = [second.tend]
     await first.tend()
     assert vault.writes == ["secret", "map", "409"]
@@ -61,7 +61,7 @@ async def test_two_that_start_together_share_the_faster_ones_authority(vault, ti
 
 
 async def test_agents_trust_both_replicas_at_every_moment_of_a_rotation(vault, time):
-    replicas = [Keeper(vault, NAMES, time, lifetimes=LIVES) for _ in range(2)]
+    replicas = [Rotation(vault, NAMES, time, lifetimes=LIVES) for _ in range(2)]
     for keeper in replicas:
         await keeper.tend()
     signers = set()
@@ -78,7 +78,7 @@ async def test_agents_trust_both_replicas_at_every_moment_of_a_rotation(vault, t
 
 
 async def test_a_configmap_that_cannot_be_written_holds_the_rotation_up(vault, time):
-    keeper = Keeper(vault, NAMES, time, lifetimes=LIVES)
+    keeper = Rotation(vault, NAMES, time, lifetimes=LIVES)
     await keeper.tend()
     first = keeper.trust.signing
     vault.refuse_map = True
@@ -100,7 +100,7 @@ async def test_a_configmap_that_cannot_be_written_holds_the_rotation_up(vault, t
 
 @pytest.mark.parametrize("spoil", ["deleted", "emptied", "garbage"])
 async def test_a_lost_secret_is_put_back_from_memory(spoil, vault, time):
-    keeper = Keeper(vault, NAMES, time)
+    keeper = Rotation(vault, NAMES, time)
     await keeper.tend()
     before, mounted = keeper.trust, vault.map
     vault.secret = {"deleted": None, "emptied": ({}, "x"), "garbage": ({"ca.crt": "?", "ca.key": "?"}, "x")}[spoil]
@@ -110,7 +110,7 @@ async def test_a_lost_secret_is_put_back_from_memory(spoil, vault, time):
 
 
 async def test_the_serving_certificate_is_renewed_in_the_running_server(vault, time):
-    keeper = Keeper(vault, NAMES, time, lifetimes=replace(LIVES, authority=100_000))
+    keeper = Rotation(vault, NAMES, time, lifetimes=replace(LIVES, authority=100_000))
     await keeper.tend()
     context, first = keeper.context, await handshake(keeper, vault.map)
     time.now += 2170
@@ -131,4 +131,4 @@ async def test_a_secret_that_never_stands_still_is_an_error(vault, time):
 
     vault.before_write.append(touch)
     with pytest.raises(ClusterError, match="faster"):
-        await Keeper(vault, NAMES, time).tend()
+        await Rotation(vault, NAMES, time).tend()

@@ -9,10 +9,10 @@ from punctual.scheduling.model.discipline import Discipline, Order
 from punctual.scheduling.model.job import Job
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Ranges
-from punctual.scheduling.placement.blackouts import Around
+from punctual.scheduling.placement.blackouts import Blackouts
 from punctual.scheduling.placement.demand import Demand
 from punctual.scheduling.placement.plan import Plan
-from punctual.scheduling.placement.timeline import Ground
+from punctual.scheduling.placement.timeline import Timeline
 from punctual.theory.cost import Cost
 
 DISCIPLINE = Discipline()
@@ -29,8 +29,8 @@ def pool(
     around = None
     if ahead:
         where, start, end = ahead
-        around = Around.of(len(ready), np.array([where]), np.array([start]), np.array([end]))
-    plan, missed = Plan.of(places, Ground(np.array(ready, dtype=float), discipline, around=around), booked)
+        around = Blackouts.of(len(ready), np.array([where]), np.array([start]), np.array([end]))
+    plan, missed = Plan.of(places, Timeline(np.array(ready, dtype=float), discipline, around=around), booked)
     assert not missed
     return plan
 

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from punctual.scheduling.admission.fast_queue import FastLine
+from punctual.scheduling.admission.fast_queue import FastQueue
 from punctual.scheduling.admission.fast_test import Obstacle, to_fast, turn_of, wanted
 from punctual.scheduling.model.discipline import Discipline, Order
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.placement.demand import Demand, Shortfall
 from punctual.scheduling.placement.plan import Plan
-from punctual.scheduling.placement.timeline import Ground
+from punctual.scheduling.placement.timeline import Timeline
 from punctual.theory.cost import Cost
 
 NOW = 1.8e9
@@ -52,12 +52,12 @@ def demand(uid="j", *, units=10, due=100.0, cost=UNIT, **other):
 
 
 def ground(*ends, port=-np.inf, network="Concurrent"):
-    return Ground(NOW + np.array(ends), Discipline(network=network), port=port)
+    return Timeline(NOW + np.array(ends), Discipline(network=network), port=port)
 
 
 def test_the_line_has_all_that_waits_by_due_time_and_what_runs():
     line = to_fast(NOW, ground(0.0, 40.0), [demand("b", due=90.0), demand("a", due=50.0, units=20)])
-    assert isinstance(line, FastLine)
+    assert isinstance(line, FastQueue)
     assert [w.order[2] for w in line.waiting] == ["a", "b"]
     # two processors: 50 + 10 s until a's due time, 20 taken by a; 90 + 50 until b's; a unit is kept back
     assert [w.slack for w in line.waiting] == pytest.approx([30 - 10 - 1, 70 - 10 - 5 - 1])
@@ -70,7 +70,7 @@ def test_over_one_port_the_line_has_the_least_beta_of_all_that_waits():
         ground(0.0, 0.0, port=NOW + 3.0, network="OnePort"),
         [demand("a", cost=Cost(9.0, 1.0), units=1), demand("b")],
     )
-    assert isinstance(line, FastLine)
+    assert isinstance(line, FastQueue)
     assert (line.beta, line.port) == (0.9, NOW + 3.0)
     assert line.delay(NOW, NOW + 100.0) == pytest.approx(0.0)
 
@@ -91,7 +91,7 @@ def test_over_one_port_the_line_has_the_least_beta_of_all_that_waits():
 def test_who_cannot_be_promised_by_the_line_keeps_it_from_taking_over(given, upon, what):
     line = to_fast(NOW, upon, [demand("other", due=200.0), given])
     if what is None:
-        assert isinstance(line, FastLine)
+        assert isinstance(line, FastQueue)
     else:
         assert line == Obstacle("j", what)
 
@@ -99,7 +99,7 @@ def test_who_cannot_be_promised_by_the_line_keeps_it_from_taking_over(given, upo
 def test_holes_and_different_speeds_are_for_the_exact_test():
     holes = Demand(order=Order(NOW + 90.0, NOW, "j"), ranges=Ranges.of((0, 2), (5, 7)), cost=Cost(1.0), due=NOW + 90.0)
     assert to_fast(NOW, ground(0.0), [holes]) == Obstacle("j", "has its units in 2 ranges")
-    slow = Ground(NOW + np.zeros(2), speeds=np.array([1.0, 2.0]))
+    slow = Timeline(NOW + np.zeros(2), speeds=np.array([1.0, 2.0]))
     assert to_fast(NOW, slow, [demand()]) == Obstacle("", "processors differ in speed")
 
 

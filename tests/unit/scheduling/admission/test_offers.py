@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from punctual.scheduling.admission import offers
-from punctual.scheduling.admission.fast_schedule import Line, LineTest
-from punctual.scheduling.admission.statistical import BoundLine
+from punctual.scheduling.admission.fast_schedule import FastSchedule, ScheduleTest
+from punctual.scheduling.admission.statistical import StatisticalQueue
 from punctual.scheduling.model.discipline import Discipline, Order
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Ranges
-from punctual.scheduling.placement.blackouts import Around
+from punctual.scheduling.placement.blackouts import Blackouts
 from punctual.scheduling.placement.demand import Demand
 from punctual.scheduling.placement.plan import Plan
-from punctual.scheduling.placement.timeline import Ground
+from punctual.scheduling.placement.timeline import Timeline
 from punctual.sim.run import Options, simulate
 from punctual.sim.trace import FaultLine, JobLine, ReservationLine, Trace
 from punctual.theory.cost import Cost
@@ -120,7 +120,7 @@ def searched(test, wanted):
 
 
 def bound_line(*waiting, bound):
-    return LineTest(BoundLine.of(0.0, PLACES, Ground(np.zeros(4)), waiting, bound=bound), 0.0)
+    return ScheduleTest(StatisticalQueue.of(0.0, PLACES, Timeline(np.zeros(4)), waiting, bound=bound), 0.0)
 
 
 def test_a_job_that_would_press_on_one_due_later_is_offered_to_come_behind_it():
@@ -138,7 +138,7 @@ def test_of_two_deadlines_that_would_do_the_earlier_is_offered():
 
 
 def plan(*booked, places=4):
-    made, missed = Plan.of(PLACES[:places], Ground(np.zeros(places)), booked)
+    made, missed = Plan.of(PLACES[:places], Timeline(np.zeros(places)), booked)
     assert not missed
     return made
 
@@ -156,23 +156,25 @@ def test_the_number_of_tests_is_bounded(jobs):
 
 def test_a_deadline_is_offered_before_a_slow_processor_can_be_of_use():
     """From 20 s on it gets one of two equal parts, and takes 100 s for it; a third is booked ahead."""
-    around = Around.of(3, np.array([2]), np.array([0.0]), np.array([1e6]))
+    around = Blackouts.of(3, np.array([2]), np.array([0.0]), np.array([1e6]))
     discipline = Discipline(partition="EPR", assign="AN")
-    test, _ = Plan.of(PLACES[:3], Ground(np.zeros(3), discipline, speeds=np.array([1.0, 20.0, 1.0]), around=around), ())
+    test, _ = Plan.of(
+        PLACES[:3], Timeline(np.zeros(3), discipline, speeds=np.array([1.0, 20.0, 1.0]), around=around), ()
+    )
     assert [test.fits(demand(10, due)) for due in (9.9, 10.1, 19.9, 20.1, 99.9, 100.1)] == [0, 1, 1, 0, 0, 1]
     assert searched(test, demand(10, 5.0))[0] == pytest.approx(10.0, rel=2e-6)
 
 
 def test_inside_windows_that_are_too_short_no_deadline_is_offered():
-    around = Around.of(1, np.array([0]), np.array([5.0]), np.array([10.0]), owner=np.array([0]))
-    test, _ = Plan.of(PLACES[:1], Ground(np.zeros(1), around=around), ())
+    around = Blackouts.of(1, np.array([0]), np.array([5.0]), np.array([10.0]), owner=np.array([0]))
+    test, _ = Plan.of(PLACES[:1], Timeline(np.zeros(1), around=around), ())
     earliest, tests = searched(test, demand(6, 9.0, inside=0))
     assert earliest is None
     assert tests <= offers.LOOKS + 1
 
 
 def test_what_sends_more_than_the_line_is_for_gets_no_offer_by_it():
-    ground = Ground(np.zeros(4), Discipline(network="OnePort"), 0.0)
-    line = Line.of(0.0, PLACES, ground, [demand(10, 100.0, "first")])
-    assert isinstance(line, Line)
-    assert searched(LineTest(line, 0.0), demand(10, 1.0, cost=Cost(chi=1.0, tau=1.0))) == (None, 0)
+    ground = Timeline(np.zeros(4), Discipline(network="OnePort"), 0.0)
+    line = FastSchedule.of(0.0, PLACES, ground, [demand(10, 100.0, "first")])
+    assert isinstance(line, FastSchedule)
+    assert searched(ScheduleTest(line, 0.0), demand(10, 1.0, cost=Cost(chi=1.0, tau=1.0))) == (None, 0)

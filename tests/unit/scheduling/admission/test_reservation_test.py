@@ -8,17 +8,24 @@ import numpy as np
 import pytest
 
 from punctual.errors import InvariantError
-from punctual.scheduling.admission.reservation_test import Accepted, Ahead, Held, Refused, admit, nearest
+from punctual.scheduling.admission.reservation_test import (
+    Accepted,
+    BookedReservation,
+    BookedReservations,
+    Refused,
+    admit,
+    nearest,
+)
 from punctual.scheduling.model.discipline import Discipline, Order
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.model.reservation import Reservation
-from punctual.scheduling.placement.blackouts import Around
+from punctual.scheduling.placement.blackouts import Blackouts
 from punctual.scheduling.placement.demand import Demand, Shortfall
 from punctual.scheduling.placement.place import place
 from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.placement.slotted import place_around
-from punctual.scheduling.placement.timeline import Booking, Ground
+from punctual.scheduling.placement.timeline import Placement, Timeline
 from punctual.theory.cost import Cost
 
 COST = Cost(chi=1.0, theta_cp=1.0)
@@ -31,11 +38,11 @@ def demand(units, due, uid="j", *, cost=COST, **more):
 def ground(ready, windows=(), sending=(), *, speeds=None, **chosen):
     """``windows``: (place, start, end); ``sending``: intervals of the port."""
     where, start, end = (np.array([w[i] for w in windows], dtype=t) for i, t in enumerate((np.intp, float, float)))
-    return Ground(
+    return Timeline(
         np.array(ready, dtype=float),
         Discipline(**chosen),
         speeds=None if speeds is None else np.array(speeds),
-        around=Around.of(len(ready), where, start, end, sending),
+        around=Blackouts.of(len(ready), where, start, end, sending),
     )
 
 
@@ -54,7 +61,7 @@ def lines(booking):
 
 def pool(n, demands=(), **chosen):
     places = [Place(f"n{i}", 0) for i in range(n)]
-    plan, missed = Plan.of(places, Ground(np.zeros(n), Discipline(**chosen)), demands)
+    plan, missed = Plan.of(places, Timeline(np.zeros(n), Discipline(**chosen)), demands)
     assert not missed
     return plan
 
@@ -101,7 +108,7 @@ def test_two_processors_of_which_one_has_a_window_end_together():
 
 
 def test_who_is_done_before_the_first_window_is_placed_as_if_there_were_none():
-    free = Ground(np.array([0.0, 3.0, 7.0]))
+    free = Timeline(np.array([0.0, 3.0, 7.0]))
     later = ground([0.0, 3.0, 7.0], [(0, 50.0, 60.0)])
     assert lines(place(demand(60, 49.0), later)) == lines(place(demand(60, 49.0), free))
 
@@ -231,23 +238,23 @@ def test_around_intervals_of_the_port_a_second_chunk_makes_it_better_than_any_cu
 def test_a_reservation_gets_the_places_on_which_least_is_booked():
     plan = pool(3, [demand(30, 40.0)])
     assert set(plan.bookings[0].where.tolist()) == {0}
-    got = accepted(Ahead(), plan, asked(10.0, 20.0, 2))
+    got = accepted(BookedReservations(), plan, asked(10.0, 20.0, 2))
     assert [p.node for p in got.held.places] == ["n1", "n2"]
     assert got.plan.bookings[0].starts.tolist() == [0.0]
 
 
 def test_promised_jobs_make_way_where_they_can_and_stand_where_they_cannot():
-    ahead, plan = Ahead(), pool(1, [demand(20, 60.0)])
+    ahead, plan = BookedReservations(), pool(1, [demand(20, 60.0)])
     got = accepted(ahead, plan, asked(10.0, 30.0, 1))
     assert lines(got.plan.bookings[0]) == [(0, 9, 0.0, 10.0), (0, 11, 30.0, 42.0)]
     tight = pool(1, [demand(20, 41.0, "tight")])
-    no = answered(Ahead(), tight, asked(10.0, 30.0, 1))
+    no = answered(BookedReservations(), tight, asked(10.0, 30.0, 1))
     assert no == Refused(
         "InfeasibleReservation",
         "1 processor from 10s on for 20s would break an earlier promise: tight would fit no more",
     )
     # behind it there is room: 1 + 20 s of work
-    assert offered(Ahead(), tight, asked(10.0, 30.0, 1)) == pytest.approx(21.0, rel=1e-6)
+    assert offered(BookedReservations(), tight, asked(10.0, 30.0, 1)) == pytest.approx(21.0, rel=1e-6)
 
 
 REFUSED = [
@@ -260,7 +267,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("reservation", "why", "offer"), REFUSED)
 def test_a_refusal_tells_why_and_what_would_do(reservation, why, offer):
-    ahead, plan = Ahead(), pool(3)
+    ahead, plan = BookedReservations(), pool(3)
     accepted(ahead, plan, asked(10.0, 20.0, 2, "first"))
     no = answered(ahead, plan, reservation)
     assert no.reason == "InfeasibleReservation"
@@ -269,7 +276,7 @@ def test_a_refusal_tells_why_and_what_would_do(reservation, why, offer):
 
 
 def test_windows_may_touch():
-    ahead, plan = Ahead(), pool(1)
+    ahead, plan = BookedReservations(), pool(1)
     accepted(ahead, plan, asked(10.0, 20.0, 1, "a"))
     accepted(ahead, plan, asked(20.0, 30.0, 1, "b"))
     accepted(ahead, plan, asked(0.0, 10.0, 1, "c"))
@@ -277,7 +284,7 @@ def test_windows_may_touch():
 
 def test_inputs_of_two_reservations_meet_on_one_port_only():
     for network, refused in (("OnePort", True), ("Concurrent", False)):
-        ahead, plan = Ahead(), pool(4, network=network)
+        ahead, plan = BookedReservations(), pool(4, network=network)
         accepted(ahead, plan, asked(10.0, 30.0, 1, "first", io_ratio=0.5))
         second = asked(19.0, 29.0, 1, "second", io_ratio=0.1)
         no = answered(ahead, plan, second)
@@ -286,7 +293,7 @@ def test_inputs_of_two_reservations_meet_on_one_port_only():
 
 
 def test_the_port_is_free_for_so_long_before_between_or_behind_what_is_kept_of_it():
-    ahead, plan = Ahead(), pool(4, network="OnePort")
+    ahead, plan = BookedReservations(), pool(4, network="OnePort")
     assert ahead.sendable(3.0, 1e6) == 3.0
     accepted(ahead, plan, asked(10.0, 30.0, 1, "first", io_ratio=0.5))
     accepted(ahead, plan, asked(25.0, 30.0, 1, "second", io_ratio=1.0))
@@ -295,7 +302,7 @@ def test_the_port_is_free_for_so_long_before_between_or_behind_what_is_kept_of_i
 
 
 def test_what_is_planned_before_the_port_is_kept_is_sent_the_clearance_before():
-    ahead, plan = Ahead(clearance=3.0), pool(2, network="OnePort")
+    ahead, plan = BookedReservations(clearance=3.0), pool(2, network="OnePort")
     with_one = accepted(ahead, plan, asked(10.0, 20.0, 1, "first", io_ratio=0.5)).plan
     again = accepted(ahead, with_one, asked(30.0, 40.0, 1, "second", io_ratio=0.5)).plan
     for around in (again.ground.around, ahead.on(plan.places, plan.ground.discipline)):
@@ -303,30 +310,30 @@ def test_what_is_planned_before_the_port_is_kept_is_sent_the_clearance_before():
 
 
 def test_what_runs_beyond_the_start_keeps_its_processor():
-    plan = replace(pool(2), ground=Ground(np.array([0.0, 15.0])))
-    no = answered(Ahead(), plan, asked(10.0, 20.0, 2))
+    plan = replace(pool(2), ground=Timeline(np.array([0.0, 15.0])))
+    no = answered(BookedReservations(), plan, asked(10.0, 20.0, 2))
     assert "chunks that run now will still run on all but 1" in no.message
-    assert offered(Ahead(), plan, asked(10.0, 20.0, 2)) == 15.0
+    assert offered(BookedReservations(), plan, asked(10.0, 20.0, 2)) == 15.0
 
 
 def test_enough_at_each_time_but_not_the_same_ones_throughout_is_refused():
     """Two processors, one window on each: by the count of alg. 2 a third that touches both is accepted."""
-    ahead, plan = Ahead(), pool(2)
-    ahead.book(Held(asked(0.0, 10.0, 1, "a"), (plan.places[0],)))
-    ahead.book(Held(asked(12.0, 20.0, 1, "b"), (plan.places[1],)))
+    ahead, plan = BookedReservations(), pool(2)
+    ahead.book(BookedReservation(asked(0.0, 10.0, 1, "a"), (plan.places[0],)))
+    ahead.book(BookedReservation(asked(12.0, 20.0, 1, "b"), (plan.places[1],)))
     no = answered(ahead, plan, asked(8.0, 14.0, 1))
     assert "at each time enough are free, but only 0 from its start to its end" in no.message
     assert offered(ahead, plan, asked(8.0, 14.0, 1)) == 10.0
 
 
 def test_of_places_that_are_free_that_with_the_shortest_idle_time_before_is_taken():
-    ahead, plan = Ahead(), pool(2)
-    ahead.book(Held(asked(0.0, 10.0, 1, "a"), (plan.places[1],)))
+    ahead, plan = BookedReservations(), pool(2)
+    ahead.book(BookedReservation(asked(0.0, 10.0, 1, "a"), (plan.places[1],)))
     assert accepted(ahead, plan, asked(12.0, 20.0, 1, "b")).held.places == (plan.places[1],)
 
 
 def test_what_is_released_or_over_leaves_nothing():
-    ahead, plan = Ahead(), pool(2, network="OnePort")
+    ahead, plan = BookedReservations(), pool(2, network="OnePort")
     for n, start in enumerate((0.0, 20.0, 40.0)):
         accepted(ahead, plan, asked(start, start + 10.0, 2, f"r{n}", io_ratio=0.2))
     ahead.release("r1")
@@ -344,13 +351,13 @@ def test_what_is_released_or_over_leaves_nothing():
 
 
 def test_windows_of_places_that_are_gone_are_nobodys():
-    ahead, plan = Ahead(), pool(2, network="OnePort")
+    ahead, plan = BookedReservations(), pool(2, network="OnePort")
     accepted(ahead, plan, asked(10.0, 20.0, 2, io_ratio=0.5))
     left = ahead.on([Place("n1", 0), Place("n2", 0)], plan.ground.discipline)
     assert (left.place.tolist(), left.sends) == ([0], [10.0])
     none = ahead.on([Place("n7", 0)], plan.ground.discipline)
-    held = place(demand(8, 60.0), Ground(np.zeros(1), plan.ground.discipline, around=none))
-    assert isinstance(held, Booking)
+    held = place(demand(8, 60.0), Timeline(np.zeros(1), plan.ground.discipline, around=none))
+    assert isinstance(held, Placement)
 
 
 @pytest.mark.parametrize(
@@ -374,7 +381,7 @@ def test_a_plan_that_meets_a_window_is_found_out():
 def test_many_jobs_around_many_windows_keep_their_rules():
     rng = np.random.default_rng(7)
     for network, partition in (("OnePort", "OPR"), ("Concurrent", "OPR"), ("Concurrent", "EPR")):
-        ahead, plan = Ahead(), pool(12, network=network, partition=partition)
+        ahead, plan = BookedReservations(), pool(12, network=network, partition=partition)
         cost = Cost(chi=2.0, tau=0.1, theta_cm=0.2, theta_cp=1.0)
         for n in range(40):
             start = rng.uniform(0.0, 400.0)

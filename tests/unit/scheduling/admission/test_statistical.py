@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from world import Worker, World, job
 
 from punctual import reasons
-from punctual.scheduling.admission.statistical import LEAST, LOW, PARTS, SLOWER, WORTH, BoundLine, MissRatio
+from punctual.scheduling.admission.statistical import LEAST, LOW, PARTS, SLOWER, WORTH, MissRatio, StatisticalQueue
 from punctual.scheduling.model.discipline import Discipline, Order
 from punctual.scheduling.model.events import ReservationApplied
 from punctual.scheduling.model.pool_spec import MissCount
@@ -17,7 +17,7 @@ from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.model.reservation import Reservation
 from punctual.scheduling.placement.demand import Demand
-from punctual.scheduling.placement.timeline import Ground
+from punctual.scheduling.placement.timeline import Timeline
 from punctual.theory.cost import Cost
 
 PLACES = [Place(f"n{i}", 0) for i in range(4)]
@@ -27,8 +27,8 @@ def demand(units: int, due: float, uid: str = "j", **cost: float) -> Demand:
     return Demand(order=Order(due, 0.0, uid), ranges=Ranges.of((0, units)), cost=Cost(**{"chi": 1.0, **cost}), due=due)
 
 
-def line(*waiting: Demand, ends: tuple[float, ...] = (0.0,) * 4, bound: float = 1.0, **chosen) -> BoundLine:
-    return BoundLine.of(0.0, PLACES, Ground(np.array(ends), Discipline(**chosen)), waiting, bound=bound)
+def line(*waiting: Demand, ends: tuple[float, ...] = (0.0,) * 4, bound: float = 1.0, **chosen) -> StatisticalQueue:
+    return StatisticalQueue.of(0.0, PLACES, Timeline(np.array(ends), Discipline(**chosen)), waiting, bound=bound)
 
 
 def test_utilization_is_the_time_on_all_processors_over_the_time_left():

@@ -7,16 +7,16 @@ import pytest
 
 from punctual.scheduling.model.discipline import Discipline, Order
 from punctual.scheduling.model.ranges import Ranges
-from punctual.scheduling.placement.blackouts import Around
+from punctual.scheduling.placement.blackouts import Blackouts
 from punctual.scheduling.placement.demand import Demand, Shortfall
-from punctual.scheduling.placement.lazy_plan import Row
+from punctual.scheduling.placement.lazy_plan import LazyPlan
 from punctual.scheduling.placement.place import place
 from punctual.scheduling.placement.sufficient_test import surely_fit
-from punctual.scheduling.placement.timeline import Ground
+from punctual.scheduling.placement.timeline import Timeline
 from punctual.theory.cost import Cost
 
 ONE_PORT = Discipline(network="OnePort")
-AHEAD = Around.of(2, np.array([0]), np.array([50.0]), np.array([60.0]))
+AHEAD = Blackouts.of(2, np.array([0]), np.array([50.0]), np.array([60.0]))
 
 
 def demand(units: int, due: float, uid: str = "j") -> Demand:
@@ -36,8 +36,8 @@ def demand(units: int, due: float, uid: str = "j") -> Demand:
     ids=lambda changed: next(iter(changed)),
 )
 def test_bookings_are_taken_over_only_upon_a_ground_that_is_the_same(changed):
-    ground = Ground(np.zeros(2), ONE_PORT, 0.0)
-    row, queue = Row(ground.copy()), [demand(4, 20.0, "a"), demand(4, 40.0, "b")]
+    ground = Timeline(np.zeros(2), ONE_PORT, 0.0)
+    row, queue = LazyPlan(ground.copy()), [demand(4, 20.0, "a"), demand(4, 40.0, "b")]
     assert row.follow(queue) == []
     row.end()
     assert len(row.upon(ground, queue)) == 2
@@ -46,7 +46,7 @@ def test_bookings_are_taken_over_only_upon_a_ground_that_is_the_same(changed):
     assert len(again) == 0
     assert again.follow(queue) == []
     found = [again.booking(i).finish for i in range(2)]
-    fresh = Row(replace(ground.copy(), **changed))
+    fresh = LazyPlan(replace(ground.copy(), **changed))
     fresh.follow(queue)
     assert found == [fresh.booking(i).finish for i in range(2)]
 
@@ -55,10 +55,10 @@ def test_bookings_are_taken_over_only_upon_a_ground_that_is_the_same(changed):
 def test_sums_alone_tell_of_no_demand_that_whole_units_make_late(due, fits):
     """Three units on two processors: as real numbers 1.65 s each, in whole units 2.2 s."""
     asked = demand(3, due)
-    ground = Ground(np.zeros(2))
+    ground = Timeline(np.zeros(2))
     assert isinstance(place(asked, ground), Shortfall) is not fits
     assert surely_fit(ground, [asked]) == 0
 
 
 def test_sums_alone_tell_of_a_demand_with_a_unit_to_spare():
-    assert surely_fit(Ground(np.zeros(2)), [demand(3, 2.8)]) == 1
+    assert surely_fit(Timeline(np.zeros(2)), [demand(3, 2.8)]) == 1
