@@ -1,12 +1,10 @@
-"""A proportional-integral controller that does not wind up, and gains that put its poles where they are wanted.
+"""A proportional-integral (PI) controller that does not wind up.
 
 In steps, u(k) = u(k−1) + Kp (e(k) − e(k−1)) + Ki e(k): the output itself carries the integral, so clamping it is all
 that anti-windup takes, and a controller that begins at the output in force takes over without a jump.
 """
 
 from dataclasses import dataclass
-
-from punctual.control.identification import Model
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,24 +13,6 @@ class Gains:
 
     kp: float
     ki: float
-
-
-def place_poles(model: Model, first: float, second: float) -> Gains:
-    """Return the gains that give a first-order process under PI the poles ``first`` and ``second``.
-
-    The loop of y(k) = a y(k−1) + b u(k−1) has z² + (b (Kp + Ki) − 1 − a) z + a − b Kp. Real poles in [0, 1) settle
-    without swinging, the sooner the closer to 0. ValueError: another order, no effect of the input, an unstable pole.
-    """
-    if len(model.a) != 1 or len(model.b) != 1:
-        raise ValueError("poles are placed for a first-order model: one a and one b")
-    (a,), (b,) = model.a, model.b
-    if b == 0.0:
-        raise ValueError("the input has no effect: b is 0")
-    for pole in (first, second):
-        if not 0.0 <= pole < 1.0:
-            raise ValueError(f"a pole must be in [0, 1), not {pole}")
-    kp = (a - first * second) / b
-    return Gains(kp, (1.0 - first) * (1.0 - second) / b)
 
 
 @dataclass(slots=True)

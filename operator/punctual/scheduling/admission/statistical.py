@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from math import floor
 from typing import Final, NamedTuple
 
+from punctual.control.gains import place_poles
 from punctual.control.identification import Model
-from punctual.control.pi import PI, place_poles
+from punctual.control.pi import PI
 from punctual.scheduling.admission.fast_test import turn_of
 from punctual.scheduling.admission.slack_index import Turn
 from punctual.scheduling.model.pool_spec import MissCount
