@@ -13,7 +13,7 @@ import numpy as np
 from punctual import reasons
 from punctual.scheduling.model.job import Job
 from punctual.scheduling.model.wording import some, span
-from punctual.scheduling.placement.demand import Demand, Shortfall, tolerance
+from punctual.scheduling.placement.demand import Demand, Shortfall
 from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.placement.timeline import Placement, Timeline
 
@@ -90,7 +90,7 @@ def too_late(demand: Demand, ground: Timeline, now: float) -> bool:
     left = demand.due - now
     if ground.speeds is None and left >= demand.cost.seconds(1):  # the usual case, asked at every decision
         return False
-    return left + 2.0 * tolerance(demand.due) < least_seconds(demand, ground)
+    return demand.surely_late - now < least_seconds(demand, ground)
 
 
 def starts_too_late(a: Application) -> Rejected | None:

@@ -17,7 +17,10 @@ _PART = 2.0**-40
 def tolerance(at: float) -> float:
     """Return by how many seconds two sums of the same times may differ: 1.6 ms on a clock that counts from 1970.
 
-    What one unit's rounding comes to where a load on thousands of processors is cut into as many as a float counts.
+    What one unit's rounding comes to where a load on thousands of processors is cut into as many as a float counts; a
+    look that sums in another order is off by thousands of times less. So the cut is held to one tolerance behind a due
+    time (`Demand.late`), a look that refuses before it to two (`Demand.surely_late`), and one that accepts to none
+    (:mod:`punctual.scheduling.room`): in between the cut decides.
     """
     return max(1.0, abs(at)) * _PART
 
@@ -65,6 +68,19 @@ class Demand:
     def uid(self) -> str:
         """The job's uid."""
         return self.order.uid
+
+    @property
+    def late(self) -> float:
+        """The edge: a cut that ends later than this is late."""
+        return self.due + tolerance(self.due)
+
+    @property
+    def surely_late(self) -> float:
+        """One tolerance behind the edge: a look before the cut may refuse what would end later than this, nothing else.
+
+        It sums the same times in another order: at the edge itself it would refuse by an ulp what the cut has in time.
+        """
+        return self.due + 2.0 * tolerance(self.due)
 
     def begun(self, owned: Ranges, chunks: int, until: float) -> "Demand":
         """Return what is still to be placed when so many chunks own these units, ``until`` the last of them ends."""

@@ -30,7 +30,7 @@ def place(demand: Demand, ground: Timeline) -> Placement | Shortfall:
     ):
         return place_around(demand, ground, ground.around)
     cost, due = demand.cost, demand.due
-    units, late = demand.ranges.total, due + tolerance(demand.due)
+    units, late = demand.ranges.total, demand.late
     if demand.reduce and demand.running_until > late:
         return Shortfall(demand.uid, units, 0, None, ground.ready.size, 0, demand.running_until)
     if units == 0:
@@ -42,7 +42,7 @@ def place(demand: Demand, ground: Timeline) -> Placement | Shortfall:
     line = ready[order]
     # whole units each can finish by the due time, were the port its own
     begin = np.maximum(line, ground.port) if ground.discipline.one_port else line
-    room = np.floor((late - cost.setup - begin) / (cost.tau + ground.chi(cost, order)))
+    room = np.floor((demand.surely_late - cost.setup - begin) / (cost.tau + ground.chi(cost, order)))
     useful = np.flatnonzero(room >= 1)
     usable = int(useful[-1]) + 1 if useful.size else 0
     total = np.maximum(room[:usable], 0.0).cumsum()
@@ -78,8 +78,8 @@ def _among_few(demand: Demand, ground: Timeline, ready: Floats) -> Placement | N
         return None
     order = first_free(ready, FEW)
     line = ready[order]
-    cost, units, late = demand.cost, demand.ranges.total, demand.due + tolerance(demand.due)
-    room = np.floor((late - cost.setup - line) / (cost.tau + cost.chi))
+    cost, units, late = demand.cost, demand.ranges.total, demand.late
+    room = np.floor((demand.surely_late - cost.setup - line) / (cost.tau + cost.chi))
     if room[-1] < 1.0:
         return None
     first = max(demand.least, 1 + int(room.cumsum().searchsorted(units)))
@@ -120,7 +120,7 @@ def might_fit(demand: Demand, ground: Timeline) -> bool:
     if ground.discipline.one_port:
         begin = np.maximum(begin, ground.port)
     chi = cost.chi if ground.speeds is None else cost.chi * ground.speeds
-    room = np.floor((demand.due + tolerance(demand.due) - cost.setup - begin) / (cost.tau + chi))
+    room = np.floor((demand.surely_late - cost.setup - begin) / (cost.tau + chi))
     return float(np.maximum(room, 0.0).sum()) * (1.0 + 1e-9) >= demand.ranges.total
 
 
@@ -134,7 +134,9 @@ def _numbers(demand: Demand, ground: Timeline, begin: Floats, first: int, most: 
         return ()
     if ground.speeds is not None:
         return range(first, most + 1)
-    late = demand.due + tolerance(demand.due)
+    late = demand.surely_late
+    if d.partition == "EPR":
+        late += cost.per_unit  # whole units: a chunk may have up to one less than its equal part
     if d.together:
         ends = begin[:most] + d.durations(units, cost, limit=begin.size)[:most]
     elif d.partition == "EPR":
@@ -155,7 +157,7 @@ def _of_use(demand: Demand, ground: Timeline, order: NDArray[np.intp], line: Flo
     """
     limit = min(line.size, demand.most or line.size)
     useful = ground.discipline.most_useful(demand.ranges.total, demand.cost, limit=limit) if limit else 1
-    n, late = max(demand.least, useful), demand.due + tolerance(demand.due)
+    n, late = max(demand.least, useful), demand.late
     if not first <= n <= limit:
         return
 
@@ -227,7 +229,7 @@ def _place_reduce(demand: Demand, ready: Floats) -> Placement | Shortfall:
     # the last to be free, as a rule where its own last chunk ends: what is idle until then is for others
     at = int(np.where(in_time, ready, -np.inf).argmax() if in_time.any() else ready.argmin())
     start = max(float(ready[at]), soonest)
-    if start > demand.due + tolerance(demand.due):
+    if start > demand.late:
         return Shortfall(demand.uid, 0, 0, None, ready.size, 0, start)
     empty = np.empty(0)
     nowhere = np.empty(0, dtype=np.intp)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from punctual.errors import InvariantError
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Range
-from punctual.scheduling.placement.demand import Demand, Shortfall, tolerance
+from punctual.scheduling.placement.demand import Demand, Shortfall
 from punctual.scheduling.placement.lazy_plan import LOOK, LazyPlan
 from punctual.scheduling.placement.place import place, retimed
 from punctual.scheduling.placement.timeline import Placement, Timeline
@@ -189,7 +189,7 @@ class Plan:
         work = sum(d.work for d in self.demands if d.due <= due) + demand.work
         quickest = 1.0 if self.ground.speeds is None else min(1.0, float(self.ground.speeds.min()))
         room = np.maximum(due - self.ground.ready, 0.0)
-        return work * quickest > float(room.sum()) + room.size * tolerance(due)
+        return work * quickest > float(room.sum()) + room.size * (demand.surely_late - due)
 
     def upon(self, places: Sequence[Place], ground: Timeline) -> "Plan | None":
         """Return the same bookings where other places are there to book; None where a booked one is not."""
@@ -255,7 +255,7 @@ class Plan:
 
     def keeps_all(self) -> bool:
         """Whether every booking ends by its due time."""
-        return all(b.finish - b.demand.reduce <= b.demand.due + tolerance(b.demand.due) for b in self)
+        return all(b.finish - b.demand.reduce <= b.demand.late for b in self)
 
     def check(self) -> None:
         """Raise InvariantError where chunks on one processor or transfers overlap, or a demand is not covered."""

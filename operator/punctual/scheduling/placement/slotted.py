@@ -22,7 +22,7 @@ from punctual.theory.cost import Cost
 
 def place_around(demand: Demand, ground: Timeline, around: Blackouts) -> Placement | Shortfall:
     """Book the least processors that meet the due time, each in all its slots until then; or say why not."""
-    late = demand.due + tolerance(demand.due)
+    late = demand.late
     if demand.reduce and demand.running_until > late:
         return Shortfall(demand.uid, demand.ranges.total, 0, None, ground.ready.size, 0, demand.running_until)
     slots = around.slots(np.maximum(ground.ready, demand.not_before), demand.inside)

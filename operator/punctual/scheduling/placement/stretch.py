@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from punctual.scheduling.placement.demand import Demand, Floats, Shortfall, tolerance, tolerances
+from punctual.scheduling.placement.demand import Demand, Floats, Shortfall, tolerances
 from punctual.scheduling.placement.place import FEW, first_free, place
 from punctual.scheduling.placement.timeline import Placement, Timeline
 
@@ -89,15 +89,17 @@ def _rows(demands: Sequence[Demand], line: Floats, begin: int, more: int, back: 
         cost, parts = demand.cost, demand.ranges.parts
         if demand.reduce or len(parts) != 1 or demand.not_before > line[0]:
             break
-        units, late = parts[0].end - parts[0].begin, demand.due + tolerance(demand.due)
-        room = np.floor((late - cost.setup - line[begin : begin + FEW]) / (cost.tau + cost.chi))
+        units = parts[0].end - parts[0].begin
+        room = np.floor((demand.surely_late - cost.setup - line[begin : begin + FEW]) / (cost.tau + cost.chi))
         count = max(demand.least, 1 + int(room.cumsum().searchsorted(units))) + more
         if count > min(room.size, demand.most or count) or room[count - 1] < 1.0:
             break
         if line[begin + count - 1] >= back:
             break
         back = min(back, line[begin] + cost.setup + demand.work / count)  # about: the cut tells
-        rows.append(_Row(begin, count, units, demand.work, cost.chi, cost.tau, cost.theta_cm, cost.theta_cp, late))
+        rows.append(
+            _Row(begin, count, units, demand.work, cost.chi, cost.tau, cost.theta_cm, cost.theta_cp, demand.late)
+        )
         begin, more = begin + count, 0
     return rows
 
