@@ -58,29 +58,25 @@ class Demand:
     inside: int | None = None
     """Number of the reservation inside of which it is to be; None: it is to be outside of all."""
     work: float = field(init=False, compare=False)
-    """Processor seconds it takes at least; all that wait are asked for it at every question."""
+    """Processor seconds it takes at least."""
+    late: float = field(init=False, compare=False)
+    """The edge: a cut that ends later than this is late."""
+    surely_late: float = field(init=False, compare=False)
+    """One tolerance behind the edge: a look before the cut may refuse what would end later than this, nothing else.
+
+    It sums the same times in another order: at the edge itself it would refuse by an ulp what the cut has in time.
+    """
 
     def __post_init__(self) -> None:
-        """Count its work."""
+        """Count its work, and find the edge, once: all that wait are asked for both at every question."""
         object.__setattr__(self, "work", self.ranges.total * self.cost.per_unit)
+        object.__setattr__(self, "late", self.due + tolerance(self.due))
+        object.__setattr__(self, "surely_late", self.due + 2.0 * tolerance(self.due))
 
     @property
     def uid(self) -> str:
         """The job's uid."""
         return self.order.uid
-
-    @property
-    def late(self) -> float:
-        """The edge: a cut that ends later than this is late."""
-        return self.due + tolerance(self.due)
-
-    @property
-    def surely_late(self) -> float:
-        """One tolerance behind the edge: a look before the cut may refuse what would end later than this, nothing else.
-
-        It sums the same times in another order: at the edge itself it would refuse by an ulp what the cut has in time.
-        """
-        return self.due + 2.0 * tolerance(self.due)
 
     def begun(self, owned: Ranges, chunks: int, until: float) -> "Demand":
         """Return what is still to be placed when so many chunks own these units, ``until`` the last of them ends."""
