@@ -12,13 +12,13 @@ import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from punctual.scheduling.demand import Demand, tolerance
-from punctual.scheduling.discipline import Discipline, Order
-from punctual.scheduling.ground import Booking, Ground, extra_fragments
-from punctual.scheduling.offers import earliest_deadline
-from punctual.scheduling.plan import Plan
-from punctual.scheduling.processors import Place
-from punctual.scheduling.ranges import Ranges
+from punctual.scheduling.admission.offers import earliest_deadline
+from punctual.scheduling.model.discipline import Discipline, Order
+from punctual.scheduling.model.processors import Place
+from punctual.scheduling.model.ranges import Ranges
+from punctual.scheduling.placement.demand import Demand, tolerance
+from punctual.scheduling.placement.plan import Plan
+from punctual.scheduling.placement.timeline import Placement, Timeline, extra_fragments
 from punctual.theory.cost import Cost
 from punctual.theory.cut_points import cut_points
 from punctual.theory.partition import equal_partition, partition
@@ -52,7 +52,7 @@ def cut(demand, ground, n):
     finish = float(ends.max())
     if finish - float(ends.min()) <= tolerance(finish):
         ends = np.full(ends.size, finish)
-    return Booking(demand, where, cuts, walk.starts, ends, finish, port=walk.port)
+    return Placement(demand, where, cuts, walk.starts, ends, finish, port=walk.port)
 
 
 def tried(demand, ground):
@@ -133,7 +133,7 @@ def grounds(draw, most=8):
     speeds = None
     if draw(st.integers(0, 5)) == 0:
         speeds = np.array(draw(st.lists(st.sampled_from([0.5, 1.0, 1.7]), min_size=ready.size, max_size=ready.size)))
-    return Ground(ready, draw(st.sampled_from(DISCIPLINES)), origin + draw(st.sampled_from([0.0, 3.3])), speeds)
+    return Timeline(ready, draw(st.sampled_from(DISCIPLINES)), origin + draw(st.sampled_from([0.0, 3.3])), speeds)
 
 
 @st.composite
@@ -215,7 +215,7 @@ def test_and_in_front_of_one_due_just_when_it_ends_then(ground, demand, other):
 def test_so_it_is_among_many_processors(origin, size, seed, fine):
     """Where few of them are looked at, and many demands are placed at once."""
     rng = np.random.default_rng(seed)
-    ground = Ground(origin + np.round(rng.uniform(0.0, 100.0, size), int(rng.integers(0, 17))))
+    ground = Timeline(origin + np.round(rng.uniform(0.0, 100.0, size), int(rng.integers(0, 17))))
     cost = Cost(chi=rng.uniform(0.1, 10.0) / fine, theta_cp=rng.choice([0.0, rng.uniform(0.1, 5.0)]))
     demands, after = [], ground
     for n in range(20):

@@ -20,7 +20,7 @@ def tolerance(at: float) -> float:
     What one unit's rounding comes to where a load on thousands of processors is cut into as many as a float counts; a
     look that sums in another order is off by thousands of times less. So the cut is held to one tolerance behind a due
     time (`Demand.late`), a look that refuses before it to two (`Demand.surely_late`), and one that accepts to none
-    (:mod:`punctual.scheduling.room`): in between the cut decides.
+    (:mod:`punctual.scheduling.placement.sufficient_test`): in between the cut decides.
     """
     return max(1.0, abs(at)) * _PART
 
