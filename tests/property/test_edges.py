@@ -16,12 +16,13 @@ from punctual.scheduling.admission.offers import earliest_deadline
 from punctual.scheduling.model.discipline import Discipline, Order
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Ranges
-from punctual.scheduling.placement.demand import Demand, tolerance
+from punctual.scheduling.placement.demand import Demand
 from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.placement.timeline import Placement, Timeline, extra_fragments
 from punctual.theory.cost import Cost
 from punctual.theory.cut_points import cut_points
 from punctual.theory.partition import equal_partition, partition
+from punctual.theory.tolerance import tolerance
 
 DISCIPLINES = [
     Discipline(order="FIFO", partition=partition, assign=assign, network=network, start=start)

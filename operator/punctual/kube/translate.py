@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, cast
 
 from punctual import reasons
 from punctual.control.cost_estimation import Estimate
+from punctual.control.miss_ratio import MissCount
 from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.api.fields import MAX_BYTES, MAX_UNITS
@@ -30,7 +31,7 @@ from punctual.scheduling.model.job import (
     Transfers,
     Verdict,
 )
-from punctual.scheduling.model.pool_spec import MissCount, NodeProcessors, PoolRecord, PoolSpec
+from punctual.scheduling.model.pool_spec import NodeProcessors, PoolRecord, PoolSpec
 from punctual.scheduling.model.ranges import Count, Counts, Ranges
 from punctual.theory.cost import Cost
 

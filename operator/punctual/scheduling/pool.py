@@ -17,12 +17,13 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from punctual import reasons
+from punctual.control.miss_ratio import MissRatio
 from punctual.errors import InvariantError
 from punctual.scheduling.admission import offers
 from punctual.scheduling.admission.exact import Application, Rejected, admit, objection
 from punctual.scheduling.admission.fast_queue import SlackAnswer
 from punctual.scheduling.admission.fast_schedule import FastSchedule, ScheduleTest
-from punctual.scheduling.admission.statistical import MissRatio, StatisticalQueue, UtilizationAnswer
+from punctual.scheduling.admission.statistical import StatisticalQueue, UtilizationAnswer
 from punctual.scheduling.engine.admission_mode import AdmissionMode
 from punctual.scheduling.engine.dispatcher import Dispatcher
 from punctual.scheduling.engine.edits import Edits
@@ -65,10 +66,11 @@ from punctual.scheduling.model.processors import Occupant
 from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.model.startup_times import StartupTimes
 from punctual.scheduling.model.wording import some, span
-from punctual.scheduling.placement.demand import Demand, Shortfall, tolerance
+from punctual.scheduling.placement.demand import Demand, Shortfall
 from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.placement.timeline import Placement
 from punctual.theory.cost import Cost
+from punctual.theory.tolerance import tolerance
 
 USED = 0.01
 """Seconds of CPU that are work; less may be somebody looking after the container."""

@@ -37,13 +37,13 @@ from punctual.scheduling.model.events import (
 from punctual.scheduling.model.job import Job, JobRecord, Restart
 from punctual.scheduling.model.pool_spec import Admission, PoolSpec
 from punctual.scheduling.model.reservation import Reservation
-from punctual.scheduling.placement.demand import tolerance
 from punctual.scheduling.pool import Pool
 from punctual.sim.cluster import Cluster, Running
 from punctual.sim.gc_pause import uncollected
 from punctual.sim.report import Decision, Executed, Finished, Period, Result
 from punctual.sim.trace import FaultLine, JobLine, ReservationLine, Trace
 from punctual.theory.cost import Cost
+from punctual.theory.tolerance import tolerance
 
 DIGITS = 52
 """Bits of a load: the tiny units of the largest one are as many as a float counts exactly."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from figures.draw import COLOURS, legend, mark, sheet, styles
 from figures.figure import Figure, Found, Key, Numbers, Sim, Size, table
-from punctual.scheduling.admission.statistical import GAINS
+from punctual.control.miss_ratio import GAINS
 from punctual.scheduling.model.discipline import Discipline
 from punctual.sim.report import Result
 from punctual.sim.run import Options, simulate

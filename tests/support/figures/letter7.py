@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from figures.figure import table
+from punctual.control.miss_ratio import ENOUGH, GAINS, HIGH, LOW
 from punctual.control.pi import PI
-from punctual.scheduling.admission.statistical import ENOUGH, GAINS, HIGH, LEAST, LOW, PARTS
+from punctual.scheduling.admission.statistical import LEAST, PARTS
 from punctual.sim.trace import JobLine, Trace, jobs
 from punctual.sim.workload import Workload
 from punctual.theory.cost import Cost

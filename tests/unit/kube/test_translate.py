@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from punctual import reasons
+from punctual.control.miss_ratio import MissCount
 from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.cluster.conditions import standing
@@ -34,7 +35,7 @@ from punctual.scheduling.model.job import (
     Transfers,
     Verdict,
 )
-from punctual.scheduling.model.pool_spec import MissCount, NodeProcessors, PoolRecord, PoolSpec
+from punctual.scheduling.model.pool_spec import NodeProcessors, PoolRecord, PoolSpec
 from punctual.scheduling.model.ranges import Count, Counts, Ranges
 from punctual.theory.cost import Cost
 

@@ -47,8 +47,8 @@ from typing import NamedTuple
 
 from punctual.scheduling.admission.busy_index import BusyIndex
 from punctual.scheduling.admission.slack_index import SlackIndex, Turn
-from punctual.scheduling.placement.demand import tolerance
 from punctual.theory.cost import Cost
+from punctual.theory.tolerance import tolerance
 
 
 class SlackAnswer(NamedTuple):

@@ -16,9 +16,10 @@ from punctual.scheduling.admission.slack_index import Turn
 from punctual.scheduling.admission.statistical import NextChunk, StatisticalQueue
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Range, Ranges
-from punctual.scheduling.placement.demand import Demand, tolerance
+from punctual.scheduling.placement.demand import Demand
 from punctual.scheduling.placement.timeline import Timeline
 from punctual.theory.cost import Cost
+from punctual.theory.tolerance import tolerance
 
 
 @dataclass(slots=True)

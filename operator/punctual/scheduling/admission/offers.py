@@ -13,7 +13,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from punctual.scheduling.model.ranges import Ranges
-from punctual.scheduling.placement.demand import Demand, tolerance
+from punctual.scheduling.placement.demand import Demand
+from punctual.theory.tolerance import tolerance
 
 ALLOWANCE = 3.0
 """Seconds added to what is offered: creation times are whole seconds, and submitting takes a moment."""

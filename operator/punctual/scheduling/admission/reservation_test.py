@@ -26,8 +26,8 @@ from punctual.scheduling.model.reservation import Reservation
 from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.placement.blackouts import Blackouts
 from punctual.scheduling.placement.calendar import BookedSpan, Calendar
-from punctual.scheduling.placement.demand import tolerance
 from punctual.scheduling.placement.plan import Plan
+from punctual.theory.tolerance import tolerance
 
 EARLIER = 1e-6
 """How much nearer, relative to now, no window may be than the one that is offered."""

@@ -22,8 +22,8 @@ from punctual.scheduling.model.actions import CreateChunk, OfferEnd
 from punctual.scheduling.model.job import Chunk, Kind
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Range, Ranges
-from punctual.scheduling.placement.demand import tolerance
 from punctual.scheduling.placement.timeline import Placement, Timeline, Walk
+from punctual.theory.tolerance import tolerance
 
 UNBOOKED = frozenset({"Measuring", "Leftover"})
 """States that run on leftovers."""

@@ -15,7 +15,7 @@ from punctual.scheduling.model.events import PodObserved
 from punctual.scheduling.model.job import Chunk, InputVersion, PilotSample, Transfers, Verdict
 from punctual.scheduling.model.processors import Occupant
 from punctual.scheduling.model.wording import some, span
-from punctual.scheduling.placement.demand import tolerance
+from punctual.theory.tolerance import tolerance
 
 LOOK = 0.5
 """Seconds between two looks at all running chunks: what is found this way is counted in seconds.

@@ -23,10 +23,11 @@ from punctual.scheduling.model.discipline import Order
 from punctual.scheduling.model.job import Verdict
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.wording import span
-from punctual.scheduling.placement.demand import Demand, Shortfall, tolerance
+from punctual.scheduling.placement.demand import Demand, Shortfall
 from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.placement.timeline import Timeline
 from punctual.theory.cost import Cost
+from punctual.theory.tolerance import tolerance
 
 PATIENCE = 2.0
 """Seconds that an offer waits when its processor is needed."""

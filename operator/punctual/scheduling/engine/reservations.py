@@ -25,8 +25,8 @@ from punctual.scheduling.model.job import Verdict
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.reservation import Reservation
 from punctual.scheduling.model.wording import some, span
-from punctual.scheduling.placement.demand import tolerance
 from punctual.scheduling.placement.plan import Plan
+from punctual.theory.tolerance import tolerance
 
 LEAVE = GRACE + 2.0
 """Seconds from the word that a pod must go until its processor is empty for sure, on a cluster."""

@@ -9,20 +9,21 @@ import math
 from dataclasses import dataclass, field
 
 from punctual import reasons
+from punctual.control.miss_ratio import MissCount, MissRatio
 from punctual.scheduling.admission.fast_schedule import FastSchedule
 from punctual.scheduling.admission.reservation_test import BookedReservations
-from punctual.scheduling.admission.statistical import MissRatio, StatisticalQueue
+from punctual.scheduling.admission.statistical import StatisticalQueue
 from punctual.scheduling.engine.job_state import ChunkObservation, JobState, Key
 from punctual.scheduling.engine.offer_searches import OfferSearches
 from punctual.scheduling.model.actions import Action, CreateChunk, HoldCapacity, WritePool, WriteStatus
 from punctual.scheduling.model.events import NodeObserved, PodObserved
 from punctual.scheduling.model.job import Chunk, JobRecord, Verdict
-from punctual.scheduling.model.pool_spec import MissCount, PoolRecord, PoolSpec
+from punctual.scheduling.model.pool_spec import PoolRecord, PoolSpec
 from punctual.scheduling.model.processors import Occupant, Place, Processors
 from punctual.scheduling.model.startup_times import StartupTimes
 from punctual.scheduling.model.wording import amount, some
-from punctual.scheduling.placement.demand import tolerance
 from punctual.scheduling.placement.plan import Plan
+from punctual.theory.tolerance import tolerance
 
 TELL = 0.5
 """Seconds at least between two statuses of a job that differ in progress alone."""

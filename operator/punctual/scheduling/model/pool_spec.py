@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from punctual.control.miss_ratio import MissCount
 from punctual.scheduling.model.discipline import Discipline
 from punctual.scheduling.model.job import Verdict
 
@@ -44,20 +45,6 @@ class PoolSpec:
     def loose(self) -> bool:
         """Whether promises are statistical."""
         return self.bound is not None or self.miss_set_point is not None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MissCount:
-    """How a pool's statistical promises have gone: what the controller of its bound goes on from."""
-
-    bound: float
-    ratio: float | None = None
-    """Of those who missed, at the last move of the bound; None: it has not been moved yet."""
-    due: int = 0
-    """Who has come to an end, or to the deadline, since."""
-    missed: int = 0
-    until: float = 0.0
-    """Up to when that is counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,25 +9,9 @@ from numpy.typing import NDArray
 from punctual.scheduling.model.discipline import Order
 from punctual.scheduling.model.ranges import Ranges
 from punctual.theory.cost import Cost
+from punctual.theory.tolerance import tolerance
 
 Floats = NDArray[np.float64]
-_PART = 2.0**-40
-
-
-def tolerance(at: float) -> float:
-    """Return by how many seconds two sums of the same times may differ: 1.6 ms on a clock that counts from 1970.
-
-    What one unit's rounding comes to where a load on thousands of processors is cut into as many as a float counts; a
-    look that sums in another order is off by thousands of times less. So the cut is held to one tolerance behind a due
-    time (`Demand.late`), a look that refuses before it to two (`Demand.surely_late`), and one that accepts to none
-    (:mod:`punctual.scheduling.placement.sufficient_test`): in between the cut decides.
-    """
-    return max(1.0, abs(at)) * _PART
-
-
-def tolerances(at: Floats) -> Floats:
-    """Return the same of many times; 0 where one is infinite."""
-    return np.where(np.isinf(at), 0.0, np.maximum(1.0, np.abs(at)) * _PART)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,12 +11,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from punctual.scheduling.placement.demand import Demand, Floats, Shortfall, tolerance
+from punctual.scheduling.placement.demand import Demand, Floats, Shortfall
 from punctual.scheduling.placement.slotted import place_around, retimed_around
 from punctual.scheduling.placement.timeline import Placement, Timeline, extra_fragments
 from punctual.theory.cost import Cost
 from punctual.theory.cut_points import cut_points
 from punctual.theory.partition import equal_partition, least_processors, partition, shares_of_equals
+from punctual.theory.tolerance import tolerance
 
 FEW = 64
 """Processors among which one looks before one looks among all."""

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from punctual.scheduling.placement.blackouts import Blackouts, Places, Slots
-from punctual.scheduling.placement.demand import Demand, Floats, Shortfall, tolerance, tolerances
+from punctual.scheduling.placement.demand import Demand, Floats, Shortfall
 from punctual.scheduling.placement.timeline import Placement, Timeline, extra_fragments
 from punctual.theory.cost import Cost
+from punctual.theory.tolerance import tolerance, tolerances
 
 
 def place_around(demand: Demand, ground: Timeline, around: Blackouts) -> Placement | Shortfall:

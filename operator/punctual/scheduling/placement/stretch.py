@@ -13,9 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from punctual.scheduling.placement.demand import Demand, Floats, Shortfall, tolerances
+from punctual.scheduling.placement.demand import Demand, Floats, Shortfall
 from punctual.scheduling.placement.place import FEW, first_free, place
 from punctual.scheduling.placement.timeline import Placement, Timeline
+from punctual.theory.tolerance import tolerances
 
 FRONT = 512
 """Processors in the line: those that are free first."""

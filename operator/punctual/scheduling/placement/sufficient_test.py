@@ -12,8 +12,9 @@ placed, who is sure will be, whatever comes of those before. Rounding to whole u
 from collections.abc import Sequence
 from math import ceil
 
-from punctual.scheduling.placement.demand import Demand, tolerance
+from punctual.scheduling.placement.demand import Demand
 from punctual.scheduling.placement.timeline import Timeline
+from punctual.theory.tolerance import tolerance
 
 ROUNDING = 1e-9
 """What floats may make of a sum of shares, as a part of it; a hundred times more than they do."""

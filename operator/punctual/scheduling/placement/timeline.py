@@ -11,9 +11,10 @@ from punctual.errors import InvariantError
 from punctual.scheduling.model.discipline import Discipline
 from punctual.scheduling.model.ranges import Range, Ranges
 from punctual.scheduling.placement.blackouts import Blackouts
-from punctual.scheduling.placement.demand import Demand, Floats, tolerance
+from punctual.scheduling.placement.demand import Demand, Floats
 from punctual.theory.cost import Cost
 from punctual.theory.partition import in_turn
+from punctual.theory.tolerance import tolerance
 
 
 @dataclass(slots=True, eq=False)

@@ -5,6 +5,7 @@ import orjson
 import pytest
 
 from punctual import metric_names as names
+from punctual.control.miss_ratio import MissCount
 from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.cluster.directory import Directory
 from punctual.kube.cluster.operations import (
@@ -38,7 +39,7 @@ from punctual.scheduling.model.actions import (
 )
 from punctual.scheduling.model.events import CreateRefused
 from punctual.scheduling.model.job import Chunk, InputVersion, Job, JobRecord, Promise, Verdict
-from punctual.scheduling.model.pool_spec import MissCount, PoolRecord, PoolSpec
+from punctual.scheduling.model.pool_spec import PoolRecord, PoolSpec
 
 CREATED = "2030-01-01T00:00:00Z"
 CHUNK = Chunk(begin=0, end=5, origin=5, node="n1", attempt=1, created=0.0, promised_end=9.0)

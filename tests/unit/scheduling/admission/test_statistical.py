@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from world import Worker, World, job
 
 from punctual import reasons
-from punctual.scheduling.admission.statistical import LEAST, LOW, PARTS, SLOWER, WORTH, MissRatio, StatisticalQueue
+from punctual.control.miss_ratio import LOW, MissCount, MissRatio
+from punctual.scheduling.admission.statistical import LEAST, PARTS, SLOWER, WORTH, StatisticalQueue
 from punctual.scheduling.model.discipline import Discipline, Order
 from punctual.scheduling.model.events import ReservationApplied
-from punctual.scheduling.model.pool_spec import MissCount
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.model.reservation import Reservation
