@@ -108,15 +108,15 @@ class Pool:
 
         ``offers``: whether who is refused is told what could be promised instead.
         """
-        self.books = PoolState(epoch, leave)
+        self.state = PoolState(epoch, leave)
         self.offers = offers
-        self.life = Lifecycle(self.books)
-        self.planner = Planner(self.books, self.life)
-        self.dispatcher = Dispatcher(self.books, self.life, self.planner)
-        self.port = TransferQueue(self.books)
-        self.express = AdmissionMode(self.books, self.planner)
-        self.edits = Edits(self.books, self.life, self.planner)
-        self.windows = Reservations(self.books, self.life, self.planner, self.dispatcher, self.express)
+        self.life = Lifecycle(self.state)
+        self.planner = Planner(self.state, self.life)
+        self.dispatcher = Dispatcher(self.state, self.life, self.planner)
+        self.port = TransferQueue(self.state)
+        self.express = AdmissionMode(self.state, self.planner)
+        self.edits = Edits(self.state, self.life, self.planner)
+        self.windows = Reservations(self.state, self.life, self.planner, self.dispatcher, self.express)
         self.together = 1
         """Jobs that are tried together where one does not fit behind the plan: grows while that succeeds."""
         self.put_off = False
@@ -132,21 +132,21 @@ class Pool:
         what pods have come to, and what edits ask for, is not looked at before the first step. Were it in the stamp,
         a leader that dies behind it would have told nobody, and the next one would take it for done.
         """
-        self.books.recreate = True
+        self.state.recreate = True
         for event in sorted(events, key=_restore_order):
             if isinstance(event, PoolApplied | NodeObserved | NodeGone | JobApplied | JobDeleted):
                 self._take(now, event)
             else:
                 self.unread.append(event)
-        self.books.stale = True
+        self.state.stale = True
         stamps: list[Action] = []
-        for uid, st in self.books.jobs.items():
+        for uid, st in self.state.jobs.items():
             if not st.record.ended:
-                st.written = st.record._replace(epoch=self.books.epoch)
+                st.written = st.record._replace(epoch=self.state.epoch)
                 stamps.append(WriteStatus(uid, st.written))
-        if self.books.spec is not None:
-            self.books.pool_written = self.books.pool_record()
-            stamps.append(WritePool(self.books.pool_written, urgent=True))
+        if self.state.spec is not None:
+            self.state.pool_written = self.state.pool_record()
+            stamps.append(WritePool(self.state.pool_written, urgent=True))
         return stamps
 
     def step(self, now: float, events: Sequence[Event]) -> list[Action]:
@@ -155,107 +155,107 @@ class Pool:
         for event in (*self.unread, *events):
             self._take(now, event)
             if not isinstance(event, Reported):
-                self.books.changed = True
+                self.state.changed = True
         self.unread = []
-        if self.books.spec is None:
-            return self.books.flush(now)
+        if self.state.spec is None:
+            return self.state.flush(now)
         self.windows.take_up(now)
-        for uid in self.books.edits:
-            self.edits.apply(now, self.books.jobs[uid])
-        self.books.edits.clear()
-        if self.books.edited:
+        for uid in self.state.edits:
+            self.edits.apply(now, self.state.jobs[uid])
+        self.state.edits.clear()
+        if self.state.edited:
             self._edit_pool(now)
         self._look_at_misses(now)
-        if self.books.recreate:
+        if self.state.recreate:
             self._lose_nodes_gone(now)
             self.dispatcher.take_up()
         self.life.supervise(now)
-        anew = self.books.processors.unblock(now) or self.books.stale
+        anew = self.state.processors.unblock(now) or self.state.stale
         if anew:
             self.windows.mend(now)
             self.planner.replan(now)
         self.windows.answer(now)
         # each places all that waits where that is much: one a step; but not never, though each step has to plan anew
-        self.put_off = anew and not self.put_off and len(self.books.plan) > PLACEMENTS
+        self.put_off = anew and not self.put_off and len(self.state.plan) > PLACEMENTS
         if not self.put_off:
             self._decide(now)
         self.windows.clear(now)
         self.dispatcher.work(now)
         self.port.work(now)
-        self.books.due = self.wake(now)
+        self.state.due = self.wake(now)
         self._search_offers(now)
         self.windows.offer()
         self.life.expire(now)
         self._hold_room(now)
-        return self.books.flush(now)
+        return self.state.flush(now)
 
     def _look_at_misses(self, now: float) -> None:
         """Let the controller of the bound see what has become of promises."""
-        spec, books = self.books.spec, self.books
+        spec, state = self.state.spec, self.state
         if spec is None:
             return
         if spec.miss_set_point is None:
-            books.miss = books.miss_found = None
+            state.miss = state.miss_found = None
             return
-        miss = books.miss
+        miss = state.miss
         if miss is None or (miss.set_point, miss.period) != (spec.miss_set_point, spec.sample_period):
-            found = miss.count if miss else books.miss_found
-            books.miss = miss = MissRatio.going_on(now, found, set_point=spec.miss_set_point, period=spec.sample_period)
-            books.miss_found, books.changed = None, True
-            for uid, st in books.jobs.items():
+            found = miss.count if miss else state.miss_found
+            state.miss = miss = MissRatio.going_on(now, found, set_point=spec.miss_set_point, period=spec.sample_period)
+            state.miss_found, state.changed = None, True
+            for uid, st in state.jobs.items():
                 if st.loose and st.record.promise and not st.record.ended:
                     miss.accept(uid, st.record.promise.deadline)
         before = miss.count
         for uid in miss.look(now):
-            self.life.missed(now, books.jobs[uid])
-        books.changed = books.changed or miss.count != before
-        if isinstance(books.line, StatisticalQueue):
-            books.line.bound = miss.bound
+            self.life.missed(now, state.jobs[uid])
+        state.changed = state.changed or miss.count != before
+        if isinstance(state.line, StatisticalQueue):
+            state.line.bound = miss.bound
 
     @property
     def backlog(self) -> int:
         """Answers still owed: decisions and offers. Call again at once while it is not 0."""
-        if self.books.spec is None:
+        if self.state.spec is None:
             return 0
-        return len(self.books.waiting) + len(self.books.desk) + len(self.windows.searches)
+        return len(self.state.waiting) + len(self.state.desk) + len(self.windows.searches)
 
     def test(self, now: float) -> offers.Test:
         """Return what decides about admission now."""
-        if self.books.line is not None:
-            return ScheduleTest(self.books.line, now)
+        if self.state.line is not None:
+            return ScheduleTest(self.state.line, now)
         return self.planner.current(now)
 
     def wake(self, now: float) -> float | None:
         """Return when, by the clock alone, a processor could be given work; None: not before something happens."""
-        if self.books.line is not None:
-            return self.books.line.opens(now)
-        if not self.books.ahead.held:
+        if self.state.line is not None:
+            return self.state.line.opens(now)
+        if not self.state.ahead.held:
             return None
-        starts = (at for b in self.books.plan for at in b.begins() if at > now + tolerance(now))
+        starts = (at for b in self.state.plan for at in b.begins() if at > now + tolerance(now))
         return min(starts, default=None)
 
     def check(self) -> None:
         """Raise InvariantError where the Pool has broken its own rules."""
-        self.books.processors.check()
-        self.books.plan.check()
-        booked = {b.demand.uid: b for b in self.books.plan}
-        for uid, st in self.books.jobs.items():
+        self.state.processors.check()
+        self.state.plan.check()
+        booked = {b.demand.uid: b for b in self.state.plan}
+        for uid, st in self.state.jobs.items():
             st.record.check(st.job.units)
             for chunk in st.record.chunks:
                 answering = st.watch(chunk).ended_at is not None  # it has left its place, its last word is awaited
-                if not answering and self.books.occupant(uid, chunk) not in self.books.processors.places_of:
+                if not answering and self.state.occupant(uid, chunk) not in self.state.processors.places_of:
                     raise InvariantError(f"{uid}: chunk {chunk.key} sits nowhere")
             if uid in booked and st.state != "Promised":
                 raise InvariantError(f"{uid}: booked, but {st.state}")
-            if not self.books.stale and st.state == "Promised":
+            if not self.state.stale and st.state == "Promised":
                 left = ledger.remaining(st.job.units, st.record)
-                waits = self._waiting_in_line(uid) if self.books.line is not None else None
+                waits = self._waiting_in_line(uid) if self.state.line is not None else None
                 if left and waits != left and (uid not in booked or booked[uid].demand.ranges != left):
                     raise InvariantError(f"{uid}: promised, but its remaining units are not booked")
 
     def _waiting_in_line(self, uid: str) -> Ranges:
-        assert self.books.line is not None
-        waiting = self.books.line.jobs.get(uid)
+        assert self.state.line is not None
+        waiting = self.state.line.jobs.get(uid)
         return waiting.left if waiting else Ranges()
 
     def _take(self, now: float, event: Event) -> None:  # noqa: C901  one arm per kind of event
@@ -279,58 +279,58 @@ class Pool:
             case NodeObserved():
                 self._take_node(now, event)
             case NodeGone(name):
-                if self.books.processors.forget(name):
-                    self.books.stale = True
-                self.books.held.discard(name)
+                if self.state.processors.forget(name):
+                    self.state.stale = True
+                self.state.held.discard(name)
                 self._lose_node(now, name)
             case CreateRefused():
                 self._take_refused(now, event)
 
     def _take_pool(self, event: PoolApplied) -> None:
-        books = self.books
-        books.deleting = event.deleting
-        new = event.spec != books.asked
-        if books.spec is None:
+        state = self.state
+        state.deleting = event.deleting
+        new = event.spec != state.asked
+        if state.spec is None:
             record = event.record
-            books.spec = record.applied if record and record.applied else event.spec
+            state.spec = record.applied if record and record.applied else event.spec
             if record:
-                books.spec_applied = record.spec_applied
-                books.startups = StartupTimes(record.startups)
-                books.miss_found = record.miss
-                books.held_since = {n.name: n.held_since for n in record.nodes if n.held_since is not None}
+                state.spec_applied = record.spec_applied
+                state.startups = StartupTimes(record.startups)
+                state.miss_found = record.miss
+                state.held_since = {n.name: n.held_since for n in record.nodes if n.held_since is not None}
                 new = record.observed_generation < event.spec.generation
-            for node in books.processors.nodes.values():
-                books.processors.observe(node, books.spec)
-            books.stale = True
-        books.asked, books.asked_nodes = event.spec, event.nodes
+            for node in state.processors.nodes.values():
+                state.processors.observe(node, state.spec)
+            state.stale = True
+        state.asked, state.asked_nodes = event.spec, event.nodes
         # tested in the next step: after a restart the promises that it could break may not have been read yet
-        books.edited = books.edited or new
+        state.edited = state.edited or new
         self._hold()
 
     def _edit_pool(self, now: float) -> None:
         """Put an edited spec in force if every promise still stands under it, else say why not."""
-        books = self.books
-        old, asked, there = books.spec, books.asked, books.processors.nodes
+        state = self.state
+        old, asked, there = state.spec, state.asked, state.processors.nodes
         assert old is not None
         assert asked is not None
-        books.edited = False
-        books.spec = asked
-        wanted = there if books.asked_nodes is None else {node.name: node for node in books.asked_nodes}
+        state.edited = False
+        state.spec = asked
+        wanted = there if state.asked_nodes is None else {node.name: node for node in state.asked_nodes}
         going = there.keys() - wanted.keys()
         coming = [node for name, node in wanted.items() if name not in there]
-        before = books.processors.total
+        before = state.processors.total
         for node in coming:
-            books.processors.observe(node, asked)
-        books.processors.resize(asked)
+            state.processors.observe(node, asked)
+        state.processors.resize(asked)
         if why := self._stands_against(now, old, asked, going=going, before=before):
-            books.spec = old
+            state.spec = old
             for node in coming:
-                books.processors.forget(node.name)
-            books.processors.resize(old)
-            books.spec_applied = Verdict("False", reasons.EDIT_REFUSED, f"{why}; the old spec stands")
+                state.processors.forget(node.name)
+            state.processors.resize(old)
+            state.spec_applied = Verdict("False", reasons.EDIT_REFUSED, f"{why}; the old spec stands")
             return
-        books.spec_applied = Verdict("True", reasons.APPLIED, "the spec is in force")
-        books.stale = True
+        state.spec_applied = Verdict("True", reasons.APPLIED, "the spec is in force")
+        state.stale = True
         for name in sorted(going):
             self._take(now, NodeGone(name))
         self._hold()
@@ -343,8 +343,8 @@ class Pool:
         ``going``: nodes that it would lose; ``before``: processors that it has.
         """
         if asked.loose:
-            certain = [st for st in self.books.live.values() if st.state == "Promised" and not st.loose]
-            ahead = len(self.books.ahead.held)
+            certain = [st for st in self.state.live.values() if st.state == "Promised" and not st.loose]
+            ahead = len(self.state.ahead.held)
             if not old.loose and (certain or ahead):
                 given = " and ".join(
                     some(n, what) for n, what in ((len(certain), "promise"), (ahead, "reservation")) if n
@@ -364,43 +364,43 @@ class Pool:
         )
 
     def _hold(self) -> None:
-        assert self.books.spec is not None
+        assert self.state.spec is not None
         # also while it is being deleted: its promises stand until the pool is gone, and then the taint goes with it
-        wanted = set(self.books.processors.nodes) if self.books.spec.hold == "Taint" else set()
-        self.books.after += [HoldNode(node, held=True) for node in sorted(wanted - self.books.held)]
-        self.books.after += [HoldNode(node, held=False) for node in sorted(self.books.held - wanted)]
-        self.books.held = wanted
+        wanted = set(self.state.processors.nodes) if self.state.spec.hold == "Taint" else set()
+        self.state.after += [HoldNode(node, held=True) for node in sorted(wanted - self.state.held)]
+        self.state.after += [HoldNode(node, held=False) for node in sorted(self.state.held - wanted)]
+        self.state.held = wanted
 
     def _hold_room(self, now: float) -> None:
         """Have placeholders keep the processors that nobody sits on."""
-        books, spec = self.books, self.books.spec
-        if spec is None or not books.changed:
+        state, spec = self.state, self.state.spec
+        if spec is None or not state.changed:
             return
         holding = spec.hold == "Placeholder"
-        left = books.processors.room() if holding else {}
-        books.held_since = {node: books.held_since.get(node, now) for node in left}
-        nodes = {node: HeldCapacity(books.held_since[node], count) for node, count in left.items()}
+        left = state.processors.room() if holding else {}
+        state.held_since = {node: state.held_since.get(node, now) for node in left}
+        nodes = {node: HeldCapacity(state.held_since[node], count) for node, count in left.items()}
         room = HoldCapacity(nodes, spec.cpu, spec.memory)
-        if room != books.room and (holding or (books.room is not None and books.room.nodes)):
-            books.room = room
-            books.after.append(room)
+        if room != state.room and (holding or (state.room is not None and state.room.nodes)):
+            state.room = room
+            state.after.append(room)
 
     def _take_job(self, event: JobApplied) -> None:
         job = event.job
-        st = self.books.jobs.get(job.uid)
+        st = self.state.jobs.get(job.uid)
         if st is None:
             st = JobState(job, job)
-            self.books.jobs[job.uid] = st
+            self.state.jobs[job.uid] = st
             if event.record is not None:
                 self._take_record(st, event.record)
                 # also where it comes behind a restore: a list may have lacked it
-                self.books.stale = self.books.recreate = True
+                self.state.stale = self.state.recreate = True
             if st.state == "Waiting":
-                self.books.ask(st)
+                self.state.ask(st)
             return
         if job != st.asked:
             st.asked = job
-            self.books.edits[job.uid] = None
+            self.state.edits[job.uid] = None
 
     def _take_record(self, st: JobState, record: JobRecord) -> None:
         """Take over a job as written down by an earlier leader."""
@@ -413,7 +413,7 @@ class Pool:
         if st.state in LIVE and st.state != "Measuring" and (record.promise is None or st.cost is None):
             st.record = st.record._replace(admitted=None)
         if st.state in LIVE:
-            self.books.live[st.job.uid] = st
+            self.state.live[st.job.uid] = st
         asked, promise = st.asked, record.promise
         if promise is not None:  # in force, whatever a refused edit asks
             st.job = replace(st.job, deadline=promise.deadline)
@@ -426,63 +426,63 @@ class Pool:
                     max_processors=None if most is None else max(most, promise.processors),
                 )
         for chunk in st.record.chunks:
-            occupant = self.books.occupant(st.job.uid, chunk)
-            self.books.processors.seat(occupant, chunk.node)
-            self.books.active[st.job.uid] = None
+            occupant = self.state.occupant(st.job.uid, chunk)
+            self.state.processors.seat(occupant, chunk.node)
+            self.state.active[st.job.uid] = None
             if chunk.turn is not None:  # until its pod is seen to be done with it
-                self.books.sending.add(occupant)
+                self.state.sending.add(occupant)
         if record.ended:
             self.life.note_end(st)
         elif record.observed_generation < st.asked.generation:
-            self.books.edits[st.job.uid] = None
+            self.state.edits[st.job.uid] = None
 
     def _take_deleted(self, now: float, uid: str) -> None:
-        st = self.books.jobs.pop(uid, None)
+        st = self.state.jobs.pop(uid, None)
         if st is None:
             return
-        self.books.touched.pop(uid, None)
-        self.books.active.pop(uid, None)
-        self.books.live.pop(uid, None)
-        self.books.edits.pop(uid, None)
-        self.books.desk.drop(uid)
-        if self.books.miss is not None:
-            self.books.miss.leave(uid)
-        self.books.unbook(uid)
-        if self.books.line is None and (st.state in LIVE or st.record.chunks):
-            self.books.stale = True
+        self.state.touched.pop(uid, None)
+        self.state.active.pop(uid, None)
+        self.state.live.pop(uid, None)
+        self.state.edits.pop(uid, None)
+        self.state.desk.drop(uid)
+        if self.state.miss is not None:
+            self.state.miss.leave(uid)
+        self.state.unbook(uid)
+        if self.state.line is None and (st.state in LIVE or st.record.chunks):
+            self.state.stale = True
         for chunk in st.record.chunks:
             pod = st.watch(chunk).pod
             if pod is None:  # never seen: if it comes, _take_pod ends it
-                self.books.processors.leave(self.books.occupant(uid, chunk))
+                self.state.processors.leave(self.state.occupant(uid, chunk))
             else:
                 self.life.end(now, pod)
 
     def _take_node(self, now: float, node: NodeObserved) -> None:
-        was = self.books.processors.nodes.get(node.name)
-        if self.books.spec is None:
-            self.books.processors.nodes[node.name] = node
+        was = self.state.processors.nodes.get(node.name)
+        if self.state.spec is None:
+            self.state.processors.nodes[node.name] = node
             return
-        if self.books.processors.observe(node, self.books.spec):
-            self.books.stale = True
+        if self.state.processors.observe(node, self.state.spec):
+            self.state.stale = True
         self._hold()
         if not node.ready and was is not None and was.ready:
             self._lose_node(now, node.name)
 
     def _lose_node(self, now: float, name: str) -> None:
         """Take back what runs on a node that is gone: what it still finishes there is not accounted."""
-        for uid in list(self.books.active):
-            st = self.books.jobs[uid]
+        for uid in list(self.state.active):
+            st = self.state.jobs[uid]
             for chunk in [c for c in st.record.chunks if c.node == name]:
                 self.life.end_and_lose(
                     now, st, chunk, reasons.NODE_LOST, f"node {name} is not ready or gone", own=False
                 )
-        for place in [p for p in self.books.processors.occupants if p.node == name]:
-            self.books.processors.leave(self.books.processors.occupants[place])
+        for place in [p for p in self.state.processors.occupants if p.node == name]:
+            self.state.processors.leave(self.state.processors.occupants[place])
 
     def _lose_nodes_gone(self, now: float) -> None:
         """Take back what runs on nodes that went while nobody led: no event will tell of them again."""
-        nodes = self.books.processors.nodes
-        on = {c.node for uid in self.books.active for c in self.books.jobs[uid].record.chunks}
+        nodes = self.state.processors.nodes
+        on = {c.node for uid in self.state.active for c in self.state.jobs[uid].record.chunks}
         for name in sorted(on):
             if name not in nodes or not nodes[name].ready:
                 self._lose_node(now, name)
@@ -492,57 +492,57 @@ class Pool:
 
         It is the job's own matter (its namespace's quota, its template): nobody else's processors wait with it.
         """
-        st = self.books.jobs.get(event.job)
+        st = self.state.jobs.get(event.job)
         chunk = st.chunk(event.kind, event.begin, event.attempt) if st else None
         if st is None or chunk is None:
             return
-        self.books.processors.leave(self.books.occupant(event.job, chunk))
+        self.state.processors.leave(self.state.occupant(event.job, chunk))
         self.life.lose(now, st, chunk, reasons.POD_REFUSED, event.message, own=False)
         if not event.taken:
             st.refused_until = now + BLOCKED
 
     def _take_pod(self, now: float, pod: PodObserved) -> None:
-        books = self.books
-        books.pods[pod.namespace, pod.name] = pod
-        st = books.jobs.get(pod.job)
+        state = self.state
+        state.pods[pod.namespace, pod.name] = pod
+        st = state.jobs.get(pod.job)
         occupant = Occupant(pod.job, pod.kind, pod.begin, pod.attempt)
         chunk = st.chunk(pod.kind, pod.begin, pod.attempt) if st else None
         if pod.phase in OVER:
-            if books.processors.leave(occupant):
-                books.freed(now, chunk)
-            books.after.append(DropSetPoint(pod.node, pod.uid))
-        elif pod.node in books.processors.counts or chunk is not None:
-            books.processors.seat(occupant, pod.node)
+            if state.processors.leave(occupant):
+                state.freed(now, chunk)
+            state.after.append(DropSetPoint(pod.node, pod.uid))
+        elif pod.node in state.processors.counts or chunk is not None:
+            state.processors.seat(occupant, pod.node)
         self._see_sending(pod, occupant)
         if st is None or chunk is None:
             # Its units are not its own (any more): whatever it does is not accounted. A failed pod stays to be read,
             # and so does a reduce that went well.
             read = pod.phase == "Failed" or (pod.kind == "Reduce" and pod.phase == "Succeeded" and st is not None)
-            if not read and (st is not None or books.spec is not None):
+            if not read and (st is not None or state.spec is not None):
                 self.life.end(now, pod)
             return
         watch = st.watch(chunk)
         if pod.fetched and watch.pod is not None and not watch.pod.fetched:
             watch.fetched_at = now
             if chunk.sent is not None and abs(now - chunk.sent) > tolerance(now):
-                books.stale = True  # the port is free, sooner or later than was planned
+                state.stale = True  # the port is free, sooner or later than was planned
         watch.told_turn = watch.told_turn or pod.turn
         watch.pod = pod
-        books.watched[pod.uid] = (pod.job, chunk.key)
+        state.watched[pod.uid] = (pod.job, chunk.key)
         self.life.aim(chunk, watch)
         if pod.phase == "Running" and watch.running_since is None:
             watch.running_since = self.life.running_since(now, chunk, pod)
             watch.moved = now
-            if chunk.created < watch.running_since and not books.recreate and not st.job.fetches:
-                books.startups.add(st.job.uid, watch.running_since - chunk.created)
+            if chunk.created < watch.running_since and not state.recreate and not st.job.fetches:
+                state.startups.add(st.job.uid, watch.running_since - chunk.created)
         self._judge_pod(now, st, chunk, watch, pod)
 
     def _see_sending(self, pod: PodObserved, occupant: Occupant) -> None:
         """Note whether its input may be under way: also that of a pod that nobody owns any more."""
         if pod.fetched or pod.phase != "Pending":
-            self.books.sending.discard(occupant)
+            self.state.sending.discard(occupant)
         elif pod.turn:
-            self.books.sending.add(occupant)
+            self.state.sending.add(occupant)
 
     def _judge_pod(self, now: float, st: JobState, chunk: Chunk, watch: ChunkObservation, pod: PodObserved) -> None:
         """Account, lose, ask or leave the chunk by what its pod has come to."""
@@ -567,25 +567,25 @@ class Pool:
             self.dispatcher.offer(now, st, chunk, chunk.offered)
 
     def _take_gone(self, now: float, namespace: str, name: str) -> None:
-        books = self.books
-        pod = books.pods.pop((namespace, name), None)
+        state = self.state
+        pod = state.pods.pop((namespace, name), None)
         if pod is None:
             return
-        books.ending.pop(pod.uid, None)
-        books.watched.pop(pod.uid, None)
-        if books.processors.leave(Occupant(pod.job, pod.kind, pod.begin, pod.attempt)):
-            books.stale = True
+        state.ending.pop(pod.uid, None)
+        state.watched.pop(pod.uid, None)
+        if state.processors.leave(Occupant(pod.job, pod.kind, pod.begin, pod.attempt)):
+            state.stale = True
         if pod.phase not in OVER:  # else it was told
-            books.after.append(DropSetPoint(pod.node, pod.uid))
-        st = books.jobs.get(pod.job)
+            state.after.append(DropSetPoint(pod.node, pod.uid))
+        st = state.jobs.get(pod.job)
         chunk = st.chunk(pod.kind, pod.begin, pod.attempt) if st else None
         if st and chunk:
             self.life.lose(now, st, chunk, reasons.CAPACITY_LOST, f"pod {name} was deleted", own=False)
 
     def _take_report(self, now: float, report: Reported) -> None:
         for p in report.pods:
-            uid, key = self.books.watched.get(p.pod, ("", None))
-            st = self.books.jobs.get(uid)
+            uid, key = self.state.watched.get(p.pod, ("", None))
+            st = self.state.jobs.get(uid)
             chunk = st.chunk(*key) if st and key else None
             if st is None or chunk is None:
                 continue
@@ -603,10 +603,10 @@ class Pool:
                 watch.moved, watch.cpu = now, max(watch.cpu, p.cpu_seconds)
             if done > watch.done:
                 watch.done = done
-                self.books.progressed[st.job.uid] = None
+                self.state.progressed[st.job.uid] = None
             if p.received is not None and p.received > watch.received:
                 watch.moved, watch.received = now, p.received
-                self.books.progressed[st.job.uid] = None
+                self.state.progressed[st.job.uid] = None
             # An end that gives nothing away may be the answer to an earlier offer, which a new leader does not know
             # of. Where one was given it may be drawn in further.
             asked = chunk.offered is not None or chunk.end < chunk.origin or watch.pod.offered
@@ -622,17 +622,17 @@ class Pool:
         if new := faults - st.faults:
             st.faults |= new
             text = f"pod {pod}: {', '.join(sorted(new))}; the last good value stands"
-            self.books.after.append(Emit(st.job.uid, "Warning", reasons.FILE_FAULT, text))
+            self.state.after.append(Emit(st.job.uid, "Warning", reasons.FILE_FAULT, text))
 
     def _decide(self, now: float) -> None:
-        if not self.books.waiting:
+        if not self.state.waiting:
             return
-        if self.books.plan.begins_before(now):  # something has not begun as booked
+        if self.state.plan.begins_before(now):  # something has not begun as booked
             self.planner.replan(now)
-        if self.books.line is None:
-            self.books.plan = self.planner.current(now)
+        if self.state.line is None:
+            self.state.plan = self.planner.current(now)
         budget = PLACEMENTS
-        while self.books.waiting and budget > 0:
+        while self.state.waiting and budget > 0:
             self.express.settle(now)
             st = self._next_waiting()
             if st is None:
@@ -640,7 +640,7 @@ class Pool:
             application = self._application(now, st)
             if application is None:
                 continue
-            if self.books.line is not None:
+            if self.state.line is not None:
                 self._answer_by_line(now, st, application)
                 budget -= 1
             elif self.together > 1 and self._is_plain(application) and self._needs_another_order(application.demand):
@@ -650,8 +650,8 @@ class Pool:
 
     def _next_waiting(self) -> JobState | None:
         """Take the first job off the queue; None where its question is void."""
-        _, uid = heapq.heappop(self.books.waiting)
-        st = self.books.jobs.get(uid)
+        _, uid = heapq.heappop(self.state.waiting)
+        st = self.state.jobs.get(uid)
         return st if st is not None and st.state == "Waiting" else None
 
     def _is_plain(self, application: Application) -> bool:
@@ -660,7 +660,7 @@ class Pool:
 
     def _needs_another_order(self, demand: Demand) -> bool:
         """Whether it does not fit behind the plan, and might in front of something."""
-        plan = self.books.plan
+        plan = self.state.plan
         if plan.overloaded(demand):
             return False
         return not plan.might_follow(demand) or isinstance(plan.append(demand), Shortfall)
@@ -672,34 +672,34 @@ class Pool:
         asked again in the order they came: one that is refused has been tested behind all before it, alone.
         """
         group = [first]
-        while self.books.waiting and len(group) < self.together:
-            entry = self.books.waiting[0]
+        while self.state.waiting and len(group) < self.together:
+            entry = self.state.waiting[0]
             st = self._next_waiting()
             application = self._application(now, st) if st else None
             if application is None:
                 continue
             if not self._is_plain(application):
-                heapq.heappush(self.books.waiting, entry)
+                heapq.heappush(self.state.waiting, entry)
                 break
             group.append(application)
-        plan = self.books.plan.insert_all(a.demand for a in group)
+        plan = self.state.plan.insert_all(a.demand for a in group)
         if isinstance(plan, Plan):
             self.together = min(2 * self.together, PLACEMENTS)
-            self.books.plan = plan
+            self.state.plan = plan
             for a in group:
-                self._promise(now, self.books.jobs[a.job.uid], plan.booking_of(a.job.uid))
+                self._promise(now, self.state.jobs[a.job.uid], plan.booking_of(a.job.uid))
             return len(plan)
         self.together //= 2
         for a in group:
-            self.books.ask(self.books.jobs[a.job.uid])
-        return len(self.books.plan)
+            self.state.ask(self.state.jobs[a.job.uid])
+        return len(self.state.plan)
 
     def _application(self, now: float, st: JobState) -> Application | None:
         """Return the job's question; None where it is answered without one."""
-        assert self.books.spec is not None
+        assert self.state.spec is not None
         job = st.job
-        self.books.live[job.uid] = st
-        self.books.touch(st)
+        self.state.live[job.uid] = st
+        self.state.touch(st)
         st.record = st.record._replace(observed_generation=st.asked.generation)
         if job.suspend:
             text = "spec.suspend is true: nothing was promised"
@@ -708,7 +708,7 @@ class Pool:
         if st.work_done and job.reduce_duration is None:  # by an edit: nothing is left to be promised
             self.life.finish(now, st)
             return None
-        if st.cost is None and job.refusal is None and not self.books.deleting:
+        if st.cost is None and job.refusal is None and not self.state.deleting:
             text = "neither cost nor profile: pilot chunks on free processors measure what a unit costs"
             st.record = st.record._replace(admitted=Verdict("Unknown", reasons.MEASURING, text))
             return None
@@ -718,24 +718,24 @@ class Pool:
             demand = Demand(order=Order(job.deadline, job.arrival, job.uid), ranges=ledger.remaining(0, JobRecord()),
                             cost=Cost(chi=1.0), due=job.deadline)  # fmt: skip
         return Application(
-            job=job, demand=demand, plan=self.books.plan, now=now, cpu=self.books.spec.cpu, deleting=self.books.deleting
+            job=job, demand=demand, plan=self.state.plan, now=now, cpu=self.state.spec.cpu, deleting=self.state.deleting
         )
 
     def _answer_by_line(self, now: float, st: JobState, application: Application) -> None:
         """Answer one job by the fast test; where that cannot tell, it is asked again, by the exact one."""
         demand = application.demand
         room = self.express.judge(now, application)
-        line = self.books.line
+        line = self.state.line
         if room is None:
-            self.books.ask(st)
+            self.state.ask(st)
         elif isinstance(room, Rejected):
             self._reject(st, room, demand)
-            if self.books.miss is not None and room.by_time:
-                self.books.miss.turned_away = True
+            if self.state.miss is not None and room.by_time:
+                self.state.miss.turned_away = True
         else:
             assert line is not None
             seconds = max(demand.due - now - demand.cost.setup, demand.cost.per_unit)
-            some_of = min(self.books.processors.total, max(1, math.ceil(demand.work / seconds)))
+            some_of = min(self.state.processors.total, max(1, math.ceil(demand.work / seconds)))
             finish, length = demand.due, seconds
             if isinstance(room, SlackAnswer):
                 finish, length = max(now, demand.due - room.slack), room.length
@@ -751,8 +751,8 @@ class Pool:
             line.join(demand, room)
             return
         line.join(demand)
-        if self.books.miss is not None:
-            self.books.miss.accept(demand.uid, demand.due + demand.kept_back)
+        if self.state.miss is not None:
+            self.state.miss.accept(demand.uid, demand.due + demand.kept_back)
 
     def _answer(self, now: float, st: JobState, application: Application) -> int:
         """Answer one job; return how many placements that took."""
@@ -764,14 +764,14 @@ class Pool:
             self.together = 2  # the next one may need another order too
         self._promise(now, st, answer.booking)
         if not st.job.dry_run:
-            self.books.plan = answer.plan
+            self.state.plan = answer.plan
         return 1 if answer.appended else 1 + len(answer.plan)
 
     def _reject(self, st: JobState, answer: Rejected, demand: Demand) -> None:
         st.record = st.record._replace(admitted=Verdict("False", answer.reason, answer.message), promise=None)
-        self.books.after.append(Emit(st.job.uid, "Warning", answer.reason, answer.message))
+        self.state.after.append(Emit(st.job.uid, "Warning", answer.reason, answer.message))
         if answer.by_time and self.offers:
-            self.books.desk.ask(st.job.uid, demand)
+            self.state.desk.ask(st.job.uid, demand)
 
     def _promise(self, now: float, st: JobState, outlook: Placement | Outlook) -> None:
         job = st.job
@@ -791,22 +791,22 @@ class Pool:
             offer=None,
             promise=Promise(job.deadline, outlook.finish, margin, outlook.processors, max(now, outlook.start)),
         )
-        self.books.after.append(Emit(job.uid, "Normal", self._word(), text))
+        self.state.after.append(Emit(job.uid, "Normal", self._word(), text))
 
     def _word(self) -> str:
         """Return the reason that a job is let in for."""
-        assert self.books.spec is not None
-        return reasons.ADMITTED_STATISTICALLY if self.books.spec.loose else reasons.FEASIBLE
+        assert self.state.spec is not None
+        return reasons.ADMITTED_STATISTICALLY if self.state.spec.loose else reasons.FEASIBLE
 
     def _search_offers(self, now: float) -> None:
-        if self.books.waiting or not self.books.desk:  # decisions first
+        if self.state.waiting or not self.state.desk:  # decisions first
             return
-        for uid, offer in self.books.desk.work(self.test(now), now, size=len(self.books.plan)):
-            st = self.books.jobs.get(uid)
+        for uid, offer in self.state.desk.work(self.test(now), now, size=len(self.state.plan)):
+            st = self.state.jobs.get(uid)
             if st is None or st.state != "Refused":
                 continue
             st.record = st.record._replace(offer=offer)
-            self.books.touch(st)
+            self.state.touch(st)
 
 
 def _restore_order(event: Event) -> int:

@@ -308,7 +308,7 @@ class _Run:
             self.found.chunks.append(made)
 
     def _sample(self, now: float) -> None:
-        miss, periods = self.pool.books.miss, self.found.periods
+        miss, periods = self.pool.state.miss, self.found.periods
         assert miss is not None
         assert periods is not None
         if miss.last is not None:
@@ -410,7 +410,7 @@ class _Run:
 
     def _earliest(self, now: float, uid: str) -> float | None:
         """Return a relative deadline with which the job would have been accepted at this moment."""
-        st = self.pool.books.jobs[uid]
+        st = self.pool.state.jobs[uid]
         demand = self.pool.planner.demand(st, now)
         assert demand is not None
         search = offers.earliest_deadline(self.pool.test(now), demand, now)
@@ -446,7 +446,7 @@ class _Run:
                     case _:
                         pass
             self.pool.windows.searches.clear()
-            if (opens := self.pool.books.due) is not None and opens != self.opens:
+            if (opens := self.pool.state.due) is not None and opens != self.opens:
                 self.opens = opens
                 self._at(opens, _Open())
             news = self.vacated or any(isinstance(e, (Reported, PodObserved)) for e in self.mail)
@@ -516,7 +516,7 @@ class _Run:
             if running.chunk.key not in owned:  # given up before it was seen: it ends as soon as it is
                 self._kill(now, running)
         if record.finished is not None:
-            deadline = self.pool.books.jobs[uid].job.deadline
+            deadline = self.pool.state.jobs[uid].job.deadline
             met = record.finished <= deadline + tolerance(deadline)
             self.found.jobs.append(Finished(uid, record.finished, met))
             self._forget(uid)

@@ -131,13 +131,13 @@ def anomaly() -> World:
 @pytest.mark.parametrize("crash", [False, True], ids=["goes on", "crashes"])
 def test_a_plan_that_keeps_what_one_made_anew_would_break_stands_over_a_crash(crash):
     w = anomaly()
-    before = {b.demand.uid: b.processors for b in w.pool.books.plan.bookings}
+    before = {b.demand.uid: b.processors for b in w.pool.state.plan.bookings}
     assert before == {uid: w.records[uid].promise.processors for uid in before}
-    w.pool.books.stale = True
+    w.pool.state.stale = True
     if crash:
         w.crash()
     w.tick()
-    assert {b.demand.uid: b.processors for b in w.pool.books.plan.bookings} == before
+    assert {b.demand.uid: b.processors for b in w.pool.state.plan.bookings} == before
     assert {track(w, uid) for uid in before} == {("True", reasons.ON_TRACK)}
     w.run_until(lambda w: all(w.done(uid) for uid in before))
     assert {track(w, uid) for uid in before} == {("True", reasons.ON_TRACK)}
@@ -188,7 +188,7 @@ def test_a_job_whose_units_have_a_hole_follows_its_own_chunks_at_its_maximum(cra
         w.run(18)
         w.crash()
     w.run(20)
-    (waits,) = w.pool.books.plan.bookings
+    (waits,) = w.pool.state.plan.bookings
     first = min(chunk.promised_end for chunk in w.records["j1"].chunks)
     assert waits.starts.tolist() == [first], "behind the hole it begins where the part before it ends"
     w.run_until(lambda w: w.done("j1"))

@@ -249,7 +249,7 @@ def test_a_step_that_plans_all_anew_leaves_answers_to_the_next_but_not_for_ever(
     for n in range(5):
         w.apply(job(f"early{n}", units=20, deadline=1000.0))
     w.run(1)
-    assert len(w.pool.books.plan) > pool.PLACEMENTS
+    assert len(w.pool.state.plan) > pool.PLACEMENTS
 
     def step_with_a_new_plan(cpu):
         w.carry_out(w.pool.step(w.now, [*w._mail(), replace(w.nodes["n1"], cpu=cpu)]))

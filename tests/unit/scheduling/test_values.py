@@ -252,7 +252,7 @@ def test_what_the_core_offers_is_accepted_and_a_millionth_tighter_is_not(units, 
     for k, (load, due) in enumerate(earlier):
         w.apply(job(f"e{k}", units=load, deadline=due))
     w.run(1)
-    plan = w.pool.books.plan.at(w.now)
+    plan = w.pool.state.plan.at(w.now)
     asked = w.pool.planner.demand(_standing(w, units, deadline), w.now)
     assume(not plan.fits(asked))
     search = offers.earliest_deadline(plan, asked, w.now)

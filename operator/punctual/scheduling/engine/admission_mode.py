@@ -23,7 +23,7 @@ from punctual.scheduling.model.wording import some, span
 class AdmissionMode:
     """Moves a pool between its two tests."""
 
-    books: PoolState
+    state: PoolState
     planner: Planner
     stayed: float | None = None
     """When the exact test was last found to be needed: the line is not tried again in the same step."""
@@ -32,30 +32,30 @@ class AdmissionMode:
 
     def settle(self, now: float) -> None:
         """Put that test in force which should decide now, if it keeps all that is promised."""
-        books = self.books
-        spec = books.spec
+        state = self.state
+        spec = state.spec
         assert spec is not None
         if spec.loose:
-            if not isinstance(books.line, StatisticalQueue):
+            if not isinstance(state.line, StatisticalQueue):
                 self.planner.line_up(now)
             return
         if spec.admission == "Exact":
-            if books.line is not None:
+            if state.line is not None:
                 self.leave(now)
             return
-        waiting = len(books.line.jobs) if books.line else len(books.plan)
-        test = wanted("Fast" if books.line else "Exact", waiting, threshold=spec.threshold)
+        waiting = len(state.line.jobs) if state.line else len(state.plan)
+        test = wanted("Fast" if state.line else "Exact", waiting, threshold=spec.threshold)
         if spec.admission == "Fast":
             test = "Fast"
-        if test == "Fast" and books.line is None and self.stayed != now:
+        if test == "Fast" and state.line is None and self.stayed != now:
             self.stayed = None if self.enter(now) else now
-        elif test == "Exact" and books.line is not None:
+        elif test == "Exact" and state.line is not None:
             self.leave(now)
 
     def enter(self, now: float) -> bool:
         """Let the line take over; say whether it can keep everything."""
-        assert self.books.spec is not None
-        if self.books.spec.discipline.order != "EDF":
+        assert self.state.spec is not None
+        if self.state.spec.discipline.order != "EDF":
             return False
         return self.planner.line_up(now)
 
@@ -71,7 +71,7 @@ class AdmissionMode:
 
     def judge(self, now: float, a: Application) -> SlackAnswer | UtilizationAnswer | Rejected | None:
         """Answer by the line; None where the exact test has taken over and should be asked."""
-        line = self.books.line
+        line = self.state.line
         assert line is not None
         if isinstance(line, StatisticalQueue):
             return objection(a) or _loosely(a, line, now)
@@ -82,7 +82,7 @@ class AdmissionMode:
             if not self.planner.line_up(now, beta=a.demand.cost.beta):
                 why = f"sends for {1 - a.demand.cost.beta:.0%} of its work, more than any job that waits"
                 return None if self.leave(now) else self._too_full(now, why)
-            made = self.books.line
+            made = self.state.line
             assert isinstance(made, FastSchedule)
             line = made
         if no := objection(a):
@@ -101,8 +101,8 @@ class AdmissionMode:
     def why(self, now: float) -> str:
         """Say why the exact test cannot take over, as it was last found."""
         assert self.in_the_way is not None
-        waiting = len(self.books.line.jobs) if self.books.line else 0
-        due = self.planner.due(self.books.jobs[self.in_the_way])
+        waiting = len(self.state.line.jobs) if self.state.line else 0
+        due = self.planner.due(self.state.jobs[self.in_the_way])
         return (
             f"the exact test cannot take over yet: in a plan of {some(waiting, 'waiting job')} one, due in "
             f"{span(due - now)}, would be late"

@@ -38,45 +38,45 @@ answered and works up to its end by then is in nobody's way."""
 class Dispatcher:
     """Creates chunks on free processors, and asks leftover chunks to leave."""
 
-    books: PoolState
+    state: PoolState
     life: Lifecycle
     planner: Planner
 
     def work(self, now: float) -> None:
         """Do all of it when something has changed, else twice a second for what is due by the clock."""
-        due = self.books.due is not None and now >= self.books.due - tolerance(now)
-        if not (self.books.changed or self.books.stale or due) and abs(now - self.books.given) < LOOK:
+        due = self.state.due is not None and now >= self.state.due - tolerance(now)
+        if not (self.state.changed or self.state.stale or due) and abs(now - self.state.given) < LOOK:
             return
-        self.books.given = now
+        self.state.given = now
         self.vacate(now)
         self.dispatch(now)
         self.relieve(now)
 
     def _active(self) -> Iterator[JobState]:
-        return (self.books.jobs[uid] for uid in self.books.active)
+        return (self.state.jobs[uid] for uid in self.state.active)
 
     def vacate(self, now: float) -> None:
         """Ask leftover chunks to leave the processors that a booking waits for; end those that do not soon."""
         if not any(st.state == "Leftover" or any(c.leftover for c in st.record.chunks) for st in self._active()):
             return
-        if self.books.line is not None:
-            places = self.books.plan.places if self.books.line.jobs else ()
+        if self.state.line is not None:
+            places = self.state.plan.places if self.state.line.jobs else ()
             for place in places:
                 self._vacate_one(now, place)
             return
         seen: set[int] = set()
-        for booking in self.books.plan:
+        for booking in self.state.plan:
             if booking.demand.not_before > now:
                 continue
             for w in booking.where.tolist():
                 if w in seen:
                     continue
                 seen.add(w)
-                self._vacate_one(now, self.books.plan.places[w])
+                self._vacate_one(now, self.state.plan.places[w])
 
     def _vacate_one(self, now: float, place: Place) -> None:
         """Ask a leftover chunk to leave, or end it where it has been asked and does not answer."""
-        if (found := self.books.on(place)) is None:
+        if (found := self.state.on(place)) is None:
             return
         st, chunk = found
         if not (chunk.leftover or st.state == "Leftover"):
@@ -95,16 +95,16 @@ class Dispatcher:
         assert pod is not None
         watch.offered_at = now
         st.record = st.record.changed(chunk._replace(offered=end))
-        self.books.touch(st)
-        self.books.after.append(OfferEnd(pod.namespace, pod.name, pod.uid, end))
+        self.state.touch(st)
+        self.state.after.append(OfferEnd(pod.namespace, pod.name, pod.uid, end))
 
     def relieve(self, now: float) -> None:
         """Offer late chunks an end, so that idle processors can take a part of what is left."""
         if not any(w.late for st in self._active() for w in st.watches.values()):
             return
         idle = len(self._idle(now))
-        for uid in list(self.books.active):
-            st = self.books.jobs[uid]
+        for uid in list(self.state.active):
+            st = self.state.jobs[uid]
             if idle <= 0:
                 return
             if st.cost is None:
@@ -146,31 +146,31 @@ class Dispatcher:
 
     def _idle(self, now: float) -> list[Place]:
         """Return free places that no booking waits for."""
-        booked = {self.books.plan.places[int(w)] for b in self.books.plan for w in b.where}
-        booked |= {self.books.plan.places[b.reducer] for b in self.books.plan if b.reducer is not None}
+        booked = {self.state.plan.places[int(w)] for b in self.state.plan for w in b.where}
+        booked |= {self.state.plan.places[b.reducer] for b in self.state.plan if b.reducer is not None}
         idle = [
-            p for p in self.books.processors.usable(now) if p not in self.books.processors.occupants and p not in booked
+            p for p in self.state.processors.usable(now) if p not in self.state.processors.occupants and p not in booked
         ]
-        if not self.books.ahead.held:
+        if not self.state.ahead.held:
             return idle
         # a chunk that nobody was promised must not run into a window
-        room = self.books.ahead.free(idle, now, now + 2 * LEFTOVER_CHUNK).tolist()
+        room = self.state.ahead.free(idle, now, now + 2 * LEFTOVER_CHUNK).tolist()
         return [place for place, there in zip(idle, room, strict=True) if there]
 
     def dispatch(self, now: float) -> None:
         """Give each free processor the first chunk booked on it, and what nobody booked to leftover work."""
         # what was held up is let go late: those booked behind it move
-        if self.books.stale or self._held_up(now):
+        if self.state.stale or self._held_up(now):
             self.planner.replan(now)
-        if self.books.line is not None:
-            self._follow_line(now, self.books.line)
+        if self.state.line is not None:
+            self._follow_line(now, self.state.line)
             return
-        free = {p for p in self.books.processors.usable(now) if p not in self.books.processors.occupants}
+        free = {p for p in self.state.processors.usable(now) if p not in self.state.processors.occupants}
         if not free:
             return
-        places = self.books.plan.places
+        places = self.state.plan.places
         in_turn = True  # OnePort: nobody has to wait who sends before
-        for booking in self.books.plan:
+        for booking in self.state.plan:
             if not free:
                 break
             here = self._turn_of(now, booking, free)
@@ -182,13 +182,13 @@ class Dispatcher:
             if self._reduce_may(now, booking) and (place := places[booking.reducer or 0]) in free:
                 free.discard(place)
                 if booking.demand.not_before <= now:
-                    self._create_reduce(now, self.books.jobs[booking.demand.uid], place)
+                    self._create_reduce(now, self.state.jobs[booking.demand.uid], place)
         self._use_leftovers(now, free)
 
     def _held_up(self, now: float) -> bool:
         """Whether somebody is let go a moment late: what is booked behind was planned from an earlier end on."""
-        plan = self.books.plan
-        if self.books.ahead.held and self._waits(now):
+        plan = self.state.plan
+        if self.state.ahead.held and self._waits(now):
             return True
         if not any(0 < demand.not_before <= now for demand in plan.demands):
             return False
@@ -196,18 +196,18 @@ class Dispatcher:
 
     def _waits(self, now: float) -> bool:
         """Whether a chunk was to begin before now whose processor is free: it waited for the port, or the clock."""
-        late, places, occupants = now - tolerance(now), self.books.plan.places, self.books.processors.occupants
-        overdue = (b.where[b.starts < late].tolist() for b in self.books.plan if b.start < late)
+        late, places, occupants = now - tolerance(now), self.state.plan.places, self.state.processors.occupants
+        overdue = (b.where[b.starts < late].tolist() for b in self.state.plan if b.start < late)
         return any(places[w] not in occupants for w in chain.from_iterable(overdue))
 
     def _follow_line(self, now: float, line: FastSchedule | StatisticalQueue) -> None:
         """Give each free processor what comes first in the line; one at a time where they share a port."""
-        free = [p for p in self.books.processors.usable(now) if p not in self.books.processors.occupants]
+        free = [p for p in self.state.processors.usable(now) if p not in self.state.processors.occupants]
         line.free(free)
         while free and line.opens(now) is None and (share := line.next(now)):
             place = free.pop(0)
             end = np.array([line.start(now, share, place)])
-            self._create(now, self.books.jobs[share.uid], [(share.piece, place)], Walk(np.array([now]), end, -np.inf))
+            self._create(now, self.state.jobs[share.uid], [(share.piece, place)], Walk(np.array([now]), end, -np.inf))
         if not line.jobs:
             self._use_leftovers(now, free)
 
@@ -217,9 +217,9 @@ class Dispatcher:
         Around what is booked ahead a chunk may have to wait on a processor that is free; the time until then may be
         that of a job later in the plan.
         """
-        places = self.books.plan.places
+        places = self.state.plan.places
         here = [i for i, w in enumerate(booking.where.tolist()) if places[w] in free]
-        if not self.books.ahead.held:
+        if not self.state.ahead.held:
             return here
         first: dict[int, int] = {}  # by place, which may have a chunk on either side of a window
         for i in here:
@@ -228,20 +228,20 @@ class Dispatcher:
 
     def _unbooked(self, now: float, free: Iterable[Place]) -> list[Place]:
         """Return which of the free places are left: around what is booked ahead some may wait for their chunk."""
-        left = set(free).intersection(self._idle(now)) if self.books.ahead.held else free
+        left = set(free).intersection(self._idle(now)) if self.state.ahead.held else free
         return sorted(left, key=lambda p: (p.slot, p.node))
 
     def _reduce_may(self, now: float, booking: Placement) -> bool:
         """Whether a reduce step is booked that may begin: around what is booked ahead not before it is to."""
         if booking.reducer is None:
             return False
-        return not self.books.ahead.held or booking.finish - booking.demand.reduce <= now + tolerance(now)
+        return not self.state.ahead.held or booking.finish - booking.demand.reduce <= now + tolerance(now)
 
     def _those_who_may(self, booking: Placement, begins: list[int], *, in_turn: bool) -> tuple[list[int], bool]:
         """Return which of the positions whose processors are free may begin, and whether another's turn may come."""
-        assert self.books.spec is not None
-        discipline = self.books.spec.discipline
-        if self.books.ahead.held:  # they begin when they were planned to
+        assert self.state.spec is not None
+        discipline = self.state.spec.discipline
+        if self.state.ahead.held:  # they begin when they were planned to
             return begins, True
         whole = len(begins) == booking.where.size
         if discipline.together and not whole:
@@ -255,7 +255,7 @@ class Dispatcher:
 
     def _create_booked(self, now: float, booking: Placement, positions: list[int]) -> None:
         """Create the first chunk that is booked at each of these positions."""
-        plan, pieces = self.books.plan, booking.pieces()
+        plan, pieces = self.state.plan, booking.pieces()
         chunks = {position: pieces[position][0] for position in positions}
         at = booking.where[positions]
         sizes = np.array([piece.size for piece in chunks.values()])
@@ -264,8 +264,8 @@ class Dispatcher:
         ends = np.where(np.abs(walk.ends - booked) <= tolerance(now), booked, walk.ends)  # the same sum, else
         walk = walk._replace(ends=ends)
         pieces_at = [(piece, plan.places[w]) for piece, w in zip(chunks.values(), at.tolist(), strict=True)]
-        self._create(now, self.books.jobs[booking.demand.uid], pieces_at, walk)
-        self.books.plan = plan.created(booking, chunks, walk.ends.tolist(), walk.port)
+        self._create(now, self.state.jobs[booking.demand.uid], pieces_at, walk)
+        self.state.plan = plan.created(booking, chunks, walk.ends.tolist(), walk.port)
 
     def _create_reduce(self, now: float, st: JobState, place: Place) -> None:
         if not st.work_done or st.record.chunks or st.job.reduce_duration is None:
@@ -275,7 +275,7 @@ class Dispatcher:
         assert cost is not None
         end = np.array([now + st.job.reduce_duration + cost.theta_cp])
         self._create(now, st, [(Range(units, units + 1), place)], Walk(np.array([now]), end, -np.inf), kind="Reduce")
-        self.books.plan = self.books.plan.without(st.job.uid)
+        self.state.plan = self.state.plan.without(st.job.uid)
 
     def _create(
         self,
@@ -288,7 +288,7 @@ class Dispatcher:
         leftover: bool = False,
     ) -> None:
         """Make chunks of these ranges, each on its place and planned to start and end at its times."""
-        spec = self.books.spec
+        spec = self.state.spec
         assert spec is not None
         sent: list[float | None] = [None] * len(pieces)
         if spec.discipline.one_port and kind != "Reduce" and (cost := st.cost):
@@ -315,15 +315,15 @@ class Dispatcher:
         )
         st.record = st.record._replace(chunks=st.record.chunks + chunks, started=st.record.started or now)
         for chunk, (_, place) in zip(chunks, pieces, strict=True):
-            self.books.processors.seat_at(self.books.occupant(st.job.uid, chunk), place)
-        self.books.active[st.job.uid] = None
-        self.books.touch(st)
-        self.books.after += [CreateChunk(st.job.uid, chunk) for chunk in chunks]
+            self.state.processors.seat_at(self.state.occupant(st.job.uid, chunk), place)
+        self.state.active[st.job.uid] = None
+        self.state.touch(st)
+        self.state.after += [CreateChunk(st.job.uid, chunk) for chunk in chunks]
 
     def _use_leftovers(self, now: float, places: Iterable[Place]) -> None:
         """Run pilots and jobs without booked processors on free places; such chunks go when the room is needed."""
         wanting = sorted(
-            (st for st in self.books.live.values() if st.state in UNBOOKED and st.refused_until <= now),
+            (st for st in self.state.live.values() if st.state in UNBOOKED and st.refused_until <= now),
             key=lambda st: (st.state != "Measuring", st.job.deadline, st.job.arrival, st.job.uid),
         )
         free = self._unbooked(now, places) if wanting else []
@@ -340,7 +340,7 @@ class Dispatcher:
 
     def _run_on_leftovers(self, now: float, st: JobState, free: list[Place], *, share: int) -> None:
         """Create up to ``share`` short chunks of a job on free places."""
-        assert self.books.spec is not None
+        assert self.state.spec is not None
         if st.cost is None:
             return
         cost = self.planner.planned(st)
@@ -358,18 +358,18 @@ class Dispatcher:
             pieces.append((piece, place))
             left -= Ranges.of(piece)
         if pieces:
-            planned, at = self.books.plan.ground, np.full(len(pieces), now)
-            speeds = self.books.processors.speeds([place for _, place in pieces])
+            planned, at = self.state.plan.ground, np.full(len(pieces), now)
+            speeds = self.state.processors.speeds([place for _, place in pieces])
             ground = Timeline(at, planned.discipline, planned.port, speeds)
             walk = ground.walk(np.arange(at.size), np.array([piece.size for piece, _ in pieces]), at, cost)
             if walk.port > now:
-                booked = min((b.start for b in self.books.plan), default=np.inf)
-                if walk.port > booked + tolerance(booked) or self.books.ahead.sendable(now, walk.port - now) > now:
+                booked = min((b.start for b in self.state.plan), default=np.inf)
+                if walk.port > booked + tolerance(booked) or self.state.ahead.sendable(now, walk.port - now) > now:
                     return  # who is booked sends before that is over, or a reservation keeps the port meanwhile
             del free[: len(pieces)]
             self._create(now, st, pieces, walk, leftover=True)
             if walk.port > planned.port:
-                planned.port, self.books.stale = walk.port, True  # who is placed behind all meets it too
+                planned.port, self.state.stale = walk.port, True  # who is placed behind all meets it too
 
     def _pilot(self, now: float, st: JobState, free: list[Place]) -> None:
         record = st.record
@@ -383,9 +383,9 @@ class Dispatcher:
             st.record = record._replace(cost=pilots.fit(record.pilots, record.transfers), admitted=None)
             if not left and st.job.reduce_duration is None:
                 self.life.finish(now, st)
-            self.books.touch(st)
+            self.state.touch(st)
             if st.state == "Waiting":
-                self.books.ask(st)
+                self.state.ask(st)
             return
         first = left.parts[0]
         piece = Range(first.begin, min(first.end, first.begin + size))
@@ -395,12 +395,12 @@ class Dispatcher:
 
     def take_up(self) -> None:
         """After a restore: create (again) the pods of chunks that were not seen. A 409 is a success."""
-        self.books.recreate = False
-        for uid in self.books.active:
-            st = self.books.jobs[uid]
+        self.state.recreate = False
+        for uid in self.state.active:
+            st = self.state.jobs[uid]
             for chunk in st.record.chunks:
                 if st.watch(chunk).pod is None:
-                    self.books.after.append(CreateChunk(uid, chunk))
+                    self.state.after.append(CreateChunk(uid, chunk))
 
 
 def _ends_soon(chunk: Chunk, watch: ChunkObservation, now: float) -> bool:

@@ -23,14 +23,14 @@ from punctual.scheduling.placement.plan import Plan
 class Edits:
     """Puts in force what is asked for now."""
 
-    books: PoolState
+    state: PoolState
     life: Lifecycle
     planner: Planner
 
     def apply(self, now: float, st: JobState) -> None:
         """Put in force what is asked for now, as far as it can be."""
         job = st.asked
-        self.books.touch(st)
+        self.state.touch(st)
         state = st.state
         if state == "Ended":
             st.job = replace(st.job, ttl=job.ttl)
@@ -60,8 +60,8 @@ class Edits:
         st.job = job
         record = ledger.within(st.record, job.units)
         st.record = record._replace(admitted=None, on_track=None, promise=None, offer=None)
-        self.books.desk.drop(job.uid)  # whose question was another one
-        self.books.ask(st)
+        self.state.desk.drop(job.uid)  # whose question was another one
+        self.state.ask(st)
 
     def _take_back(self, now: float, st: JobState, reason: str) -> bool:
         """End all chunks of a job; return whether it is at its end, as all its units were reported done."""
@@ -97,7 +97,7 @@ class Edits:
                     what = f"processors.min {job.min_processors}, max {job.max_processors or 'none'}"
                 text = f"{what} would {against}; the promise of before stands"
                 st.record = st.record._replace(spec_applied=Verdict("False", reasons.EDIT_REFUSED, text))
-                self.books.after.append(Emit(job.uid, "Warning", reasons.EDIT_REFUSED, text))
+                self.state.after.append(Emit(job.uid, "Warning", reasons.EDIT_REFUSED, text))
                 self._line_up_again(now, st)
                 return
             processors = max(job.min_processors, min(promise.processors, job.max_processors or promise.processors))
@@ -106,8 +106,8 @@ class Edits:
                 self.planner.adopt(plan, now)
             else:
                 self._line_up_again(now, st)
-                if self.books.miss is not None:
-                    self.books.miss.accept(job.uid, job.deadline)
+                if self.state.miss is not None:
+                    self.state.miss.accept(job.uid, job.deadline)
                 st.record = st.record._replace(on_track=Verdict("True", reasons.ON_TRACK, "it has another deadline"))
         st.job = fixed
         st.record = st.record._replace(spec_applied=Verdict("True", reasons.APPLIED, "the change is in force"))
@@ -117,7 +117,7 @@ class Edits:
 
         What is asked of the bound is taken out of the line for that: ``_line_up_again`` brings it back.
         """
-        line = self.books.line
+        line = self.state.line
         if not isinstance(line, StatisticalQueue):
             plan, missed = self.planner.trial(now)
             wrong = missed or self.planner.is_late(st, now)
@@ -133,7 +133,7 @@ class Edits:
         return None, None if pressure.fits else text
 
     def _line_up_again(self, now: float, st: JobState) -> None:
-        line, demand = self.books.line, self.planner.demand(st, now)
+        line, demand = self.state.line, self.planner.demand(st, now)
         if isinstance(line, StatisticalQueue) and demand is not None:
             line.join(demand)
 
@@ -141,17 +141,17 @@ class Edits:
         if self._take_back(now, st, reasons.SUSPENDED):
             return
         st.job = job
-        if self.books.miss is not None:
-            self.books.miss.leave(job.uid)
-        self.books.unbook(job.uid)
-        self.books.stale = True
+        if self.state.miss is not None:
+            self.state.miss.leave(job.uid)
+        self.state.unbook(job.uid)
+        self.state.stale = True
         verdict = Verdict("False", reasons.SUSPENDED, "spec.suspend is true: the promise was given up")
         # what nobody has worked on may change, and the spec name another, until it is resumed
         version = st.record.input if st.record.completed else None
         st.record = st.record._replace(
             admitted=verdict, on_track=None, promise=None, offer=None, eta=None, input=version
         )
-        self.books.after.append(Emit(job.uid, "Normal", reasons.SUSPENDED, verdict.message))
+        self.state.after.append(Emit(job.uid, "Normal", reasons.SUSPENDED, verdict.message))
 
 
 def _whose(uid: str, missed: Sequence[str]) -> str:

@@ -36,12 +36,12 @@ BLOCKED = 10.0
 class Lifecycle:
     """Moves records on as pods and agents report."""
 
-    books: PoolState
+    state: PoolState
 
     def answered(self, now: float, st: JobState, chunk: Chunk, end: int) -> None:
         """Give the tail away now that the worker has said where it will stop."""
         st.record = ledger.cut(st.record, chunk, end)
-        self.books.touch(st)
+        self.state.touch(st)
         kept = st.chunk(*chunk.key)
         assert kept is not None
         if kept.end < chunk.end:
@@ -49,7 +49,7 @@ class Lifecycle:
             if watch.done > 0:  # it ends earlier now: by its own pace, which an unkept plan does not know
                 until = expected_end(kept._replace(promised_end=now), watch, now=now)
                 st.record = st.record.changed(kept._replace(promised_end=min(kept.promised_end, until)))
-            self.books.stale = True
+            self.state.stale = True
         if kept.size == 0:  # nothing of it was begun
             self.end_and_lose(now, st, kept, reasons.OVERRUN, "gave its whole range back", own=False)
 
@@ -81,15 +81,15 @@ class Lifecycle:
         ended = self._ended(now, chunk, watch, pod)
         st.last_end = max(st.last_end, ended)
         done = self._done(now, st)
-        self.books.touch(st)
-        self.books.freed(now, chunk)
+        self.state.touch(st)
+        self.state.freed(now, chunk)
         if chunk.kind == "Reduce":
             self._tell_cut(st, pod)
             st.record = st.record.without(chunk)
             self.finish(done, st)
         else:
             if st.job.reduce_duration is not None:
-                self.books.before.append(StoreResult(st.job.uid, chunk.begin, chunk.end, pod.message))
+                self.state.before.append(StoreResult(st.job.uid, chunk.begin, chunk.end, pod.message))
             st.record = ledger.account(st.record, chunk)
             fetched = self._transferred(st, chunk, watch)
             if chunk.size:
@@ -127,7 +127,7 @@ class Lifecycle:
     def _begin_with(self, st: JobState, version: InputVersion) -> None:
         if st.record.input is None:
             st.record = st.record._replace(input=version)
-            self.books.touch(st)
+            self.state.touch(st)
 
     def _change_input(self, now: float, st: JobState, chunk: Chunk, pod: PodObserved, message: str) -> None:
         if pod.phase == "Failed":  # it stays to be read
@@ -142,7 +142,7 @@ class Lifecycle:
         """Tell that the message of a reduce is cut; its log is whole, and that is the job's result."""
         if pod.cut is not None:
             text = f"reduce: the message of pod {pod.name} is cut at {pod.cut} bytes; its log has all that it wrote"
-            self.books.after.append(Emit(st.job.uid, "Warning", reasons.RESULT_CUT, text))
+            self.state.after.append(Emit(st.job.uid, "Warning", reasons.RESULT_CUT, text))
 
     def end_and_lose(
         self, now: float, st: JobState, chunk: Chunk, reason: str, message: str, *, own: bool, durable: bool = True
@@ -150,7 +150,7 @@ class Lifecycle:
         """End the chunk's pod, if it has one, and take its units back."""
         pod = st.watch(chunk).pod
         if pod is None:
-            self.books.processors.leave(self.books.occupant(st.job.uid, chunk))
+            self.state.processors.leave(self.state.occupant(st.job.uid, chunk))
         else:
             self.end(now, pod)
         self.lose(now, st, chunk, reason, message, own=own, durable=durable)
@@ -167,17 +167,17 @@ class Lifecycle:
         done = ledger.durable(st.job.restart, watch.done) if counts else 0
         if done and st.job.reduce_duration is not None:
             # what is durable has no termination message; reduce still sees that the range is there
-            self.books.before.append(StoreResult(st.job.uid, chunk.begin, chunk.begin + min(done, chunk.size), ""))
+            self.state.before.append(StoreResult(st.job.uid, chunk.begin, chunk.begin + min(done, chunk.size), ""))
         st.record = ledger.lose(st.record, chunk, durable=done, own=own)
         self._forget(st, chunk)
-        self.books.touch(st)
-        self.books.stale = True
+        self.state.touch(st)
+        self.state.stale = True
         what = "reduce" if chunk.kind == "Reduce" else f"units {chunk.begin}-{chunk.end}"
         if message:
             text = f"{what}, attempt {chunk.attempt}: {message}"
-            self.books.after.append(Emit(st.job.uid, "Warning", reason, text))
+            self.state.after.append(Emit(st.job.uid, "Warning", reason, text))
         if own:
-            self.books.causes.setdefault(st.job.uid, reasons.CHUNK_FAILED)
+            self.state.causes.setdefault(st.job.uid, reasons.CHUNK_FAILED)
             if st.record.failed.largest(chunk.begin, chunk.end) > st.job.chunk_retries:
                 last = reasons.REDUCE_FAILED if chunk.kind == "Reduce" else reason
                 self.fail(now, st, last, f"{what} failed {st.job.chunk_retries + 1} times: {message}")
@@ -188,21 +188,21 @@ class Lifecycle:
         st.watches.pop(chunk.key, None)
         st.refused_until = 0.0  # there may be room in a quota again
         if not st.record.chunks:
-            self.books.active.pop(st.job.uid, None)
+            self.state.active.pop(st.job.uid, None)
 
     def end(self, now: float, pod: PodObserved) -> None:
         """Have a pod deleted, once: also one that is going already, for it may have been given a longer grace."""
-        if pod.uid in self.books.ending:
+        if pod.uid in self.state.ending:
             return
-        self.books.ending[pod.uid] = Occupant(pod.job, pod.kind, pod.begin, pod.attempt), now + GRACE
-        self.books.after.append(EndPod(pod.namespace, pod.name, pod.uid, 1.0 if pod.phase == "Succeeded" else GRACE))
+        self.state.ending[pod.uid] = Occupant(pod.job, pod.kind, pod.begin, pod.attempt), now + GRACE
+        self.state.after.append(EndPod(pod.namespace, pod.name, pod.uid, 1.0 if pod.phase == "Succeeded" else GRACE))
 
     def running_since(self, now: float, chunk: Chunk, pod: PodObserved) -> float:
         """Tell since when a pod runs: from now on, unless it is seen late, by a new leader or behind an outage.
 
         Then it is the kubelet's word, in whole seconds on its node's clock: what cannot be is not believed.
         """
-        if pod.started is None or not (self.books.recreate or pod.started < now - SEEN):
+        if pod.started is None or not (self.state.recreate or pod.started < now - SEEN):
             return now
         return pod.started if chunk.created <= pod.started <= now else chunk.created
 
@@ -229,7 +229,7 @@ class Lifecycle:
         if measure:
             if fetched is not None and fetched.seconds >= seconds:  # its image may be anybody's: that cannot be
                 fetched = None
-            self.books.after.append(Measured(st.job.uid, chunk.node, chunk.size, seconds, fetched))
+            self.state.after.append(Measured(st.job.uid, chunk.node, chunk.size, seconds, fetched))
         if chunk.kind == "Pilot" and (measure or not ledger.remaining(st.job.units, st.record)):
             st.record = st.record._replace(pilots=(*st.record.pilots, PilotSample(chunk.size, seconds)))
 
@@ -285,7 +285,7 @@ class Lifecycle:
             completed_condition=verdict, on_track=on_track, finished=ended, eta=None, chunks=()
         )
         self._close(ended, st)
-        self.books.after.append(
+        self.state.after.append(
             Emit(st.job.uid, "Normal" if kind == "Normal" else "Warning", verdict.reason, verdict.message)
         )
 
@@ -294,7 +294,7 @@ class Lifecycle:
         for chunk in st.record.chunks:
             pod = st.watch(chunk).pod
             if pod is None:
-                self.books.processors.leave(self.books.occupant(st.job.uid, chunk))
+                self.state.processors.leave(self.state.occupant(st.job.uid, chunk))
             else:
                 self.end(now, pod)
         verdict = Verdict("True", reason, message)
@@ -306,7 +306,7 @@ class Lifecycle:
             eta=None,
         )
         self._close(now, st)
-        self.books.after.append(Emit(st.job.uid, "Warning", reason, message))
+        self.state.after.append(Emit(st.job.uid, "Warning", reason, message))
 
     def missed(self, now: float, st: JobState) -> None:
         """Say that the deadline of a job let in statistically has come, it not being done."""
@@ -315,50 +315,50 @@ class Lifecycle:
             self.fail(now, st, reasons.LATE, f"{text}; spec.onMiss is Stop")
         elif st.state == "Promised":
             st.record = st.record._replace(on_track=Verdict("False", reasons.LATE, text))
-            self.books.touch(st)
-            self.books.after.append(Emit(st.job.uid, "Warning", reasons.LATE, text))
+            self.state.touch(st)
+            self.state.after.append(Emit(st.job.uid, "Warning", reasons.LATE, text))
 
     def _close(self, ended: float, st: JobState) -> None:
         uid = st.job.uid
         st.watches.clear()
-        self.books.active.pop(uid, None)
-        self.books.causes.pop(uid, None)
-        self.books.desk.drop(uid)
-        if self.books.miss is not None:
+        self.state.active.pop(uid, None)
+        self.state.causes.pop(uid, None)
+        self.state.desk.drop(uid)
+        if self.state.miss is not None:
             if st.record.completed_condition is not None:
-                self.books.miss.ended(ended, uid)
+                self.state.miss.ended(ended, uid)
             else:  # by its own doing: no bound would have helped
-                self.books.miss.leave(uid)
-        self.books.unbook(uid)
-        self.books.touch(st)
+                self.state.miss.leave(uid)
+        self.state.unbook(uid)
+        self.state.touch(st)
         self.note_end(st)
 
     def note_end(self, st: JobState) -> None:
         """Have the job deleted when its time to live is over."""
         if st.job.ttl is not None and st.record.finished is not None:
-            heapq.heappush(self.books.expiring, (st.record.finished + st.job.ttl, st.job.uid))
+            heapq.heappush(self.state.expiring, (st.record.finished + st.job.ttl, st.job.uid))
 
     def expire(self, now: float) -> None:
         """Delete ended jobs whose time to live is over."""
-        while self.books.expiring and self.books.expiring[0][0] <= now:
-            _, uid = heapq.heappop(self.books.expiring)
-            st = self.books.jobs.get(uid)
+        while self.state.expiring and self.state.expiring[0][0] <= now:
+            _, uid = heapq.heappop(self.state.expiring)
+            st = self.state.jobs.get(uid)
             # an edit may have moved it since
             due = st.record.finished + st.job.ttl if st and st.record.finished and st.job.ttl is not None else math.inf
             if due <= now:
-                self.books.after.append(DeleteJob(uid))
+                self.state.after.append(DeleteJob(uid))
 
     def supervise(self, now: float) -> None:
         """Look after running chunks: what is wrong with them, whether they are late, what their agents shall hold."""
-        assert self.books.spec is not None
-        if abs(now - self.books.looked) < LOOK:
+        assert self.state.spec is not None
+        if abs(now - self.state.looked) < LOOK:
             return
-        self.books.looked = now
+        self.state.looked = now
         # where costs are estimates nobody was promised to be in time
-        patience, moment = math.inf if self.books.spec.loose else self.books.spec.margin / 2, tolerance(now)
+        patience, moment = math.inf if self.state.spec.loose else self.state.spec.margin / 2, tolerance(now)
         self._give_up_measuring(now)
-        for uid in list(self.books.active):
-            st = self.books.jobs[uid]
+        for uid in list(self.state.active):
+            st = self.state.jobs[uid]
             for chunk in st.record.chunks:
                 if st.record.ended:  # by the one before
                     break
@@ -369,7 +369,7 @@ class Lifecycle:
                         continue
                     if found := finding(st.job, chunk, watch, now):
                         if found.reason == reasons.CAPACITY_LOST:
-                            self.books.processors.blocked_until[chunk.node] = now + BLOCKED
+                            self.state.processors.blocked_until[chunk.node] = now + BLOCKED
                         self.end_and_lose(now, st, chunk, found.reason, found.message, own=found.own)
                         continue
                     self.aim(chunk, watch)
@@ -378,7 +378,7 @@ class Lifecycle:
 
     def _give_up_measuring(self, now: float) -> None:
         """Reject jobs whose deadline has come while pilots were still to find out what a unit costs."""
-        late = [st for st in self.books.live.values() if st.state == "Measuring" and now >= st.job.deadline]
+        late = [st for st in self.state.live.values() if st.state == "Measuring" and now >= st.job.deadline]
         for st in late:
             for chunk in st.record.chunks:
                 self.end_and_lose(now, st, chunk, reasons.MEASURING, "the deadline has come", own=False)
@@ -387,24 +387,24 @@ class Lifecycle:
             measured = f"{some(len(st.record.pilots), 'pilot chunk')} had ended"
             text = f"the deadline came before pilot chunks had found out what a unit costs: {measured}"
             st.record = st.record._replace(admitted=Verdict("False", reasons.INFEASIBLE_STARTUP, text))
-            self.books.touch(st)
-            self.books.after.append(Emit(st.job.uid, "Warning", reasons.INFEASIBLE_STARTUP, text))
+            self.state.touch(st)
+            self.state.after.append(Emit(st.job.uid, "Warning", reasons.INFEASIBLE_STARTUP, text))
 
     def aim(self, chunk: Chunk, watch: ChunkObservation) -> None:
         """Tell the agent what to hold for the chunk, when that has changed."""
-        assert self.books.spec is not None
+        assert self.state.spec is not None
         pod = watch.pod
         if pod is None or pod.phase not in {"Pending", "Running"}:
             return
-        point = (self.books.spec.cpu, chunk.promised_end, pod.uid)
+        point = (self.state.spec.cpu, chunk.promised_end, pod.uid)
         if watch.set_point != point:
             watch.set_point = point
-            self.books.after.append(
+            self.state.after.append(
                 SetPoint(
                     node=pod.node,
                     pod=pod.uid,
-                    cap=self.books.spec.cpu,
-                    period=self.books.spec.period,
+                    cap=self.state.spec.cpu,
+                    period=self.state.spec.period,
                     units=chunk.origin - chunk.begin,
                     end=chunk.promised_end,
                 )
@@ -420,14 +420,14 @@ class Lifecycle:
         cost = st.cost
         if cost is not None and watch.done > 0 and watch.running_since is not None:
             pace = (now - watch.running_since) / watch.done
-            node = self.books.processors.nodes.get(chunk.node)  # whose slowness is not the work's
+            node = self.state.processors.nodes.get(chunk.node)  # whose slowness is not the work's
             st.slowed = max(st.slowed, pace / (cost.tau + cost.chi * (node.speed if node else 1.0)))
         end = expected_end(chunk, watch, now=now)
         st.record = st.record.changed(chunk._replace(promised_end=end))
-        self.books.touch(st)
-        self.books.stale = True
+        self.state.touch(st)
+        self.state.stale = True
         if st.state == "Promised":
-            self.books.causes.setdefault(st.job.uid, reasons.OVERRUN)
+            self.state.causes.setdefault(st.job.uid, reasons.OVERRUN)
 
 
 def _fault(st: JobState, chunk: Chunk, pod: PodObserved) -> tuple[str, str] | None:

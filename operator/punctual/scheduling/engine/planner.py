@@ -45,7 +45,7 @@ FORECAST_STEP = 1.0
 class Planner:
     """Makes the books' plan and keeps it."""
 
-    books: PoolState
+    state: PoolState
     life: Lifecycle
 
     def trial(
@@ -65,46 +65,46 @@ class Planner:
     ) -> tuple[list[Place], Timeline]:
         """Return the places that planning may count on, and from when on; see :meth:`trial`."""
         ends = self._ends(now, but)
-        places = [p for p in self.books.processors.usable(now, ends) if p.node not in without]
+        places = [p for p in self.state.processors.usable(now, ends) if p.node not in without]
         return places, self._ground(now, places, ends)
 
     def current(self, now: float) -> Plan:
         """Return the plan as a demand placed now meets it: who runs on leftovers has still to be told to leave."""
-        plan = self.books.plan.at(now)
+        plan = self.state.plan.at(now)
         ends = self._ends(now, frozenset())
         return plan.held(np.array([ends.get(place, now) for place in plan.places], dtype=np.float64))
 
     def _ground(self, now: float, places: Sequence[Place], ends: Mapping[Place, float]) -> Timeline:
-        assert self.books.spec is not None
-        self.books.ahead.clearance = self.books.spec.margin + self.books.leave
+        assert self.state.spec is not None
+        self.state.ahead.clearance = self.state.spec.margin + self.state.leave
         return Timeline(
             np.array([ends.get(place, now) for place in places], dtype=np.float64),
-            self.books.spec.discipline,
+            self.state.spec.discipline,
             self._port(now),
-            self.books.processors.speeds(places),
-            self.books.ahead.on(places, self.books.spec.discipline),
+            self.state.processors.speeds(places),
+            self.state.ahead.on(places, self.state.spec.discipline),
         )
 
     def _port(self, now: float) -> float:
         """Return from when on the port is free: by what is seen of transfers, by the plan where nothing can be seen."""
-        assert self.books.spec is not None
-        if not self.books.spec.discipline.one_port:
+        assert self.state.spec is not None
+        if not self.state.spec.discipline.one_port:
             return -np.inf
-        sent = (chunk.sent for uid in self.books.active for chunk in self.books.jobs[uid].record.chunks)
+        sent = (chunk.sent for uid in self.state.active for chunk in self.state.jobs[uid].record.chunks)
         port = max((at for at in sent if at is not None), default=now)
-        if someone_fetches(self.books):
-            port = max((at for *_, at in expected_inputs(self.books, now)), default=now)
+        if someone_fetches(self.state):
+            port = max((at for *_, at in expected_inputs(self.state, now)), default=now)
         return max(now, port)
 
     def _ends(self, now: float, evicted: frozenset[str]) -> dict[Place, float]:
         """Return when each place that is taken becomes free; jobs in ``evicted`` are taken to be on leftovers."""
-        places_of = self.books.processors.places_of
+        places_of = self.state.processors.places_of
         ends = dict.fromkeys(places_of.values(), now + GRACE)  # whose chunk is no more: its pod is going
-        for occupant, until in self.books.ending.values():
+        for occupant, until in self.state.ending.values():
             if (place := places_of.get(occupant)) is not None:
                 ends[place] = max(now, until)
-        for uid in self.books.active:
-            st = self.books.jobs[uid]
+        for uid in self.state.active:
+            st = self.state.jobs[uid]
             unbooked = uid in evicted or st.state == "Leftover"
             for chunk in st.record.chunks:
                 place = places_of.get((uid, chunk.kind, chunk.begin, chunk.attempt))
@@ -129,19 +129,19 @@ class Planner:
         return bool(st.record.chunks) and self.running_until(st, now) + reduce > deadline + tolerance(deadline)
 
     def _margin(self, cost: Cost) -> float:
-        assert self.books.spec is not None
-        beyond = self.books.startups.beyond(cost.setup)
-        if self.books.spec.hold == "Placeholder":  # also before the first start was seen
+        assert self.state.spec is not None
+        beyond = self.state.startups.beyond(cost.setup)
+        if self.state.spec.hold == "Placeholder":  # also before the first start was seen
             beyond = max(beyond, MAKING_ROOM)
-        return self.books.spec.margin + beyond
+        return self.state.spec.margin + beyond
 
     def planned(self, st: JobState) -> Cost:
         """Return the cost that the job is planned with: as slow as it was seen to be, with headroom."""
-        assert self.books.spec is not None
+        assert self.state.spec is not None
         cost = st.cost
         assert cost is not None
         slowed = cost if st.slowed == 1.0 else replace(cost, chi=cost.chi * st.slowed)
-        return slowed.with_headroom(self.books.spec.headroom)
+        return slowed.with_headroom(self.state.spec.headroom)
 
     def due(self, st: JobState) -> float:
         """Return when its chunks must end: margin and reduce before the deadline."""
@@ -173,9 +173,9 @@ class Planner:
             not_before = st.refused_until
         planned, due = self.planned(st), self.due(st)
         kept_back, inside = job.deadline - due, None
-        if job.reservation is not None and (found := self.books.ahead.inside(job.reservation)):
+        if job.reservation is not None and (found := self.state.ahead.inside(job.reservation)):
             inside, closes = found
-            due = min(due, closes - self.books.ahead.clearance - reduce)
+            due = min(due, closes - self.state.ahead.clearance - reduce)
         if len(running) < most:
             most -= len(running)
         else:
@@ -199,15 +199,15 @@ class Planner:
 
     def order(self, st: JobState, planned: Cost) -> Order:
         """Return the place in the queue of a job that is planned with this cost."""
-        assert self.books.spec is not None
+        assert self.state.spec is not None
         job = st.job
-        return self.books.spec.discipline.order_of(
+        return self.state.spec.discipline.order_of(
             job.uid,
             arrival=job.arrival,
             deadline=job.deadline,
             load=job.units,
             cost=planned,
-            processors=self.books.processors.total,
+            processors=self.state.processors.total,
         )
 
     def demands(self, now: float, *, but: frozenset[str] = frozenset(), without: Collection[str] = ()) -> list[Demand]:
@@ -216,57 +216,57 @@ class Planner:
         ``without``: nodes that are thought away; what runs there would have to be done again.
         """
         out = []
-        for uid, st in self.books.live.items():
+        for uid, st in self.state.live.items():
             if st.state == "Promised" and uid not in but and (demand := self.demand(_off(st, without), now)):
                 out.append(demand)
         return out
 
     def replan(self, now: float) -> None:
         """Plan again after something has changed; keep the old plan where the new one breaks a promise it keeps."""
-        self.books.stale = False
-        self.books.changed = True
+        self.state.stale = False
+        self.state.changed = True
         # where promises are statistical no plan need keep them: it would give them up
-        if (self.books.line is not None or self._loose) and self.line_up(now):
+        if (self.state.line is not None or self._loose) and self.line_up(now):
             return
         plan, missed = self.trial(now)
         late = [st.job.uid for st in self._promised() if self.is_late(st, now)]
         if missed or late:
             kept = None if late else self._kept(now, plan) or self._rebuilt(now, plan)
             plan = kept or self._repair(now, missed, late)
-        self.books.causes.clear()
+        self.state.causes.clear()
         self.adopt(plan, now)
         self._promise_again(now)
 
     def line_up(self, now: float, *, beta: float = 1.0) -> bool:
         """Put a line in force, made of all that waits upon what runs now; say whether it keeps everything."""
         places, ground = self.ground(now)
-        spec = self.books.spec
+        spec = self.state.spec
         assert spec is not None
-        if self.books.ahead.held:  # the line counts on all processors, at any time
+        if self.state.ahead.held:  # the line counts on all processors, at any time
             return False
         line: FastSchedule | StatisticalQueue | Obstacle
         if spec.loose:
-            bound = self.books.miss.bound if self.books.miss else spec.bound
+            bound = self.state.miss.bound if self.state.miss else spec.bound
             assert bound is not None
             line = StatisticalQueue.of(now, places, ground, self.demands(now), bound=bound)
         else:
             line = FastSchedule.of(now, places, ground, self.demands(now), beta=beta)
         if isinstance(line, Obstacle):
             return False
-        self.books.line = line
-        self.books.plan = Plan.holding(places, ground, (), ground)
+        self.state.line = line
+        self.state.plan = Plan.holding(places, ground, (), ground)
         return True
 
     @property
     def _loose(self) -> bool:
-        return self.books.spec is not None and self.books.spec.loose
+        return self.state.spec is not None and self.state.spec.loose
 
     def _promised(self) -> Iterable[JobState]:
-        return (st for st in list(self.books.live.values()) if st.state == "Promised")
+        return (st for st in list(self.state.live.values()) if st.state == "Promised")
 
     def _kept(self, now: float, anew: Plan) -> Plan | None:
         """Return the old plan at the new ready times, if it still covers what is to be done and keeps every promise."""
-        old = self.books.plan
+        old = self.state.plan
         if {d.uid: d.ranges for d in old.demands} != {d.uid: d.ranges for d in self.demands(now)}:
             return None
         kept = old.upon(anew.places, anew.ground)
@@ -279,7 +279,7 @@ class Planner:
         """
         line = []
         for demand in self.demands(now):
-            st = self.books.jobs[demand.uid]
+            st = self.state.jobs[demand.uid]
             promise = st.record.promise
             assert promise is not None
             least = max(demand.least, promise.processors - len(st.record.chunks))
@@ -296,10 +296,10 @@ class Planner:
         until the rest fits. Then those come back that fit all the same: it was not them that stood in the way.
         """
         for uid in missed:
-            self.books.jobs[uid].squeezed = True
-        refused = {uid: reasons.POD_REFUSED for uid, st in self.books.live.items() if st.refused_until > now}
-        causes = refused | self.books.causes
-        at_fault = [uid for uid in causes if uid in self.books.jobs and self.books.jobs[uid].state == "Promised"]
+            self.state.jobs[uid].squeezed = True
+        refused = {uid: reasons.POD_REFUSED for uid, st in self.state.live.items() if st.refused_until > now}
+        causes = refused | self.state.causes
+        at_fault = [uid for uid in causes if uid in self.state.jobs and self.state.jobs[uid].state == "Promised"]
         newest = sorted(self._promised(), key=lambda st: (-st.job.arrival, st.job.uid))
         alone, _ = self.trial(now, but=frozenset(st.job.uid for st in newest))
         hopeless = [d.uid for d in self.demands(now) if isinstance(alone.append(d), Shortfall)]
@@ -318,7 +318,7 @@ class Planner:
         for uid in queue[:high]:
             if uid in gone:
                 reason = causes.get(uid, reasons.OVERRUN if uid in late else reasons.CAPACITY_LOST)
-                self._give_up(now, self.books.jobs[uid], reason)
+                self._give_up(now, self.state.jobs[uid], reason)
         return self.trial(now, but=gone)[0]
 
     def _spare(self, now: float, gone: frozenset[str], *, oldest: list[str]) -> frozenset[str]:
@@ -350,18 +350,18 @@ class Planner:
             self.life.fail(now, st, reason, f"{text}; spec.onMiss is Stop")
             return
         st.record = st.record._replace(on_track=Verdict("False", reason, f"{text}; it goes on with leftover capacity"))
-        self.books.touch(st)
-        self.books.after.append(Emit(st.job.uid, "Warning", reason, text))
+        self.state.touch(st)
+        self.state.after.append(Emit(st.job.uid, "Warning", reason, text))
 
     def _promise_again(self, now: float) -> None:
         """Book again what lost its processors to a node's loss, oldest first, where it fits now."""
         lost = [
-            st for st in self.books.live.values()
+            st for st in self.state.live.values()
             if st.state == "Leftover" and st.record.on_track and st.record.on_track.reason == reasons.CAPACITY_LOST
         ]  # fmt: skip
         for st in sorted(lost, key=lambda s: (s.job.arrival, s.job.uid))[:8]:
             demand = self.demand(st, now)
-            if demand and self.books.plan.at(now).overloaded(demand):
+            if demand and self.state.plan.at(now).overloaded(demand):
                 continue
             was, text = st.record, "processors are booked again"
             chunks = tuple(c._replace(leftover=False) for c in was.chunks)
@@ -370,13 +370,13 @@ class Planner:
             if missed or self.is_late(st, now):
                 st.record = was
                 continue
-            self.books.touch(st)
-            self.books.after.append(Emit(st.job.uid, "Normal", reasons.ON_TRACK, text))
+            self.state.touch(st)
+            self.state.after.append(Emit(st.job.uid, "Normal", reasons.ON_TRACK, text))
             self.adopt(plan, now)
 
     def adopt(self, plan: Plan, now: float) -> None:
         """Make a plan the one in force, and move the forecasts that it changes."""
-        self.books.plan, self.books.line = plan, None
+        self.state.plan, self.state.line = plan, None
         booked = {b.demand.uid: b for b in plan}
         for st in self._promised():
             promise = st.record.promise
@@ -391,7 +391,7 @@ class Planner:
                 told = told._replace(start=booking.start, processors=booking.processors)
             if told != promise:
                 st.record = st.record._replace(promise=told)
-                self.books.touch(st)
+                self.state.touch(st)
             self._judge_track(st, finish)
 
     def _judge_track(self, st: JobState, finish: float) -> None:
@@ -405,7 +405,7 @@ class Planner:
         else:
             return
         st.record = st.record._replace(on_track=verdict)
-        self.books.touch(st)
+        self.state.touch(st)
 
 
 def _off(st: JobState, nodes: Collection[str]) -> JobState:

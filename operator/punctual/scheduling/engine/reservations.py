@@ -42,7 +42,7 @@ ROUNDS = 3
 class Reservations:
     """Looks after what is booked ahead."""
 
-    books: PoolState
+    state: PoolState
     life: Lifecycle
     planner: Planner
     dispatcher: Dispatcher
@@ -59,7 +59,7 @@ class Reservations:
     def apply(self, event: ReservationApplied) -> None:
         """Take in a reservation; one that is held already is no news."""
         uid = event.reservation.uid
-        if uid in self.books.ahead.held:
+        if uid in self.state.ahead.held:
             return
         if event.held is None:
             self.asked[uid] = event.reservation
@@ -70,31 +70,31 @@ class Reservations:
         """Take in that a reservation is gone: what is left of its window is free."""
         for line in (self.asked, self.found, self.searches):
             line.pop(uid, None)
-        if uid in self.books.ahead.held:
-            self.books.ahead.release(uid)
-            self.books.stale = True
+        if uid in self.state.ahead.held:
+            self.state.ahead.release(uid)
+            self.state.stale = True
 
     def take_up(self, now: float) -> None:
         """Book what an earlier leader has promised, and forget what is over, before anything is planned."""
-        if self.books.ahead.forget(now):
-            self.books.stale = True
+        if self.state.ahead.forget(now):
+            self.state.stale = True
         # one after the other by their start: then there are as many free places for each as there were before
         for event in sorted(self.found.values(), key=lambda e: (e.reservation.start, e.reservation.uid)):
             asked = event.reservation
             if asked.end > now:
                 places = [place for share in event.held or () for place in self._seats(asked, share)]
-                self.books.ahead.book(BookedReservation(asked, tuple(places)))
-                self.books.stale, self.counts = True, {}
+                self.state.ahead.book(BookedReservation(asked, tuple(places)))
+                self.state.stale, self.counts = True, {}
         self.found.clear()
 
     def _seats(self, asked: Reservation, share: Share) -> Iterable[Place]:
         """Return places of a node for a window: those where its own jobs run, then those that nobody needs then."""
-        books = self.books
-        there = [Place(share.node, i) for i in range(max(share.processors, books.processors.counts.get(share.node, 0)))]
-        free = books.ahead.free(there, asked.start, asked.end).tolist()
+        state = self.state
+        there = [Place(share.node, i) for i in range(max(share.processors, state.processors.counts.get(share.node, 0)))]
+        free = state.ahead.free(there, asked.start, asked.end).tolist()
 
         def rank(place: Place) -> tuple[bool, float]:
-            if (found := books.on(place)) is None:
+            if (found := state.on(place)) is None:
                 return True, -math.inf
             st, chunk = found
             return st.job.reservation != asked.group, chunk.promised_end
@@ -103,7 +103,7 @@ class Reservations:
 
     def mend(self, now: float) -> None:
         """Give back what nodes have taken away, where every promise stands beside it."""
-        ahead, counts = self.books.ahead, self.books.processors.counts
+        ahead, counts = self.state.ahead, self.state.processors.counts
         if counts == self.counts:
             return
         tries = MENDED
@@ -138,16 +138,16 @@ class Reservations:
 
         Those for the maintenance of a node ask for none.
         """
-        there = {node: n for node, n in self.books.processors.counts.items() if node not in going}
-        held = [places for asked, places in self.books.ahead.held.values() if asked.processors]
+        there = {node: n for node, n in self.state.processors.counts.items() if node not in going}
+        held = [places for asked, places in self.state.ahead.held.values() if asked.processors]
         return sum(any(place.slot >= there.get(place.node, 0) for place in places) for places in held)
 
     def sending(self) -> int:
         """Count the reservations that keep the port for their input."""
-        return sum(asked.sends for asked, _ in self.books.ahead.held.values())
+        return sum(asked.sends for asked, _ in self.state.ahead.held.values())
 
     def _keep(self, asked: Reservation, places: tuple[Place, ...]) -> None:
-        ahead = self.books.ahead
+        ahead = self.state.ahead
         if ahead.held[asked.uid].places != places:
             ahead.release(asked.uid)
             ahead.book(BookedReservation(asked, places))
@@ -158,23 +158,23 @@ class Reservations:
         if n < asked.processors:
             text = f"{n} of {some(asked.processors, 'processor')} are left: nodes were lost"
             verdict = Verdict("True", reasons.CAPACITY_LOST, text)
-        self.books.after.append(AnswerReservation(asked.uid, verdict, places))
+        self.state.after.append(AnswerReservation(asked.uid, verdict, places))
 
     def answer(self, now: float) -> None:
         """Book what is asked for if every promise stands beside it, in the order in which it was asked for."""
         for asked in self.asked.values():
             verdict, places = self._answer(now, asked)
-            self.books.after.append(AnswerReservation(asked.uid, verdict, places))
+            self.state.after.append(AnswerReservation(asked.uid, verdict, places))
         self.asked.clear()
 
     def _answer(self, now: float, asked: Reservation) -> tuple[Verdict, tuple[Place, ...]]:
-        books = self.books
-        if books.deleting:
+        state = self.state
+        if state.deleting:
             return Verdict("False", reasons.POOL_DELETED, "the pool is being deleted and takes no new reservations"), ()
-        if books.spec is not None and books.spec.loose:
+        if state.spec is not None and state.spec.loose:
             text = "a pool with missRatio promises nothing for certain, and keeps no processors ahead"
             return Verdict("False", reasons.INFEASIBLE_RESERVATION, text), ()
-        if books.line is not None and not self.express.leave(now):
+        if state.line is not None and not self.express.leave(now):
             text = f"fast admission takes no reservation, and {self.express.why(now)}"
             return Verdict("False", reasons.INFEASIBLE_RESERVATION, text), ()
         if asked.sends and not self._one_port:
@@ -184,17 +184,17 @@ class Reservations:
             )
             return Verdict("False", reasons.INFEASIBLE_RESERVATION, text), ()
         plan = self.planner.current(now)
-        answer = admit(asked, books.ahead, plan, now)
+        answer = admit(asked, state.ahead, plan, now)
         if isinstance(answer, Accepted):
-            books.ahead.book(answer.held)
+            state.ahead.book(answer.held)
             self.planner.adopt(answer.plan, now)
             return self._accepted(asked, len(answer.held.places)), answer.held.places
-        self.searches[asked.uid] = _from_a_whole_second(asked, books.ahead, plan, now)
+        self.searches[asked.uid] = _from_a_whole_second(asked, state.ahead, plan, now)
         return Verdict("False", answer.reason, answer.message), ()
 
     @property
     def _one_port(self) -> bool:
-        return self.books.spec is not None and self.books.spec.discipline.one_port
+        return self.state.spec is not None and self.state.spec.discipline.one_port
 
     def _accepted(self, asked: Reservation, places: int) -> Verdict:
         text = f"{some(places, 'processor')} for {span(asked.end - asked.start)}"
@@ -204,7 +204,7 @@ class Reservations:
 
     def offer(self) -> None:
         """Go on with the searches for windows that would do, a bounded number of tests."""
-        budget = max(1, TESTS * 32 // (32 + len(self.books.plan)))
+        budget = max(1, TESTS * 32 // (32 + len(self.state.plan)))
         while self.searches and budget > 0:
             uid, search = next(iter(self.searches.items()))
             try:
@@ -212,19 +212,19 @@ class Reservations:
                 budget -= 1
             except StopIteration as end:
                 del self.searches[uid]
-                self.books.after.append(OfferWindow(uid, end.value))
+                self.state.after.append(OfferWindow(uid, end.value))
 
     def clear(self, now: float) -> None:
         """See to it that processors are empty when their window begins, and stay so."""
-        lead = self.books.leave
-        for asked, places in self.books.ahead.held.values():
+        lead = self.state.leave
+        for asked, places in self.state.ahead.held.values():
             if asked.start - lead - ASKED <= now < asked.end:
                 for place in places:
                     self._clear_one(now, asked, place, empty=asked.start - lead)
 
     def _clear_one(self, now: float, asked: Reservation, place: Place, *, empty: float) -> None:
         """Offer an end to who would run on at ``empty``, and end who does."""
-        if (found := self.books.on(place)) is None:
+        if (found := self.state.on(place)) is None:
             return
         st, chunk = found
         if st.job.reservation == asked.group:

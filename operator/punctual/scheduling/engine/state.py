@@ -137,7 +137,7 @@ class PoolState:
         """Take back what is booked for a job, or its place in the line."""
         if self.line is not None:
             self.line.leave(uid)
-        if self.plan.books(uid):
+        if self.plan.state(uid):
             self.plan = self.plan.without(uid)
             self.stale = True
 

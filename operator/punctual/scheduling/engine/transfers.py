@@ -29,14 +29,14 @@ from punctual.scheduling.model.processors import Occupant
 Entry = tuple[JobState, Chunk]
 
 
-def someone_fetches(books: PoolState) -> bool:
+def someone_fetches(state: PoolState) -> bool:
     """Whether any job that owns chunks has an input."""
-    return any(books.jobs[uid].job.fetches for uid in books.active)
+    return any(state.jobs[uid].job.fetches for uid in state.active)
 
 
-def line(books: PoolState) -> list[Entry]:
+def line(state: PoolState) -> list[Entry]:
     """Return the chunks in the order in which their inputs come: as planned, then by job and begin."""
-    standing = (books.jobs[uid] for uid in books.active)
+    standing = (state.jobs[uid] for uid in state.active)
     entries = chain.from_iterable(((st, chunk) for chunk in st.record.chunks) for st in standing)
     return sorted((e for e in entries if e[1].kind != "Reduce"), key=_place)
 
@@ -57,10 +57,10 @@ def _seconds(st: JobState, chunk: Chunk) -> float:
     return 0.0 if st.cost is None else st.cost.theta_cm + (chunk.origin - chunk.begin) * st.cost.tau
 
 
-def expected_inputs(books: PoolState, now: float) -> Iterator[tuple[JobState, Chunk, float]]:
+def expected_inputs(state: PoolState, now: float) -> Iterator[tuple[JobState, Chunk, float]]:
     """Give the chunks whose input is still to come, in turn, and when it is expected to be there."""
     port = now
-    for st, chunk in line(books):
+    for st, chunk in line(state):
         cost = st.cost
         if chunk.sent is None or cost is None or has_input(st, chunk):
             continue
@@ -70,7 +70,7 @@ def expected_inputs(books: PoolState, now: float) -> Iterator[tuple[JobState, Ch
             length = _seconds(st, chunk)
             begins = chunk.turn
             if begins is None:
-                begins = books.ahead.sendable(max(chunk.sent - length, port), length)
+                begins = state.ahead.sendable(max(chunk.sent - length, port), length)
             at = max(begins + length, now)
         port = max(port, at)
         yield st, chunk, at
@@ -80,27 +80,27 @@ def expected_inputs(books: PoolState, now: float) -> Iterator[tuple[JobState, Ch
 class TransferQueue:
     """Hands turns on, and moves the ends of those who wait for a late one."""
 
-    books: PoolState
+    state: PoolState
     looked: float = -math.inf
 
     def work(self, now: float) -> None:
         """Give the next turn, if nobody has it."""
-        books = self.books
-        if not (books.changed or abs(now - self.looked) >= LOOK) or not someone_fetches(books):
+        state = self.state
+        if not (state.changed or abs(now - self.looked) >= LOOK) or not someone_fetches(state):
             return
-        assert books.spec is not None
+        assert state.spec is not None
         self.looked = now
-        one_port = books.spec.discipline.one_port
-        books.sending = {occupant for occupant in books.sending if self._may_send(occupant)}
-        for st, chunk in line(books):
+        one_port = state.spec.discipline.one_port
+        state.sending = {occupant for occupant in state.sending if self._may_send(occupant)}
+        for st, chunk in line(state):
             if not st.job.fetches:
                 if one_port and chunk.sent is not None and chunk.sent > now:
                     break
                 continue
             if chunk.turn is None:
-                if one_port and (books.sending or st.watch(chunk).pod is None):  # its pod is being made
+                if one_port and (state.sending or st.watch(chunk).pod is None):  # its pod is being made
                     break
-                if one_port and books.ahead.sendable(now, _seconds(st, chunk)) > now:
+                if one_port and state.ahead.sendable(now, _seconds(st, chunk)) > now:
                     break
                 self._give(now, st, chunk)
             self._tell(st, chunk)
@@ -109,15 +109,15 @@ class TransferQueue:
 
     def _may_send(self, occupant: Occupant) -> bool:
         """Whether it still has a place: also one that was told to end, but none on a node that is lost."""
-        processors = self.books.processors
+        processors = self.state.processors
         place = processors.places_of.get(occupant)
         node = processors.nodes.get(place.node) if place else None
         return node is not None and node.ready
 
     def _give(self, now: float, st: JobState, chunk: Chunk) -> None:
         st.record = st.record.changed(chunk._replace(turn=now))
-        self.books.sending.add(self.books.occupant(st.job.uid, chunk))
-        self.books.touch(st)
+        self.state.sending.add(self.state.occupant(st.job.uid, chunk))
+        self.state.touch(st)
 
     def _tell(self, st: JobState, chunk: Chunk) -> None:
         """Tell the pod of a turn that stands on record, unless it knows."""
@@ -127,24 +127,24 @@ class TransferQueue:
             return
         watch.told_turn = True
         pod = watch.pod
-        self.books.after.append(GiveTurn(pod.namespace, pod.name, pod.uid, kept.turn))
+        self.state.after.append(GiveTurn(pod.namespace, pod.name, pod.uid, kept.turn))
 
     def _move(self, now: float) -> None:
         """Plan with what a late transfer has come to: it is the doing of its job, not of those that wait behind it.
 
         A pod that starts while it waits for its turn has its θcp behind it: so much later does no harm.
         """
-        books, cause = self.books, ""
-        assert books.spec is not None
-        for st, chunk, at in list(expected_inputs(books, now)):
+        state, cause = self.state, ""
+        assert state.spec is not None
+        for st, chunk, at in list(expected_inputs(state, now)):
             cost = st.cost
             assert cost is not None
             assert chunk.sent is not None
-            if at <= chunk.sent + cost.theta_cp + books.spec.margin / 2:
+            if at <= chunk.sent + cost.theta_cp + state.spec.margin / 2:
                 continue
             cause = cause or st.job.uid
-            ends = at + chunk.size * cost.with_headroom(books.spec.headroom).chi
+            ends = at + chunk.size * cost.with_headroom(state.spec.headroom).chi
             st.record = st.record.changed(chunk._replace(sent=at, promised_end=max(chunk.promised_end, ends)))
-            books.touch(st)
-            books.stale = True
-            books.causes.setdefault(cause, reasons.OVERRUN)
+            state.touch(st)
+            state.stale = True
+            state.causes.setdefault(cause, reasons.OVERRUN)

@@ -245,7 +245,7 @@ class Plan:
                 return self.row.booking(i)
         raise KeyError(uid)
 
-    def books(self, uid: str) -> bool:
+    def state(self, uid: str) -> bool:
         """Whether anything is booked for a job."""
         return any(demand.uid == uid for demand in self.demands)
 
