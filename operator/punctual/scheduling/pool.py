@@ -110,13 +110,13 @@ class Pool:
         """
         self.state = PoolState(epoch, leave)
         self.offers = offers
-        self.life = Lifecycle(self.state)
-        self.planner = Planner(self.state, self.life)
-        self.dispatcher = Dispatcher(self.state, self.life, self.planner)
+        self.lifecycle = Lifecycle(self.state)
+        self.planner = Planner(self.state, self.lifecycle)
+        self.dispatcher = Dispatcher(self.state, self.lifecycle, self.planner)
         self.port = TransferQueue(self.state)
-        self.express = AdmissionMode(self.state, self.planner)
-        self.edits = Edits(self.state, self.life, self.planner)
-        self.windows = Reservations(self.state, self.life, self.planner, self.dispatcher, self.express)
+        self.mode = AdmissionMode(self.state, self.planner)
+        self.edits = Edits(self.state, self.lifecycle, self.planner)
+        self.windows = Reservations(self.state, self.lifecycle, self.planner, self.dispatcher, self.mode)
         self.together = 1
         """Jobs that are tried together where one does not fit behind the plan: grows while that succeeds."""
         self.put_off = False
@@ -169,7 +169,7 @@ class Pool:
         if self.state.recreate:
             self._lose_nodes_gone(now)
             self.dispatcher.take_up()
-        self.life.supervise(now)
+        self.lifecycle.supervise(now)
         anew = self.state.processors.unblock(now) or self.state.stale
         if anew:
             self.windows.mend(now)
@@ -185,7 +185,7 @@ class Pool:
         self.state.due = self.wake(now)
         self._search_offers(now)
         self.windows.offer()
-        self.life.expire(now)
+        self.lifecycle.expire(now)
         self._hold_room(now)
         return self.state.flush(now)
 
@@ -207,7 +207,7 @@ class Pool:
                     miss.accept(uid, st.record.promise.deadline)
         before = miss.count
         for uid in miss.look(now):
-            self.life.missed(now, state.jobs[uid])
+            self.lifecycle.missed(now, state.jobs[uid])
         state.changed = state.changed or miss.count != before
         if isinstance(state.line, StatisticalQueue):
             state.line.bound = miss.bound
@@ -217,7 +217,7 @@ class Pool:
         """Answers still owed: decisions and offers. Call again at once while it is not 0."""
         if self.state.spec is None:
             return 0
-        return len(self.state.waiting) + len(self.state.desk) + len(self.windows.searches)
+        return len(self.state.waiting) + len(self.state.searches) + len(self.windows.searches)
 
     def test(self, now: float) -> offers.Test:
         """Return what decides about admission now."""
@@ -432,7 +432,7 @@ class Pool:
             if chunk.turn is not None:  # until its pod is seen to be done with it
                 self.state.sending.add(occupant)
         if record.ended:
-            self.life.note_end(st)
+            self.lifecycle.note_end(st)
         elif record.observed_generation < st.asked.generation:
             self.state.edits[st.job.uid] = None
 
@@ -444,7 +444,7 @@ class Pool:
         self.state.active.pop(uid, None)
         self.state.live.pop(uid, None)
         self.state.edits.pop(uid, None)
-        self.state.desk.drop(uid)
+        self.state.searches.drop(uid)
         if self.state.miss is not None:
             self.state.miss.leave(uid)
         self.state.unbook(uid)
@@ -455,7 +455,7 @@ class Pool:
             if pod is None:  # never seen: if it comes, _take_pod ends it
                 self.state.processors.leave(self.state.occupant(uid, chunk))
             else:
-                self.life.end(now, pod)
+                self.lifecycle.end(now, pod)
 
     def _take_node(self, now: float, node: NodeObserved) -> None:
         was = self.state.processors.nodes.get(node.name)
@@ -473,7 +473,7 @@ class Pool:
         for uid in list(self.state.active):
             st = self.state.jobs[uid]
             for chunk in [c for c in st.record.chunks if c.node == name]:
-                self.life.end_and_lose(
+                self.lifecycle.end_and_lose(
                     now, st, chunk, reasons.NODE_LOST, f"node {name} is not ready or gone", own=False
                 )
         for place in [p for p in self.state.processors.occupants if p.node == name]:
@@ -497,7 +497,7 @@ class Pool:
         if st is None or chunk is None:
             return
         self.state.processors.leave(self.state.occupant(event.job, chunk))
-        self.life.lose(now, st, chunk, reasons.POD_REFUSED, event.message, own=False)
+        self.lifecycle.lose(now, st, chunk, reasons.POD_REFUSED, event.message, own=False)
         if not event.taken:
             st.refused_until = now + BLOCKED
 
@@ -519,7 +519,7 @@ class Pool:
             # and so does a reduce that went well.
             read = pod.phase == "Failed" or (pod.kind == "Reduce" and pod.phase == "Succeeded" and st is not None)
             if not read and (st is not None or state.spec is not None):
-                self.life.end(now, pod)
+                self.lifecycle.end(now, pod)
             return
         watch = st.watch(chunk)
         if pod.fetched and watch.pod is not None and not watch.pod.fetched:
@@ -529,9 +529,9 @@ class Pool:
         watch.told_turn = watch.told_turn or pod.turn
         watch.pod = pod
         state.watched[pod.uid] = (pod.job, chunk.key)
-        self.life.aim(chunk, watch)
+        self.lifecycle.aim(chunk, watch)
         if pod.phase == "Running" and watch.running_since is None:
-            watch.running_since = self.life.running_since(now, chunk, pod)
+            watch.running_since = self.lifecycle.running_since(now, chunk, pod)
             watch.moved = now
             if chunk.created < watch.running_since and not state.recreate and not st.job.fetches:
                 state.startups.add(st.job.uid, watch.running_since - chunk.created)
@@ -546,22 +546,22 @@ class Pool:
 
     def _judge_pod(self, now: float, st: JobState, chunk: Chunk, watch: ChunkObservation, pod: PodObserved) -> None:
         """Account, lose, ask or leave the chunk by what its pod has come to."""
-        if not self.life.see_input(now, st, chunk, pod):
+        if not self.lifecycle.see_input(now, st, chunk, pod):
             return
         if pod.phase == "Succeeded":
-            self.life.succeeded(now, st, chunk, watch)
+            self.lifecycle.succeeded(now, st, chunk, watch)
         elif pod.phase == "Failed":
             own = not pod.disrupted and not pod.deleting and pod.reason not in NOT_OWN
             code = f"exit code {pod.exit_code}" if pod.exit_code is not None else pod.reason or "failed"
             text = f"pod {pod.name}: {code}" + (f" ({pod.reason})" if pod.reason and pod.exit_code is not None else "")
             if pod.started is None and pod.message:  # an init step's own words
                 text += f": {pod.message[:SAID]}"
-            self.life.lose(now, st, chunk, reasons.CHUNK_FAILED if own else reasons.CAPACITY_LOST, text, own=own)
+            self.lifecycle.lose(now, st, chunk, reasons.CHUNK_FAILED if own else reasons.CAPACITY_LOST, text, own=own)
         elif pod.deleting:
             # by a person, an eviction, the scheduler for the sake of a higher priority: its end may take as long as its
             # grace period, which no margin holds
             text = f"pod {pod.name} is being {'evicted' if pod.disrupted else 'deleted'}"
-            self.life.end_and_lose(now, st, chunk, reasons.CAPACITY_LOST, text, own=False)
+            self.lifecycle.end_and_lose(now, st, chunk, reasons.CAPACITY_LOST, text, own=False)
         elif pod.phase == "Running" and chunk.offered is not None and watch.offered_at is None:
             # an offer that an earlier leader put on record, and may not have come to make: nobody else would
             self.dispatcher.offer(now, st, chunk, chunk.offered)
@@ -580,7 +580,7 @@ class Pool:
         st = state.jobs.get(pod.job)
         chunk = st.chunk(pod.kind, pod.begin, pod.attempt) if st else None
         if st and chunk:
-            self.life.lose(now, st, chunk, reasons.CAPACITY_LOST, f"pod {name} was deleted", own=False)
+            self.lifecycle.lose(now, st, chunk, reasons.CAPACITY_LOST, f"pod {name} was deleted", own=False)
 
     def _take_report(self, now: float, report: Reported) -> None:
         for p in report.pods:
@@ -611,11 +611,11 @@ class Pool:
             # of. Where one was given it may be drawn in further.
             asked = chunk.offered is not None or chunk.end < chunk.origin or watch.pod.offered
             if asked and p.end is not None and p.end < chunk.end:
-                self.life.answered(now, st, chunk, p.end)
+                self.lifecycle.answered(now, st, chunk, p.end)
             elif watch.ended_at is not None and p.over:
                 # not by the time of its arrival: it may have been read before the end and have taken long
                 watch.ended_at = -math.inf
-            self.life.see_success(now, st, chunk.key)
+            self.lifecycle.see_success(now, st, chunk.key)
 
     def _tell_faults(self, st: JobState, pod: str, faults: frozenset[str]) -> None:
         """Say once per job what is wrong with its workers' files: all its chunks run the same program."""
@@ -633,7 +633,7 @@ class Pool:
             self.state.plan = self.planner.current(now)
         budget = PLACEMENTS
         while self.state.waiting and budget > 0:
-            self.express.settle(now)
+            self.mode.settle(now)
             st = self._next_waiting()
             if st is None:
                 continue
@@ -706,7 +706,7 @@ class Pool:
             st.record = st.record._replace(admitted=Verdict("False", reasons.SUSPENDED, text))
             return None
         if st.work_done and job.reduce_duration is None:  # by an edit: nothing is left to be promised
-            self.life.finish(now, st)
+            self.lifecycle.finish(now, st)
             return None
         if st.cost is None and job.refusal is None and not self.state.deleting:
             text = "neither cost nor profile: pilot chunks on free processors measure what a unit costs"
@@ -724,7 +724,7 @@ class Pool:
     def _answer_by_line(self, now: float, st: JobState, application: Application) -> None:
         """Answer one job by the fast test; where that cannot tell, it is asked again, by the exact one."""
         demand = application.demand
-        room = self.express.judge(now, application)
+        room = self.mode.judge(now, application)
         line = self.state.line
         if room is None:
             self.state.ask(st)
@@ -771,7 +771,7 @@ class Pool:
         st.record = st.record._replace(admitted=Verdict("False", answer.reason, answer.message), promise=None)
         self.state.after.append(Emit(st.job.uid, "Warning", answer.reason, answer.message))
         if answer.by_time and self.offers:
-            self.state.desk.ask(st.job.uid, demand)
+            self.state.searches.ask(st.job.uid, demand)
 
     def _promise(self, now: float, st: JobState, outlook: Placement | Outlook) -> None:
         job = st.job
@@ -799,9 +799,9 @@ class Pool:
         return reasons.ADMITTED_STATISTICALLY if self.state.spec.loose else reasons.FEASIBLE
 
     def _search_offers(self, now: float) -> None:
-        if self.state.waiting or not self.state.desk:  # decisions first
+        if self.state.waiting or not self.state.searches:  # decisions first
             return
-        for uid, offer in self.state.desk.work(self.test(now), now, size=len(self.state.plan)):
+        for uid, offer in self.state.searches.work(self.test(now), now, size=len(self.state.plan)):
             st = self.state.jobs.get(uid)
             if st is None or st.state != "Refused":
                 continue

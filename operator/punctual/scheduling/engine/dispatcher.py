@@ -39,7 +39,7 @@ class Dispatcher:
     """Creates chunks on free processors, and asks leftover chunks to leave."""
 
     state: PoolState
-    life: Lifecycle
+    lifecycle: Lifecycle
     planner: Planner
 
     def work(self, now: float) -> None:
@@ -86,7 +86,7 @@ class Dispatcher:
         if chunk.offered is None and runs and watch.offered_at is None:
             self.offer(now, st, chunk, chunk.begin + watch.done)
         elif (watch.offered_at is None or now > watch.offered_at + PATIENCE) and not _ends_soon(chunk, watch, now):
-            self.life.end_and_lose(now, st, chunk, reasons.CAPACITY_LOST, "its processor was needed", own=False)
+            self.lifecycle.end_and_lose(now, st, chunk, reasons.CAPACITY_LOST, "its processor was needed", own=False)
 
     def offer(self, now: float, st: JobState, chunk: Chunk, end: int) -> None:
         """Offer a running chunk an end."""
@@ -382,7 +382,7 @@ class Dispatcher:
                 return
             st.record = record._replace(cost=pilots.fit(record.pilots, record.transfers), admitted=None)
             if not left and st.job.reduce_duration is None:
-                self.life.finish(now, st)
+                self.lifecycle.finish(now, st)
             self.state.touch(st)
             if st.state == "Waiting":
                 self.state.ask(st)

@@ -24,7 +24,7 @@ class Edits:
     """Puts in force what is asked for now."""
 
     state: PoolState
-    life: Lifecycle
+    lifecycle: Lifecycle
     planner: Planner
 
     def apply(self, now: float, st: JobState) -> None:
@@ -34,7 +34,7 @@ class Edits:
         state = st.state
         if state == "Ended":
             st.job = replace(st.job, ttl=job.ttl)
-            self.life.note_end(st)
+            self.lifecycle.note_end(st)
         elif state in {"Waiting", "Refused", "Answered"}:
             self._ask_anew(st, job)
         elif job.suspend and state != "Suspended":
@@ -60,13 +60,13 @@ class Edits:
         st.job = job
         record = ledger.within(st.record, job.units)
         st.record = record._replace(admitted=None, on_track=None, promise=None, offer=None)
-        self.state.desk.drop(job.uid)  # whose question was another one
+        self.state.searches.drop(job.uid)  # whose question was another one
         self.state.ask(st)
 
     def _take_back(self, now: float, st: JobState, reason: str) -> bool:
         """End all chunks of a job; return whether it is at its end, as all its units were reported done."""
         for chunk in st.record.chunks:
-            self.life.end_and_lose(now, st, chunk, reason, "", own=False)
+            self.lifecycle.end_and_lose(now, st, chunk, reason, "", own=False)
         return st.record.ended
 
     def _change_promised(self, now: float, st: JobState, job: Job) -> None:

@@ -323,7 +323,7 @@ class Lifecycle:
         st.watches.clear()
         self.state.active.pop(uid, None)
         self.state.causes.pop(uid, None)
-        self.state.desk.drop(uid)
+        self.state.searches.drop(uid)
         if self.state.miss is not None:
             if st.record.completed_condition is not None:
                 self.state.miss.ended(ended, uid)

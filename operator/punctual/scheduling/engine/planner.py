@@ -46,7 +46,7 @@ class Planner:
     """Makes the books' plan and keeps it."""
 
     state: PoolState
-    life: Lifecycle
+    lifecycle: Lifecycle
 
     def trial(
         self, now: float, *, but: frozenset[str] = frozenset(), without: Collection[str] = (), stop: bool = False
@@ -347,7 +347,7 @@ class Planner:
             reasons.POD_REFUSED: "its pods are refused; what is left fits no more before the deadline",
         }.get(reason, "processors were lost; not every promise fits any more, the newest go first")
         if st.job.on_miss == "Stop":
-            self.life.fail(now, st, reason, f"{text}; spec.onMiss is Stop")
+            self.lifecycle.fail(now, st, reason, f"{text}; spec.onMiss is Stop")
             return
         st.record = st.record._replace(on_track=Verdict("False", reason, f"{text}; it goes on with leftover capacity"))
         self.state.touch(st)

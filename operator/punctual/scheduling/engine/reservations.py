@@ -43,10 +43,10 @@ class Reservations:
     """Looks after what is booked ahead."""
 
     state: PoolState
-    life: Lifecycle
+    lifecycle: Lifecycle
     planner: Planner
     dispatcher: Dispatcher
-    express: AdmissionMode
+    mode: AdmissionMode
     asked: dict[str, Reservation] = field(default_factory=dict)
     """Wait for their answer, in order."""
     found: dict[str, ReservationApplied] = field(default_factory=dict)
@@ -174,8 +174,8 @@ class Reservations:
         if state.spec is not None and state.spec.loose:
             text = "a pool with missRatio promises nothing for certain, and keeps no processors ahead"
             return Verdict("False", reasons.INFEASIBLE_RESERVATION, text), ()
-        if state.line is not None and not self.express.leave(now):
-            text = f"fast admission takes no reservation, and {self.express.why(now)}"
+        if state.line is not None and not self.mode.leave(now):
+            text = f"fast admission takes no reservation, and {self.mode.why(now)}"
             return Verdict("False", reasons.INFEASIBLE_RESERVATION, text), ()
         if asked.sends and not self._one_port:
             text = (
@@ -232,7 +232,7 @@ class Reservations:
         watch = st.watch(chunk)
         if now > empty + tolerance(now):
             text = "its processor is reserved from now on"
-            self.life.end_and_lose(now, st, chunk, reasons.CAPACITY_LOST, text, own=False)
+            self.lifecycle.end_and_lose(now, st, chunk, reasons.CAPACITY_LOST, text, own=False)
             return
         runs = watch.pod is not None and watch.pod.phase == "Running"
         if chunk.offered is not None or watch.offered_at is not None or not runs or st.cost is None:

@@ -68,7 +68,7 @@ class PoolState:
     ahead: BookedReservations = field(default_factory=BookedReservations)
     """Reservations that are accepted."""
     startups: StartupTimes = field(default_factory=StartupTimes)
-    desk: OfferSearches = field(default_factory=OfferSearches)
+    searches: OfferSearches = field(default_factory=OfferSearches)
     waiting: list[tuple[float, str]] = field(default_factory=list)
     """Heap of (arrival, uid): jobs that wait for their answer."""
     expiring: list[tuple[float, str]] = field(default_factory=list)

@@ -171,10 +171,10 @@ def test_the_last_node_goes_while_offers_are_searched_for():
     w.pool.step(w.now, [JobApplied(job(f"j{i}", units=1000, deadline=w.now + 50 + i)) for i in range(MANY)])
     while w.pool.state.waiting:
         w.pool.step(w.now, [])
-    assert len(w.pool.state.desk) > 1, "a step's budget is not enough for all"
+    assert len(w.pool.state.searches) > 1, "a step's budget is not enough for all"
     w.lose("n1")
     w.run(w.now + 1)
-    assert not w.pool.state.desk
+    assert not w.pool.state.searches
     assert {st.state for st in w.pool.state.jobs.values()} == {"Refused"}
     w.node("n2", 2.0)
     w.apply(job("late", units=1, deadline=w.now + 50, arrival=w.now))
