@@ -96,7 +96,7 @@ class MissRatio:
 
     def accept(self, uid: str, deadline: float) -> None:
         """Take in that a job was let in, or has another deadline; nothing where that has been counted."""
-        if deadline > self.until:
+        if deadline + tolerance(self.until) >= self.until:  # as `_miss` counts those that are late
             heapq.heappush(self.expected, (deadline, uid))
             self.open[uid] = deadline
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from world import Worker, World, job
 
@@ -139,6 +139,7 @@ def test_a_door_that_let_nobody_in_opens_again():
     assert miss.bound == opened, "somebody is in, and will tell"
 
 
+@example([(1.0, 1.0), (9.0, 10.0), *[(1.0, 1.0)] * 5, (4.0, 5.0)], 12)  # one is due just when another was counted
 @given(st.lists(st.tuples(st.floats(0.1, 20.0), st.floats(0.1, 30.0)), max_size=60), st.integers(0, 60))
 def test_a_new_controller_goes_on_as_the_old_one_would_have(fates, when):
     """Each job is let in a second after the one before, has a deadline (s later), and ends (s later)."""
