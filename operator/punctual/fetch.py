@@ -1,4 +1,4 @@
-"""The input step of a chunk's pod: wait for its turn, fetch the chunk's share of the input, say how it went.
+r"""The input step of a chunk's pod: wait for its turn, fetch the chunk's share of the input, say how it went.
 
 The operator puts it before a job's own containers where ``spec.input`` asks for it: ``python3 -m punctual.fetch``.
 Standard library only, Python 3.9 or newer, nothing else of Punctual.
@@ -9,6 +9,9 @@ same way). What a chunk [begin, end) gets of the bytes that its units have:
     Bytes      just these
     Records    the same of records of one size: no record is ever cut
     Lines      the lines that *begin* in them, the last one to its end, wherever that is
+    Records with a separator: the records that begin in them, in the same way. A record begins at the input's first
+               byte, and at the byte after the last line end of each separator (after the whole separator, if it has no
+               line end): with "\n>" (FASTA) a line end closes a record, and ">" begins the next
 
 So each byte, record or line is fetched for exactly one chunk, wherever a job is cut, and nothing is counted beforehand.
 
@@ -24,7 +27,8 @@ the status CHANGED.
 
 Environment: PUNCTUAL_BEGIN, PUNCTUAL_END, PUNCTUAL_TOTAL (units), PUNCTUAL_DIR (``received`` goes there),
 PUNCTUAL_INPUT (the file to be written; ``offset`` of its first byte in the input and the input's ``size`` are written
-beside it), PUNCTUAL_INPUT_URL or PUNCTUAL_INPUT_PATH, PUNCTUAL_INPUT_CUT, PUNCTUAL_INPUT_RECORD_BYTES,
+beside it), PUNCTUAL_INPUT_URL or PUNCTUAL_INPUT_PATH, PUNCTUAL_INPUT_CUT,
+PUNCTUAL_INPUT_RECORD_BYTES, PUNCTUAL_INPUT_SEPARATOR,
 PUNCTUAL_INPUT_SIZE and PUNCTUAL_INPUT_VALIDATOR (the version that the job began with; without: any will do),
 PUNCTUAL_INPUT_TIMEOUT (seconds without a byte after which it gives up), PUNCTUAL_INPUT_HEADERS (names of headers that
 open the input, the value of the nth from 0 on in PUNCTUAL_INPUT_HEADER_n: a secret, which stands in no message); for
@@ -51,7 +55,18 @@ from email.message import Message
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
-__all__ = ["CHANGED", "ByteRange", "ChangedError", "FetchError", "Source", "Version", "cut", "main", "share"]
+__all__ = [
+    "CHANGED",
+    "ByteRange",
+    "ChangedError",
+    "FetchError",
+    "Source",
+    "Version",
+    "cut",
+    "main",
+    "overlaps",
+    "share",
+]
 
 CHANGED: Final = 65
 """Exit status where the input is another than it was before."""
@@ -116,33 +131,64 @@ def share(begin: int, end: int, total: int, size: int, *, record: int = 1) -> By
     return ByteRange(begin * records // total * record, end * records // total * record)
 
 
-def cut(source: Source, bounds: ByteRange, size: int, *, lines: bool) -> Iterator[tuple[int, bytes]]:
-    """Give what of the source belongs to a share, in order: where in the input each block begins, and the block."""
-    if not lines:
+def cut(source: Source, bounds: ByteRange, size: int, *, separator: bytes = b"") -> Iterator[tuple[int, bytes]]:
+    """Give what of the source belongs to a share, in order: where in the input each block begins, and the block.
+
+    ``separator``: the share has the records that begin in its bounds, to their ends; empty: just its bytes. It must not
+    overlap itself, or where a record begins would depend on where reading began (:func:`overlaps`).
+    """
+    if not separator:
         at = bounds.begin
         for block in source.read(*bounds):
             yield at, block
             at += len(block)
-        return
-    if bounds.begin == bounds.end:
-        return
-    # a line begins here if the byte before it ends another
-    at = max(0, bounds.begin - 1)
-    begun, last = bounds.begin == 0, b""
-    for block in source.read(at, bounds.end):
-        skip = 0 if begun else block.find(b"\n") + 1
-        begun = begun or skip > 0
-        if begun and len(block) > skip:
-            yield at + skip, block[skip:]
-            last = block[-1:]
-        at += len(block)
-    while last not in (b"", b"\n") and at < size:
-        for block in source.read(at, min(size, at + _BEYOND)):
-            stop = block.find(b"\n") + 1 or len(block)
-            yield at, block[:stop]
-            at, last = at + stop, block[stop - 1 : stop]
-            if last == b"\n":
-                break
+    elif bounds.begin < bounds.end:
+        yield from _records(source, bounds, size, separator)
+
+
+def _records(source: Source, bounds: ByteRange, size: int, separator: bytes) -> Iterator[tuple[int, bytes]]:
+    """Give the bytes from the first record that begins in the bounds to the first that begins behind them."""
+    closing, undecided = _closing(separator), len(separator) - 1
+    at, begun, window = max(0, bounds.begin - closing), bounds.begin == 0, b""
+    for block in _blocks(source, at, bounds.end, size):
+        window += block
+        if not begun:
+            found = window.find(separator)
+            begun = found >= 0
+            skip = found + closing if begun else max(0, len(window) - undecided)
+            at, window = at + skip, window[skip:]
+            if (at if begun else at + closing) >= bounds.end:
+                return  # no record begins in the bounds
+        if begun:
+            end = window.find(separator, max(0, bounds.end - closing - at))
+            # the last bytes may begin a separator
+            sure = end + closing if end >= 0 else max(0, len(window) - undecided)
+            if sure:
+                yield at, window[:sure]
+            if end >= 0:
+                return
+            at, window = at + sure, window[sure:]
+    if begun and window:
+        yield at, window
+
+
+def _blocks(source: Source, begin: int, end: int, size: int) -> Iterator[bytes]:
+    """Give the bytes from ``begin`` on: those before ``end`` in large blocks, those behind in small ones."""
+    yield from source.read(begin, end)
+    while end < size:
+        behind = min(size, end + _BEYOND)
+        yield from source.read(end, behind)
+        end = behind
+
+
+def overlaps(separator: bytes) -> bool:
+    """Whether two occurrences of a separator may overlap: it ends as it begins, as two line ends do."""
+    return any(separator.startswith(separator[k:]) for k in range(1, len(separator)))
+
+
+def _closing(separator: bytes) -> int:
+    """Return how many bytes of a separator close a record: those up to its last line end, or all."""
+    return separator.rfind(b"\n") + 1 or len(separator)
 
 
 class _Seen:
@@ -402,7 +448,14 @@ def _begun_with(env: dict[str, str]) -> Version | None:
 
 def _fetch(env: dict[str, str]) -> dict[str, float | str]:
     begin, end, total = (int(env[f"PUNCTUAL_{name}"]) for name in ("BEGIN", "END", "TOTAL"))
-    kind, record = env.get("PUNCTUAL_INPUT_CUT", "Bytes"), int(env.get("PUNCTUAL_INPUT_RECORD_BYTES", "1"))
+    record, separator = (
+        int(env.get("PUNCTUAL_INPUT_RECORD_BYTES", "1")),
+        env.get("PUNCTUAL_INPUT_SEPARATOR", "").encode(),
+    )
+    if env.get("PUNCTUAL_INPUT_CUT") == "Lines":
+        separator = b"\n"
+    if overlaps(separator):
+        raise FetchError(f"separator {separator!r} overlaps itself: where a record begins is not certain")
     target = Path(env["PUNCTUAL_INPUT"])
     source, received = _source(env), _Received(env.get("PUNCTUAL_DIR"))
     waited = _wait(Path(env.get("PUNCTUAL_TURN", "/etc/punctual/fetch")))
@@ -416,7 +469,7 @@ def _fetch(env: dict[str, str]) -> dict[str, float | str]:
     bounds = share(begin, end, total, size, record=record)
     opened, offset = None, bounds.end
     with target.open("wb") as file:
-        for at, block in cut(source, bounds, size, lines=kind == "Lines"):
+        for at, block in cut(source, bounds, size, separator=separator):
             if opened is None:
                 opened, offset = time.monotonic(), at
             file.write(block)

@@ -21,7 +21,8 @@ be written leaves the range as it was.
 
 Environment: PUNCTUAL_BEGIN, PUNCTUAL_END, PUNCTUAL_TOTAL (units), PUNCTUAL_DIR (folder of ``progress`` and ``end``;
 unset: nothing is written), PUNCTUAL_RESULTS (folder, for reduce), PUNCTUAL_INPUT (file, where the job has an input),
-PUNCTUAL_INPUT_CUT and PUNCTUAL_INPUT_RECORD_BYTES (as the job says), PUNCTUAL_RESULT_LIMIT (bytes that a result may
+PUNCTUAL_INPUT_CUT, PUNCTUAL_INPUT_RECORD_BYTES and PUNCTUAL_INPUT_SEPARATOR
+(as the job says), PUNCTUAL_RESULT_LIMIT (bytes that a result may
 have, default 4095); for tests PUNCTUAL_OFFER (default
 /etc/punctual/end) and PUNCTUAL_TERMINATION_LOG (default /dev/termination-log).
 """
@@ -81,16 +82,20 @@ def units(total: int | None = None) -> Iterator[int]:
 
 
 def records(path: str | os.PathLike[str], *, separator: bytes = b"\n", total: int | None = None) -> Iterator[bytes]:
-    """Iterate over the records of a file that belong to this chunk, each without its separator (one byte).
+    r"""Iterate over the records of a file that belong to this chunk, each without its separator.
+
+    ``separator``: one byte or more. Where it has a line end, its bytes up to the last line end close a record, and the
+    rest begins the next one: with ``b"\n>"`` each record of a FASTA file begins with its ``>``. A separator must not
+    overlap itself, as ``b"\n\n"`` does.
 
     The file's bytes are shared out evenly among the job's units: unit k of n has the bytes from k·size/n to
     (k+1)·size/n, and a record belongs to the unit in whose bytes it *starts*. So any number of units will do, every
     record is read exactly once wherever the range is cut, and no index is needed. A unit in which no record starts is
     done at once. Outside Punctual, without ``total``: the whole file.
     """
-    if len(separator) != 1:
-        # longer ones may overlap themselves: where a record starts would depend on where reading began
-        raise WorkerError(f"separator must be one byte, not {separator!r}")
+    if not separator or _overlaps(separator):
+        # where a record starts would depend on where reading began
+        raise WorkerError(f"separator must be a byte or more and not overlap itself, as {separator!r} does")
     if not Path(path).is_file():
         raise WorkerError(f"{os.fspath(path)} is not a file that can be cut into records")
     return _this(total, otherwise=1).records(path, separator)
@@ -99,8 +104,8 @@ def records(path: str | os.PathLike[str], *, separator: bytes = b"\n", total: in
 def pieces() -> Iterator[bytes]:
     """Iterate over what the job's input step (``spec.input``) has fetched for this chunk, unit after unit.
 
-    With ``cut: Lines`` these are lines without their ends, with Records the records, with Bytes one block for each unit
-    that has a byte. Raises WorkerError where nothing was fetched.
+    With ``cut: Lines`` these are lines without their ends, with Records the records (see :func:`records`), with Bytes
+    one block for each unit that has a byte. Raises WorkerError where nothing was fetched.
     """
     return _this(None).pieces()
 
@@ -215,15 +220,11 @@ class _Chunk:
                 data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""  # empty maps are refused
                 at = -1
                 for unit in loop:
-                    share = unit * size // total
                     if at < 0:
-                        # a record starts at the share's first byte if the byte before it ends another
-                        at = 0 if share == 0 else data.find(separator, share - 1) + 1 or size
+                        at = _start(data, unit * size // total, separator)
                     while at < (unit + 1) * size // total:
-                        stop = data.find(separator, at)
-                        stop = size if stop < 0 else stop
-                        yield data[at:stop]
-                        at = stop + 1
+                        record, at = _record(data, at, separator)
+                        yield record
 
         return read()
 
@@ -235,22 +236,23 @@ class _Chunk:
         if offset is None or size is None:
             raise WorkerError(f"beside {path} there is neither offset nor size: it was not fetched by punctual.fetch")
         kind, record = os.environ.get("PUNCTUAL_INPUT_CUT", "Bytes"), _count("PUNCTUAL_INPUT_RECORD_BYTES") or 1
+        separator = b"\n" if kind == "Lines" else os.environ.get("PUNCTUAL_INPUT_SEPARATOR", "").encode()
         loop = self.units()
 
         def read() -> Iterator[bytes]:
             with Path(path).open("rb") as file:
-                at = offset
+                there = os.fstat(file.fileno()).st_size
+                data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if there else b""  # empty maps are refused
+                at = 0
                 for unit in loop:
-                    end = (unit + 1) * (size // record) // total * record
-                    while at < end:
-                        if kind == "Lines":
-                            piece = file.readline()
+                    end = (unit + 1) * (size // record) // total * record - offset
+                    while at < min(end, there):
+                        if separator:
+                            piece, at = _record(data, at, separator)
                         else:
-                            piece = file.read(record if kind == "Records" else end - at)
-                        if not piece:
-                            break
-                        at += len(piece)
-                        yield piece[:-1] if kind == "Lines" and piece.endswith(b"\n") else piece
+                            stop = min(at + record if kind == "Records" else end, there)
+                            piece, at = data[at:stop], stop
+                        yield piece
 
         return read()
 
@@ -304,6 +306,35 @@ class _Chunk:
             if signal.getsignal(signal.SIGTERM) is _terminated:
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
             time.sleep(max(0.0, self._answered + _ANSWER_STANDS - time.monotonic()))
+
+
+def _overlaps(separator: bytes) -> bool:
+    """Whether two occurrences of a separator may overlap: it ends as it begins."""
+    return any(separator.startswith(separator[k:]) for k in range(1, len(separator)))
+
+
+def _closing(separator: bytes) -> int:
+    """Return how many bytes of a separator close a record: those up to its last line end, or all."""
+    return separator.rfind(b"\n") + 1 or len(separator)
+
+
+def _start(data: bytes | mmap.mmap, at: int, separator: bytes) -> int:
+    """Return where the first record begins at byte ``at`` or later; the data's length where none does."""
+    if at == 0:
+        return 0
+    closing = _closing(separator)
+    found = data.find(separator, max(0, at - closing))
+    return len(data) if found < 0 else found + closing
+
+
+def _record(data: bytes | mmap.mmap, at: int, separator: bytes) -> tuple[bytes, int]:
+    """Return the record that begins at byte ``at``, and where the next one does."""
+    closing = _closing(separator)
+    found = data.find(separator, at)
+    if found >= 0:
+        return data[at:found], found + closing
+    last = data[at:]
+    return last.removesuffix(separator[:closing]), len(data)  # a file may end as a record does
 
 
 def _missing(found: list[Result], total: int) -> list[str]:

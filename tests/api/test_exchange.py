@@ -20,7 +20,7 @@ from punctual.kube.trust.ca_store import ClusterCaStore
 from punctual.kube.trust.identity import Reviewer, identity_of
 from punctual.kube.trust.rotation import Rotation
 from punctual.scheduling.model.actions import SetPoint
-from punctual_agent.operator_client import ReportServer as AgentsExchange
+from punctual_agent.operator_client import Exchange as AgentsExchange
 
 SERVICE = "punctual"
 

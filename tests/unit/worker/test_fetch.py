@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -36,10 +37,10 @@ class Memory:
             yield self.data[at : min(at + self.block, end)]
 
 
-def taken(data, begin, end, total, *, lines=False, record=1, block=7):
+def taken(data, begin, end, total, *, separator=b"", record=1, block=7):
     source = Memory(data, block)
     bounds = fetch.share(begin, end, total, len(data), record=record)
-    found = list(fetch.cut(source, bounds, len(data), lines=lines))
+    found = list(fetch.cut(source, bounds, len(data), separator=separator))
     at = found[0][0] if found else 0
     for where, part in found:
         assert where == at
@@ -62,7 +63,7 @@ def cuts(draw):
 @given(texts, cuts(), st.integers(1, 30))
 def test_every_line_is_taken_whole_by_exactly_one_chunk_wherever_a_job_is_cut(data, drawn, block):
     total, points = drawn
-    parts = [taken(data, a, b, total, lines=True, block=block) for a, b in pairwise(points)]
+    parts = [taken(data, a, b, total, separator=b"\n", block=block) for a, b in pairwise(points)]
     assert b"".join(parts) == data
     assert all(part.endswith(b"\n") for part in parts if part and part is not _last(parts))
 
@@ -79,7 +80,42 @@ def test_a_line_belongs_to_the_unit_in_whose_bytes_it_begins(data, drawn):
     for a, b in pairwise(points):
         bounds = fetch.share(a, b, total, len(data))
         wanted = [data[s:].split(b"\n")[0] for s in starts if bounds.begin <= s < bounds.end]
-        assert taken(data, a, b, total, lines=True).splitlines() == b"\n".join([*wanted, b""]).splitlines()
+        assert taken(data, a, b, total, separator=b"\n").splitlines() == b"\n".join([*wanted, b""]).splitlines()
+
+
+SEPARATORS = (b"\n>", b"\nFrom ", b";;x", b"\r\n")
+bits = st.lists(
+    st.sampled_from([b"a", b"\n", b">", b"\n>", b"\nFrom ", b"From ", b";;x", b";", b"x", b"\r\n", b"long "]),
+    max_size=60,
+)
+
+
+@given(bits.map(b"".join), cuts(), st.sampled_from(SEPARATORS), st.integers(1, 30))
+def test_every_record_behind_a_separator_is_taken_whole_by_the_chunk_in_which_it_begins(data, drawn, separator, block):
+    total, points = drawn
+    closing = separator.rfind(b"\n") + 1 or len(separator)
+    begins = [0, *(m.start() + closing for m in re.finditer(re.escape(separator), data))]
+    for a, b in pairwise(points):
+        bounds = fetch.share(a, b, total, len(data))
+        mine = [at for at in begins if bounds.begin <= at < bounds.end]
+        behind = next((at for at in begins if at >= bounds.end), len(data))
+        whole = data[mine[0] : behind] if mine else b""
+        assert taken(data, a, b, total, separator=separator, block=block) == whole
+
+
+def test_behind_the_share_no_more_is_read_than_the_end_of_the_last_record_needs():
+    data = b">" + b"x" * 100 + b"\n>" + b"y" * 200_000
+    source = Memory(data, block=1000)
+    bounds = fetch.share(0, 1, 4000, len(data))
+    assert b"".join(part for _, part in fetch.cut(source, bounds, len(data), separator=b"\n>")) == data[:102]
+    assert source.furthest <= 102 + 20_000
+
+
+@pytest.mark.parametrize(
+    ("separator", "does"), [(b"\n\n", True), (b"abab", True), (b"aba", True), (b"\n>", False), (b"x", False)]
+)
+def test_a_separator_that_overlaps_itself_is_found(separator, does):
+    assert fetch.overlaps(separator) is does
 
 
 @given(st.binary(max_size=200), cuts())
@@ -106,14 +142,14 @@ def test_behind_the_share_no_more_is_read_than_the_end_of_the_last_line_needs():
     data = b"x" * 100 + b"\n" + b"y" * 200_000
     source = Memory(data, block=1000)
     bounds = fetch.share(0, 1, 4000, len(data))
-    assert b"".join(part for _, part in fetch.cut(source, bounds, len(data), lines=True)) == b"x" * 100 + b"\n"
+    assert b"".join(part for _, part in fetch.cut(source, bounds, len(data), separator=b"\n")) == b"x" * 100 + b"\n"
     assert source.furthest <= 100 + 20_000
 
 
 # what a program gets of it
 
 
-def pieces_of(folder, data, begin, end, total, kind, record):  # noqa: PLR0917
+def pieces_of(folder, data, begin, end, total, kind, record, separator=""):  # noqa: PLR0917
     """Fetch a chunk's share of a file and read it as a program does."""
     (folder / "file").write_bytes(data)
     (folder / "turn").write_text("now")
@@ -125,6 +161,7 @@ def pieces_of(folder, data, begin, end, total, kind, record):  # noqa: PLR0917
         "PUNCTUAL_INPUT_PATH": str(folder / "file"),
         "PUNCTUAL_INPUT_CUT": kind,
         "PUNCTUAL_INPUT_RECORD_BYTES": str(record),
+        "PUNCTUAL_INPUT_SEPARATOR": separator,
         "PUNCTUAL_TURN": str(folder / "turn"),
     }
     fetch._fetch(env)
@@ -148,6 +185,19 @@ def test_a_program_sees_each_line_record_or_byte_of_the_input_once(tmp_path_fact
         case "Bytes":
             assert b"".join(seen) == data
             assert len(seen) <= total
+
+
+@given(bits.map(b"".join), cuts(), st.sampled_from(SEPARATORS))
+def test_a_program_sees_each_record_of_the_input_as_it_would_see_it_in_the_whole_file(
+    tmp_path_factory, data, drawn, separator
+):
+    total, points = drawn
+    folder = tmp_path_factory.mktemp("pieces")
+    kind = "Records", 1, separator.decode()
+    seen = [piece for a, b in pairwise(points) for piece in pieces_of(folder, data, a, b, total, *kind)]
+    (folder / "whole").write_bytes(data)
+    with mock.patch.dict(os.environ, {"PUNCTUAL_INPUT_SEPARATOR": ""}):
+        assert seen == list(worker._Chunk(0, 1, 1).records(folder / "whole", separator))
 
 
 def test_a_program_without_an_input_is_told_so(monkeypatch):

@@ -246,6 +246,19 @@ def test_every_record_is_read_once_wherever_the_range_is_cut(tmp_path_factory, t
     assert read == (expected[:-1] if expected[-1] == b"" else expected)
 
 
+FASTA = b">one a first\nMKV\nLL\n>two\nGG>G\n>three\nA\n"
+
+
+@pytest.mark.parametrize("total", [1, 2, 3, 5, 7, 20, len(FASTA)])
+def test_records_of_a_fasta_file_begin_with_their_headers_wherever_the_range_is_cut(tmp_path, monkeypatch, total):
+    (tmp_path / "file").write_bytes(FASTA)
+    read = []
+    for unit in range(total):
+        forget(monkeypatch, {"PUNCTUAL_BEGIN": str(unit), "PUNCTUAL_END": str(unit + 1), "PUNCTUAL_TOTAL": str(total)})
+        read += worker.records(tmp_path / "file", separator=b"\n>")
+    assert read == [b">one a first\nMKV\nLL", b">two\nGG>G", b">three\nA"]
+
+
 def test_records_of_a_whole_file_need_no_environment(tmp_path, monkeypatch):
     (tmp_path / "file").write_bytes(b"one\0two")
     forget(monkeypatch, {})
@@ -255,7 +268,7 @@ def test_records_of_a_whole_file_need_no_environment(tmp_path, monkeypatch):
 def test_what_cannot_be_cut_into_records_is_refused(tmp_path, monkeypatch):
     forget(monkeypatch, {"PUNCTUAL_BEGIN": "0", "PUNCTUAL_END": "1"})
     (tmp_path / "file").touch()
-    with pytest.raises(worker.WorkerError, match="separator must be one byte"):
+    with pytest.raises(worker.WorkerError, match="not overlap itself"):
         worker.records(tmp_path / "file", separator=b"\n\n")
     with pytest.raises(worker.WorkerError, match="is not a file"):
         worker.records("/dev/null")

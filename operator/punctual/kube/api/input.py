@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, WithJsonSchema
 
+from punctual.fetch import overlaps
 from punctual.kube.api.base import Model, Rule
 from punctual.kube.api.fields import ObjectName, spelled
 
@@ -122,9 +123,13 @@ class Input(Model):
             field="http",
         ),
         Rule(
-            "(self.cut == 'Records') == has(self.recordBytes)",
-            "set recordBytes with cut: Records, and only there",
-            lambda self: (self.cut == "Records") == (self.record_bytes is not None),
+            "(self.cut == 'Records') == (has(self.recordBytes) || has(self.separator)) && "
+            "!(has(self.recordBytes) && has(self.separator))",
+            "set recordBytes or separator with cut: Records, and only there",
+            lambda self: (
+                (self.cut == "Records") == (self.record_bytes is not None or self.separator is not None)
+                and (self.record_bytes is None or self.separator is None)
+            ),
             field="recordBytes",
         ),
     )
@@ -135,9 +140,27 @@ class Input(Model):
     """A file in a volume: `{claimName: data, path: data/2030.csv}`. Either this or `http` is required."""
     cut: Literal["Bytes", "Lines", "Records"] = "Bytes"
     """Where it may be cut. The file's bytes are shared out evenly among the job's units. Bytes: a chunk gets exactly
-    those of its units. Lines: it gets the lines that begin in them, whole. Records: all have `recordBytes`, and are
-    shared out in place of bytes. Default Bytes."""
+    those of its units. Lines: it gets the lines that begin in them, whole. Records: records of one size (`recordBytes`)
+    are shared out in place of bytes, or it gets the records that begin in its bytes (`separator`), whole. Default
+    Bytes."""
     record_bytes: Annotated[int, Field(ge=1, le=2**40)] | None = None
-    """How many bytes a record has; the file must be a whole number of them. Required with `cut: Records`."""
+    """How many bytes a record has; the file must be a whole number of them. Either this or `separator` is required with
+    `cut: Records`."""
+    separator: (
+        Annotated[
+            str,
+            WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 64}),
+            Rule(
+                "lists.range(size(self)).all(k, k == 0 || !self.startsWith(self.substring(k)))",
+                "take a separator of 1 to 64 characters that does not end as it begins: "
+                "where a record begins would not be certain",
+                lambda text: 1 <= len(text) <= 64 and not overlaps(text.encode()),
+            ),
+        ]
+        | None
+    ) = None
+    r"""What stands between two records: `"\n>"` for FASTA, `"\nFrom "` for a mail box. The part up to its last line end
+    closes a record, and the rest begins the next one; without a line end all of it closes a record. A chunk gets a file
+    of whole records."""
     image: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
     """An image with Python 3.9 or later in which `python3 -m punctual.fetch` runs. Default: the operator's own."""

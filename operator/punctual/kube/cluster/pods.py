@@ -205,6 +205,8 @@ def _input_environment(step: InputStep) -> list[dict[str, str]]:
     values = {"PUNCTUAL_INPUT": f"{INPUT}/data", "PUNCTUAL_INPUT_CUT": step.asked.get("cut", "Bytes")}
     if record := step.asked.get("recordBytes"):
         values["PUNCTUAL_INPUT_RECORD_BYTES"] = str(record)
+    if separator := step.asked.get("separator"):
+        values["PUNCTUAL_INPUT_SEPARATOR"] = separator.replace("$", "$$")  # the kubelet shall expand nothing in it
     return [{"name": name, "value": value} for name, value in values.items()]
 
 
