@@ -30,6 +30,7 @@ def measured(kubeconfig):
     return json.loads(done.stdout)["reports"]
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(1800)
 def test_beside_the_reports_of_a_thousand_agents_jobs_are_decided_within_a_second(kubeconfig):
     slowest = []
