@@ -1,7 +1,7 @@
-"""Holds pods at their caps: writes what differs, and knows what it wrote, so that it sees who else writes.
+"""Applies CPU caps to pods: writes a cap where it differs, and detects changes that another program made.
 
-Used by the agent each second and by the watchdog; standard library only. One writer per node: whoever holds the
-:class:`NodeLock`. Nothing here decides what a cap should be.
+The agent uses it each second, and so does the watchdog. It needs the standard library only. One process per node
+writes: the one that holds the :class:`NodeLock`. This module does not decide which cap a pod gets.
 """
 
 import contextlib
@@ -16,22 +16,22 @@ from punctual_agent.cgroup import Cap, CgroupError, Hierarchy, Use, VanishedErro
 
 @dataclass(slots=True)
 class Held:
-    """One pass over one pod."""
+    """The result of one pass over one pod."""
 
     found: bool = False
     cap: Cap | None = None
-    """The cap in force afterwards: the least on the way down to the container that may use most."""
+    """The cap in force after the pass: the smaller of the pod's cap and the largest container cap."""
     use: Use | None = None
     drift: int = 0
-    """Folders that something else had changed since our last pass."""
+    """The number of cgroup folders that another program changed since the previous pass."""
     writes: Counter[str] = field(default_factory=Counter)
-    """By result: written, refused, denied, vanished, failed."""
+    """Write attempts by result: written, refused, denied, vanished, failed."""
     error: str | None = None
-    """What the last write that failed was and what the kernel said."""
+    """The last failed write and the kernel's error."""
 
 
 class Actuator:
-    """The caps of one node's pods."""
+    """Applies the caps of one node's pods."""
 
     def __init__(self, hierarchy: Hierarchy) -> None:
         self.hierarchy = hierarchy
@@ -39,9 +39,10 @@ class Actuator:
         self._asserted: dict[str, dict[str, Cap]] = {}
 
     def hold(self, uid: str, cap: Cap | None) -> Held:
-        """Bring a pod to the cap (None: only look) and read what it used.
+        """Bring a pod to the cap and read its CPU use. With None, the pod is only read.
 
-        A pod without a cgroup gives ``found=False``; one that vanishes half-way too, with a write counted as vanished.
+        A pod without a cgroup gives ``found=False``. A pod that vanishes during the pass does too, and a write is
+        counted as vanished.
         """
         held = Held()
         folder = self._folder.get(uid) or self.hierarchy.find(uid)
@@ -62,7 +63,7 @@ class Actuator:
         return held
 
     def forget(self, uid: str) -> None:
-        """Drop what is remembered of a pod."""
+        """Remove a pod's cached state."""
         if folder := self._folder.pop(uid, None):
             self.hierarchy.forget(folder)
         self._asserted.pop(uid, None)
@@ -80,7 +81,7 @@ class Actuator:
                 caps[folder] = asserted[folder] = cap
             except CgroupError as error:
                 held.writes[error.kind] += 1
-                if not isinstance(error, VanishedError):  # a container that ended is no news
+                if not isinstance(error, VanishedError):  # a container that ended is not an error
                     held.error = str(error)
         self._asserted[uid] = asserted
 
@@ -93,10 +94,10 @@ def _in_force(caps: dict[str, Cap]) -> Cap | None:
 
 
 class NodeLock:
-    """The right to write caps on this node, held by at most one process.
+    """The right to write caps on this node. At most one process holds it.
 
-    It is an flock on the hierarchy's own root: every mount of it on the node is the same inode, so agents of two pods
-    (one going, one coming) exclude each other, and the kernel frees it when its holder dies, however it dies.
+    It is an flock on the hierarchy's root. Every mount of the root on the node is the same inode, so the agents of two
+    pods (an old and a new one) exclude each other. The kernel releases the lock when its process ends, even by SIGKILL.
     """
 
     def __init__(self, hierarchy: Hierarchy) -> None:
@@ -104,7 +105,7 @@ class NodeLock:
         self._handle: int | None = None
 
     def take(self) -> bool:
-        """Whether this process holds the lock now; never waits."""
+        """Return whether this process holds the lock now. The call never waits."""
         if self._handle is not None:
             return True
         handle = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -117,14 +118,14 @@ class NodeLock:
         return True
 
     def release(self) -> None:
-        """Give it back; harmless where it is not held."""
+        """Release the lock. The call has no effect if the lock is not held."""
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
 
     @contextlib.contextmanager
     def once(self) -> Iterator[bool]:
-        """Hold it for one pass; yields whether it could be had."""
+        """Hold the lock for one pass. Yields whether the lock could be taken."""
         try:
             yield self.take()
         finally:

@@ -1,15 +1,15 @@
-"""What the agent knows of its node's pods and does each second; told the time, so that tests can be too.
+"""The agent's state for the pods of one node, and its work of each second. The time is passed in, so tests control it.
 
-A pod is ours if the operator names it or if it has a volume ``punctual``: reports begin before the first set point.
-Each :meth:`Agent.tick` reads the workers' files and the cgroups, puts back caps that something else changed, and gives
-the report. :meth:`Agent.tell` takes the answer.
+The agent follows a pod that the operator names or that has a volume ``punctual``. Reports therefore begin before the
+first set point. Each :meth:`Agent.tick` reads the workers' files and the cgroups, restores caps that another program
+changed, and returns the report. :meth:`Agent.tell` takes the operator's answer.
 
-Caps: while the operator answers, the told one; when it has been silent for ``patience`` seconds, the rest cap, with
-which a chunk finishes in time on its own. A pod the operator does not name any more keeps what it was told last: a new
-leader may not know it yet. Rest caps are saved before told caps are written, so that whatever ends the agent, its
-watchdog knows what is safe.
+While the operator answers, a pod gets the cap of its last set point. After ``patience`` seconds of silence, it gets the
+rest cap, with which a chunk finishes in time without control. A pod that the operator no longer names keeps its last
+set point, because a new leader may not know the pod yet. Rest caps are saved before caps are written, so the watchdog
+always knows a safe cap, however the agent ends.
 
-Refused, with nothing changed: an epoch lower than one seen, also before a restart.
+An answer with a lower epoch than one seen is refused and changes nothing. The highest epoch survives a restart.
 """
 
 import logging
@@ -27,30 +27,31 @@ from punctual_agent.state import Rest, Saved, State
 log = logging.getLogger(__name__)
 
 FORGET_AFTER = 60.0
-"""Seconds without cgroup and volume after which a pod is over."""
+"""Seconds without a cgroup and a volume after which a pod is forgotten."""
 LAST_LOOK = 2.4
-"""Seconds that a look at the files may have been before they were found gone, to be the last word: the kubelet removes
-them when the containers have ended, and a worker lets its answer stand longer than that before it exits."""
+"""Maximum age, in seconds, of the last read of a pod's files at which that read counts as final once the files are
+gone. The kubelet removes the files when the containers have ended, and a worker waits longer than this between its
+answer and its exit."""
 MOST_PODS = 1000
-"""The wire's limit; a kubelet's is 110 unless told otherwise."""
+"""The limit of the wire format. The kubelet's default limit is 110."""
 MOST_CORES = 4096.0
 NOTHING = Use(0.0, 0.0)
 
 
 @dataclass(slots=True)
 class _Pod:
-    """One pod of ours."""
+    """The agent's state for one pod."""
 
     uid: str
     progress: Progress
     seen: float
-    """When it last had a cgroup or a volume."""
+    """The time at which the pod last had a cgroup or a volume."""
     looked: float | None = None
-    """When its files were last read."""
+    """The time at which its files were last read."""
     over: bool = False
-    """Its files are gone, and what was read of them was the last word."""
+    """Its files are gone, and the last read of them is final."""
     told: Rest | None = None
-    """Cap and period of the last set point, since this process began."""
+    """Cap and period of the last set point since this process started."""
     rest: Rest | None = None
     held: Held = field(default_factory=Held)
     use: Use = NOTHING
@@ -59,7 +60,7 @@ class _Pod:
 
 
 class Agent:
-    """One node's pods."""
+    """Follows, caps and reports the pods of one node."""
 
     def __init__(
         self,
@@ -93,11 +94,11 @@ class Agent:
 
     @property
     def epoch(self) -> int:
-        """The highest epoch set points were taken from."""
+        """The highest epoch of the set points that the agent accepted."""
         return self._saved.epoch
 
     def tick(self, now: float) -> Report:
-        """Look at every pod, hold every cap, give the report."""
+        """Read every pod, apply every cap, and return the report."""
         self._state.beat(now)
         may_write = self._lock.take() and self._hierarchy.writable
         self._read_files(now)
@@ -113,7 +114,7 @@ class Agent:
         return self._report(now, may_write=may_write)
 
     def tell(self, answer: SetPoints, now: float) -> bool:
-        """Do what the operator says; False if it is one that has been replaced."""
+        """Apply the operator's answer. Returns False if the answer is from a replaced leader."""
         if answer.epoch < self.epoch:
             log.warning("answer_refused", extra={"epoch": answer.epoch, "seen": self.epoch})
             return False
@@ -131,7 +132,10 @@ class Agent:
         return True
 
     def rest(self) -> None:
-        """End in order: every pod at its rest cap, no heartbeat for the watchdog to miss."""
+        """Shut down in order.
+
+        Every pod gets its rest cap, and the heartbeat is removed, so that the watchdog does not act.
+        """
         if self._lock.take():
             for pod in self._pods.values():
                 self._count(pod, self._actuator.hold(pod.uid, pod.rest.cap if pod.rest else None))
@@ -164,8 +168,8 @@ class Agent:
     def _read_files(self, now: float) -> None:
         try:
             handle = os.open(self._pods_root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError as error:  # no folder, no progress; caps are held all the same
-            log.warning("pods_folder_unreadable", extra={"path": self._pods_root, "error": error.strerror})
+        except OSError as error:  # without the folder there is no progress, but caps still apply
+            log.warning("pods_folder_not_read", extra={"path": self._pods_root, "error": error.strerror})
             return
         try:
             there = with_volume(handle)
@@ -174,7 +178,7 @@ class Agent:
                 pod.seen = pod.looked = now
                 for file, fault in pod.progress.read(handle):
                     self._metrics.faults.labels(fault).inc()
-                    log.info("file_fault", extra={"uid": uid, "file": file, "fault": fault})
+                    log.info("file_rejected", extra={"uid": uid, "file": file, "fault": fault})
             for uid in self._pods.keys() - there:
                 pod = self._pods[uid]
                 if pod.looked is not None and now - pod.looked <= LAST_LOOK:
@@ -193,11 +197,11 @@ class Agent:
     def _count(self, pod: _Pod, held: Held) -> None:
         pod.held = held
         pod.drift += held.drift
-        if held.use is not None:  # a container that ended takes its counter with it
+        if held.use is not None:  # the counter of a container ends with it
             pod.use = Use(max(pod.use.cpu, held.use.cpu), max(pod.use.throttled, held.use.throttled))
         if held.drift:
             self._metrics.drift.inc(held.drift)
-            log.info("cap_put_back", extra={"uid": pod.uid, "folders": held.drift})
+            log.info("cap_restored", extra={"uid": pod.uid, "folders": held.drift})
         for result, times in held.writes.items():
             self._metrics.writes.labels(result).inc(times)
         if held.error != pod.error:
@@ -214,7 +218,7 @@ class Agent:
 
     def _report(self, now: float, *, may_write: bool) -> Report:
         node = self._hierarchy.node()
-        # told ones first, should there be more than fit
+        # if there are more pods than fit, those with a set point come first
         pods = sorted(self._pods.values(), key=lambda pod: (pod.told is None, pod.uid))[:MOST_PODS]
         return Report(
             node=self._node,

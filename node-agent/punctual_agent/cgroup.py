@@ -1,26 +1,28 @@
-"""The caps of pods: finds a pod's cgroup on v1 and v2, reads and writes its CPU cap and counters.
+"""Reads and writes the CPU caps of pods on cgroup v1 and v2, finds their folders, and reads their counters.
 
-Called by the agent each second and by the watchdog when the agent is gone; standard library only, because
-the watchdog is small and because the tests run where nothing else is installed.
+The agent calls it each second. The watchdog calls it when the agent is gone. It needs the standard library only,
+because the watchdog is small and because some tests run where nothing else is installed.
 
-A cap is one value, quota and period together: a quota written beside whatever period was there gives a
-group with a period of 20 ms five times what was meant. Values are compared as numbers, not as text, else
-"50000" and "50000 100000" would be rewritten for ever.
+A cap is quota and period together. The danger: a quota written beside an unknown period gives a group with a period of
+20 ms five times the intended share. Values are compared as numbers. As text, "50000" and "50000 100000" would differ,
+and the cap would be rewritten each second.
 
-Where a cap goes (:meth:`Hierarchy.targets`):
+Which folders get a cap (:meth:`Hierarchy.targets`):
 
-- every container of the pod gets the told cap: the one that has a limit follows it, and one more container
-  never gets more than the pod was told;
-- on v2 the pod's folder gets it too, so the cap holds for the pod as a whole;
-- on v1 the pod's folder is only ever widened. A child's quota above its parent's is refused there, and that
-  includes the limit of a container that is still to be created: a pod narrowed while its input step runs
-  would end its main container in StartError.
+- Every container of the pod gets the cap. A container with a limit of its own follows it, and an additional container
+  never gets more than the pod's cap.
+- On v2 the pod's folder gets it too, so the cap limits the pod as a whole.
+- On v1 the pod's folder is only ever widened. v1 refuses a child's quota above its parent's, and this includes the
+  limit of a container that is created later: the main container of a pod that is narrowed while its input step runs
+  would end in StartError.
 
-Order: widen parent before child, narrow child before parent (v1 refuses the other way, v2 caps silently).
+Order of writes: widen the parent before the child, and narrow the child before the parent. v1 refuses the other order;
+v2 applies the smaller cap without an error.
 
-Never written: anything above a pod's folder. Quality-of-service folders belong to kubelet and systemd.
+Nothing above a pod's folder is ever written. The folders of the quality-of-service classes belong to kubelet and
+systemd.
 
-A cgroup that vanished (the pod ended) is no failure: it is :class:`VanishedError`, which callers count.
+A cgroup that vanished because its pod ended is not a failure. It raises :class:`VanishedError`, which callers count.
 """
 
 import contextlib
@@ -36,7 +38,7 @@ from typing import Final, Literal, Self
 
 ROOT: Final = "/sys/fs/cgroup"
 DEFAULT_PERIOD: Final = 100_000
-"""The kernel's period in microseconds, also that of a folder without a cap."""
+"""The kernel's default period in microseconds. A folder without a cap has it too."""
 MIN_QUOTA: Final = 1_000
 MAX_PERIOD: Final = 1_000_000
 """Kernel limits in microseconds (kernel/sched/core.c: min_cfs_quota_period, max_cfs_quota_period)."""
@@ -45,16 +47,16 @@ _UID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}")
 _KUBEPODS: Final = re.compile(r"(?:[\w.]+-)?kubepods(?:\.slice)?")  # kubelet-kubepods.slice below /kubelet
 _QOS: Final = ("", "burstable", "besteffort")
 _DEPTH: Final = 5  # /docker/<id>/kubelet/kubepods is four below the root
-_FOLDERS: Final = 20_000  # looked at in one search, no more
+_FOLDERS: Final = 20_000  # the most folders that one search visits
 _MANY: Final = 8_192
-_SEARCH_EVERY: Final = 10.0  # seconds between searches for roots while pods are not found
+_SEARCH_EVERY: Final = 10.0  # seconds between searches for roots while a pod is not found
 
 Driver = Literal["cgroupfs", "systemd"]
 Version = Literal["v1", "v2"]
 
 
 class CgroupError(Exception):
-    """A read or write the kernel did not accept; ``kind`` is a word for counters."""
+    """The kernel did not accept a read or a write. ``kind`` is the label value for counters."""
 
     def __init__(self, message: str, kind: str = "failed") -> None:
         super().__init__(message)
@@ -62,7 +64,7 @@ class CgroupError(Exception):
 
 
 class VanishedError(CgroupError):
-    """The folder is gone: its pod ended. To be counted and otherwise ignored."""
+    """The folder is gone because its pod ended. Callers count it and continue."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, "vanished")
@@ -79,17 +81,17 @@ _KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Cap:
-    """At most ``quota`` microseconds of CPU per ``period`` microseconds; a quota of None is no cap."""
+    """A limit of ``quota`` microseconds of CPU per ``period`` microseconds. A quota of None means no cap."""
 
     quota: int | None
     period: int = DEFAULT_PERIOD
 
     @classmethod
     def of(cls, cores: float, period: float) -> Self:
-        """Cap of so many cores with a period in seconds.
+        """Return the cap for a number of cores and a period in seconds.
 
-        The kernel takes no quota below 1 ms: where the share asks for less, the period grows to keep the share
-        as far as 1 s goes.
+        The kernel accepts no quota below 1 ms. Where the share needs a smaller quota, the period grows, up to 1 s, to
+        keep the share.
         """
         micros = round(period * 1e6)
         quota = round(cores * micros)
@@ -100,18 +102,21 @@ class Cap:
 
     @property
     def cores(self) -> float | None:
-        """The share in cores; None without a cap."""
+        """The share in cores. None without a cap."""
         return None if self.quota is None else self.quota / self.period
 
     @property
     def share(self) -> float:
-        """The share, without a cap infinite. Comparing is exact: equal fractions of such numbers are equal floats."""
+        """The share as a number, infinite without a cap.
+
+        Comparisons are exact: equal fractions of such numbers are equal floats.
+        """
         return float("inf") if self.quota is None else self.quota / self.period
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Counters since a folder was made, seconds."""
+    """Counters since a folder was made, in seconds."""
 
     cpu: float
     throttled: float
@@ -119,7 +124,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class NodeUse:
-    """What the cgroup root and /proc tell of the node: seconds, bytes, per cent (None: kernel without PSI)."""
+    """Node counters from the cgroup root and /proc: seconds, bytes, per cent (None: a kernel without PSI)."""
 
     cpu: float
     memory: int
@@ -127,7 +132,10 @@ class NodeUse:
 
 
 def valid_uid(uid: str) -> bool:
-    """Whether this can be a pod's uid: what is not must never become part of a path."""
+    """Return whether the text can be the uid of a pod.
+
+    Other text must never become part of a path.
+    """
     return _UID.fullmatch(uid) is not None
 
 
@@ -160,7 +168,7 @@ def _translated(error: OSError, what: str) -> CgroupError:
 
 
 def _keyed(text: str, key: str) -> int:
-    """Value of a line "key number"; 0 where the kernel does not tell."""
+    """Return the value of a line "key number", or 0 if the kernel does not report the key."""
     for line in text.splitlines():
         name, _, value = line.partition(" ")
         if name == key:
@@ -174,9 +182,10 @@ def _pressure(text: str) -> float | None:
 
 
 class _Kept:
-    """Files of pods, kept open: reading one again costs a tenth of opening it, and a pod has ten to read each second.
+    """Keeps the cgroup files of pods open.
 
-    At most half of what the process may open is kept; what is more is opened each time.
+    To read an open file again costs a tenth of opening it, and each pod has ten files to read each second. At most half
+    of the files that the process may open are kept. Others are opened at each read.
     """
 
     def __init__(self) -> None:
@@ -185,7 +194,7 @@ class _Kept:
         self._room = most // 2 if most != resource.RLIM_INFINITY else _MANY
 
     def of(self, pod: str) -> Callable[[str], str]:
-        """Give a reader of this pod's files; it raises as ``_read`` does."""
+        """Return a reader of this pod's files. It raises the same errors as ``_read``."""
         handles = self._pods.setdefault(pod, {})
 
         def read(path: str) -> str:
@@ -210,9 +219,9 @@ class _Kept:
 
 
 class Hierarchy:
-    """One node's CPU hierarchy below ``root``; folders are absolute paths in its ``cpu`` tree.
+    """The CPU cgroup hierarchy of one node below ``root``. Folders are absolute paths in its ``cpu`` tree.
 
-    Raises CgroupError where no such hierarchy is mounted.
+    Raises CgroupError if no such hierarchy is mounted.
     """
 
     def __init__(self, root: str = ROOT, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -231,7 +240,7 @@ class Hierarchy:
                 self.version, self.cpu = "v1", f"{root}/{name}"
                 break
         else:
-            raise CgroupError(f"{root}: neither a v2 hierarchy with the cpu controller nor v1's cpu below it")
+            raise CgroupError(f"{root}: found neither a cgroup v2 hierarchy with the cpu controller nor v1's cpu")
         together = os.path.exists(f"{self.cpu}/cpuacct.usage")  # noqa: PTH110
         self.accounting = self.cpu if together else f"{root}/cpuacct"
         self.memory = f"{root}/memory"
@@ -245,10 +254,10 @@ class Hierarchy:
     # -- finding
 
     def find(self, uid: str) -> str | None:
-        """Folder of the pod, None if there is none (not yet, or not any more).
+        """Return the folder of the pod, or None while there is none.
 
-        Tries the few names it can have below each ``kubepods``; searches for those again when it is not found, at
-        most every ten seconds.
+        It tries the few possible names below each ``kubepods`` folder. If the pod is not found, it searches for those
+        folders again, at most every ten seconds.
         """
         if not valid_uid(uid):
             return None
@@ -264,7 +273,7 @@ class Hierarchy:
         return None
 
     def _search(self) -> bool:
-        """Look for every ``kubepods`` at most five below the root; whether that told something new."""
+        """Search for ``kubepods`` folders, at most five levels below the root. Returns whether the result changed."""
         now = self._clock()
         if now - self._searched < _SEARCH_EVERY:
             return False
@@ -284,13 +293,13 @@ class Hierarchy:
 
     @property
     def driver(self) -> Driver:
-        """Who made the folders: systemd names them slices."""
+        """The cgroup driver. systemd's folders are named slices."""
         if not self._kubepods:
             self._search()
         return "systemd" if any(base.endswith(".slice") for base in self._kubepods) else "cgroupfs"
 
     def containers(self, pod: str) -> list[str]:
-        """List the container folders of a pod by name (the sandbox is one of them). Raises VanishedError."""
+        """List the container folders of a pod by name, the sandbox included. Raises VanishedError."""
         try:
             return [f"{pod}/{name}" for name in sorted(_listed(pod))]
         except OSError as error:
@@ -299,7 +308,7 @@ class Hierarchy:
     # -- reading
 
     def cap(self, folder: str) -> Cap:
-        """Read the cap in force on one folder. Raises VanishedError."""
+        """Read the cap of one folder. Raises VanishedError."""
         return self._cap(folder, _read)
 
     def _cap(self, folder: str, read: Callable[[str], str]) -> Cap:
@@ -310,19 +319,23 @@ class Hierarchy:
         return Cap(quota if quota >= 0 else None, int(read(f"{folder}/cpu.cfs_period_us")))
 
     def caps(self, pod: str) -> dict[str, Cap]:
-        """Caps of a pod's folder and of its containers', the pod first. Raises VanishedError if the pod is gone."""
+        """Read the caps of a pod's folder and of its containers, the pod first.
+
+        Raises VanishedError if the pod is gone.
+        """
         containers = self.containers(pod)
         read = self._kept.of(pod)
         found = {pod: self._cap(pod, read)}
         for container in containers:
-            with contextlib.suppress(VanishedError):  # a container that ends is no news
+            with contextlib.suppress(VanishedError):  # a container that ends is not an error
                 found[container] = self._cap(container, read)
         return found
 
     def use(self, pod: str, containers: Iterable[str]) -> Use:
-        """CPU used by the pod, and how long it or its containers stood throttled. Raises VanishedError.
+        """Return the CPU used by the pod, and the time that it or its containers were throttled. Raises VanishedError.
 
-        Throttling is counted by the folder whose quota ran out, so pod and containers are added up.
+        The kernel counts throttling at the folder with the exhausted quota, so the counters of pod and containers are
+        summed.
         """
         read = self._kept.of(pod)
         counters = read(f"{pod}/cpu.stat")
@@ -338,11 +351,11 @@ class Hierarchy:
         return Use(cpu, throttled / scale)
 
     def forget(self, pod: str) -> None:
-        """Close what is kept open of a pod."""
+        """Close the open files of a pod."""
         self._kept.drop(pod)
 
     def node(self) -> NodeUse:
-        """Read the node's counters; what the kernel does not tell is 0 or None."""
+        """Read the node's counters. A value that the kernel does not report is 0 or None."""
         if self.version == "v2":
             cpu = _keyed(_read(f"{self.root}/cpu.stat"), "usage_usec") / 1e6
         else:
@@ -350,7 +363,7 @@ class Hierarchy:
         return NodeUse(cpu, self._memory(), self._node_pressure())
 
     def _memory(self) -> int:
-        # the root of the machine has no memory.current; a node that is a container has
+        # the root cgroup of a machine has no memory.current; that of a node in a container has one
         for name in ("memory.current", "memory.usage_in_bytes"):
             try:
                 return int(_read(f"{self.memory}/{name}"))
@@ -372,7 +385,7 @@ class Hierarchy:
 
     @property
     def writable(self) -> bool:
-        """Whether caps can be written: the mount is not read-only and its files are ours to write."""
+        """Whether caps can be written: the mount is writable, and this process may write its files."""
         try:
             mounted = os.statvfs(self.cpu)
         except OSError:
@@ -382,16 +395,16 @@ class Hierarchy:
     # -- writing
 
     def targets(self, there: Mapping[str, Cap], cap: Cap) -> list[str]:
-        """Which of a pod's folders (see :meth:`caps`) get the cap, in the order in which no write is refused."""
+        """Return the folders of a pod (see :meth:`caps`) that get the cap, in an order in which no write is refused."""
         pod, *containers = there
         if cap.share > there[pod].share:
             return [pod, *containers]
         return containers if self.version == "v1" else [*containers, pod]
 
     def set_cap(self, folder: str, cap: Cap, *, there: Cap) -> None:
-        """Bring one folder from the cap that is there to another.
+        """Change the cap of one folder from ``there`` to ``cap``.
 
-        Raises CgroupError ("refused": the parent has less or a child more; "denied": not ours to write) and
+        Raises CgroupError ("refused": the parent has less or a child more; "denied": no permission to write) and
         VanishedError.
         """
         self._drop_burst(folder)
@@ -402,7 +415,10 @@ class Hierarchy:
             _write(f"{folder}/cpu.cfs_{name}_us", str(value))
 
     def _drop_burst(self, folder: str) -> None:
-        """Burst goes first: a quota below it is refused, and saved-up time would exceed the cap."""
+        """Set the burst to 0 first.
+
+        A quota below the burst is refused, and accumulated burst time would exceed the cap.
+        """
         name = "cpu.max.burst" if self.version == "v2" else "cpu.cfs_burst_us"
         try:
             burst = int(_read(f"{folder}/{name}"))
@@ -413,7 +429,7 @@ class Hierarchy:
 
 
 def _pod_folders(base: str, uid: str) -> list[str]:
-    """Give the names a pod's folder can have below one ``kubepods``."""
+    """Return the names that a pod's folder can have below one ``kubepods`` folder."""
     if not base.endswith(".slice"):
         return [f"{base}/{qos}/pod{uid}" if qos else f"{base}/pod{uid}" for qos in _QOS]
     prefix = base.rpartition("/")[2].removesuffix(".slice")
@@ -437,10 +453,10 @@ def _subfolders(folder: str) -> list[str]:
 
 
 def _v1_steps(there: Cap, cap: Cap) -> list[tuple[Literal["quota", "period"], int]]:
-    """Single writes that lead from one cap to the other, none of them refused.
+    """Return single writes that lead from one cap to the other. None of them is refused.
 
-    A share between the two is fine with parent and children, as both ends are. Where neither order stays between
-    them, it goes by "no quota", which v1 always takes and which the parent bounds for these microseconds.
+    A share between the two is valid for parent and children, because both ends are. If both orders leave that range,
+    the steps include "no quota". v1 always accepts it, and the parent limits the group for these microseconds.
     """
     if cap.quota is None:
         return [("quota", -1), ("period", cap.period)]

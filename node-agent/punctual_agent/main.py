@@ -39,17 +39,17 @@ from punctual_agent.state import LEASE, State
 log = logging.getLogger(__name__)
 
 EVERY: Final = 1.0
-"""Seconds between looks at the pods."""
+"""Seconds between two ticks of the agent."""
 OPEN_FILES: Final = 16_384
 
 
 class SettingError(Exception):
-    """A variable that is missing or makes no sense; the message names it."""
+    """A variable is missing or invalid. The message names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The environment, read once."""
+    """The settings, read once from the environment."""
 
     node: str
     operator: str
@@ -67,7 +67,7 @@ class Settings:
 
     @classmethod
     def read(cls, environ: Mapping[str, str]) -> Self:
-        """Read them. Raises SettingError."""
+        """Read the settings from the environment. Raises SettingError."""
         return cls(
             node=_required(environ, "NODE_NAME"),
             operator=_https(environ, "OPERATOR_URL"),
@@ -88,13 +88,13 @@ class Settings:
 def _required(environ: Mapping[str, str], name: str) -> str:
     if value := environ.get(name):
         return value
-    raise SettingError(f"{name} is not set")
+    raise SettingError(f"{name} is not set: set it in the agent's environment")
 
 
 def _https(environ: Mapping[str, str], name: str) -> str:
     value = _required(environ, name)
     if not value.startswith("https://"):
-        raise SettingError(f"{name} is {value!r}: an https:// address is needed")
+        raise SettingError(f"{name} is {value!r}: set it to an https:// address")
     return value
 
 
@@ -105,24 +105,24 @@ def _number(environ: Mapping[str, str], name: str, default: float, *, least: flo
     except ValueError:
         value = float("nan")
     if not least <= value <= most:
-        raise SettingError(f"{name} is {text!r}: a number from {least:g} to {most:g} is needed")
+        raise SettingError(f"{name} is {text!r}: set it to a number from {least:g} to {most:g}")
     return value
 
 
 def _level(environ: Mapping[str, str], name: str) -> str:
     value = (environ.get(name) or "INFO").upper()
     if value not in ("DEBUG", "INFO", "WARNING", "ERROR"):
-        raise SettingError(f"{name} is {value!r}: DEBUG, INFO, WARNING or ERROR is needed")
+        raise SettingError(f"{name} is {value!r}: set it to DEBUG, INFO, WARNING or ERROR")
     return value
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object per record: level, event, and what stands in ``extra``."""
+    """Formats a log record as one JSON object: level, event, and the fields of ``extra``."""
 
     _OWN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
     def format(self, record: logging.LogRecord) -> str:
-        """Give the record as a line."""
+        """Return the record as a line."""
         line = {"time": round(record.created, 3), "level": record.levelname.lower(), "event": record.getMessage()}
         line |= {key: value for key, value in vars(record).items() if key not in self._OWN}
         if record.exc_info:
@@ -131,11 +131,11 @@ class JsonLines(logging.Formatter):
 
 
 def run(settings: Settings) -> None:
-    """Look, hold, report each second until SIGTERM; then leave the pods at rest.
+    """Tick and report each second until SIGTERM, then leave all pods at their rest caps.
 
-    Raises CgroupError or OSError where the agent cannot work at all (no hierarchy, no state folder, port taken).
+    Raises CgroupError or OSError if the agent cannot work (no hierarchy, no state folder, port in use).
     """
-    # late: the watchdog, which starts by the same command, needs none of these
+    # imported late: the watchdog starts by the same command and needs none of these
     from punctual.wire import SetPoints  # noqa: PLC0415
     from punctual_agent.agent import Agent  # noqa: PLC0415
     from punctual_agent.metrics import Metrics, serve  # noqa: PLC0415
@@ -144,7 +144,7 @@ def run(settings: Settings) -> None:
     _allow_open_files()
     inbox: queue.SimpleQueue[SetPoints | BaseException | None] = queue.SimpleQueue()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: inbox.put(None))  # SimpleQueue.put may be called from a handler
+        signal.signal(number, lambda *_: inbox.put(None))  # SimpleQueue.put is safe in a signal handler
     metrics = Metrics()
     agent = Agent(
         node=settings.node,
@@ -171,14 +171,14 @@ def run(settings: Settings) -> None:
     trouble = ""
     following = time.monotonic()
     while True:
-        # ends a process that hangs, however it hangs: that frees the node's lock for the watchdog
+        # ends a process that hangs for any reason, which frees the node's lock for the watchdog
         faulthandler.dump_traceback_later(settings.lease, exit=True)
         now = time.monotonic()
         if now >= following:
             with metrics.look.time():
                 report = agent.tick(now)
             exchanger.offer(report)
-            following = max(following + EVERY, now)  # a late second is not made up for
+            following = max(following + EVERY, now)  # a late tick is not repeated
         try:
             said = inbox.get(timeout=max(following - time.monotonic(), 0))
         except queue.Empty:
@@ -207,7 +207,7 @@ def run(settings: Settings) -> None:
 
 
 def _allow_open_files() -> None:
-    """Raise the soft limit: files of cgroups are kept open, ten a pod, and a node may have many pods."""
+    """Raise the soft limit of open files: ten cgroup files per pod are kept open, and a node may have many pods."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY:
         enough = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
@@ -215,7 +215,10 @@ def _allow_open_files() -> None:
 
 
 def main(argv: list[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
-    """Entry point; the exit status is 2 for settings that make no sense, 1 where the agent cannot work."""
+    """Run the command. Returns the exit status.
+
+    The status is 2 for invalid settings and 1 if the agent cannot work.
+    """
     words = sys.argv[1:] if argv is None else argv
     if words == ["watchdog"]:
         return watchdog.main(environ)
@@ -233,7 +236,7 @@ def main(argv: list[str] | None = None, environ: Mapping[str, str] = os.environ)
     try:
         run(settings)
     except (CgroupError, OSError) as error:
-        log.exception("agent_cannot_work", extra={"error": str(error)})
+        log.exception("agent_failed", extra={"error": str(error)})
         return 1
     return 0
 

@@ -1,7 +1,7 @@
-"""``/metrics`` and ``/healthz`` of the agent, on a port of its own.
+"""Serves ``/metrics`` and ``/healthz`` of the agent on their own port.
 
-Healthy means that the agent looked at its pods lately, not that the process is there. Names come from
-``punctual.metric_names``; a pod's series ends with the pod.
+The agent is healthy if it ticked lately; a running process is not enough. The names come from
+``punctual.metric_names``. The series of a pod end with the pod.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from punctual_agent.cgroup import Cap
 
 
 class Metrics:
-    """The agent's numbers. Written by the main thread, read by the server's."""
+    """The agent's metrics. The main thread writes them and the server's threads read them."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -43,7 +43,7 @@ class Metrics:
         return Gauge(metric.name, metric.help, metric.labels, registry=self.registry)
 
     def caps(self, caps: Mapping[str, Cap]) -> None:
-        """Show the caps in force, by pod; what is not named any more is dropped."""
+        """Set the caps in force by pod. Series of pods that are not named are removed."""
         for uid in self._caps.keys() - caps.keys():
             self._quota.remove(uid)
             self._period.remove(uid)
@@ -55,7 +55,7 @@ class Metrics:
 
 
 def serve(metrics: Metrics, healthy: Callable[[], bool], *, port: int, address: str = "") -> ThreadingHTTPServer:
-    """Serve in threads of its own until ``shutdown``; port 0 takes a free one. Raises OSError where it is taken."""
+    """Serve in separate threads until ``shutdown``. Port 0 takes a free port. Raises OSError if the port is in use."""
 
     class Handler(BaseHTTPRequestHandler):
         timeout = 5.0
@@ -68,19 +68,19 @@ def serve(metrics: Metrics, healthy: Callable[[], bool], *, port: int, address: 
                 well = healthy()
                 self._answer(200 if well else 503, b"ok\n" if well else b"the agent does not tick\n", "text/plain")
             else:
-                self._answer(404, b"/metrics or /healthz\n", "text/plain")
+                self._answer(404, b"not found: use /metrics or /healthz\n", "text/plain")
 
         def _answer(self, status: int, body: bytes, kind: str) -> None:
             self.send_response(status)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
-            # who asked may have waited for too long: that is no error of ours
+            # the client may have closed the connection, which is not an error of the agent
             with contextlib.suppress(ConnectionError):
                 self.end_headers()
                 self.wfile.write(body)
 
         def log_message(self, *_args: object) -> None:
-            """Say nothing: a scrape is no news."""
+            """Write no log line for a scrape."""
 
     server = ThreadingHTTPServer((address, port), Handler)
     server.daemon_threads = True

@@ -1,11 +1,11 @@
-"""The agent's side of the wire: one POST per second, up a Report, down SetPoints.
+"""The agent's client for the operator: one POST each second sends a Report and receives SetPoints.
 
-Plain ``http.client`` in a thread of its own: an agent asks one server once a second, and name resolution, which no
-time-out bounds, must not hold up the caps. Token and CA are files that rotate, so both are read again each time; the
-connection is kept while all goes well and dropped at any answer but 200, because a Service leads a new connection, and
-only a new one, to the new leader.
+It uses ``http.client`` in a separate thread. An agent asks one server once a second, and name resolution, which no
+time-out limits, must not delay the caps. Token and CA are files that rotate, so both are read at each exchange. The
+connection is kept while answers are 200 and closed at any other answer: a Service routes only a new connection to the
+new leader.
 
-Failures are :class:`ExchangeError` with a word for counters; none is fatal, the agent goes on alone.
+A failure is an :class:`ExchangeError` with a kind for counters. No failure is fatal; the agent continues alone.
 """
 
 import contextlib
@@ -22,11 +22,11 @@ from pydantic import ValidationError
 from punctual.wire import REPORT_PATH, Report, SetPoints
 
 LARGEST_ANSWER: Final = 4 << 20
-"""Bytes; a thousand set points are a twentieth of it."""
+"""Limit in bytes. A thousand set points take a twentieth of it."""
 
 
 class ExchangeError(Exception):
-    """One exchange that gave no set points.
+    """An exchange that gave no set points.
 
     ``kind``: noToken, noCA, unreachable, timeout, tls, refused (401, 403), notLeader (503), status, badAnswer,
     lowerEpoch.
@@ -38,7 +38,7 @@ class ExchangeError(Exception):
 
 
 class Exchange:
-    """One operator. Not for two threads at a time."""
+    """A client of one operator. Not safe for use by two threads at the same time."""
 
     def __init__(self, url: str, *, token_file: Path, ca_file: Path, timeout: float) -> None:
         parts = urllib.parse.urlsplit(url)
@@ -53,7 +53,7 @@ class Exchange:
         self._connection: http.client.HTTPSConnection | None = None
 
     def post(self, report: Report) -> SetPoints:
-        """Say what was seen, be told what to do. Raises ExchangeError."""
+        """Send the report and return the set points. Raises ExchangeError."""
         body = report.model_dump_json(exclude_none=True).encode()
         token = self._read(self._token_file, "noToken").decode("ascii", "replace").strip()
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
@@ -65,11 +65,11 @@ class Exchange:
             raise _explained(error) from error
         if points.epoch < report.epoch:
             self.close()
-            raise ExchangeError("lowerEpoch", f"epoch {points.epoch} after {report.epoch}: an old leader")
+            raise ExchangeError("lowerEpoch", f"epoch {points.epoch} after {report.epoch}: the leader was replaced")
         return points
 
     def close(self) -> None:
-        """Drop the connection; the next exchange makes a new one."""
+        """Close the connection. The next exchange opens a new one."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -82,7 +82,7 @@ class Exchange:
         try:
             return self._send(body, headers, self._context)
         except (ConnectionError, ssl.SSLEOFError, http.client.HTTPException):
-            # a kept connection may have ended between two seconds: the sequence number makes saying it twice harmless
+            # a kept connection may have closed since; the sequence number makes a repeated report harmless
             self.close()
             if not kept:
                 raise
@@ -100,7 +100,7 @@ class Exchange:
             kind = {401: "refused", 403: "refused", 503: "notLeader"}.get(answer.status, "status")
             raise ExchangeError(kind, f"{answer.status} {answer.reason}: {text[:200].decode(errors='replace')}")
         if len(text) > LARGEST_ANSWER:
-            raise ExchangeError("badAnswer", f"more than {LARGEST_ANSWER} bytes")
+            raise ExchangeError("badAnswer", f"the answer has more than {LARGEST_ANSWER} bytes")
         return text
 
     @staticmethod
@@ -112,7 +112,7 @@ class Exchange:
 
 
 def _trusting(ca: bytes) -> ssl.SSLContext:
-    """Make a context that trusts these certificates only. Raises ExchangeError."""
+    """Return a TLS context that trusts these certificates only. Raises ExchangeError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
@@ -122,7 +122,7 @@ def _trusting(ca: bytes) -> ssl.SSLContext:
     return context
 
 
-# the order counts: time-outs and TLS errors are OSErrors too
+# the order matters: time-outs and TLS errors are OSErrors too
 _EXPLAINED: Final = (
     (ConnectionError, "unreachable"),
     (ValidationError, "badAnswer"),
@@ -134,7 +134,7 @@ _EXPLAINED: Final = (
 
 
 def _explained(error: Exception) -> Exception:
-    """As an ExchangeError; what has nothing to do with the exchange as it is."""
+    """Convert a network error to an ExchangeError. Other errors are returned unchanged."""
     if isinstance(error, ExchangeError):
         return error
     for kind, word in _EXPLAINED:
@@ -144,10 +144,10 @@ def _explained(error: Exception) -> Exception:
 
 
 class Exchanger(threading.Thread):
-    """Carries reports to the operator and puts what comes back, SetPoints or an error, into ``inbox``.
+    """Thread that sends reports to the operator and puts each result, SetPoints or an error, into ``inbox``.
 
-    The newest report wins: what waits while an exchange hangs is replaced, an old second is worth nothing. An error
-    that is no ExchangeError is a bug: it reaches the inbox too, and the agent ends by it.
+    The newest report wins: a report that waits while an exchange hangs is replaced, because an old one has no value. An
+    error that is not an ExchangeError is a bug. It reaches the inbox too and ends the agent.
     """
 
     def __init__(self, exchange: Exchange, inbox: "queue.SimpleQueue[SetPoints | BaseException | None]") -> None:
@@ -157,16 +157,16 @@ class Exchanger(threading.Thread):
         self._outbox: queue.Queue[Report] = queue.Queue(maxsize=1)
 
     def offer(self, report: Report) -> None:
-        """Send this next. Only one thread offers."""
+        """Send this report next. Only one thread may call it."""
         with contextlib.suppress(queue.Empty):
             self._outbox.get_nowait()
         self._outbox.put(report)
 
     def run(self) -> None:
-        """Exchange for ever; a daemon thread, it ends with the process."""
+        """Exchange until the process ends. The thread is a daemon."""
         while True:
             report = self._outbox.get()
             try:
                 self._inbox.put(self._exchange.post(report))
-            except BaseException as error:  # noqa: BLE001  handed to the main thread, which tells them apart
+            except BaseException as error:  # noqa: BLE001  passed to the main thread, which tells them apart
                 self._inbox.put(error)

@@ -1,14 +1,14 @@
-"""What the workers of a pod write: units done, the end they will honour, bytes fetched.
+"""Reads the files that the workers of a pod write: units done, the end they will honour, bytes fetched.
 
-The files lie in the emptyDir volume ``punctual`` of the pod, which the agent sees through a read-only mount of the
-kubelet's pods folder. Whoever runs in the pod can put anything there, so nothing is trusted: each step is opened by
-directory descriptor without following links, a file that is not regular is never opened, none is opened in a way that
-could block, and at most 64 bytes are read.
+The files are in the pod's emptyDir volume ``punctual``. The agent reads it through a read-only mount of the kubelet's
+pods folder. Any program in the pod can write anything there, so nothing is trusted: each step is opened by directory
+descriptor without following links, a file that is not regular is never opened, no open can block, and at most 64 bytes
+are read.
 
-A file that is not what it should be is a *fault* of one kind (:data:`Fault`), counted when it appears or changes, not
-each second that it stays; the last good value stands meanwhile. A file that was never there is no fault: a worker
-need not report. One that was there and is gone is a fault from the second look on: a volume that the kubelet takes down
-loses its files first, and then is no more. Standard library only, nothing here raises.
+A malformed file is a *fault* of one kind (:data:`Fault`). A fault is counted when it appears or changes, not each
+second. The last good value stays in force meanwhile. A file that never existed is not a fault, because a worker need
+not report. A file that existed and is gone is a fault from the second read on: when the kubelet removes a volume, the
+files vanish first and the volume after them. Standard library only; nothing here raises.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from punctual_agent.cgroup import valid_uid
 PODS: Final = "/var/lib/kubelet/pods"
 VOLUME: Final = "punctual"
 LARGEST: Final = 64
-"""Bytes; a count has at most 19 digits."""
+"""Limit in bytes. A count has at most 19 digits."""
 LIMIT: Final = 2**63
 
 _BELOW_POD: Final = ("volumes", "kubernetes.io~empty-dir", VOLUME)
@@ -36,11 +36,11 @@ File = Literal["progress", "end", "received"]
 Fault = Literal[
     "missing", "empty", "notANumber", "negative", "beyondEnd", "backwards", "notRegular", "tooLarge", "unreadable"
 ]
-"""The words of ``punctual.wire``, again because this module does without pydantic; a test compares them."""
+"""The values of ``punctual.wire``, repeated because this module does not import pydantic. A test compares them."""
 
 
-class Wrong(Exception):  # noqa: N818  a finding about a file, not an error of ours
-    """A file is not a count; ``seen`` is what made it so, to tell a new fault from one that stays."""
+class Wrong(Exception):  # noqa: N818  a finding about a file, not an error of the agent
+    """A file is not a count. ``seen`` is the content that caused it, which tells a new fault from a persisting one."""
 
     def __init__(self, fault: Fault, seen: bytes = b"") -> None:
         super().__init__(fault)
@@ -49,9 +49,9 @@ class Wrong(Exception):  # noqa: N818  a finding about a file, not an error of o
 
 
 def read_count(folder: int, name: str) -> int:
-    """Read the count in one file below a directory descriptor. Raises Wrong; never follows, never blocks."""
+    """Read the count in one file below a directory descriptor. Raises Wrong. It follows no link and never blocks."""
     try:
-        # looked at before it is opened: opening a device can already do something
+        # checked before it is opened: to open a device can have side effects
         there = os.stat(name, dir_fd=folder, follow_symlinks=False)
         if not stat.S_ISREG(there.st_mode):
             raise Wrong("notRegular")
@@ -60,7 +60,7 @@ def read_count(folder: int, name: str) -> int:
         raise Wrong(_reason(error)) from error
     try:
         there = os.fstat(handle)
-        if not stat.S_ISREG(there.st_mode):  # exchanged in between
+        if not stat.S_ISREG(there.st_mode):  # replaced since the check
             raise Wrong("notRegular")
         if there.st_size > LARGEST:
             raise Wrong("tooLarge")
@@ -98,17 +98,17 @@ def _parsed(text: bytes) -> int:
 
 @dataclass(slots=True)
 class _File:
-    """One file's last good value and last fault."""
+    """The last good value and the last fault of one file."""
 
     value: int | None = None
     wrong: tuple[Fault, bytes] | None = None
     missing: bool = False
-    """It was not there at the last look."""
+    """The file was missing at the last read."""
 
 
 @dataclass(slots=True)
 class Progress:
-    """One pod's files. ``units`` is the length of its chunk, once known: more done than that is a fault."""
+    """The files of one pod. ``units`` is the length of its chunk, once known: a higher count of units is a fault."""
 
     uid: str
     units: int | None = None
@@ -117,12 +117,12 @@ class Progress:
 
     @property
     def done(self) -> int | None:
-        """Units done; None before the first good value."""
+        """Units done. None before the first good value."""
         return self._files["progress"].value
 
     @property
     def end(self) -> int | None:
-        """The end the worker said it will honour."""
+        """The end that the worker said it will honour."""
         return self._files["end"].value
 
     @property
@@ -131,14 +131,14 @@ class Progress:
         return self._files["received"].value
 
     def bound(self, units: int | None) -> None:
-        """Take in the length of the chunk; what was believed beyond it, before that was known, is believed no more."""
+        """Set the length of the chunk. A value beyond it that was accepted earlier is discarded."""
         self.units = units
         file = self._files["progress"]
         if units is not None and file.value is not None and file.value > units:
             file.value = None
 
     def read(self, pods: int) -> list[tuple[File, Fault]]:
-        """Look at the files below the pods folder (a directory descriptor); returns faults that are new."""
+        """Read the files below the pods folder (a directory descriptor). Returns the faults that are new."""
         with _volume(pods, self.uid) as folder:
             if folder is None:
                 return []
@@ -162,17 +162,17 @@ class Progress:
         return None
 
     def _check(self, name: File, value: int) -> None:
-        """Compare with what is known of the pod. Raises Wrong."""
+        """Compare a value with what is known of the pod. Raises Wrong."""
         last = self._files[name].value
         if name == "progress" and self.units is not None and value > self.units:
             raise Wrong("beyondEnd", b"%d" % value)
-        if name != "end" and last is not None and value < last:  # an end may be drawn in, and drawn in again
+        if name != "end" and last is not None and value < last:  # an end may move closer repeatedly
             raise Wrong("backwards", b"%d" % value)
 
 
 @contextlib.contextmanager
 def _volume(pods: int, uid: str) -> Iterator[int | None]:
-    """Open the pod's volume folder as a descriptor, each step without following; None where there is none."""
+    """Open the pod's volume folder as a descriptor, without following links. Yields None if there is none."""
     handle: int | None = None
     try:
         if valid_uid(uid):
@@ -193,7 +193,7 @@ def _volume(pods: int, uid: str) -> Iterator[int | None]:
 
 
 def with_volume(pods: int) -> set[str]:
-    """Uids of the pods on this node that have the volume."""
+    """Return the uids of the pods on this node that have the volume."""
     found = set()
     for uid in os.listdir(pods):
         with contextlib.suppress(OSError):

@@ -1,11 +1,11 @@
-"""What must outlive the agent: the rest caps, the highest epoch, and a heartbeat, as files in one folder.
+"""State that outlives the agent: the rest caps, the highest epoch and a heartbeat, as files in one folder.
 
-The agent writes, its watchdog (another container of the same pod) reads; a restarted agent reads too, so that it
-neither obeys an old leader nor forgets pods while the operator is away. The state file is replaced whole by rename, so
-a reader never sees half of it. Not synced to disk: it has to survive the process, not the machine.
+The agent writes them, and its watchdog (another container of the same pod) reads them. A restarted agent reads them
+too, so that it neither obeys an old leader nor forgets pods while the operator is away. The state file is replaced by
+rename, so a reader never sees a partial file. It is not synced to disk: it must survive the process, not the machine.
 
-The heartbeat is CLOCK_MONOTONIC, which all processes of a node share. No heartbeat: the agent never began, or ended by
-itself and left its pods at rest. Standard library only.
+The heartbeat is a CLOCK_MONOTONIC time, which all processes of a node share. No heartbeat means that the agent never
+started, or that it shut down and left its pods at their rest caps. Standard library only.
 """
 
 import contextlib
@@ -19,25 +19,25 @@ from typing import Final
 from punctual_agent.cgroup import Cap, valid_uid
 
 LEASE: Final = 5.0
-"""Seconds a heartbeat is good for."""
+"""Seconds for which a heartbeat is valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """What a pod is left with when nobody steers it: a cap in cores, its period in seconds."""
+    """The cap that a pod keeps when nothing controls it: cores, and a period in seconds."""
 
     cores: float
     period: float
 
     @property
     def cap(self) -> Cap:
-        """As the kernel has it."""
+        """The same cap in the kernel's units."""
         return Cap.of(self.cores, self.period)
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """The state file."""
+    """The content of the state file."""
 
     epoch: int = 0
     lease: float = LEASE
@@ -45,7 +45,7 @@ class Saved:
 
 
 class State:
-    """The folder (an emptyDir of the agent's pod). Raises OSError where it cannot be written."""
+    """The folder of the state, an emptyDir of the agent's pod. Raises OSError if it cannot be written."""
 
     def __init__(self, folder: str | Path) -> None:
         self._file = Path(folder, "state.json")
@@ -57,7 +57,10 @@ class State:
         self._replace(self._file, json.dumps(asdict(saved)))
 
     def load(self) -> Saved:
-        """Read it; an unreadable or foreign file is an empty one (a rest cap made up would be worse than none)."""
+        """Read the state file.
+
+        An unreadable or foreign file counts as empty: an invented rest cap would be worse than none.
+        """
         try:
             raw = json.loads(self._file.read_text())
             rests = {
@@ -70,21 +73,21 @@ class State:
             return Saved()
 
     def beat(self, now: float) -> None:
-        """Say that the agent lives."""
-        # in place: a rename each second would make some file systems write to disk each second
+        """Write the heartbeat."""
+        # written in place: on some file systems a rename each second would cause a disk write each second
         if self._handle is None:
             self._handle = os.open(self._beat, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         os.pwrite(self._handle, b"%020.6f" % now, 0)
 
     def heartbeat(self) -> float | None:
-        """When it last lived; None: never, or it ended in order."""
+        """Return the time of the last heartbeat. None means that the agent never started or shut down in order."""
         try:
             return float(self._beat.read_text())
         except (OSError, ValueError):
             return None
 
     def end(self) -> None:
-        """Say that the agent ends in order, its pods at rest."""
+        """Remove the heartbeat: the agent shuts down with its pods at their rest caps."""
         with contextlib.suppress(FileNotFoundError):
             self._beat.unlink()
         if self._handle is not None:

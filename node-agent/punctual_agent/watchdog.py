@@ -1,15 +1,15 @@
-"""Leaves pods safe when the agent is gone: at a cap with which a chunk finishes in time.
+"""Brings pods to their rest caps when the agent is gone, so that each chunk still finishes in time.
 
-A small process of its own in the agent's pod (``python -m punctual_agent.watchdog``), standard library only, so that
-it survives ``kill -9`` of the agent and whatever breaks the agent's libraries. Each second it looks at the heartbeat;
-while that is older than the lease it brings every pod of the state file to its rest cap, again and again, for something
-else may write too.
+It is a small process in the agent's pod (``python -m punctual_agent.watchdog``). It needs the standard library only, so
+it survives ``kill -9`` of the agent and errors in the agent's libraries. Each second it reads the heartbeat. While the
+heartbeat is older than the lease, it brings every pod of the state file to its rest cap. It repeats this each second,
+because other programs may write too.
 
-It never fights a living agent: it writes only under the node's lock, which an agent holds for as long as it lives,
-that of another pod included. An agent that hangs ends itself within the lease (``main``), which frees the lock.
+It never competes with a running agent. It writes only under the node's lock, which an agent holds for its whole life,
+as does an agent of another pod. An agent that hangs ends itself within the lease (``main``), which frees the lock.
 
-Environment: STATE_DIR, CGROUP_ROOT. On SIGTERM it waits until the agent, which is told at the same time, has ended, so
-that a pod's end is safe as well.
+Environment: STATE_DIR, CGROUP_ROOT. After SIGTERM, which the agent gets at the same time, it waits until the agent has
+ended, so that the end of the pod is safe as well.
 """
 
 import contextlib
@@ -29,11 +29,11 @@ from punctual_agent.state import State
 EVERY: Final = 1.0
 STATE_DIR: Final = "/run/punctual"
 LAST_WATCH: Final = 20.0
-"""Seconds after SIGTERM in which it still waits for the agent's end."""
+"""Seconds after SIGTERM for which it waits for the agent to end."""
 
 
 class Watchdog:
-    """Look at the heartbeat; put pods to rest when it is old."""
+    """Reads the heartbeat and applies the rest caps when it is old."""
 
     def __init__(self, hierarchy: Hierarchy, state: State) -> None:
         self._actuator = Actuator(hierarchy)
@@ -41,9 +41,10 @@ class Watchdog:
         self._state = state
 
     def step(self, now: float) -> dict[str, Cap] | None:
-        """Give what was put to rest; None while there was nothing to do: the agent lives, ended in order, or never was.
+        """Apply the rest caps if the heartbeat is old. Returns the caps by pod.
 
-        A heartbeat from the future is one of an earlier boot.
+        None means that nothing was due: the agent runs, shut down in order, or never started. A heartbeat in the future
+        is from an earlier boot and counts as old.
         """
         beat = self._state.heartbeat()
         if beat is None:
@@ -61,7 +62,7 @@ class Watchdog:
             return rested
 
     def watch(self, told: "queue.SimpleQueue[None]", clock: Callable[[], float] = time.monotonic) -> None:
-        """Step each second until told to end and the agent is gone, its pods at rest."""
+        """Step each second until told to end and the agent is gone with its pods at their rest caps."""
         resting = ended = False
         last = float("inf")
         while True:
@@ -69,7 +70,7 @@ class Watchdog:
             rested = self.step(now)
             if bool(rested) != resting:
                 resting = bool(rested)
-                _say("watchdog_rests" if resting else "watchdog_idle", pods=len(rested or ()))
+                _say("watchdog_activated" if resting else "watchdog_deactivated", pods=len(rested or ()))
             if ended:
                 last = min(last, now + LAST_WATCH)
                 if rested is not None or self._state.heartbeat() is None or now >= last:
@@ -86,15 +87,15 @@ def _say(event: str, **fields: object) -> None:
 
 
 def main(environ: Mapping[str, str] = os.environ) -> int:
-    """Run until SIGTERM; 1 where there is no cgroup hierarchy to write."""
+    """Run until SIGTERM. Returns 1 if there is no writable cgroup hierarchy."""
     told: queue.SimpleQueue[None] = queue.SimpleQueue()
     for number in (signal.SIGTERM, signal.SIGINT):
-        # not an Event: its lock may be held by the very thread that the handler interrupts, for ever then
+        # not an Event: the handler may interrupt the thread that holds the Event's lock, which would be a deadlock
         signal.signal(number, lambda *_: told.put(None))
     try:
         hierarchy = Hierarchy(environ.get("CGROUP_ROOT") or ROOT)
     except CgroupError as error:
-        _say("watchdog_cannot_start", error=str(error))
+        _say("watchdog_not_started", error=str(error))
         return 1
     Watchdog(hierarchy, State(environ.get("STATE_DIR") or STATE_DIR)).watch(told)
     return 0

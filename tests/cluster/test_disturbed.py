@@ -197,7 +197,7 @@ async def agents(cluster, space):
             break
     else:
         raise AssertionError("the agent was always there first")
-    assert "watchdog_rests" in cluster.kubectl("logs", "-n", SYSTEM, agent()["metadata"]["name"], "-c", "watchdog")
+    assert "watchdog_activated" in cluster.kubectl("logs", "-n", SYSTEM, agent()["metadata"]["name"], "-c", "watchdog")
     await progress(space)  # and so does the one that was begun again
     assert space.is_so("watched", "OnTrack", "OnTrack")
     assert [p["metadata"]["uid"] for p in space.pods_of("watched")] == [pod["metadata"]["uid"]]

@@ -54,7 +54,7 @@ def test_what_is_no_uid_never_becomes_a_path(tree, uid):
 
 
 def test_without_a_cpu_hierarchy_it_says_so(tmp_path):
-    with pytest.raises(CgroupError, match="neither a v2 hierarchy"):
+    with pytest.raises(CgroupError, match="neither a cgroup v2 hierarchy"):
         Hierarchy(str(tmp_path))
 
 

@@ -37,11 +37,11 @@ def eventually(true, within=100.0):
     [
         ({"NODE_NAME": ""}, "NODE_NAME is not set"),
         ({"OPERATOR_URL": ""}, "OPERATOR_URL is not set"),
-        ({"OPERATOR_URL": "http://x"}, "OPERATOR_URL is 'http://x': an https:// address is needed"),
-        ({"METRICS_PORT": "99999"}, "METRICS_PORT is '99999': a number from 0 to 65535 is needed"),
-        ({"LEASE": "soon"}, "LEASE is 'soon': a number from 2 to 3600 is needed"),
-        ({"PATIENCE": "nan"}, "PATIENCE is 'nan': a number from 2 to 86400 is needed"),
-        ({"LOG_LEVEL": "loud"}, "LOG_LEVEL is 'LOUD': DEBUG, INFO, WARNING or ERROR is needed"),
+        ({"OPERATOR_URL": "http://x"}, "OPERATOR_URL is 'http://x': set it to an https:// address"),
+        ({"METRICS_PORT": "99999"}, "METRICS_PORT is '99999': set it to a number from 0 to 65535"),
+        ({"LEASE": "soon"}, "LEASE is 'soon': set it to a number from 2 to 3600"),
+        ({"PATIENCE": "nan"}, "PATIENCE is 'nan': set it to a number from 2 to 86400"),
+        ({"LOG_LEVEL": "loud"}, "LOG_LEVEL is 'LOUD': set it to DEBUG, INFO, WARNING or ERROR"),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_named(change, message, capsys):
@@ -190,10 +190,10 @@ def test_killed_agents_pods_are_put_to_rest_by_the_watchdog(run, node, operator)
     assert one.end(signal.SIGKILL) == -signal.SIGKILL
     State(node.environ["STATE_DIR"]).beat(time.monotonic() - 3600)  # an hour passes
     assert eventually(told(node, 0.9))
-    assert eventually(lambda: dog.events("watchdog_rests"))
+    assert eventually(lambda: dog.events("watchdog_activated"))
     again = agent(run, node, operator)
     assert eventually(told(node, 0.3)), again.lines
-    assert eventually(lambda: dog.events("watchdog_idle"))
+    assert eventually(lambda: dog.events("watchdog_deactivated"))
     assert again.end(signal.SIGTERM) == 0
     assert dog.end(signal.SIGTERM) == 0
 
@@ -259,7 +259,7 @@ def test_an_agent_that_hangs_ends_itself_within_the_lease(run, node, operator):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"CGROUP_ROOT": "/nowhere"}, "neither a v2 hierarchy with the cpu controller nor v1"),
+        ({"CGROUP_ROOT": "/nowhere"}, "found neither a cgroup v2 hierarchy with the cpu controller nor v1"),
         ({"STATE_DIR": "/nowhere"}, "/nowhere"),
     ],
 )

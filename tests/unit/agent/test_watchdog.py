@@ -188,4 +188,4 @@ def test_it_hears_a_signal_in_whatever_it_is_doing(node, tmp_path):
 
 def test_without_a_hierarchy_it_says_so(tmp_path, capsys):
     assert watchdog.main({"CGROUP_ROOT": str(tmp_path)}) == 1
-    assert "neither a v2 hierarchy" in capsys.readouterr().err
+    assert "neither a cgroup v2 hierarchy" in capsys.readouterr().err
