@@ -1,38 +1,38 @@
-r"""The input step of a chunk's pod: wait for its turn, fetch the chunk's share of the input, say how it went.
+r"""The input step of a chunk's pod: waits for its turn, fetches the chunk's share of the input, reports the result.
 
-The operator puts it before a job's own containers where ``spec.input`` asks for it: ``python3 -m punctual.fetch``.
-Standard library only, Python 3.9 or newer, nothing else of Punctual.
+The operator puts it before a job's own containers if ``spec.input`` asks for it: ``python3 -m punctual.fetch``. It
+needs the standard library only, Python 3.9 or newer, and nothing else of Punctual.
 
 Unit k of n has the bytes from k·size/n to (k+1)·size/n of the input, rounded down (``punctual.worker`` cuts files the
-same way). What a chunk [begin, end) gets of the bytes that its units have:
+same way). Of the bytes of its units, a chunk [begin, end) gets:
 
-    Bytes      just these
-    Records    the same of records of one size: no record is ever cut
-    Lines      the lines that *begin* in them, the last one to its end, wherever that is
-    Records with a separator: the records that begin in them, in the same way. A record begins at the input's first
+    Bytes      exactly these
+    Records    these, in whole records of one size
+    Lines      the lines that *start* in them, the last one up to its end, wherever that is
+    Records with a separator: the records that start in them, in the same way. A record starts at the input's first
                byte, and at the byte after the last line end of each separator (after the whole separator, if it has no
                line end): with "\n>" (FASTA) a line end closes a record, and ">" begins the next
 
-So each byte, record or line is fetched for exactly one chunk, wherever a job is cut, and nothing is counted beforehand.
+Each byte, record or line is therefore fetched for exactly one chunk, wherever a job is cut, and nothing is counted
+beforehand.
 
-The one rule that must never break: **nothing is fetched before the turn has come**, for somebody else may have the
-port; and nothing is read behind a share but the rest of its last line.
+The invariant: **nothing is fetched before the turn**, because another chunk may have the port. Beyond its share, a
+chunk reads only the rest of its last line.
 
-Shares of two versions of an input make no whole: with another size every border lies elsewhere, and lines are lost or
-read twice. So the step says which version it has read: the input's size, and its validator, which tells contents of one
-size apart. A server's validator is its strong ETag; a weak ETag (RFC 9110, 8.8.1: it may stand for other bytes) with
-Last-Modified; without an ETag, Last-Modified; a server that gives neither has none. A file's is its time of change.
-Where the step is told which version the job began with, it fetches no other. Wherever it sees two versions it ends with
-the status CHANGED.
+Shares of two versions of an input do not fit together: with another size every border moves, and lines are lost or read
+twice. The step therefore reports the version that it has read: the input's size and its validator, which distinguishes
+contents of one size. A server's validator is its strong ETag. With a weak ETag (RFC 9110, 8.8.1: it may stand for other
+bytes), it is the ETag with Last-Modified; without an ETag, Last-Modified. A server that sends neither has no validator.
+A file's validator is its modification time. If the job began with a known version, the step fetches no other. If it
+sees two versions, it exits with the status CHANGED.
 
-Environment: PUNCTUAL_BEGIN, PUNCTUAL_END, PUNCTUAL_TOTAL (units), PUNCTUAL_DIR (``received`` goes there),
-PUNCTUAL_INPUT (the file to be written; ``offset`` of its first byte in the input and the input's ``size`` are written
-beside it), PUNCTUAL_INPUT_URL or PUNCTUAL_INPUT_PATH, PUNCTUAL_INPUT_CUT,
-PUNCTUAL_INPUT_RECORD_BYTES, PUNCTUAL_INPUT_SEPARATOR,
-PUNCTUAL_INPUT_SIZE and PUNCTUAL_INPUT_VALIDATOR (the version that the job began with; without: any will do),
-PUNCTUAL_INPUT_TIMEOUT (seconds without a byte after which it gives up), PUNCTUAL_INPUT_HEADERS (names of headers that
-open the input, the value of the nth from 0 on in PUNCTUAL_INPUT_HEADER_n: a secret, which stands in no message); for
-tests PUNCTUAL_TURN (default /etc/punctual/fetch) and PUNCTUAL_TERMINATION_LOG (default /dev/termination-log).
+Environment: PUNCTUAL_BEGIN, PUNCTUAL_END, PUNCTUAL_TOTAL (units), PUNCTUAL_DIR (folder of ``received``), PUNCTUAL_INPUT
+(the file to write; the ``offset`` of its first byte in the input and the input's ``size`` are written beside it),
+PUNCTUAL_INPUT_URL or PUNCTUAL_INPUT_PATH, PUNCTUAL_INPUT_CUT, PUNCTUAL_INPUT_RECORD_BYTES,
+PUNCTUAL_INPUT_SEPARATOR, PUNCTUAL_INPUT_SIZE and PUNCTUAL_INPUT_VALIDATOR (the version that the job began with; unset:
+any version), PUNCTUAL_INPUT_TIMEOUT (seconds without a byte after which the step fails), PUNCTUAL_INPUT_HEADERS (names of secret headers; the value of header n, from
+0 on, is in PUNCTUAL_INPUT_HEADER_n and appears in no message); for tests PUNCTUAL_TURN (default /etc/punctual/fetch)
+and PUNCTUAL_TERMINATION_LOG (default /dev/termination-log).
 """
 
 from __future__ import annotations
@@ -69,38 +69,41 @@ __all__ = [
 ]
 
 CHANGED: Final = 65
-"""Exit status where the input is another than it was before."""
+"""Exit status if the input changed."""
 LONGEST: Final = 64
-"""Characters of a validator, at most: the step's message has a few hundred bytes where a pod has many containers."""
+"""Maximum characters of a validator. In a pod with many containers, the step's message has a few hundred bytes."""
 
 _BLOCK: Final = 2**18
-"""Bytes read at a time."""
+"""Bytes per read."""
 _BEYOND: Final = 2**14
-"""Bytes behind the share that are read at a time in search of the end of its last line."""
+"""Bytes per read beyond the share, in search of the end of its last line."""
 _PERIOD: Final = 0.25
 """Seconds between two writes of ``received``."""
 _LOOK: Final = 0.1
-"""Seconds between two looks whether the turn has come."""
+"""Seconds between two checks for the turn."""
 _PAUSES: Final = (0.5, 1.0, 2.0)
-"""Seconds before another attempt after one that brought nothing; then it gives up."""
+"""Seconds before each repeated attempt after one without data. After the last one the step fails."""
 
 
 class FetchError(Exception):
-    """Why the input cannot be fetched, in words for the user."""
+    """The input cannot be fetched. The message explains why to the user."""
 
 
 class ChangedError(FetchError):
-    """The input is another than it was before."""
+    """The input is no longer the version that was read before."""
 
 
 class Version(NamedTuple):
-    """Which input it is: bytes, and what tells those of one size apart (empty: nothing does)."""
+    """The version of an input.
+
+    Its bytes, and a validator that distinguishes contents of one size (empty: none known).
+    """
 
     size: int
     validator: str
 
     def __str__(self) -> str:
-        """Say it for a message."""
+        """Format the version for a message."""
         return f"{self.size} bytes, " + (f"validator {self.validator}" if self.validator else "no validator")
 
 
@@ -112,17 +115,17 @@ class ByteRange(NamedTuple):
 
 
 class Source(Protocol):
-    """Where bytes come from."""
+    """A source of input bytes."""
 
     def version(self) -> Version:
-        """Return which input it is: of each that is read from here on. Another one raises ChangedError."""
+        """Return the version of the input. All later reads must be of this version; another one raises ChangedError."""
 
     def read(self, begin: int, end: int) -> Iterator[bytes]:
-        """Give the bytes [begin, end), in blocks, all of them."""
+        """Yield all bytes of [begin, end), in blocks."""
 
 
 def share(begin: int, end: int, total: int, size: int, *, record: int = 1) -> ByteRange:
-    """Return which bytes the units [begin, end) of ``total`` have of an input of ``size``, in whole records."""
+    """Return the bytes of the units [begin, end) of ``total``, in whole records of an input of ``size`` bytes."""
     if size % record:
         raise FetchError(
             f"the input has {size} bytes, {size % record} more than whole records of {record} (spec.input.recordBytes)"
@@ -192,7 +195,7 @@ def _closing(separator: bytes) -> int:
 
 
 class _Seen:
-    """The version that every look at a source must find."""
+    """The version that every read of a source must find."""
 
     def __init__(self, where: str) -> None:
         self._where = where
@@ -208,7 +211,7 @@ class _Seen:
 
 
 class _File:
-    """A file of a volume."""
+    """A source that reads a file of a volume."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
@@ -230,7 +233,7 @@ class _File:
                     raise FetchError(f"{self._path}: nothing can be read at byte {begin}")
                 begin += len(block)
                 yield block
-        self._look(self._path.stat())  # also where it was written to, or replaced, while it was read
+        self._look(self._path.stat())  # this also finds a file that was written or replaced during the read
 
     def _look(self, found: os.stat_result) -> Version:
         seconds, rest = divmod(found.st_mtime_ns, 10**9)
@@ -240,7 +243,7 @@ class _File:
 
 
 def _validator(headers: Message) -> str:
-    """Return what an answer says that tells its input from others of the same size."""
+    """Return the validator in an answer's headers, which distinguishes inputs of the same size."""
     etag, modified = (headers.get(name, "").strip() for name in ("ETag", "Last-Modified"))
     found = etag if etag and not etag.startswith("W/") else f"{etag} {modified}".strip()
     if re.fullmatch(f"[ -~]{{0,{LONGEST}}}", found):
@@ -249,13 +252,16 @@ def _validator(headers: Message) -> str:
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:
-    """Return whose server it is; another port or scheme may be another's."""
+    """Return scheme, host and port of a URL.
+
+    Another port or scheme may be a server of other people.
+    """
     parts = urllib.parse.urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Goes where it is redirected to; ``secret`` headers go along no further than their own server."""
+    """Follows redirects. ``secret`` headers are sent only to their own server."""
 
     def __init__(self, secret: Iterable[str]) -> None:
         self._secret = tuple(secret)
@@ -266,15 +272,15 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         request = super().redirect_request(req, fp, code, msg, headers, newurl)
         if request is not None and _origin(newurl) != _origin(req.full_url):
             for name in self._secret:
-                request.remove_header(name.capitalize())  # so the library writes them
+                request.remove_header(name.capitalize())  # the library writes header names like this
         return request
 
 
 class _Http:
-    """What a server has under a URL; it must know byte ranges.
+    """A source that reads a URL. The server must support byte ranges.
 
-    A connection that breaks off is taken up again where it ended. ``timeout``: seconds without a byte; ``secret``:
-    headers of each request that nobody else may see.
+    A broken connection is resumed where it ended. ``timeout`` is the maximum seconds without a byte. ``secret`` has the
+    headers of each request that no other server may get.
     """
 
     def __init__(self, url: str, timeout: float, secret: Mapping[str, str]) -> None:
@@ -304,7 +310,7 @@ class _Http:
                         moved = time.monotonic()
                         begin += len(block)
                         yield block
-                trouble = "the connection ended too early"
+                trouble = "the connection closed too early"
             except FetchError:
                 raise
             except (OSError, http.client.HTTPException) as error:  # URLError and time-outs are OSErrors
@@ -312,16 +318,16 @@ class _Http:
             left = self._timeout - (time.monotonic() - moved)
             tries, pause = (0, 0.0) if begin > came else (tries + 1, _PAUSES[min(tries, len(_PAUSES) - 1)])
             if tries > len(_PAUSES) or left <= pause:
-                raise FetchError(f"{self._url}: nothing more came from byte {begin} on: {trouble}")
+                raise FetchError(f"{self._url}: no data arrived from byte {begin} on: {trouble}")
             time.sleep(pause)
 
     def _open(self, begin: int, end: int, patience: float) -> http.client.HTTPResponse | None:
-        """Ask for a range; None: the input is empty.
+        """Request a range. None means that the input is empty.
 
-        Raises FetchError for what another try would not better, OSError for the rest.
+        Raises FetchError for failures that a retry cannot repair, and OSError for the others.
         """
         headers = {**self._secret, "Range": f"bytes={begin}-{end - 1}", "Accept-Encoding": "identity"}
-        request = urllib.request.Request(self._url, headers=headers)  # noqa: S310  the scheme was looked at
+        request = urllib.request.Request(self._url, headers=headers)  # noqa: S310  the scheme was checked
         try:
             response: http.client.HTTPResponse = self._opener.open(request, timeout=max(0.1, patience))
         except urllib.error.HTTPError as error:
@@ -344,21 +350,21 @@ class _Http:
         return response
 
     def _unopened(self, url: str) -> str:
-        """Return why a server may have refused a request, for the message."""
+        """Return the likely reason for a refusal by the server, for the message."""
         if not self._secret:
-            return ": it may want credentials (spec.input.http.headers)"
+            return ": it may need credentials (spec.input.http.headers)"
         if _origin(url) != _origin(self._url):
             there = urllib.parse.urlsplit(url).hostname
             return f": it was redirected to {there}, which does not get the credentials (spec.input.http.headers)"
         return ": it does not take the credentials that the Secret holds (spec.input.http.headers)"
 
     def _check(self, response: http.client.HTTPResponse, begin: int, end: int) -> None:
-        """See that the answer is the range that was asked for, of the very input of the answers before."""
+        """Check that the answer is the requested range of the same input as the answers before."""
         told = response.headers.get("Content-Range", "").strip()
         found = re.fullmatch(r"bytes ([0-9]{1,19})-([0-9]{1,19})/([0-9]{1,19})", told)
         if response.status != 206:
             raise FetchError(
-                f"{self._url}: the server does not know byte ranges (it answers {response.status}, not 206 to "
+                f"{self._url}: the server does not support byte ranges (it answers {response.status}, not 206 to "
                 f"bytes={begin}-{end - 1}): no part of the input can be fetched alone"
             )
         if found is None:
@@ -370,9 +376,9 @@ class _Http:
 
 
 class _Received:
-    """Tells the agent how many bytes have come: that is how a transfer that hangs is found.
+    """Writes the number of received bytes for the agent, which thereby finds a transfer that hangs.
 
-    From a thread of its own, for what came last before it hangs has to be told too.
+    It is a separate thread, because the last count before a hang must be written too.
     """
 
     def __init__(self, folder: str | None) -> None:
@@ -402,7 +408,7 @@ class _Received:
 
     def _watch(self) -> None:
         while not self._over.wait(_PERIOD):
-            with contextlib.suppress(OSError):  # it is told again, and the step itself says what is wrong
+            with contextlib.suppress(OSError):  # it is written again, and the step itself reports the error
                 self._tell()
 
 
@@ -410,7 +416,7 @@ def _source(env: dict[str, str]) -> Source:
     url, path = env.get("PUNCTUAL_INPUT_URL"), env.get("PUNCTUAL_INPUT_PATH")
     if url:
         if not re.match("https?://", url):
-            raise FetchError(f"{url} is no address that begins with http:// or https:// (spec.input.http.url)")
+            raise FetchError(f"{url} is not an address that begins with http:// or https:// (spec.input.http.url)")
         return _Http(url, float(env.get("PUNCTUAL_INPUT_TIMEOUT", "60")), _secret(env))
     if path:
         return _File(path)
@@ -418,7 +424,10 @@ def _source(env: dict[str, str]) -> Source:
 
 
 def _secret(env: dict[str, str]) -> dict[str, str]:
-    """Return the headers that open the input. Where one cannot be sent the library's error would tell its value."""
+    """Return the secret headers that open the input.
+
+    A header that cannot be sent is refused here: the library's error would contain its value.
+    """
     found = {}
     for n, name in enumerate(env.get("PUNCTUAL_INPUT_HEADERS", "").split()):
         found[name] = env[f"PUNCTUAL_INPUT_HEADER_{n}"].strip()
@@ -430,10 +439,10 @@ def _secret(env: dict[str, str]) -> dict[str, str]:
 
 
 def _wait(turn: Path) -> float:
-    """Return when the turn is there, and how many seconds that took: 0 if it was there before."""
+    """Wait for the turn. Returns the seconds that it took: 0 if the turn was there before."""
     up, waited = time.monotonic(), 0.0
     while True:
-        with contextlib.suppress(OSError):  # there is no such annotation yet
+        with contextlib.suppress(OSError):  # the annotation does not exist yet
             if turn.read_bytes().strip():
                 return waited
         time.sleep(_LOOK)
@@ -441,7 +450,7 @@ def _wait(turn: Path) -> float:
 
 
 def _begun_with(env: dict[str, str]) -> Version | None:
-    """Return which version the job began with; None: nobody has seen any yet."""
+    """Return the version that the job began with, or None while no chunk has read one."""
     size = env.get("PUNCTUAL_INPUT_SIZE")
     return Version(int(size), env.get("PUNCTUAL_INPUT_VALIDATOR", "")) if size else None
 
@@ -493,10 +502,10 @@ def _terminated(signum: int, _frame: object) -> None:
 
 
 def main() -> int:
-    """Do it all; the termination message says what was measured, or what is wrong."""
-    # the first process of a container ignores SIGTERM unless it handles it, and is killed much later
+    """Run the step. The termination message has the measurements or the error."""
+    # the first process of a container ignores SIGTERM without a handler, and would be killed much later
     signal.signal(signal.SIGTERM, _terminated)
-    os.umask(0o022)  # the agent and the job's containers may be other users
+    os.umask(0o022)  # the agent and the job's containers may run as other users
     log = os.environ.get("PUNCTUAL_TERMINATION_LOG", "/dev/termination-log")
     try:
         told, status = json.dumps(_fetch(dict(os.environ))), 0
@@ -504,7 +513,7 @@ def main() -> int:
         told = str(error) if isinstance(error, FetchError) else f"{type(error).__name__}: {error}"
         status = CHANGED if isinstance(error, ChangedError) else 1
     print(told, file=sys.stderr if status else sys.stdout)
-    with contextlib.suppress(OSError):  # there is none outside of a container
+    with contextlib.suppress(OSError):  # there is none outside a container
         Path(log).write_text(told[:2000], encoding="utf-8")
     return status
 

@@ -1,7 +1,8 @@
-"""Every metric of operator and agent, once: name, kind, help, labels. Names are API: dashboards and alerts use them.
+"""Every metric of operator and agent, defined once: name, kind, help, labels.
 
-Base units; labels are bounded: a pool's name, a word of :mod:`punctual.reasons`, a fixed word; never a job's or a
-pod's name. The operator's block comes first, the agent's second; a test holds the rules.
+Names are API, because dashboards and alerts use them. Units are base units. Labels are bounded: a pool's name, a
+constant of :mod:`punctual.reasons`, or a fixed word; never the name of a job or a pod. The operator's metrics come
+first, then the agent's. A test checks these rules.
 """
 
 from typing import Final, Literal, NamedTuple
@@ -10,7 +11,7 @@ Kind = Literal["counter", "gauge", "histogram"]
 
 
 class Metric(NamedTuple):
-    """What one metric is called and means. A counter's name ends in ``_total``."""
+    """Name and meaning of one metric. A counter's name ends in ``_total``."""
 
     name: str
     kind: Kind
@@ -36,7 +37,7 @@ ADMISSION_DECISIONS: Final = Metric(
 ADMISSION_DURATION: Final = Metric(
     "punctual_admission_duration_seconds",
     "histogram",
-    "From a job's creation until its decision was written.",
+    "Time from a job's creation until its decision was written.",
     buckets=_SHORT,
 )
 PROMISES_OPEN: Final = Metric(
@@ -44,120 +45,123 @@ PROMISES_OPEN: Final = Metric(
 )
 PROMISES_KEPT: Final = Metric("punctual_promises_kept_total", "counter", "Jobs finished by their promised deadline.")
 DEADLINE_MISSES: Final = Metric(
-    "punctual_deadline_miss_total", "counter", "Promised deadlines that passed unkept, by cause.", ("reason",)
+    "punctual_deadline_miss_total", "counter", "Promised deadlines that were missed, by cause.", ("reason",)
 )
 STATISTICAL_KEPT: Final = Metric(
-    "punctual_statistical_kept_total", "counter", "Jobs let in statistically that were done by their deadline."
+    "punctual_statistical_kept_total", "counter", "Statistically admitted jobs done by their deadline."
 )
 STATISTICAL_MISSES: Final = Metric(
     "punctual_statistical_miss_total",
     "counter",
-    "Jobs let in statistically that were not done by their deadline, by cause.",
+    "Statistically admitted jobs that were not done by their deadline, by cause.",
     ("reason",),
 )
 STATISTICAL_OPEN: Final = Metric(
-    "punctual_statistical_open", "gauge", "Jobs let in statistically that have not come to an end.", ("pool",)
+    "punctual_statistical_open", "gauge", "Statistically admitted jobs that have not ended.", ("pool",)
 )
 UTILIZATION_BOUND: Final = Metric(
     "punctual_utilization_bound",
     "gauge",
-    "Need of the pool up to which a pool with missRatio lets jobs in; 0: it has no bound.",
+    "Utilization up to which a pool with missRatio admits jobs (the bound). 0: no bound.",
     ("pool",),
 )
 MISS_RATIO: Final = Metric(
-    "punctual_miss_ratio", "gauge", "Part of the jobs that were late when the bound was last moved.", ("pool",)
+    "punctual_miss_ratio", "gauge", "Share of jobs that were late when the bound was last moved.", ("pool",)
 )
 FINISH_SLACK: Final = Metric(
     "punctual_finish_slack_seconds",
     "histogram",
-    "Deadline less finish of finished promised jobs; negative: late.",
+    "Deadline minus finish of finished promised jobs. Negative: late.",
     buckets=_SLACK,
 )
 SLACK: Final = Metric(
     "punctual_slack_seconds",
     "gauge",
-    "Least deadline less forecast over open promises; negative: one is forecast late.",
+    "Smallest slack (deadline minus forecast) of the open promises. Negative: one is late.",
     ("pool",),
 )
 PROGRESS: Final = Metric(
-    "punctual_progress_ratio", "gauge", "Units done over units asked, over unfinished promised jobs.", ("pool",)
+    "punctual_progress_ratio", "gauge", "Share of units done, over all unfinished promised jobs.", ("pool",)
 )
-JOBS_WAITING: Final = Metric("punctual_jobs_waiting", "gauge", "Jobs that wait for an answer or a chunk.", ("pool",))
+JOBS_WAITING: Final = Metric("punctual_jobs_waiting", "gauge", "Jobs waiting for an answer or a chunk.", ("pool",))
 PROCESSORS: Final = Metric("punctual_processors", "gauge", "Processors of the pool.", ("pool",))
 PROCESSORS_FREE: Final = Metric("punctual_processors_free", "gauge", "Processors without a chunk.", ("pool",))
-CHUNKS_CREATED: Final = Metric("punctual_chunks_created_total", "counter", "Pods asked for, by kind.", ("kind",))
+CHUNKS_CREATED: Final = Metric("punctual_chunks_created_total", "counter", "Pods created, by kind.", ("kind",))
 
 # The operator: its own health
 
 STEP_DURATION: Final = Metric(
-    "punctual_step_duration_seconds", "histogram", "One Pool.step: events in, actions out.", buckets=_STEP
+    "punctual_step_duration_seconds", "histogram", "Duration of one Pool.step: events in, actions out.", buckets=_STEP
 )
-MAILBOX_DEPTH: Final = Metric("punctual_mailbox_depth", "gauge", "Events that wait for the planner.", ("pool",))
+MAILBOX_DEPTH: Final = Metric("punctual_mailbox_depth", "gauge", "Events waiting for the planner.", ("pool",))
 MAILBOX_AGE: Final = Metric("punctual_mailbox_age_seconds", "gauge", "Age of the oldest waiting event.", ("pool",))
-WRITER_DEPTH: Final = Metric("punctual_writer_queue_depth", "gauge", "Writes that wait for the API server.")
-WRITER_AGE: Final = Metric("punctual_writer_queue_age_seconds", "gauge", "Age of the oldest write that waits.")
+WRITER_DEPTH: Final = Metric("punctual_writer_queue_depth", "gauge", "Writes waiting for the API server.")
+WRITER_AGE: Final = Metric("punctual_writer_queue_age_seconds", "gauge", "Age of the oldest waiting write.")
 LOOP_LAG: Final = Metric(
     "punctual_loop_lag_seconds",
     "histogram",
-    "How late the operator did what was due, looked at twice a second: what waits before it can be counted.",
+    "Event-loop lag, measured twice a second: delay of due work that no queue counts.",
     buckets=_STEP,
 )
 WRITES: Final = Metric(
     "punctual_writes_total", "counter", "Writes to the API server by kind of object and result.", ("kind", "result")
 )
 WRITE_DURATION: Final = Metric(
-    "punctual_write_duration_seconds", "histogram", "One write, from sending to the answer.", buckets=_SHORT
+    "punctual_write_duration_seconds",
+    "histogram",
+    "Duration of one write, from the request to the answer.",
+    buckets=_SHORT,
 )
 INFORMER_STALENESS: Final = Metric(
-    "punctual_informer_staleness_seconds", "gauge", "Since the watch last said anything.", ("resource",)
+    "punctual_informer_staleness_seconds", "gauge", "Time since the watch last received anything.", ("resource",)
 )
 LEADER: Final = Metric("punctual_leader", "gauge", "1 on the replica that leads, 0 on the others.")
 EPOCH: Final = Metric("punctual_epoch", "gauge", "Highest epoch this replica has led with or seen.")
 TAKEOVER_AGE: Final = Metric(
-    "punctual_takeover_age_seconds", "gauge", "Since this replica began to take over; 0 when that is done."
+    "punctual_takeover_age_seconds", "gauge", "Time since this replica began its takeover. 0 after it."
 )
 TAKEOVER_STALLED: Final = Metric(
-    "punctual_takeover_stalled_seconds", "gauge", "Since the takeover last read or wrote anything; 0 when it is done."
+    "punctual_takeover_stalled_seconds", "gauge", "Time since the takeover last read or wrote. 0 after it."
 )
 POOLS_STOPPED: Final = Metric(
-    "punctual_pools_stopped", "gauge", "Pools in which nothing is decided, because their status cannot be written."
+    "punctual_pools_stopped", "gauge", "Pools without decisions, because their status cannot be written."
 )
-PLANNER_AGE: Final = Metric("punctual_planner_age_seconds", "gauge", "Since the planner last ticked.")
+PLANNER_AGE: Final = Metric("punctual_planner_age_seconds", "gauge", "Time since the planner last ticked.")
 CLOCK_DOUBT: Final = Metric(
     "punctual_clock_doubt_seconds",
     "gauge",
-    "For how long answers of the API server have contradicted each other about the time; 0: they agree.",
+    "Time for which the API server's answers have contradicted each other's clock. 0: they agree.",
 )
 CLOCK_DOUBTS: Final = Metric(
     "punctual_clock_doubts_total",
     "counter",
-    "Doubts about the API server's time that ended, by outcome: dismissed, followed (its clock was set).",
+    "Ended doubts about the API server's time, by outcome: dismissed, followed (the clock was set).",
     ("outcome",),
 )
 
 # The operator: agents
 
-AGENT_REPORTS: Final = Metric("punctual_agent_reports_total", "counter", "Reports that counted.")
+AGENT_REPORTS: Final = Metric("punctual_agent_reports_total", "counter", "Accepted reports.")
 EXCHANGE_REFUSALS: Final = Metric(
     "punctual_exchange_refusals_total",
     "counter",
-    "Reports (unknownPod: pods in reports) refused, by cause.",
+    "Refused reports (unknownPod: pods in reports), by cause.",
     ("reason",),
 )
 AGENTS_SILENT: Final = Metric(
-    "punctual_agents_silent", "gauge", "Nodes of our pools whose agent has not reported for 10 s."
+    "punctual_agents_silent", "gauge", "Nodes of pools without a report from the agent for 10 s."
 )
 TOKEN_REVIEWS: Final = Metric(
-    "punctual_token_reviews_total", "counter", "TokenReviews asked for, by result.", ("result",)
+    "punctual_token_reviews_total", "counter", "TokenReviews requested, by result.", ("result",)
 )
 REPORTED_QUOTA: Final = Metric(
-    "punctual_reported_quota_cores", "gauge", "CPU caps in force on our pods, summed over the agents' last reports."
+    "punctual_reported_quota_cores", "gauge", "CPU caps in force on chunk pods, from the last reports."
 )
 REPORTED_DRIFT: Final = Metric(
-    "punctual_reported_drift", "gauge", "Caps that something else changed, summed over the pods in the last reports."
+    "punctual_reported_drift", "gauge", "Caps changed by other programs, summed over the pods in the last reports."
 )
 CERTIFICATE_END: Final = Metric(
-    "punctual_certificate_end_timestamp_seconds", "gauge", "When the certificate expires.", ("certificate",)
+    "punctual_certificate_end_timestamp_seconds", "gauge", "Time at which the certificate expires.", ("certificate",)
 )
 
 # The agent
@@ -169,7 +173,7 @@ CGROUP_WRITES: Final = Metric(
     ("result",),
 )
 CGROUP_DRIFT: Final = Metric(
-    "punctual_cgroup_drift_total", "counter", "Caps that something else had changed and the agent put back."
+    "punctual_cgroup_drift_total", "counter", "Caps that another program changed and the agent restored."
 )
 CPU_QUOTA: Final = Metric(
     "punctual_cpu_quota_cores",
@@ -184,7 +188,7 @@ CPU_PERIOD: Final = Metric(
     ("uid",),
 )
 FILE_FAULTS: Final = Metric(
-    "punctual_file_faults_total", "counter", "Files of workers that were not what they should be, by kind.", ("kind",)
+    "punctual_file_faults_total", "counter", "Malformed files of workers, by kind of fault.", ("kind",)
 )
 AGENT_EXCHANGES: Final = Metric(
     "punctual_agent_exchanges_total",
@@ -193,13 +197,16 @@ AGENT_EXCHANGES: Final = Metric(
     ("result",),
 )
 ANSWER_AGE: Final = Metric(
-    "punctual_agent_answer_age_seconds", "gauge", "Since the operator last answered; before that since the start."
+    "punctual_agent_answer_age_seconds", "gauge", "Time since the operator last answered, or since the start."
 )
-AGENT_EPOCH: Final = Metric("punctual_agent_epoch", "gauge", "Highest epoch the agent has taken set points from.")
-AGENT_PODS: Final = Metric("punctual_agent_pods", "gauge", "Pods the agent follows.")
+AGENT_EPOCH: Final = Metric("punctual_agent_epoch", "gauge", "Highest epoch of accepted set points.")
+AGENT_PODS: Final = Metric("punctual_agent_pods", "gauge", "Pods that the agent follows.")
 MAY_WRITE: Final = Metric(
     "punctual_agent_may_write", "gauge", "1 while the agent can write caps and holds its node's lock."
 )
 LOOK_DURATION: Final = Metric(
-    "punctual_agent_look_duration_seconds", "histogram", "One look at all pods of the node.", buckets=_STEP
+    "punctual_agent_look_duration_seconds",
+    "histogram",
+    "Duration of one pass over all pods of the node.",
+    buckets=_STEP,
 )

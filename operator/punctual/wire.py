@@ -1,7 +1,7 @@
-"""What agent and operator say to each other: one HTTPS exchange per node and second, JSON both ways.
+"""The messages between agent and operator: one HTTPS exchange per node and second, JSON both ways.
 
-Up goes a :class:`Report`, down come :class:`SetPoints`. Absolute times never cross: nodes' clocks differ, so agents
-are told *seconds left*. Unknown fields are ignored, so that either side may be upgraded first.
+The agent sends a :class:`Report` and receives :class:`SetPoints`. No absolute times are exchanged, because the nodes'
+clocks differ: agents get *seconds left*. Unknown fields are ignored, so either side may be upgraded first.
 """
 
 from typing import Annotated, Final, Literal
@@ -10,13 +10,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 REPORT_PATH: Final = "/v1/report"
 AUDIENCE: Final = "punctual-operator"
-"""Audience of the agent's projected token; a token made for anything else is refused."""
+"""Audience of the agent's projected token. The operator refuses a token for another audience."""
 
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Cores = Annotated[float, Field(ge=0, le=4096, allow_inf_nan=False)]
 File = Literal["progress", "end", "received"]
-"""What a worker writes in PUNCTUAL_DIR."""
+"""The files that a worker writes in PUNCTUAL_DIR."""
 Fault = Literal[
     "missing",
     "empty",
@@ -35,34 +35,34 @@ class _Message(BaseModel):
 
 
 class PodReport(_Message):
-    """What the agent saw of one pod since the last report."""
+    """The state of one pod since the last report."""
 
     uid: str = Field(max_length=63)
     done: Count | None = None
-    """Units done since PUNCTUAL_BEGIN; None while the worker has written nothing that can be read."""
+    """Units done since PUNCTUAL_BEGIN. None while the worker has written nothing readable."""
     end: Count | None = None
-    """The end the worker said it will honour (its answer to an offer)."""
+    """The end that the worker said it will honour (its answer to an offer)."""
     received: Count | None = None
     """Bytes fetched by the input step."""
     over: bool = False
-    """Its files are gone, so its containers have ended, and what is said of them here was read so late that an answer
-    to an offer would be in it."""
+    """Its files are gone, so its containers have ended. The values here were read so late that they include any answer
+    to an offer."""
     faults: dict[File, dict[Fault, Count]] = {}
-    """Files that were not what they should be, by file and kind, counted since the agent started."""
+    """Malformed files by file and kind of fault, counted since the agent started."""
     cpu_seconds: Seconds = 0.0
-    """CPU used since the pod began."""
+    """CPU used since the pod started."""
     throttled_seconds: Seconds = 0.0
-    """Time spent throttled by the cap since the pod began."""
+    """Time throttled by the cap since the pod started."""
     cap: Cores | None = None
-    """The cap in force (quota/period, cores); None: no cap, or no cgroup found."""
+    """The cap in force (quota/period, cores). None: no cap, or no cgroup found."""
     period: Seconds | None = None
     """The CFS period in force, seconds."""
     drift: Count = 0
-    """How often something else changed the cap and the agent put it back."""
+    """The number of times that another program changed the cap and the agent restored it."""
 
 
 class NodeReport(_Message):
-    """The node as its cgroup root and /proc tell it."""
+    """The node's counters, from its cgroup root and /proc."""
 
     cpu_seconds: Seconds = 0.0
     """CPU used by the whole node since it started, from its cgroup root."""
@@ -72,43 +72,43 @@ class NodeReport(_Message):
     cgroup: Literal["v1", "v2"] = "v1"
     driver: Literal["cgroupfs", "systemd"] = "cgroupfs"
     can_write: bool = True
-    """Whether caps can be written here at all."""
+    """Whether the agent can write caps on this node."""
 
 
 class Report(_Message):
-    """One node's second. (instance, sequence) orders reports: an older one is dropped."""
+    """The report of one node for one second. (instance, sequence) orders reports: an older one is dropped."""
 
     node: str = Field(max_length=253)
     instance: str = Field(max_length=64)
-    """Random per agent process; a new one starts its sequence at 1."""
+    """Random per agent process. A new process starts its sequence at 1."""
     started: Seconds = 0.0
-    """Seconds since the agent process started: of two instances the younger speaks for the node."""
+    """Seconds since the agent process started. Of two instances, the node's reports are taken from the younger one."""
     sequence: Count
     epoch: Count = 0
-    """The highest epoch the agent has taken set points from."""
+    """The highest epoch of the set points that the agent accepted."""
     host: NodeReport = NodeReport()
     pods: list[PodReport] = Field(default=[], max_length=1000)
 
 
 class SetPoint(_Message):
-    """What one pod shall do. The cap is for the pod's first container and for the pod."""
+    """The orders for one pod. The cap is for the pod's first container and for the pod."""
 
     uid: str = Field(max_length=63)
     cap: Cores
     """CPU cap to apply, cores."""
     rest_cap: Cores
-    """Cap to leave behind when the operator or the agent goes away: finishes in time on its own."""
+    """The cap to leave when the operator or the agent is gone. With it the chunk finishes in time without control."""
     period: Annotated[float, Field(ge=0.001, le=1.0)] = 0.1
     """CFS period, seconds."""
     units: Count = 0
-    """Units of the chunk (its length): progress beyond that is a fault."""
+    """Units of the chunk. Progress beyond this number is a fault."""
     units_left: float | None = None
     seconds_left: float | None = None
-    """Seconds until the chunk's planned end, at the moment of the answer; negative: late."""
+    """Seconds until the chunk's planned end, at the moment of the answer. Negative: late."""
 
 
 class SetPoints(_Message):
-    """The answer to a report. Agents refuse an epoch lower than one they have seen."""
+    """The answer to a report. Agents refuse an epoch lower than the highest they have seen."""
 
     epoch: Count
     pods: list[SetPoint] = Field(default=[], max_length=1000)

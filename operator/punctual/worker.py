@@ -1,4 +1,4 @@
-"""What a program needs to be cut into chunks: its range, its progress, the offer to stop early, its result.
+"""The interface of a program that is cut into chunks: its range, its progress, early stops, its result.
 
     from punctual import worker
 
@@ -11,20 +11,19 @@ and in the job's ``reduce``:
 
     print(sum(int(data) for begin, end, data in worker.results()))
 
-Called by users' programs in chunk pods; the other side is the node agent, which reads what is written here each second,
-and the operator, which offers ends. Standard library only, Python 3.9 or newer, nothing else of Punctual: this one
-file may be copied into any image. Outside Punctual it works all the same (``PUNCTUAL_TOTAL=100 python program.py``).
+Users' programs call it in chunk pods. The node agent reads each second what is written here, and the operator offers
+ends. The module needs the standard library only, Python 3.9 or newer, and nothing else of Punctual: this one file may
+be copied into any image. It also works outside Punctual (``PUNCTUAL_TOTAL=100 python program.py``).
 
-The one rule that must never break: **a unit at or after an end that was answered is not begun**, for by then another
-pod may be doing it. So an answer and the end of the loop change together under one lock, and an answer that could not
-be written leaves the range as it was.
+The invariant: **a unit at or after an answered end is not started**, because another pod may process it by then. An
+answer and the end of the loop therefore change together under one lock, and an answer that could not be written leaves
+the range as it was.
 
 Environment: PUNCTUAL_BEGIN, PUNCTUAL_END, PUNCTUAL_TOTAL (units), PUNCTUAL_DIR (folder of ``progress`` and ``end``;
-unset: nothing is written), PUNCTUAL_RESULTS (folder, for reduce), PUNCTUAL_INPUT (file, where the job has an input),
-PUNCTUAL_INPUT_CUT, PUNCTUAL_INPUT_RECORD_BYTES and PUNCTUAL_INPUT_SEPARATOR
-(as the job says), PUNCTUAL_RESULT_LIMIT (bytes that a result may
-have, default 4095); for tests PUNCTUAL_OFFER (default
-/etc/punctual/end) and PUNCTUAL_TERMINATION_LOG (default /dev/termination-log).
+unset: nothing is written), PUNCTUAL_RESULTS (folder, for reduce), PUNCTUAL_INPUT (file, if the job has an input),
+PUNCTUAL_INPUT_CUT, PUNCTUAL_INPUT_RECORD_BYTES and PUNCTUAL_INPUT_SEPARATOR (as in the job's spec),
+PUNCTUAL_RESULT_LIMIT (maximum bytes of a result, default 4095); for tests PUNCTUAL_OFFER (default /etc/punctual/end) and PUNCTUAL_TERMINATION_LOG (default
+/dev/termination-log).
 """
 
 from __future__ import annotations
@@ -44,26 +43,27 @@ from typing import Final, NamedTuple
 __all__ = ["MAX_RESULT", "Result", "WorkerError", "pieces", "records", "result", "results", "span", "units"]
 
 MAX_RESULT: Final = 4095
-"""Bytes of a result in a pod of up to three containers; PUNCTUAL_RESULT_LIMIT has the limit of the pod at hand.
+"""Maximum bytes of a result in a pod of up to three containers. PUNCTUAL_RESULT_LIMIT has the limit of the actual pod.
 
 The kubelet reads the last 4096 bytes of a container's termination message and passes on the first 12288 / containers of
-these. A message of exactly the limit may have been cut, so a result is one byte shorter."""
+these. A message of exactly the limit may have been cut, so a result is one byte shorter.
+"""
 
 _PERIOD: Final = 0.25
-"""Seconds between two looks: progress is written and offers are answered at most so often."""
+"""Seconds between two looks: the minimum time between two writes of progress or two answers to offers."""
 _ANSWER_STANDS: Final = 2.5
-"""Seconds an answer stands before a finished worker exits. The agent reads once a second; an exit whose answer nobody
-saw leaves open which range was done, and the whole of it would have to be done again."""
+"""Seconds that an answer stands before a finished worker exits. The agent reads once a second. If a worker exits before
+the agent has read its answer, it is unknown which range was done, and the whole range must be done again."""
 _OFFER: Final = "/etc/punctual/end"
 _TERMINATION_LOG: Final = "/dev/termination-log"
 
 
 class WorkerError(Exception):
-    """The environment or the program cannot be right; the message says which variable or call, and what would be."""
+    """The environment or the program is wrong. The message names the variable or call and the correct value."""
 
 
 class Result(NamedTuple):
-    """What one chunk left behind: ``data`` is the result of the units [begin, end)."""
+    """The result of one chunk: ``data`` belongs to the units [begin, end)."""
 
     begin: int
     end: int
@@ -71,11 +71,11 @@ class Result(NamedTuple):
 
 
 def units(total: int | None = None) -> Iterator[int]:
-    """Iterate over the units of this chunk, in order; a unit counts as done when the next one is asked for.
+    """Iterate over the units of this chunk, in order.
 
-    ``total``: how many units the whole job has, for a program that knows it. Outside Punctual it is the range; under
-    Punctual a job with another number of units raises WorkerError. Stops early where an offered end was honoured.
-    A process iterates once.
+    A unit counts as done when the next one is asked for. ``total`` is the number of units of the whole job, for a
+    program that knows it. Outside Punctual it is the range. Under Punctual, a job with another number of units raises
+    WorkerError. The iteration stops early at an offered end that was honoured. A process iterates once.
     """
     chunk = _this(total)
     return chunk.units()
@@ -88,10 +88,10 @@ def records(path: str | os.PathLike[str], *, separator: bytes = b"\n", total: in
     rest begins the next one: with ``b"\n>"`` each record of a FASTA file begins with its ``>``. A separator must not
     overlap itself, as ``b"\n\n"`` does.
 
-    The file's bytes are shared out evenly among the job's units: unit k of n has the bytes from k·size/n to
-    (k+1)·size/n, and a record belongs to the unit in whose bytes it *starts*. So any number of units will do, every
-    record is read exactly once wherever the range is cut, and no index is needed. A unit in which no record starts is
-    done at once. Outside Punctual, without ``total``: the whole file.
+    The file's bytes are divided evenly among the job's units: unit k of n has the bytes from k·size/n to (k+1)·size/n,
+    and a record belongs to the unit in whose bytes it *starts*. Any number of units therefore works, every record is
+    read exactly once wherever the range is cut, and no index is needed. A unit in which no record starts is done at
+    once. Outside Punctual, without ``total``, the chunk is the whole file.
     """
     if not separator or _overlaps(separator):
         # where a record starts would depend on where reading began
@@ -102,29 +102,29 @@ def records(path: str | os.PathLike[str], *, separator: bytes = b"\n", total: in
 
 
 def pieces() -> Iterator[bytes]:
-    """Iterate over what the job's input step (``spec.input``) has fetched for this chunk, unit after unit.
+    """Iterate over the pieces that the input step (``spec.input``) fetched for this chunk, unit by unit.
 
-    With ``cut: Lines`` these are lines without their ends, with Records the records (see :func:`records`), with Bytes
-    one block for each unit that has a byte. Raises WorkerError where nothing was fetched.
+    With ``cut: Lines`` a piece is a line without its end, with Records it is a record, and with Bytes it is one block
+    for each unit that has a byte. Raises WorkerError if nothing was fetched.
     """
     return _this(None).pieces()
 
 
 def span() -> tuple[int, int]:
-    """Return begin and end of the range this process answers for.
+    """Return begin and end of the range that this process is responsible for.
 
-    The end falls when an offer is honoured; after the loop over units() it is final.
+    The end falls when an offer is honoured. After the loop over units() it is final.
     """
     chunk = _this(None)
     return chunk.begin, chunk.end
 
 
 def result(data: str | bytes) -> None:
-    """Leave the result of this chunk's range, in UTF-8; call it once, after the loop.
+    """Write the result of this chunk's range, in UTF-8. Call it once, after the loop.
 
-    At most PUNCTUAL_RESULT_LIMIT bytes: 4095 in a pod of up to three containers (init containers count), less in a pod
-    of more. It is written as the container's termination message; outside a pod to standard output.
-    Raises WorkerError when it is too large or not UTF-8.
+    The limit is PUNCTUAL_RESULT_LIMIT bytes: 4095 in a pod of up to three containers (init containers count), less in a
+    pod with more. The result is the container's termination message. Outside a pod it goes to standard output. Raises
+    WorkerError if the result is too large or not UTF-8.
     """
     raw = data.encode() if isinstance(data, str) else data
     limit = _count("PUNCTUAL_RESULT_LIMIT", "bytes")
@@ -143,28 +143,28 @@ def result(data: str | bytes) -> None:
         sys.stdout.buffer.write(raw + b"\n")
         sys.stdout.flush()
         return
-    # in place: the kubelet mounts the file itself, it cannot be replaced by renaming
+    # written in place: the kubelet mounts the file itself, so it cannot be replaced by renaming
     Path(given or _TERMINATION_LOG).write_bytes(raw)
 
 
 def results(total: int | None = None) -> list[Result]:
     """Return the results of all chunks, sorted by range, for a job's reduce.
 
-    Raises WorkerError unless they cover [0, total) exactly once (``total``: PUNCTUAL_TOTAL where not given).
+    Raises WorkerError unless they cover [0, total) exactly once. ``total`` defaults to PUNCTUAL_TOTAL.
     """
     folder = os.environ.get("PUNCTUAL_RESULTS")
     if not folder:
         raise WorkerError("PUNCTUAL_RESULTS is not set: it names the folder of the chunks' results, one per range")
     total = _total(total)
     if total is None:
-        raise WorkerError("PUNCTUAL_TOTAL is not set: without it nobody can tell whether a result is missing")
+        raise WorkerError("PUNCTUAL_TOTAL is not set: without it a missing result cannot be found")
     found = []
     for entry in Path(folder).iterdir():
         if entry.name.startswith("."):  # a mounted ConfigMap keeps its versions there
             continue
         match = re.fullmatch(r"([0-9]+)-([0-9]+)", entry.name)
         if match is None:
-            raise WorkerError(f"{entry} is no result: results are named <begin>-<end>")
+            raise WorkerError(f"{entry} is not a result: results are named <begin>-<end>")
         found.append(Result(int(match[1]), int(match[2]), entry.read_bytes()))
     found.sort(key=lambda one: (one.begin, one.end))
     missing = _missing(found, total)
@@ -175,10 +175,10 @@ def results(total: int | None = None) -> list[Result]:
 
 
 class _Chunk:
-    """The range of this process, and what it owes to the agent and the operator while it works on it.
+    """The range of this process, its reports to the agent, and its answers to the operator.
 
-    ``begin`` ≤ units done < ``_begun`` ≤ ``end``: the loop moves ``_done`` and ``_begun``, the watching thread lowers
-    ``end``, both under the lock.
+    ``begin`` ≤ units done < ``_begun`` ≤ ``end``. The loop moves ``_done`` and ``_begun``, and the watching thread
+    lowers ``end``. Both hold the lock.
     """
 
     def __init__(self, begin: int, end: int, total: int | None) -> None:
@@ -196,7 +196,7 @@ class _Chunk:
 
     def units(self) -> Iterator[int]:
         if self._started:
-            raise WorkerError("the units of this process were iterated already: one process, one loop")
+            raise WorkerError("the units of this process were already iterated: a process iterates once")
         self._started = True
         if self._folder is not None:
             self._look()
@@ -204,7 +204,7 @@ class _Chunk:
             atexit.register(self._leave)
             main = threading.current_thread() is threading.main_thread()
             if main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-                # the first process of a container ignores SIGTERM unless it handles it, and is killed much later
+                # the first process of a container ignores SIGTERM without a handler, and would be killed much later
                 signal.signal(signal.SIGTERM, _terminated)
         return self._loop()
 
@@ -234,7 +234,7 @@ class _Chunk:
             raise WorkerError("PUNCTUAL_INPUT is not set: it names the file that spec.input had fetched for this chunk")
         offset, size = (_read(Path(path).with_name(name)) for name in ("offset", "size"))
         if offset is None or size is None:
-            raise WorkerError(f"beside {path} there is neither offset nor size: it was not fetched by punctual.fetch")
+            raise WorkerError(f"{path} has no offset and size beside it: punctual.fetch did not fetch it")
         kind, record = os.environ.get("PUNCTUAL_INPUT_CUT", "Bytes"), _count("PUNCTUAL_INPUT_RECORD_BYTES") or 1
         separator = b"\n" if kind == "Lines" else os.environ.get("PUNCTUAL_INPUT_SEPARATOR", "").encode()
         loop = self.units()
@@ -274,8 +274,8 @@ class _Chunk:
             self._look()
 
     def _look(self) -> None:
-        """Answer a new offer, report new progress."""
-        if self._folder is None or os.getpid() != self._pid:  # a forked child has no say
+        """Answer a new offer and report new progress."""
+        if self._folder is None or os.getpid() != self._pid:  # a forked child does not report
             return
         with self._lock:
             try:
@@ -283,7 +283,7 @@ class _Chunk:
                 if self._done - self.begin != self._reported:
                     _replace(self._folder / "progress", self._done - self.begin)
                     self._reported = self._done - self.begin
-            except OSError as error:  # the work goes on: a chunk need not report
+            except OSError as error:  # the work continues: a chunk need not report
                 if not self._warned:
                     print(f"punctual.worker: {error}", file=sys.stderr)  # noqa: T201  the program's log is ours
                 self._warned = True
@@ -293,11 +293,11 @@ class _Chunk:
         if offered is None or offered == self._offered:
             return
         end = min(self.end, max(offered, self._begun))
-        _replace(folder / "end", end)  # first: when this fails, nobody was told, and the range stays whole
+        _replace(folder / "end", end)  # first: if this fails, no answer was given, and the range stays whole
         self.end, self._offered, self._answered = end, offered, time.monotonic()
 
     def _leave(self) -> None:
-        """At exit, also by an exception or SIGTERM: the last progress, and time for the answer to be seen."""
+        """Write the last progress at exit, also after an exception or SIGTERM, and wait until the answer was read."""
         if os.getpid() != self._pid:
             return
         self._leaving.set()
@@ -341,9 +341,7 @@ def _missing(found: list[Result], total: int) -> list[str]:
     gaps, at = [], 0
     for one in found:
         if one.begin < at or one.end < one.begin or one.end > total:
-            raise WorkerError(
-                f"result {one.begin}-{one.end} does not fit: [0, {at}) is there already, of {total} units"
-            )
+            raise WorkerError(f"result {one.begin}-{one.end} does not fit: [0, {at}) of {total} units exists already")
         if one.begin > at:
             gaps.append(f"[{at}, {one.begin})")
         at = one.end
@@ -354,9 +352,9 @@ _current: _Chunk | None = None
 
 
 def _this(total: int | None, *, otherwise: int | None = None) -> _Chunk:
-    """Return this process' chunk, read from the environment at the first call.
+    """Return this process's chunk, read from the environment at the first call.
 
-    ``otherwise``: the total where nothing tells it.
+    ``otherwise`` is the total if no other source gives one.
     """
     global _current  # noqa: PLW0603  one process, one chunk
     if _current is None:
@@ -374,7 +372,7 @@ def _this(total: int | None, *, otherwise: int | None = None) -> _Chunk:
             raise WorkerError("PUNCTUAL_BEGIN is not set, but PUNCTUAL_END is: a range needs both")
         if not begin <= end <= (end if whole is None else whole):
             of = "" if whole is None else f" within {whole} units"
-            raise WorkerError(f"PUNCTUAL_BEGIN={begin}, PUNCTUAL_END={end}: no range{of}")
+            raise WorkerError(f"PUNCTUAL_BEGIN={begin}, PUNCTUAL_END={end}: not a valid range{of}")
         _current = _Chunk(begin, end, whole)
     return _current
 
@@ -382,7 +380,7 @@ def _this(total: int | None, *, otherwise: int | None = None) -> _Chunk:
 def _total(given: int | None) -> int | None:
     told = _count("PUNCTUAL_TOTAL")
     if told is not None and given is not None and told != given:
-        raise WorkerError(f"PUNCTUAL_TOTAL is {told}, but this program has {given} units: set the job's spec.units so")
+        raise WorkerError(f"PUNCTUAL_TOTAL is {told}, but this program has {given} units: set spec.units to that")
     return given if told is None else told
 
 
@@ -394,7 +392,10 @@ def _count(name: str, what: str = "units") -> int | None:
 
 
 def _read(path: Path) -> int | None:
-    """Return the number in a file; None where there is none (the annotation behind an offer comes later, if ever)."""
+    """Return the number in a file, or None if it has none.
+
+    The annotation behind an offer comes later, if ever.
+    """
     try:
         text = path.read_bytes().strip()
     except OSError:
@@ -403,7 +404,7 @@ def _read(path: Path) -> int | None:
 
 
 def _replace(path: Path, number: int) -> None:
-    """Write a number so that a reader sees the old one or the new one, never half of it."""
+    """Write a number atomically: a reader sees the old number or the new one."""
     draft = path.with_name(path.name + ".tmp")
     draft.write_text(f"{number}\n", encoding="ascii")
     draft.replace(path)

@@ -284,7 +284,7 @@ def test_what_breaks_off_is_taken_up_where_it_ended(place, manner):
 @pytest.mark.parametrize(
     ("manner", "says"),
     [
-        ("ranges unknown", "does not know byte ranges (it answers 200, not 206"),
+        ("ranges unknown", "does not support byte ranges (it answers 200, not 206"),
         ("size unknown", "does not say how large the input is"),
         ("other range", "asked for bytes"),
         ("missing", "the server answers 404"),
@@ -422,7 +422,7 @@ def test_a_server_that_hangs_is_given_up_after_the_timeout_and_what_came_was_tol
     with serving(LINES, manner="hangs") as server:
         status, said = ran(place | {"PUNCTUAL_INPUT_URL": server.url, "PUNCTUAL_INPUT_TIMEOUT": "4"})
     assert status == 1
-    assert "nothing more came from byte" in said
+    assert "no data arrived from byte" in said
     assert int(Path(place["PUNCTUAL_DIR"], "received").read_text()) > 0
 
 
@@ -476,7 +476,7 @@ def test_a_server_that_wants_credentials_is_told_with_the_field_that_brings_them
         server.wants = SECRET
         status, said = ran(place | {"PUNCTUAL_INPUT_URL": server.url})
     assert status == 1
-    assert "it may want credentials (spec.input.http.headers)" in said
+    assert "it may need credentials (spec.input.http.headers)" in said
 
 
 def test_credentials_follow_a_redirect_of_their_own_server(place):

@@ -41,10 +41,10 @@ def test_outside_punctual_a_total_is_enough_and_nothing_is_written(pod):
         ({"PUNCTUAL_BEGIN": "3"}, "PUNCTUAL_END is not set"),
         ({"PUNCTUAL_END": "3"}, "PUNCTUAL_BEGIN is not set"),
         ({"PUNCTUAL_BEGIN": "0", "PUNCTUAL_END": "-1"}, "PUNCTUAL_END must be a number of units, not '-1'"),
-        ({"PUNCTUAL_BEGIN": "4", "PUNCTUAL_END": "3"}, "PUNCTUAL_BEGIN=4, PUNCTUAL_END=3: no range"),
+        ({"PUNCTUAL_BEGIN": "4", "PUNCTUAL_END": "3"}, "PUNCTUAL_BEGIN=4, PUNCTUAL_END=3: not a valid range"),
         (
             {"PUNCTUAL_BEGIN": "0", "PUNCTUAL_END": "9", "PUNCTUAL_TOTAL": "8"},
-            "no range within 8 units",
+            "not a valid range within 8 units",
         ),
     ],
 )
