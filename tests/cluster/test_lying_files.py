@@ -23,15 +23,15 @@ LIES = {
     "empty": (": >next; mv next progress", "progress is empty"),
     "word": ("put twelve", "progress is not a number"),
     "negative": ("put -3", "progress is negative"),
-    "beyond": ("put 6", "progress is beyond the end"),
-    "backwards": ("put 1", "progress goes backwards"),
+    "beyond": ("put 6", "progress is beyond the chunk's end"),
+    "backwards": ("put 1", "progress is lower than before"),
     # the second one leads to what would be believed, were it followed
     "link": (
         "ln -s /etc/shadow next; mv -T next progress; sleep 3; echo 4 >count; ln -s count next; mv -T next progress",
         "progress is not a regular file",
     ),
     "fifo": ("mkfifo next; mv next progress", "progress is not a regular file"),
-    "gigabyte": ("echo 3 >next; truncate -s 1G next; mv next progress", "progress is larger than any number"),
+    "gigabyte": ("echo 3 >next; truncate -s 1G next; mv next progress", "progress is longer than any valid number"),
     "locked": ("echo 3 >next; chmod 0 next; mv next progress", "progress cannot be read"),
 }
 COUNTED = Counter(

@@ -1,9 +1,9 @@
-"""CustomResourceDefinitions and their documentation, generated from the models of :mod:`punctual.kube.api`.
+"""Generates the CustomResourceDefinitions and their documentation from the models of :mod:`punctual.kube.api`.
 
-``punctual crds`` prints them, ``crds/`` and ``docs/api.md`` hold them, a test compares. pydantic speaks JSON Schema
-2020; the API server wants a structural schema of its own dialect: no references, no unions, no null, what is not
-named is pruned. :func:`structural` is that difference; a keyword that neither dialect shares stops the generator
-rather than the API server.
+``punctual crds`` prints them, ``crds/`` and ``docs/api.md`` store them, and a test compares. pydantic generates JSON
+Schema 2020. The API server wants a structural schema in its own dialect: no references, no unions, no null, and unnamed
+fields are pruned. :func:`structural` converts one to the other. A keyword that is unknown to either dialect stops the
+generator here, not the API server later.
 """
 
 import json
@@ -62,7 +62,7 @@ _HEADER: Final = "# Made by `punctual crds --write crds` from operator/punctual/
 
 
 class _Generator(GenerateJsonSchema):
-    """pydantic's own, but a default stands as a user would write it: ``2s``, not 2.0."""
+    """pydantic's generator, but defaults appear in a user's notation: ``2s``, not 2.0."""
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
         made = super().default_schema(schema)
@@ -75,7 +75,7 @@ class _Generator(GenerateJsonSchema):
 
 
 def _serializer(schema: Any) -> Any:
-    """Return the function of the field's PlainSerializer, below whatever wraps it."""
+    """Return the function of the field's PlainSerializer, below any wrappers."""
     while isinstance(schema, dict):
         if function := schema.get("serialization", {}).get("function"):
             return function
@@ -84,7 +84,7 @@ def _serializer(schema: Any) -> Any:
 
 
 def structural(schema: Schema, definitions: dict[str, Schema]) -> Schema:
-    """Return pydantic's schema in the API server's dialect, references written out."""
+    """Return pydantic's schema in the API server's dialect, with references inlined."""
     schema = _resolved(schema, definitions)
     made: Schema = {key: schema[key] for key in _KEPT if key in schema}
     rest = schema.keys() - made.keys() - _DROPPED
@@ -118,7 +118,7 @@ def structural(schema: Schema, definitions: dict[str, Schema]) -> Schema:
 
 
 def _resolved(schema: Schema, definitions: dict[str, Schema]) -> Schema:
-    """Return the schema without its reference or its alternative null; what stands beside those wins."""
+    """Return the schema without its reference or its null alternative. Keywords beside those take precedence."""
     beside = {
         k: v for k, v in schema.items() if k not in {"$ref", "anyOf"} and not (k == "default" and v in (None, []))
     }
@@ -131,29 +131,29 @@ def _resolved(schema: Schema, definitions: dict[str, Schema]) -> Schema:
 
 
 def _unwrapped(text: str) -> str:
-    """Return paragraphs as one line each: kubectl breaks lines itself."""
+    """Return paragraphs as one line each, because kubectl wraps lines itself."""
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
 def schema_of(kind: type[Resource]) -> Schema:
-    """Return the structural schema of a kind, as the API server gets it."""
+    """Return the structural schema of a kind, as it is sent to the API server."""
     return _complete(modelled(kind))
 
 
 def modelled(kind: type[Resource]) -> Schema:
-    """Return the same with the fields of a pod that the models have, and no others."""
+    """Return the same with only those fields of a pod that the models have."""
     made = kind.model_json_schema(schema_generator=_Generator)
     schema = structural(made, made["$defs"])
     for name in ("apiVersion", "kind"):
         schema["properties"][name].pop("default", None)
-    schema["properties"]["metadata"] = {"type": "object"}  # the API server's own; it takes no description here
+    schema["properties"]["metadata"] = {"type": "object"}  # the API server's own; it accepts no description here
     schema["required"] = ["spec"]
     _without_defaults(schema["properties"].get("status", {}))
     return schema
 
 
 def _complete(schema: Schema) -> Schema:
-    """Write out all fields of the parts of a pod."""
+    """Add all Kubernetes fields to the parts of a pod."""
     if part := schema.get(PART_OF_POD):
         return _within(_written_out({"$ref": part}, _POD), schema)
     made = dict(schema)
@@ -166,7 +166,7 @@ def _complete(schema: Schema) -> Schema:
 
 _POD: Final = "pod.spec"
 _DESCRIBED: Final = 3
-"""Steps of a field's path that still says where it is explained: each text is stored with the kind, twice."""
+"""Maximum depth of a field path with a reference to its explanation. Each text is stored with the kind, twice."""
 
 
 @cache
@@ -176,8 +176,8 @@ def _definitions() -> dict[str, Schema]:
 
 
 def _written_out(schema: Schema, path: str) -> Schema:
-    """Return a schema of Kubernetes with its references written out; ``path`` is where a pod has it."""
-    made = dict(_definitions()[schema["$ref"]] if "$ref" in schema else schema)  # no part of a pod lies in itself
+    """Return a Kubernetes schema with its references inlined. ``path`` is its position in a pod."""
+    made = dict(_definitions()[schema["$ref"]] if "$ref" in schema else schema)  # no part of a pod contains itself
     if path.count(".") <= _DESCRIBED:
         made["description"] = f"As in any pod: `kubectl explain {path}`."
     if "properties" in made:
@@ -192,7 +192,7 @@ def _written_out(schema: Schema, path: str) -> Schema:
 
 
 def _within(theirs: Schema, ours: Schema) -> Schema:
-    """Return what Kubernetes has of a part of a pod, with what Punctual says of it and asks for."""
+    """Return Kubernetes' schema of a part of a pod, with Punctual's descriptions and constraints."""
     made = {k: v for k, v in {**theirs, **ours}.items() if k not in {PRESERVE_UNKNOWN, PART_OF_POD}}
     if "properties" in theirs:
         mine = {name: _within(theirs["properties"][name], p) for name, p in ours.get("properties", {}).items()}
@@ -205,7 +205,7 @@ def _within(theirs: Schema, ours: Schema) -> Schema:
 
 
 def _without_defaults(schema: Schema) -> None:
-    """Take defaults out of a status: the API server would write them on the operator's behalf."""
+    """Remove defaults from a status: the API server would write them on the operator's behalf."""
     schema.pop("default", None)
     for part in (*schema.get("properties", {}).values(), *([schema["items"]] if "items" in schema else [])):
         _without_defaults(part)
@@ -255,7 +255,7 @@ def crd(kind: type[Resource]) -> dict[str, Any]:
 
 
 class _Dumper(yaml.SafeDumper):
-    """No anchors: the same rule at two fields is written twice."""
+    """Dumps YAML without anchors: the same rule at two fields is written twice."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002  PyYAML's signature
         return True
@@ -271,7 +271,7 @@ def all_yaml() -> str:
 
 
 def files() -> dict[str, str]:
-    """Return what ``crds/`` holds: content by file name."""
+    """Return the content of ``crds/`` by file name."""
     return {f"{GROUP}_{kind.NAMES.plural}.yaml": _yaml(kind) for kind in KINDS}
 
 
@@ -317,12 +317,12 @@ def _kind_page(kind: type[Resource]) -> str:
             fields = _rows(schema["properties"][part], made["properties"][part], made["$defs"], part)
             text += [f"### {names.kind} {part}\n", "| Field | Type | Meaning |", "|---|---|---|", *fields, ""]
     if rules := schema.get(VALIDATIONS):
-        text += ["The API server also sees to it that\n", *(f"- {rule['message']}" for rule in rules), ""]
+        text += ["The API server also checks that\n", *(f"- {rule['message']}" for rule in rules), ""]
     return "\n".join(text)
 
 
 def _rows(schema: Schema, made: Schema, definitions: dict[str, Schema], path: str) -> Iterator[str]:
-    """Yield the table's row of each field below, its own fields right after it."""
+    """Yield the table rows of the fields below. A field's own fields follow it directly."""
     source = _resolved(made, definitions)
     if "items" in source:
         schema, source, path = schema["items"], _resolved(source["items"], definitions), f"{path}[]"

@@ -1,11 +1,11 @@
-"""``punctual-operator``: one replica. Owns signals, the loop and the order in which things begin and end.
+"""``punctual-operator``: one replica. It owns signals, the event loop and the order of start and shutdown.
 
-    begin    the API server's answer · metrics and probes · authority · exchange · informers and kopf · elector
-    lead     a Term while the lease is ours; the label that the Service selects
-    end      no new decisions · statuses flushed (5 s) · lease released · kopf stopped
+    start       the API server's answer · metrics and probes · authority · report server · informers and kopf · elector
+    lead        a Term while this replica holds the Lease; the label that the Service selects
+    shut down   no new decisions · statuses flushed (5 s) · lease released · kopf stopped
 
-A lost lease ends the term, and this replica stands by again. What should not happen (an invariant broken, a newer
-leader's write met, a thread that ended) ends the process: another replica begins from what is written down.
+A lost lease ends the term, and this replica is a standby again. An unexpected failure (a broken invariant, a newer
+leader's write, a thread that ended) ends the process. Another replica then starts from the recorded state.
 """
 
 import asyncio
@@ -57,34 +57,34 @@ from punctual.scheduling.pool import Pool
 FLUSH = 5.0
 """Seconds for the last statuses to be written."""
 LABEL = 2.0
-"""Seconds for the leader's label to be taken off at the end."""
+"""Seconds to remove the leader's label at the end."""
 LOOK = 0.5
-"""Seconds between looks at how late the loop is."""
+"""Seconds between two measurements of the event-loop lag."""
 HUNG = 10.0
-"""Seconds without a step after which the planner counts as hung."""
+"""Seconds without a step after which the planner counts as stalled."""
 STALLED = 60.0
-"""Seconds without a page read or a stamp taken after which a takeover counts as hung: one call may take 10 s."""
+"""Seconds without a page read or a stamp accepted after which a takeover counts as stalled. One call may take 10 s."""
 BEGIN = 300.0
-"""The same before a pool's first step, for which a status of each of its jobs may have to be written."""
+"""The same before a pool's first step, which may write a status of each of its jobs."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """What the environment says."""
+    """The configuration, read from the environment."""
 
     pod: str
-    """Name of our pod; empty outside of a cluster."""
+    """Name of this replica's pod. Empty outside a cluster."""
     namespace: str
     service: str
     lease: str
     authority: str
-    """Name of the Secret and of the ConfigMap."""
+    """Name of the Secret and of the ConfigMap of the authority."""
     agent: str
-    """Account of the agents."""
+    """Service account of the agents."""
     image: str
-    """Ours: the step that fetches a chunk's input runs in it."""
+    """The operator's image. The input step of a chunk runs in it."""
     report_port: int
     metrics_port: int
     log_level: str
@@ -92,11 +92,11 @@ class Config:
     """None: the pod's own account, or the user's kubeconfig."""
     timing: Timing
     manner: PlaceholderSettings
-    """How placeholders keep room."""
+    """Settings of placeholders."""
 
     @classmethod
     def read(cls, env: Mapping[str, str]) -> Self:
-        """Read the environment; ValueError names the variable that is wrong."""
+        """Read the environment. A ValueError names the variable that is wrong."""
         namespace = env.get("POD_NAMESPACE", "default")
         service = env.get("PUNCTUAL_SERVICE", "punctual")
         timing = Timing(
@@ -137,7 +137,10 @@ def _number(env: Mapping[str, str], name: str, standard: float) -> float:
 
 
 class Operator:
-    """One replica: ``await Operator(config).run(stop)`` until ``stop`` is set; raises what ends it otherwise."""
+    """One replica: ``await Operator(config).run(stop)`` runs until ``stop`` is set.
+
+    Any other end raises its cause.
+    """
 
     def __init__(self, config: Config, *, core: Callable[[int], Core] = Pool) -> None:
         self._config = config
@@ -154,16 +157,19 @@ class Operator:
         self._ended.add_done_callback(_seen)
         self._instance = config.pod or socket.gethostname()
         self.ports: tuple[int, int] = (0, 0)
-        """Where reports and metrics are served."""
+        """The ports of the report server and of the metrics server."""
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Begin, stand for election, lead in turns, end; told to stop before it has begun, it leaves at once."""
+        """Start, stand for election, lead for a term whenever elected, and shut down.
+
+        If told to stop during the start, it ends at once.
+        """
         work, told = asyncio.ensure_future(self._run(stop)), asyncio.ensure_future(stop.wait())
         first: list[asyncio.Future[Any]] = [work, told, self._ended]
         try:
             await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
             if not self._begun:
-                work.cancel()  # nothing was decided, so there is nothing to write
+                work.cancel()  # nothing was decided, so nothing has to be written
                 await asyncio.wait([work])
                 if self._ended.done():
                     self._ended.result()
@@ -240,8 +246,8 @@ class Operator:
         except InvariantError as error:
             self._fail(error)
         except Exception:
-            # one object nobody can read must not take the answers of all others
-            log.exception("not_understood", kind=plural, name=body.get("metadata", {}).get("name"))
+            # one unreadable object must not stop the others from being processed
+            log.exception("object_rejected", kind=plural, name=body.get("metadata", {}).get("name"))
 
     # serving
 
@@ -301,7 +307,7 @@ class Operator:
             metrics.informer_staleness.labels(resource).set_function(partial(_staleness, informer))
 
     async def _feel_lag(self) -> None:
-        """See how late the loop is: while it is busy events wait in sockets, where no queue of ours counts them."""
+        """Measure the event-loop lag. While the loop is busy, events wait in sockets, where no queue counts them."""
         while True:
             due = time.monotonic() + LOOK
             await asyncio.sleep(LOOK)
@@ -365,24 +371,24 @@ class Operator:
         try:
             await term.run()
         except asyncio.CancelledError:
-            pass  # the lease is lost, or we are leaving
-        except BaseException as error:  # noqa: BLE001  whatever else it is, it ends the process
+            pass  # the lease is lost, or the operator shuts down
+        except BaseException as error:  # noqa: BLE001  any other error ends the process
             if self._elector and not self._elector.leads(term.epoch) and _is_fenced(error):
-                # the lease ran out, and the writer saw it before we heard: we may even lead again by now
-                log.info("term_over", epoch=term.epoch)
+                # the writer may find the expired lease before the callback, and this replica may even lead again by now
+                log.info("term_ended", epoch=term.epoch)
             else:
                 self._fail(error)
         finally:
             self._show(leading=False)
 
     def _stop_leading(self) -> None:
-        """Stand by again: the lease is lost, so another may lead by now and nothing may be written."""
+        """Become a standby: the lease is lost, so another replica may lead and nothing may be written."""
         if self._leading:
             self._leading.cancel()
         self._term = None
 
     async def _retire(self) -> None:
-        """Write what was decided and let go."""
+        """Write the recorded decisions and end the term."""
         if self._leading is None:
             return
         if self._term and not self._leading.done():
@@ -402,7 +408,7 @@ class Operator:
 
 
 class _Tasks:
-    """Tasks that live as long as the replica; one that fails is told of, all are cancelled at the end."""
+    """Tasks that live as long as the replica. A failure of one is reported, and all are cancelled at the end."""
 
     def __init__(self, failed: Callable[[BaseException], None]) -> None:
         self._failed = failed
@@ -427,7 +433,10 @@ class _Tasks:
 
 
 async def _see_epochs(client: ApiClient, caches: Caches) -> None:
-    """Learn the highest epoch that any object carries: where the Lease was deleted ours must not begin below it."""
+    """Read the highest epoch that any object carries.
+
+    If the Lease was deleted, the epochs of new terms must not start below it.
+    """
     for resource in (POOLS, JOBS, RESERVATIONS):
         async for page in walk(client, resource.path(), patience=_be_patient):
             for body in page.items:
@@ -435,12 +444,12 @@ async def _see_epochs(client: ApiClient, caches: Caches) -> None:
 
 
 def _is_fenced(error: BaseException) -> bool:
-    """Whether nothing else is wrong than that another leads."""
+    """Return whether the only cause is that another replica leads."""
     return isinstance(error, BaseExceptionGroup) and error.split(Fenced)[1] is None
 
 
 def _seen(ended: "asyncio.Future[None]") -> None:
-    """Keep asyncio from telling of a second error when the first has ended us already."""
+    """Mark a second error as seen, so that asyncio does not log it after the first has ended the process."""
     if not ended.cancelled():
         ended.exception()
 
@@ -450,12 +459,12 @@ def _staleness(informer: Informer[Any]) -> float:
 
 
 async def _patiently(call: Callable[[], Any], stop: asyncio.Event) -> Any:
-    """Call until the API server answers; None when told to stop before."""
+    """Call until the API server answers. Returns None when told to stop before."""
     while not stop.is_set():
         try:
             return await call()
         except ClusterError as error:
-            log.warning("no_api_server", error=str(error))
+            log.warning("api_server_not_reached", error=str(error))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(error.retry_after):
                     await stop.wait()
@@ -473,7 +482,7 @@ async def _again_until_done(work: Callable[[], Awaitable[None]]) -> None:
 
 
 async def _be_patient(error: ClusterError) -> None:
-    log.warning("not_begun", error=str(error))
+    log.warning("startup_delayed", error=str(error))
     await asyncio.sleep(error.retry_after)
 
 
@@ -489,7 +498,7 @@ def _log_as_json(level: str) -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)  # kopf's and aiohttp's
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)  # kopf's and aiohttp's loggers
 
 
 async def _serve(config: Config) -> None:
@@ -501,7 +510,7 @@ async def _serve(config: Config) -> None:
 
 
 def main() -> int:
-    """Run until told to stop; 1 where it ended otherwise."""
+    """Run until told to stop. Returns 1 for any other end."""
     try:
         config = Config.read(os.environ)
     except ValueError as error:
@@ -511,10 +520,10 @@ def main() -> int:
     try:
         asyncio.run(_serve(config))
     except PunctualError as error:
-        log.error("ended", error=str(error), kind=type(error).__name__)  # noqa: TRY400
+        log.error("operator_failed", error=str(error), kind=type(error).__name__)  # noqa: TRY400
         return 1
     except BaseExceptionGroup as group:
-        log.exception("ended", error=str(group))
+        log.exception("operator_failed", error=str(group))
         return 1
     return 0
 

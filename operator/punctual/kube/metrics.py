@@ -1,7 +1,7 @@
 """The operator's metrics in one registry. Names, help and labels come from :mod:`punctual.metric_names`.
 
-The runtime counts as things happen and sets gauges by pool when it looks at a pool; what is cheap to ask is asked at
-scrape time (``watch``).
+The runtime counts events as they happen and sets a pool's gauges when it processes the pool. Values that are cheap to
+read are read at scrape time (``watch``).
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ _BY_POOL = (
 
 
 class Metrics:
-    """One object per process, an attribute per metric. Tests make as many as they like."""
+    """The metrics of one process, one attribute each. Tests create as many instances as they need."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -61,27 +61,27 @@ class Metrics:
             self._pools[metric].labels(pool).set(value)
 
     def watch_pool(self, pool: str, values: dict[names.Metric, Callable[[], float]]) -> None:
-        """Export gauges of a pool whose values are asked for at each scrape."""
+        """Export gauges of a pool that are read at each scrape."""
         for metric, ask in values.items():
             self._pools[metric].labels(pool).set_function(ask)
 
     def forget_pool(self, pool: str) -> None:
-        """Take a pool that is gone out of all gauges: its last values must not stand for ever."""
+        """Remove a deleted pool from all gauges, because its last values must not stay."""
         for gauge in self._pools.values():
-            if (pool,) in gauge._metrics:  # noqa: SLF001  remove() of a stranger warns
+            if (pool,) in gauge._metrics:  # noqa: SLF001  remove() of an unknown label warns
                 gauge.remove(pool)
 
     def forget_pools(self) -> None:
-        """Take out all pools: this replica leads no more, another speaks for them."""
+        """Remove all pools: this replica no longer leads, and another exports their metrics."""
         for gauge in self._pools.values():
             gauge.clear()
 
     def watch(self, metric: names.Metric, ask: Callable[[], float]) -> None:
-        """Export a gauge without labels whose value is asked for at each scrape."""
+        """Export a gauge without labels that is read at each scrape."""
         self._gauge(metric).set_function(ask)
 
     def text(self) -> bytes:
-        """Return all of it in the text format."""
+        """Return all metrics in the text format."""
         return generate_latest(self.registry)
 
     def _counter(self, metric: names.Metric) -> Counter:
@@ -97,7 +97,7 @@ class Metrics:
 
 
 def _settle(made: MetricWrapperBase, metric: names.Metric) -> None:
-    """Let a counter's known labels stand at 0, or a first increase shows as no increase."""
+    """Create a counter's known label sets at 0. Otherwise the first increase would not show as one."""
     for known in _KNOWN.get(metric, ()):
         made.labels(*known)
 

@@ -1,7 +1,7 @@
 """Plain HTTP for Prometheus and the kubelet: ``/metrics``, ``/healthz``, ``/readyz``.
 
-Alive means that the planner ticked lately, not that the process is there: a loop that hangs is restarted. Each question
-is answered by a callback that returns None, or the sentence that says what is wrong.
+The operator is alive if the planner ticked lately; a running process is not enough, so a loop that hangs is restarted.
+Each probe calls a function that returns None or a sentence that names the problem.
 """
 
 from collections.abc import Awaitable, Callable
@@ -12,7 +12,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from punctual.kube.metrics import Metrics
 
 Answer = Callable[[], str | None]
-"""None: all is well; else one sentence that says what is not."""
+"""None: healthy. Otherwise one sentence that names the problem."""
 
 
 class ProbeServer:
@@ -25,7 +25,7 @@ class ProbeServer:
         self._runner: web.AppRunner | None = None
 
     async def start(self, *, host: str | None = None, port: int = 8080) -> int:
-        """Listen; return the port (asked for 0: the one given)."""
+        """Listen. Returns the port (for 0, the one that was assigned)."""
         app = web.Application()
         app.router.add_get("/metrics", self._exposition)
         app.router.add_get("/healthz", _probe(self._healthy))
@@ -46,9 +46,9 @@ class ProbeServer:
 
 
 def port_of(runner: web.BaseRunner) -> int:
-    """Return the port that is listened on; of two that were given out, one for each family, IPv4's.
+    """Return the port that is listened on. If each IP family got its own, it is IPv4's.
 
-    Which of them comes first is chance: the event loop keeps them in a set.
+    The order of the sockets is random, because the event loop keeps them in a set.
     """
     addresses = runner.addresses
     return int(next((a for a in addresses if len(a) == 2), addresses[0])[1])

@@ -1,7 +1,8 @@
-"""A Pool rebuilt from objects as the API server shows them, as a new leader rebuilds it, but nobody writes anything.
+"""A Pool rebuilt from objects as the API server shows them. It rebuilds like a new leader but writes nothing.
 
-What pods are doing is not in it, nor how large nodes are: each pool's status says how many processors its nodes have,
-each job's which chunks run where until when, and that is what the operator decides by. Called by ``punctual plan``.
+It contains neither the states of pods nor the sizes of nodes. The operator decides from statuses: each pool's status
+has the number of processors of its nodes, and each job's has its running chunks with their ends. Called by ``punctual
+plan``.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -35,7 +36,7 @@ from punctual.scheduling.pool import Pool
 
 Body = Mapping[str, Any]
 EPOCH = 2**30
-"""No leader's: nothing that such a Pool says is ever written."""
+"""Not the epoch of a leader: nothing that such a Pool returns is ever written."""
 
 
 @dataclass(slots=True)
@@ -46,22 +47,22 @@ class Snapshot:
     jobs: list[Body] = field(default_factory=list)
     profiles: dict[tuple[str, str], Body] = field(default_factory=dict)
     reservations: Directory = field(default_factory=Directory)
-    """Nothing else is in it."""
+    """Contains reservations only."""
     learning: ProfileLearning = field(default_factory=lambda: ProfileLearning(Directory()))
-    """What profiles have learned."""
+    """The costs that profiles have learned."""
     namespaces: dict[str, Mapping[str, str]] = field(default_factory=dict)
     """Labels by name."""
 
     @classmethod
     def of(cls, bodies: Iterable[Body]) -> "Snapshot":
-        """Take in objects, lists of them too; those of other kinds are of no interest."""
+        """Create a snapshot of objects and lists of objects. Other kinds are ignored."""
         made = cls()
         for body in bodies:
             made.add(body)
         return made
 
     def add(self, body: Body) -> None:
-        """Take in one more; PunctualError where it has no name. What is written by hand may lack much."""
+        """Add one object. Raises PunctualError if it has no name. A file written by hand may lack many fields."""
         for one in objects(body):
             self._add(one)
 
@@ -88,11 +89,11 @@ class Snapshot:
                 self.namespaces[name] = meta.get("labels") or {}
 
     def selector(self, pool: str) -> api.LabelSelector | None:
-        """Return which namespaces a pool serves; None: all of them."""
+        """Return the selector of the namespaces that a pool serves. None: all namespaces."""
         return self._pool(pool).spec.namespace_selector
 
     def job(self, asked: api.DivisibleJob) -> Job:
-        """Return a new job as its pool would be told of it, with what the edge would have against it."""
+        """Return a new job as its pool would get it, with any refusal by the admission gate."""
         namespace, pool = asked.metadata.namespace, asked.spec.pool
         profile = None
         if asked.spec.profile is not None and (body := self.profiles.get((namespace, asked.spec.profile))):
@@ -111,10 +112,10 @@ class Snapshot:
         return to_job(asked, profile=profile, learned=learned, refusal=refusal, reservation=group)
 
     def pool(self, name: str, *, now: float, without: Collection[tuple[str, str]] = ()) -> Pool:
-        """Return a Pool that knows all that is promised, and has answered all who were to be answered.
+        """Return a Pool with all promises, after it has answered all jobs that were due for an answer.
 
-        ``without``: jobs (namespace, name) that are thought away. Raises PunctualError where the pool's status cannot
-        be planned from.
+        ``without`` has jobs (namespace, name) to leave out. Raises PunctualError if the pool cannot be planned from its
+        status.
         """
         model = self._pool(name)
         try:
@@ -122,7 +123,7 @@ class Snapshot:
         except UserError as error:
             raise PunctualError(f"Pool {name}: {error.message}") from error
         if status is None or not (status.applied or status.nodes):
-            raise PunctualError(f"Pool {name} has no status to plan from: no operator has looked at it yet")
+            raise PunctualError(f"Pool {name} has no status to plan from: no operator has processed it yet")
         record = to_pool_record(name, status)
         spec = record.applied or to_pool_spec(model)
         known, new = self._jobs(name, without, now)
@@ -134,11 +135,11 @@ class Snapshot:
         return pool
 
     def _add_reservation(self, body: Body) -> None:
-        known = self.reservations.observe_reservation({**body, "status": None})  # whatever its epoch is
+        known = self.reservations.observe_reservation({**body, "status": None})  # whatever its epoch
         try:
             status = api.parse_status(api.ReservationStatus, body)
         except UserError:
-            return  # the operator leaves it alone
+            return  # the operator ignores it
         if known and status:
             reservations.restore(known, status)
 
@@ -150,7 +151,7 @@ class Snapshot:
                 yield from reservations.promised(known, nodes if selects else None, now)
 
     def _inside(self, namespace: str, name: str | None, pool: str) -> str | tuple[str, str] | None:
-        """Return inside of what a job is to run, or why it cannot; None: outside of all."""
+        """Return the reservation window in which a job is to run, or a refusal. None: the job names no reservation."""
         if name is None:
             return None
         known = self.reservations.reservation(namespace, name)
@@ -166,7 +167,7 @@ class Snapshot:
     def _jobs(
         self, pool: str, without: Collection[tuple[str, str]], now: float
     ) -> tuple[list[JobApplied], list[JobApplied]]:
-        """Return the pool's jobs: those that somebody has decided about, and the others."""
+        """Return the pool's jobs: those with a decision, and the others."""
         known, new = [], []
         for found in self.jobs:
             meta = {"creationTimestamp": format_time(now), **found["metadata"]}
@@ -178,7 +179,7 @@ class Snapshot:
             try:
                 status = api.parse_status(api.DivisibleJobStatus, body)
             except UserError:
-                continue  # the operator leaves such a job alone
+                continue  # the operator ignores such a job
             record = to_record(status) if status else None
             if undecided(record):
                 new.append(JobApplied(self._known(body), without_decision(record)))
@@ -209,9 +210,12 @@ class Snapshot:
 
 
 def objects(body: Any) -> Iterator[dict[str, Any]]:
-    """Yield an object, or those of a list, however deep they lie; PunctualError where something else is there."""
+    """Yield an object, or those of a list, at any nesting depth.
+
+    Raises PunctualError if a value is not an object.
+    """
     if not isinstance(body, dict) or not isinstance(body.get("metadata") or {}, dict):
-        raise PunctualError("is no Kubernetes object")
+        raise PunctualError("is not a Kubernetes object")
     items = body.get("items")
     if items is None or not str(body.get("kind") or "List").endswith("List"):
         yield body
@@ -219,30 +223,30 @@ def objects(body: Any) -> Iterator[dict[str, Any]]:
     try:
         for one in items if isinstance(items, list) else [items]:
             yield from objects(one)
-    except (PunctualError, RecursionError):  # also one that lies in itself
-        raise PunctualError("items: has what is no Kubernetes object") from None
+    except (PunctualError, RecursionError):  # also a list that contains itself
+        raise PunctualError("items: an item is not a Kubernetes object") from None
 
 
 def _check(body: Body, kind: str, meta: Body) -> None:
     if not isinstance(meta.get("name"), str) or not isinstance(meta.get("namespace") or "", str):
-        raise PunctualError(f"the state has a {kind} without metadata.name, or whose metadata.namespace is no string")
+        raise PunctualError(f"the state has a {kind} without metadata.name, or metadata.namespace is not a string")
     for part, value in {**body, "metadata.labels": meta.get("labels")}.items():
         if part in {"spec", "status", "metadata.labels"} and not isinstance(value or {}, dict):
-            raise PunctualError(f"the state's {kind} {meta['name']}: {part} is no object (fields with values)")
+            raise PunctualError(f"the state's {kind} {meta['name']}: {part} is not an object (fields with values)")
 
 
 def settle(pool: Pool, now: float, events: Iterable[Event] = ()) -> None:
-    """Let a Pool take in events and answer all that it owes, offers too; what it wants done is not done."""
+    """Process the events and return when every answer and offer is made. The actions are not carried out."""
     pool.step(now, list(events))
     while pool.backlog:
         pool.step(now, [])
 
 
 def _nodes(status: api.PoolStatus, spec: PoolSpec, jobs: Iterable[JobApplied]) -> list[NodeObserved]:
-    """Return the nodes as the status tells of them: just so large that they have as many processors."""
+    """Return the nodes that the status names, just large enough for their number of processors."""
     counts = {node.name: node.processors for node in status.nodes}
     speeds = {node.name: node.speed for node in status.nodes if node.speed}
-    if len(counts) == MOST_NODES:  # it tells of no more
+    if len(counts) == MOST_NODES:  # the status names no more
         more: dict[str, int] = {}
         for applied in jobs:
             for chunk in (applied.record or JobRecord()).chunks:

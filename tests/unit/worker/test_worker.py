@@ -63,7 +63,7 @@ def test_a_job_of_another_size_than_the_program_is_refused(monkeypatch):
 def test_units_are_iterated_once(monkeypatch):
     forget(monkeypatch, {"PUNCTUAL_TOTAL": "2"})
     assert list(worker.units()) == [0, 1]
-    with pytest.raises(worker.WorkerError, match="one process, one loop"):
+    with pytest.raises(worker.WorkerError, match="a process iterates once"):
         worker.units()
 
 
@@ -204,9 +204,9 @@ def test_results_are_sorted_and_cover_everything(tmp_path, monkeypatch):
         ([], r"missing for \[0, 9\) of 9 units"),
         (["2-4", "5-9"], r"missing for \[0, 2\), \[4, 5\) of 9"),
         (["0-8"], r"missing for \[8, 9\)"),
-        (["0-5", "4-9"], r"4-9 does not fit: \[0, 5\) is there"),
+        (["0-5", "4-9"], r"4-9 does not fit: \[0, 5\) of 9 units exists already"),
         (["0-9", "9-10"], r"9-10 does not fit"),
-        (["0-9", "notes"], "notes is no result"),
+        (["0-9", "notes"], "notes is not a result"),
     ],
 )
 def test_results_that_do_not_cover_everything_once_are_refused(tmp_path, monkeypatch, names, said):

@@ -1,1 +1,1 @@
-"""Where agents report and what they are told."""
+"""The report server for agents and the set points that they get."""

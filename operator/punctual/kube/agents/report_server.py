@@ -1,16 +1,16 @@
-"""Where agents report: HTTPS, one POST per node and second; the answer is what that node shall hold.
+"""The report server for agents: HTTPS, one POST per node and second. The answer has the set points of the node's pods.
 
-A report counts only when all of this is so, and each refusal is counted by its reason:
+A report is accepted only if all of this holds. Each refusal is counted by its reason:
 
-    this replica leads                       else 503, and the connection is closed: the Service points elsewhere
-    the token is the agent's, for us         TokenReview, remembered up to a minute (``identity.py``)
-    it comes from the node it speaks of      the token's node-name, not what the body says
-    it is newer than the last one            (instance, sequence); of two instances that are there the younger speaks
-    it has not seen a higher epoch           else a newer leader is there and this one must not speak
-    a pod is known on that node              others in the report are left out
+    this replica leads                       else 503, and the connection is closed, so that the Service routes anew
+    the token is the agent's, for us         TokenReview, cached up to a minute (``identity.py``)
+    it comes from the node that it names     the token's node-name, not the body's
+    it is newer than the last one            (instance, sequence); of two running instances the younger counts
+    it has not seen a higher epoch           else a newer leader exists, and this one must not answer
+    a pod is known on that node              other pods in the report are ignored
 
-Then the pods go to the Pool as one ``Reported`` and the answer is made from the board. Nothing here goes through the
-API server but a TokenReview.
+The accepted pods go to the Pool as one ``Reported``, and the answer is made from the set points. TokenReviews are the
+only calls to the API server.
 """
 
 import asyncio
@@ -33,11 +33,11 @@ from punctual.scheduling.model.events import Progress, Reported
 log = structlog.get_logger(__name__)
 
 LARGEST: Final = 1 << 20
-"""Bytes of a report: some 200 per pod, and a kubelet has a few hundred pods at most."""
+"""Limit of a report in bytes. A pod takes some 200, and a kubelet has a few hundred pods at most."""
 PATIENCE: Final = 10.0
 """Seconds for the body to arrive."""
 SILENT: Final = 10.0
-"""Seconds after which an agent that was not heard is no more counted on."""
+"""Seconds after which an agent without a report counts as silent."""
 
 Refusal = Literal[
     "notLeading",
@@ -77,44 +77,44 @@ _FAULTY: Final[dict[wire.Fault, str]] = {
     "empty": "is empty",
     "notANumber": "is not a number",
     "negative": "is negative",
-    "beyondEnd": "is beyond the end",
-    "backwards": "goes backwards",
+    "beyondEnd": "is beyond the chunk's end",
+    "backwards": "is lower than before",
     "notRegular": "is not a regular file",
-    "tooLarge": "is larger than any number",
+    "tooLarge": "is longer than any valid number",
     "unreadable": "cannot be read",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportCallbacks:
-    """What the exchange asks of the rest of the operator; all are called in its event loop."""
+    """Callbacks of the report server into the operator. All are called in its event loop."""
 
     epoch: Callable[[], int | None]
-    """The leader's epoch; None while this replica does not lead."""
+    """The leader's epoch. None while this replica does not lead."""
     now: Callable[[], float]
-    """The API server's clock: ends of set points are on it."""
+    """The API server's clock, on which the ends of set points are."""
     monotonic: Callable[[], float]
     pods_on: Callable[[str], Collection[str]]
-    """uids of our pods on that node."""
+    """The uids of the chunk pods on a node."""
     heard: Callable[[Reported], None]
-    """Takes a report that counts."""
+    """Receives an accepted report."""
     refused: Callable[[Refusal, int], None]
     """Counts refusals."""
 
 
 @dataclass(slots=True)
 class _Voice:
-    """Who spoke last for a node."""
+    """The last accepted report of a node."""
 
     instance: str
     sequence: int
     born: float
-    """When that agent's process started, on our monotonic clock."""
+    """The start of that agent process, on this replica's monotonic clock."""
     heard: float
     quota: float
-    """CPU caps in force on the node's pods together, cores."""
+    """CPU caps in force on the node's pods together, in cores."""
     drift: int
-    """How often something else changed one of them."""
+    """The number of times that another program changed one of them."""
 
 
 class _Refused(Exception):  # noqa: N818  an outcome, not an error of the program
@@ -124,10 +124,10 @@ class _Refused(Exception):  # noqa: N818  an outcome, not an error of the progra
 
 
 class ReportServer:
-    """The server agents report to."""
+    """The server that receives the agents' reports."""
 
     def __init__(self, board: SetPointStore, reviewer: Reviewer, doors: ReportCallbacks, *, account: str) -> None:
-        """``account``: ``system:serviceaccount:<namespace>:<name>`` of the agent."""
+        """``account`` is the agent's: ``system:serviceaccount:<namespace>:<name>``."""
         self._board = board
         self._reviewer = reviewer
         self._doors = doors
@@ -136,7 +136,7 @@ class ReportServer:
         self._runner: web.AppRunner | None = None
 
     async def start(self, context: ssl.SSLContext, *, host: str | None = None, port: int = 8443) -> int:
-        """Listen; return the port (asked for 0: the one given)."""
+        """Listen. Returns the port (for 0, the one that was assigned)."""
         app = web.Application(client_max_size=LARGEST)
         app.router.add_post(wire.REPORT_PATH, self._handle)
         self._runner = web.AppRunner(app, access_log=None, keepalive_timeout=75.0, shutdown_timeout=2.0)
@@ -146,7 +146,7 @@ class ReportServer:
         return port_of(self._runner)
 
     async def stop(self) -> None:
-        """Stop listening; requests under way have two seconds."""
+        """Stop listening. Open requests have two seconds to end."""
         if self._runner:
             await self._runner.cleanup()
             self._runner = None
@@ -157,11 +157,11 @@ class ReportServer:
         return sorted(n for n in expected if (v := self._voices.get(n)) is None or v.heard < limit)
 
     def quota(self) -> float:
-        """Return the caps in force, cores, over all nodes heard lately."""
+        """Return the sum of the caps in force, in cores, over all nodes that reported lately."""
         return sum(v.quota for v in self._lately())
 
     def drift(self) -> int:
-        """Return how often something else changed a cap of a pod that is there now."""
+        """Return the number of caps of present pods that another program changed."""
         return sum(v.drift for v in self._lately())
 
     def forget(self, node: str) -> None:
@@ -179,7 +179,7 @@ class ReportServer:
             self._doors.refused(refused.reason, 1)
             response = web.json_response({"reason": refused.reason}, status=_STATUS[refused.reason])
             if refused.reason == "notLeading":
-                response.force_close()  # a kept connection would go on past the Service to a replica that left
+                response.force_close()  # a kept connection would stay with a replica that no longer leads
             return response
 
     async def _take(self, request: web.Request) -> web.Response:
@@ -188,7 +188,7 @@ class ReportServer:
         report = await self._read(request)
         if identity.node != report.node:
             raise _Refused("otherNode")
-        epoch = self._epoch()  # again: awaits lie between, and a turn may end in any of them
+        epoch = self._epoch()  # read again: a term may end during any await
         if report.epoch > epoch:
             raise _Refused("higherEpoch")
         fresh = self._order(report)
@@ -231,13 +231,16 @@ class ReportServer:
             raise _Refused("tooLarge") from error
         except TimeoutError as error:
             raise _Refused("tooSlow") from error
-        except (ConnectionError, web.RequestPayloadError) as error:  # the agent was killed, or its node cut off
+        except (ConnectionError, web.RequestPayloadError) as error:  # the agent was killed, or its node was cut off
             raise _Refused("brokenOff") from error
         except ValidationError as error:
             raise _Refused("malformed") from error
 
     def _order(self, report: wire.Report) -> bool:
-        """Refuse what is older than what was heard, remember what is newer; False: heard, the answer was lost."""
+        """Refuse a report older than the last one, and record a newer one.
+
+        Returns False for a repeated report, the answer of which was lost.
+        """
         now = self._doors.monotonic()
         born = now - report.started
         last = self._voices.get(report.node)
@@ -246,7 +249,7 @@ class ReportServer:
                 return False
             if report.sequence < last.sequence:
                 raise _Refused("oldSequence")
-            born = last.born  # as first heard: later reports may have travelled longer
+            born = last.born  # the first estimate: later reports may have travelled longer
         elif last is not None and born <= last.born and now - last.heard <= SILENT:
             raise _Refused("oldInstance")
         quota = sum(p.cap or 0.0 for p in report.pods)

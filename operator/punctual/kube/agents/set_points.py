@@ -1,8 +1,8 @@
-"""What each node's agent shall hold, kept for the moment it asks.
+"""The set points of each node's pods, stored until the node's agent asks.
 
-The actor puts the Pool's ``SetPoint`` and ``DropSetPoint`` actions here, the exchange takes answers. Ends are absolute
-here and become seconds left when an answer is made: a queue in between must not make a chunk late. Lives as long as a
-turn of leadership: a new leader's Pool says everything again.
+The actor puts the Pool's ``SetPoint`` and ``DropSetPoint`` actions here, and the report server takes the answers. Ends
+are absolute here and become seconds left when an answer is made, so that a delay in a queue does not make a chunk late.
+The store lives for one term: a new leader's Pool sets every point again.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from punctual import wire
 from punctual.scheduling.model.actions import DropSetPoint, SetPoint
 
-MOST = 1000  # as wire.SetPoints has it: a kubelet holds far fewer pods
+MOST = 1000  # the limit of wire.SetPoints; a kubelet has far fewer pods
 
 
 class SetPointStore:
@@ -23,22 +23,22 @@ class SetPointStore:
         return sum(len(pods) for pods in self._nodes.values())
 
     def put(self, point: SetPoint) -> None:
-        """Take in a set point; a newer one of the same pod replaces it."""
+        """Store a set point. It replaces an earlier one of the same pod."""
         self._nodes.setdefault(point.node, {})[point.pod] = point
 
     def drop(self, gone: DropSetPoint) -> None:
-        """Forget a pod; one that is not here is forgotten already."""
+        """Remove the set point of a pod, if there is one."""
         pods = self._nodes.get(gone.node, {})
         pods.pop(gone.pod, None)
         if not pods:
             self._nodes.pop(gone.node, None)
 
     def clear(self) -> None:
-        """Forget everything: the turn of leadership is over."""
+        """Remove all set points: the term is over."""
         self._nodes.clear()
 
     def answer(self, node: str, *, now: float, epoch: int, done: Mapping[str, int | None]) -> wire.SetPoints:
-        """Return what the node's agent is told at ``now``; ``done``: units by pod, as its report says."""
+        """Return the answer for the node's agent at ``now``. ``done`` is the reported units by pod."""
         pods = sorted(self._nodes.get(node, {}).items())[:MOST]
         return wire.SetPoints(epoch=epoch, pods=[_told(point, done.get(uid), now) for uid, point in pods])
 
@@ -47,7 +47,7 @@ def _told(point: SetPoint, done: int | None, now: float) -> wire.SetPoint:
     return wire.SetPoint(
         uid=point.pod,
         cap=point.cap,
-        rest_cap=point.cap,  # a promise is planned with headroom under the whole processor: left alone it is kept
+        rest_cap=point.cap,  # enough to finish in time: a promise is planned with headroom
         period=point.period,
         units=point.units,
         units_left=None if done is None else float(max(0, point.units - done)),

@@ -1,1 +1,1 @@
-"""How Kubernetes writes values: durations, quantities, JSON; and the clock and the rate they are used with."""
+"""The formats of Kubernetes values (durations, quantities, JSON), the API server's clock, and a token bucket."""

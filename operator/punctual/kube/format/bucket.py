@@ -1,4 +1,7 @@
-"""A token bucket: so many at once, so many per second after that. It takes its clock as an argument and never waits."""
+"""A token bucket: a burst at once, then a fixed number per second.
+
+The clock is an argument. The bucket never waits.
+"""
 
 from collections.abc import Callable
 
@@ -16,16 +19,16 @@ class Bucket:
         self._at = monotonic()
 
     def take(self) -> bool:
-        """Take a token if there is one."""
+        """Take a token if there is one. Returns whether there was."""
         if self.delay() > 0:
             return False
         self._tokens -= 1
         return True
 
     def delay(self) -> float:
-        """Seconds until there is a token; 0 when there is one now."""
+        """Seconds until the next token. 0 if there is one now."""
         now = self._monotonic()
         self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate)
         self._at = now
-        # a rounding error must not put a waiter off by nothing for ever
+        # a rounding error must not delay a waiter by 0 s for ever
         return 0.0 if self._tokens >= 1 - 1e-9 else (1 - self._tokens) / self._rate

@@ -1,26 +1,26 @@
 """The API server's clock, which is the clock of every promise.
 
-Nodes and operators disagree about the time, and a deadline is written by the API server (creationTimestamp + the
-deadline asked for). So time is told by its ``Date`` headers: `ApiClient` hands in each answer, planner and status
-writers ask `now`. Such a header has a resolution of one second, but each answer gives an interval that the offset
-(server clock - local monotonic clock) must lie in: a request sent at s and answered at r with ``Date`` D says
+The clocks of nodes and operators differ, and the API server sets the start of a deadline (creationTimestamp + the
+requested deadline). The time is therefore taken from its ``Date`` headers: `ApiClient` passes in each answer, and
+planner and status writers call `now`. Such a header has a resolution of one second, but each answer gives an interval
+for the offset (server clock - local monotonic clock). A request sent at s and answered at r with ``Date`` D says
 
     D - r  <=  offset  <  D + 1 - s
 
-and the intersection of many such intervals is as narrow as the round trip. The base is the monotonic clock: a jump of
-the local wall clock does no harm. Intervals widen by `DRIFT` with age, so that the newest answers win in the end.
+and the intersection of many such intervals is as narrow as the round trip. The base is the monotonic clock, so a jump
+of the local wall clock has no effect. Intervals widen by `DRIFT` with age, so the newest answers win in the end.
 
-**One answer cannot move it far.** An answer that contradicts what is known by more than `HOLD` opens a doubt: `now`
-goes on as before, and whoever decides waits while `doubted`. The next answers settle it:
+**One answer cannot move the clock far.** An answer that contradicts the known time by more than `HOLD` opens a doubt:
+`now` continues as before, and decisions wait while `doubted`. The next answers settle it:
 
-    one agrees with what was known      the doubt is dismissed: a clock that was set does not tell its old time again
+    one agrees with the known time      the doubt is dismissed: a clock that was set does not return its old time
     all agree with the contradiction    it is followed, after `AGREED` seconds and at least `ANSWERS` answers
 
-So of several servers behind one address the one with a wrong clock is never followed, however often it answers.
-Where servers have contradicted each other lately, agreement takes `DISPUTED` seconds: chance must not look like it.
-`ask_while_doubted` asks over new connections meanwhile, which lead to all servers, so the doubt ends soon.
+If one of several servers behind an address has a wrong clock, it is therefore never followed, however often it answers.
+If servers have contradicted each other recently, agreement takes `DISPUTED` seconds, because agreement by chance must
+not count. Meanwhile `ask_while_doubted` asks over new connections, which reach all servers, so the doubt ends soon.
 
-At first nothing is known. Then the local wall clock is the second witness: an answer within `WITNESS` of it counts at
+At first nothing is known, and the local wall clock is the second source. An answer within `WITNESS` of it counts at
 once, another one only after agreement.
 """
 
@@ -36,22 +36,22 @@ import structlog
 from punctual.errors import ClusterError
 
 DRIFT = 1e-4
-"""Seconds by which the two clocks may part per second (a quartz's 50 ppm, twice)."""
+"""Seconds per second by which the two clocks may diverge (twice the 50 ppm of a quartz)."""
 HOLD = 5.0
-"""A correction of up to so many seconds is followed at once, a larger one opens a doubt. A correction backwards of up
-to so many seconds holds the clock still."""
+"""Seconds. A smaller correction is followed at once, a larger one opens a doubt. A backward correction of up to this
+size stops the clock until time has caught up."""
 AGREED = 5.0
-"""Seconds over which all answers must agree on another time until that counts."""
+"""Seconds for which all answers must agree on another time before it counts."""
 ANSWERS = 5
-"""Answers that must agree on it, at least."""
+"""The minimum number of answers that must agree on it."""
 DISPUTED = 30.0
-"""The same as `AGREED` for `MEMORY` seconds after a doubt that was dismissed."""
+"""Replaces `AGREED` for `MEMORY` seconds after a dismissed doubt."""
 MEMORY = 600.0
 WITNESS = 60.0
-"""Seconds by which the first answer and the local wall clock may differ: as far as a clock may be set back while a
-Pool goes on (`punctual.runtime.actor`)."""
+"""Maximum difference in seconds between the first answer and the local wall clock. It is the step back that a clock may
+make while a Pool continues (`punctual.runtime.actor`)."""
 ASK = 0.25
-"""Seconds between questions while the time is in doubt."""
+"""Seconds between two requests while the time is in doubt."""
 
 Ending = Literal["dismissed", "followed"]
 
@@ -59,27 +59,27 @@ log = structlog.get_logger(__name__)
 
 
 class ServerClock:
-    """``now()`` is the API server's time as float seconds since 1970. Safe to use from several threads.
+    """``now()`` is the API server's time as float seconds since 1970. Safe for use from several threads.
 
-    Before the first answer it tells the local wall clock, and `error` is infinite.
+    Before the first answer it returns the local wall clock, and `error` is infinite.
     """
 
     def __init__(
         self, *, monotonic: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time
     ) -> None:
         self.on_end: Callable[[Ending], None] = lambda _: None
-        """Hears how each doubt ended, in the thread that brought the answer; must not block."""
+        """Called with the outcome of each doubt, in the thread that received the answer. It must not block."""
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._guess = wall() - monotonic()
         self._low = self._high = 0.0  # the offset's interval, seconds
-        self._since: float | None = None  # monotonic time that the interval holds for
+        self._since: float | None = None  # the monotonic time for which the interval holds
         self._told = float("-inf")
         self._doubt: _Doubt | None = None
-        self._dismissed = float("-inf")  # monotonic time at which a doubt was last dismissed
+        self._dismissed = float("-inf")  # monotonic time of the last dismissed doubt
 
     def observe(self, date: float, *, sent: float, received: float) -> None:
-        """Take in an answer: its ``Date`` in epoch seconds, and when it was asked for and came (monotonic)."""
+        """Record an answer: its ``Date`` in epoch seconds, and the monotonic times of request and answer."""
         low, high = date - received, date + 1 - sent
         with self._lock:
             ahead = self._ahead(low, high)
@@ -89,7 +89,7 @@ class ServerClock:
                 self._contradict(low, high, received, ahead)
 
     def _ahead(self, low: float, high: float) -> float:
-        """Return by how many seconds an answer contradicts what is known; 0: it does not."""
+        """Return the seconds by which an answer contradicts the known time. 0: no contradiction."""
         if self._since is None:
             known_low = known_high = self._guess
             allowed = WITNESS
@@ -108,7 +108,7 @@ class ServerClock:
         if self._since is not None:
             slack = DRIFT * abs(received - self._since)
             both = max(low, self._low - slack), min(high, self._high + slack)
-            if both[0] <= both[1]:  # else another server answered, whose clock differs a little: begin anew
+            if both[0] <= both[1]:  # else another server answered with a slightly different clock: start again
                 low, high = both
         self._low, self._high, self._since = low, high, received
 
@@ -116,7 +116,7 @@ class ServerClock:
         disputed = received - self._dismissed < MEMORY
         doubt = self._doubt
         if doubt is None or not doubt.joined_by(low, high):
-            if doubt is None and not disputed:  # one line for servers that go on contradicting each other
+            if doubt is None and not disputed:  # log one line only for servers that continue to contradict each other
                 log.warning("clock_doubted", ahead=round(ahead, 1))
             self._doubt = _Doubt(low, high, received, doubt.opened if doubt else received)
             return
@@ -131,7 +131,10 @@ class ServerClock:
         self.on_end(how)
 
     def now(self) -> float:
-        """Tell the API server's time in epoch seconds; never earlier than told before, but for a clock set back."""
+        """Return the API server's time in epoch seconds.
+
+        It never runs backwards, except when the server's clock was set back.
+        """
         with self._lock:
             offset = self._guess if self._since is None else (self._low + self._high) / 2
             now = self._monotonic() + offset
@@ -141,18 +144,18 @@ class ServerClock:
 
     @property
     def doubted(self) -> bool:
-        """Whether answers contradict each other about the time: what is decided now may be wrong for good."""
+        """Whether answers contradict each other about the time. A decision made now may be wrong for good."""
         return self._doubt is not None
 
     @property
     def doubt(self) -> float:
-        """Seconds since the time is in doubt; 0 while it is not."""
+        """Seconds since the time became doubtful. 0 while it is not."""
         doubt = self._doubt
         return 0.0 if doubt is None else self._monotonic() - doubt.opened
 
     @property
     def error(self) -> float:
-        """Most seconds by which ``now()`` can be wrong, unless it is `doubted`."""
+        """Maximum error of ``now()`` in seconds, unless it is `doubted`."""
         with self._lock:
             if self._since is None:
                 return float("inf")
@@ -160,21 +163,24 @@ class ServerClock:
 
 
 class _Doubt:
-    """A time that contradicts what is known, and the answers that agree on it."""
+    """A time that contradicts the known time, and the answers that agree on it."""
 
     def __init__(self, low: float, high: float, since: float, opened: float) -> None:
-        self.low, self.high = low, high  # the offset's interval, by the first of them
-        self.since = since  # of the first of them
-        self.opened = opened  # of the first answer of all that contradicted what is known
+        self.low, self.high = low, high  # the offset's interval, by the first answer
+        self.since = since  # of the first answer
+        self.opened = opened  # of the first answer of all that contradicted the known time
         self.answers = 1
 
     def joined_by(self, low: float, high: float) -> bool:
-        """Whether another answer tells the same time."""
+        """Return whether another answer gives the same time."""
         return low - self.high <= HOLD and self.low - high <= HOLD
 
 
 async def ask_while_doubted(clock: ServerClock, ask: Callable[[], Awaitable[object]]) -> None:
-    """Ask for the time, every `ASK` seconds while it is in doubt, until cancelled; ``ask()`` makes one call."""
+    """Request the time every `ASK` seconds while it is in doubt, until cancelled.
+
+    ``ask()`` makes one call.
+    """
     while True:
         await asyncio.sleep(ASK)
         if clock.doubted:

@@ -1,8 +1,9 @@
-"""JSON from the API server, however deep somebody has nested it.
+"""Decodes JSON from the API server, whatever its nesting depth.
 
-Where a schema keeps unknown fields (a job's template) the API server takes objects nested ten thousand deep. Decoders
-give up at some thousand, and with them a whole list or watch: one user's manifest would blind the operator to all
-others. So what lies deeper than anything real is cut out, and words stand in its place that nothing takes for a pod.
+Where a schema keeps unknown fields (a job's template), the API server accepts objects nested ten thousand deep.
+Decoders fail at some thousand levels, and the whole list or watch fails with them. The danger: one user's manifest
+would hide the objects of all others. Parts deeper than any real object are therefore replaced by a text that cannot be
+mistaken for a pod.
 """
 
 import re
@@ -11,14 +12,17 @@ from typing import Any, Final
 import orjson
 
 DEEPEST: Final = 200
-"""Levels that are kept where not all can be read; orjson writes no more than 254."""
+"""Levels that are kept if the whole object cannot be decoded. orjson writes at most 254."""
 CUT: Final = b'"nested too deep"'
 
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 
 
 def decode(data: bytes | str) -> Any:
-    """Return what the JSON says, without what is nested too deep; orjson.JSONDecodeError where it is no JSON."""
+    """Return the decoded JSON without parts that are nested too deep.
+
+    Raises orjson.JSONDecodeError if the data is not JSON.
+    """
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:

@@ -1,8 +1,8 @@
-"""Durations and times as Kubernetes users write them, and the float seconds that everything inside uses.
+"""Converts durations and times between Kubernetes' formats and the float seconds used inside.
 
-A duration is Go's: ``45m``, ``1h30m``, ``20ms``, ``2.5s`` (units us, ms, s, m, h), so that kubectl, CEL's
-``duration()`` and other operators read it alike; days are no unit there and none here. A time is RFC 3339 with an
-offset; inside it is seconds since 1970-01-01T00:00:00Z. Nothing here knows what time it is.
+A duration is Go's: ``45m``, ``1h30m``, ``20ms``, ``2.5s`` (units us, ms, s, m, h), so kubectl, CEL's ``duration()`` and
+other operators read it the same way. Go has no unit for days, and neither has this module. A time is RFC 3339 with an
+offset; inside it is seconds since 1970-01-01T00:00:00Z. Nothing here reads a clock.
 """
 
 import re
@@ -12,57 +12,57 @@ from functools import lru_cache
 from typing import Final
 
 PATTERN: Final = r"^([0-9]{1,9}(\.[0-9]{1,9})?(us|ms|s|m|h))+$"
-"""What a duration looks like, for schemas (RE2 and Python alike)."""
+"""Pattern of a duration, for schemas (valid in RE2 and Python)."""
 
 TIME_PATTERN: Final = (
     r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?"
     r"(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$"
 )
-"""What a time looks like, for schemas; which days a month has, it does not know."""
+"""Pattern of a time, for schemas. It does not check the number of days in a month."""
 
 ASKED_PATTERN: Final = TIME_PATTERN.replace("[0-9]{4}", "(19[7-9][0-9]|2[01][0-9]{2})", 1)
-"""The same, where a user may ask for it: from 1970 to 2199."""
+"""The same for times that a user may request: from 1970 to 2199."""
 
 DAYS: Final = r"^[1-9][0-9]{0,2}[dw]$"
-"""What whole days or weeks look like: those of a calendar, whose hours clocks may move."""
+"""Pattern of whole days or weeks. They are calendar days, so changes of clocks may change their hours."""
 
 REAL: Final = ASKED_PATTERN.replace(
     r"(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])",
     r"((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))",
     1,
 )
-"""Times of days that every year has: CEL's timestamp() does not fail on them."""
+"""Times on days that exist in every year. CEL's timestamp() does not fail on them."""
 
 TOO_LONG: Final = r"[0-9]{7}(\.[0-9]+)?h|[0-9]{9}(\.[0-9]+)?m([^s]|$)"
-"""What is so long that Go's nanoseconds may overflow; the longest that is taken is far below."""
+"""Pattern of durations so long that Go's nanoseconds may overflow. The longest valid duration is far below."""
 
 MAX_SECONDS: Final = 87600 * 3600.0
-"""Ten years: the longest duration taken, far from where Go's nanoseconds overflow."""
+"""Ten years: the longest valid duration, far from the overflow of Go's nanoseconds."""
 
 YEAR_2200: Final = 7_258_118_400.0
-"""The first moment too late to be asked for; inside, times must keep their microseconds."""
+"""The first time too late to be requested. Inside, times must keep their microseconds."""
 
 _PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(us|ms|s|m|h)")
 _WHOLE = re.compile(PATTERN)
 _TIME = re.compile(TIME_PATTERN)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST, _LAST = -62_135_596_800.0, 253_402_300_799.0  # the years 1 and 9999: RFC 3339 can say no other
+_FIRST, _LAST = -62_135_596_800.0, 253_402_300_799.0  # the years 1 and 9999: the range of RFC 3339
 _MOST = 999_999_999 * 3600 * 10**9
 _NANOSECONDS = {"us": 1_000, "ms": 1_000_000, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 
 
 @lru_cache(maxsize=1024)
 def parse_duration(text: str) -> float:
-    """Return the seconds that ``text`` means; ValueError says what would be right.
+    """Return the seconds of a duration. A ValueError names the correct form.
 
-    Most jobs say the same few: equal ones are one float.
+    Most jobs use the same few durations, so equal texts share one float.
 
     >>> parse_duration("1h30m"), parse_duration("20ms")
     (5400.0, 0.02)
     """
     if not _WHOLE.fullmatch(text):
         raise ValueError(f"{text!r} is not a duration: write {_suggestion(text)}")
-    # in decimal: 9 * 0.001 is not 0.009 in floats
+    # in decimal, because 9 * 0.001 is not 0.009 in floats
     return float(sum(Decimal(n) * _NANOSECONDS[unit] for n, unit in _PART.findall(text)) / 10**9)
 
 
@@ -75,13 +75,13 @@ def _suggestion(text: str) -> str:
 
 
 def parse_days(text: str) -> int:
-    """Return the days that ``text`` means; ValueError says what would be right.
+    """Return the days of a text. A ValueError names the correct form.
 
     >>> parse_days("1d"), parse_days("2w")
     (1, 14)
     """
     if not re.fullmatch(DAYS, text):
-        raise ValueError(f"{text!r} is no number of days or weeks: write it such as 1d or 2w")
+        raise ValueError(f"{text!r} is not a number of days or weeks: write it as 1d or 2w")
     return int(text[:-1]) * (7 if text[-1] == "w" else 1)
 
 
@@ -95,9 +95,9 @@ def format_days(days: int) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Return ``seconds`` as a user would write it, to the nanosecond; what is below zero gets a minus.
+    """Return ``seconds`` in the format of a duration, to the nanosecond. A negative value gets a minus.
 
-    More hours than can be read again become as many as can.
+    A value with more hours than can be parsed again becomes the longest that can.
 
     >>> format_duration(5400), format_duration(0.0025), format_duration(-12)
     ('1h30m', '2.5ms', '-12s')
@@ -114,26 +114,28 @@ def format_duration(seconds: float) -> str:
 
 
 def _decimal(count: int, unit: int) -> str:
-    """Return count/unit without an exponent and without idle zeros."""
+    """Return count/unit without an exponent and without trailing zeros."""
     whole, rest = divmod(count, unit)
     digits = f"{rest * 10**9 // unit:09d}".rstrip("0")
     return f"{whole}.{digits}" if digits else str(whole)
 
 
 def parse_time(text: str) -> float:
-    """Return the seconds since 1970 (UTC) that an RFC 3339 time means; ValueError says what would be right."""
+    """Return the seconds since 1970 (UTC) of an RFC 3339 time. A ValueError names the correct form."""
     try:
         if _TIME.fullmatch(text):
             return (datetime.fromisoformat(text) - _EPOCH).total_seconds()
     except (ValueError, OverflowError):
-        pass  # a thirteenth month and its like: the pattern alone does not know the calendar
+        pass  # such as a thirteenth month: the pattern does not know the calendar
     raise ValueError(f"{text!r} is not a time: write it with date and offset, such as 2030-01-02T15:04:05Z")
 
 
 def format_time(epoch: float) -> str:
-    """Return RFC 3339 in UTC, to the microsecond where there is a fraction; behind the year 9999 its last second.
+    """Return RFC 3339 in UTC, to the microsecond if there is a fraction.
 
-    Forecasts get there: a billion units, each of which takes an hour in place of the microsecond declared.
+    Times after the year 9999 become its last second.
+
+    Forecasts reach it: a billion units that take an hour each instead of the declared microsecond.
 
     >>> format_time(0), format_time(1.25)
     ('1970-01-01T00:00:00Z', '1970-01-01T00:00:01.250000Z')

@@ -1,4 +1,4 @@
-"""Kubernetes quantities (``500m``, ``2Gi``, ``1e3``), and the float cores and int bytes used everywhere inside."""
+"""Converts Kubernetes quantities (``500m``, ``2Gi``, ``1e3``) to and from the float cores and int bytes used inside."""
 
 import math
 import re
@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Final
 
 PATTERN: Final = r"^[0-9]+(\.[0-9]+)?(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?[0-9]{1,2})?$"
-"""What a quantity of a resource (never negative) looks like, for schemas."""
+"""Pattern of a resource quantity (never negative), for schemas."""
 
 _QUANTITY = re.compile(
     r"(?P<sign>[+-]?)(?P<number>[0-9]{1,32}(?:\.[0-9]{0,32})?|\.[0-9]{1,32})"
@@ -17,11 +17,11 @@ _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei"
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 
 
-@lru_cache(maxsize=4096)  # the requests of a cluster's pods repeat themselves
+@lru_cache(maxsize=4096)  # the pods of a cluster repeat the same requests
 def parse_quantity(value: str | float) -> Decimal:
-    """Return the number that a quantity means; ValueError says what would be right.
+    """Return the number of a quantity. A ValueError names the correct form.
 
-    The API server takes bare numbers as well as strings, so both are taken here.
+    The API server accepts bare numbers as well as strings, so both are accepted here.
     """
     match = _QUANTITY.fullmatch(str(value))
     if match is None:
@@ -38,12 +38,12 @@ def parse_cores(value: str | float) -> float:
 
 
 def parse_bytes(value: str | float) -> int:
-    """Return memory in bytes, a fraction rounded up as Kubernetes does."""
+    """Return memory in bytes. A fraction is rounded up, as in Kubernetes."""
     return math.ceil(parse_quantity(value))
 
 
 def format_cores(cores: float) -> str:
-    """Return CPU as a quantity; Kubernetes knows nothing finer than a thousandth of a core.
+    """Return CPU as a quantity, rounded to Kubernetes' resolution of a thousandth of a core.
 
     >>> format_cores(0.5), format_cores(2.0)
     ('500m', '2')
@@ -53,7 +53,7 @@ def format_cores(cores: float) -> str:
 
 
 def format_bytes(count: int) -> str:
-    """Return memory as a quantity in the largest binary unit that leaves no fraction.
+    """Return memory as a quantity, in the largest binary unit without a fraction.
 
     >>> format_bytes(2 * 2**30), format_bytes(1000)
     ('2Gi', '1000')

@@ -1,13 +1,14 @@
-"""Results of ranges, kept for the reduce pod: in ConfigMaps owned by the job, as many as their size asks for.
+"""Stores the results of ranges for the reduce pod, in ConfigMaps owned by the job.
 
-A range's result is the termination message of the attempt that was accounted, less than 4 kB as the API server shows it
-(each byte that is no UTF-8 as the three of U+FFFD), under the key ``<begin>-<end>``; one that was cut is not accounted.
-Storing it again changes nothing. Which ConfigMap holds which key is kept in memory and read back by a new leader before
-anything is stored: it is asked for by name, so that no right to list is needed.
+A range's result is the termination message of the accounted attempt. It has less than 4 kB as the API server shows it
+(each byte that is not UTF-8 becomes the three of U+FFFD), under the key ``<begin>-<end>``. A result that was cut is not
+accounted. To store a result again changes nothing. The map from keys to ConfigMaps is kept in memory. A new leader
+reads it back before it stores anything, by name, so that no right to list is needed.
 
-An attempt may be stored and never accounted (the leader died in between and the node with it, or was replaced and did
-not know it); its units are then done again in other ranges, and both are there. The reduce pod must see each unit once:
-:meth:`Results.sources` picks ranges that follow each other from the first unit to the last, and names each of them.
+An attempt may be stored and never accounted: the leader died in between together with the node, or it was replaced and
+did not know it. Its units are then processed again in other ranges, and both results exist. The reduce pod must see
+each unit once, so :meth:`Results.sources` selects consecutive ranges from the first unit to the last and names each of
+them.
 """
 
 import hashlib
@@ -23,13 +24,16 @@ from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.model.wording import some
 
 RANGES: Final = 200
-"""Ranges in one ConfigMap, at most."""
+"""Maximum ranges in one ConfigMap."""
 SIZE: Final = 900_000
-"""Bytes in one ConfigMap, at most; the API server takes 1 MiB."""
+"""Maximum bytes in one ConfigMap. The API server accepts 1 MiB."""
 
 
 def config_map_name(uid: str, number: int) -> str:
-    """Return the name of a job's ConfigMap: of its uid, so that a job of the same name does not inherit it."""
+    """Return the name of a job's ConfigMap.
+
+    It contains the job's uid, so that a later job of the same name does not inherit it.
+    """
     return f"punctual-{hashlib.sha256(uid.encode()).hexdigest()[:12]}-{number}"
 
 
@@ -44,18 +48,18 @@ def _parse(key: str) -> tuple[int, int] | None:
 
 @dataclass(slots=True)
 class Results:
-    """What is stored of one job."""
+    """The stored results of one job."""
 
     owner: Owner
     _maps: list[dict[str, int]] = field(default_factory=list)  # bytes by key
-    _unmade: set[int] = field(default_factory=set)  # those of them that are not there
+    _unmade: set[int] = field(default_factory=set)  # those of them that do not exist
 
     def load(self, maps: Iterable[Mapping[str, Any]]) -> None:
-        """Take in what is there: the contents of the job's ConfigMaps in order."""
+        """Load the contents of the job's existing ConfigMaps, in order."""
         self._maps = [{key: _size(key, text) for key, text in data.items()} for data in maps]
 
     def store(self, result: StoreResult) -> list[Operation]:
-        """Return the writes that keep a result."""
+        """Return the writes that store a result."""
         key = f"{result.begin}-{result.end}"
         size = _size(key, result.message)
         number = next((n for n, keys in enumerate(self._maps) if key in keys), None)
@@ -71,9 +75,9 @@ class Results:
         return [*made, self._patch(number, {key: result.message})]
 
     def lost(self, outcome: Outcome) -> str:
-        """Take in that a write came to nothing; return what is lost by it, empty where that was told of before.
+        """Record a failed write. Returns a message about the lost results, empty if it was reported before.
 
-        Ranges that cover all units must be chosen from what is there; the next result makes its ConfigMap again.
+        The reduce then chooses from the results that exist. The next result creates the ConfigMap again.
         """
         operation = outcome.operation
         assert isinstance(operation, ApplyConfigMap | Patch)
@@ -84,10 +88,10 @@ class Results:
         text = ""
         if number not in self._unmade:
             if gone and keys:
-                text = f"the results of {some(len(keys), 'range')} are gone: {outcome.message}"
+                text = f"the results of {some(len(keys), 'range')} are lost: {outcome.message}"
                 keys.clear()
             elif make or put:
-                text = f"a result is not kept: {outcome.message}"
+                text = f"a result was not stored: {outcome.message}"
         for key in put:
             keys.pop(key, None)
         if make or gone:
@@ -95,33 +99,36 @@ class Results:
         return text
 
     def look(self) -> list[Operation]:
-        """Return writes that change nothing, each of which finds its ConfigMap gone if somebody has deleted it."""
+        """Return writes that change nothing. Each fails if its ConfigMap was deleted."""
         return [self._patch(number, {}) for number, keys in enumerate(self._maps) if keys]
 
     def missing(self, completed: Ranges) -> Ranges:
-        """Return which of these units no result is there of."""
+        """Return those of the units without a result."""
         return completed - Ranges.of(*(parsed for keys in self._maps for key in keys if (parsed := _parse(key))))
 
     def sources(self) -> list[dict[str, Any]]:
-        """Return the sources of the reduce pod's volume: one file for each range, each unit in one of them."""
+        """Return the sources of the reduce pod's volume: one file per range, each unit in exactly one file."""
         chosen = self._cover()
         sources = []
         for number, keys in enumerate(self._maps):
             if wanted := sorted(keys.keys() & chosen):
                 items = [{"key": key, "path": key} for key in wanted]
-                # optional: what could not be stored must not keep the pod from saying so
+                # optional: a missing result must not keep the pod from reporting the loss
                 source = {"name": config_map_name(self.owner.uid, number), "items": items, "optional": True}
                 sources.append({"configMap": source})
         return sources
 
     def _cover(self) -> set[str]:
-        """Choose ranges that cover all units without overlap; all of them where none do (durable rests have none)."""
+        """Choose ranges that cover all units without overlap.
+
+        If no choice does, return all ranges (a recovered remainder may have none).
+        """
         keys = {key for keys in self._maps for key in keys}
         by_end: dict[int, list[tuple[int, str]]] = {}
         for key in keys:
             if parsed := _parse(key):
                 by_end.setdefault(parsed[1], []).append((parsed[0], key))
-        # reachable from 0 by whole ranges; of several ways any is right
+        # reachable from 0 by whole ranges; if there are several ways, any is correct
         came: dict[int, tuple[int, str] | None] = {0: None}
         for end in sorted(by_end):
             for begin, key in sorted(by_end[end]):
@@ -152,6 +159,6 @@ class Results:
 
     def _patch(self, number: int, data: dict[str, str]) -> Patch:
         name = config_map_name(self.owner.uid, number)
-        # a merge patch adds a key and leaves the others, which an apply of ours would have to name
+        # a merge patch adds a key and keeps the others, which an apply would have to repeat
         path = CONFIG_MAPS.path(namespace=self.owner.namespace, name=name)
         return Patch(path, {"data": data}, refusable=True)

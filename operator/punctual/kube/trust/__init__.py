@@ -1,1 +1,1 @@
-"""Which agents and callers are trusted: the certificate authority, its rotation and store, TokenReviews."""
+"""Trust between agents and operator: the certificate authority, its rotation and CA store, and TokenReviews."""

@@ -1,8 +1,8 @@
-"""The certificate authority by which agents know the operator: what it is and when it changes. No I/O here.
+"""The certificate authority by which agents verify the operator, and its rotation steps. No I/O here.
 
-The operator makes it, keeps it in a Secret and publishes its certificates in a ConfigMap that the agents mount
-(:mod:`punctual.kube.trust.rotation`). Changing it must never leave an agent with a server that it does not trust, so a
-:class:`Trust` changes in steps, each safe to stop after:
+The operator creates it, keeps it in a Secret and publishes its certificates in a ConfigMap that the agents mount
+(:mod:`punctual.kube.trust.rotation`). A rotation must never leave an agent with a server that it does not trust. A
+:class:`Trust` therefore changes in steps, and it is safe to stop after each:
 
     signing                        one authority signs
     signing + coming               a third of its life is left: its successor is published beside it
@@ -10,8 +10,8 @@ The operator makes it, keeps it in a Secret and publishes its certificates in a 
     signing (was coming) + retired all agents had ``spread`` seconds to read it: the successor signs,
                                    the old one stays published until it expires: the other replica may still use it
 
-Every replica signs a serving certificate of its own in memory; none is stored. Times are float seconds since the
-epoch on the API server's clock, passed in; keys are EC P-256, certificates and keys PEM text.
+Every replica signs a serving certificate of its own in memory; none is stored. Times are float seconds since the epoch
+on the API server's clock, passed in. Keys are EC P-256, certificates and keys PEM text.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,19 +30,20 @@ DAY = 24 * HOUR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lifetimes:
-    """How long things live, seconds."""
+    """Lifetimes in seconds."""
 
     authority: float = 365 * DAY
     serving: float = 30 * DAY
     backdate: float = HOUR
-    """Certificates begin so much before they are made: a node's clock may be slow."""
+    """A certificate becomes valid this long before its creation, because a node's clock may be slow."""
     spread: float = HOUR
-    """From publishing an authority to signing with it: the kubelet renews a mounted ConfigMap within two minutes."""
+    """Time from the publication of an authority to its first signature. The kubelet updates a mounted ConfigMap within
+    two minutes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """A certificate with its key, and the times between which it holds."""
+    """A certificate with its key and its period of validity."""
 
     certificate: str
     key: str
@@ -51,31 +52,34 @@ class Signed:
 
     @classmethod
     def parse(cls, certificate: str, key: str) -> Self:
-        """Read PEM text; ValueError where it is no certificate, no key, or the key of another certificate."""
+        """Parse PEM text.
+
+        Raises ValueError for an invalid certificate or key, or for the key of another certificate.
+        """
         found = x509.load_pem_x509_certificate(certificate.encode())
         if _private(key).public_key() != found.public_key():
-            raise ValueError("the key is not the certificate's")
+            raise ValueError("the key does not belong to the certificate")
         return cls(certificate, key, found.not_valid_before_utc.timestamp(), found.not_valid_after_utc.timestamp())
 
     def due(self, now: float) -> bool:
-        """Whether a third or less of its life is left."""
+        """Return whether a third or less of its life is left."""
         return now >= self.end - (self.end - self.begin) / 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
-    """What the operator's replicas share: who signs, who will, who did."""
+    """The authorities that the operator's replicas share: the present one, its successor, and the retired ones."""
 
     signing: Signed
     coming: Signed | None = None
     published: float | None = None
-    """When ``coming`` was seen in the ConfigMap."""
+    """The time at which ``coming`` was seen in the ConfigMap."""
     retired: tuple[str, ...] = ()
-    """Certificates of authorities that sign no more but have not expired."""
+    """Certificates of authorities that no longer sign but have not expired."""
 
     @property
     def bundle(self) -> str:
-        """What agents shall trust: PEM certificates."""
+        """The PEM certificates that agents trust."""
         coming = (self.coming.certificate,) if self.coming else ()
         return "".join((self.signing.certificate, *coming, *self.retired))
 
@@ -90,7 +94,7 @@ class Trust:
 
     @classmethod
     def from_data(cls, data: Mapping[str, str]) -> Self:
-        """Read the Secret's content; ValueError or KeyError where it is not ours."""
+        """Read the Secret's content. Raises ValueError or KeyError if it was not written by the operator."""
         coming = Signed.parse(data["coming.crt"], data["coming.key"]) if "coming.crt" in data else None
         published = float(data["published"]) if "published" in data else None
         retired = tuple(_pem(c) for c in _certificates(data.get("retired.crt", "")))
@@ -100,16 +104,16 @@ class Trust:
 
 
 def new_trust(now: float, *, lifetimes: Lifetimes) -> Trust:
-    """Begin with a fresh authority."""
+    """Return a Trust with a new authority."""
     return Trust(signing=make_authority(now, lifetimes=lifetimes))
 
 
 def advance(trust: Trust, now: float, *, seen: str | None, lifetimes: Lifetimes) -> Trust:
-    """Take the step that is due, if one is; else return ``trust`` itself.
+    """Take the next step if it is due. Otherwise return ``trust`` itself.
 
-    ``seen``: what the ConfigMap held when it was last read. One step at a time: each is written down before the next.
+    ``seen`` is the content of the ConfigMap at its last read. Each step is stored before the next one is taken.
     """
-    if now >= trust.signing.end:  # nobody was here for months: whoever is left trusts nobody, begin at once
+    if now >= trust.signing.end:  # no replica ran for months and no agent trusts any: start anew
         return Trust(signing=trust.coming or make_authority(now, lifetimes=lifetimes))
     kept = tuple(c for c in trust.retired if x509.load_pem_x509_certificate(c.encode()).not_valid_after_utc > _at(now))
     if kept != trust.retired:
@@ -124,7 +128,10 @@ def advance(trust: Trust, now: float, *, seen: str | None, lifetimes: Lifetimes)
 
 
 def make_authority(now: float, *, lifetimes: Lifetimes) -> Signed:
-    """Make an authority that signs itself. Its name carries its serial: two of one name confuse path building."""
+    """Create a self-signed authority.
+
+    Its name contains its serial number: two authorities of one name would break path building.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
     serial = x509.random_serial_number()
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"punctual-ca-{serial:x}"[:40])])
@@ -139,7 +146,7 @@ def make_authority(now: float, *, lifetimes: Lifetimes) -> Signed:
 
 
 def make_serving(authority: Signed, names: Sequence[str], now: float, *, lifetimes: Lifetimes) -> Signed:
-    """Sign a serving certificate for these DNS names; it never outlives its authority."""
+    """Sign a serving certificate for these DNS names. It never outlives its authority."""
     key = ec.generate_private_key(ec.SECP256R1())
     issuer = x509.load_pem_x509_certificate(authority.certificate.encode())
     signer = _private(authority.key)
@@ -159,7 +166,7 @@ def make_serving(authority: Signed, names: Sequence[str], now: float, *, lifetim
 
 
 def service_names(service: str, namespace: str) -> tuple[str, ...]:
-    """DNS names of a Service that hold in every cluster, whatever its domain."""
+    """Return the DNS names of a Service that are valid in every cluster, whatever its domain."""
     return (f"{service}.{namespace}.svc", f"{service}.{namespace}", service)
 
 
@@ -201,7 +208,7 @@ def _usage(*, authority: bool) -> x509.KeyUsage:
 def _private(pem: str) -> ec.EllipticCurvePrivateKey:
     key = serialization.load_pem_private_key(pem.encode(), password=None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise ValueError("not an elliptic curve key")  # noqa: TRY004  of a text that is wrong, not of a type
+        raise ValueError("not an elliptic curve key")  # noqa: TRY004  the text is wrong, not its type
     return key
 
 

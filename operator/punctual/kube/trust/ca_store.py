@@ -1,4 +1,4 @@
-"""The Secret that keeps the authority and the ConfigMap that agents mount, both in the operator's own namespace."""
+"""Stores the authority in a Secret and its certificates in a ConfigMap, both in the operator's own namespace."""
 
 import base64
 import binascii
@@ -7,24 +7,27 @@ from typing import Any, Protocol
 from punctual.errors import Conflict, NotFound
 
 FIELD = "ca.crt"
-"""Key of the ConfigMap, and so the name of the file that agents read."""
+"""Key of the ConfigMap, and the name of the file that agents read."""
 
 
 class Api(Protocol):
-    """What is asked of the API client."""
+    """The calls of the API client that the store uses."""
 
     async def get(self, path: str) -> dict[str, Any]:
-        """Read an object; raises NotFound."""
+        """Read an object. Raises NotFound."""
 
     async def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Create an object; raises AlreadyExists."""
+        """Create an object. Raises AlreadyExists."""
 
     async def replace(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Replace an object of this very version; raises Conflict, NotFound."""
+        """Replace this version of an object. Raises Conflict or NotFound."""
 
 
 class ClusterCaStore:
-    """Both by one name. Everything is written with the version that was read: no replica undoes another's step."""
+    """Stores Secret and ConfigMap under one name.
+
+    Every write names the version that was read, so no replica undoes another's step.
+    """
 
     def __init__(self, api: Api, namespace: str, name: str = "punctual-ca") -> None:
         self._api = api
@@ -33,10 +36,10 @@ class ClusterCaStore:
         self._maps = f"/api/v1/namespaces/{namespace}/configmaps"
         self._map_version: str | None = None
         self._owner: str | None = None
-        self._labels: dict[str, dict[str, Any]] = {}  # of the Secret, by field: the chart's stay as they are
+        self._labels: dict[str, dict[str, Any]] = {}  # labels of the Secret, by field: the chart's labels are kept
 
     async def read(self) -> tuple[dict[str, str], str] | None:
-        """Return the Secret's content and its version; None where there is none."""
+        """Return the Secret's content and its version, or None if it does not exist."""
         try:
             secret = await self._api.get(f"{self._secrets}/{self._name}")
         except NotFound:
@@ -45,7 +48,10 @@ class ClusterCaStore:
         return {k: _decode(v) for k, v in (secret.get("data") or {}).items()}, secret["metadata"]["resourceVersion"]
 
     async def write(self, data: dict[str, str], *, version: str | None) -> bool:
-        """Create (version None) or replace that version of the Secret; False: somebody was faster."""
+        """Create the Secret (version None) or replace that version of it.
+
+        Returns False if another replica wrote first.
+        """
         secret = self._object("Secret", version) | {
             "type": "Opaque",
             "data": {k: base64.b64encode(v.encode()).decode() for k, v in data.items()},
@@ -59,7 +65,7 @@ class ClusterCaStore:
         return True
 
     async def published(self) -> str | None:
-        """Return the certificates that agents are given now."""
+        """Return the certificates that agents get now."""
         try:
             found = await self._api.get(f"{self._maps}/{self._name}")
         except NotFound:
@@ -69,9 +75,12 @@ class ClusterCaStore:
         return str((found.get("data") or {}).get(FIELD, ""))
 
     async def publish(self, bundle: str) -> None:
-        """Give agents these certificates in the place of those read last; a write that lost is made good next time.
+        """Publish these certificates in place of those read last.
 
-        It goes with the Secret: agents of another installation must not begin with certificates of this one.
+        A write that lost a race is repeated by the next call.
+
+        The labels are those of the Secret, because agents of another installation must not start with certificates of
+        this one.
         """
         body = self._object("ConfigMap", self._map_version) | {"data": {FIELD: bundle}}
         if self._owner is not None:
@@ -98,4 +107,4 @@ def _decode(text: str) -> str:
     try:
         return base64.b64decode(text, validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
-        return ""  # not ours; Trust.from_data says so
+        return ""  # not written by the operator; Trust.from_data raises the error

@@ -1,8 +1,8 @@
-"""Who is calling: TokenReview, and a memory of its answers.
+"""Identifies callers by TokenReview, with a cache of its answers.
 
-The agent's projected token has an audience of its own; the API server says whose it is, on which node. Asking for each
-report would be one write a second and node, so an answer is kept for up to a minute, by the token's hash: a revoked
-token works that much longer. Tokens themselves are neither kept nor logged.
+The agent's projected token has an audience of its own, and the API server returns its account and node. A review per
+report would be one write a second and node, so an answer is cached for up to a minute, by the token's hash. A revoked
+token therefore works up to a minute longer. Tokens themselves are neither stored nor logged.
 """
 
 import asyncio
@@ -15,27 +15,27 @@ from typing import Any
 from punctual import wire
 
 KEEP = 60.0
-KEEP_REFUSED = 10.0  # a token just minted may not be known to each API server yet
+KEEP_REFUSED = 10.0  # not every API server may know a new token yet
 NODE_NAME = "authentication.kubernetes.io/node-name"
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A caller that the API server vouches for."""
+    """A caller that the API server has authenticated."""
 
     account: str
     """``system:serviceaccount:<namespace>:<name>``."""
     node: str | None
-    """The node its pod runs on; None for a token bound to no pod."""
+    """The node of its pod. None for a token that is not bound to a pod."""
 
 
 Review = Callable[[str], Awaitable[Identity | None]]
-"""Ask the API server about a token; None: not good, or not for our audience. Raises ClusterError if it cannot say."""
+"""Reviews a token. None: invalid, or for another audience. Raises ClusterError if the API server gives no answer."""
 
 
 def identity_of(status: Mapping[str, Any]) -> Identity | None:
     """Read the status of a TokenReview."""
-    # an API server that knows no audiences leaves them out: then the token is not known to be for us
+    # an API server without support for audiences omits them: then the token may be for another audience
     if not status.get("authenticated") or wire.AUDIENCE not in (status.get("audiences") or ()):
         return None
     user = status.get("user") or {}
@@ -44,7 +44,7 @@ def identity_of(status: Mapping[str, Any]) -> Identity | None:
 
 
 class Reviewer:
-    """Identities by token, remembered; one question at a time per token, a bounded number of tokens."""
+    """Caches identities by token. One review at a time per token, and a bounded number of tokens."""
 
     def __init__(
         self,
@@ -59,13 +59,16 @@ class Reviewer:
         self._size = size
         self._known: OrderedDict[bytes, tuple[float, Identity | None]] = OrderedDict()
         self._asked: dict[bytes, asyncio.Task[Identity | None]] = {}
-        self._slots = asyncio.Semaphore(at_once)  # strangers must not keep the API server busy with their tokens
+        self._slots = asyncio.Semaphore(at_once)  # unknown callers must not keep the API server busy with their tokens
 
     def __len__(self) -> int:
         return len(self._known)
 
     async def identify(self, token: str) -> Identity | None:
-        """Return who that is, None for nobody. Raises ClusterError where the API server does not answer."""
+        """Return the identity of a token, or None if it has none.
+
+        Raises ClusterError if the API server does not answer.
+        """
         key = hashlib.sha256(token.encode()).digest()
         if (known := self._known.get(key)) is not None:
             until, identity = known
@@ -76,12 +79,12 @@ class Reviewer:
             task = asyncio.create_task(self._ask(key, token))
             self._asked[key] = task
             task.add_done_callback(lambda done: self._forget(key, done))
-        return await asyncio.shield(task)  # a caller that hangs up must not spoil the answer for the others
+        return await asyncio.shield(task)  # a caller that disconnects must not cancel the answer for the others
 
     def _forget(self, key: bytes, done: asyncio.Task[Identity | None]) -> None:
         self._asked.pop(key, None)
         if not done.cancelled():
-            done.exception()  # seen: all who asked may have hung up
+            done.exception()  # retrieved here, because every waiting caller may have disconnected
 
     async def _ask(self, key: bytes, token: str) -> Identity | None:
         async with self._slots:

@@ -1,9 +1,9 @@
-"""Keeps the operator's authority and its own serving certificate current, beside other replicas that do the same.
+"""Keeps the operator's authority and this replica's serving certificate current.
 
-The Secret is the truth; whoever sees a step due takes it, and a write that somebody else was faster with (409) means:
-read again. The serving certificate is exchanged inside the running TLS context: connections that stand go on, new ones
-get the new certificate. Called once a minute by the runtime (:meth:`Rotation.run`); decides nothing but what
-:func:`punctual.kube.trust.ca.advance` says.
+The Secret is the source of truth. Any replica that finds a step due takes it. A conflict (409) means that another
+replica wrote first, so the Secret is read again. The serving certificate is replaced inside the running TLS context:
+open connections continue, and new ones get the new certificate. :meth:`Rotation.run` works once a minute. The steps are
+decided by :func:`punctual.kube.trust.ca.advance` alone.
 """
 
 import asyncio
@@ -24,23 +24,26 @@ ROUNDS = 5  # two replicas settle in two
 
 
 class CaStore(Protocol):
-    """Where the authority is kept (a Secret) and published (a ConfigMap). Errors are ClusterError."""
+    """Stores the authority (in a Secret) and publishes it (in a ConfigMap). Errors are ClusterError."""
 
     async def read(self) -> tuple[dict[str, str], str] | None:
-        """Return the Secret's content and its version; None where there is none."""
+        """Return the Secret's content and its version, or None if it does not exist."""
 
     async def write(self, data: dict[str, str], *, version: str | None) -> bool:
-        """Create (version None) or replace that version of the Secret; False: somebody was faster."""
+        """Create the Secret (version None) or replace that version of it.
+
+        Returns False if another replica wrote first.
+        """
 
     async def published(self) -> str | None:
-        """Return the certificates that agents are given now."""
+        """Return the certificates that agents get now."""
 
     async def publish(self, bundle: str) -> None:
-        """Give agents these certificates."""
+        """Publish these certificates to agents."""
 
 
 class Rotation:
-    """One replica's view of the authority. ``context`` is for the server that agents report to."""
+    """One replica's view of the authority. ``context`` is the TLS context of the report server."""
 
     def __init__(
         self,
@@ -62,7 +65,7 @@ class Rotation:
 
     @property
     def serving(self) -> Signed | None:
-        """The serving certificate in use; None before the first :meth:`tend`."""
+        """The serving certificate in use. None before the first :meth:`tend`."""
         return self._serving
 
     @property
@@ -71,7 +74,7 @@ class Rotation:
         return self._trust
 
     async def tend(self) -> None:
-        """Look once, do what is due. Raises ClusterError where the API server does not let us."""
+        """Read the authority and take the step that is due. Raises ClusterError if the API server fails or refuses."""
         trust = await self._settle()
         if await self._vault.published() != trust.bundle:
             await self._vault.publish(trust.bundle)
@@ -83,20 +86,20 @@ class Rotation:
             log.info("certificate_issued", until=round(self._serving.end))
 
     async def run(self, *, every: float = 60.0) -> None:
-        """Tend until cancelled; what fails is tried again next time."""
+        """Call :meth:`tend` until cancelled. A failure is tried again next time."""
         while True:
             await asyncio.sleep(every)
             try:
                 await self.tend()
             except ClusterError as error:
-                log.warning("authority_not_tended", error=str(error))
+                log.warning("authority_not_renewed", error=str(error))
 
     async def _settle(self) -> Trust:
         for _ in range(ROUNDS):
             held = await self._vault.read()
             found = _parse(held[0]) if held else None
             version = held[1] if held else None
-            # a Secret that is gone or spoilt is put back from memory: agents go on trusting
+            # a deleted or damaged Secret is restored from memory, so that agents continue to trust the operator
             trust = found or self._trust or new_trust(self._now(), lifetimes=self._lifetimes)
             seen = await self._vault.published()
             wanted = advance(trust, self._now(), seen=seen, lifetimes=self._lifetimes)
@@ -107,10 +110,13 @@ class Rotation:
                 log.info("authority_written", coming=wanted.coming is not None, retired=len(wanted.retired))
                 self._trust = wanted
                 return wanted
-        raise ClusterError("the authority's Secret changes faster than it can be read")
+        raise ClusterError("the authority's Secret changed during each of its reads")
 
     def _load(self, serving: Signed) -> None:
-        """Put the certificate into the context. The ssl module reads files only; they are gone when it has."""
+        """Load the certificate into the TLS context.
+
+        The ssl module reads files only. They are deleted afterwards.
+        """
         with tempfile.TemporaryDirectory(prefix="punctual-") as folder:
             path = Path(folder, "tls.pem")
             path.touch(mode=0o600)
@@ -119,10 +125,10 @@ class Rotation:
 
 
 def _parse(data: dict[str, str]) -> Trust | None:
-    if not data:  # as the chart makes it, so that the operator may replace this Secret but create none
+    if not data:  # the chart creates it empty: replacing is allowed, creating is not
         return None
     try:
         return Trust.from_data(data)
     except (ValueError, KeyError) as error:
-        log.warning("authority_unreadable", error=str(error))
+        log.warning("authority_rejected", error=str(error))
         return None

@@ -132,7 +132,7 @@ async def test_a_report_goes_to_the_pool_and_set_points_come_back(stage):
     pods = [{"uid": "p1", "done": 12, "end": 30, "cpu_seconds": 1.5, "over": True, "faults": faults}]
     status, answer, _ = await agents.post(report(pods=pods))
     assert status == 200
-    words = frozenset({"progress goes backwards", "progress is empty", "end is not a regular file"})
+    words = frozenset({"progress is lower than before", "progress is empty", "end is not a regular file"})
     line = Progress(pod="p1", done=12, end=30, cpu_seconds=1.5, over=True, faults=words)
     assert operator.heard == [Reported("n1", (line,))]
     assert wire.SetPoints.model_validate(answer) == wire.SetPoints(

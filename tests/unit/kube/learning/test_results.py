@@ -67,7 +67,7 @@ def test_what_is_deleted_is_told_of_once_and_the_next_result_makes_its_config_ma
     results = kept("0-20", "20-50")
     (put,) = results.store(result(50, 60))
     (look,) = results.look()
-    assert results.lost(Outcome("u1", put, "gone", "not found")) == "the results of 3 ranges are gone: not found"
+    assert results.lost(Outcome("u1", put, "gone", "not found")) == "the results of 3 ranges are lost: not found"
     assert not results.lost(Outcome("u1", look, "gone", "not found"))
     assert results.sources() == results.look() == []
     make, _ = results.store(result(60, 100))
