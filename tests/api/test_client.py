@@ -367,7 +367,7 @@ async def test_in_a_pod_the_mounted_token_is_shown_and_its_rotation_noticed(kube
 
 async def test_no_configuration_is_said_in_one_sentence(tmp_path, monkeypatch):
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    with pytest.raises(errors.ClusterError, match="no way to the API server"):
+    with pytest.raises(errors.ClusterError, match="no configuration for the API server"):
         async with ApiClient(str(tmp_path / "none")):
             pass
 

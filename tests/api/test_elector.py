@@ -138,6 +138,6 @@ async def test_what_ends_the_thread_is_raised_where_somebody_waits(tmp_path, nam
         on_stopped=lambda: None,
     )
     elector.start()
-    with pytest.raises(Exception, match="no way to the API server"):
+    with pytest.raises(Exception, match="no configuration for the API server"):
         await elector.ended
     await elector.stop()

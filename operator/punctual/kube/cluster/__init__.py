@@ -1,1 +1,1 @@
-"""What the API server has, read and kept: client, informers, kopf, directory, nodes and pods."""
+"""The operator's view of the cluster: API client, informers, kopf, directory, nodes and pods."""

@@ -1,7 +1,7 @@
-"""What every replica keeps warm, whether it leads or not: pods, nodes and namespaces by informers, our kinds by kopf.
+"""The caches of every replica, leader or standby: pods, nodes and namespaces by informers, Punctual's kinds by kopf.
 
-A standby that has all this at hand begins at once when the lease falls to it. Whoever leads listens; nobody else hears
-anything. Lives on the main loop; kopf's thread posts into it.
+A standby with warm caches can lead as soon as it acquires the lease. Only the leader's term is registered as a
+listener. The caches live on the main loop; kopf's thread posts into it.
 """
 
 import asyncio
@@ -20,86 +20,86 @@ from punctual.scheduling.model.events import Event, NodeGone, NodeObserved, PodG
 
 NAMESPACES = Resource("v1", "namespaces")
 LATE: Final = 1000
-"""Pods of jobs that are gone that are waited for, at most: one that never comes is not told of."""
+"""Maximum number of expected pods of deleted jobs. A pod that never appears is not reported."""
 
 
 class Listener(Protocol):
-    """The leader's term: hears what changes."""
+    """The leader's term, which is called on changes."""
 
     def job_changed(self, known: KnownJob) -> None:
-        """Take in that a job is new, edited or going."""
+        """Handle a job that is new, edited or being deleted."""
 
     def job_gone(self, known: KnownJob) -> None:
-        """Take in that a job is gone."""
+        """Handle a job that is gone."""
 
     def pool_changed(self, known: KnownPool) -> None:
-        """Take in that a pool is new, edited or going."""
+        """Handle a pool that is new, edited or being deleted."""
 
     def pool_gone(self, known: KnownPool) -> None:
-        """Take in that a pool is gone."""
+        """Handle a pool that is gone."""
 
     def reservation_changed(self, known: KnownReservation) -> None:
-        """Take in that a reservation is new or going."""
+        """Handle a reservation that is new or being deleted."""
 
     def reservation_gone(self, known: KnownReservation) -> None:
-        """Take in that a reservation is gone."""
+        """Handle a reservation that is gone."""
 
     def profile_changed(self, namespace: str, name: str) -> None:
-        """Take in that a profile is new or edited."""
+        """Handle a profile that is new or edited."""
 
     def namespace_changed(self, namespace: str) -> None:
-        """Take in that a namespace has other labels."""
+        """Handle changed labels of a namespace."""
 
     def node_changed(self, node: Node) -> None:
-        """Take in a node as it is."""
+        """Handle a new or changed node."""
 
     def node_gone(self, name: str) -> None:
-        """Take in that a node is gone."""
+        """Handle a node that is gone."""
 
     def pod(self, key: str, job: str, event: PodObserved | PodGone) -> None:
-        """Take in what became of a pod of ours ("namespace/name")."""
+        """Handle a change of a chunk pod ("namespace/name")."""
 
     def placeholder(self, key: str, seen: Placeholder, *, gone: bool) -> None:
-        """Take in what became of a placeholder ("namespace/name")."""
+        """Handle a change of a placeholder ("namespace/name")."""
 
     def tell(self, pool: str, event: Event) -> None:
-        """Take in what a pool is to know."""
+        """Send an event to a pool."""
 
 
 class _Pod(NamedTuple):
     """A pod as it was last seen."""
 
     claim: PodObserved | None
-    """What it says it is of ours."""
+    """Its state, if its labels claim that it belongs to a job."""
     room: ForeignPod | None
-    """What it takes on its node if it is not."""
+    """The capacity that it takes on its node if it belongs to no job."""
     keeps: Placeholder | None = None
-    """What it is if it keeps a pool's room."""
+    """Its state, if it is a placeholder."""
 
 
 class Caches:
-    """The directory, the inventory, our pods, namespaces' labels."""
+    """The directory, the node inventory, chunk pods, and the labels of namespaces."""
 
     def __init__(self, client: ApiClient, manner: PlaceholderSettings | None = None) -> None:
         self.manner = manner or PlaceholderSettings(namespace="default")
-        """How room is kept."""
+        """The settings of placeholders."""
         self.directory = Directory()
         self.inventory = Inventory(self._tell, yielding=self.manner.priority)
         self.placeholders: dict[str, Placeholder] = {}
         """By "namespace/name"."""
         self.listener: Listener | None = None
         self.on_node_gone: Callable[[str], None] = lambda _: None
-        """Hears of each node that is gone, whether this replica leads or not."""
+        """Called for each node that is gone, on leaders and standbys."""
         self.pods: dict[str, PodObserved] = {}
-        """Ours, by "namespace/name"."""
+        """Chunk pods, by "namespace/name"."""
         self._of_job: dict[str, dict[str, None]] = {}  # their keys, by job
         self.directory.on_job = self._settle_claims
-        self._claims: dict[str, dict[str, _Pod]] = {}  # pods that say they are of a job not known, by job and key
-        self._claimed: dict[str, str] = {}  # that job, by key
-        self._late: dict[str, Owner] = {}  # pods not seen yet of jobs that are gone, by key
-        self._rooms: dict[str, ForeignPod] = {}  # what is counted as others' room, by key
+        self._claims: dict[str, dict[str, _Pod]] = {}  # pods that claim an unknown job, by job and key
+        self._claimed: dict[str, str] = {}  # the claimed job, by key
+        self._late: dict[str, Owner] = {}  # expected pods of deleted jobs, by key
+        self._rooms: dict[str, ForeignPod] = {}  # the capacity counted as taken by other pods, by key
         self._jobs: dict[str, str] = {}  # of pods, by uid
-        self._on_node: dict[str, dict[str, None]] = {}  # uids of our pods by node
+        self._on_node: dict[str, dict[str, None]] = {}  # uids of chunk pods by node
         self.informers: tuple[Informer[Any], ...] = (
             Informer(client, NODES.path(), project=project_node, on_change=self._on_node_change),
             Informer(client, PODS.path(), project=self._seen, on_change=self._on_pod_change),
@@ -108,48 +108,48 @@ class Caches:
         self._namespaces: dict[str, Mapping[str, str]] = {}
 
     async def run(self) -> None:
-        """Follow pods, nodes and namespaces until cancelled."""
+        """Watch pods, nodes and namespaces until cancelled."""
         async with asyncio.TaskGroup() as group:
             runs: list[Coroutine[Any, Any, None]] = [informer.run() for informer in self.informers]
             for run in runs:
                 group.create_task(run)
 
     async def synced(self) -> None:
-        """Return when all that is there was told once."""
+        """Wait until every existing object has been delivered once."""
         for informer in self.informers:
             await informer.synced.wait()
 
     @property
     def ready(self) -> bool:
-        """Whether all that is there was told once."""
+        """Whether every existing object has been delivered once."""
         return all(informer.synced.is_set() for informer in self.informers)
 
     def labels(self, namespace: str) -> Mapping[str, str]:
-        """Return the labels of a namespace, none while it is not known."""
+        """Return the labels of a namespace. Empty while it is not known."""
         return self._namespaces.get(namespace, {})
 
     def job_of(self, pod: str) -> str | None:
-        """Return the job that one of our pods (uid) belongs to."""
+        """Return the job of a chunk pod (uid)."""
         return self._jobs.get(pod)
 
     def pods_on(self, node: str) -> Mapping[str, None]:
-        """Return the uids of our pods on a node."""
+        """Return the uids of the chunk pods on a node."""
         return self._on_node.get(node, {})
 
     def pods_of(self, job: str) -> list[tuple[str, PodObserved]]:
-        """Return our pods of a job (uid), by "namespace/name"."""
+        """Return the chunk pods of a job (uid), by "namespace/name"."""
         return [(key, self.pods[key]) for key in self._of_job.get(job, ())]
 
     def expect(self, owner: Owner, pods: Iterable[str]) -> None:
-        """Take in that pods ("namespace/name") may still come of a job that is gone: they are ours too."""
+        """Expect pods ("namespace/name") of a job that is gone. They count as chunk pods when they appear."""
         self._late |= dict.fromkeys(pods, owner)
         for key in list(islice(self._late, max(0, len(self._late) - LATE))):
             del self._late[key]
 
-    # our kinds, from kopf
+    # Punctual's kinds, from kopf
 
     def observe(self, plural: str, change: str | None, body: Json) -> None:
-        """Take in an event of kopf's: ``change`` is None for what was there at first."""
+        """Process an event of kopf. ``change`` is None for an object of the first list."""
         gone = change == "DELETED"
         match plural:
             case "pools":
@@ -181,26 +181,26 @@ class Caches:
         if before and before.uid != known.uid and self.listener:
             self.listener.pool_gone(before)
         if self.listener is None:
-            known.in_force = known.pool.spec  # a new leader reads in the status what is
+            known.in_force = known.pool.spec  # a new leader reads in the status which spec is in force
         self.claim(known)
         if self.listener:
             self.listener.pool_changed(known)
 
     def claim(self, known: KnownPool) -> None:
-        """Let the pool claim the nodes that it selects by what is in force."""
+        """Let the pool claim the nodes that its spec in force selects."""
         meta = known.pool.metadata
         selects = known.in_force.node_selector.matches
         self.inventory.observe_pool(meta.name, created=meta.creation_timestamp, selects=selects)
 
     def asked(self, known: KnownPool) -> tuple[NodeObserved, ...] | None:
-        """Return the nodes that its spec would give the pool; None: those that it has."""
+        """Return the nodes that its spec would give the pool. None: the same nodes as now."""
         meta, selector = known.pool.metadata, known.pool.spec.node_selector
         if selector == known.in_force.node_selector:
             return None
         return self.inventory.under(meta.name, created=meta.creation_timestamp, selects=selector.matches)
 
     def forget_pool(self, name: str) -> None:
-        """Take in that a pool is gone."""
+        """Remove a pool that is gone."""
         known = self.directory.forget_pool(name)
         self.inventory.forget_pool(name)
         if known and self.listener:
@@ -221,10 +221,10 @@ class Caches:
         elif (known := self.directory.observe_reservation(body)) and self.listener:
             self.listener.reservation_changed(known)
 
-    # others', from informers
+    # other objects, from informers
 
     def nodes_of(self, pool: str, selects: Callable[[Mapping[str, str]], bool]) -> frozenset[str]:
-        """Return which nodes of a pool have such labels."""
+        """Return the nodes of a pool with matching labels."""
         nodes = self.inventory.nodes()
         return frozenset(n.name for n in nodes if selects(n.labels) and self.inventory.owner(n.name) == pool)
 
@@ -257,7 +257,7 @@ class Caches:
             self._count(key, None)
             self._keep(key, pod.keeps, gone=change == "DELETED")
             return
-        if before := self.placeholders.get(key):  # somebody took its label off
+        if before := self.placeholders.get(key):  # its label was removed
             self._keep(key, before, gone=True)
         ours = pod.claim if pod.claim and self._is_ours(key, pod.claim) else None
         self._count(key, None if ours or change == "DELETED" else pod.room)
@@ -269,13 +269,13 @@ class Caches:
                 self._claimed[key] = pod.claim.job
             return
         self._remember(key, ours)
-        # also of one that is gone: how it ended may come with its deletion
+        # also of a pod that is gone: its result may come with its deletion
         self._say(key, ours.job, ours)
         if change == "DELETED":
             self._forget(key)
 
     def _keep(self, key: str, seen: Placeholder, *, gone: bool) -> None:
-        """Take in a placeholder: its room is the pool's own."""
+        """Record a placeholder. Its capacity belongs to the pool."""
         if gone:
             self.placeholders.pop(key, None)
         else:
@@ -284,7 +284,7 @@ class Caches:
             self.listener.placeholder(key, seen, gone=gone)
 
     def _is_ours(self, key: str, claim: PodObserved) -> bool:
-        """Whether it is a job's, or was while that job was known, or was made then and is seen only now."""
+        """Return whether a pod belongs to a known job, belonged to one while that job existed, or was expected of one."""
         known = self.directory.jobs.get(claim.job)
         owner = known.owner if known else self._late.get(key)
         if owner is not None and owner.uid == claim.job:
@@ -293,7 +293,7 @@ class Caches:
         return before is not None and (before.uid, before.job) == (claim.uid, claim.job)
 
     def _settle_claims(self, job: str) -> None:
-        """Look again at what said it was of a job, now that the job is known."""
+        """Check the pods again that claimed this job, now that the job is known."""
         for key, pod in list(self._claims.get(job, {}).items()):
             self._on_pod_change("MODIFIED", key, pod)
 
@@ -305,7 +305,7 @@ class Caches:
                 del self._claims[job]
 
     def _count(self, key: str, room: ForeignPod | None) -> None:
-        """Count a pod's room as others', or no more."""
+        """Count a pod's capacity as taken by other pods, or stop counting it."""
         before = self._rooms.pop(key, None)
         if room is not None:
             self._rooms[key] = room
@@ -357,6 +357,6 @@ def _labels(body: Json) -> Mapping[str, str]:
 
 
 Post = Callable[[str, str | None, Json], None]
-"""Takes plural, change and body of an event of one of our kinds."""
+"""Receives plural, change and body of an event of one of Punctual's kinds."""
 
 KINDS = tuple(kind.NAMES.plural for kind in api.KINDS)

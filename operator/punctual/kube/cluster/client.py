@@ -1,11 +1,11 @@
-"""One way to the Kubernetes API for informer, writer, elector and recorder: aiohttp and orjson.
+"""The Kubernetes API client of informer, writer, elector and event recorder, on aiohttp and orjson.
 
-The `kubernetes` package finds the server and the credentials (in-cluster, kubeconfig, client certificates, tokens,
-exec plugins); this module carries the calls. Every call has a deadline, every failure becomes one class of
-:mod:`punctual.errors`, and every answer's ``Date`` feeds the `ServerClock`. Nothing here repeats a call (but once
-after a 401, with fresh credentials): whether a repetition is harmless is for the caller to know.
+The `kubernetes` package finds the server and the credentials (in-cluster, kubeconfig, client certificates, tokens, exec
+plugins). This module makes the calls. Every call has a deadline, every failure becomes one class of
+:mod:`punctual.errors`, and every answer's ``Date`` feeds the `ServerClock`. No call is repeated (except once after a
+401, with new credentials), because only the caller knows whether a repetition is harmless.
 
-A client belongs to one event loop; threads make their own and may share the clock.
+A client belongs to one event loop. Threads create their own and may share the clock.
 """
 
 import asyncio
@@ -45,32 +45,32 @@ JSON_PATCH = "application/json-patch+json"
 METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 CREDENTIALS_AGE = 30.0
-"""Seconds after which credentials are asked for again: a projected token file is rotated long before it expires."""
+"""Seconds after which credentials are read again. A projected token file is rotated long before it expires."""
 
 SOON = 0.2
-"""Seconds until another try is worth it where the server did not say."""
+"""Seconds until the next try if the server gave no Retry-After."""
 
 PAGE = 500
-"""Objects that a page of a list has at most."""
+"""Maximum objects in a page of a list."""
 FIRST_PAGE = 32
-"""Objects of the first page, which tells how large they are."""
+"""Objects of the first page, which shows how large they are."""
 PAGE_BYTES = 4 * 2**20
-"""Bytes of JSON that are read of a page at most: what is read of them may take 27 times the memory."""
+"""Maximum bytes of JSON read for a page. The decoded page may take 27 times the memory."""
 
 PATIENCE = 30.0
-"""Seconds that a server's word is followed at most: a promise must not wait for what a proxy says of its own works."""
+"""Maximum seconds for which a Retry-After is followed. A promise must not wait for a proxy's maintenance window."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A resource of the API: ``Resource("punctual.dev/v1alpha1", "pools")``."""
+    """A resource of the API, such as ``Resource("punctual.dev/v1alpha1", "pools")``."""
 
     version: str
     """Group and version, or "v1" for the core group."""
     plural: str
 
     def path(self, *, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Path of the collection, of one namespace's part of it, of one object or of its subresource."""
+        """Return the path of the collection, of a namespace's part of it, of one object, or of a subresource."""
         parts = [f"/{'apis' if '/' in self.version else 'api'}/{self.version}"]
         if namespace:
             parts.append(f"namespaces/{namespace}")
@@ -93,13 +93,15 @@ class Listing:
     items: list[Json]
     resource_version: str
     rest: str = ""
-    """Continue token of what comes behind these; empty: nothing does."""
+    """Continue token of the following objects. Empty: there are none."""
 
 
 def load_configuration(kubeconfig: str | None) -> Configuration:
-    """Where the API server is and how to show who asks: the given kubeconfig, else the pod's own, else the user's.
+    """Return the API server's address and the credentials.
 
-    Raises ClusterError when there is none that can be read.
+    Of the given kubeconfig, else the pod's own, else the user's.
+
+    Raises ClusterError if none of these can be read.
     """
     configuration = Configuration()
     try:
@@ -110,16 +112,16 @@ def load_configuration(kubeconfig: str | None) -> Configuration:
                 kubeconfig, client_configuration=configuration, persist_config=False
             )
     except (config.ConfigException, OSError) as error:
-        raise errors.ClusterError(f"no way to the API server: {error}") from error
+        raise errors.ClusterError(f"no configuration for the API server: {error}") from error
     return configuration
 
 
 class ApiClient:
     """Calls to one API server: ``async with ApiClient(kubeconfig) as client: await client.get("/version")``.
 
-    ``deadline`` is for one call, in seconds, from the request to the last byte of the answer (a watch has its own).
-    ``keep`` False: each call has a connection of its own, which may lead to another of several servers.
-    All calls raise the subclasses of ClusterError that the answer's status means; Unreachable without an answer.
+    ``deadline`` limits one call, in seconds, from the request to the last byte of the answer (a watch has its own).
+    With ``keep`` False each call uses a new connection, which may reach another of several servers. All calls raise the
+    subclass of ClusterError for the answer's status, and Unreachable without an answer.
     """
 
     def __init__(
@@ -158,7 +160,7 @@ class ApiClient:
                 force_close=not self._keep,
             ),
             timeout=aiohttp.ClientTimeout(total=self._deadline),
-            read_bufsize=2**18,  # a list of pods comes in megabytes
+            read_bufsize=2**18,  # a list of pods is megabytes long
             auto_decompress=False,
         )
         return self
@@ -169,18 +171,19 @@ class ApiClient:
         await self.close()
 
     async def close(self) -> None:
-        """End all connections; watches under way end with Unreachable."""
+        """Close all connections. Open watches end with Unreachable."""
         if self._session is None:
             return
         await self._session.close()
-        # A TLS goodbye that nobody answers outlives a watch left early, and a call cancelled as its handshake was done:
-        # the session knows neither connection any more, and the loop may end before they do.
+        # An unanswered TLS close outlives a watch that was left early, and a call that was cancelled as its handshake
+        # completed.
+        # The session no longer knows either connection, and the loop may end first.
         for made in self._sockets:
-            with contextlib.suppress(OSError):  # closed, or its other end has left
+            with contextlib.suppress(OSError):  # closed, or closed by its other end
                 made.shutdown(socket.SHUT_RDWR)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1):
-                while any(made.fileno() >= 0 for made in self._sockets):  # noqa: ASYNC110  nobody tells
+                while any(made.fileno() >= 0 for made in self._sockets):  # noqa: ASYNC110  no event tells when
                     await asyncio.sleep(0)
 
     def _socket(self, address: aiohttp.AddrInfoType) -> socket.socket:
@@ -192,11 +195,14 @@ class ApiClient:
     async def get(
         self, path: str, *, params: Mapping[str, str] | None = None, deadline: float | None = None, accept: str = JSON
     ) -> Json:
-        """One object, or whatever JSON stands at the path."""
+        """Return one object, or any other JSON at the path."""
         return await self._call("GET", path, params=params, deadline=deadline, accept=accept)
 
     async def list(self, path: str, *, label_selector: str = "", field_selector: str = "", page: int = PAGE) -> Listing:
-        """All objects of a collection, fetched by pages; raises Gone when the server forgot the list meanwhile."""
+        """Return all objects of a collection, fetched by pages.
+
+        Raises Gone if the server dropped the list meanwhile.
+        """
         items: list[Json] = []
         version = ""
         async for some in self.pages(path, label_selector=label_selector, field_selector=field_selector, page=page):
@@ -214,12 +220,11 @@ class ApiClient:
         accept: str = JSON,
         start: str = "",
     ) -> AsyncGenerator[Listing, None]:
-        """Fetch the same page by page, so that the bodies need not be in memory all at once.
+        """Fetch a collection page by page, so that the bodies are not in memory all at once.
 
-        ``accept`` `METADATA`: of each object its metadata alone. A page has at most ``page`` objects, and so many fewer
-        that it has no more than `PAGE_BYTES`: one that turns out larger, or does not come in time, is asked for again
-        in parts.
-        ``start``: the token to begin with (`Listing.rest`).
+        With ``accept`` `METADATA`, only the metadata of each object is fetched. A page has at most ``page`` objects,
+        and fewer if it would exceed `PAGE_BYTES`. A page that is larger, or not complete in time, is requested again in
+        parts. ``start`` is the first continue token (`Listing.rest`).
         """
         params = _selectors(label_selector, field_selector)
         if start:
@@ -236,7 +241,8 @@ class ApiClient:
             except errors.Unreachable as error:
                 if limit == 1 or not isinstance(error.__cause__, TimeoutError):
                     raise
-                # a server may need seconds for an object of 1 MB: no more of them at once until the list's end
+                # a server may need seconds for an object of 1 MB, so the smaller page size stays until the end of the
+                # list
                 page = limit = max(1, limit // 4)
                 continue
             if 2 * len(data) <= PAGE_BYTES:
@@ -260,13 +266,13 @@ class ApiClient:
         silence: float = 15.0,
         initial: bool = False,
     ) -> AsyncGenerator[Json, None]:
-        """Events of a collection since ``resource_version``, bookmarks among them, as ``{"type", "object"}``.
+        """Yield the events of a collection since ``resource_version``, bookmarks included, as ``{"type", "object"}``.
 
-        The server ends it in order after ``seconds``, which is a watcher's only sign of life where nothing changes (it
-        sends no bookmark before the first change). No byte for ``silence`` seconds raises Unreachable.
-        ``initial``: the server first sends what is there, then a bookmark that says so (watch-list); raises Invalid
-        where it cannot. Raises Gone when the resource version is too old. Close it (``contextlib.aclosing``) when
-        leaving early.
+        The server ends the watch normally after ``seconds``. If nothing changes, this end is the only proof that the
+        connection is alive (the server sends no bookmark before the first change). No byte for ``silence`` seconds
+        raises Unreachable. With ``initial``, the server first sends the existing objects and then a bookmark
+        (watch-list). It raises Invalid if the server cannot. Raises Gone if the resource version is too old. Close the
+        generator (``contextlib.aclosing``) when leaving early.
         """
         params = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)}
         if field_selector:
@@ -285,7 +291,7 @@ class ApiClient:
                     for line in lines:
                         yield _event(path, line)
             finally:
-                response.close()  # it may be half read
+                response.close()  # it may be partly read
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise _unreachable(path, error) from error
 
@@ -296,30 +302,33 @@ class ApiClient:
     ) -> Json:
         """Create an object in a collection, or post to a subresource (``…/token``, ``…/eviction``).
 
-        ``strict``: fields that the server does not know are an error (Invalid), not passed over.
+        With ``strict``, unknown fields are an error (Invalid). Otherwise the server ignores them.
         """
         params = _writing(field_manager, dry_run=dry_run, strict=strict)
         return await self._call("POST", path, params=params, body=body)
 
     async def replace(self, path: str, body: Json, *, field_manager: str = "", strict: bool = False) -> Json:
-        """Put an object, only over its ``metadata.resourceVersion`` (else Conflict) and ``uid`` (else Replaced).
+        """Put an object over its ``metadata.resourceVersion`` (else Conflict) and ``uid`` (else Replaced) only.
 
-        ``strict`` as in `create`.
+        ``strict`` is the same as in `create`.
         """
         return await self._call("PUT", path, params=_writing(field_manager, strict=strict), body=body)
 
     async def apply(self, path: str, body: Json | bytes, *, field_manager: str, subresource: str = "") -> Json:
-        """Server-side apply: this manager's fields shall be as in ``body`` (a dict, or JSON already), others' too.
+        """Server-side apply: set this manager's fields to those of ``body`` (a dict, or JSON already), by force.
 
-        Creates what is not there, except through a subresource (NotFound). Raises Fenced when the status there
-        carries a higher epoch; Replaced when ``metadata.uid`` of the body is another than the object's.
+        It creates a missing object, except through a subresource (NotFound). Raises Fenced if the stored status carries
+        a higher epoch, and Replaced if ``metadata.uid`` of the body differs from the object's.
         """
         params = _writing(field_manager) | {"force": "true"}
         data = _for_yaml(body if isinstance(body, bytes) else orjson.dumps(body))
         return await self._call("PATCH", _below(path, subresource), params=params, body=data, content_type=APPLY)
 
     async def patch_merge(self, path: str, body: Json, *, subresource: str = "", field_manager: str = "") -> Json:
-        """Merge patch; preconditions are ``metadata.uid`` (Replaced) and ``metadata.resourceVersion`` (Conflict)."""
+        """Send a merge patch.
+
+        Preconditions are ``metadata.uid`` (Replaced) and ``metadata.resourceVersion`` (Conflict).
+        """
         params = _writing(field_manager)
         return await self._call("PATCH", _below(path, subresource), params=params, body=body, content_type=MERGE)
 
@@ -331,13 +340,13 @@ class ApiClient:
         subresource: str = "",
         field_manager: str = "",
     ) -> Json:
-        """JSON patch (RFC 6902); a ``test`` operation that does not hold raises Invalid."""
+        """Send a JSON patch (RFC 6902). A failed ``test`` operation raises Invalid."""
         body = orjson.dumps(operations)
         params = _writing(field_manager)
         return await self._call("PATCH", _below(path, subresource), params=params, body=body, content_type=JSON_PATCH)
 
     async def delete(self, path: str, *, uid: str = "", grace: float | None = None, propagation: str = "") -> Json:
-        """Delete an object: of this ``uid`` only (else Replaced), giving it ``grace`` seconds (whole ones)."""
+        """Delete an object, only of this ``uid`` (else Replaced), with a grace period of ``grace`` whole seconds."""
         body: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if uid:
             body["preconditions"] = {"uid": uid}
@@ -348,7 +357,7 @@ class ApiClient:
         return await self._call("DELETE", path, body=body)
 
     async def review_token(self, token: str, audiences: tuple[str, ...]) -> Json:
-        """Status of a TokenReview: ``authenticated``, ``user``, ``audiences``, ``error``."""
+        """Return the status of a TokenReview: ``authenticated``, ``user``, ``audiences``, ``error``."""
         body = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenReview",
@@ -357,7 +366,7 @@ class ApiClient:
         status: Json = (await self.create(TOKEN_REVIEWS.path(), body)).get("status", {})
         return status
 
-    # the way
+    # transport
 
     async def _call(
         self,
@@ -390,7 +399,7 @@ class ApiClient:
         accept: str = JSON,
         most: int | None = None,
     ) -> bytes:
-        """Return the answer; _TooLargeError once it has more than ``most`` bytes."""
+        """Return the answer. Raises _TooLargeError if it has more than ``most`` bytes."""
         timeout = aiohttp.ClientTimeout(total=self._deadline if deadline is None else deadline)
         try:
             async with await self._send(
@@ -402,7 +411,7 @@ class ApiClient:
                 async for part in response.content.iter_any():
                     size += len(part)
                     if size > most:
-                        response.close()  # the rest is not worth its bytes
+                        response.close()  # the rest is not read
                         raise _TooLargeError
                     parts.append(part)
                 return b"".join(parts)
@@ -420,9 +429,9 @@ class ApiClient:
         content_type: str = JSON,
         accept: str = JSON,
     ) -> aiohttp.ClientResponse:
-        """Answer whose status is a success; the caller reads and releases it."""
+        """Return an answer with a success status. The caller reads and releases it."""
         if self._session is None:
-            raise errors.ClusterError("the client is not open: use it by `async with`")
+            raise errors.ClusterError("the client is not open: use it in `async with`")
         for again in (False, True):
             headers = {**self._headers, "Accept": accept, **await self._authorization(renew=again)}
             if data is not None:
@@ -456,11 +465,11 @@ class ApiClient:
         self.clock.observe(date, sent=sent, received=time.monotonic())
 
     async def _authorization(self, *, renew: bool) -> dict[str, str]:
-        """Header that shows who asks; renewed in a thread, for a plugin may take its time."""
+        """Return the authorization header. Credentials are renewed in a thread, because a plugin may take long."""
         asked = time.monotonic()
         if renew or asked - self._renewed > CREDENTIALS_AGE:
             async with self._renewal:
-                if asked > self._renewed:  # else another call renewed them while this one waited
+                if asked > self._renewed:  # otherwise another call renewed them while this one waited
                     if renew or self._configuration is None:
                         self._configuration = await asyncio.to_thread(load_configuration, self._kubeconfig)
                     self._token = await asyncio.to_thread(_token, self._configuration)
@@ -469,8 +478,8 @@ class ApiClient:
 
 
 def _token(configuration: Configuration) -> str | None:
-    """Value of the Authorization header; re-reads a token file and runs an exec plugin when they are due."""
-    # "authorization" is the name it had before kubernetes 37
+    """Return the Authorization header's value. Reads a token file and runs an exec plugin again when due."""
+    # the key's name before kubernetes 37 is "authorization"
     token: str | None = configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
     return token
 
@@ -508,11 +517,14 @@ def _writing(field_manager: str, *, dry_run: bool = False, strict: bool = False)
 
 
 _NOT_YAML = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xe2\x80[\xa8\xa9]|\xef\xbb\xbf|\xef\xbf[\xbe\xbf]")
-"""UTF-8 of what JSON takes as it is, but YAML refuses (control characters, U+FEFF, U+FFFE) or folds (line breaks)."""
+"""UTF-8 that JSON accepts but YAML refuses (control characters, U+FEFF, U+FFFE) or folds (line breaks)."""
 
 
 def _for_yaml(data: bytes) -> bytes:
-    """Return the JSON as YAML reads it too: the API server takes an apply for that, and users write what they like."""
+    """Return the JSON in a form that is also valid YAML.
+
+    The API server parses the body of an apply as YAML, and users may write any text.
+    """
     return _NOT_YAML.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), data)
 
 
@@ -521,25 +533,28 @@ def _below(path: str, subresource: str) -> str:
 
 
 class _TooLargeError(Exception):
-    """A page has more bytes than shall be read at once."""
+    """A page has more bytes than may be read at once."""
 
 
 def _object(path: str, data: bytes) -> Json:
-    """Read a JSON object: whoever answers in other words is not the API server. No job's spec in it is too large."""
+    """Decode a JSON object.
+
+    Other content does not come from the API server. It cuts out job specs that are too large.
+    """
     try:
         found = decode(data)
     except orjson.JSONDecodeError as error:
         raise errors.Unreachable(f"{path}: the answer is not JSON", retry_after=SOON) from error
     if not isinstance(found, dict):
-        raise errors.Unreachable(f"{path}: the answer is no object", retry_after=SOON)
+        raise errors.Unreachable(f"{path}: the answer is not a JSON object", retry_after=SOON)
     return lightened(found) if len(data) > LARGEST else found
 
 
 def _event(path: str, line: bytes) -> Json:
-    """Read an event of a watch; raises what an event of type ERROR means."""
+    """Decode an event of a watch. An event of type ERROR is raised as an exception."""
     event = _object(path, line)
     if "type" not in event or not isinstance(event.get("object"), dict):
-        raise errors.Unreachable(f"{path}: the watch tells what is no event", retry_after=SOON)
+        raise errors.Unreachable(f"{path}: the watch sent data that is not an event", retry_after=SOON)
     if len(line) > LARGEST:
         event["object"] = lightened(event["object"])
     if event["type"] == "ERROR":
@@ -548,7 +563,7 @@ def _event(path: str, line: bytes) -> Json:
 
 
 async def _status(response: aiohttp.ClientResponse) -> Json:
-    """Read the Status object that explains a refusal; proxies on the way explain themselves in other words."""
+    """Read the Status object that explains a refusal. Proxies answer with other content."""
     text = await response.read()
     try:
         status = orjson.loads(text)
@@ -560,7 +575,7 @@ async def _status(response: aiohttp.ClientResponse) -> Json:
 
 
 def _refusal(code: int, status: Json, retry_after: str | None = None) -> errors.ClusterError:  # noqa: C901, PLR0911  a table
-    """Make an exception of a status: the one place that does."""
+    """Map a status to an exception. This is the only place that does."""
     details = status.get("details") or {}
     causes = details.get("causes") or ()
     message = status.get("message") or f"status {code}"
@@ -580,7 +595,7 @@ def _refusal(code: int, status: Json, retry_after: str | None = None) -> errors.
         case 410:
             return errors.Gone(message, resume=str((status.get("metadata") or {}).get("continue") or ""))
         case 500 if message.startswith("failed to create typed patch object") or "request is too large" in message:
-            # an apply against the schema, or more than etcd takes: the server's own name for it is wrong
+            # an apply against the schema, or an object too large for etcd: the server's status code is wrong here
             return errors.Invalid(message)
         case _ if code in {408, 429} or code >= 500:
             asked = retry_after if retry_after and retry_after.isdecimal() else details.get("retryAfterSeconds")
@@ -588,22 +603,22 @@ def _refusal(code: int, status: Json, retry_after: str | None = None) -> errors.
         case 422 if any(_is_fence(cause) for cause in causes):
             return errors.Fenced(message)
         case 422 if any(cause.get("field") == "metadata.uid" for cause in causes):
-            # a patch whose uid is another than the object's; through other verbs the same is a 409
+            # a patch with another uid than the object's; other verbs return 409
             return errors.Replaced(message)
         case _:
             return errors.Invalid(message)
 
 
 RIGHTS = 6
-"""Tries of what no right is there for, some six seconds: a server that starts has not read its RBAC rules."""
+"""Tries after a refusal by RBAC, some six seconds: a server that starts has not read its RBAC rules."""
 _NO_RIGHT = re.compile(r'forbidden: User ".*" cannot ', re.DOTALL)
-"""What an authorizer says; admission plugins, whose reason and code are the same, name no user first."""
+"""The authorizer's message. Admission plugins use the same reason and code, but do not name a user first."""
 _OTHER_UID = ("UID in precondition", "UID in the precondition", "uid mismatch:")
-"""What the API server says of a uid, in a message that has names in it too: none can look like these."""
+"""The API server's messages about a uid. The message also has names in it, but no name can look like these."""
 
 
 def _is_fence(cause: Json) -> bool:
-    """Whether the status' CEL rule on the epoch is what failed: it says so in its message."""
+    """Return whether the status reports that the CEL rule on the epoch failed. Its message says so."""
     return EPOCH_NEVER_FALLS.message in cause.get("message", "")
 
 

@@ -1,7 +1,7 @@
-"""Conditions as Kubernetes has them, from the core's verdicts.
+"""Converts the core's verdicts to Kubernetes conditions.
 
-A verdict says what is so; a condition also says since when. That time moves with the status alone: a new reason or
-message for the same answer is no transition. So the conditions that stand are part of the input.
+A verdict has no time, but a condition has the time of its last transition. That time changes only with the status: a
+new reason or message for the same status is not a transition. The present conditions are therefore part of the input.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,16 +11,16 @@ from punctual.kube.format.duration import format_time, parse_time
 from punctual.scheduling.model.job import Status, Verdict
 
 MESSAGE: Final = 32768
-"""Longest message that the schema takes."""
+"""The longest message that the schema accepts."""
 
 Since = Mapping[str, tuple[Status, float]]
-"""Per type of condition: its status, and since when that is so."""
+"""The status of each type of condition, and the time since which it holds."""
 
 
 def conditions(
     verdicts: Mapping[str, Verdict | None], standing: Since, *, now: float, generation: int
 ) -> list[dict[str, Any]]:
-    """Return the conditions of these verdicts (None: nothing is said), made at ``now`` about ``generation``."""
+    """Return the conditions of these verdicts (None: no condition), written at ``now`` about ``generation``."""
     made = []
     for kind, verdict in verdicts.items():
         if verdict is None:
@@ -40,5 +40,5 @@ def conditions(
 
 
 def standing(made: Iterable[Mapping[str, Any]]) -> Since:
-    """Return what is to be remembered of conditions for the next time."""
+    """Return the times of conditions that the next call needs."""
     return {c["type"]: (cast(Status, c["status"]), parse_time(c["lastTransitionTime"])) for c in made}

@@ -1,9 +1,9 @@
-"""Kubernetes events (``events.k8s.io/v1``) about our objects: one per decision a user would ask about.
+"""Kubernetes events (``events.k8s.io/v1``) about Punctual's objects: one per decision that a user would ask about.
 
-The same object, reason and note again within `SERIES` seconds becomes a series (its count rises) in place of another
-event; a token bucket per object keeps a job that flaps from drowning the others. Callers never wait and never see an
-error: what cannot be written is logged and forgotten, for events are told, not kept. In a burst decisions go first:
-their events wait, and carry the time of what they tell.
+A repetition of object, reason and note within `SERIES` seconds becomes a series (its count rises) instead of another
+event. A token bucket per object limits the events of a job that flaps. Callers never wait and never see an error: an
+event that cannot be written is logged and dropped, because events are not records. In a burst decisions are written
+first. Their events wait and carry the time of the decision.
 """
 
 import asyncio
@@ -23,17 +23,19 @@ from punctual.kube.cluster.client import EVENTS, ApiClient, Json
 from punctual.kube.format.bucket import Bucket
 
 SERIES = 360.0
-"""Seconds within which the same again is a series: kubectl and others take it for ended after that."""
+"""Seconds within which a repetition belongs to a series. kubectl and other clients treat a series as ended after that.
+"""
 BURST, REFILL = 25, 1 / 60
-"""Events about one object: so many at once, then one a minute."""
+"""Limit of events about one object: a burst, then one a minute."""
 QUEUED = 10_000
-"""Events that may wait, less than a kB each; more are dropped."""
+"""Maximum waiting events, less than a kB each. Further events are dropped."""
 PATIENCE = 1.0
-"""Seconds that an event lets what is more urgent go first: where that never ends there is still an event a second."""
+"""Maximum seconds that an event waits for more urgent writes. If those never end, one event a second is still written.
+"""
 KEPT = 1024
-"""Series and buckets remembered, the latest used: near a kB each, and a series ends by itself after minutes."""
+"""Most recently used series and buckets that are kept: near a kB each, and a series ends after minutes."""
 LONGEST_NOTE = 1024
-"""Bytes; the API server refuses more."""
+"""Limit in bytes. The API server refuses more."""
 TRIES = 3
 
 log = structlog.get_logger()
@@ -41,7 +43,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Regarding:
-    """The object an event is about; ``namespace`` is empty for a cluster-scoped one."""
+    """The object of an event. ``namespace`` is empty for a cluster-scoped one."""
 
     version: str
     kind: str
@@ -52,14 +54,14 @@ class Regarding:
 
 @dataclass(slots=True)
 class _Entry:
-    """One event or series: what it says, how often, and the object it became."""
+    """One event or series: its content, its count, and the name of its object."""
 
     regarding: Regarding
     type: str
     reason: str
     note: str
     action: str
-    first: float  # API server's clock
+    first: float  # on the API server's clock
     last: float
     count: int = 1
     name: str = ""  # empty: not written yet
@@ -67,10 +69,10 @@ class _Entry:
 
 
 class EventRecorder:
-    """``recorder.emit(job, "Warning", "Overrun", "…")`` from the loop that runs ``await recorder.run()``.
+    """Writes events: ``recorder.emit(job, "Warning", "Overrun", "…")`` in the loop of ``await recorder.run()``.
 
-    ``controller`` ("punctual.dev/operator") and ``instance`` (the pod's name) stand in every event; ``urgent()``
-    returns when nothing is to be written that is more urgent.
+    ``controller`` ("punctual.dev/operator") and ``instance`` (the pod's name) are part of every event. ``urgent()``
+    returns when no more urgent write waits.
     """
 
     def __init__(
@@ -100,7 +102,7 @@ class EventRecorder:
         *,
         action: str = "",
     ) -> None:
-        """Tell it, some time; ``action`` is what was done (default: the reason)."""
+        """Queue an event. ``action`` is the action taken (default: the reason)."""
         now = self._client.clock.now()
         key = regarding.uid, reason
         note = _short(note)
@@ -116,14 +118,14 @@ class EventRecorder:
         if entry.queued:
             return
         if len(self._queue) >= QUEUED or not self._bucket(regarding.uid).take():
-            return  # a series' count is kept, and written with its next one
+            return  # the count of a series is kept, and written with its next event
         entry.queued = True
         self._queue.append(entry)
         self._idle.clear()
         self._wake.set()
 
     async def run(self) -> None:
-        """Write what is emitted until cancelled."""
+        """Write queued events until cancelled."""
         while True:
             while not self._queue:
                 self._idle.set()
@@ -141,7 +143,7 @@ class EventRecorder:
             self._queue.popleft()
 
     async def flush(self, within: float) -> bool:
-        """Wait until all that was emitted is written; False when ``within`` seconds were not enough."""
+        """Wait until every queued event is written. Returns False after ``within`` seconds."""
         try:
             async with asyncio.timeout(within):
                 await self._idle.wait()
@@ -157,10 +159,10 @@ class EventRecorder:
         return bucket
 
     async def _write_patiently(self, entry: _Entry) -> None:
-        """Try a few times what may get better by itself, but not for ever: the next events wait behind this one."""
+        """Retry temporary failures a few times only, because the next events wait behind this one."""
         for again in range(TRIES):
             try:
-                entry.queued = False  # before the write: what is emitted meanwhile is another one
+                entry.queued = False  # set before the write: an event emitted meanwhile is another one
                 await self._write(entry)
             except (errors.Unreachable, errors.Busy) as error:
                 if again == TRIES - 1:
@@ -176,7 +178,7 @@ class EventRecorder:
             try:
                 await self._client.patch_merge(EVENTS.path(namespace=namespace, name=entry.name), {"series": series})
             except errors.NotFound:
-                entry.name = ""  # events live an hour: tell it anew
+                entry.name = ""  # events expire after an hour: create it again
             else:
                 return
         name = f"{entry.regarding.name[:200]}.{uuid.uuid4().hex[:16]}"

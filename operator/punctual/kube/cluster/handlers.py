@@ -1,8 +1,8 @@
-"""kopf at the edge: it lists and watches our kinds, in a thread and loop of its own.
+"""Runs kopf, which lists and watches Punctual's kinds, in a separate thread and loop.
 
-Each handler is two lines, an ``on.event`` one: it hands the event to the loop of the operator. Nothing here needs what
-else kopf can do (finalizers, progress, diffs), so kopf stores and writes nothing. The directory copes with events that
-come twice or late. Where a watch of kopf ends or misses something, :mod:`punctual.kube.cluster.resync` finds out.
+Each handler is an ``on.event`` handler of two lines that posts the event to the operator's loop. kopf's other features
+(finalizers, progress, diffs) are not needed, so kopf stores and writes nothing. The directory tolerates repeated and
+late events. If a watch of kopf ends or misses a change, :mod:`punctual.kube.cluster.resync` finds it.
 """
 
 import asyncio
@@ -23,36 +23,36 @@ from punctual.kube.cluster.informer import WATCH_SECONDS
 from punctual.kube.cluster.oversize import lightened
 
 PAUSE: Final = 1.0
-"""Seconds before kopf is begun anew."""
+"""Seconds before kopf is restarted."""
 CHUNK: Final = 4
-"""Objects that kopf lists at once: it measures none, and an object of 1.5 MB may take 40 MiB once it is read."""
+"""Objects per page of kopf's lists. kopf does not limit bytes, and a decoded object of 1.5 MB may take 40 MiB."""
 GRACE: Final = 5.0
-"""Seconds that kopf may take to end."""
+"""Seconds for kopf to end."""
 IDLE: Final = 0.5
-"""Seconds that kopf keeps a task for an object of which no event comes."""
+"""Seconds that kopf keeps an idle task for an object."""
 
 log = structlog.get_logger(__name__)
 
 
 class NoDiffBase(kopf.DiffBaseStorage):
-    """Remembers nothing of an object: handlers of events need no difference from what it was before."""
+    """Stores no last-seen state of an object: event handlers need no diff."""
 
     def build(self, **_: Any) -> kopf.BodyEssence:
-        """Return that nothing of it counts."""
+        """Return an empty essence."""
         return kopf.BodyEssence()
 
     def fetch(self, **_: Any) -> None:
-        """Return that nothing was stored."""
+        """Return None: nothing is stored."""
 
     def store(self, **_: Any) -> None:
         """Store nothing."""
 
 
 class NoProgress(kopf.ProgressStorage):
-    """Remembers nothing of handlers: those of events are called once, whatever becomes of them."""
+    """Stores no progress of handlers: an event handler is called once, whatever its result."""
 
     def fetch(self, **_: Any) -> None:
-        """Return that nothing was stored."""
+        """Return None: nothing is stored."""
 
     def store(self, **_: Any) -> None:
         """Store nothing."""
@@ -64,19 +64,19 @@ class NoProgress(kopf.ProgressStorage):
         """Touch nothing."""
 
     def clear(self, *, essence: kopf.BodyEssence) -> kopf.BodyEssence:
-        """Return it as it is."""
+        """Return the essence unchanged."""
         return essence
 
 
 class Patience:
-    """Seconds between tries of one request, for ever: where they end kopf does too, and all its watches with it."""
+    """Seconds between tries of one request, for ever. If the sequence ended, kopf and all its watches would end too."""
 
     def __iter__(self) -> Iterator[float]:
         return itertools.chain((0.2, 0.5, 1.0, 2.0), itertools.repeat(5.0))
 
 
 def registry(post: Post, *, kubeconfig: str | None = None) -> OperatorRegistry:
-    """Return handlers that post each event of our kinds; handlers are global otherwise."""
+    """Return handlers that post each event of Punctual's kinds. Without a registry, handlers are global."""
     made = OperatorRegistry()
 
     @kopf.on.event(api.GROUP, api.VERSION, "pools", registry=made)
@@ -85,7 +85,7 @@ def registry(post: Post, *, kubeconfig: str | None = None) -> OperatorRegistry:
 
     @kopf.on.event(api.GROUP, api.VERSION, "divisiblejobs", registry=made)
     async def job(event: Any, **_: Any) -> None:
-        post("divisiblejobs", event["type"], lightened(event["object"]))  # here: what waits for our loop adds up
+        post("divisiblejobs", event["type"], lightened(event["object"]))  # here: waiting objects add up
 
     @kopf.on.event(api.GROUP, api.VERSION, "profiles", registry=made)
     async def profile(event: Any, **_: Any) -> None:
@@ -103,7 +103,7 @@ def registry(post: Post, *, kubeconfig: str | None = None) -> OperatorRegistry:
 
 
 def connection(kubeconfig: str | None) -> kopf.ConnectionInfo:
-    """Return the same way to the API server that our own client takes."""
+    """Return kopf's connection to the API server, with the settings of the operator's own client."""
     configuration = load_configuration(kubeconfig)
     header: str = configuration.get_api_key_with_prefix("BearerToken", alias="authorization") or ""
     scheme, _, token = header.partition(" ")
@@ -120,14 +120,14 @@ def connection(kubeconfig: str | None) -> kopf.ConnectionInfo:
 
 
 def settings() -> OperatorSettings:
-    """Return settings of kopf's watches, and of what it would do beside them."""
+    """Return settings of kopf's watches. Its other features are switched off."""
     made = OperatorSettings()
     made.posting.enabled = False
     made.scanning.disabled = True
     made.peering.standalone = True
-    # not as a stream: kopf goes on from the middle of one that was cut, and never learns of the objects behind
+    # not as a stream: kopf continues from the middle of a stream that was cut, and never learns of the later objects
     made.watching.chunk_size = CHUNK
-    # a connection that died in silence is noticed as soon as by our informers
+    # a silently lost connection is found as soon as by the informers
     made.watching.server_timeout = WATCH_SECONDS
     made.watching.inactivity_timeout = WATCH_SECONDS + 3.0
     made.queueing.idle_timeout = IDLE
@@ -138,16 +138,16 @@ def settings() -> OperatorSettings:
     made.networking.request_timeout = 30  # an API server may need seconds for each object of 1 MB
     made.networking.connect_timeout = 10
     made.networking.error_backoffs = Patience()
-    made.process.ultimate_exiting_timeout = None  # that would be the end of us all
+    made.process.ultimate_exiting_timeout = None  # it would end the whole process
     return made
 
 
 IDENTITY: Any = "punctual"
-"""What kopf would call us among peers, which we are not."""
+"""kopf's name for this process among peers, which are not used."""
 
 
 class Watches:
-    """kopf's watches of our kinds, until cancelled; begun anew when kopf has ended or :meth:`renew` is called."""
+    """Runs kopf's watches until cancelled. Restarts kopf when it has ended or :meth:`renew` is called."""
 
     def __init__(self, post: Post, *, kubeconfig: str | None) -> None:
         self._post = post
@@ -155,7 +155,7 @@ class Watches:
         self._renewed = asyncio.Event()
 
     def renew(self) -> None:
-        """List and watch all kinds anew."""
+        """List and watch all kinds again."""
         self._renewed.set()
 
     async def run(self) -> None:
@@ -177,10 +177,10 @@ class Watches:
 
 
 class KopfThread(threading.Thread):
-    """kopf, in a thread and loop of its own; ``post`` is called on the loop that made it.
+    """kopf in a separate thread and loop. ``post`` is called on the loop that created the thread.
 
-    ``await thread.ended`` raises what ended it otherwise than :meth:`stop`. A kopf that does not end within `GRACE`
-    seconds is left behind: it may swallow that it is cancelled. Its events are dropped from then on.
+    ``await thread.ended`` raises the cause of any end other than :meth:`stop`. If kopf does not end within `GRACE`
+    seconds, the thread is abandoned, because kopf may swallow its cancellation. Its later events are dropped.
     """
 
     def __init__(self, post: Post, *, kubeconfig: str | None) -> None:
@@ -193,32 +193,32 @@ class KopfThread(threading.Thread):
         self.ended: asyncio.Future[None] = self._home.create_future()
 
     def run(self) -> None:
-        """Do not call it: `start` does, in the new thread."""
+        """Run kopf. Do not call it; `start` does, in the new thread."""
         error: BaseException | None = None
         try:
             asyncio.run(self._operate())
-        except BaseException as raised:  # noqa: BLE001  it is raised where somebody waits for it
+        except BaseException as raised:  # noqa: BLE001  it is raised from ``ended``
             error = raised
         self._call(self._end, error)
 
     async def stop(self) -> None:
-        """Stop watching and end the thread, if it can be done within `GRACE` seconds."""
+        """Stop watching and end the thread, if possible within `GRACE` seconds."""
         self._stopping.set()
-        with contextlib.suppress(RuntimeError):  # that loop is closed: it has ended
+        with contextlib.suppress(RuntimeError):  # the loop is closed: it has ended
             self._stop()
         await asyncio.wait([self.ended], timeout=GRACE)
 
     async def _operate(self) -> None:
-        # not a threading.Event: kopf waits for one in a thread that would outlive a failure, and so hide it
+        # not a threading.Event: kopf waits for one in a thread that would outlive a failure and hide it
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         self._stop = lambda: loop.call_soon_threadsafe(stop.set)
-        if self._stopping.is_set():  # before there was anything to stop
+        if self._stopping.is_set():  # set before there was anything to stop
             return
         await kopf.operator(
             registry=self._registry,
             settings=self._settings,
-            identity=IDENTITY,  # else kopf asks for our user's name, and a container's uid has none
+            identity=IDENTITY,  # otherwise kopf asks for the user's name, and the uid of a container has none
             standalone=True,
             clusterwide=True,
             stop_flag=stop,

@@ -1,14 +1,14 @@
-"""What the API server has, kept as projections: pods, nodes, and what else changes too often for kopf.
+"""Keeps projections of collections of the API server: pods, nodes, and other objects that change too often for kopf.
 
-An `Informer` lists a collection, then follows it, and tells a callback what changed, in order, in the loop it runs
-in. Of each object it keeps what ``project`` makes of it (a small frozen value), never the body. A change that the
-projection does not show is not told.
+An `Informer` lists a collection, watches it, and calls a callback for each change, in order, in its own loop. Of each
+object it stores the result of ``project`` (a small frozen value), never the body. A change that does not alter the
+projection is not delivered.
 
-Each watch asks the server to end it after `WATCH_SECONDS`: where nothing changes that is the one sign of life that can
-be had, so a connection that silently died is noticed within ``silence`` seconds, and each watch goes on from where the
-last one ended. When the server no longer knows that place (410), the collection is listed again and the differences are
-told, deletions among them. A server that says so again and again is asked less and less: a list costs it the most.
-It never writes, and never gives up: what fails is tried again, and `staleness` tells how long ago it last worked.
+Each watch asks the server to end it after `WATCH_SECONDS`. If nothing changes, that end is the only sign of life, so a
+silently lost connection is found within ``silence`` seconds. Each watch continues where the last one ended. If the
+server no longer has that resource version (410), the collection is listed again and the differences are delivered,
+deletions included. Repeated 410 answers lengthen the pause, because a list is the server's most expensive call. The
+informer never writes and never gives up: failures are retried, and `staleness` is the time since the last success.
 """
 
 import asyncio
@@ -31,14 +31,14 @@ P = TypeVar("P")
 WATCH_SECONDS = 12
 FIRST_RETRY, LAST_RETRY = 0.2, 5.0  # seconds; doubled in between, with jitter
 INITIAL_SECONDS = 60
-"""The same for the stream of what is there at first, which may be long."""
+"""The same for the initial stream, which may be long."""
 
 log = structlog.get_logger()
 
 
 @dataclass(slots=True)
 class Counts:
-    """What an informer did since it began."""
+    """Counters of an informer since its start."""
 
     events: int = 0
     relists: int = 0
@@ -49,10 +49,10 @@ class Counts:
 class Informer(Generic[P]):
     """Follows one collection: ``await Informer(client, PODS.path(), project=…, on_change=…).run()``.
 
-    ``project(body)`` returns a value that can be compared, or None for an object that is of no interest.
-    ``on_change(change, key, projection)`` gets the key "namespace/name" (or "name") and the newest projection; for
-    DELETED the last one, made of the object's last state where the server told it. It must not block; what it raises
-    ends `run`. An object replaced by one of the same name is told as DELETED, then ADDED.
+    ``project(body)`` returns a comparable value, or None for an object to ignore. ``on_change(change, key,
+    projection)`` gets the key "namespace/name" (or "name") and the newest projection. For DELETED it is the last one,
+    made of the object's last state if the server sent it. The callback must not block, and its exception ends `run`. An
+    object replaced by one of the same name is delivered as DELETED, then ADDED.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Informer(Generic[P]):
         self.path = path
         self.counts = Counts()
         self.synced = asyncio.Event()
-        """Set once all that is there has been told."""
+        """Set once every existing object has been delivered."""
         self._client = client
         self._project = project
         self._on_change = on_change
@@ -77,8 +77,8 @@ class Informer(Generic[P]):
         self._page = page
         self._monotonic = monotonic
         self._known: dict[str, tuple[str, P]] = {}  # uid and projection by key
-        self._version = ""  # the place to go on from; empty: list again
-        self._streams = True  # until the server says that it has no watch-list
+        self._version = ""  # the position to continue from; empty: list again
+        self._streams = True  # until the server refuses the watch-list
         self._alive = monotonic()
 
     @property
@@ -88,7 +88,7 @@ class Informer(Generic[P]):
 
     @property
     def staleness(self) -> float:
-        """Seconds since the server last gave a sign of life: an event, a page, the end of a watch in order."""
+        """Seconds since the server's last sign of life: an event, a page, or the normal end of a watch."""
         return self._monotonic() - self._alive
 
     async def run(self) -> None:
@@ -103,7 +103,7 @@ class Informer(Generic[P]):
                 await self._follow()
                 self._alive = self._monotonic()
                 pause = FIRST_RETRY
-                if self._monotonic() - began < FIRST_RETRY:  # a proxy that closes each watch at once
+                if self._monotonic() - began < FIRST_RETRY:  # for a proxy that closes each watch at once
                     await asyncio.sleep(FIRST_RETRY)
             except errors.ClusterError as error:
                 if isinstance(error, errors.Gone):
@@ -113,12 +113,12 @@ class Informer(Generic[P]):
                 if self._monotonic() - began >= LAST_RETRY:  # it worked for a while
                     pause = FIRST_RETRY
                 log.warning("watch_failed", path=self.path, error=str(error), again_in=pause)
-                # jitter: a thousand watchers must not meet a recovering server at once
+                # jitter: a thousand watchers must not return to a recovering server at the same time
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311  no secret
                 pause = min(2 * pause, LAST_RETRY)
 
     async def _list(self) -> None:
-        """Learn all that is there, tell what differs, and the place to follow from."""
+        """List all objects, deliver the differences, and store the position to watch from."""
         self.counts.relists += 1
         seen: set[str] = set()
         if self._streams:
@@ -139,13 +139,13 @@ class Informer(Generic[P]):
         self.synced.set()
 
     async def _stream(self, seen: set[str]) -> str:
-        """Have all objects streamed (watch-list): neither side needs memory for the whole list."""
+        """Receive all objects as a stream (watch-list). Neither side then needs memory for the whole list."""
         watch = self._client.watch(self.path, initial=True, seconds=INITIAL_SECONDS, silence=self._silence)
         async with contextlib.aclosing(watch):
             async for event in watch:
                 self._alive = self._monotonic()
                 body = event["object"]
-                if event["type"] == "DELETED":  # since the list began
+                if event["type"] == "DELETED":  # deleted since the list began
                     seen.discard(_key(body["metadata"]))
                     self._tell_deleted(body)
                 elif event["type"] != "BOOKMARK":
@@ -153,10 +153,10 @@ class Informer(Generic[P]):
                 elif body["metadata"].get("annotations", {}).get("k8s.io/initial-events-end") == "true":
                     version: str = body["metadata"]["resourceVersion"]
                     return version
-        raise errors.Unreachable(f"{self.path}: the server ended its list before all was told")
+        raise errors.Unreachable(f"{self.path}: the server ended its list before it was complete")
 
     async def _follow(self) -> None:
-        """Tell what changes, until the server ends the watch."""
+        """Deliver changes until the server ends the watch."""
         self.counts.reconnects += 1
         watch = self._client.watch(
             self.path, resource_version=self._version, seconds=WATCH_SECONDS, silence=self._silence
@@ -174,11 +174,11 @@ class Informer(Generic[P]):
                     case _:
                         self.counts.events += 1
                         self._told(body)
-                # after the event was told: a callback that raises must meet it again
+                # after delivery: after an exception of the callback, the event must be delivered again
                 self._version = body["metadata"]["resourceVersion"]
 
     def _told(self, body: Json) -> str:
-        """Take in an object as it is now, tell what that changes, return its key."""
+        """Process an object's present state, deliver the change, and return its key."""
         meta = body["metadata"]
         key, uid = _key(meta), meta["uid"]
         known = self._known.get(key)
@@ -198,7 +198,7 @@ class Informer(Generic[P]):
         return key
 
     def _tell_deleted(self, body: Json) -> None:
-        """Take in the last state of an object: a pod's end and its deletion may be one event."""
+        """Process the last state of an object: a pod's end and its deletion may be one event."""
         key = _key(body["metadata"])
         known = self._known.get(key)
         if known is None or known[0] != body["metadata"]["uid"]:
@@ -218,7 +218,7 @@ class Informer(Generic[P]):
         try:
             return self._project(body)
         except Exception:
-            # one object nobody can read must not hide all others; it is of no interest until it can be read
+            # one unreadable object must not hide the others; it is ignored until it can be read
             self.counts.failures += 1
             log.exception("projection_failed", path=self.path, key=key)
             return None

@@ -1,8 +1,8 @@
-"""What nodes leave to each pool: allocatable, less what pods that are not ours ask for.
+"""Computes the capacity of each pool's nodes: allocatable minus the requests of other pods.
 
-The informers tell what they see, the Pools are told what it means to them, and only when that changes. A node belongs
-to the oldest pool that selects it; a younger one is told that it may not use it, and why. Decides nothing: how many
-processors fit into the room is the Pool's to say.
+The informers report nodes and pods here. The Pools get the derived values, and only when those change. A node belongs
+to the oldest pool that selects it. A younger pool learns that it may not use the node, and why. The Pool itself
+computes how many processors fit.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -15,19 +15,19 @@ from punctual.kube.format.quantity import parse_bytes, parse_cores
 from punctual.scheduling.model.events import NodeGone, NodeObserved
 
 CLASS_LABEL: Final = "node.kubernetes.io/instance-type"
-"""Label of a node that says its class: nodes of one class are taken to be equally fast."""
+"""Node label of the class. Nodes of one class count as equally fast."""
 CPU_MANAGER: Final = f"{GROUP}/cpu-manager"
-"""Label by which people say a node's CPU manager policy (``static``): the API does not show it."""
+"""Node label with which an administrator declares the CPU manager policy (``static``). The API does not show it."""
 
 _REFUSING = ("NoSchedule", "NoExecute")
 
 Selects = Callable[[Mapping[str, str]], bool]
-"""Whether an object with these labels is meant."""
+"""Returns whether a selector matches these labels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What is kept of a node: cores, bytes, pods it can take, and what decides whose it is."""
+    """The stored state of a node: cores, bytes, pod limit, and the properties that decide its pool."""
 
     name: str
     ready: bool
@@ -36,11 +36,11 @@ class Node:
     pods: int
     labels: Mapping[str, str]
     taints: tuple[Mapping[str, str], ...]
-    """As the node carries them: a patch must name them exactly."""
+    """All taints of the node, because a patch must name them exactly."""
 
 
 class _Claim(NamedTuple):
-    """A pool that asks for nodes. The oldest goes first, by name where two are of one second."""
+    """The claim of a pool to nodes. The oldest comes first; of two created in the same second, the first by name."""
 
     created: float
     name: str
@@ -48,7 +48,7 @@ class _Claim(NamedTuple):
 
 
 def project_node(body: Mapping[str, Any]) -> Node:
-    """Return what is kept of a node's body."""
+    """Return the stored state of a node's body."""
     meta, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
     room = status.get("allocatable") or {}
     return Node(
@@ -63,13 +63,13 @@ def project_node(body: Mapping[str, Any]) -> Node:
 
 
 class Inventory:
-    """Nodes, the pods on them that are not ours, and whose nodes they are. ``tell(pool, event)`` hears of changes."""
+    """Nodes, the other pods on them, and the pools of the nodes. ``tell(pool, event)`` receives changes."""
 
     def __init__(self, tell: Callable[[str, NodeObserved | NodeGone], None], *, yielding: int = 0) -> None:
         self._tell = tell
         self._yielding = yielding
-        """The highest priority that makes way for chunks where placeholders keep the room."""
-        self._kept: dict[str, Mapping[str, float]] = {}  # by pool and node, since when
+        """The highest priority of pods that yield to chunks, if placeholders keep the capacity."""
+        self._kept: dict[str, Mapping[str, float]] = {}  # since when, by pool and node
         self._nodes: dict[str, Node] = {}
         self._foreign: dict[str, dict[str, ForeignPod]] = {}
         self._claims: dict[str, _Claim] = {}
@@ -77,22 +77,22 @@ class Inventory:
         self._speeds: dict[str, Mapping[str, float]] = {}  # by pool, then class
 
     def observe_node(self, node: Node) -> None:
-        """Take in a node as it is now."""
+        """Record the present state of a node."""
         self._nodes[node.name] = node
         self._update(node.name)
 
     def forget_node(self, name: str) -> None:
-        """Take in that a node is gone."""
+        """Remove a node."""
         self._nodes.pop(name, None)
         self._update(name)
 
     def observe_pod(self, pod: ForeignPod) -> None:
-        """Take in a pod that takes room."""
+        """Record a pod that takes capacity."""
         self._foreign.setdefault(pod.node, {})[pod.uid] = pod
         self._update(pod.node)
 
     def forget_pod(self, pod: ForeignPod) -> None:
-        """Take in that a pod takes room no more."""
+        """Remove a pod that no longer takes capacity."""
         pods = self._foreign.get(pod.node, {})
         pods.pop(pod.uid, None)
         if not pods:
@@ -100,19 +100,19 @@ class Inventory:
         self._update(pod.node)
 
     def observe_pool(self, name: str, *, created: float, selects: Selects) -> None:
-        """Take in a pool, or another selector of a pool that is known."""
+        """Record a pool, or a new selector of a known pool."""
         self._claims[name] = _Claim(created, name, selects)
         self._update_all()
 
     def forget_pool(self, name: str) -> None:
-        """Take in that a pool is gone: its nodes go to the next."""
+        """Remove a pool. Its nodes go to the next pool that selects them."""
         self._claims.pop(name, None)
         self._kept.pop(name, None)
         self._speeds.pop(name, None)
         self._update_all()
 
     def keep(self, pool: str, since: Mapping[str, float]) -> None:
-        """Take in where placeholders keep the pool's room: who has come there since, and yields, does not count."""
+        """Record where placeholders keep the pool's capacity. Later pods that yield there are not counted."""
         before = self._kept.get(pool, {})
         self._kept[pool] = since
         for node in before.keys() | since.keys():
@@ -120,37 +120,37 @@ class Inventory:
                 self._update(node)
 
     def observe_speeds(self, pool: str, speeds: Mapping[str, float]) -> None:
-        """Take in how long a unit takes on each class of a pool's nodes, where on the quickest it takes 1."""
+        """Record the time per unit on each class of a pool's nodes, relative to the fastest class (1)."""
         if self._speeds.get(pool, {}) != speeds:
             self._speeds[pool] = speeds
             self._update_all()
 
     def class_of(self, node: str) -> str:
-        """Return the class of a node; empty: it says none, or is gone."""
+        """Return the class of a node. Empty: it has none, or is gone."""
         known = self._nodes.get(node)
         return known.labels.get(CLASS_LABEL, "") if known else ""
 
     def of(self, pool: str) -> list[NodeObserved]:
-        """Return all that a pool has been told, for one that begins."""
+        """Return every node event of a pool, for one that starts."""
         return [told[pool] for told in self._told.values() if pool in told]
 
     def under(self, pool: str, *, created: float, selects: Selects) -> tuple[NodeObserved, ...]:
-        """Return all that a pool would be told if it selected nodes like this."""
+        """Return the node events that a pool would get with this selector."""
         claims = {**self._claims, pool: _Claim(created, pool, selects)}
         seen = (self._seen(name, claims.values()).get(pool) for name in self._nodes)
         return tuple(node for node in seen if node is not None)
 
     def owners(self) -> dict[str, str]:
-        """Return the pool of each node that has one."""
+        """Return the pool of each node that belongs to one."""
         return {node: pool for node in self._told if (pool := self.owner(node))}
 
     def owner(self, node: str) -> str | None:
-        """Return the pool of a node, if it has one."""
+        """Return the pool of a node. None: it belongs to none."""
         told = self._told.get(node, {})
         return next((pool for pool, seen in told.items() if seen.left_out != reasons.NODES_OVERLAP), None)
 
     def nodes(self) -> list[Node]:
-        """Return all nodes as they were last seen."""
+        """Return all nodes in their last seen state."""
         return list(self._nodes.values())
 
     def _update_all(self) -> None:
@@ -171,7 +171,7 @@ class Inventory:
             del self._told[name]
 
     def _seen(self, name: str, asking: Iterable[_Claim]) -> dict[str, NodeObserved]:
-        """Return how each pool that selects the node sees it."""
+        """Return the node as seen by each pool that selects it."""
         node = self._nodes.get(name)
         if node is None:
             return {}
@@ -179,7 +179,7 @@ class Inventory:
         foreign: Collection[ForeignPod] = self._foreign.get(name, {}).values()
         if claims and (since := self._kept.get(claims[0].name, {}).get(name)) is not None:
             foreign = [p for p in foreign if p.since <= since or p.priority > self._yielding]
-        # rounded: a sum of floats must not change with the order of its parts
+        # rounded: a sum of floats must not depend on the order of its terms
         cpu = round(max(0.0, node.cpu - sum(p.cpu for p in foreign)), 6)
         memory = max(0, node.memory - sum(p.memory for p in foreign))
         pods = max(0, node.pods - len(foreign))
@@ -198,10 +198,10 @@ class Inventory:
 
 
 def _left_out(node: Node) -> str | None:
-    """Return why the node's own pool may not use it, if it may not."""
+    """Return the reason why the node's own pool may not use it, or None."""
     if node.labels.get(CPU_MANAGER) == "static":
         return reasons.STATIC_CPU_MANAGER
-    # cordoned, a control plane, under pressure: the scheduler would leave a chunk's pod waiting
+    # cordoned, a control plane, or under pressure: the scheduler would leave a chunk's pod pending
     if any(t["effect"] in _REFUSING and t["key"] != POOL_LABEL for t in node.taints):
         return reasons.NODE_TAINTED
     return None
