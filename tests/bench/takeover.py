@@ -114,7 +114,7 @@ async def measure(kubeconfig, options):
         stack.callback(second.kill)
         await bench.decided(["asked"], within=3600)
         seen = time.time() - (time.monotonic() - bench.seen["asked"])
-        led, _ = await second.reached("leading")
+        led, _ = await second.reached("leadership_acquired")
         begun, told = await second.reached("term_begun")
         await asyncio.sleep(options.rest)
         resident = second.used()[1]

@@ -284,7 +284,7 @@ class Caches:
             self.listener.placeholder(key, seen, gone=gone)
 
     def _is_ours(self, key: str, claim: PodObserved) -> bool:
-        """Return whether a pod belongs to a known job, belonged to one while that job existed, or was expected of one."""
+        """Return whether a pod belongs to a known job, belonged to one before its deletion, or was expected of one."""
         known = self.directory.jobs.get(claim.job)
         owner = known.owner if known else self._late.get(key)
         if owner is not None and owner.uid == claim.job:

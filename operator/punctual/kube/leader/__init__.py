@@ -1,1 +1,1 @@
-"""One term of a leader: takeover, jobs, reservations and pools in, decisions carried out."""
+"""A leader's term: it takes over the pools, passes them jobs and reservations, and carries out their decisions."""

@@ -1,13 +1,12 @@
-"""How a job gets to its Pool: what the edge knows against it is found out before, and goes along as a refusal.
+"""Checks jobs before they reach their Pool. A reason against a job is passed to the Pool as a refusal.
 
     namespaceSelector     the pool does not take jobs from this namespace
     profile               the one it names does not exist
     reservation           the one it names does not exist, or is refused
-    dry-run create        quota, LimitRange, Pod Security or another admission plugin would not have its pods
+    dry-run create        quota, LimitRange, Pod Security or another admission plugin would refuse its pods
 
-Whether pods would be let through is asked once a minute per namespace, template and processor; meanwhile jobs wait
-here, not in the Pool, and `overdue` tells which wait for long. A job that is decided already is not asked about again:
-its promise stands.
+The dry run is made once a minute per namespace, template and processor. Meanwhile jobs wait here, not in the Pool, and
+`overdue` names those that wait long. A job with a decision is not checked again: its promise stands.
 """
 
 import hashlib
@@ -38,10 +37,10 @@ from punctual.scheduling.model.job import Chunk, Job, Kind
 from punctual.scheduling.model.pool_spec import PoolSpec
 
 OVERDUE: Final = 15.0
-"""Seconds that a job waits here before it is told what it waits for."""
+"""Seconds that a job waits here before its status names the cause."""
 
 Refusal = tuple[str, str] | None
-"""(reason, message) of what is against a job; None: nothing is."""
+"""The (reason, message) against a job. None: there is none."""
 
 
 @dataclass(slots=True)
@@ -50,11 +49,11 @@ class _Wait:
 
     since: float
     questions: list[bytes] = field(default_factory=list)
-    """Keys of its trials; without any it waits for its reservation."""
+    """Keys of its trials. Without any, it waits for its reservation."""
 
 
 class AdmissionGate:
-    """Turns known jobs into what the Pool is told; ``again(uid)`` hears when a job that waited may be tried anew.
+    """Turns known jobs into jobs for the Pool. ``again(uid)`` is called when a waiting job may be tried again.
 
     ``trials`` is a client that nothing else uses.
     """
@@ -82,10 +81,10 @@ class AdmissionGate:
         self._monotonic = monotonic
         self._trials = Trials(trials, self._answered, monotonic=monotonic)
         self._waiting: dict[str, _Wait] = {}  # by job
-        self._asking: dict[bytes, set[str]] = {}  # jobs by what they wait for
+        self._asking: dict[bytes, set[str]] = {}  # jobs by the trial that they wait for
 
     def job(self, known: KnownJob, *, decided: bool) -> Job | None:
-        """Return the job to tell the Pool of; None: ``again`` follows when it is known whether its pods may be."""
+        """Return the job for the Pool. None: it waits, and ``again`` follows when its pods have been tried."""
         manifest = known.manifest()
         try:
             model = _read(manifest, known.flaw)
@@ -114,11 +113,11 @@ class AdmissionGate:
         return to_job(model, profile=profile, learned=learned, refusal=refusal, reservation=group)
 
     def forget(self, uid: str) -> None:
-        """Take in that a job waits for nothing here any more."""
+        """Forget a job: it no longer waits here."""
         self._waiting.pop(uid, None)
 
     def overdue(self) -> Iterator[tuple[str, str]]:
-        """Yield jobs (uid) that have waited here for `OVERDUE` seconds, and for what."""
+        """Yield the jobs (uid) that have waited here for `OVERDUE` seconds, with the cause."""
         late = self._monotonic() - OVERDUE
         for uid, wait in self._waiting.items():
             if wait.since > late:
@@ -127,7 +126,7 @@ class AdmissionGate:
             yield uid, self._trials.trouble(open_questions[0]) if open_questions else _NO_WINDOW
 
     async def close(self) -> None:
-        """Give up on what is being asked."""
+        """Cancel all running trials."""
         await self._trials.close()
 
     def _not_allowed(self, known: KnownJob, selector: api.LabelSelector | None) -> Refusal:
@@ -139,9 +138,9 @@ class AdmissionGate:
         return self._waiting.setdefault(known.owner.uid, _Wait(self._monotonic()))
 
     def _tried(self, known: KnownJob, processor: PoolSpec) -> tuple[bool, Refusal]:
-        """Return whether the API server has said of each of the job's pods if it may be, and what it has against one.
+        """Return whether every pod of the job has an answer of the API server, and the first refusal.
 
-        All are asked about at once, and an answer that was given while the job waited for another is good.
+        All pods are tried at once. An answer that was given while the job waited for another one is valid.
         """
         spec = known.template()
         step = InputStep.of(spec, image=self._image)

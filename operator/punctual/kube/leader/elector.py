@@ -1,13 +1,13 @@
-"""Who leads: a Lease, and the epoch that makes a leader who does not know that it lost harmless.
+"""Leader election with a Lease, and an epoch that makes a replaced leader harmless.
 
-The holder renews the Lease; it stops leading when it could not for ``renew`` seconds, counted on its own monotonic
-clock from *before* the last good request, and so before others, who wait ``lease`` seconds from when they saw that
-renewal, may begin. ``spec.leaseTransitions`` is the epoch: raised at every acquisition, by the same name too, and to at
-least one more than ``min_epoch()`` (the highest epoch that any status carries), or a deleted Lease would begin
-again at 0. A standby watches the Lease and acts at its expiry or release.
+The holder renews the Lease. It stops leading after ``renew`` seconds without success, counted on its own monotonic
+clock from *before* the last successful request. Others wait ``lease`` seconds from when they saw that renewal, so the
+holder stops before another replica may start. ``spec.leaseTransitions`` is the epoch. It is raised at every
+acquisition, also by the same holder, and to at least one more than ``min_epoch()`` (the highest epoch in any status).
+Otherwise a deleted Lease would restart it at 0. A standby watches the Lease and acts at its expiry or release.
 
-`ElectorThread` runs it in a thread and loop of its own, so that a long plan cannot starve a renewal. Written to be read
-beside `writer`: between an expiry and the moment the main loop hears of it, `leading` is already False.
+`ElectorThread` runs the elector in a separate thread and loop, so that a long plan cannot delay a renewal. `writer`
+relies on it: between an expiry and the moment when the main loop learns of it, `leading` is already False.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds; ``retry`` < ``renew`` < ``lease``, and a takeover after a crash takes at most lease + retry."""
+    """Seconds. ``retry`` < ``renew`` < ``lease``, and a takeover after a crash takes at most lease + retry."""
 
     lease: float = 15.0
     renew: float = 10.0
@@ -46,8 +46,8 @@ class Timing:
 class Elector:
     """One candidate, in the loop that calls `run`.
 
-    ``identity`` must be of this process alone (pod name and a random part). ``on_started(epoch)`` and
-    ``on_stopped()`` are called in turns, in the elector's loop; they must not block. ``min_epoch()`` as well.
+    ``identity`` must be unique to this process (pod name and a random part). ``on_started(epoch)`` and ``on_stopped()``
+    are called alternately, in the elector's loop. They and ``min_epoch()`` must not block.
     """
 
     def __init__(
@@ -73,27 +73,30 @@ class Elector:
         self._min_epoch = min_epoch
         self._timing = timing
         self._monotonic = monotonic
-        self._epoch = 0  # of our last term
+        self._epoch = 0  # of the last term
         self._acquired = ""
-        self._until = NEVER  # we lead until then
+        self._until = NEVER  # this replica leads until then
         self._lease: Json | None = None  # as last read or written
-        self._seen: Json = {}  # its spec, and since when we have known it
+        self._seen: Json = {}  # its spec, and since when it is known
         self._seen_at = NEVER
 
     @property
     def leading(self) -> bool:
-        """Whether this candidate may act now. To be asked before each write, from any thread."""
+        """Whether this candidate may act now. Check it before each write, from any thread."""
         return self._monotonic() < self._until
 
     def leads(self, epoch: int) -> bool:
-        """Whether the term of that epoch goes on: who has lost the Lease may hold it again, under another one."""
+        """Return whether the term of that epoch continues.
+
+        A replica that lost the Lease may hold it again in a later term.
+        """
         return self.leading and self._epoch == epoch
 
     async def run(self) -> None:
-        """Stand for election until cancelled; then stop leading and release the Lease."""
+        """Stand for election until cancelled, then stop leading and release the Lease."""
         while True:
             await self._acquire()
-            log.info("leading", lease=self._path, identity=self._identity, epoch=self._epoch)
+            log.info("leadership_acquired", lease=self._path, identity=self._identity, epoch=self._epoch)
             self._on_started(self._epoch)
             try:
                 await self._hold()
@@ -108,13 +111,13 @@ class Elector:
 
     def _stop(self) -> None:
         self._until = NEVER
-        log.info("led", lease=self._path, identity=self._identity, epoch=self._epoch)
+        log.info("leadership_ended", lease=self._path, identity=self._identity, epoch=self._epoch)
         self._on_stopped()
 
-    # standing by
+    # standby
 
     async def _acquire(self) -> None:
-        """Wait for our turn and take it."""
+        """Wait until the Lease is free and take it."""
         while True:
             try:
                 async with asyncio.timeout(self._timing.renew):
@@ -127,7 +130,7 @@ class Elector:
             except errors.Conflict:
                 log.info("lease_taken_by_another", lease=self._path)
             except (errors.ClusterError, TimeoutError) as error:
-                log.warning("lease_unreachable", lease=self._path, error=str(error))
+                log.warning("lease_not_reached", lease=self._path, error=str(error))
                 await asyncio.sleep(self._timing.retry)
 
     async def _read(self) -> None:
@@ -137,19 +140,19 @@ class Elector:
             self._lease = None
 
     def _see(self, lease: Json) -> None:
-        """Note the Lease, and when its spec was first seen as it is: others' clocks tell us nothing."""
+        """Record the Lease, and when its present spec was first seen. The times of other clocks are not used."""
         self._lease = lease
         if lease.get("spec", {}) != self._seen:
             self._seen, self._seen_at = lease.get("spec", {}), self._monotonic()
 
     def _patience(self) -> float:
-        """Seconds until the holder's time is over; 0 or less when there is no holder but us."""
+        """Return the seconds until the holder's time ends. 0 or less if no other replica holds the Lease."""
         if self._lease is None or self._seen.get("holderIdentity") in {None, "", self._identity}:
             return 0.0
         return self._seen_at + float(self._seen.get("leaseDurationSeconds", 0)) - self._monotonic()
 
     async def _stand_by(self) -> None:
-        """Watch the Lease until it is released, gone or over, or the watch ends."""
+        """Watch the Lease until it is released, deleted or expired, or until the watch ends."""
         assert self._lease is not None
         watch = self._client.watch(
             self._collection,
@@ -169,7 +172,7 @@ class Elector:
                         limit.reschedule(loop.time() + self._patience())
 
     async def _take(self) -> None:
-        """Make the Lease ours, over the very version we read, under a new epoch."""
+        """Acquire the Lease over the version that was read, with a new epoch."""
         epoch = max(self._seen.get("leaseTransitions", 0), self._epoch, self._min_epoch()) + 1
         sent = self._monotonic()
         self._acquired = self._stamp()
@@ -183,12 +186,12 @@ class Elector:
         self._epoch = epoch
         self._until = sent + self._timing.renew
 
-    # leading
+    # leader
 
     async def _hold(self) -> None:
         """Renew until the Lease is lost or cannot be renewed in time."""
         while (left := self._until - self._monotonic()) > 0:
-            # the less is left after failures, the sooner again
+            # the less time is left after failures, the shorter the pause
             await asyncio.sleep(min(self._timing.retry, max(left / 3, self._timing.retry / 20)))
             left = self._until - self._monotonic()
             if left <= 0:
@@ -201,10 +204,10 @@ class Elector:
                         return
             except (errors.ClusterError, TimeoutError) as error:
                 log.warning("lease_not_renewed", lease=self._path, epoch=self._epoch, error=str(error))
-        log.warning("lease_ran_out", lease=self._path, epoch=self._epoch)
+        log.warning("lease_expired", lease=self._path, epoch=self._epoch)
 
     async def _renew(self) -> bool:
-        """Renew the Lease; False when it is not ours any more."""
+        """Renew the Lease. Returns False if another replica holds it."""
         while True:
             assert self._lease is not None
             sent = self._monotonic()
@@ -216,19 +219,22 @@ class Elector:
                 if not await self._still_ours():
                     return False
             else:
-                if self._monotonic() >= self._until:  # too late: a term may have ended over it
+                if self._monotonic() >= self._until:  # too late: the term may have ended meanwhile
                     return False
                 self._until = sent + self._timing.renew
                 return True
 
     async def _still_ours(self) -> bool:
-        """Read what another wrote: perhaps ourselves, in a call whose answer was lost, or a person an annotation."""
+        """Read the Lease after a conflict and return whether it is still held.
+
+        The other write may be this replica's, in a call without an answer, or a person's annotation.
+        """
         await self._read()
         holder, epoch = self._seen.get("holderIdentity"), self._seen.get("leaseTransitions")
         return self._lease is not None and (holder, epoch) == (self._identity, self._epoch)
 
     async def _release(self) -> None:
-        """Let a standby begin at once; when it cannot be, it waits for the expiry."""
+        """Release the Lease so that a standby can start at once. If this fails, the standby waits for the expiry."""
         assert self._lease is not None
         spec = self._spec(self._epoch) | {"leaseDurationSeconds": 1}
         del spec["holderIdentity"]
@@ -252,15 +258,15 @@ class Elector:
         }
 
     def _stamp(self) -> str:
-        """Now, as a MicroTime; for people, nobody decides by it."""
+        """Return the present time as a MicroTime. It informs people only; no decision uses it."""
         return datetime.fromtimestamp(self._client.clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 class ElectorThread(threading.Thread):
-    """An `Elector` with its own client, loop and thread; callbacks are posted to the loop that made it.
+    """An `Elector` with its own client, loop and thread. Callbacks are posted to the loop that created it.
 
-    ``thread.start()``; ``thread.leading``; ``await thread.stop()`` releases the Lease and ends the thread. What ends
-    it otherwise is raised by ``await thread.ended``. ``min_epoch`` is called in the thread.
+    ``thread.start()``; ``thread.leading``; ``await thread.stop()`` releases the Lease and ends the thread. ``await
+    thread.ended`` raises the cause of any other end. ``min_epoch`` is called in the thread.
     """
 
     def __init__(
@@ -303,20 +309,20 @@ class ElectorThread(threading.Thread):
         return self._elector.leads(epoch)
 
     def run(self) -> None:
-        """Do not call it: `start` does, in the new thread."""
+        """Run the elector. Do not call it; `start` does, in the new thread."""
         try:
             asyncio.run(self._stand())
-        except BaseException as error:  # noqa: BLE001  it is raised where somebody waits for it
+        except BaseException as error:  # noqa: BLE001  it is raised from ``ended``
             self._post(self._end, error)
         else:
             self._post(self._end, None)
 
     async def stop(self) -> None:
-        """Stop leading, release the Lease (within ``renew`` seconds, if it can be) and end the thread."""
+        """Stop leading, release the Lease (within ``renew`` seconds, if possible) and end the thread."""
         if self.ident is None:  # never started
             return
         self._stopping.set()
-        with contextlib.suppress(RuntimeError):  # its loop has ended already
+        with contextlib.suppress(RuntimeError):  # its loop has already ended
             self._cancel()
         await asyncio.wait([self.ended])
 
@@ -325,7 +331,7 @@ class ElectorThread(threading.Thread):
         async with self._client:
             task = asyncio.ensure_future(self._elector.run())
             self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
-            if self._stopping.is_set():  # before there was anything to cancel
+            if self._stopping.is_set():  # set before there was anything to cancel
                 task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
@@ -339,5 +345,5 @@ class ElectorThread(threading.Thread):
             self.ended.set_exception(error)
 
     def _post(self, callback: Callable[..., None], *args: object) -> None:
-        with contextlib.suppress(RuntimeError):  # that loop is closed: nobody listens
+        with contextlib.suppress(RuntimeError):  # that loop is closed
             self._home.call_soon_threadsafe(callback, *args)

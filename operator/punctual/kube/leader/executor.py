@@ -1,7 +1,7 @@
-"""A Pool's actions, carried out: each becomes an operation of the writer, a set point, an event.
+"""Carries out a Pool's actions: each becomes an operation of the writer, a set point, or an event.
 
-Everything about one job is submitted under its uid, in the order in which the Pool said it, so a chunk's pod follows
-the status that records it. Nothing is decided here, and nothing is kept but what conditions and results need.
+Everything about one job is submitted under its uid, in the order of the Pool's actions, so a chunk's pod follows the
+status that records it. Nothing is decided here. The only state is what conditions and results need.
 """
 
 import asyncio
@@ -67,7 +67,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """What the hands of all pools share during a leader's term."""
+    """Shared tools of the executors of all pools during a leader's term."""
 
     epoch: int
     now: Callable[[], float]
@@ -80,39 +80,39 @@ class Tools:
     accounts: PromiseMetrics
     bookings: ReservationController
     results: dict[str, Results]
-    """By job; filled from the API server for jobs that an earlier leader began."""
+    """By job. Loaded from the API server for jobs that an earlier leader started."""
     found: dict[str, bytes] = field(default_factory=dict)
-    """Statuses (JSON) as a new leader found them, by the writer's key: a stamp that says the same is not written."""
+    """Statuses (JSON) that a new leader found, by the writer's key. A stamp with the same content is not written."""
     job_of: Callable[[str], str | None]
-    """uid of the job that a pod (uid) belongs to."""
+    """Returns the job (uid) of a pod (uid)."""
     image: str = IMAGE
-    """Ours, for the step that fetches inputs."""
+    """The operator's image, for the input step."""
     refuse: Callable[[str, CreateRefused], None] = lambda _pool, _event: None
-    """Tells a pool (name) that a chunk's pod cannot be."""
+    """Called when the API server refused a chunk's pod, with the pool's name."""
     learn: Callable[[str, Measured], None] = lambda _pool, _measured: None
-    """Hears what a chunk of a pool (name) took."""
+    """Called with the measured costs of a chunk, and the pool's name."""
     in_force: Callable[[str, PoolSpec], None] = lambda _pool, _spec: None
-    """Hears what spec of a pool (name) is in force."""
+    """Called with the spec in force of a pool (name)."""
     keep: Callable[[str, Mapping[str, float]], None] = lambda _pool, _since: None
-    """Hears on which nodes placeholders keep the room of a pool (name), and since when."""
+    """Called with the nodes on which placeholders keep a pool's (name) capacity, and since when."""
     chunk_class: str = ""
-    """Priority class of chunks that find placeholders."""
+    """Priority class of chunks that preempt placeholders."""
 
 
 class PoolExecutor:
-    """Carries out the actions of one pool's Pool."""
+    """Carries out the actions of one pool."""
 
     def __init__(self, pool: str, tools: Tools) -> None:
         self._pool = pool
         self._tools = tools
-        self._spec: PoolSpec | None = None  # in force, not only asked for
+        self._spec: PoolSpec | None = None  # the spec in force, not only the requested one
         self._progress: dict[str, JobRecord] = {}  # by job, oldest first
-        self._unwritten: set[str] = set()  # keys whose status is not written yet
+        self._unwritten: set[str] = set()  # keys with a status that is not written yet
         self._written = asyncio.Event()
         self._written.set()
 
     def perform(self, action: Action) -> None:  # noqa: C901, PLR0912  one arm for each kind
-        """Take an action on; returns at once."""
+        """Start an action. Returns at once."""
         tools = self._tools
         match action:
             case WriteStatus(uid, record, urgent):
@@ -156,17 +156,20 @@ class PoolExecutor:
                 assert_never(action)
 
     async def flush(self) -> None:
-        """Return when the newest status of everything is written; writes that fail are repeated while we lead."""
+        """Wait until the newest status of every object is written.
+
+        Failed writes are repeated while this replica leads.
+        """
         await self._written.wait()
 
     def settled(self, key: str) -> None:
-        """Take in that a status is written, or never will be."""
+        """Record that a status was written or never will be."""
         self._unwritten.discard(key)
         if not self._unwritten:
             self._written.set()
 
     def tell_progress(self, most: int | None = None) -> None:
-        """Submit the progress that waits, oldest first: of so many jobs, or of all."""
+        """Submit the waiting progress, oldest first, of at most ``most`` jobs."""
         for uid in list(islice(self._progress, most)):
             known = self._tools.directory.jobs.get(uid)
             record = self._progress.pop(uid)
@@ -178,7 +181,7 @@ class PoolExecutor:
         self._tools.accounts.job(known, record)
         known.record = record
         if not urgent:
-            # a forecast that moves moves those of all jobs behind it: most are never made into a status
+            # one moved forecast moves those of all jobs behind it: most are never made into a status
             self._progress[uid] = record
             return
         self._progress.pop(uid, None)
@@ -200,7 +203,7 @@ class PoolExecutor:
         record = action.record
         self._spec = record.applied
         tools.holds.observe_pool(self._pool, holding=record.applied is None or record.applied.hold == "Taint")
-        if record.applied is not None and record.applied.hold != "Placeholder":  # also what an earlier leader left
+        if record.applied is not None and record.applied.hold != "Placeholder":  # also an earlier leader's
             self._hold_room(HoldCapacity({}, 0.0, 0))
         tools.accounts.pool(self._pool, record)
         if record.applied is not None:
@@ -225,13 +228,13 @@ class PoolExecutor:
         reduce = chunk.kind == "Reduce"
         spec = known.template()
         part = spec.get("reduce") if reduce else spec
-        if part is None:  # a recorded step that an edit took away, or that never was
+        if part is None:  # an edit removed the recorded step, or it never existed
             refused = CreateRefused(
                 job=action.job,
                 kind=chunk.kind,
                 begin=chunk.begin,
                 attempt=chunk.attempt,
-                message="spec.reduce is not there",
+                message="spec.reduce is missing",
             )
             tools.refuse(self._pool, refused)
             return
@@ -264,7 +267,13 @@ class PoolExecutor:
         regarding = self._regarding(action.job)
         if regarding is None:
             return
-        log.info("told", kind=regarding.kind, name=regarding.name, namespace=regarding.namespace, reason=action.reason)
+        log.info(
+            "event_emitted",
+            kind=regarding.kind,
+            name=regarding.name,
+            namespace=regarding.namespace,
+            reason=action.reason,
+        )
         self._tools.recorder.emit(regarding, action.type, action.reason, action.message)
 
     def _regarding(self, job: str | None) -> Regarding | None:
@@ -284,7 +293,7 @@ def pool_key(uid: str) -> str:
 
 
 def status_write(tools: Tools, known: KnownJob, job: Job, record: JobRecord, *, urgent: bool) -> PutStatus:
-    """Return the write of a job's whole status, and remember its conditions."""
+    """Return the write of a job's whole status, and store its conditions."""
     status = job_status(record, job, owner=known.owner, standing=known.standing, now=tools.now())
     known.standing = standing(status["conditions"])
     owner = known.owner
@@ -293,7 +302,7 @@ def status_write(tools: Tools, known: KnownJob, job: Job, record: JobRecord, *, 
 
 
 def _same(body: Mapping[str, Any]) -> Callable[[dict[str, Any]], bool]:
-    """Make the test whether a pod of that name is the very attempt: its job (label and owner), range and number."""
+    """Return a test for the exact attempt in a pod of that name: its job (label and owner), range and number."""
     job, notes = body["metadata"]["labels"][JOB_UID_LABEL], body["metadata"]["annotations"]
     wanted = {key: notes[key] for key in (BEGIN, END, ATTEMPT)}
 
@@ -301,7 +310,7 @@ def _same(body: Mapping[str, Any]) -> Callable[[dict[str, Any]], bool]:
         meta = pod["metadata"]
         there = meta.get("annotations") or {}
         if not any(owner.get("uid") == job for owner in meta.get("ownerReferences") or ()):
-            return False  # it would be seen as no pod of ours, and its chunk waited for in vain
+            return False  # otherwise it would not be seen as a chunk pod, and its chunk would wait for ever
         return (meta.get("labels") or {}).get(JOB_UID_LABEL) == job and wanted.items() <= there.items()
 
     return same

@@ -1,7 +1,7 @@
-"""The label by which the Service selects the leader, on this replica's own pod: what is shown follows what is so.
+"""The label on this replica's own pod by which the Service selects the leader.
 
-One write at a time, repeated until it is done: leadership is lost just when the API server is hard to reach, and two
-pods that show the label share the agents' reports between them. Decides nothing.
+One write at a time is repeated until it is done. Leadership is often lost when the API server is hard to reach, and the
+danger is two pods with the label: the agents' reports would be split between them. This module decides nothing.
 """
 
 import asyncio
@@ -20,7 +20,10 @@ log = structlog.get_logger(__name__)
 
 
 class LeaderLabel:
-    """``show(leading=…)`` says what is so, ``run()`` writes it; outside a cluster there is no pod to write on."""
+    """``show(leading=…)`` sets the wanted state and ``run()`` writes it.
+
+    Outside a cluster there is no pod to write to.
+    """
 
     def __init__(self, client: ApiClient, *, namespace: str, pod: str) -> None:
         self._client = client
@@ -32,20 +35,20 @@ class LeaderLabel:
         self._changed.set()
 
     def show(self, *, leading: bool) -> None:
-        """Take in whether this replica leads."""
+        """Record whether this replica leads."""
         self._leading = leading
         if self._shown is not leading:
             self._written.clear()
             self._changed.set()
 
     async def settled(self, within: float) -> None:
-        """Return when what is so is shown, or after so many seconds."""
+        """Wait until the label matches the state, or for ``within`` seconds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within):
                 await self._written.wait()
 
     async def run(self) -> None:
-        """Write until cancelled."""
+        """Write the label until cancelled."""
         if self._path is None:
             self._written.set()
             return

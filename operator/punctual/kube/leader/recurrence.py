@@ -1,7 +1,7 @@
-"""When the windows of a reservation are: once, or again and again at the same time of day.
+"""The windows of a reservation: one, or recurring at the same time of day.
 
-Days are those of a calendar: over a change of clocks the start keeps its time of day, and the window its length. A
-start that clocks skip is later by what they skip; of one that comes twice the first is meant.
+Days are calendar days. Across a change of clocks the start keeps its time of day, and the window its length. A start
+that the clocks skip is later by the skipped time. Of a start that occurs twice, the first counts.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -13,11 +13,11 @@ from punctual.errors import UserError
 from punctual.kube.api import ReservationSpec
 
 DAY: Final = 86400.0
-"""Seconds of a day as a horizon counts them: those of a calendar may be an hour off."""
+"""Seconds of a day in a horizon. A calendar day may differ by an hour."""
 
 
 class Span(NamedTuple):
-    """From when until when, seconds since 1970."""
+    """Start and end, in seconds since 1970."""
 
     start: float
     end: float
@@ -27,15 +27,15 @@ class ComingWindows(NamedTuple):
     """The windows of a reservation that have not begun."""
 
     windows: list[Span]
-    """Those that end within the horizon, by their start."""
+    """Those that end within the horizon, by start."""
     behind: Span | None
-    """The first that ends behind it; None: there is none."""
+    """The first that ends after the horizon. None: there is none."""
 
 
 def windows(spec: ReservationSpec, now: float, horizon: float) -> ComingWindows:
-    """Return the windows that begin at ``now`` or later; ``horizon`` is in seconds.
+    """Return the windows that begin at ``now`` or later. ``horizon`` is in seconds.
 
-    Raises UserError where the time zone is not known, or one window may run into the next.
+    Raises UserError if the time zone is unknown, or if one window may overlap the next.
     """
     length, again = spec.end - spec.start, spec.recurrence
     if again is None:
@@ -44,16 +44,16 @@ def windows(spec: ReservationSpec, now: float, horizon: float) -> ComingWindows:
             return ComingWindows([], None)
         return ComingWindows([once], None) if once.end <= now + horizon else ComingWindows([], once)
     zone = _zone(again.time_zone)
-    if length > again.every * 86400.0 - 3600.0:  # a day is as short as 23 hours where clocks are put forward
+    if length > again.every * 86400.0 - 3600.0:  # a day has 23 hours when clocks are put forward
         text = "spec.end: must be at least an hour before the window comes again (spec.recurrence.every)"
         raise UserError(reasons.INVALID_SPEC, text)
     first = datetime.fromtimestamp(spec.start, zone).replace(tzinfo=None)
-    # a day before what is needed: an hour more or less is of no account then
+    # a day earlier than needed, so that a change of clocks does not matter
     k = max(0, int((now - spec.start) / (again.every * 86400.0)) - 1)
     found: list[Span] = []
     while True:
         local = first + timedelta(days=k * again.every)
-        # by way of UTC: the difference of two times of one zone would be that of what clocks show
+        # via UTC: the difference of two times in one zone would be that of the clocks' readings
         start = local.replace(tzinfo=zone).astimezone(UTC).timestamp()
         k += 1
         if again.until is not None and start >= again.until:
@@ -68,6 +68,6 @@ def windows(spec: ReservationSpec, now: float, horizon: float) -> ComingWindows:
 def _zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
-    except (KeyError, OSError, ValueError) as error:  # not there, a folder of them, or a path that leads out
+    except (KeyError, OSError, ValueError) as error:  # missing, a directory, or a path that leads outside
         text = f"spec.recurrence.timeZone: {name!r} is not known: write a name such as Europe/Berlin or UTC"
         raise UserError(reasons.INVALID_SPEC, text) from error

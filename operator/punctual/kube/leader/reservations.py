@@ -1,9 +1,9 @@
-"""Reservations during a leader's term: which windows they have, what the Pools answer, what is written of it.
+"""The reservation controller of a leader's term: computes windows, asks the Pools for them, writes statuses.
 
-Each window is a question of its own to the Pool, asked when it comes within the pool's horizon for reservations. Its
-answer stands in the reservation's status before anything counts on it: a job that names the reservation is asked about
-once that is written. By the clock alone windows become active, are over, and new ones are asked about. While the time
-is in doubt nothing of that happens.
+Each window is a separate request to the Pool, made when the window comes within the pool's horizon for reservations.
+The answer is in the reservation's status before anything depends on it: a job that names the reservation is evaluated
+after that write. Windows become active, end and are requested by the clock alone. While the time is in doubt, nothing
+of this happens.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -28,25 +28,25 @@ from punctual.scheduling.model.reservation import Reservation
 from punctual.scheduling.model.wording import some
 
 LOOK: Final = 3600.0
-"""Seconds at most between looks at a recurrence."""
+"""Maximum seconds between two evaluations of a recurrence."""
 MESSAGE: Final = 1024
 
 Refusal = tuple[str, str]
 
 
 class PoolAccess(NamedTuple):
-    """What the term does for it."""
+    """The term's functions that the controller uses."""
 
     tell: Callable[[str, ReservationApplied | ReservationDeleted], None]
-    """Puts into a pool's mailbox."""
+    """Puts an event into a pool's mailbox."""
     seated: Callable[[str], bool]
-    """Whether a pool is there to be asked."""
+    """Returns whether a pool runs and can be asked."""
     changed: Callable[[KnownReservation], None]
-    """Hears when jobs that name the reservation may be asked (again)."""
+    """Called when jobs that name the reservation may be evaluated again."""
 
 
 class ReservationController:
-    """All reservations that the directory knows, for one term."""
+    """All reservations of the directory, for one term."""
 
     def __init__(
         self,
@@ -67,24 +67,24 @@ class ReservationController:
         self._now = now
         self._doubted = doubted
         self._doors = doors
-        self._put_off: set[str] = set()  # uids, until the time is not in doubt
+        self._put_off: set[str] = set()  # uids that wait until the time is no longer in doubt
 
-    # taking over
+    # takeover
 
     def of_pool(self, pool: str) -> Iterator[ReservationApplied]:
-        """Return what a pool that begins has promised."""
+        """Return the promised reservations of a pool that starts."""
         for known in list(self._directory.reservations.values()):
             if known.pool == pool:
                 yield from promised(known, self._nodes(known), self._now())
 
     def open(self, pool: str) -> bool:
-        """Whether a pool has windows to keep."""
+        """Return whether a pool has windows to keep."""
         return any(known.pool == pool and known.held for known in self._directory.reservations.values())
 
-    # what is asked
+    # requests
 
     def consider(self, known: KnownReservation) -> None:
-        """Ask about windows that have come within the horizon, or say what stands against the reservation."""
+        """Request the windows that have come within the horizon, or refuse the reservation."""
         now = self._now()
         if known.deleting:
             self.drop(known)
@@ -98,7 +98,7 @@ class ReservationController:
             ahead = self._ahead(known, now)
         except UserError as error:
             if error.reason == reasons.POOL_NOT_FOUND:
-                known.windows.clear()  # a pool that is deleted keeps nothing
+                known.windows.clear()  # a pool that is being deleted keeps no windows
             self._note_look(known, now)
             if not known.held:
                 known.refusal = error.reason, error.message
@@ -115,14 +115,14 @@ class ReservationController:
         self._note_look(known, now)
 
     def _ahead(self, known: KnownReservation, now: float) -> list[Span]:
-        """Return its windows within the horizon; UserError where it has none or may not have any."""
+        """Return the windows within the horizon. Raises UserError if there are none or none is allowed."""
         spec, namespace = known.spec, known.metadata.namespace
         known.comes = inf
         if spec is None:
             raise UserError(reasons.INVALID_SPEC, known.flaw)
         pool = self._directory.pools.get(spec.pool)
         if pool is None or not self._doors.seated(spec.pool):
-            text = f"spec.pool: there is no Pool {spec.pool}: create it, and this reservation is asked"
+            text = f"spec.pool: there is no Pool {spec.pool}: create it, and this reservation is evaluated"
             raise UserError(reasons.POOL_NOT_FOUND, text)
         selector = pool.in_force.namespace_selector
         if selector is not None and not selector.matches(self._caches.labels(namespace)):
@@ -146,7 +146,7 @@ class ReservationController:
         if behind is not None and not ahead and not known.windows:
             raise UserError(reasons.TOO_FAR_AHEAD, _too_far(spec, behind, now=now, days=rights.horizon))
         if not ahead and not known.windows:
-            text = f"spec.start: {format_time(spec.start)} has passed, it is {format_time(round(now))}"
+            text = f"spec.start: {format_time(spec.start)} has passed, now it is {format_time(round(now))}"
             if spec.recurrence is not None:
                 text = f"spec.recurrence.until: no window begins between now, {format_time(round(now))}, and then"
             raise UserError(reasons.INVALID_SPEC, text)
@@ -156,13 +156,13 @@ class ReservationController:
         return ahead
 
     def _nodes(self, known: KnownReservation) -> frozenset[str] | None:
-        """Return the nodes that it selects; None: any."""
+        """Return the nodes that it selects. None: any node."""
         if known.spec is None or known.spec.nodes is None:
             return None
         return self._caches.nodes_of(known.pool, known.spec.nodes.matches)
 
     def drop(self, known: KnownReservation) -> None:
-        """Give its windows back: it is going or gone."""
+        """Release its windows: the reservation is being deleted or gone."""
         self._writer.forget(known.uid)
         for name, window in known.windows.items():
             if window.state is None or window.held:
@@ -171,10 +171,10 @@ class ReservationController:
         known.recorded = False
         self._doors.changed(known)
 
-    # what is answered
+    # answers
 
     def answered(self, action: AnswerReservation) -> None:
-        """Take in how a window stands."""
+        """Record the answer for a window."""
         found = self._find(action.uid)
         if found is None:
             return
@@ -190,7 +190,7 @@ class ReservationController:
         self.look(known)
 
     def offered(self, action: OfferWindow) -> None:
-        """Take in from when on a refused window would do."""
+        """Record the earliest start at which a refused window would be accepted."""
         if (found := self._find(action.uid)) is None:
             return
         known, window = found
@@ -216,14 +216,14 @@ class ReservationController:
         return (known, window) if known and window else None
 
     def of_job(self, job: KnownJob) -> str | Refusal | None:
-        """Return inside of what a job is to run, or why it cannot; None: that is not known or not written yet."""
+        """Return the window for a job that names the reservation, or a refusal. None: not known or not written yet."""
         namespace, name = job.owner.namespace, job.reservation
         return inside(self._directory.reservation(namespace, name), name, namespace=namespace, pool=job.owner.pool)
 
-    # what is so by the clock
+    # changes by the clock
 
     def tend(self) -> None:
-        """Look at those whose time has come, and at those that were put off."""
+        """Process the reservations that are due, and those that were postponed."""
         if self._doubted():
             return
         for uid in self._put_off:
@@ -240,7 +240,7 @@ class ReservationController:
                 self.consider(known)
 
     def look(self, known: KnownReservation) -> None:
-        """Say how its windows stand now, ask about new ones, write it."""
+        """Update the state of its windows, request new ones, and write the status."""
         now = self._now()
         for window in known.windows.values():
             if window.state == "Booked" and window.start <= now:
@@ -262,13 +262,13 @@ class ReservationController:
 
     @staticmethod
     def _note_look(known: KnownReservation, now: float) -> None:
-        # what is due already counts too: nobody may have led at that time
+        # a window that is due already counts too: it may have begun while no replica led
         times = [w.start if w.state == "Booked" else w.end for w in known.windows.values() if w.held]
         if known.windows and known.spec is not None and known.spec.recurrence is not None:
             times.append(now + LOOK)
         known.look = min([*times, known.comes])
 
-    # what is written
+    # status writes
 
     def _emit(self, known: KnownReservation, reason: str, message: str, *, good: bool = True) -> None:
         meta = known.metadata
@@ -276,7 +276,7 @@ class ReservationController:
         self._recorder.emit(about, "Normal" if good else "Warning", reason, message)
 
     def written(self, uid: str, body: Mapping[str, Any]) -> None:
-        """Take in that a status is written: jobs that name the reservation can be asked about."""
+        """Record that a status was written. Jobs that name the reservation can be evaluated."""
         known = self._directory.reservations.get(uid)
         if known is None:
             return
@@ -293,7 +293,7 @@ class ReservationController:
 
 
 def restore(known: KnownReservation, status: api.ReservationStatus | None) -> None:
-    """Take over what is written down of a reservation."""
+    """Load the recorded state of a reservation."""
     if status is None:
         return
     known.standing = standing(c.manifest() for c in status.conditions)
@@ -307,7 +307,7 @@ def restore(known: KnownReservation, status: api.ReservationStatus | None) -> No
 
 
 def promised(known: KnownReservation, nodes: frozenset[str] | None, now: float) -> Iterator[ReservationApplied]:
-    """Return what a pool that begins has promised to a reservation that selects these nodes."""
+    """Return the promises of a starting pool to a reservation that selects these nodes."""
     for name, window in known.windows.items():
         if window.held and window.end > now and not known.deleting:
             yield ReservationApplied(_asked(known, name, window, nodes), window.nodes)
@@ -316,7 +316,7 @@ def promised(known: KnownReservation, nodes: frozenset[str] | None, now: float) 
 def inside(known: KnownReservation | None, name: str, *, namespace: str, pool: str) -> str | Refusal | None:
     """Return inside of what a job of this pool is to run that names a reservation; see `Bookings.of_job`."""
     if known is None:
-        text = f"there is no Reservation {name} in namespace {namespace}: create it, and this job is asked"
+        text = f"there is no Reservation {name} in namespace {namespace}: create it, and this job is evaluated"
         return reasons.RESERVATION_NOT_FOUND, text
     if known.pool != pool:
         text = f"Reservation {name} is of Pool {known.pool}, spec.pool of this job is {pool}"
@@ -324,7 +324,7 @@ def inside(known: KnownReservation | None, name: str, *, namespace: str, pool: s
     if known.held:
         return known.uid if known.recorded else None
     if known.comes < inf and known.windows and all(w.state == "Completed" for w in known.windows.values()):
-        text = f"Reservation {name}: no window is booked, its next is asked about at {format_time(known.comes)}"
+        text = f"Reservation {name}: no window is reserved, the next is evaluated at {format_time(known.comes)}"
         return reasons.RESERVATION_REFUSED, text
     why = "it is over" if known.finished is not None else known.refusal[1] if known.refusal else ""
     if known.windows and all(w.state == "Refused" for w in known.windows.values()):
@@ -334,9 +334,9 @@ def inside(known: KnownReservation | None, name: str, *, namespace: str, pool: s
 
 def _asked(known: KnownReservation, name: str, window: ReservationWindow, nodes: frozenset[str] | None) -> Reservation:
     there = sum(share.processors for share in window.nodes)
-    # of a spec that cannot be read any more, too, what was promised stands
+    # a promise stands even if the spec can no longer be read
     processors = known.spec.processors or 0 if known.spec else there
-    if nodes is not None and not processors and window.nodes:  # whatever labels say now
+    if nodes is not None and not processors and window.nodes:  # the recorded nodes count, whatever their labels are now
         nodes = frozenset(share.node for share in window.nodes)
     return Reservation(
         uid=name,
@@ -351,20 +351,20 @@ def _asked(known: KnownReservation, name: str, window: ReservationWindow, nodes:
 
 
 def _name(known: KnownReservation, start: float) -> str:
-    """Return what the Pool calls a window."""
+    """Return the Pool's name of a window."""
     return f"{known.uid}/{start:.6f}"
 
 
 def _too_far(spec: api.ReservationSpec, window: Span, *, now: float, days: int) -> str:
-    """Say that a window ends behind the horizon of so many days, and what would be right."""
-    allowed = f"Pool {spec.pool} books {some(days, 'day')} ahead (its spec.reservations.horizon)"
+    """Return the refusal of a window that ends after the horizon of ``days`` days, with the correct values."""
+    allowed = f"Pool {spec.pool} reserves at most {some(days, 'day')} ahead (its spec.reservations.horizon)"
     if window.end - window.start > days * DAY:
         return (
             f"spec.end: the window lasts {format_duration(window.end - window.start)}, and {allowed}: make it shorter"
         )
     return (
         f"spec.end: the window ends at {format_time(window.end)}, and {allowed}: choose one that ends by "
-        f"{format_time(int(now + days * DAY))}, or wait: it is asked about at {format_time(window.end - days * DAY)}"
+        f"{format_time(int(now + days * DAY))}, or wait: it is evaluated at {format_time(window.end - days * DAY)}"
     )
 
 
@@ -421,7 +421,7 @@ def _verdicts(known: KnownReservation, answered: list[ReservationWindow]) -> dic
         admitted = Verdict("False", first.reason, (which if len(answered) > 1 else "") + first.message)
     elif short:
         admitted = Verdict("True", short[0].reason, f"window of {format_time(short[0].start)}: {short[0].message}")
-    until = f"{_processors(active)} until {format_time(active.end)}" if active else "it is no window's time"
+    until = f"{_processors(active)} until {format_time(active.end)}" if active else "no window is active"
     return {
         "Admitted": admitted,
         "Active": Verdict("True", reasons.ACTIVE, until) if active else Verdict("False", reasons.NOT_ACTIVE, until),

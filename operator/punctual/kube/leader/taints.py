@@ -1,8 +1,8 @@
-"""The pool's taint on its nodes (``hold: Taint``): put on, taken off, put back when somebody took it off.
+"""The pool's taint on its nodes (``hold: Taint``): set, removed, and restored when it was removed by others.
 
-What shall be is compared with what the node shows; each change is one JSON patch that tests the taints it was made
-from, so that nobody else's taint gets lost. A patch that was beaten to it is refused, and the node as it is then
-makes the next one. A taint of ours for a pool that is gone is taken off.
+The wanted taints are compared with the node's. Each change is one JSON patch that tests the taints it was made from, so
+that no foreign taint is lost. A patch that lost a race is refused, and the next one is made from the present node. A
+taint for a pool that is gone is removed.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,9 +17,9 @@ Patch = list[dict[str, Any]]
 
 
 class Taints:
-    """Which pool holds which node. ``write(node, patch)`` carries a patch out, and :meth:`settled` must follow it.
+    """Tracks which pool holds which node. ``write(node, patch)`` sends a patch, and :meth:`settled` must follow it.
 
-    Serves one turn of a leader. A pool that has not spoken about a node yet leaves it as an earlier leader left it.
+    It serves one term. The taints of a pool that has not decided about a node yet stay as an earlier leader left them.
     """
 
     def __init__(self, pools: Iterable[str], write: Callable[[str, Patch], None]) -> None:
@@ -27,26 +27,26 @@ class Taints:
         self._pools = set(pools)
         self._said: dict[str, tuple[str, bool]] = {}
         self._nodes: dict[str, Node] = {}
-        self._writing: dict[str, Node] = {}  # as it was when the patch was made
+        self._writing: dict[str, Node] = {}  # the node when the patch was made
 
     def hold(self, node: str, pool: str, *, held: bool) -> None:
-        """Take in that the pool wants the node held, or held no more."""
+        """Record whether the pool wants to hold the node."""
         if held:
             self._pools.add(pool)
         before, was_held = self._said.get(node, (pool, False))
-        if held or before == pool or not was_held:  # a pool that lost the node does not speak for its new one
+        if held or before == pool or not was_held:  # a pool that lost the node does not decide for the new one
             self._said[node] = (pool, held)
         self._compare(node)
 
     def observe_pool(self, pool: str, *, holding: bool) -> None:
-        """Take in whether the pool's spec in force holds nodes at all."""
+        """Record whether the pool's spec in force holds nodes at all."""
         if not holding:
             self.forget_pool(pool)
         else:
             self._pools.add(pool)
 
     def forget_pool(self, pool: str) -> None:
-        """Take in that a pool is gone: it holds nothing."""
+        """Remove a pool. It no longer holds a node."""
         if pool not in self._pools:
             return
         self._pools.discard(pool)
@@ -55,17 +55,17 @@ class Taints:
             self._compare(node)
 
     def observe(self, node: Node) -> None:
-        """Take in a node as it is now."""
+        """Record the present state of a node."""
         self._nodes[node.name] = node
         self._compare(node.name)
 
     def forget_node(self, name: str) -> None:
-        """Take in that a node is gone."""
+        """Remove a node."""
         self._nodes.pop(name, None)
         self._said.pop(name, None)
 
     def settled(self, node: str) -> None:
-        """Take in that a patch is done or was refused; another is tried only if the node has changed since."""
+        """Record that a patch was done or refused. Another is tried only if the node has changed since."""
         made_from = self._writing.pop(node, None)
         if made_from != self._nodes.get(node):
             self._compare(node)
@@ -85,7 +85,7 @@ class Taints:
         self._write(
             name,
             [
-                # null: there is none
+                # null: it has none
                 {"op": "test", "path": "/spec/taints", "value": list(node.taints) or None},
                 {"op": "add", "path": "/spec/taints", "value": wanted},
             ],

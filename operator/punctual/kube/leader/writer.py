@@ -1,21 +1,23 @@
-"""All writes of a leader, in the order each object needs them, under one rate.
+"""All writes of a leader, in the order that each object needs, under one rate limit.
 
-Operations are values, submitted under a key (a job's uid, a pool's name). Within one key they are carried out strictly
-in order, each until it is done or will never be: a chunk's pod is created after the status that records the chunk was
-written, a range's pod is deleted after the status that accounts it. Across keys up to `CONCURRENCY` are under way.
+Operations are values, submitted under a key (a job's uid, a pool's name). The operations of one key are carried out
+strictly in order, each until it is done or can never be. A chunk's pod is created after the write of the status that
+records the chunk, and a range's pod is deleted after the write of the status that accounts it. Across keys, up to
+`CONCURRENCY` operations run at once.
 
-A status replaces one of the same path that waits *directly* before it; with anything between them it waits its turn,
-for a later status must not overtake a create that an earlier one announced. All statuses of a key are about one object;
-one that equals the last one written is not written, and that one's digest is all that is kept of a key that has nothing
-to do: jobs are many. Statuses that are not urgent (progress) wait until nothing urgent does, under a budget of their
-own and at most one per object and some seconds, unless another operation waits behind them.
+A status replaces one of the same path that waits *directly* before it. With another operation between them it waits in
+order, because a later status must not overtake a create that an earlier one announced. All statuses of a key are about
+one object. A status equal to the last one written is not written. A key without work keeps only the digest of its last
+status, because jobs are many. Statuses that are not urgent (progress) wait until no urgent operation waits. They have a
+rate limit of their own and are written at most once per object and some seconds, unless another operation waits behind
+them.
 
-What fails by time-out, 429 or 5xx is tried again while we lead, however long; so every operation is harmless when done
-twice, and an answer that got lost is found out by the repetition: a create meets its own pod (409, then a GET must show
-the same job, range and attempt), a delete finds nothing (404). What the API server refuses for good goes to
-``on_outcome``; behind a refused status no pod is created until another one was taken, for none may run that is not on
-record. A status refused because of its epoch ends it all: everything is dropped, ``on_fenced`` is called once, and
-nothing is written any more: a Writer serves one term of one leader.
+An operation that fails by time-out, 429 or 5xx is retried as long as this replica leads. Every operation is therefore
+harmless when repeated, and the repetition finds out about lost answers: a create meets its own pod (409, then a GET
+must show the same job, range and attempt), a delete finds nothing (404). A final refusal by the API server goes to
+``on_outcome``. After a refused status no pod is created until another status was accepted, because no pod may run
+without a record. A status refused because of its epoch ends the writer: everything is dropped, ``on_fenced`` is called
+once, and nothing is written any more. A Writer serves one term of one leader.
 """
 
 import asyncio
@@ -41,16 +43,16 @@ CONCURRENCY = 32
 FIRST_RETRY, LAST_RETRY = 0.2, 5.0
 """Seconds of back-off of one operation, doubled in between."""
 TRIES = 5
-"""Tries after which an operation is stuck that fails while others are done."""
+"""Tries after which a failing operation counts as stuck while others succeed."""
 
 log = structlog.get_logger()
 
 
 class _State(Enum):
     IDLE = "nothing to do"
-    READY = "waits for its turn"
-    READY_PROGRESS = "waits until nothing urgent does"
-    DELAYED = "waits until its time has come"
+    READY = "ready to be written"
+    READY_PROGRESS = "waits until no urgent operation waits"
+    DELAYED = "waits for its time"
     BUSY = "is being carried out"
 
 
@@ -60,34 +62,34 @@ class _Entry:
     since: float
     attempts: int = 0
     digest: bytes = b""
-    """Of a status, once it was asked for."""
+    """The digest of a status, once computed."""
     failed: float = 0.0
-    """When it first failed."""
+    """The time of its first failure."""
     error: str = ""
-    """What it last failed of."""
+    """Its last error."""
     forgotten: bool = False
-    """Its object has gone while it was carried out: it is not tried again."""
+    """Its object was deleted while it was carried out, so it is not retried."""
 
 
 @dataclass(slots=True)
 class _Line:
-    """One key that has something to do: what waits, in order (a list: lines are short and many)."""
+    """The queue of one key that has work (a list, because queues are short and many)."""
 
     key: str
     queue: list[_Entry] = field(default_factory=list)
     state: _State = _State.IDLE
     timer: asyncio.TimerHandle | None = None
     retrying: bool = False
-    """The head failed: its timer is a back-off, which nothing shortens."""
+    """The first operation failed. Its timer is a back-off, which nothing shortens."""
 
 
 class Writer:
-    """``writer.submit(key, operation)`` from the loop that runs ``await writer.run()``; one per term of a leader.
+    """``writer.submit(key, operation)`` in the loop of ``await writer.run()``. One per term of a leader.
 
-    ``leading()`` is asked before each request (`Elector.leads`); once False, it ends as if fenced.
-    ``on_outcome(outcome)`` hears of each operation that came to an end; ``on_write(kind, result, seconds)`` of each
+    ``leading()`` is checked before each request (`Elector.leads`). When it is False, the writer ends as if fenced.
+    ``on_outcome(outcome)`` is called for each finished operation, and ``on_write(kind, result, seconds)`` for each
     request, for metrics: the operation's class name and one word. ``rate`` and ``progress_rate`` are operations per
-    second, ``progress_every`` seconds per object.
+    second, ``progress_every`` is seconds per object.
     """
 
     def __init__(
@@ -113,12 +115,13 @@ class Writer:
         self._bucket = Bucket(rate, max(1.0, rate / 5), monotonic)
         self._progress_bucket = Bucket(progress_rate, max(1.0, progress_rate / 5), monotonic)
         self._lines: dict[str, _Line] = {}
-        # by key: digest of the status last written, and its resource version; else it is not known what is there
+        # by key: digest of the last written status, and its resource version; without an entry the stored one is
+        # unknown
         self._written: dict[str, tuple[bytes, str]] = {}
-        self._progress_at: dict[str, float] = {}  # by key: when progress was last written
+        self._progress_at: dict[str, float] = {}  # by key: time of the last written progress
         self._ready: deque[_Line] = deque()
         self._ready_progress: deque[_Line] = deque()
-        # pods ("namespace/name") whose create waits, is under way, or is done but not observed yet, by key
+        # pods ("namespace/name") with a create that waits, runs, or is done but not observed yet, by key
         self._expected: dict[str, dict[str, None]] = {}
         self._expects: dict[str, str] = {}  # key by pod
         self._depth = 0
@@ -128,12 +131,12 @@ class Writer:
         self._idle.set()
         self._caught_up = asyncio.Event()
         self._caught_up.set()
-        self._answered = -math.inf  # when an operation last came to its end
-        self._hurry = False  # flushing: progress does not wait
+        self._answered = -math.inf  # end of the last operation
+        self._hurry = False  # during a flush progress does not wait
         self._over = False
 
     def submit(self, key: str, operation: Operation) -> None:
-        """Queue an operation behind the others of its key. Never blocks; after the end of the term it does nothing."""
+        """Queue an operation behind the others of its key. Never blocks. After the end of the term it has no effect."""
         if self._over:
             return
         line = self._lines.get(key)
@@ -160,10 +163,11 @@ class Writer:
         self._schedule(line)
 
     def forget(self, key: str) -> frozenset[str]:
-        """Drop what waits for a key and what is known of it: its object is gone.
+        """Drop a key's waiting operations and its state, because its object is gone.
 
-        What is under way is finished, and pods that were to be deleted still are. Returns those ("namespace/name") that
-        are there or soon may be, their create being done, tried or under way, though nobody has `observed` them.
+        A running operation is completed, and waiting deletes of pods are still carried out. Returns the pods
+        ("namespace/name") that exist or may soon, since their create is done, tried or running, but which were not
+        `observed`.
         """
         line = self._lines.get(key)
         self._written.pop(key, None)
@@ -182,12 +186,12 @@ class Writer:
         if not busy:
             self._rest(line)
             self._schedule(line)
-        # of a create that was tried the answer may be lost
+        # the answer of a create that was tried may be lost
         never = {_pod(e.operation) for e in waiting if isinstance(e.operation, CreatePod) and not e.attempts}
         return frozenset(unseen.keys() - never)
 
     def observed(self, pod: str) -> None:
-        """Take note that the informer has seen this pod ("namespace/name"): it is expected no more."""
+        """Record that the informer has seen this pod ("namespace/name"). It is no longer expected."""
         key = self._expects.pop(pod, None)
         if key is not None:
             pods = self._expected[key]
@@ -197,17 +201,20 @@ class Writer:
 
     @property
     def depth(self) -> int:
-        """Operations that wait or are under way."""
+        """Operations that wait or run."""
         return self._depth
 
     @property
     def oldest(self) -> float:
-        """Seconds the oldest of them has waited; 0 without any."""
+        """Age in seconds of the oldest of them. 0 without any."""
         first = min((line.queue[0].since for line in self._lines.values() if line.queue), default=None)
         return 0.0 if first is None else self._monotonic() - first
 
     def stuck(self, key: str) -> str | None:
-        """Return why the first operation of a key is not done, after `TRIES` tries, while others' are; else None."""
+        """Return why the first operation of a key is not done after `TRIES` tries, while other keys' are.
+
+        None: it is not stuck.
+        """
         line = self._lines.get(key)
         head = line.queue[0] if line is not None and line.queue else None
         if head is None or head.attempts < TRIES or self._answered <= head.failed:
@@ -227,7 +234,10 @@ class Writer:
             self.drop_all()
 
     async def flush(self, within: float) -> bool:
-        """Wait until nothing waits, progress is written at once; False when ``within`` seconds were not enough."""
+        """Wait until no operation waits. Progress is written at once.
+
+        Returns False after ``within`` seconds.
+        """
         self._hurry = True
         for line in list(self._lines.values()):
             self._schedule(line)
@@ -241,11 +251,11 @@ class Writer:
         return True
 
     async def caught_up(self) -> None:
-        """Wait until nothing urgent waits for its turn: what is under way does not count, nor does progress."""
+        """Wait until no urgent operation is ready. Running operations and progress do not count."""
         await self._caught_up.wait()
 
     def drop_all(self) -> None:
-        """End the term: drop what waits, abandon what is under way, take no more."""
+        """End the term: drop waiting operations, abandon running ones, accept no more."""
         self._over = True
         for line in self._lines.values():
             self._rest(line)
@@ -263,17 +273,17 @@ class Writer:
         self._wake.set()
         self._caught_up.set()
 
-    # whose turn it is
+    # scheduling
 
     def _schedule(self, line: _Line) -> None:
-        """Put a line where its first operation belongs; those that change nothing end here."""
+        """Put a queue where its first operation belongs. Operations that change nothing end here."""
         if line.state is _State.BUSY or (line.state is _State.DELAYED and line.retrying):
             return
         self._skip_unchanged(line)
         if not line.queue:
             self._rest(line)
             if self._lines.get(line.key) is line:
-                del self._lines[line.key]  # unless another of this key has begun meanwhile
+                del self._lines[line.key]  # unless a new queue of this key was created meanwhile
             return
         head = line.queue[0].operation
         if self._hurry or len(line.queue) > 1 or not isinstance(head, PutStatus) or head.urgent:
@@ -298,14 +308,14 @@ class Writer:
             self._tell(Outcome(line.key, head.operation, "done"))
 
     def _progress_wait(self, key: str) -> float:
-        """Return in how many seconds its progress may be written again."""
+        """Return the seconds until its progress may be written again."""
         return self._progress_at.get(key, -math.inf) + self._progress_every - self._monotonic()
 
     def _stand(self, line: _Line, state: _State, where: deque[_Line]) -> None:
         if line.state is not state:
             self._rest(line)
             line.state = state
-            where.append(line)  # where it stood before, it is passed over: its state is another
+            where.append(line)  # its old entry elsewhere is skipped, because its state has changed
             if where is self._ready:
                 self._caught_up.clear()
             self._wake.set()
@@ -328,7 +338,7 @@ class Writer:
         line.state = _State.IDLE
 
     async def _next(self) -> _Line | None:
-        """Wait for a line whose turn it is; None when the term is over."""
+        """Wait for the next queue to serve. None: the term is over."""
         while not self._over:
             wait: float | None = None
             if len(self._tasks) < CONCURRENCY:
@@ -351,7 +361,7 @@ class Writer:
         return None
 
     def _standing(self) -> deque[_Line] | None:
-        """Queue whose head is to be served next, without those who stand elsewhere by now."""
+        """Return the list with the next queue to serve, after removing stale entries."""
         for where, state in (
             (self._ready, _State.READY),
             (self._ready_progress, _State.READY_PROGRESS),
@@ -362,7 +372,7 @@ class Writer:
                 return where
         return None
 
-    # carrying out
+    # execution
 
     async def _carry_out(self, line: _Line) -> None:
         entry = line.queue[0]
@@ -372,10 +382,10 @@ class Writer:
             return
         operation, version = entry.operation, ""
         if isinstance(entry.operation, PutStatus):
-            # before the request: when its answer gets lost, nobody knows which of the two stands there
+            # before the request: if its answer gets lost, it is unknown which of the two statuses is stored
             _, version = self._written.pop(line.key, (b"", ""))
             if entry.attempts:
-                # nor is it as it was first seen, if that write was done: another try with it would but meet a conflict
+                # the first-seen version is stale too if that write was done: another try with it would only conflict
                 operation = replace(entry.operation, version="")
         began = self._monotonic()
         try:
@@ -414,7 +424,7 @@ class Writer:
             self._schedule(line)
             return
         wait = max(error.retry_after, min(FIRST_RETRY * 2 ** min(entry.attempts - 1, 10), LAST_RETRY))
-        # jitter: what failed together must not come back together
+        # jitter: operations that failed together must not be retried together
         self._delay(line, wait * random.uniform(1.0, 1.25), retrying=True)  # noqa: S311  no secret
 
     def _finish(self, line: _Line, entry: _Entry, outcome: Outcome) -> None:
@@ -439,7 +449,7 @@ class Writer:
         self._schedule(line)
 
     def _note_written(self, entry: _Entry, outcome: Outcome) -> None:
-        """Remember what is known of a status now."""
+        """Record the stored state of a status."""
         assert isinstance(entry.operation, PutStatus)
         if not entry.operation.urgent:
             self._progress_at[outcome.key] = self._monotonic()
@@ -447,7 +457,7 @@ class Writer:
             self._written[outcome.key] = entry.digest, outcome.body.get("metadata", {}).get("resourceVersion", "")
 
     def _take_unrecorded(self, line: _Line) -> list[Outcome]:
-        """Take out the creates that a refused status was to be the record of; those behind the next have another."""
+        """Remove the creates that a refused status was to record. Those behind the next status have another record."""
         kinds = [type(entry.operation) for entry in line.queue]
         until = kinds.index(PutStatus) if PutStatus in kinds else len(kinds)
         creates = [entry.operation for entry in line.queue[:until] if isinstance(entry.operation, CreatePod)]
@@ -459,7 +469,7 @@ class Writer:
     def _tell(self, outcome: Outcome) -> None:
         self._on_outcome(outcome)
         if not self._over:
-            self._count_down(1)  # not before: what the outcome made somebody submit belongs to the same flush
+            self._count_down(1)  # at the end: operations that the outcome submits belong to the same flush
 
     def _end_term(self, why: str) -> None:
         if not self._over:

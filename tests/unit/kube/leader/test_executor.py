@@ -205,7 +205,7 @@ async def test_a_recorded_reduce_of_a_job_without_one_is_refused(hands, log, dir
     known.spec = orjson.dumps(spec)
     hands.perform(CreateChunk("j1", CHUNK._replace(begin=5, end=6, origin=6, kind="Reduce")))
     assert log.take() == []
-    message = "spec.reduce is not there"
+    message = "spec.reduce is missing"
     assert log.refused == [("main", CreateRefused(job="j1", kind="Reduce", begin=5, attempt=1, message=message))]
 
 

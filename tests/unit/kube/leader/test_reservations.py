@@ -18,10 +18,10 @@ BEGIN = 1_900_000_000.0
 YES = Verdict("True", "Feasible", "2 processors for 1m0s")
 NO = Verdict("False", "InfeasibleReservation", "too few")
 PLACES = (Place("n1", 0), Place("n1", 1))
-AHEAD = "Pool main books 28 days ahead (its spec.reservations.horizon)"
+AHEAD = "Pool main reserves at most 28 days ahead (its spec.reservations.horizon)"
 LATER = (
     f"spec.end: the window ends at {format_time(BEGIN + 30 * DAY + 60)}, and {AHEAD}: choose one that ends by "
-    f"{format_time(BEGIN + 28 * DAY)}, or wait: it is asked about at {format_time(BEGIN + 2 * DAY + 60)}"
+    f"{format_time(BEGIN + 28 * DAY)}, or wait: it is evaluated at {format_time(BEGIN + 2 * DAY + 60)}"
 )
 
 
@@ -423,7 +423,7 @@ def test_a_recurrence_waits_for_a_window_that_is_still_behind_the_horizon(edge):
     comes = BEGIN + 5 * DAY + 120
     assert edge.bookings.of_job(edge.job()) == (
         "ReservationRefused",
-        f"Reservation r: no window is booked, its next is asked about at {format_time(comes)}",
+        f"Reservation r: no window is reserved, the next is evaluated at {format_time(comes)}",
     )
     edge.now = comes
     edge.bookings.tend()
