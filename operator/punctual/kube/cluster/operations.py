@@ -1,8 +1,8 @@
-"""What a leader writes, as values, and how each is carried out once.
+"""The writes of a leader, as values, and their execution.
 
-Each operation is harmless when done twice, and `perform` tells apart what the writer has to know: it is so (``done``),
-there is nothing it could be done to (``gone``), it never will be (``refused``, ``conflict``), or, as a ClusterError,
-that another try may help. It keeps nothing and repeats nothing; `writer` owns order, rate and repetition.
+Each operation is harmless when repeated. `perform` returns its result: the wanted state holds (``done``), the object
+does not exist (``gone``), or it can never succeed (``refused``, ``conflict``). A ClusterError means that another try
+may help. This module stores nothing and repeats nothing; `writer` controls order, rate and repetition.
 """
 
 from collections.abc import Callable
@@ -17,24 +17,24 @@ FIELD_MANAGER = "punctual-operator"
 
 @dataclass(frozen=True, slots=True)
 class PutStatus:
-    """Write of an object's whole status; ``body`` has apiVersion, kind, metadata (name, uid) and status.
+    """Write an object's whole status. ``body`` has apiVersion, kind, metadata (name, uid) and status.
 
-    ``metadata.uid`` belongs into it: an object that was deleted and made anew under the same name is another one, and
-    an old promise must not fall on it. It is a PUT, for nobody else writes statuses: a server-side apply costs the API
-    server a fifth more.
+    ``metadata.uid`` is required: an object that was deleted and created again under the same name is another one, and
+    an old promise must not be written to it. It is a PUT, because nothing else writes statuses, and a server-side apply
+    costs the API server a fifth more.
     """
 
     path: str
     body: Json
     urgent: bool = True
     version: str = ""
-    """Resource version that the object was seen at: saves a look at it before the first write."""
+    """Resource version at which the object was seen. It saves a read before the first write."""
 
     @classmethod
     def of(
         cls, resource: Resource, kind: str, meta: Json, status: Json, *, urgent: bool = True, version: str = ""
     ) -> "PutStatus":
-        """Return the write of a whole status; ``meta``: name, uid and, where there is one, namespace."""
+        """Return the write of a whole status. ``meta`` has name, uid and, if there is one, namespace."""
         body = {"apiVersion": resource.version, "kind": kind, "metadata": meta, "status": status}
         path = resource.path(namespace=meta.get("namespace", ""), name=meta["name"])
         return cls(path, body, urgent, version)
@@ -42,7 +42,7 @@ class PutStatus:
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """Create a pod. When one of its name is there, ``verify(pod)`` tells whether it is the very same (`same`)."""
+    """Create a pod. If one of its name exists, ``verify(pod)`` returns whether it is the same (`same`)."""
 
     namespace: str
     body: Json
@@ -51,7 +51,7 @@ class CreatePod:
 
 @dataclass(frozen=True, slots=True)
 class DeletePod:
-    """Delete this pod (and no other of its name), giving it ``grace`` seconds."""
+    """Delete this pod (and no other of its name), with a grace period of ``grace`` seconds."""
 
     namespace: str
     name: str
@@ -61,7 +61,7 @@ class DeletePod:
 
 @dataclass(frozen=True, slots=True)
 class Annotate:
-    """Set annotations of an object (None removes one); with ``uid`` of this very object only."""
+    """Set annotations of an object (None removes one). With ``uid``, of this object only."""
 
     path: str
     annotations: dict[str, str | None]
@@ -70,7 +70,7 @@ class Annotate:
 
 @dataclass(frozen=True, slots=True)
 class ApplyConfigMap:
-    """Server-side apply of a ConfigMap (or of any whole object): what ``body`` says shall be."""
+    """Server-side apply of a ConfigMap (or of any whole object) with the content ``body``."""
 
     path: str
     body: Json
@@ -78,18 +78,19 @@ class ApplyConfigMap:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """JSON merge patch (a dict) or JSON patch (a list) of an object; must be harmless when done twice."""
+    """JSON merge patch (a dict) or JSON patch (a list) of an object. It must be harmless when repeated."""
 
     path: str
     body: Json | list[Json]
     subresource: str = ""
     refusable: bool = False
-    """A no of an admission plugin, which may stand for ever, is the answer: something waits behind it."""
+    """A refusal by an admission plugin, which may last for ever, counts as the result: other operations wait behind it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteObject:
-    """Delete an object of any kind; with ``uid`` this very one only."""
+    """Delete an object of any kind. With ``uid``, this one only."""
 
     path: str
     uid: str = ""
@@ -101,11 +102,11 @@ Operation = PutStatus | CreatePod | DeletePod | Annotate | ApplyConfigMap | Patc
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of an operation.
+    """The result of an operation.
 
-    ``done``: it is so. ``gone``: there is no such object (any more), which for a delete is ``done``.
-    ``refused``: never, by quota, admission, RBAC or schema; ``message`` is the API server's.
-    ``conflict``: another object has the name of this pod, or it is the same one, but going.
+    ``done``: the wanted state holds. ``gone``: the object does not exist, which for a delete is ``done``. ``refused``:
+    final, by quota, admission, RBAC or schema; ``message`` is the API server's. ``conflict``: another object has the
+    name of this pod, or the same one is being deleted.
     """
 
     key: str
@@ -113,11 +114,11 @@ class Outcome:
     result: Literal["done", "gone", "refused", "conflict"]
     message: str = ""
     body: Json = field(default_factory=dict)
-    """The object as the API server answered it, where it did."""
+    """The object in the API server's answer, if there was one."""
 
 
 def same(body: Json, *, labels: tuple[str, ...]) -> Callable[[Json], bool]:
-    """Make a ``verify`` for `CreatePod`: the pod there has the same values of these labels."""
+    """Return a ``verify`` for `CreatePod`: the existing pod has the same values of these labels."""
     wanted = {name: body["metadata"]["labels"].get(name) for name in labels}
 
     def verify(pod: Json) -> bool:
@@ -128,9 +129,9 @@ def same(body: Json, *, labels: tuple[str, ...]) -> Callable[[Json], bool]:
 
 
 async def perform(client: ApiClient, key: str, operation: Operation, *, version: str = "") -> Outcome:
-    """Try once. Raises Fenced when a newer leader wrote there, another ClusterError where a later try may help.
+    """Try once. Raises Fenced if a newer leader wrote the object, another ClusterError if a later try may help.
 
-    ``version`` is the resource version that the object of an PutStatus was last seen at, where it is known.
+    ``version`` is the resource version at which the object of a PutStatus was last seen, if known.
     """
     try:
         match operation:
@@ -147,7 +148,7 @@ async def perform(client: ApiClient, key: str, operation: Operation, *, version:
     except errors.NoRight:
         raise
     except errors.Forbidden as error:
-        # a quota or a policy may stand for ever, and the job's statuses wait behind it
+        # a quota or a policy may last for ever, and the job's statuses wait behind it
         if isinstance(operation, ApplyConfigMap) or (isinstance(operation, Patch) and operation.refusable):
             return Outcome(key, operation, "refused", str(error))
         raise
@@ -155,9 +156,9 @@ async def perform(client: ApiClient, key: str, operation: Operation, *, version:
 
 
 async def _put_status(client: ApiClient, operation: PutStatus, version: str) -> Json:
-    """Write the status of this very object, over the version that was seen: a PUT of another fails.
+    """Write the status of this object over the version that was seen. A PUT of another one fails.
 
-    What the schema does not know is an error and not passed over: a promise would be written down in part.
+    A field that the schema does not know is an error: otherwise a promise would be written in part.
     """
     meta = operation.body["metadata"]
     uid = meta.get("uid")
@@ -174,7 +175,7 @@ async def _put_status(client: ApiClient, operation: PutStatus, version: str) -> 
     except errors.Conflict:
         if not known:
             raise
-    # somebody edited the object since: look again, at once
+    # the object was edited since: read it again at once
     return await _put_status(client, replace(operation, version=""), "")
 
 
@@ -204,11 +205,11 @@ async def _create_pod(client: ApiClient, key: str, operation: CreatePod) -> Outc
         try:
             pod = await client.get(f"{collection}/{operation.body['metadata']['name']}")
         except errors.NotFound:
-            raise error from None  # gone between the two: create it again
+            raise error from None  # deleted in between: create it again
         if not operation.verify(pod):
             return Outcome(key, operation, "conflict", "another pod has this name", pod)
         if pod["metadata"].get("deletionTimestamp"):
-            return Outcome(key, operation, "conflict", "the pod is there, but being deleted", pod)
+            return Outcome(key, operation, "conflict", "the pod exists, but is being deleted", pod)
     except errors.NoRight:
         raise
     except (errors.Forbidden, errors.Invalid, errors.NotFound) as error:

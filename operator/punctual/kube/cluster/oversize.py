@@ -1,7 +1,8 @@
-"""Specs of jobs that are larger than any may be: what is kept of one is its size, a digest and the reason to refuse it.
+"""Replaces oversized specs of jobs by their size, a digest and the reason for the refusal.
 
-The schema refuses nearly all of them, but an older one took any: 1 MB of ``{}`` is 27 MiB once it is read. So each is
-made light where it is read, before the next one is, and nothing else ever holds one.
+The schema refuses nearly all of them, but an older schema accepted any, and 1 MB of ``{}`` takes 27 MiB once decoded.
+Each spec is therefore replaced as soon as it is decoded, before the next one, and no other code ever holds an oversized
+one.
 """
 
 import hashlib
@@ -14,37 +15,36 @@ import orjson
 Body = dict[str, Any]
 
 LARGEST: Final = 128 * 1024
-"""Bytes of a job's spec as JSON: its status may need 1 MiB, and etcd takes 1.5 in all."""
+"""Maximum bytes of a job's spec as JSON. Its status may need 1 MiB, and etcd accepts 1.5 in total."""
 SMALL: Final = 1024
-"""Bytes of a field's JSON that stays in a spec that was made light: what tells whose job it is, and of which pool."""
+"""Maximum bytes of JSON of the fields that stay in a replaced spec. They identify the job's owner and pool."""
 MARK: Final = "oversize"
-"""Field of an object that was made light. No object has one by itself: the API server drops what a schema lacks."""
+"""Field that marks a replaced object. No other object has it: the API server drops fields that a schema lacks."""
 
 _KIND: Final = "DivisibleJob"
 _UNREADABLE: Final = "spec: is nested deeper than any pod is"
 
 
 class KeptSpec(NamedTuple):
-    """What is kept of a spec."""
+    """The stored form of a spec."""
 
     spec: bytes
-    """JSON, as the user wrote it; of one that has a flaw nothing."""
+    """JSON, as the user wrote it. Empty if it has a flaw."""
     flaw: str = ""
-    """What is so wrong with it that it cannot be kept."""
+    """The reason why the spec cannot be stored."""
 
 
 def refusal(size: int) -> str:
-    """Return why a spec of so many bytes is refused; empty where it is not."""
+    """Return why a spec of this size is refused. Empty if it is not."""
     if size <= LARGEST:
         return ""
     return (
-        f"spec: is {size // 1024} KiB of JSON, more than {LARGEST // 1024}: put what is large into a ConfigMap "
-        "or an image"
+        f"spec: is {size // 1024} KiB of JSON, more than {LARGEST // 1024}: put large data into a ConfigMap or an image"
     )
 
 
 def kept(body: Mapping[str, Any]) -> KeptSpec:
-    """Return what to keep of a job's spec."""
+    """Return the stored form of a job's spec."""
     if mark := body.get(MARK):
         return KeptSpec(b"{}", f"{refusal(mark['bytes'])} (SHA-256 {mark['digest'][:12]})")
     try:
@@ -57,7 +57,7 @@ def kept(body: Mapping[str, Any]) -> KeptSpec:
 
 
 def lightened(body: Body) -> Body:
-    """Return an object, or a list of some, with marks in the place of specs that are too large."""
+    """Return an object, or a list of objects, with marks in place of oversized specs."""
     if isinstance(items := body.get("items"), list):
         return {**body, "items": [_light(item) for item in items]}
     return _light(body)
@@ -82,10 +82,10 @@ def _mark(packed: bytes) -> dict[str, Any]:
 
 
 def _packed(value: Any) -> bytes:
-    """Return JSON; TypeError, ValueError or RecursionError where it cannot be said or is nested too deep."""
+    """Return JSON. Raises TypeError, ValueError or RecursionError if it cannot be written or is nested too deep."""
     try:
-        # a copy: what orjson returns lies in a buffer that is many times larger
+        # a copy: orjson's result lies in a buffer that is many times larger
         return bytes(memoryview(orjson.dumps(value)))
     except TypeError:
-        # a number that 64 bits do not hold: the API server takes any in a template, kopf reads it as it is
+        # a number beyond 64 bits: the API server accepts any in a template, and kopf reads it as it is
         return orjson.dumps(orjson.loads(json.dumps(value)))

@@ -1,4 +1,4 @@
-"""A placeholder's pod (``hold: Placeholder``): how the chart wants it, and what is read of one."""
+"""The pod of a placeholder (``hold: Placeholder``): its settings from the chart, and the state read from one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,31 +11,31 @@ from punctual.kube.cluster.pods import PLACEHOLDER, PROCESSOR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceholderSettings:
-    """How room is kept: what the chart says."""
+    """The chart's settings of placeholders."""
 
     namespace: str
-    """Where placeholders are."""
+    """The namespace of the placeholders."""
     spec: Mapping[str, Any] = field(
         default_factory=lambda: {"containers": [{"name": "placeholder", "image": "registry.k8s.io/pause:3.10"}]}
     )
-    """A placeholder's pod, but for its node and its room."""
+    """The spec of a placeholder's pod, without node and resources."""
     priority: int = 0
-    """Of a placeholder: others of no more do not count where they came later."""
+    """Priority of a placeholder. Later pods of at most this priority are not counted."""
     chunk_class: str = ""
-    """Priority class of chunks that find placeholders: above theirs. Empty: the cluster's default."""
+    """Priority class of chunks that preempt placeholders, above theirs. Empty: the cluster's default."""
 
     @classmethod
     def read(cls, text: str, namespace: str) -> Self:
-        """Read what the chart has put into the environment (JSON); ValueError where it is not that."""
+        """Read the settings from the JSON that the chart put into the environment. Raises ValueError."""
         said = orjson.loads(text) if text else {}
         if not isinstance(said, dict) or not said.keys() <= {"spec", "priority", "chunkClass"}:
-            raise ValueError("an object with spec, priority and chunkClass is needed")
+            raise ValueError("must be an object with spec, priority and chunkClass")
         fields = {"chunk_class" if key == "chunkClass" else key: value for key, value in said.items()}
         return cls(namespace=namespace, **fields)
 
 
 class Placeholder(NamedTuple):
-    """A placeholder as it was last seen."""
+    """The last seen state of a placeholder."""
 
     name: str
     uid: str
@@ -43,16 +43,16 @@ class Placeholder(NamedTuple):
     """uid of its pool."""
     node: str
     size: str
-    """The processor it stands for, whatever was made of its requests since."""
+    """The size of its processor, even if its requests were changed since."""
     bound: bool
-    """It has its room."""
+    """It is bound to its node."""
     going: bool
     ended: bool
-    """It should sleep and does not: evicted, or its node would not have it."""
+    """It no longer runs: evicted, or refused by its node."""
 
 
 def placeholder(body: Mapping[str, Any], namespace: str) -> Placeholder | None:
-    """Return what is kept of a pod that is a placeholder; ``namespace``: where they are."""
+    """Return the state of a pod that is a placeholder. ``namespace`` is that of the placeholders."""
     meta, spec = body["metadata"], body["spec"]
     pool = (meta.get("labels") or {}).get(PLACEHOLDER)
     if not pool or meta.get("namespace") != namespace:
@@ -70,7 +70,7 @@ def placeholder(body: Mapping[str, Any], namespace: str) -> Placeholder | None:
 
 
 def node_of(spec: Mapping[str, Any]) -> str:
-    """Return the node that a placeholder is for, bound or not; "" where its spec does not say."""
+    """Return the node of a placeholder, bound or not. Empty if its spec names none."""
     try:
         terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
         return str(terms[0]["matchFields"][0]["values"][0])

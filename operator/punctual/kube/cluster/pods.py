@@ -1,14 +1,14 @@
-"""The pod of a chunk, and what a pod's body says.
+"""Builds the pod of a chunk, and reads the state of a pod's body.
 
-Out: a job's template becomes the pod of one chunk. Its name follows from what it is about (job, kind, begin, attempt),
-so creating it twice is a 409 and not a second pod. It asks for one processor, on one node; the scheduler stays in
-charge of whether that fits. Progress goes through an emptyDir that the node's agent reads from outside, offers come in
-through a downward-API volume: neither needs a token or the network. Where chunks have an input a step of our own comes
-before the template's: it is told its turn by another annotation in that volume, and says what it took in its
+Building: a job's template becomes the pod of one chunk. Its name is derived from job, kind, begin and attempt, so a
+second create is a 409 and not a second pod. It requests one processor on one node, and the scheduler still decides
+whether that fits. Progress goes through an emptyDir that the node's agent reads from outside, and offers arrive through
+a downward-API volume. Neither needs a token or the network. If chunks have an input, the input step runs before the
+template's containers. It gets its turn by another annotation in that volume and reports its measurements in its
 termination message.
 
-In: the informer sees every pod of the cluster and keeps of each only what is decided on: of ours a
-:class:`~punctual.scheduling.model.events.PodObserved`, of others the room they ask for.
+Reading: the informer sees every pod of the cluster and stores only the values that decisions need: of chunk pods a
+:class:`~punctual.scheduling.model.events.PodObserved`, of other pods the capacity that they request.
 """
 
 import hashlib
@@ -38,9 +38,9 @@ ATTEMPT: Final = f"{GROUP}/attempt"
 EPOCH: Final = f"{GROUP}/epoch"
 OFFERED_END: Final = f"{GROUP}/offered-end"
 PLACEHOLDER: Final = f"{GROUP}/placeholder-of"
-"""Label of a pod that keeps a processor's room: uid of its pool."""
+"""Label of a placeholder: uid of its pool."""
 PROCESSOR: Final = f"{GROUP}/processor"
-"""Annotation of such a pod: which room that is."""
+"""Annotation of a placeholder: the size of its processor."""
 TURN: Final = f"{GROUP}/fetch"
 
 FOLDER: Final = "/punctual"
@@ -49,22 +49,22 @@ RESULTS: Final = "/punctual-results"
 INPUT: Final = "/punctual-input"
 SOURCE: Final = "/punctual-source"
 STEP: Final = "punctual-input"
-"""Name of the init container that fetches, and of the volume with what it has fetched."""
+"""Name of the init container that fetches, and of the volume with the fetched data."""
 IMAGE: Final = "punctual"
 NOBODY: Final = 65532
-"""The user of our own image."""
+"""The user of the operator's image."""
 VOLUME: Final = "punctual"
-"""The agent finds it by this name: ``<pods>/<uid>/volumes/kubernetes.io~empty-dir/punctual``."""
+"""The agent finds the volume by this name: ``<pods>/<uid>/volumes/kubernetes.io~empty-dir/punctual``."""
 
 MOST_BYTES: Final = 2**53
 _MESSAGE: Final = 4096
 """Bytes that the kubelet reads of a container's termination message: the last ones, from version 1.0 on."""
 _MESSAGES: Final = 12288
-"""Bytes that it passes on of all containers of a pod together, an even part of each: the first ones."""
+"""Bytes that it passes on of all containers of a pod, divided evenly: the first ones of each."""
 MOST_SECONDS: Final = 10.0**9
-_DIGITS = 19  # of the greatest number of units; int() refuses texts of thousands
-_LABEL = 63  # the longest value a label may have
-_PREFIX = 40  # of the job's name in the pod's: the name is a hostname too
+_DIGITS = 19  # of the highest number of units; int() refuses texts of thousands
+_LABEL = 63  # the longest value of a label
+_PREFIX = 40  # of the job's name in the pod's name, which is a hostname too
 
 
 class Owner(NamedTuple):
@@ -78,7 +78,7 @@ class Owner(NamedTuple):
 
 
 class ForeignPod(NamedTuple):
-    """The room on a node that a pod which is not ours asks for: cores and bytes."""
+    """The capacity on a node that another pod requests: cores and bytes."""
 
     uid: str
     node: str
@@ -86,23 +86,23 @@ class ForeignPod(NamedTuple):
     memory: int
     priority: int = 0
     since: float = 0.0
-    """When it got the node, in whole seconds of the API server's clock."""
+    """The time of its binding to the node, in whole seconds of the API server's clock."""
 
 
 class InputStep(NamedTuple):
-    """How a chunk's input is fetched."""
+    """The settings of a chunk's input step."""
 
     asked: Mapping[str, Any]
     """The job's ``spec.input``."""
     image: str
     patience: float
-    """Seconds without a byte after which it gives up."""
+    """Seconds without a byte after which the step fails."""
     version: InputVersion | None = None
-    """The only one that it may fetch; None: the first chunk's is still to be seen."""
+    """The only version that it may fetch. None: no chunk has read one yet."""
 
     @classmethod
     def of(cls, spec: Mapping[str, Any], *, image: str, version: InputVersion | None = None) -> "InputStep | None":
-        """Return what a job's spec asks for; ``image``: where it names none."""
+        """Return the settings from a job's spec. ``image`` is the default image."""
         asked = spec.get("input")
         if asked is None:
             return None
@@ -110,26 +110,26 @@ class InputStep(NamedTuple):
 
 
 def message_limit(spec: Mapping[str, Any]) -> int:
-    """Return how many bytes of each container's termination message reach the API server, from a pod of this spec.
+    """Return the bytes of each container's termination message that reach the API server, for a pod of this spec.
 
     Source: ``getTerminationMessage`` and ``normalizeStatus`` of the kubelet. Both cut by bytes, also within a
-    character, and leave no sign of it, so a message of so many bytes may have been longer; each byte of a broken
-    character comes as three. Containers of all kinds count, also those that an admission plugin or ``kubectl debug``
-    has added.
+    character, and leave no sign of it. A message of exactly this length may therefore have been longer. Each byte of a
+    broken character arrives as three. Containers of all kinds count, also those that an admission plugin or ``kubectl
+    debug`` has added.
     """
     containers = sum(len(spec.get(kind) or ()) for kind in ("initContainers", "containers", "ephemeralContainers"))
     return min(_MESSAGE, _MESSAGES // max(1, containers))
 
 
 def pod_name(owner: Owner, chunk: Chunk | PodObserved) -> str:
-    """Return the one name of this attempt's pod."""
+    """Return the unique name of this attempt's pod."""
     about = f"{owner.uid}/{chunk.kind}/{chunk.begin}/{chunk.attempt}"
     digest = hashlib.sha256(about.encode()).hexdigest()[:12]
     return f"{owner.name[:_PREFIX].rstrip('-.')}-{digest}"
 
 
 def is_chunk_of(owner: Owner, pod: PodObserved) -> bool:
-    """Whether a pod is where the job's chunks are, under the name of the attempt that it says it is."""
+    """Return whether a pod is in the job's namespace under the name of the attempt that it claims to be."""
     return (pod.namespace, pod.name) == (owner.namespace, pod_name(owner, pod))
 
 
@@ -144,11 +144,11 @@ def chunk_pod(
     priority_class: str = "",
     step: InputStep | None = None,
 ) -> dict[str, Any]:
-    """Return the manifest of a chunk's (or pilot's, or reduce's) pod.
+    """Return the manifest of the pod of a chunk, a pilot or a reduce.
 
-    ``template`` is left as it is; ``results``: sources of the volume in which a reduce pod finds them all;
-    ``priority_class``: what takes the room from placeholders, where the template names no class; ``step``: how its
-    input is fetched, which a reduce has not.
+    ``template`` is not modified. ``results`` has the sources of the volume with all results for a reduce pod.
+    ``priority_class`` preempts placeholders and applies if the template names no class. ``step`` has the settings of
+    the input step, which a reduce does not have.
     """
     meta = template.get("metadata") or {}
     spec = {**template.get("spec", {}), "restartPolicy": "Never"}
@@ -219,12 +219,15 @@ def _input_volumes(step: InputStep) -> list[dict[str, Any]]:
 
 
 def _input_container(step: InputStep, spec: Mapping[str, Any], processor: PoolSpec) -> dict[str, Any]:
-    """Return the init container that fetches, as strict as any policy asks; the pod's own user may be another."""
+    """Return the init container of the input step. It satisfies the strictest Pod Security policy.
+
+    The pod's own user may be another.
+    """
     asked = step.asked
     values = {"PUNCTUAL_INPUT_TIMEOUT": f"{step.patience:g}"}
     if step.version is not None:
         values["PUNCTUAL_INPUT_SIZE"] = str(step.version.size)
-        # it is a server's word: the kubelet shall expand nothing in it
+        # the value comes from a server: the kubelet must not expand anything in it
         values["PUNCTUAL_INPUT_VALIDATOR"] = step.version.validator.replace("$", "$$")
     mounts, secrets = [], []
     if volume := asked.get("volume"):
@@ -238,7 +241,7 @@ def _input_container(step: InputStep, spec: Mapping[str, Any], processor: PoolSp
         "name": STEP,
         "image": step.image,
         "command": ["python3", "-m", "punctual.fetch"],
-        # secrets last: a $(…) in the address is replaced by what stands before it, and the address is told in messages
+        # secrets last: a $(…) in the address is replaced by earlier variables, and messages contain the address
         "env": [*({"name": name, "value": value} for name, value in values.items()), *secrets],
         "volumeMounts": mounts,
         "resources": _resources({}, processor),
@@ -254,7 +257,7 @@ def _input_container(step: InputStep, spec: Mapping[str, Any], processor: PoolSp
 
 
 def _secrets(headers: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the environment that brings headers' values: the kubelet reads the Secrets, and nobody of ours."""
+    """Return the environment with the headers' values. The kubelet reads the Secrets; the operator never does."""
     if not headers:
         return []
     names = " ".join(header["name"] for header in headers)
@@ -268,12 +271,12 @@ def _secrets(headers: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def label(name: str) -> str:
-    """Return a name as the value of a label or taint: names may be longer than those."""
+    """Shorten a name to a valid value of a label or taint, because names may be longer."""
     return name[:_LABEL].rstrip("-.")
 
 
 def owner_reference(owner: Owner) -> dict[str, Any]:
-    """Return the reference by which the garbage collector takes what is the job's."""
+    """Return the owner reference by which the garbage collector deletes the job's objects."""
     return {
         "apiVersion": f"{GROUP}/v1alpha1",
         "kind": "DivisibleJob",
@@ -284,12 +287,12 @@ def owner_reference(owner: Owner) -> dict[str, Any]:
 
 
 def toleration(pool: str) -> dict[str, Any]:
-    """Return what lets a pod onto nodes that carry the pool's taint."""
+    """Return the toleration for nodes that carry the pool's taint."""
     return {"key": POOL_LABEL, "operator": "Equal", "value": label(pool), "effect": "NoSchedule"}
 
 
 def on_node(affinity: Mapping[str, Any], node: str) -> dict[str, Any]:
-    """Add "on this node" to what the template wants: terms are alternatives, so it goes into each of them."""
+    """Add "on this node" to the template's affinity. Terms are alternatives, so it is added to each of them."""
     here = {"key": "metadata.name", "operator": "In", "values": [node]}
     nodes = affinity.get("nodeAffinity") or {}
     required = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -337,7 +340,7 @@ def _volumes(results: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]
 
 
 def _furnish(container: Mapping[str, Any], env: list[dict[str, str]], mounts: list[dict[str, Any]]) -> dict[str, Any]:
-    # ours first: $(PUNCTUAL_BEGIN) in a later variable is expanded from those before it
+    # Punctual's variables first: $(PUNCTUAL_BEGIN) in a later variable is expanded from earlier ones
     return {
         **container,
         "env": [*env, *(container.get("env") or ())],
@@ -346,7 +349,7 @@ def _furnish(container: Mapping[str, Any], env: list[dict[str, str]], mounts: li
 
 
 def _resources(asked: Mapping[str, Any], processor: PoolSpec) -> dict[str, Any]:
-    """One processor as request and limit; its memory too, unless the template says how much."""
+    """Return one processor as request and limit. Memory is the template's, if it sets any."""
     requests, limits = dict(asked.get("requests") or {}), dict(asked.get("limits") or {})
     requests["cpu"] = limits["cpu"] = format_cores(processor.cpu)
     if processor.memory and "memory" not in requests and "memory" not in limits:
@@ -355,10 +358,10 @@ def _resources(asked: Mapping[str, Any], processor: PoolSpec) -> dict[str, Any]:
 
 
 def project_pod(body: Mapping[str, Any]) -> PodObserved | ForeignPod | None:
-    """Return what is kept of a pod: what it says it is of ours, another's while it takes room on a node, or nothing."""
+    """Return the stored state of a pod: its claim to be a chunk pod, the capacity of another pod, or nothing."""
     meta = body["metadata"]
     uid = (meta.get("labels") or {}).get(JOB_UID_LABEL)
-    # nor does all this make it ours: whoever may create pods can write it (`is_chunk_of`)
+    # the claim proves nothing, because anyone with the right to create pods can write it (`is_chunk_of`)
     if uid and any(o.get("uid") == uid for o in meta.get("ownerReferences") or ()):
         return _ours(meta, body["spec"], body.get("status") or {}, uid)
     return foreign_pod(body)
@@ -410,9 +413,9 @@ def _ours(meta: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str,
 
 
 def _fetched(status: Mapping[str, Any]) -> dict[str, Any]:
-    """Return whether the input step has ended well, and what it says that it took and has read.
+    """Return whether the input step has ended successfully, and its reported measurements and version.
 
-    Its image may be anybody's: what cannot be is not believed.
+    Its image may be any, so impossible values are ignored.
     """
     for init in status.get("initContainerStatuses") or ():
         ended = (init.get("state") or {}).get("terminated") if init["name"] == STEP else None
@@ -425,7 +428,7 @@ def _fetched(status: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _told(message: str) -> Mapping[str, Any]:
-    """Read what an input step says of itself."""
+    """Read the message of an input step."""
     try:
         told = json.loads(message)
     except (ValueError, RecursionError):
@@ -456,7 +459,10 @@ def _transfer(told: Mapping[str, Any]) -> Transfer | None:
 
 
 def _failed_init(status: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return how an init container failed: the work's own doing, though its first container never ran."""
+    """Return how an init container failed.
+
+    It counts as a failure of the chunk, although its main container never ran.
+    """
     for init in status.get("initContainerStatuses") or ():
         ended = (init.get("state") or {}).get("terminated")
         if ended and ended.get("exitCode"):
@@ -473,14 +479,17 @@ def _meant_for(spec: Mapping[str, Any]) -> str:
 
 
 def _reason(status: Mapping[str, Any], state: Mapping[str, Any]) -> str:
-    """Return why it is not running as it should, in the cluster's word; the pod's own word before its container's."""
+    """Return why the pod does not run, as a Kubernetes reason. The pod's own reason comes before its container's."""
     if status.get("reason"):
         return str(status["reason"])
     return str(state.get("reason") or "") if state else _unplaced(status)
 
 
 def _waiting(status: Mapping[str, Any], state: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a container waits for; who has an input step without its Secret is told the field that names it."""
+    """Return the reason for which a container waits.
+
+    If the input step lacks its Secret, the message names the field.
+    """
     for init in status.get("initContainerStatuses") or ():
         if waiting := (init.get("state") or {}).get("waiting"):
             said = waiting.get("message") or ""
@@ -491,20 +500,20 @@ def _waiting(status: Mapping[str, Any], state: Mapping[str, Any]) -> Mapping[str
 
 
 def _unplaced(status: Mapping[str, Any]) -> str:
-    """Return why the scheduler has found no place for it; empty where it has."""
+    """Return why the scheduler has found no node. Empty if it has."""
     for condition in status.get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            # the scheduler has told others to go, and keeps their room for this one
+            # the scheduler has preempted other pods and reserves their capacity for this one
             if status.get("nominatedNodeName"):
                 return NOMINATED
-            # no node is to blame for a claim, and none is to be kept from others
+            # no node caused it: a claim failed, so no node is to be avoided
             lacks = "persistentvolumeclaim" in (condition.get("message") or "").lower()
             return NO_VOLUME if lacks else str(condition.get("reason") or "")
     return ""
 
 
 def foreign_pod(body: Mapping[str, Any]) -> ForeignPod | None:
-    """Return the room that a pod takes, if it is not ours; None where it takes none."""
+    """Return the capacity that another pod takes, or None if it takes none."""
     spec = body["spec"]
     node = spec.get("nodeName")
     if not node or (body.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
@@ -527,10 +536,10 @@ def _bound(body: Mapping[str, Any]) -> float:
 
 
 def _room(spec: Mapping[str, Any], name: str) -> Decimal:
-    """Return what the scheduler counts for a pod: the greater of its start and its run, and the overhead.
+    """Return what the scheduler counts for a pod: the larger of start and run, plus the overhead.
 
-    Init containers run one after the other, those with restartPolicy Always stay beside all that follow
-    (KEP-753); a pod-level request speaks for all of them (KEP-2837).
+    Init containers run one after the other. Those with restartPolicy Always continue beside all that follow (KEP-753).
+    A pod-level request replaces all of them (KEP-2837).
     """
 
     def asked(part: Mapping[str, Any]) -> Decimal:

@@ -1,9 +1,9 @@
-"""Periodic resync: finds changes of our kinds that kopf's watches missed.
+"""Periodic resync: finds changes of Punctual's kinds that kopf's watches missed.
 
-kopf tells of no deletion that happened between two of its lists, and it goes on without a watch that has failed for
-good. So each replica compares what it knows with a list of metadata. A list can be older than what is known, and an
-event can be under way, so a difference counts only if it is still there some seconds later. What counts is taken in as
-an event, and the second such change has kopf list and watch anew.
+kopf does not report a deletion between two of its lists, and it continues without a watch that has failed for good.
+Each replica therefore compares its state with a list of metadata. A list can be older than the known state, and an
+event can be on its way, so a difference counts only if it still exists some seconds later. A difference that counts is
+processed as an event, and the second one makes kopf list and watch again.
 """
 
 import asyncio
@@ -21,15 +21,15 @@ from punctual.kube.cluster.walk import walk
 
 RESOURCES: Final = (POOLS, JOBS, PROFILES, RESERVATIONS)
 PAUSE: Final = 20.0
-"""Seconds between two comparisons: with `SETTLE` and a list of a few seconds a change is found within 30."""
+"""Seconds between two comparisons. With `SETTLE` and a list of a few seconds, a change is found within 30."""
 SOON: Final = 5.0
-"""Seconds until the first comparison, and until the next after one that found something."""
+"""Seconds before the first comparison, and after one that found a difference."""
 SHARE: Final = 0.1
-"""Of the time that comparisons may take: where many objects are, they are further apart."""
+"""Maximum share of the time for comparisons. With many objects they are further apart."""
 SETTLE: Final = 2.0
-"""Seconds in which a watch tells of what a list has told already."""
+"""Seconds in which a watch delivers a change that a list has shown."""
 ENOUGH: Final = 2
-"""Changes that the watches missed until they are begun anew."""
+"""Changes that the watches missed before they are restarted."""
 
 log = structlog.get_logger(__name__)
 
@@ -37,7 +37,7 @@ log = structlog.get_logger(__name__)
 class Resync:
     """Compares the directory with the API server until cancelled.
 
-    ``take`` gets what the watches missed, as a watch's event; ``renew`` begins the watches anew.
+    ``take`` receives missed changes as events of a watch. ``renew`` restarts the watches.
     """
 
     def __init__(self, client: ApiClient, directory: Directory, take: Post, renew: Callable[[], None]) -> None:
@@ -48,7 +48,7 @@ class Resync:
         self._missed = 0
 
     async def run(self) -> None:
-        """Compare for ever."""
+        """Compare until cancelled."""
         took, soon = 0.0, True
         while True:
             await asyncio.sleep(max(SOON if soon else PAUSE, took / SHARE))
@@ -60,7 +60,10 @@ class Resync:
             took = time.monotonic() - began
 
     async def compare(self) -> int:
-        """Take in what the watches missed, have them begun anew the second time; return how much they missed now."""
+        """Process the changes that the watches missed, and restart the watches at the second.
+
+        Returns the number missed.
+        """
         missed = 0
         async for resource, change, body in self._changes():
             log.warning("change_missed", kind=resource.plural, uid=body["metadata"]["uid"], change=change)
@@ -73,7 +76,7 @@ class Resync:
         return missed
 
     async def _changes(self) -> AsyncIterator[tuple[Resource, str | None, Json]]:
-        """Yield (resource, change, body) of what the directory lacks, knows as it was before, or has too much."""
+        """Yield (resource, change, body) of each object that is missing in the directory, outdated or surplus there."""
         new: list[tuple[Resource, Json]] = []
         gone: list[tuple[Resource, Json]] = []
         for resource in RESOURCES:
@@ -105,14 +108,14 @@ async def _wait(error: ClusterError) -> None:
 
 
 def is_news(meta: Json, known: Known | None) -> bool:
-    """Whether an object with this metadata is another than the one that is known."""
+    """Return whether an object with this metadata differs from the known one."""
     if known is None or meta["generation"] > known.generation:
         return True
     return "deletionTimestamp" in meta and not known.deleting
 
 
 async def still_there(client: ApiClient, resource: Resource, meta: Json) -> Json | None:
-    """Return the body of this very object; None where it is gone."""
+    """Return the body of this object. None: it is gone."""
     try:
         body = await client.get(resource.path(namespace=meta.get("namespace", ""), name=meta["name"]))
     except NotFound:

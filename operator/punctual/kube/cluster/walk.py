@@ -1,12 +1,12 @@
-"""A whole collection, page by page, although the list breaks off on the way.
+"""Lists a whole collection page by page, and continues after failures.
 
-A list that begins anew after each failure never ends where pages are many: with one request in a hundred failing, a
-list of 200 pages comes to its end in one of seven tries. So a page that failed is asked for again, and the pages before
-it stay read. A continue token expires with the revision it is of (etcd forgets it after five to ten minutes): then the
-API server names a token that continues behind the last object, at the present revision.
+A list that restarts after each failure never ends if there are many pages: with one request in a hundred failing, a
+list of 200 pages completes in one of seven tries. A failed page is therefore requested again, and the earlier pages
+stay valid. A continue token expires with its revision (etcd removes it after five to ten minutes). The API server then
+returns a token that continues after the last object at the present revision.
 
-Pages may then be of different times. That is enough where each object is to be read once at some time after the walk
-began, as in a takeover. It is not enough for what follows a watch from the list's resource version: see `informer`.
+Pages may therefore be of different times. This suffices if each object must be read once at some time after the start,
+as in a takeover. It does not suffice to start a watch from the list's resource version; see `informer`.
 """
 
 import asyncio
@@ -17,16 +17,16 @@ from punctual.errors import ClusterError, Gone, Invalid
 from punctual.kube.cluster.client import JSON, ApiClient, Listing
 
 Patience = Callable[[ClusterError], Awaitable[None]]
-"""Waits before the next try of what failed; raises where there is to be none."""
+"""Waits before the next try after a failure. Raises if no further try is wanted."""
 
 
 async def walk(
     client: ApiClient, path: str, *, patience: Patience, page: int = 500, accept: str = JSON
 ) -> AsyncGenerator[Listing, None]:
-    """Yield each object that is there throughout at least once; more often only if the list has to begin anew.
+    """Yield each object that exists throughout, at least once. Objects repeat only if the list has to restart.
 
-    It begins anew where the API server neither knows the token any more nor names another. While a page is looked at
-    the next one is fetched.
+    It restarts if the API server has forgotten the token and names no other. While a page is processed, the next one is
+    fetched.
     """
     start = ""
     while True:
@@ -45,7 +45,10 @@ async def walk(
 
 
 async def _ahead(pages: AsyncGenerator[Listing, None]) -> AsyncGenerator[Listing, None]:
-    """Yield the same, each while the next is on its way: the server takes as long for a page as we do."""
+    """Yield the same pages, and fetch the next one meanwhile.
+
+    The server takes as long for a page as the operator.
+    """
     coming: asyncio.Task[Listing | None] | None = None
     try:
         while (some := await (coming or anext(pages, None))) is not None:

@@ -1,12 +1,14 @@
-"""Pods that keep a pool's room (``hold: Placeholder``): one per processor that nobody sits on, on its node.
+"""Pods that keep a pool's capacity (``hold: Placeholder``): one per unoccupied processor, on its node.
 
-They ask for a processor each and sleep, in the operator's own namespace, and the pool owns them. Others of their
-priority cannot take that room. A chunk's class is one above theirs, so the scheduler itself makes them go for it, and
-keeps what they leave for the chunk: were they deleted first, a pod that waits would be there before the chunk. Only
-where that does not happen within `PATIENCE` (a template that names a low class of its own) they are deleted from here.
+Each requests one processor and sleeps, in the operator's own namespace. The pool owns them. Other pods of their
+priority cannot take that capacity. A chunk's class is one above theirs, so the scheduler itself preempts them and
+reserves their capacity for the chunk. If they were deleted first, a pending pod could take it before the chunk. Only if
+the preemption does not happen within `PATIENCE` (a template with a low class of its own), the controller here deletes
+them.
 
-What shall be is compared with what is there: one that somebody deleted comes again, one too many goes. A pool that has
-not spoken yet leaves all as an earlier leader left it; what belongs to a pool that is gone goes.
+The wanted placeholders are compared with the existing ones: a deleted one is created again, and a surplus one is
+deleted. The placeholders of a pool without a decision in this term stay as an earlier leader left them. Those of a
+deleted pool are deleted.
 """
 
 import hashlib
@@ -24,13 +26,13 @@ from punctual.kube.format.quantity import format_bytes, format_cores
 from punctual.scheduling.model.actions import HoldCapacity
 
 PATIENCE: Final = 2.0
-"""Seconds that the scheduler has to make room for a chunk by itself."""
+"""Seconds for the scheduler to preempt a placeholder for a chunk."""
 REST: Final = 10.0
-"""Seconds that a node is left alone on which one could not be made, or did not last."""
+"""Seconds of pause for a node after a placeholder could not be created there, or did not last."""
 LANES: Final = 4
-"""Writes of placeholders under way at once."""
+"""Maximum number of placeholder writes at the same time."""
 KEY: Final = "room:"
-"""Begins the writer's keys of placeholders."""
+"""Prefix of the writer's keys of placeholders."""
 
 
 class _Site(NamedTuple):
@@ -41,10 +43,10 @@ class _Site(NamedTuple):
 
 
 class Placeholders:
-    """Which placeholders there are and shall be, during one term of a leader.
+    """The existing and the wanted placeholders, during one term of a leader.
 
-    ``submit(key, operation)`` writes; :meth:`settled` must follow for each create. ``refused(pool, message)`` hears of
-    a pool (uid) whose placeholders the API server would not have. :meth:`tick` is called now and then.
+    ``submit(key, operation)`` writes, and :meth:`settled` must follow for each create. ``refused(pool, message)`` is
+    called for a pool (uid) with placeholders that the API server refused. :meth:`tick` is called regularly.
     """
 
     def __init__(
@@ -60,17 +62,17 @@ class Placeholders:
         self._refused = refused
         self._monotonic = monotonic
         self._pools: set[str] = set()
-        self._names: dict[str, str] = {}  # of pools that have spoken, by uid
+        self._names: dict[str, str] = {}  # of pools with a decision in this term, by uid
         self._wanted: dict[str, HoldCapacity] = {}
         self._there: dict[_Site, dict[str, Placeholder]] = {}
         self._making: dict[_Site, set[str]] = {}  # names
-        self._unseen: dict[str, tuple[_Site, float]] = {}  # made, by name, and until when they are waited for
+        self._unseen: dict[str, tuple[_Site, float]] = {}  # created but not seen yet, by name, with the end of the wait
         self._dropped: set[str] = set()  # uids
         self._surplus: dict[_Site, float] = {}  # since when
         self._resting: dict[_Site, float] = {}  # until when
 
     def want(self, pool: str, name: str, room: HoldCapacity) -> None:
-        """Take in what a pool (uid, name) wants kept."""
+        """Record the capacity that a pool (uid, name) wants kept."""
         before = self._wanted.get(pool)
         self._pools.add(pool)
         self._names[pool] = name
@@ -81,11 +83,11 @@ class Placeholders:
                 self._compare(_Site(pool, node))
 
     def know_pool(self, pool: str) -> None:
-        """Take in that there is a pool (uid): what is its stays until it speaks."""
+        """Record that a pool (uid) exists. Its placeholders stay until it decides."""
         self._pools.add(pool)
 
     def forget_pool(self, pool: str) -> None:
-        """Take in that a pool (uid) is gone."""
+        """Remove a pool (uid) that is gone."""
         self._pools.discard(pool)
         self._wanted.pop(pool, None)
         self._names.pop(pool, None)
@@ -93,7 +95,7 @@ class Placeholders:
             self._compare(site)
 
     def observe(self, seen: Placeholder) -> None:
-        """Take in a placeholder as it is now."""
+        """Record the present state of a placeholder."""
         site = _Site(seen.pool, seen.node)
         self._made(site, seen.name)
         self._there.setdefault(site, {})[seen.name] = seen
@@ -102,7 +104,7 @@ class Placeholders:
         self._compare(site)
 
     def forget(self, gone: Placeholder) -> None:
-        """Take in that a placeholder is gone."""
+        """Remove a placeholder that is gone."""
         site = _Site(gone.pool, gone.node)
         self._dropped.discard(gone.uid)
         there = self._there.get(site, {})
@@ -112,7 +114,7 @@ class Placeholders:
         self._compare(site)
 
     def settled(self, outcome: Outcome) -> None:
-        """Take in what became of a create. What is done will be observed, if it is not gone before that."""
+        """Record the result of a create. A created placeholder will be observed, unless it is gone before."""
         operation = outcome.operation
         if not isinstance(operation, CreatePod):
             return
@@ -128,7 +130,7 @@ class Placeholders:
             self._refused(site.pool, outcome.message)
 
     def tick(self) -> None:
-        """Do what only waited for its time."""
+        """Do the work that waited for its time."""
         now = self._monotonic()
         rested = [site for site, until in self._resting.items() if until <= now]
         for site in rested:
@@ -141,10 +143,10 @@ class Placeholders:
             self._compare(site)
 
     def _compare(self, site: _Site) -> None:
-        """Make what is missing at a site, let go what is too many."""
+        """Create missing placeholders of a site, and delete surplus ones."""
         room = self._wanted.get(site.pool)
         if room is None and site.pool in self._pools:
-            return  # it has not spoken yet
+            return  # no decision in this term yet
         there = self._there.get(site, {})
         kept = room.nodes.get(site.node) if room else None
         alive = []
@@ -225,11 +227,14 @@ def _size(room: HoldCapacity) -> str:
 
 
 def _key(site: _Site) -> str:
-    """Return the writer's key: no more than `LANES` at a time, for nothing that was promised waits for these."""
+    """Return the writer's key, one of `LANES`.
+
+    At most that many writes run at once, because no promise waits for them.
+    """
     return f"{KEY}{zlib.crc32(site.node.encode()) % LANES}"
 
 
 def _name(site: _Site, room: HoldCapacity, index: int) -> str:
-    """Return the one name of a placeholder: of another size it is another one."""
+    """Return the unique name of a placeholder. Another size gives another name."""
     about = f"{site.pool}/{site.node}/{_size(room)}/{index}"
     return f"placeholder-{hashlib.sha256(about.encode()).hexdigest()[:16]}"

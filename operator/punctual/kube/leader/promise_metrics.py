@@ -1,7 +1,7 @@
-"""What a leader has to show for it: decisions, promises kept and missed, as metrics.
+"""Metrics of a leader's decisions, kept promises and missed promises.
 
-Told of each record before it is written; counts what changed against the one before, so a record that is written twice,
-or taken over from an earlier leader, is not counted twice.
+Each record passes here before it is written. Only the changes since the one before are counted, so a record that is
+written twice, or taken over from an earlier leader, is not counted twice.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,7 +23,7 @@ class PromiseMetrics:
         self._undecided: dict[str, float] = {}
 
     def job(self, known: KnownJob, record: JobRecord) -> None:
-        """Take in a record that is about to be written; ``known`` still has the one before."""
+        """Count the changes in a record before it is written. ``known`` still has the one before."""
         before = known.record or JobRecord()
         answer = record.admitted
         if answer and answer.reason == reasons.ANSWER_DELAYED:
@@ -45,16 +45,16 @@ class PromiseMetrics:
                 (metrics.statistical_misses if loose else metrics.misses).labels(_cause(record)).inc()
 
     def written(self, uid: str) -> None:
-        """Take in that a job's status is written: its first decision can be seen from now on."""
+        """Record that a job's status was written. From now on its first decision is visible."""
         if (asked := self._undecided.pop(uid, None)) is not None:
             self._metrics.decision_seconds.observe(max(0.0, self._now() - asked))
 
     def created(self, kind: str) -> None:
-        """Take in that a pod is asked for."""
+        """Count a pod that is being created."""
         self._metrics.chunks_created.labels(kind).inc()
 
     def pool(self, pool: str, record: PoolRecord) -> None:
-        """Take in what a pool has."""
+        """Set the gauges of a pool from its record."""
         self._metrics.pool(
             pool,
             {
@@ -67,7 +67,7 @@ class PromiseMetrics:
         )
 
     def promises(self, pool: str, jobs: Iterable[KnownJob]) -> None:
-        """Take in how a pool's open promises stand."""
+        """Set the gauges of a pool's open promises."""
         let_in = [(j, r) for j in jobs if (r := j.record) and r.promise and not r.ended]
         kept = [(j, r) for j, r in let_in if not _loose(r)]
         slacks = [r.promise.deadline - r.eta for _, r in kept if r.promise and r.eta is not None]

@@ -1,8 +1,8 @@
-"""Pods created on trial (dry run): whether quota, LimitRange, Pod Security and webhooks would let a template through.
+"""Dry-run creates of pods: whether quota, LimitRange, Pod Security and webhooks would accept a template.
 
-A trial may take as long as a webhook takes, and a tenant may have thousands of templates. So few are under way at
-once, fewer of one namespace, and namespaces take turns. They go over connections of their own: statuses do not wait
-for them. What fails is tried again for as long as it takes, behind what waits, and `trouble` tells why meanwhile.
+A trial may take as long as a webhook takes, and a tenant may have thousands of templates. Few trials therefore run at
+once, fewer of one namespace, and namespaces take turns. They use their own connections, so that statuses do not wait
+for them. A failed trial is retried without a limit, behind the waiting ones. Meanwhile `trouble` names the cause.
 """
 
 import asyncio
@@ -19,18 +19,18 @@ from punctual.errors import ClusterError, Forbidden, Invalid, NoRight, NotFound
 from punctual.kube.cluster.client import PODS, RIGHTS, ApiClient
 
 KEPT: Final = 60.0
-"""Seconds that the API server's answer about a template is relied on."""
+"""Seconds for which the API server's answer about a template is valid."""
 MOST: Final = 4096
-"""Answers kept."""
+"""Maximum number of stored answers."""
 AT_ONCE: Final = 8
-"""Trials under way at once."""
+"""Maximum trials at the same time."""
 EACH: Final = 4
-"""Of those, of one namespace at most."""
+"""Maximum trials of one namespace at the same time."""
 FIRST_RETRY: Final = 0.2
 LAST_RETRY: Final = 10.0
-"""Seconds before a trial that failed is tried again; doubled in between."""
+"""Maximum seconds before a failed trial is retried; doubled in between."""
 DEADLINE: Final = 35.0
-"""Seconds that a trial may take: the API server gives a webhook 30 at most, and then says which one it was."""
+"""Seconds for one trial. The API server allows a webhook at most 30, and then names it in the error."""
 
 log = structlog.get_logger(__name__)
 
@@ -38,28 +38,28 @@ Refusal = tuple[str, str]
 
 
 class Answer(NamedTuple):
-    """What the API server said of a template."""
+    """The API server's answer about a template."""
 
     at: float
     refusal: Refusal | None
-    """(reason, message); None: the pods would be let through."""
+    """(reason, message). None: the pods would be accepted."""
 
 
 @dataclass(slots=True)
 class _Question:
-    """A template that has no answer yet."""
+    """A template without an answer."""
 
     key: bytes
     namespace: str
     pod: Callable[[], dict[str, Any]]
-    """Makes the pod's manifest: thousands may wait."""
+    """Builds the pod's manifest when it is needed, because thousands may wait."""
     tries: int = 0
     pause: float = FIRST_RETRY
     error: str = ""
 
 
 class Trials:
-    """``answered(key)`` hears when there is an answer; a key stands for namespace, template and processor."""
+    """``answered(key)`` is called when there is an answer. A key stands for namespace, template and processor."""
 
     def __init__(
         self,
@@ -73,20 +73,20 @@ class Trials:
         self._monotonic = monotonic
         self._answers: dict[bytes, Answer] = {}
         self._questions: dict[bytes, _Question] = {}
-        self._queues: dict[str, deque[_Question]] = {}  # what waits, by namespace; that whose turn it is comes first
-        self._busy: dict[str, int] = {}  # trials under way, by namespace
+        self._queues: dict[str, deque[_Question]] = {}  # waiting templates by namespace; the next namespace comes first
+        self._busy: dict[str, int] = {}  # running trials, by namespace
         self._tasks: set[asyncio.Task[None]] = set()
         self._timers: set[asyncio.TimerHandle] = set()
 
     def answer(self, key: bytes, *, since: float) -> Answer | None:
-        """Return the answer, if it can be relied on: it is new, or was given to who waits ``since`` then."""
+        """Return the answer, if it is valid: it is recent, or was given to a job that has waited ``since`` then."""
         found = self._answers.get(key)
         if found is None or (found.at < since and found.at + KEPT < self._monotonic()):
             return None
         return found
 
     def ask(self, key: bytes, namespace: str, pod: Callable[[], dict[str, Any]]) -> None:
-        """Have a template tried unless it waits for that already."""
+        """Queue a trial of a template, unless one is queued."""
         if key not in self._questions:
             self._questions[key] = question = _Question(key, namespace, pod)
             self._wait(question)
@@ -95,13 +95,11 @@ class Trials:
         """Return why there is no answer yet."""
         question = self._questions.get(key)
         if question and question.error:
-            return f"the API server does not say whether its pods may be created, and is asked again: {question.error}"
-        return (
-            "its pods wait for their turn to be created on trial: too many templates are asked about, or they are slow"
-        )
+            return f"the dry run of its pods failed and is tried again: {question.error}"
+        return "its pods wait for a dry run: too many templates are being tried, or the trials are slow"
 
     async def close(self) -> None:
-        """Give up on what is being asked."""
+        """Cancel all trials."""
         for timer in self._timers:
             timer.cancel()
         self._queues.clear()
@@ -114,7 +112,7 @@ class Trials:
         self._fill()
 
     def _fill(self) -> None:
-        """Begin as many trials as may be under way, a namespace after the other."""
+        """Start as many trials as allowed, one namespace after the other."""
         for namespace in list(self._queues):
             if sum(self._busy.values()) >= AT_ONCE:
                 return
@@ -135,7 +133,7 @@ class Trials:
         refusal: Refusal | None = None
         again: ClusterError | None = None
         try:
-            # strict: a field that this API server does not know, ours may
+            # strict: the template may have a field that this API server does not know
             await self._client.create(path, question.pod(), dry_run=True, strict=True)
         except ClusterError as error:
             for_good = isinstance(error, Forbidden | Invalid | NotFound)
@@ -168,7 +166,7 @@ class Trials:
 
     def _settle(self, question: _Question, refusal: Refusal | None) -> None:
         del self._questions[question.key]
-        self._answers.pop(question.key, None)  # the newest stand last
+        self._answers.pop(question.key, None)  # the newest are last
         if len(self._answers) >= MOST:
             self._answers.pop(next(iter(self._answers)))
         self._answers[question.key] = Answer(self._monotonic(), refusal)

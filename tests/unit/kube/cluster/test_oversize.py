@@ -36,7 +36,7 @@ def test_a_spec_that_is_too_large_is_named_by_size_and_digest_and_the_limit():
     for one in (body, made, lightened(made)):
         spec, flaw = kept(one)
         assert spec == b"{}"
-        assert flaw.startswith("spec: is 1022 KiB of JSON, more than 128: put what is large into")
+        assert flaw.startswith("spec: is 1022 KiB of JSON, more than 128: put large data into")
         assert f"SHA-256 {made[oversize.MARK]['digest'][:12]}" in flaw
     other = job(*[{}] * 348_999, [])
     assert kept(other).flaw != kept(body).flaw

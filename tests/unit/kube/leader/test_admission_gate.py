@@ -185,7 +185,7 @@ async def test_who_waits_for_long_is_told_for_what(desk):
     desk.now = OVERDUE
     ((uid, text),) = desk.intake.overdue()
     assert uid == "j1"
-    assert "is asked again: failed calling webhook x: 500" in text
+    assert "is tried again: failed calling webhook x: 500" in text
     await desk.answered()
     assert desk.ask(job()).refusal is None
     assert list(desk.intake.overdue()) == []
