@@ -48,7 +48,7 @@ spec:
   priorityClassName: {{ include "punctual.placeholderClass" . }}
   automountServiceAccountToken: false
   enableServiceLinks: false
-  terminationGracePeriodSeconds: 1 # not 0: its room is free when its node says so
+  terminationGracePeriodSeconds: 1 # not 0: its capacity is free only when the kubelet confirms the end
   {{- with .Values.imagePullSecrets }}
   imagePullSecrets: {{ toJson . }}
   {{- end }}
@@ -59,7 +59,7 @@ spec:
       image: {{ . }}
       {{- else }}
       image: {{ include "punctual.image" . }}
-      command: [sh, -c, "trap 'exit 0' TERM; sleep infinity & wait"] # a sleep alone would not hear the signal
+      command: [sh, -c, "trap 'exit 0' TERM; sleep infinity & wait"] # sleep alone would not end at the signal
       {{- end }}
       imagePullPolicy: {{ .Values.image.pullPolicy }}
       securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
