@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/metrics.md from operator/punctual/metric_names.py; a test compares."""
+"""Writes docs/metrics.md from operator/punctual/metric_names.py. A test compares them."""
 
 from __future__ import annotations
 

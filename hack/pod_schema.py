@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Writes operator/punctual/kube/api/pod.json: the fields of a pod, with bounds; a test compares.
+"""Writes operator/punctual/kube/api/pod.json: the fields of a pod, with bounds. A test compares them.
 
-They come from Kubernetes' own OpenAPI, as the package kubernetes-validate ships it: all that any version from `OLDEST`
-on knows, without texts, and without what the pod of a template cannot have. Kubernetes bounds neither lists nor texts.
-We do: an API server that takes a megabyte of ``{}`` makes everything that reads it take a hundred times the memory.
+The fields come from Kubernetes' own OpenAPI in the package kubernetes-validate: all that any version from `OLDEST` on
+knows, without descriptions, and without fields that the pod of a template cannot have. Kubernetes bounds neither lists
+nor texts. The bounds here prevent a danger: if the API server accepts a megabyte of ``{}``, every reader of it takes a
+hundred times the memory.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The chart's values, as a model: `hack/values_schema.py` writes charts/punctual/values.schema.json from it.
+"""The chart's values as a model: `hack/values_schema.py` writes charts/punctual/values.schema.json from it.
 
-Defaults stand here and, with their comments, in values.yaml; a test compares. Helm refuses what the schema does not
-know before anything is installed, so a misspelt value is an error and not a surprise. What is Kubernetes' own
-(tolerations, peers of a policy) is checked by the API server.
+The defaults are defined here and, with comments, in values.yaml; a test compares them. Helm refuses unknown values
+before it installs anything, so a misspelt value is an error. The API server checks Kubernetes' own types (tolerations,
+peers of a policy).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What can go wrong: each fault is begun, lasts, and is taken back, also when the run is broken off.
+"""The faults: each one starts, lasts, and is undone, also when the run is aborted.
 
-`disturbs`: takes work or time from jobs, so that a promise may have to be given up. What does not disturb is no excuse
-for a promise that was not kept.
+`disturbs` marks a fault that takes work or time from jobs, so that a promise may have to be given up. Any other fault
+does not excuse a missed promise.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where it happens: our kind cluster, the ways onto its nodes, and the parts of Punctual that run there."""
+"""The environment of the run: the kind cluster, access to its nodes, and the parts of Punctual that run there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nobody may read in a log: tokens, keys, what stands in a job's environment."""
+"""Secrets that must not appear in a log: tokens, keys, the environment of a job."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The jobs that keep coming: what is asked, and what must become of it whatever happens meanwhile.
+"""The jobs that arrive during a run: their specs, and their required results whatever happens meanwhile.
 
-The result of a chunk is the sum of its units' numbers, so that the reduce step shows each range with proof of what was
-done in it. Units take time, not CPU, but for those of kind `burns`: a machine of two cores has to carry it all.
+The result of a chunk is the sum of its units' numbers, so the reduce step shows each range with proof of its work.
+Units take time, not CPU, except those of kind `burns`, because a machine of two cores must carry all jobs.
 """
 
 from __future__ import annotations

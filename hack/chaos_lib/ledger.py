@@ -1,8 +1,10 @@
-"""The reckoning: what was asked, what was seen, and what must not have happened. No I/O; a test tries it on forgeries.
+"""The check of a run.
 
-For each job: accounted units stay accounted and are nobody's besides, each range is in the status before its pod is
-there, the epoch never falls, the promise changes by an edit only, results cover each unit once with what its units add
-up to, and a promise that was not kept had a reason that Punctual told and a fault that caused it.
+Compares requests with observations and finds violations. No I/O; a test checks it with forgeries.
+
+For each job: accounted units stay accounted and belong to nothing else, each range is in the status before its pod
+exists, the epoch never falls, the promise changes by an edit only, results cover each unit once with the units' correct
+sum, and a promise that was not kept had a reported reason and a fault that caused it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""All that operators and agents log during a run, kept also when their pods are gone.
+"""The logs of all operators and agents during a run, kept also when their pods are gone.
 
-Copied from the nodes' files every few seconds: each container that was ever started has a file of its own, with its
-pod, its name and how often it was restarted in its path.
+They are copied from the nodes' files every few seconds. Each container ever started has its own file, with its pod, its
+name and its restart count in the path.
 """
 
 from __future__ import annotations

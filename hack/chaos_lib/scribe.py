@@ -1,4 +1,4 @@
-"""What happens to jobs and pods, taken down as the API server tells it: each status in the order of its writes."""
+"""Records the changes of jobs and pods from the API server: each status in the order of its writes."""
 
 from __future__ import annotations
 

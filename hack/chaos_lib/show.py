@@ -1,4 +1,4 @@
-"""What the run says: a line for each thing that happens, and how far it is; all of it in a file of JSON lines too."""
+"""The output of a run: a line for each event, and the progress. All of it is also in a file of JSON lines."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Where the demo runs: our kind cluster, or the cluster of the current context (PUNCTUAL_CLUSTER=kubeconfig).
+"""The cluster of the demo: the project's kind cluster, or that of the current context (PUNCTUAL_CLUSTER=kubeconfig).
 
-Everything here is a command that says itself what it does while it takes long; what they print of use is returned.
+Each function runs a command that shows its own progress while it takes long, and returns its useful output.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The examples the demo runs, and what a unit of them costs where they will run.
+"""The demo's example programs, and the cost of a unit of each on the nodes of the pool.
 
-Sizes and deadlines must follow from the cluster that is there, so each program is run alone for a moment, in a pod on a
-node of the pool, and its CPU time taken: CPU time does not depend on who else is computing.
+Sizes and deadlines must follow from the actual cluster. Each program is therefore run alone for a moment, in a pod on a
+node of the pool, and its CPU time is measured. CPU time does not depend on the load by other programs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How large the demo's jobs are: two that fill the pool together, a third that finds no room.
+"""The sizes of the demo's jobs: two that fill the pool together, and a third that does not fit.
 
-The arithmetic is that of admission (docs/architecture.md): a processor has the time between now and the deadline less
-margin, reduce and the chunk's start; a unit takes chi/(1 - headroom) of it.
+The arithmetic is that of admission (docs/architecture.md): a processor has the time between now and the deadline minus
+margin, reduce and the chunk's start. A unit takes chi/(1 - headroom) of it.
 """
 
 from __future__ import annotations

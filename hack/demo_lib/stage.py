@@ -1,4 +1,4 @@
-"""What the audience sees: the story as lines, the jobs as bars beneath it (or as lines, where there is no terminal)."""
+"""The demo's display: the story as lines, and the jobs as bars beneath it (or as lines without a terminal)."""
 
 from __future__ import annotations
 

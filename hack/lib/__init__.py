@@ -1,1 +1,1 @@
-"""What `hack/cluster` and `hack/apiserver` are made of: standard library only, they run before any venv exists."""
+"""The parts of `hack/cluster` and `hack/apiserver`. Standard library only, because they run before any venv exists."""

@@ -1,8 +1,8 @@
 """A bare API server: etcd and kube-apiserver as plain processes, for quick tests of schemas and writers.
 
-No kubelet, no scheduler, no controllers: pods stay Pending, namespaces Terminating, and owners' children
-stay. The ServiceAccount admission plugin is off (no controller makes the `default` account that it
-asks for); TokenRequest and TokenReview work. Access is by bearer token, so that a proxy may end TLS.
+There is no kubelet, scheduler or controller: pods stay Pending, namespaces Terminating, and owners' children stay. The
+ServiceAccount admission plugin is off (no controller creates the `default` account that it requires). TokenRequest and
+TokenReview work. Access is by bearer token, so that a proxy may end TLS.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A kind cluster of one control plane and some small workers, and what makes it equal on every machine.
+"""A kind cluster of one control plane and some small workers, with the same capacity on every machine.
 
-A worker's container gets a CFS quota, and its kubelet advertises no more CPU than that. CoreDNS lives on
-the control plane, so that the workers' CPU is all for pods. Called by `hack/cluster` only.
+A worker's container gets a CFS quota, and its kubelet advertises no more CPU than that. CoreDNS runs on the control
+plane, so the workers' CPU is free for pods. Called by `hack/cluster` only.
 """
 
 from __future__ import annotations

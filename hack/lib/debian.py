@@ -1,4 +1,4 @@
-"""Debian packages on this machine and Debian file systems in a folder. Says what it installs."""
+"""Installs Debian packages on this machine and Debian file systems in a folder. It reports what it installs."""
 
 from __future__ import annotations
 

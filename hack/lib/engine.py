@@ -1,7 +1,7 @@
-"""The Docker engine that carries the nodes: one that answers, else one of our own under our folder.
+"""The Docker engine of the nodes: a running one, else one of the project under its own folder.
 
-Ours listens on a socket of its own (`DOCKER_HOST`) and reads no configuration of the machine. It is
-stopped with its last cluster; its image store stays, so that the next one starts with the node image.
+The project's engine listens on its own socket (`DOCKER_HOST`) and reads no configuration of the machine. It is stopped
+with its last cluster. Its image store stays, so that the next one starts with the node image.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Folders on this machine: all that the local cluster writes lies under one of them.
+"""The folders of the local cluster on this machine. All its files are under one of them.
 
-`PUNCTUAL_HOME` moves it (default /var/lib/punctual for root, ~/.cache/punctual for others). `cache` is
-worth keeping between clusters (built programs, file systems), `run` is only true while something runs.
-Nothing here creates a process or talks to one.
+`PUNCTUAL_HOME` overrides the root (default /var/lib/punctual for root, ~/.cache/punctual for others). `cache` is worth
+keeping between clusters (built programs, file systems); `run` is valid only while something runs. This module neither
+creates processes nor talks to any.
 """
 
 from __future__ import annotations

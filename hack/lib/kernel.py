@@ -1,4 +1,4 @@
-"""Kernel settings that nodes in containers need, put back when the last of them is gone."""
+"""Sets the kernel settings that nodes in containers need, and restores them when the last node is gone."""
 
 from __future__ import annotations
 

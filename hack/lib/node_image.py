@@ -1,7 +1,7 @@
-"""The image of a node: kind's where a registry answers, else one built here from published sources.
+"""The image of a node: kind's if a registry answers, else one built here from published sources.
 
-Ours lies in the engine's store under a digest of its sources. The base image of our own Dockerfile comes
-the same two ways.
+The built one is in the engine's store under a digest of its sources. The base image of the project's Dockerfile is
+obtained in the same two ways.
 """
 
 from __future__ import annotations

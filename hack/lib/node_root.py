@@ -1,7 +1,7 @@
 """The file system of a node: Debian's containerd and systemd, and Kubernetes from its own sources.
 
-The images of Kubernetes' own pods lie in it as archives of one layer, which the node imports when it starts.
-A change here is a new node image on every machine.
+It contains the images of Kubernetes' own pods as archives of one layer, which the node imports at its start. A change
+here causes a new node image on every machine.
 """
 
 from __future__ import annotations

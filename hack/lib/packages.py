@@ -1,6 +1,6 @@
-"""Fill a virtual environment from the lock file, with this checkout installed for editing: `hack/venv` calls it.
+"""Fills a virtual environment from the lock file, with this checkout installed for editing. `hack/venv` calls it.
 
-Run by the Python that is there before any package is: standard library only.
+It runs on the system's Python before any package is installed: standard library only.
 """
 
 from __future__ import annotations

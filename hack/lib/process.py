@@ -1,7 +1,7 @@
-"""Commands that end and daemons that stay.
+"""Runs commands that end and daemons that stay.
 
-A daemon is remembered by pid *and* start time, so that a pid file that outlived a restart of the
-machine never makes us stop a stranger. Nothing here knows what the commands do.
+A daemon is recorded by pid *and* start time. The danger: after a restart of the machine, a pid alone could name a
+foreign process, which would then be stopped. The module knows nothing of the commands' meaning.
 """
 
 from __future__ import annotations

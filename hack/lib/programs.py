@@ -1,7 +1,7 @@
-"""Programs built from published Go modules: Kubernetes in one binary, kind, CoreDNS, pause.
+"""Builds programs from published Go modules: Kubernetes in one binary, kind, CoreDNS, pause.
 
-Each lies in the cache under a digest of what it was made from, so that it is built once a machine.
-Called by the node image, the cluster and the bare API server; it installs Go where there is none.
+Each is cached under a digest of its sources, so it is built once per machine. Called by the node image, the cluster and
+the bare API server. It installs Go if it is missing.
 """
 
 from __future__ import annotations

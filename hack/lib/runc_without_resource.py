@@ -1,8 +1,8 @@
-"""The runtime of our Docker engine where root lacks CAP_SYS_RESOURCE: runc, asked for everything else.
+"""The runtime of the project's Docker engine for a root without CAP_SYS_RESOURCE: a wrapper of runc.
 
-A privileged container wants all capabilities, and runc cannot give what it has not got. This takes the one
-out of the bundle's configuration (create, run) or of the process description (exec), then becomes runc.
-It is copied beside the engine's files, so it imports nothing of ours.
+A privileged container requests all capabilities, and runc cannot grant one that it lacks. The wrapper removes this one
+from the bundle's configuration (create, run) or from the process description (exec) and then executes runc. It is
+copied beside the engine's files, so it imports no module of the project.
 """
 
 import json

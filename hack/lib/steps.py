@@ -1,6 +1,6 @@
-"""Steps that take minutes, shown while they run: a bar on a terminal, a line now and then elsewhere.
+"""Shows long steps while they run: a bar on a terminal, an occasional line elsewhere.
 
-Everything goes to standard error; standard output belongs to what a command was asked for.
+All of it goes to standard error. Standard output is for the result of a command.
 """
 
 from __future__ import annotations

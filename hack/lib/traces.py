@@ -1,9 +1,9 @@
-"""What an engine of ours leaves on the machine, and how to take it away whatever became of the engine.
+"""Finds and removes everything that an engine of the project leaves on the machine, in whatever state it ended.
 
-Used before one starts and after one stopped, so that neither a `kill -9` of everything nor a restart of
-the machine leaves anything. Ours is: a process with our mark in its environment (the engine hands it on
-to its helpers), a process in our cgroups (containers), a mount below our folder, a bridge with our
-prefix and what hangs on it, firewall rules that name such a bridge, a cgroup of our name.
+It runs before an engine starts and after one stopped, so neither `kill -9` of everything nor a restart of the machine
+leaves anything. The project's things are: a process with its mark in its environment (the engine passes it on to its
+helpers), a process in its cgroups (containers), a mount below its folder, a bridge with its prefix and the attached
+interfaces, firewall rules that name such a bridge, and a cgroup of its name.
 """
 
 from __future__ import annotations
