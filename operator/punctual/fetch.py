@@ -30,7 +30,8 @@ Environment: PUNCTUAL_BEGIN, PUNCTUAL_END, PUNCTUAL_TOTAL (units), PUNCTUAL_DIR 
 (the file to write; the ``offset`` of its first byte in the input and the input's ``size`` are written beside it),
 PUNCTUAL_INPUT_URL or PUNCTUAL_INPUT_PATH, PUNCTUAL_INPUT_CUT, PUNCTUAL_INPUT_RECORD_BYTES,
 PUNCTUAL_INPUT_SEPARATOR, PUNCTUAL_INPUT_SIZE and PUNCTUAL_INPUT_VALIDATOR (the version that the job began with; unset:
-any version), PUNCTUAL_INPUT_TIMEOUT (seconds without a byte after which the step fails), PUNCTUAL_INPUT_HEADERS (names of secret headers; the value of header n, from
+any version), PUNCTUAL_INPUT_TIMEOUT (seconds without a byte after which the step fails),
+PUNCTUAL_INPUT_HEADERS (names of secret headers; the value of header n, from
 0 on, is in PUNCTUAL_INPUT_HEADER_n and appears in no message); for tests PUNCTUAL_TURN (default /etc/punctual/fetch)
 and PUNCTUAL_TERMINATION_LOG (default /dev/termination-log).
 """

@@ -314,7 +314,7 @@ def promised(known: KnownReservation, nodes: frozenset[str] | None, now: float) 
 
 
 def inside(known: KnownReservation | None, name: str, *, namespace: str, pool: str) -> str | Refusal | None:
-    """Return inside of what a job of this pool is to run that names a reservation; see `Bookings.of_job`."""
+    """Return the window for a job of this pool that names a reservation; see `ReservationController.of_job`."""
     if known is None:
         text = f"there is no Reservation {name} in namespace {namespace}: create it, and this job is evaluated"
         return reasons.RESERVATION_NOT_FOUND, text
