@@ -266,11 +266,11 @@ def test_what_is_wrong_with_a_state_is_named_and_ends_with_2(plan, tmp_path):
         ({**pool, "status": None}, "Pool main has no status to plan from"),
         ({**pool, "status": {**pool["status"], "processors": "six"}}, "Pool main: status.processors: 'six' is not"),
         ({**pool, "spec": {}}, "Pool main: spec.nodeSelector: is required"),
-        ({**pool, "spec": 5}, "the state's Pool main: spec is no object"),
-        ({**pool, "kind": "Reservation", "status": [1]}, "the state's Reservation main: status is no object"),
+        ({**pool, "spec": 5}, "the state's Pool main: spec is not an object"),
+        ({**pool, "kind": "Reservation", "status": [1]}, "the state's Reservation main: status is not an object"),
         (
             {**pool, "kind": "DivisibleJob", "metadata": {"name": "a", "namespace": 5}},
-            "metadata.namespace is no string",
+            "metadata.namespace is not a string",
         ),
     ):
         refused = plan(state_, wanted, now=w.now)

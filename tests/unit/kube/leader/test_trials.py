@@ -102,7 +102,7 @@ async def test_what_fails_is_tried_again_behind_what_waits(desk):
     await desk.until(lambda: desk.trials.trouble(b"a/0").endswith("webhook says 500"))
     await desk.until(lambda: desk.answered == [b"a/0"])
     assert desk.trials.answer(b"a/0", since=0.0).refusal is None
-    assert "turn" in desk.trials.trouble(b"a/1")
+    assert "wait for a dry run" in desk.trials.trouble(b"a/1")
 
 
 async def test_what_is_refused_for_good_is_asked_once(desk):
