@@ -35,8 +35,8 @@ def eventually(true, within=100.0):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"NODE_NAME": ""}, "NODE_NAME is not set"),
-        ({"OPERATOR_URL": ""}, "OPERATOR_URL is not set"),
+        ({"NODE_NAME": ""}, "NODE_NAME is not set: set it in the agent's environment"),
+        ({"OPERATOR_URL": ""}, "OPERATOR_URL is not set: set it in the agent's environment"),
         ({"OPERATOR_URL": "http://x"}, "OPERATOR_URL is 'http://x': set it to an https:// address"),
         ({"METRICS_PORT": "99999"}, "METRICS_PORT is '99999': set it to a number from 0 to 65535"),
         ({"LEASE": "soon"}, "LEASE is 'soon': set it to a number from 2 to 3600"),
