@@ -23,7 +23,7 @@ Environment: PUNCTUAL_BEGIN, PUNCTUAL_END, PUNCTUAL_TOTAL (units), PUNCTUAL_DIR 
 unset: nothing is written), PUNCTUAL_RESULTS (folder, for reduce), PUNCTUAL_INPUT (file, if the job has an input),
 PUNCTUAL_INPUT_CUT, PUNCTUAL_INPUT_RECORD_BYTES and PUNCTUAL_INPUT_SEPARATOR (as in the job's spec),
 PUNCTUAL_RESULT_LIMIT (maximum bytes of a result, default 4095); for tests
- PUNCTUAL_OFFER (default /etc/punctual/end) and PUNCTUAL_TERMINATION_LOG (default
+PUNCTUAL_OFFER (default /etc/punctual/end) and PUNCTUAL_TERMINATION_LOG (default
 /dev/termination-log).
 """
 
