@@ -1,1 +1,1 @@
-"""Benchmarks of the core beside the papers' own algorithms (``punctual bench``)."""
+"""Benchmarks of the core against the papers' own algorithms (``punctual bench``)."""

@@ -1,10 +1,10 @@
-"""``punctual bench``: what the core takes on this machine, beside what the papers print, in the same run.
+"""``punctual bench``: measures the core on this machine against the papers' algorithms, in the same run.
 
-Queues are made up: loads and costs are the paper's (Mamat 2011, 6.4: χ = 1000, τ = 1, loads around 1000), all
-processors are busy, and jobs come to random places of the line. All that are measured are admitted: to refuse is less
-work. Nothing is measured twice and the better time taken; as in `timeit` the garbage collector waits meanwhile.
-Each decision is measured by the wall clock and by the CPU clock of its thread. The wall clock also counts the time in
-which other programs have the core; the CPU clock does not.
+Queues are synthetic: loads and costs are the paper's (Mamat 2011, 6.4: χ = 1000, τ = 1, loads around 1000), all
+processors are busy, and jobs come to random places of the queue. All measured jobs are admitted, since a refusal is
+less work. Each decision is measured once, without taking the best of several runs; as in `timeit`, the garbage
+collector is suspended. Each decision is measured by the wall clock and by the CPU clock of its thread. The wall clock
+includes the time in which other programs use the core; the CPU clock does not.
 """
 
 import json
@@ -38,7 +38,7 @@ Floats = NDArray[np.float64]
 
 
 class Spent(NamedTuple):
-    """Seconds that a decision took: by the wall clock, and of its thread's CPU time."""
+    """Seconds of a decision: by the wall clock, and CPU time of its thread."""
 
     wall: float
     cpu: float
@@ -51,11 +51,10 @@ Tick = Callable[[], object]
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """So many jobs wait on so many processors, as close as they could be admitted.
+    """Waiting jobs and busy processors, as tight as the jobs can be admitted.
 
-    alone   s   how long a job of average load takes on all processors
-    busy        until when what runs ends at the latest, and by how much jobs end before their deadlines: so many times
-                ``alone``
+    alone   s   time of a job of average load on all processors busy        latest end of running work, and the jobs'
+    slack before their deadlines, both as a multiple of ``alone``
     """
 
     waiting: int
@@ -68,7 +67,7 @@ class Queue:
         return rng.uniform(0.0, self.busy * self.alone, self.processors)
 
     def jobs(self, rng: np.random.Generator) -> list[Task]:
-        """Return what waits, in order of deadlines."""
+        """Return the waiting jobs, in order of deadlines."""
         loads = np.ceil(np.abs(rng.normal(AVERAGE, AVERAGE, self.waiting)) + 1.0)
         dues = self.alone * (1.5 * self.busy + np.cumsum(loads) / AVERAGE)
         return [
@@ -76,7 +75,7 @@ class Queue:
         ]
 
     def more(self, rng: np.random.Generator, count: int) -> list[Task]:
-        """Return jobs that come to random places, so small that they fit."""
+        """Return jobs that come to random places, small enough to fit."""
         dues = self.alone * (2.0 * self.busy + rng.uniform(0.0, 1.0, count) * self.waiting)
         return [Task(f"n{n}", 0.0, AVERAGE / 20, due) for n, due in enumerate(dues.tolist())]
 
@@ -85,7 +84,7 @@ Measure = Callable[[Queue, int, Tick], Times]
 
 
 def fast(line: Queue, decisions: int, tick: Tick) -> Times:
-    """Return the seconds of each decision of `FastLine`, one port; who is admitted leaves again."""
+    """Return the seconds of each decision of `FastQueue`, one port; an admitted job is removed again."""
     rng = np.random.default_rng(1)
     queue = FastQueue(line.processors, beta=COST.beta, ends=line.ends(rng).tolist())
     for task in line.jobs(rng):
@@ -105,7 +104,7 @@ def fast(line: Queue, decisions: int, tick: Tick) -> Times:
 
 
 def fast_literal(line: Queue, decisions: int, tick: Tick) -> Times:
-    """Return the same of AC-FAST as printed; the line grows by those that it admits."""
+    """Return the same for AC-FAST as printed; the queue grows by the jobs that it admits."""
     rng = np.random.default_rng(1)
     ends = line.ends(rng).tolist()
     test = AcFast(line.processors, COST)
@@ -128,12 +127,12 @@ def fast_literal(line: Queue, decisions: int, tick: Tick) -> Times:
 
 
 def exact(line: Queue, decisions: int, tick: Tick) -> Times:
-    """Return the seconds of each exact decision, by a plan that stays as it was; concurrent, as pools are."""
+    """Return the seconds of each exact decision, with a plan that does not change; concurrent, like most pools."""
     return _exact(line, decisions, tick, stays=False)
 
 
 def exact_stays(line: Queue, decisions: int, tick: Tick) -> Times:
-    """Return the same where who is admitted stays: a decision then also places what the ones before put off."""
+    """Return the same with admitted jobs that stay: a decision then also makes placements postponed before."""
     return _exact(line, decisions, tick, stays=True)
 
 
@@ -143,7 +142,7 @@ def _exact(line: Queue, decisions: int, tick: Tick, *, stays: bool) -> Times:
     ground = Timeline(line.ends(rng))
     plan, missed = Plan.of(places, ground, [_demand(task) for task in line.jobs(rng)])
     _must(not missed)
-    _must(len(plan.bookings) == line.waiting)  # all of it is placed before the clock runs
+    _must(len(plan.bookings) == line.waiting)  # all placements are made before the clock runs
     times: Times = []
     for task in line.more(rng, decisions):
         demand = _demand(task)
@@ -163,7 +162,7 @@ def _demand(task: Task) -> Demand:
 
 
 def exact_literal(line: Queue, decisions: int, tick: Tick) -> Times:
-    """Return the same of EDF-IIT-2 in plain Python, without a port: the same jobs, on the same processors."""
+    """Return the same for EDF-IIT-2 in plain Python, without a port: the same jobs, on the same processors."""
     rng = np.random.default_rng(1)
     free = line.ends(rng).tolist()
     test = EdfIit2(Cost(COST.per_unit))
@@ -178,7 +177,7 @@ def exact_literal(line: Queue, decisions: int, tick: Tick) -> Times:
 
 
 def rows(*, quick: bool = False) -> Sequence[tuple[str, Measure, Queue, int]]:
-    """Return name, measure, line and number of decisions of all that is measured."""
+    """Return name, measure, queue and number of decisions of every measurement."""
     less = 10 if quick else 1
     big, small = (Queue(n, of, execution_time(AVERAGE, of, COST), 100.0) for n, of in ((37_000, 41_863), (3_000, 512)))
     exact_line, exact_small = (Queue(n, 512, AVERAGE * COST.per_unit / 512, 20.0) for n in (1_000, 3_000))
@@ -196,9 +195,9 @@ def rows(*, quick: bool = False) -> Sequence[tuple[str, Measure, Queue, int]]:
 
 
 def admission(*, quick: bool = False) -> Numbers:
-    """Measure decisions of admission: microseconds of the fast test, milliseconds of the exact one; ratios of medians.
+    """Measure admission decisions: microseconds of the fast test, milliseconds of the exact one; ratios of medians.
 
-    Medians, as one decision that the machine keeps waiting can outweigh a thousand of the fast ones.
+    Medians are used because one decision that the machine delays can outweigh a thousand of the fast ones.
     """
     numbers: Numbers = {}
     todo = rows(quick=quick)
@@ -212,9 +211,9 @@ def admission(*, quick: bool = False) -> Numbers:
 
 
 def summary(times: Times, *, per_second: float) -> dict[str, float]:
-    """Return mean and quantiles by nearest rank in the unit of which a second has ``per_second``.
+    """Return mean and quantiles by nearest rank, in a unit of which a second has ``per_second``.
 
-    Of the wall clock; of the thread's CPU clock as ``cpu_mean`` and so on.
+    The values are of the wall clock; those of the thread's CPU clock are named ``cpu_mean`` and so on.
     """
     found = _quantiles([spent.wall for spent in times])
     found |= {f"cpu_{name}": value for name, value in _quantiles([spent.cpu for spent in times]).items()}
@@ -228,7 +227,7 @@ def _quantiles(seconds: Sequence[float]) -> dict[str, float]:
 
 @contextmanager
 def timed(times: Times) -> Iterator[None]:
-    """Append the seconds that the body takes. The CPU clock is slow to read, so it is read outside of the other."""
+    """Append the seconds that the body takes. The CPU clock is slow to read, so it is read outside the wall clock."""
     with uncollected():
         cpu, began = thread_time(), perf_counter()
         try:
@@ -245,11 +244,11 @@ def _must(admitted: bool) -> None:  # noqa: FBT001  one word, as in assert
 
 @contextmanager
 def _progress(total: int) -> Iterator[Tick]:
-    """Show a bar in a terminal."""
+    """Show a progress bar in a terminal."""
     if not sys.stderr.isatty():
         yield lambda: None
         return
-    from rich.console import Console  # noqa: PLC0415  for those who look
+    from rich.console import Console  # noqa: PLC0415  only for terminals
     from rich.progress import Progress  # noqa: PLC0415
 
     with Progress(console=Console(stderr=True), transient=True) as bar:

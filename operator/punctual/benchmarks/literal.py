@@ -1,7 +1,7 @@
-"""Fast and exact admission as Mamat 2011 prints them (ch. 6), the baselines of benchmarks and comparisons.
+"""Fast and exact admission as printed in Mamat 2011 (ch. 6): baselines of benchmarks and comparisons.
 
-Nothing of the product decides by these. They are plain Python over plain lists, walk where the paper walks, and admit
-what the paper admits, also where that cannot be met (`tests/papers/test_chapter6_fast.py`). One port, no set-up costs.
+The product makes no decision with them. They are plain Python over plain lists, walk where the paper walks, and admit
+what the paper admits, even if that cannot be met (`tests/papers/test_chapter6_fast.py`). One port, no set-up costs.
 """
 
 from bisect import bisect_left
@@ -15,7 +15,7 @@ from punctual.theory.execution_time import execution_time
 
 @dataclass(slots=True)
 class Task:
-    """τ(A, σ, D) and what AC-FAST records with it. ``load`` is what still waits of it; ``due`` is A + D."""
+    """τ(A, σ, D) and the values that AC-FAST records with it. ``load`` is its waiting part; ``due`` is A + D."""
 
     uid: str
     arrival: float
@@ -34,11 +34,11 @@ def _key(task: Task) -> tuple[float, float, str]:
 
 
 class AcFast:
-    """AC-FAST (algs. 6, 7 and 8): the line is run one task after the other on all processors.
+    """AC-FAST (algs. 6, 7 and 8): the queue runs one task after the other on all processors.
 
-    The text leaves open who precedes a task that comes to stand at the head. To the letter (``left`` false) it is the
-    task that was given out last, wholly. But a head that is partly given out holds processors too: read so (``left``),
-    S is C(head) − E(what is left of the head).
+    The text does not define the predecessor of a task that is inserted at the head. To the letter (``left`` false) it
+    is the task that was dispatched last, as a whole. But a partly dispatched head holds processors too: in that reading
+    (``left``), S is C(head) − E(rest of the head).
     """
 
     def __init__(self, processors: int, cost: Cost, *, left: bool = False) -> None:
@@ -51,7 +51,7 @@ class AcFast:
     def decide(self, task: Task, *, port: float, free: Sequence[float]) -> bool:
         """Decide at ``task.arrival`` (alg. 6), and insert the task if it is accepted.
 
-        ``port``, ``free``: from when on the head node, and each processor, is available.
+        ``port``, ``free``: times from which the head node, and each processor, is available.
         """
         if task.due <= max(port, task.arrival) + task.load * self.cost.tau:  # lines 1-4
             return False
@@ -65,7 +65,7 @@ class AcFast:
         if at == 0 and behind is not None and self.left:
             start = max(behind.completion - behind.load * self.per_load, task.arrival)
         elif before is not None and (self.queue or max(free) > task.arrival):
-            # an empty cluster has no predecessor: alg. 8 there would refuse nearly everything
+            # An empty cluster has no predecessor: alg. 8 would refuse nearly everything there.
             start = before.completion  # line 14
             if not self.queue:  # lines 15-17
                 start += self._adjust(task, port, free)
@@ -82,7 +82,7 @@ class AcFast:
         return True
 
     def given(self, task: Task, load: float) -> None:
-        """Take note that so much of the head was given to a processor (6.2.2); with nothing left it leaves the line."""
+        """Record that a load of the head was assigned to a processor (6.2.2); with nothing left it leaves the queue."""
         task.load -= load
         if task.load <= 0.0:
             self.queue.remove(task)
@@ -99,7 +99,7 @@ class AcFast:
             other.slack_min = least
 
     def _adjust(self, task: Task, port: float, free: Sequence[float]) -> float:
-        """Alg. 8: an idle task of the size that idle processors could have done stands before the new one."""
+        """Alg. 8: an idle task of the size that idle processors could have done precedes the new one."""
         idle = sum(max(task.arrival - max(at, port), 0.0) for at in free)
         return idle / self.cost.per_unit * self.per_load
 
@@ -119,8 +119,8 @@ class Piece:
 class EdfIit2:
     """EDF-IIT-2: the exact test with inserted idle times used (6.4; its schedules are those of ch. 4).
 
-    For each decision all that waits is scheduled anew in EDF order: processors in order of the times at which they are
-    free, the least number of them that does the task by its deadline, one port, all ending together.
+    For each decision, all waiting tasks are scheduled again in EDF order: processors in order of the times at which
+    they are free, the fewest that finish the task by its deadline, one port, all ending together.
     """
 
     def __init__(self, cost: Cost) -> None:
@@ -161,7 +161,7 @@ class EdfIit2:
         return pieces
 
     def _least(self, task: Task, port: float, free: list[float]) -> int | None:
-        """Return n^min: how many processors it takes, each working until the deadline."""
+        """Return n^min: the number of processors it takes, each working until the deadline."""
         done = 0.0
         for n, at in enumerate(free, start=1):
             start = max(at, port)
@@ -175,15 +175,15 @@ class EdfIit2:
         return None
 
     def _finish(self, load: float, port: float, free: list[float]) -> float:
-        """Return when these end who together do the load, by Newton's steps.
+        """Return the common end of processors that do the load together, by Newton's method.
 
-        What they do by T is concave in T as long as all have a share, as those have that n^min counts: from the second
-        step on T rises to where it stays.
+        The load done by T is concave in T as long as all processors have a share, which holds for the n^min processors:
+        from the second step on, T rises to its limit.
         """
-        end, waits = -inf, [True] * len(free)  # who waits for the port
+        end, waits = -inf, [True] * len(free)  # which processors wait for the port
         while True:
             x, y = 0.0, port  # the port is free at x T + y
-            slope = line = 0.0  # so that slope T - line is done by T
+            slope = line = 0.0  # slope T - line is done by T
             for at, wait in zip(free, waits, strict=True):
                 a, b = (x, y) if wait else (0.0, at)
                 grows, less = (1.0 - a) / self.cost.per_unit, b / self.cost.per_unit

@@ -1,1 +1,1 @@
-"""Feedback: what a process does with its input, and the input that brings it where it should be. Pure."""
+"""Feedback control: learns the effect of an input, and sets the input to reach a target. Pure."""

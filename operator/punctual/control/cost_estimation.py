@@ -1,14 +1,14 @@
-"""What a unit costs, learned from how long chunks took: seconds = θ + χ·units, whatever a part of the chunks met.
+"""Estimates the cost of a unit from the durations of chunks: seconds = θ + χ·units, robust against outliers.
 
-Chunks are timed from the decision to create them to their end, so θ holds the start-up that planning needs. Some of
-them tell nothing about the work (an image was pulled, a node was busy), and are mostly too slow, never too quick: a
-mean, and least squares, would follow them. So first the line is found that the middle of all pairs lies on (Theil and
-Sen; pairs that are far apart tell more and weigh more), which up to some 29 % outliers do not move far; then who is far
-from it is left out, and the rest fitted by least squares of relative errors, as a chunk that is ten times as long is
-ten times as uncertain. With hand-set χ or θ the other is found beside it.
+Chunks are timed from the decision to create them to their end, so θ contains the start-up that planning needs. Some of
+them are outliers (an image was pulled, a node was busy). Those are mostly too slow and never too fast, so they would
+bias a mean or least squares. The first step is therefore a weighted median of the slopes of all pairs (Theil and Sen;
+pairs that are far apart weigh more), which up to some 29 % outliers do not move far. Then chunks far from that line are
+left out. The rest is fitted by least squares of relative errors, as a chunk that is ten times as long is ten times as
+uncertain. If χ or θ is set by hand, only the other one is estimated.
 
-Where an input is fetched for a chunk, the transfer is timed by itself: seconds = θcm + τ·units is the same line through
-other times. θcm is seen in each of them, as what passes before the first byte, so chunks of one size tell them apart.
+If an input is fetched for a chunk, the transfer is timed separately: seconds = θcm + τ·units is the same line through
+other times. θcm is visible in each transfer as the time before the first byte, so chunks of one size are enough.
 """
 
 from collections import Counter
@@ -20,32 +20,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 KEPT: Final = 64
-"""Chunks remembered."""
+"""Number of chunks kept."""
 ENOUGH: Final = 5
-"""Fewer say nothing."""
+"""Minimum number of chunks for an estimate."""
 APART: Final = 1.5
-"""Sizes must differ by this factor, a fifth of the chunks (one at least) aside on either side, to tell χ from θ."""
+"""Sizes must differ by this factor, without a fifth of the chunks (at least one) on either side, to separate χ from
+θ."""
 FAR: Final = 3.0
-"""Spreads (of a normal error) from the line at which a chunk is left out ..."""
+"""Spreads (of a normal error) from the line beyond which a chunk is left out ..."""
 NEAR: Final = 0.02
-"""... and a part of its time within which it never is."""
+"""... and the part of its time within which it is never left out."""
 LEAST_CHI: Final = 1e-9
 Floats = NDArray[np.float64]
 
 
 class Timed(NamedTuple):
-    """A chunk that ended well: so many units took so many seconds."""
+    """A successful chunk: its units and the seconds that they took."""
 
     units: int
     seconds: float
 
 
 class Fetched(NamedTuple):
-    """The transfer of a chunk's input: that of so many units took so many seconds."""
+    """The transfer of a chunk's input: the units and the seconds that it took."""
 
     units: int
     opening: float
-    """Of the seconds, those before the first byte came."""
+    """The part of the seconds before the first byte came."""
     seconds: float
 
 
@@ -54,20 +55,20 @@ Seen = TypeVar("Seen", Timed, Fetched)
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """θ in s, χ in s per unit. ``r2``: the part of the variance that the line explains; None: all are of one size."""
+    """θ in s, χ in s per unit. ``r2``: share of the variance that the line explains; None: all sizes are equal."""
 
     theta: float
     chi: float
     samples: int
     outliers: int
-    """Of those, how many were left out."""
+    """Number of samples left out."""
     r2: float | None
 
 
 def remember(seen: Sequence[Seen], new: Seen) -> tuple[Seen, ...]:
-    """Return what is kept, oldest first: where it is too much, the oldest of the size there is most of goes.
+    """Return the samples to keep, oldest first: above the limit, the oldest of the most frequent size is dropped.
 
-    So a crowd of equals does not push out those few of another size that tell χ from θ.
+    So many chunks of one size do not displace the few of other sizes that separate χ from θ.
     """
     kept: list[Seen] = list(seen)
     kept.append(new)
@@ -79,10 +80,10 @@ def remember(seen: Sequence[Seen], new: Seen) -> tuple[Seen, ...]:
 
 
 def estimate(seen: Sequence[Timed], *, chi: float | None = None, theta: float | None = None) -> Estimate | None:
-    """Return what the chunks tell; None where they are too few. ``chi``, ``theta``: known, by hand.
+    """Return the estimate from these chunks; None if they are too few. ``chi``, ``theta``: known, set by hand.
 
-    Chunks of about one size cannot tell χ from θ: then θ is taken to be two seconds, or half of what the quickest took
-    where that is less.
+    Chunks of about one size cannot separate χ from θ: then θ is assumed to be two seconds, or half the time of the
+    fastest chunk if that is less.
     """
     if len(seen) < ENOUGH:
         return None
@@ -108,9 +109,9 @@ def estimate(seen: Sequence[Timed], *, chi: float | None = None, theta: float | 
 def estimate_transfer(
     seen: Sequence[Fetched], *, tau: float | None = None, theta: float | None = None
 ) -> Estimate | None:
-    """Return what transfers tell, τ as χ and θcm as θ; None where they are too few. ``tau``, ``theta``: known, by hand.
+    """Return the estimate from transfers, τ as χ and θcm as θ; None: too few. ``tau``, ``theta``: set by hand.
 
-    With neither known θcm is the middle of what was seen before the first byte.
+    If neither is known, θcm is the median of the times before the first byte.
     """
     if tau is None and theta is None and seen:
         theta = float(np.median([f.opening for f in seen]))
@@ -118,11 +119,11 @@ def estimate_transfer(
 
 
 def speeds(profiles: Iterable[Mapping[str, Estimate]]) -> dict[str, float]:
-    """Return how long a unit takes on each class of nodes, where on the quickest it takes 1.
+    """Return the relative time of a unit on each class of nodes; 1 on the fastest class.
 
-    Each profile brings what it has learned by class. Classes are compared two at a time, by the profiles that know both
-    (the median of their ratios, each counted as often as it has samples in the lesser known), with the class that is
-    best known; a class that has none in common with that is taken to be like it.
+    Each profile contributes its estimates by class. Classes are compared in pairs, by the profiles that know both (the
+    median of their ratios, each weighted by the samples of the less known one), with the best-known class. A class
+    without a common profile with that class is assumed to be equal to it.
     """
     known = [dict(classes) for classes in profiles]
     samples: dict[str, int] = {}
@@ -148,7 +149,7 @@ def _apart(units: Floats) -> bool:
 
 
 def _middle(units: Floats, seconds: Floats, chi: float | None, theta: float | None) -> tuple[float, float]:
-    """Return θ and χ of the line in the middle."""
+    """Return θ and χ of the median line."""
     if theta is None and chi is None:
         i, j = np.triu_indices(units.size, 1)
         apart = units[j] - units[i]
@@ -165,7 +166,7 @@ def _middle(units: Floats, seconds: Floats, chi: float | None, theta: float | No
 
 
 def _least_squares(units: Floats, seconds: Floats, chi: float | None, theta: float | None) -> tuple[float, float]:
-    """Return θ and χ with the least relative errors, squared."""
+    """Return θ and χ with the least squares of relative errors."""
     weight = 1.0 / seconds
     if theta is None and chi is None:
         table = np.stack([weight, units * weight], axis=1)
@@ -183,7 +184,7 @@ def _least_squares(units: Floats, seconds: Floats, chi: float | None, theta: flo
 
 
 def _r2(units: Floats, seconds: Floats, found: tuple[float, float]) -> float:
-    """Return which part of the relative variance is explained."""
+    """Return the share of the relative variance that is explained."""
     weight = 1.0 / seconds**2
     rest = float((weight * (seconds - found[0] - found[1] * units) ** 2).sum())
     mean = float((weight * seconds).sum() / weight.sum())

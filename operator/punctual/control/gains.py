@@ -8,7 +8,8 @@ def place_poles(model: Model, first: float, second: float) -> Gains:
     """Return the gains that give a first-order process under PI the poles ``first`` and ``second``.
 
     The loop of y(k) = a y(k−1) + b u(k−1) has z² + (b (Kp + Ki) − 1 − a) z + a − b Kp. Real poles in [0, 1) settle
-    without swinging, the sooner the closer to 0. ValueError: another order, no effect of the input, an unstable pole.
+    without oscillation, the faster the closer they are to 0. ValueError: another order, no effect of the input, an
+    unstable pole.
     """
     if len(model.a) != 1 or len(model.b) != 1:
         raise ValueError("poles are placed for a first-order model: one a and one b")

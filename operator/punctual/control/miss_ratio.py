@@ -11,30 +11,33 @@ from punctual.control.pi import PI
 from punctual.theory.tolerance import tolerance
 
 IDENTIFIED: Final = Model(a=(0.0,), b=(0.38,), r2=0.7)
-"""What the miss ratio does with the bound, about the set point: MR(k) = b Û(k−1), and next to nothing of MR(k−1), for
-most jobs' fates lie in the period in which they were let in. By least squares (7.3) from simulations in which the bound
-jumps at random; how, and how far the numbers spread, stands in docs/papers.md, and a test does it again."""
+"""Effect of the bound on the miss ratio near the set point: MR(k) = b Û(k−1), with almost no effect of MR(k−1), since
+most jobs end in the period in which they were admitted.
+
+Fitted by least squares (7.3) to simulations in which the bound jumps at random. The method and the spread of the
+numbers are in docs/papers.md, and a test repeats it.
+"""
 GAINS: Final = place_poles(IDENTIFIED, 0.5, 0.0)
-"""Of the controller, bound per miss ratio: an error halves with each period. Where the bound does up to twice as much
-as in the model nothing swings, and up to four times as much all is stable."""
+"""Gains of the controller, bound per miss ratio: an error halves with each period. The loop does not oscillate up to
+twice the modelled effect of the bound, and is stable up to four times."""
 LOW, HIGH = 0.02, 2.0
-"""Between which the bound may move."""
+"""Limits of the bound."""
 ENOUGH: Final = 10
-"""Fates that move the bound: one of fewer that is late would say more than 10 % miss."""
+"""Jobs with known outcome needed to move the bound: with fewer, one late job would be more than 10 %."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissCount:
-    """How a pool's statistical promises have gone: what the controller of its bound goes on from."""
+    """Counts of a pool's statistical promises: the recorded state of its controller."""
 
     bound: float
     ratio: float | None = None
-    """Of those who missed, at the last move of the bound; None: it has not been moved yet."""
+    """Miss ratio at the last move of the bound; None: it has not been moved yet."""
     due: int = 0
-    """Who has come to an end, or to the deadline, since."""
+    """Jobs that have ended, or reached their deadlines, since."""
     missed: int = 0
     until: float = 0.0
-    """Up to when that is counted."""
+    """Time up to which they are counted."""
 
 
 class BoundSample(NamedTuple):
@@ -47,33 +50,33 @@ class BoundSample(NamedTuple):
 
 @dataclass(slots=True)
 class MissRatio:
-    """The controller: counts who of those let in missed, period by period, and moves the bound.
+    """Miss-ratio controller: counts misses of admitted jobs, period by period, and moves the bound.
 
-    ``set_point``: the part that may miss; 0 would close the door to all. ``end``: of the period (s). A job is counted
-    when its fate is known, at its end or at its deadline, whichever comes first, and only once: what is counted
-    survives in a :class:`MissCount`, and whose deadline lies before its ``until`` is in it.
+    ``set_point``: the share that may miss; 0 would refuse every job. ``end``: of the period (s). A job is counted once,
+    when its outcome is known: at its end or at its deadline, whichever comes first. The counts survive in a
+    :class:`MissCount`, which contains the jobs with deadlines before its ``until``.
     """
 
     set_point: float
     period: float
     end: float = 0.0
     enough: int = ENOUGH
-    """Fates that a move of the bound needs; while there are less, the period goes on into the next."""
+    """Known outcomes needed for a move of the bound; with fewer, the period is extended by another one."""
     loop: PI = field(default_factory=lambda: PI(GAINS, output=1.0, low=LOW, high=HIGH))
     last: BoundSample | None = None
     expected: list[tuple[float, str]] = field(default_factory=list)
-    """Heap of (deadline, uid) of those who were let in."""
+    """Heap of (deadline, uid) of the admitted jobs."""
     open: dict[str, float] = field(default_factory=dict)
-    """Deadlines of those whose fate is not known."""
+    """Deadlines of the jobs with an open outcome."""
     due: int = 0
     missed: int = 0
     until: float = 0.0
     turned_away: bool = False
-    """Somebody was refused in this period, for the bound."""
+    """A job was refused because of the bound in this period."""
 
     @classmethod
     def going_on(cls, now: float, found: MissCount | None, *, set_point: float, period: float) -> "MissRatio":
-        """Return a controller that goes on from what was written down, or begins."""
+        """Return a controller that continues from the recorded counts, or starts."""
         made = cls(set_point, period)
         made._begin_period(now if found is None else found.until)
         if found is not None:
@@ -90,28 +93,28 @@ class MissRatio:
 
     @property
     def count(self) -> MissCount:
-        """What is to be written down."""
+        """The counts to be recorded."""
         ratio = None if self.loop.before is None else round(self.set_point - self.loop.before, 6)
         return MissCount(bound=self.bound, ratio=ratio, due=self.due, missed=self.missed, until=self.until)
 
     def accept(self, uid: str, deadline: float) -> None:
-        """Take in that a job was let in, or has another deadline; nothing where that has been counted."""
-        if deadline + tolerance(self.until) >= self.until:  # as `_miss` counts those that are late
+        """Record that a job was admitted or got another deadline; ignored if the job has been counted."""
+        if deadline + tolerance(self.until) >= self.until:  # as `_miss` counts late jobs
             heapq.heappush(self.expected, (deadline, uid))
             self.open[uid] = deadline
 
     def ended(self, now: float, uid: str) -> None:
-        """Take in that a job has come to its end, well or not: late where its deadline is behind it."""
+        """Record that a job has ended, with or without success: it is late if its deadline has passed."""
         deadline = self.open.pop(uid, None)
         if deadline is not None:
             self._count(now, missed=now > deadline + tolerance(deadline))
 
     def leave(self, uid: str) -> None:
-        """Take in that a job is withdrawn before its fate was known: it is not counted."""
+        """Record that a job was withdrawn before its outcome was known: it is not counted."""
         self.open.pop(uid, None)
 
     def look(self, now: float) -> list[str]:
-        """Count whose deadline has come, end the period if it is over; return who has missed."""
+        """Count the jobs that have reached their deadlines, end the period if it is over; return the missed jobs."""
         over = now >= self.end - tolerance(now)
         missed = self._miss(min(now, self.end))
         if over:
@@ -123,7 +126,7 @@ class MissRatio:
         return missed
 
     def _begin_period(self, now: float) -> None:
-        """Begin the period that ``now`` lies in: they end at multiples, so that a new leader's are the same."""
+        """Begin the period that contains ``now``: periods end at multiples, so a new leader has the same ones."""
         self.end = self.period * (floor(now / self.period + 1e-9) + 1)
 
     def _miss(self, until: float) -> list[str]:
@@ -142,15 +145,15 @@ class MissRatio:
         self.until = max(self.until, now)
 
     def _sample(self) -> None:
-        """Move the bound by what was counted, where that is enough to tell.
+        """Move the bound by the counts, if they are sufficient.
 
-        Where all were turned away nobody can miss: that counts as none missed, or the door would stay closed.
+        If all jobs were refused, none can miss: that counts as a miss ratio of 0, or the bound would never rise again.
         """
         ratio = self.missed / self.due if self.due else self.set_point
         closed = self.turned_away and not self.due and not self.open
         if closed or self.due >= self.enough:
             ratio = 0.0 if closed else ratio
-            # rounded: it is written down, and read again
+            # The value is rounded, because it is recorded and read again.
             self.loop.output = round(self.loop.step(round(self.set_point - ratio, 6)), 4)
             self.due = self.missed = 0
         self.turned_away = False

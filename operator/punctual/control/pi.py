@@ -1,7 +1,7 @@
-"""A proportional-integral (PI) controller that does not wind up.
+"""Proportional-integral (PI) controller with anti-windup.
 
-In steps, u(k) = u(k−1) + Kp (e(k) − e(k−1)) + Ki e(k): the output itself carries the integral, so clamping it is all
-that anti-windup takes, and a controller that begins at the output in force takes over without a jump.
+In steps, u(k) = u(k−1) + Kp (e(k) − e(k−1)) + Ki e(k). The output itself carries the integral, so clamping it is
+sufficient anti-windup, and a controller that begins at the output in force takes over without a jump.
 """
 
 from dataclasses import dataclass
@@ -24,14 +24,14 @@ class PI:
     low: float
     high: float
     before: float | None = None
-    """The error of the period before; None: there was none."""
+    """The error of the previous period; None: there was none."""
 
     def __post_init__(self) -> None:
         if not self.low <= self.output <= self.high:
             raise ValueError(f"the output must be in [{self.low}, {self.high}], not {self.output}")
 
     def step(self, error: float) -> float:
-        """Take the error of one period (set point less measured), return the output for the next."""
+        """Process the error of one period (set point less measured); return the output for the next."""
         before = error if self.before is None else self.before
         wanted = self.output + self.gains.kp * (error - before) + self.gains.ki * error
         self.before = error

@@ -1,1 +1,1 @@
-"""One actor per pool: mailbox in, actions out, under a clock."""
+"""Runtime of the pools: one actor per pool takes events from a mailbox, steps the Pool and passes its actions on."""

@@ -1,14 +1,15 @@
-"""The actor of one pool: wakes on mail or a tick, steps its Pool, hands the actions on.
+"""Actor of one pool: wakes on mail or a tick, steps its Pool and passes the actions on.
 
-It owns the Pool, so nothing else may touch it. It decides nothing and performs nothing: :class:`Executor` carries
-actions out and says when what must be on record is. A Pool bounds its own work per step; while it says that more is
-waiting the actor steps again at once, but lets the loop breathe between, so that reports and writes go on in a burst.
+It owns the Pool, so nothing else may access it. It makes no decisions and performs no I/O: :class:`Executor` carries
+actions out and reports when the required records are written. A Pool bounds its own work per step. While it has a
+backlog, the actor steps again at once, but yields to the event loop in between, so that reports and writes continue in
+a burst.
 
-Any error ends the actor, and with it the leader's turn: what was decided is written down, so a new leader goes on from
-there, and nothing is to be gained by going on with a Pool that may be wrong. A clock that is set back far ends it too:
-a Pool waits by times of it that would not come for long, and a new one has none.
+Any error ends the actor, and with it the leader's term. All decisions are recorded, so a new leader continues from
+there; continuing with a Pool that may be inconsistent is dangerous. A clock that is set back far ends the actor, too: a
+Pool waits for times that would not come for long, and a new Pool has no such times.
 
-While the time is in doubt nothing is decided: a step at an hour that is not would break every promise for good. Mail
+While the clock is in doubt, nothing is decided: a step at a wrong time would break every promise permanently. Mail
 waits in the mailbox, newest per key.
 """
 
@@ -24,39 +25,39 @@ from punctual.scheduling.model.actions import Action
 from punctual.scheduling.model.events import Event
 
 TICK: Final = 0.25
-"""Seconds between steps when nothing happens: chunks start and jobs overrun by the clock alone."""
+"""Seconds between steps without events: chunks start and jobs overrun by the clock alone."""
 SET_BACK: Final = 60.0
-"""Seconds by which the clock may be set back: what a Pool waits for comes so much later at most."""
+"""Maximum seconds by which the clock may be set back: the Pool's timers are delayed by as much at most."""
 
 
 class Core(Protocol):
-    """What the actor needs of a :class:`punctual.scheduling.pool.Pool`."""
+    """Interface of a :class:`punctual.scheduling.pool.Pool` that the actor uses."""
 
     @property
     def backlog(self) -> int:
-        """Decisions still waiting for a step."""
+        """Decisions that wait for a further step."""
 
     def restore(self, now: float, events: Sequence[Event]) -> list[Action]:
-        """Take in what is written down; answer with the stamps of the new epoch."""
+        """Read the recorded state; return the stamps of the new epoch."""
 
     def step(self, now: float, events: Sequence[Event]) -> list[Action]:
-        """Take in events, decide a bounded amount, answer with actions."""
+        """Process events, make a bounded number of decisions, return actions."""
 
 
 class Executor(Protocol):
     """Carries actions out, in order within one job."""
 
     def perform(self, action: Action) -> None:
-        """Take an action on; returns at once."""
+        """Accept an action; returns at once."""
 
     async def flush(self) -> None:
-        """Return when every urgent status taken on so far is written; raise if one cannot be."""
+        """Return when every urgent status accepted so far is written; raise if one cannot be."""
 
 
 class PoolActor:
-    """Steps one Pool. ``now`` is the API server's clock; ``timed`` is told the seconds that each step took.
+    """Steps one Pool. ``now`` is the API server's clock; ``timed`` is called with the seconds of each step.
 
-    ``doubted`` tells whether that clock is in doubt: then steps are put off.
+    ``doubted`` returns whether that clock is in doubt: then steps are postponed.
     """
 
     def __init__(
@@ -84,10 +85,10 @@ class PoolActor:
         self._going.set()
 
     async def run(self, restored: Sequence[Event]) -> None:
-        """Take over from what the API server holds, then step for ever.
+        """Take over from the state of the API server, then step until an error.
 
-        Nothing is decided before the stamps of the new epoch stand: from then on the API server refuses what an
-        earlier leader still has under way.
+        Nothing is decided before the stamps of the new epoch are written: from then on the API server refuses pending
+        writes of an earlier leader.
         """
         await self._sure()
         self._perform(self._core.restore(self._now(), restored))
@@ -102,31 +103,33 @@ class PoolActor:
                 await self.mailbox.wait(at_most=TICK)
 
     async def _sure(self) -> None:
-        """Return when the time is not in doubt. To wait for that is not to hang."""
+        """Return when the clock is not in doubt. This wait does not count as a stall."""
         while self._doubted():
             self._look_alive()
             await asyncio.sleep(TICK)
 
     def halt(self) -> None:
-        """Take no step before `go_on`: what the last one decided cannot be written down."""
+        """Take no step before `go_on`: the last step's decisions cannot be written."""
         self._going.clear()
 
     def go_on(self) -> None:
-        """Step again, from what was decided before."""
+        """Step again, from the last decisions."""
         self._look_alive()
         self._going.set()
 
     def _look_alive(self) -> None:
-        """Count the time without a step from now on."""
+        """Restart the measurement of the time without a step."""
         self._made = self._monotonic()
         if self._ticked is not None:
             self._ticked = self._made
 
     def step(self) -> None:
-        """Take all mail and let the Pool answer it, once; ClusterError where the clock was set back far."""
+        """Take all mail and step the Pool once; ClusterError if the clock was set back far."""
         now = self._now()
         if now < self._latest - SET_BACK:
-            raise ClusterError(f"the API server's clock was set back by {self._latest - now:.0f} s: begin anew")
+            raise ClusterError(
+                f"the API server's clock was set back by {self._latest - now:.0f} s: a new leader must take over"
+            )
         self._latest = max(self._latest, now)
         events = self.mailbox.take()
         began = self._monotonic()
@@ -137,12 +140,12 @@ class PoolActor:
 
     @property
     def silent(self) -> float:
-        """Seconds since the last step ended; 0 while it is halted, and before the first step: see `waiting`."""
+        """Seconds since the last step ended; 0 while halted, and before the first step: see `waiting`."""
         return 0.0 if self._ticked is None or not self._going.is_set() else self._monotonic() - self._ticked
 
     @property
     def waiting(self) -> float:
-        """Seconds that it has waited for its first step; 0 from then on, and while it is halted."""
+        """Seconds that it has waited for its first step; 0 after that, and while halted."""
         return self._monotonic() - self._made if self._ticked is None and self._going.is_set() else 0.0
 
     def _perform(self, actions: Sequence[Action]) -> None:

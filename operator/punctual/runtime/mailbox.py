@@ -1,14 +1,14 @@
-"""The mailbox of one pool's actor: what happened since it last looked, newest per key.
+"""Mailbox of one pool's actor: the events since its last step, newest per key.
 
-Anyone may put, from any thread (kopf has its own, reports and pods come on the actor's loop); one actor takes. Events
-say how things are, not what changed, so an older one of the same key may be forgotten. What is taken is a subsequence
-of what was put: the newest of each key, in the order of those puts, so that a deletion never overtakes an apply.
+Any thread may put (kopf has its own; reports and pods come on the actor's loop); one actor takes. Events describe
+states, not changes, so an older event of the same key may be dropped. The events taken are a subsequence of the events
+put: the newest of each key, in the order of those puts. So a deletion never overtakes an apply.
 
-A pod's end and its disappearance are different keys on purpose: the first carries the exit code, and a pod that ends
-and is deleted between two looks must not lose it.
+A pod's end and its disappearance have different keys on purpose: the first carries the exit code, which must not be
+lost if a pod ends and is deleted between two steps.
 
-Nothing is ever dropped in silence: keys are objects of the cluster, so the bound is met only when something is very
-wrong, and then :meth:`Mailbox.take` raises; whoever holds the lease gives it up and rebuilds from the API server.
+No event is dropped silently. Keys are objects of the cluster, so the limit is reached only after a serious fault. Then
+:meth:`Mailbox.take` raises, and the leader gives up its lease and rebuilds from the API server.
 """
 
 import asyncio
@@ -34,11 +34,11 @@ from punctual.scheduling.model.events import (
 )
 
 LIMIT = 200_000
-"""Keys: twenty times the jobs of the largest pool that is tested."""
+"""Maximum number of keys: twenty times the jobs of the largest tested pool."""
 
 
 def key_of(event: Event) -> Hashable:  # noqa: C901, PLR0911  one line for each kind
-    """Return what the event is about; of two events with one key the newer one is all that matters."""
+    """Return the key of an event; of two events with one key, only the newer matters."""
     match event:
         case PoolApplied():
             return ("pool",)
@@ -63,7 +63,7 @@ def key_of(event: Event) -> Hashable:  # noqa: C901, PLR0911  one line for each 
 
 
 def _merge(older: Event, newer: Event) -> Event:
-    """Return what is left of two events of one key: the newer, and of reports the newest line of each pod."""
+    """Merge two events of one key: the newer one, and for reports the newest line of each pod."""
     if isinstance(older, Reported) and isinstance(newer, Reported):
         lines = {p.pod: p for p in (*older.pods, *newer.pods)}
         return Reported(newer.node, tuple(lines.values()))
@@ -71,9 +71,9 @@ def _merge(older: Event, newer: Event) -> Event:
 
 
 class Mailbox:
-    """Bounded, newest per key. ``put`` from any thread; ``wait`` and ``take`` on the loop that made it.
+    """Bounded mailbox, newest per key. ``put`` from any thread; ``wait`` and ``take`` on the loop that created it.
 
-    ``monotonic`` is a clock in seconds, for :attr:`age` alone.
+    ``monotonic`` is a clock in seconds, used only for :attr:`age`.
     """
 
     def __init__(self, *, limit: int = LIMIT, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -87,26 +87,28 @@ class Mailbox:
         self._mail = asyncio.Event()
 
     def put(self, event: Event) -> None:
-        """Take in one event; never blocks, never raises."""
+        """Add one event; never blocks, never raises."""
         key = key_of(event)
         with self._lock:
             wake = not self._events
             if wake:
                 self._since = self._monotonic()
-            older = self._events.pop(key, None)  # and in again at the end: order is that of the newest puts
+            older = self._events.pop(key, None)  # inserted again at the end: the order is that of the newest puts
             if older is None and len(self._events) >= self._limit:
                 self._full = True
                 return
             self._events[key] = event if older is None else _merge(older, event)
         if wake:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody will look any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed: there is no reader any more
                 self._loop.call_soon_threadsafe(self._mail.set)
 
     def take(self) -> list[Event]:
-        """Take out everything, oldest put first; ClusterError if more came than it may hold."""
+        """Take all events, oldest put first; ClusterError if the limit was exceeded."""
         with self._lock:
             if self._full:
-                raise ClusterError(f"more than {self._limit} events waited: rebuild from the API server")
+                raise ClusterError(
+                    f"more than {self._limit} events waited: a new leader must rebuild from the API server"
+                )
             events = list(self._events.values())
             self._events.clear()
             self._mail.clear()
@@ -120,18 +122,18 @@ class Mailbox:
 
     @property
     def depth(self) -> int:
-        """Events waiting."""
+        """Number of waiting events."""
         return len(self._events)
 
     @property
     def age(self) -> float:
-        """Seconds that the oldest of them has waited; 0 when there are none."""
+        """Seconds for which the oldest event has waited; 0 if there is none."""
         with self._lock:
             return self._monotonic() - self._since if self._events else 0.0
 
     def check(self) -> None:
-        """Raise InvariantError unless every event lies under its own key."""
+        """Raise InvariantError unless every event is stored under its own key."""
         with self._lock:
             for key, event in self._events.items():
                 if key_of(event) != key:
-                    raise InvariantError(f"{event} lies under {key}")
+                    raise InvariantError(f"{event} is stored under {key}")

@@ -1,4 +1,4 @@
-"""The promise itself: events in, actions out, no I/O and no clock.
+"""Pure scheduling core: takes events, returns actions, uses no I/O and no clock.
 
-``Pool`` is the only door; the modules beside it each own one noun.
+``Pool`` is its only entry point. Each module owns one concept.
 """

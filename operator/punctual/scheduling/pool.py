@@ -1,13 +1,13 @@
-"""The Pool: events in, actions out; the only door to the core.
+"""Scheduler of one pool: takes events, returns actions.
 
-One step takes in what happened, looks after running chunks, plans again if something changed, answers a bounded number
-of waiting jobs, gives free processors their next chunks and says what must be written. It never asks the time and
-never waits. What it decides is in the records that it hands out with ``WriteStatus``: a new leader makes a Pool from
-those alone (``restore``); all else is forgotten on purpose.
+``Pool`` is the only entry point of the core. One step takes in events, supervises running chunks, plans again if
+something changed, decides on a bounded number of waiting jobs, gives free processors their next chunks, and returns
+what must be written. A step never reads the time and never waits. Every decision is in the records that ``WriteStatus``
+carries. A new leader rebuilds a Pool from those records alone (``restore``); all other state is deliberately lost.
 
-Here are the cycle, the events and the answers; ``books`` holds what is known, ``life`` says what becomes of chunks and
-jobs, ``planner`` who gets which processor when, ``dispatcher`` gives processors out, ``edits`` puts in force
-what is asked of a job anew.
+This module contains the cycle, the events and the admission decisions. ``state`` holds what the pool knows,
+``lifecycle`` moves chunks and jobs through their states, ``planner`` assigns processors and times, ``dispatcher``
+creates chunks, and ``edits`` applies changed specs.
 """
 
 import heapq
@@ -73,21 +73,24 @@ from punctual.theory.cost import Cost
 from punctual.theory.tolerance import tolerance
 
 USED = 0.01
-"""Seconds of CPU that are work; less may be somebody looking after the container."""
+"""Seconds of CPU time that count as work. Less may come from an exec or a probe and is not progress."""
 PLACEMENTS = 64
-"""Placements (one demand tested upon the plan) that a step spends on decisions."""
+"""Placements that one step may spend on decisions. One placement tests one demand against the plan."""
 OVER = frozenset({"Succeeded", "Failed"})
 """Phases of a pod that has ended."""
 NOT_OWN = frozenset({
     "Preempted", "Preempting", "NodeLost", "NodeShutdown", "Shutdown", "Terminated", "OutOfcpu", "OutOfmemory",
     "OutOfpods", "NodeAffinity", "UnexpectedAdmissionError", "DeadlineExceeded",
 })  # fmt: skip
-"""Pod reasons that are the cluster's doing, not the work's. Not so Evicted by itself: where the node was short of
-something the kubelet adds DisruptionTarget; without it the pod has outgrown a limit of its own."""
+"""Pod reasons that the cluster causes, not the workload.
+
+Evicted is not one of them. If the node was short of a resource, the kubelet adds DisruptionTarget; without that
+condition, the pod exceeded a limit of its own.
+"""
 
 
 class Outlook(NamedTuple):
-    """What is expected of a job that is promised without a booking: absolute times, s."""
+    """Forecast for a job that is promised without a placement: absolute times, seconds."""
 
     demand: Demand
     processors: int
@@ -98,15 +101,17 @@ class Outlook(NamedTuple):
 class Pool:
     """One pool's jobs, processors and promises.
 
-    The runtime calls :meth:`step` with the time (seconds, the API server's clock) and what happened, newest per key,
-    and carries out what comes back. A new leader makes a Pool with its epoch and calls :meth:`restore` with all that
-    the API server holds before the first step.
+    The runtime calls :meth:`step` with the time (seconds, the API server's clock) and the events, the newest per key,
+    and carries out the returned actions. A new leader makes a Pool with its epoch and calls :meth:`restore` with
+    everything that the API server holds before the first step.
     """
 
     def __init__(self, epoch: int, *, leave: float = LEAVE, offers: bool = True) -> None:
-        """``leave``: seconds that it takes to have a pod ended, and its processor empty.
+        """Create an empty pool.
 
-        ``offers``: whether who is refused is told what could be promised instead.
+        ``leave``: seconds from the deletion of a pod until its processor is empty.
+
+        ``offers``: whether refusals contain an offer.
         """
         self.state = PoolState(epoch, leave)
         self.offers = offers
@@ -118,19 +123,20 @@ class Pool:
         self.edits = Edits(self.state, self.lifecycle, self.planner)
         self.windows = Reservations(self.state, self.lifecycle, self.planner, self.dispatcher, self.mode)
         self.together = 1
-        """Jobs that are tried together where one does not fit behind the plan: grows while that succeeds."""
+        """Number of jobs that are tested together if one does not fit behind the plan. It grows while such tests
+        succeed."""
         self.put_off = False
-        """Whether the last step has left decisions to the next."""
+        """Whether the last step left its decisions to the next step."""
         self.unread: list[Event] = []
-        """What a restore leaves to the first step."""
+        """Events that a restore leaves to the first step."""
 
     def restore(self, now: float, events: Iterable[Event]) -> list[Action]:
-        """Take in what is written down; answer with the stamps (WriteStatus, WritePool) of the new epoch, no more.
+        """Read the recorded state; return only the stamps (WriteStatus, WritePool) of the new epoch.
 
-        Everything else that follows from it comes with the next step: pods are not created, ended or accounted before
-        the API server has the new epoch and refuses the old leader's writes. So a stamp is the record as it was read:
-        what pods have come to, and what edits ask for, is not looked at before the first step. Were it in the stamp,
-        a leader that dies behind it would have told nobody, and the next one would take it for done.
+        All consequences follow in the next step: no pod is created, ended or accounted before the API server has the
+        new epoch and refuses the old leader's writes. A stamp is therefore the record as it was read. Observed pods and
+        edits are not processed before the first step. If their effects were in the stamp and the leader crashed after
+        writing it, no event would have been emitted, and the next leader would treat the effects as complete.
         """
         self.state.recreate = True
         for event in sorted(events, key=_restore_order):
@@ -150,7 +156,7 @@ class Pool:
         return stamps
 
     def step(self, now: float, events: Sequence[Event]) -> list[Action]:
-        """Take in events, decide a bounded amount, answer with actions. ``step(now, [])`` is a tick."""
+        """Process events, make a bounded number of decisions and return actions. ``step(now, [])`` is a tick."""
         self._look_at_misses(now)
         for event in (*self.unread, *events):
             self._take(now, event)
@@ -175,7 +181,8 @@ class Pool:
             self.windows.mend(now)
             self.planner.replan(now)
         self.windows.answer(now)
-        # each places all that waits where that is much: one a step; but not never, though each step has to plan anew
+        # A new plan and decisions on a long plan each place the whole queue, so a step does only one of them. Decisions
+        # are put off at most once in a row: otherwise they would never be made if each step must plan again.
         self.put_off = anew and not self.put_off and len(self.state.plan) > PLACEMENTS
         if not self.put_off:
             self._decide(now)
@@ -190,7 +197,7 @@ class Pool:
         return self.state.flush(now)
 
     def _look_at_misses(self, now: float) -> None:
-        """Let the controller of the bound see what has become of promises."""
+        """Pass the outcomes of promises to the miss-ratio controller."""
         spec, state = self.state.spec, self.state
         if spec is None:
             return
@@ -214,19 +221,19 @@ class Pool:
 
     @property
     def backlog(self) -> int:
-        """Answers still owed: decisions and offers. Call again at once while it is not 0."""
+        """Return the number of decisions and offers still owed. Step again at once while it is not 0."""
         if self.state.spec is None:
             return 0
         return len(self.state.waiting) + len(self.state.searches) + len(self.windows.searches)
 
     def test(self, now: float) -> offers.Test:
-        """Return what decides about admission now."""
+        """Return the admission test in force."""
         if self.state.line is not None:
             return ScheduleTest(self.state.line, now)
         return self.planner.current(now)
 
     def wake(self, now: float) -> float | None:
-        """Return when, by the clock alone, a processor could be given work; None: not before something happens."""
+        """Return the time at which a processor could get work without a new event; None: not before an event."""
         if self.state.line is not None:
             return self.state.line.opens(now)
         if not self.state.ahead.held:
@@ -235,23 +242,23 @@ class Pool:
         return min(starts, default=None)
 
     def check(self) -> None:
-        """Raise InvariantError where the Pool has broken its own rules."""
+        """Raise InvariantError if the pool's state is inconsistent."""
         self.state.processors.check()
         self.state.plan.check()
         booked = {b.demand.uid: b for b in self.state.plan}
         for uid, st in self.state.jobs.items():
             st.record.check(st.job.units)
             for chunk in st.record.chunks:
-                answering = st.watch(chunk).ended_at is not None  # it has left its place, its last word is awaited
+                answering = st.watch(chunk).ended_at is not None  # its last report is awaited
                 if not answering and self.state.occupant(uid, chunk) not in self.state.processors.places_of:
-                    raise InvariantError(f"{uid}: chunk {chunk.key} sits nowhere")
+                    raise InvariantError(f"{uid}: chunk {chunk.key} is on no processor")
             if uid in booked and st.state != "Promised":
-                raise InvariantError(f"{uid}: booked, but {st.state}")
+                raise InvariantError(f"{uid}: has a placement, but its state is {st.state}")
             if not self.state.stale and st.state == "Promised":
                 left = ledger.remaining(st.job.units, st.record)
                 waits = self._waiting_in_line(uid) if self.state.line is not None else None
                 if left and waits != left and (uid not in booked or booked[uid].demand.ranges != left):
-                    raise InvariantError(f"{uid}: promised, but its remaining units are not booked")
+                    raise InvariantError(f"{uid}: promised, but its remaining units have no placement")
 
     def _waiting_in_line(self, uid: str) -> Ranges:
         assert self.state.line is not None
@@ -260,7 +267,7 @@ class Pool:
 
     def _take(self, now: float, event: Event) -> None:  # noqa: C901  one arm per kind of event
         match event:
-            case Reported():  # the most come first
+            case Reported():  # the most frequent event comes first
                 self._take_report(now, event)
             case PodObserved():
                 self._take_pod(now, event)
@@ -303,12 +310,12 @@ class Pool:
                 state.processors.observe(node, state.spec)
             state.stale = True
         state.asked, state.asked_nodes = event.spec, event.nodes
-        # tested in the next step: after a restart the promises that it could break may not have been read yet
+        # The spec is tested in the next step: after a restart, promises that it could break may not have been read yet.
         state.edited = state.edited or new
         self._hold()
 
     def _edit_pool(self, now: float) -> None:
-        """Put an edited spec in force if every promise still stands under it, else say why not."""
+        """Apply an edited spec if every promise is still kept under it; otherwise record why not."""
         state = self.state
         old, asked, there = state.spec, state.asked, state.processors.nodes
         assert old is not None
@@ -327,7 +334,7 @@ class Pool:
             for node in coming:
                 state.processors.forget(node.name)
             state.processors.resize(old)
-            state.spec_applied = Verdict("False", reasons.EDIT_REFUSED, f"{why}; the old spec stands")
+            state.spec_applied = Verdict("False", reasons.EDIT_REFUSED, f"{why}; the old spec stays in force")
             return
         state.spec_applied = Verdict("True", reasons.APPLIED, "the spec is in force")
         state.stale = True
@@ -338,9 +345,9 @@ class Pool:
     def _stands_against(
         self, now: float, old: PoolSpec, asked: PoolSpec, *, going: Collection[str], before: int
     ) -> str | None:
-        """Say which promises stand against an edit of the pool, if any.
+        """Return which promises prevent an edit of the pool, if any.
 
-        ``going``: nodes that it would lose; ``before``: processors that it has.
+        ``going``: nodes that the pool would lose; ``before``: its current number of processors.
         """
         if asked.loose:
             certain = [st for st in self.state.live.values() if st.state == "Promised" and not st.loose]
@@ -349,30 +356,30 @@ class Pool:
                 given = " and ".join(
                     some(n, what) for n, what in ((len(certain), "promise"), (ahead, "reservation")) if n
                 )
-                return f"{given} given for certain would not be certain any more"
+                return f"{given} made without missRatio would no longer be guaranteed"
             return None
         if not asked.discipline.one_port and (sending := self.windows.sending()):
-            return f"with network Concurrent {some(sending, 'reservation')} would not have the link any more"
+            return f"with network Concurrent {some(sending, 'reservation')} would lose the link that it keeps free"
         if robbed := self.windows.robbed(going):
-            return f"with it {some(robbed, 'reservation')} would lose processors"
+            return f"with this spec, {some(robbed, 'reservation')} would lose processors"
         plan, missed = self.planner.trial(now, without=going)
         if not missed:
             return None
         return (
-            f"with it the pool would have {some(len(plan.places), 'processor')} in place of {before}, and "
+            f"with this spec, the pool would have {some(len(plan.places), 'processor')} instead of {before}, and "
             f"{len(missed)} of {some(len(plan) + len(missed), 'promise')} would be broken"
         )
 
     def _hold(self) -> None:
         assert self.state.spec is not None
-        # also while it is being deleted: its promises stand until the pool is gone, and then the taint goes with it
+        # A pool that is being deleted keeps its taint too: its promises stand until the pool is gone.
         wanted = set(self.state.processors.nodes) if self.state.spec.hold == "Taint" else set()
         self.state.after += [HoldNode(node, held=True) for node in sorted(wanted - self.state.held)]
         self.state.after += [HoldNode(node, held=False) for node in sorted(self.state.held - wanted)]
         self.state.held = wanted
 
     def _hold_room(self, now: float) -> None:
-        """Have placeholders keep the processors that nobody sits on."""
+        """Let placeholders keep the processors that no chunk occupies."""
         state, spec = self.state, self.state.spec
         if spec is None or not state.changed:
             return
@@ -393,7 +400,7 @@ class Pool:
             self.state.jobs[job.uid] = st
             if event.record is not None:
                 self._take_record(st, event.record)
-                # also where it comes behind a restore: a list may have lacked it
+                # The job may come after a restore, too: a list may have lacked it.
                 self.state.stale = self.state.recreate = True
             if st.state == "Waiting":
                 self.state.ask(st)
@@ -403,10 +410,10 @@ class Pool:
             self.state.edits[job.uid] = None
 
     def _take_record(self, st: JobState, record: JobRecord) -> None:
-        """Take over a job as written down by an earlier leader."""
+        """Take over a job that an earlier leader recorded."""
         st.record = ledger.within(record, st.job.units)
         st.written = record
-        # what somebody else wrote, and no leader would get past
+        # Something other than a leader wrote this record, and no leader could process it.
         chunks = {chunk.key: chunk for chunk in record.chunks}
         pilots = tuple(sample for sample in record.pilots if sample.units > 0)
         st.record = st.record._replace(chunks=tuple(chunks.values()), pilots=pilots)
@@ -415,7 +422,7 @@ class Pool:
         if st.state in LIVE:
             self.state.live[st.job.uid] = st
         asked, promise = st.asked, record.promise
-        if promise is not None:  # in force, whatever a refused edit asks
+        if promise is not None:  # the promise is in force, whatever a refused edit asks for
             st.job = replace(st.job, deadline=promise.deadline)
             refused = record.spec_applied is not None and record.spec_applied.status == "False"
             if refused or record.observed_generation < asked.generation:
@@ -429,7 +436,7 @@ class Pool:
             occupant = self.state.occupant(st.job.uid, chunk)
             self.state.processors.seat(occupant, chunk.node)
             self.state.active[st.job.uid] = None
-            if chunk.turn is not None:  # until its pod is seen to be done with it
+            if chunk.turn is not None:  # until its pod is seen to have its input
                 self.state.sending.add(occupant)
         if record.ended:
             self.lifecycle.note_end(st)
@@ -452,7 +459,7 @@ class Pool:
             self.state.stale = True
         for chunk in st.record.chunks:
             pod = st.watch(chunk).pod
-            if pod is None:  # never seen: if it comes, _take_pod ends it
+            if pod is None:  # never seen: if the pod appears, _take_pod ends it
                 self.state.processors.leave(self.state.occupant(uid, chunk))
             else:
                 self.lifecycle.end(now, pod)
@@ -469,7 +476,7 @@ class Pool:
             self._lose_node(now, node.name)
 
     def _lose_node(self, now: float, name: str) -> None:
-        """Take back what runs on a node that is gone: what it still finishes there is not accounted."""
+        """Take back the chunks of a lost node. Results from that node are no longer accounted."""
         for uid in list(self.state.active):
             st = self.state.jobs[uid]
             for chunk in [c for c in st.record.chunks if c.node == name]:
@@ -480,7 +487,7 @@ class Pool:
             self.state.processors.leave(self.state.processors.occupants[place])
 
     def _lose_nodes_gone(self, now: float) -> None:
-        """Take back what runs on nodes that went while nobody led: no event will tell of them again."""
+        """Take back chunks on nodes that went away while there was no leader: no event will report them."""
         nodes = self.state.processors.nodes
         on = {c.node for uid in self.state.active for c in self.state.jobs[uid].record.chunks}
         for name in sorted(on):
@@ -488,9 +495,9 @@ class Pool:
                 self._lose_node(now, name)
 
     def _take_refused(self, now: float, event: CreateRefused) -> None:
-        """Take back a chunk whose pod was not let in, and wait before the job asks again.
+        """Take back a chunk whose pod the API server refused, and delay the job's next pod.
 
-        It is the job's own matter (its namespace's quota, its template): nobody else's processors wait with it.
+        The cause is the job's own (its namespace's quota, its template), so other jobs' processors do not wait.
         """
         st = self.state.jobs.get(event.job)
         chunk = st.chunk(event.kind, event.begin, event.attempt) if st else None
@@ -515,8 +522,8 @@ class Pool:
             state.processors.seat(occupant, pod.node)
         self._see_sending(pod, occupant)
         if st is None or chunk is None:
-            # Its units are not its own (any more): whatever it does is not accounted. A failed pod stays to be read,
-            # and so does a reduce that went well.
+            # The pod's units no longer belong to it, so its work is not accounted. A failed pod stays for inspection,
+            # and so does a successful reduce.
             read = pod.phase == "Failed" or (pod.kind == "Reduce" and pod.phase == "Succeeded" and st is not None)
             if not read and (st is not None or state.spec is not None):
                 self.lifecycle.end(now, pod)
@@ -525,7 +532,7 @@ class Pool:
         if pod.fetched and watch.pod is not None and not watch.pod.fetched:
             watch.fetched_at = now
             if chunk.sent is not None and abs(now - chunk.sent) > tolerance(now):
-                state.stale = True  # the port is free, sooner or later than was planned
+                state.stale = True  # the port is free, earlier or later than planned
         watch.told_turn = watch.told_turn or pod.turn
         watch.pod = pod
         state.watched[pod.uid] = (pod.job, chunk.key)
@@ -538,14 +545,14 @@ class Pool:
         self._judge_pod(now, st, chunk, watch, pod)
 
     def _see_sending(self, pod: PodObserved, occupant: Occupant) -> None:
-        """Note whether its input may be under way: also that of a pod that nobody owns any more."""
+        """Note whether the pod's input may be in transfer, even if no job owns the pod any more."""
         if pod.fetched or pod.phase != "Pending":
             self.state.sending.discard(occupant)
         elif pod.turn:
             self.state.sending.add(occupant)
 
     def _judge_pod(self, now: float, st: JobState, chunk: Chunk, watch: ChunkObservation, pod: PodObserved) -> None:
-        """Account, lose, ask or leave the chunk by what its pod has come to."""
+        """Account, lose, query or keep the chunk, according to its pod's state."""
         if not self.lifecycle.see_input(now, st, chunk, pod):
             return
         if pod.phase == "Succeeded":
@@ -554,16 +561,16 @@ class Pool:
             own = not pod.disrupted and not pod.deleting and pod.reason not in NOT_OWN
             code = f"exit code {pod.exit_code}" if pod.exit_code is not None else pod.reason or "failed"
             text = f"pod {pod.name}: {code}" + (f" ({pod.reason})" if pod.reason and pod.exit_code is not None else "")
-            if pod.started is None and pod.message:  # an init step's own words
+            if pod.started is None and pod.message:  # the message of the init step
                 text += f": {pod.message[:SAID]}"
             self.lifecycle.lose(now, st, chunk, reasons.CHUNK_FAILED if own else reasons.CAPACITY_LOST, text, own=own)
         elif pod.deleting:
-            # by a person, an eviction, the scheduler for the sake of a higher priority: its end may take as long as its
-            # grace period, which no margin holds
+            # A person, an eviction or the scheduler (for a higher priority) deletes it. Its end may take its whole
+            # grace period, which no margin covers.
             text = f"pod {pod.name} is being {'evicted' if pod.disrupted else 'deleted'}"
             self.lifecycle.end_and_lose(now, st, chunk, reasons.CAPACITY_LOST, text, own=False)
         elif pod.phase == "Running" and chunk.offered is not None and watch.offered_at is None:
-            # an offer that an earlier leader put on record, and may not have come to make: nobody else would
+            # An earlier leader recorded the offer and may have crashed before it sent it.
             self.dispatcher.offer(now, st, chunk, chunk.offered)
 
     def _take_gone(self, now: float, namespace: str, name: str) -> None:
@@ -575,7 +582,7 @@ class Pool:
         state.watched.pop(pod.uid, None)
         if state.processors.leave(Occupant(pod.job, pod.kind, pod.begin, pod.attempt)):
             state.stale = True
-        if pod.phase not in OVER:  # else it was told
+        if pod.phase not in OVER:  # otherwise the set point was already dropped
             state.after.append(DropSetPoint(pod.node, pod.uid))
         st = state.jobs.get(pod.job)
         chunk = st.chunk(pod.kind, pod.begin, pod.attempt) if st else None
@@ -591,15 +598,16 @@ class Pool:
                 continue
             watch = st.watch(chunk)
             if watch.pod is None or watch.pod.node != report.node:
-                continue  # only its own node may speak of a pod
+                continue  # a report about a pod counts only from the pod's own node
             if watch.reported is not None and not watch.looked_at(now):
-                watch.moved += now - watch.reported  # nobody looked meanwhile: perhaps the whole node stood still
+                watch.moved += now - watch.reported  # there was no report in between: perhaps the whole node was paused
             watch.reported = now
             self._tell_faults(st, watch.pod.name, p.faults)
-            # an agent that does not know the chunk's length yet passes on what it reads; beyond it, it is a lie
+            # An agent that does not know the chunk's length yet passes on what it reads. A value beyond the chunk is
+            # invalid.
             done = min(p.done, chunk.size) if p.done is not None and p.done <= chunk.origin - chunk.begin else 0
             if done > watch.done or p.cpu_seconds > watch.cpu + USED:
-                # remembered here alone: little each second is much in the end
+                # This is kept in memory only: small amounts each second add up.
                 watch.moved, watch.cpu = now, max(watch.cpu, p.cpu_seconds)
             if done > watch.done:
                 watch.done = done
@@ -607,27 +615,27 @@ class Pool:
             if p.received is not None and p.received > watch.received:
                 watch.moved, watch.received = now, p.received
                 self.state.progressed[st.job.uid] = None
-            # An end that gives nothing away may be the answer to an earlier offer, which a new leader does not know
-            # of. Where one was given it may be drawn in further.
+            # An end that gives no unit back may answer an offer of an earlier leader, which this leader does not know
+            # of. An end that was given may still be drawn in further.
             asked = chunk.offered is not None or chunk.end < chunk.origin or watch.pod.offered
             if asked and p.end is not None and p.end < chunk.end:
                 self.lifecycle.answered(now, st, chunk, p.end)
             elif watch.ended_at is not None and p.over:
-                # not by the time of its arrival: it may have been read before the end and have taken long
+                # The arrival time of the report does not decide: it may have been read before the end and delayed.
                 watch.ended_at = -math.inf
             self.lifecycle.see_success(now, st, chunk.key)
 
     def _tell_faults(self, st: JobState, pod: str, faults: frozenset[str]) -> None:
-        """Say once per job what is wrong with its workers' files: all its chunks run the same program."""
+        """Emit one event per job for faults in its workers' files: all its chunks run the same program."""
         if new := faults - st.faults:
             st.faults |= new
-            text = f"pod {pod}: {', '.join(sorted(new))}; the last good value stands"
+            text = f"pod {pod}: {', '.join(sorted(new))}; the last valid value is used"
             self.state.after.append(Emit(st.job.uid, "Warning", reasons.FILE_FAULT, text))
 
     def _decide(self, now: float) -> None:
         if not self.state.waiting:
             return
-        if self.state.plan.begins_before(now):  # something has not begun as booked
+        if self.state.plan.begins_before(now):  # a chunk has not begun as planned
             self.planner.replan(now)
         if self.state.line is None:
             self.state.plan = self.planner.current(now)
@@ -649,27 +657,27 @@ class Pool:
                 budget -= 1 + self._answer(now, st, application)
 
     def _next_waiting(self) -> JobState | None:
-        """Take the first job off the queue; None where its question is void."""
+        """Take the first job off the queue; None if it no longer waits for a decision."""
         _, uid = heapq.heappop(self.state.waiting)
         st = self.state.jobs.get(uid)
         return st if st is not None and st.state == "Waiting" else None
 
     def _is_plain(self, application: Application) -> bool:
-        """Whether nothing but the plan can stand against the job, and an answer would book something."""
+        """Whether only the plan can prevent admission, and admission would add a placement."""
         return not application.job.dry_run and objection(application) is None
 
     def _needs_another_order(self, demand: Demand) -> bool:
-        """Whether it does not fit behind the plan, and might in front of something."""
+        """Whether the demand does not fit behind the plan, but might fit before another placement."""
         plan = self.state.plan
         if plan.overloaded(demand):
             return False
         return not plan.might_follow(demand) or isinstance(plan.append(demand), Shortfall)
 
     def _answer_together(self, now: float, first: Application) -> int:
-        """Promise a number of jobs at once that fit only in another order; return how many placements that took.
+        """Admit several jobs at once that fit only in another order; return the number of placements tested.
 
-        The test of one costs as much as that of many. Where they do not all fit, their number is halved, and they are
-        asked again in the order they came: one that is refused has been tested behind all before it, alone.
+        One test of many jobs costs as much as a test of one. If they do not all fit, the group size is halved and they
+        are tested again in the order of arrival. So a refused job was tested alone, behind all jobs before it.
         """
         group = [first]
         while self.state.waiting and len(group) < self.together:
@@ -695,17 +703,17 @@ class Pool:
         return len(self.state.plan)
 
     def _application(self, now: float, st: JobState) -> Application | None:
-        """Return the job's question; None where it is answered without one."""
+        """Return the job's admission request; None if the job needs no admission test."""
         assert self.state.spec is not None
         job = st.job
         self.state.live[job.uid] = st
         self.state.touch(st)
         st.record = st.record._replace(observed_generation=st.asked.generation)
         if job.suspend:
-            text = "spec.suspend is true: nothing was promised"
+            text = "spec.suspend is true, so the job has no promise: set it to false to request one"
             st.record = st.record._replace(admitted=Verdict("False", reasons.SUSPENDED, text))
             return None
-        if st.work_done and job.reduce_duration is None:  # by an edit: nothing is left to be promised
+        if st.work_done and job.reduce_duration is None:  # after an edit, no work is left to promise
             self.lifecycle.finish(now, st)
             return None
         if st.cost is None and job.refusal is None and not self.state.deleting:
@@ -722,7 +730,7 @@ class Pool:
         )
 
     def _answer_by_line(self, now: float, st: JobState, application: Application) -> None:
-        """Answer one job by the fast test; where that cannot tell, it is asked again, by the exact one."""
+        """Decide one job by the fast test. If that test cannot judge it, queue it for the exact test."""
         demand = application.demand
         room = self.mode.judge(now, application)
         line = self.state.line
@@ -755,13 +763,13 @@ class Pool:
             self.state.miss.accept(demand.uid, demand.due + demand.kept_back)
 
     def _answer(self, now: float, st: JobState, application: Application) -> int:
-        """Answer one job; return how many placements that took."""
+        """Decide one job by the exact test; return the number of placements tested."""
         answer = admit(application)
         if isinstance(answer, Rejected):
             self._reject(st, answer, application.demand)
             return answer.placements
         if not answer.appended:
-            self.together = 2  # the next one may need another order too
+            self.together = 2  # the next job may need another order too
         self._promise(now, st, answer.booking)
         if not st.job.dry_run:
             self.state.plan = answer.plan
@@ -782,7 +790,7 @@ class Pool:
             f"deadline in {span(job.deadline - now)}, margin {span(margin)}"
         )
         if job.dry_run:
-            verdict = Verdict("True", reasons.DRY_RUN, f"would be promised: {text}; nothing is booked")
+            verdict = Verdict("True", reasons.DRY_RUN, f"would be promised: {text}; a dry run reserves nothing")
             st.record = st.record._replace(admitted=verdict)
             return
         st.record = st.record._replace(
@@ -794,12 +802,12 @@ class Pool:
         self.state.after.append(Emit(job.uid, "Normal", self._word(), text))
 
     def _word(self) -> str:
-        """Return the reason that a job is let in for."""
+        """Return the reason for an admission."""
         assert self.state.spec is not None
         return reasons.ADMITTED_STATISTICALLY if self.state.spec.loose else reasons.FEASIBLE
 
     def _search_offers(self, now: float) -> None:
-        if self.state.waiting or not self.state.searches:  # decisions first
+        if self.state.waiting or not self.state.searches:  # decisions come first
             return
         for uid, offer in self.state.searches.work(self.test(now), now, size=len(self.state.plan)):
             st = self.state.jobs.get(uid)
@@ -810,7 +818,7 @@ class Pool:
 
 
 def _restore_order(event: Event) -> int:
-    """Pools before nodes before jobs before pods: each is read in the light of the ones before."""
+    """Return the rank of an event in a restore: pools, nodes, jobs, pods. Each is interpreted with those before it."""
     match event:
         case PoolApplied():
             return 0

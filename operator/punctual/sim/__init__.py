@@ -1,1 +1,1 @@
-"""A cluster that is only reckoned: the operator's own Pool under a virtual clock (``punctual simulate``)."""
+"""Simulation: the operator's own Pool on a modelled cluster under a virtual clock (``punctual simulate``)."""

@@ -1,6 +1,6 @@
-"""A modelled cluster: processors that compute chunks, a port that sends their inputs, and work that is cut off.
+"""Modelled cluster: processors that compute chunks, a port that sends their inputs, and chunks that are ended early.
 
-It knows true costs, which may differ from the estimates that the Pool plans with, and nothing of plans.
+It uses true costs, which may differ from the estimates that the Pool plans with, and has no access to plans.
 """
 
 from collections import deque
@@ -18,13 +18,13 @@ class Running:
     chunk: Chunk
     processor: int
     cost: Cost
-    """What it really costs, the processor's speed included."""
+    """Its true cost, the processor's speed included."""
     send_start: float = 0.0
     send_end: float = 0.0
     end: float = 0.0
     size: int = 0
     turn: int = 0
-    """Grows when its times change: an event of an earlier turn is void."""
+    """Version of its times: an event with an older version is void."""
     offered: bool = False
     """It was offered an end."""
     told: int = 0
@@ -33,32 +33,32 @@ class Running:
     """Its pod's name and uid."""
 
     def __post_init__(self) -> None:
-        """Name it once: it is asked for often."""
+        """Compute the name once: it is read often."""
         self.name = f"{self.job}/{self.chunk.kind}/{self.chunk.begin}/{self.chunk.attempt}"
 
     def done(self, now: float) -> int:
-        """Return the units that are computed by now."""
+        """Return the units that are computed by ``now``."""
         since = self.send_end + self.cost.theta_cp
         return max(0, min(self.size, int((now - since) / self.cost.chi + 1e-9)))
 
     def time(self, port: float | None, created: float) -> None:
-        """Set its times: it sends from ``created`` on, and not before the port is free."""
+        """Set its times: it sends from ``created`` on, but not before the port is free."""
         self.send_start = created if port is None else max(created, port)
         self.send_end = self.send_start + self.cost.theta_cm + self.size * self.cost.tau
         self.end = self.send_end + self.cost.theta_cp + self.size * self.cost.chi
 
 
 class Cluster:
-    """What runs. ``one_port``: inputs are sent one after the other, in the order in which chunks were created."""
+    """Running chunks. ``one_port``: inputs are sent one after the other, in the order in which chunks were created."""
 
     def __init__(self, *, one_port: bool) -> None:
         self.one_port = one_port
         self.running: dict[str, Running] = {}
         self._by_job: dict[str, dict[str, Running]] = {}
-        self._queue: deque[Running] = deque()  # whose input is not sent yet, in order
+        self._queue: deque[Running] = deque()  # chunks with an input still to be sent, in order
 
     def start(self, now: float, made: Running) -> None:
-        """Let a chunk begin: it sends as soon as it may."""
+        """Start a chunk: it sends as soon as the port allows."""
         port = None
         if self.one_port:
             while self._queue and self._queue[0].send_end <= now:
@@ -70,7 +70,7 @@ class Cluster:
         self._by_job.setdefault(made.job, {})[made.name] = made
 
     def stop(self, now: float, name: str) -> list[Running]:
-        """Take a chunk away; return those behind it at the port, which move up."""
+        """Remove a chunk; return the chunks behind it at the port, which move forward."""
         gone = self.running.pop(name)
         there = self._by_job[gone.job]
         del there[name]
@@ -89,9 +89,9 @@ class Cluster:
         return moved
 
     def of(self, job: str) -> list[Running]:
-        """Return what runs of a job."""
+        """Return the running chunks of a job."""
         return list(self._by_job.get(job, {}).values())
 
     def on(self, processor: int) -> list[Running]:
-        """Return what runs on a processor."""
+        """Return the running chunks on a processor."""
         return [r for r in self.running.values() if r.processor == processor]

@@ -1,4 +1,4 @@
-"""The garbage collector, kept from looking."""
+"""Pause of the garbage collector."""
 
 import gc
 from collections.abc import Iterator
@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Let the collector wait while the body runs: one that makes no cycles, but much that is kept.
+    """Suspend the garbage collector while the body runs: for code that creates no cycles but keeps many objects.
 
-    It would look through all of that time and again. What is no longer needed is freed all the same.
+    The collector would scan all of those again and again. Reference counting still frees unused objects.
     """
     collecting = gc.isenabled()
     gc.disable()

@@ -1,4 +1,4 @@
-"""What came of a simulation: the one object that `punctual simulate jobs --json` prints."""
+"""Results of a simulation: the object that `punctual simulate jobs --json` prints."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """The answer to one job or reservation; ``earliest_deadline`` is relative to ``time``."""
+    """Decision on one job or reservation; ``earliest_deadline`` is relative to ``time``."""
 
     id: str
     time: float
@@ -21,7 +21,7 @@ class Decision:
 
 
 class Executed(NamedTuple):
-    """A chunk as it was executed; ``load`` is what counts of it."""
+    """A chunk as it was executed; ``load`` is the part of it that counts."""
 
     job: str
     processor: int
@@ -33,7 +33,7 @@ class Executed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """An accepted job at its end; ``finish`` is None where it never came to one."""
+    """An accepted job at its end; ``finish`` is None if it did not end."""
 
     id: str
     finish: float | None
@@ -52,14 +52,14 @@ class Period:
 
 @dataclass(slots=True)
 class Result:
-    """All of it. ``capacity``: processor seconds from 0 to the last event, less faulted ones."""
+    """All results. ``capacity``: processor seconds from 0 to the last event, without faulted ones."""
 
     decisions: list[Decision] = field(default_factory=list)
     chunks: list[Executed] = field(default_factory=list)
     jobs: list[Finished] = field(default_factory=list)
     periods: list[Period] | None = None
     seconds: list[float] = field(default_factory=list)
-    """What each decision took, wall clock."""
+    """Wall-clock seconds of each decision."""
     booked: float = 0.0
     """Processor seconds of accepted reservations."""
     capacity: float = 0.0
@@ -77,7 +77,7 @@ class Result:
         }
 
     def document(self) -> dict[str, Any]:
-        """Return it as the contract has it."""
+        """Return the results in the documented JSON format."""
         found: dict[str, Any] = {
             "decisions": [{k: v for k, v in _fields(d).items() if v is not None} for d in self.decisions],
             "chunks": [chunk._asdict() for chunk in self.chunks],
@@ -90,7 +90,7 @@ class Result:
 
 
 def _fields(of: Decision | Finished | Period) -> dict[str, Any]:
-    """Return it as a dict; `asdict` would copy what is in it as well, hundreds of thousands of times."""
+    """Return a dict; `asdict` would also copy the contents, hundreds of thousands of times."""
     return {name: getattr(of, name) for name in of.__slots__}
 
 

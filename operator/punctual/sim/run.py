@@ -1,8 +1,8 @@
-"""Divisible jobs on a modelled cluster: the operator's own Pool, driven by a trace under a virtual clock.
+"""Simulation run: the operator's own Pool on a modelled cluster, driven by a trace under a virtual clock.
 
-The Pool counts whole units; loads here are real numbers. So a unit is a tiny part of a load, a power of two small
-enough that a float holds any load exactly and large enough for the Pool's integers. Each processor is a node of its
-own. What happens at one time is one step of the Pool: first what ends, then faults, then one job after the other.
+The Pool counts whole units, but loads here are real numbers. So a unit is a tiny part of a load: a power of two small
+enough that a float holds any load exactly, and large enough for the Pool's integers. Each processor is a node of its
+own. All events of one time are one step of the Pool: ends first, then faults, then one job after the other.
 """
 
 import heapq
@@ -46,15 +46,15 @@ from punctual.theory.cost import Cost
 from punctual.theory.tolerance import tolerance
 
 DIGITS = 52
-"""Bits of a load: the tiny units of the largest one are as many as a float counts exactly."""
+"""Bits of a load: the largest load has as many tiny units as a float can count exactly."""
 NAMESPACE = "simulated"
 SECOND = 1.0
-"""Where units are tiny: work of which a chunk has at least so much, and a worker between two looks at what is asked."""
+"""With tiny units: minimum seconds of work in a chunk, and between two reads of an offer by a worker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The pool that is simulated. ``speeds``: per processor, what multiplies χ; None: all are equal."""
+    """The simulated pool. ``speeds``: factor of χ per processor; None: all are equal."""
 
     processors: int = 16
     cost: Cost = field(default_factory=lambda: Cost(chi=100.0, tau=1.0))
@@ -62,7 +62,7 @@ class Options:
     discipline: Discipline = field(default_factory=lambda: Discipline(network="OnePort"))
     admission: Admission = "Exact"
     threshold: int = 300
-    """Hybrid: jobs waiting from which on the fast test decides."""
+    """Hybrid: number of waiting jobs from which the fast test decides."""
     bound: float | None = None
     miss_set_point: float | None = None
     sample_period: float = 100_000.0
@@ -72,15 +72,15 @@ class Options:
     actual: tuple[float, float] = (1.0, 1.0)
     """Range of the factors on estimated costs: one for τ and one for χ, per job."""
     silent_faults: bool = False
-    """Whether the Pool is not told of processors that are away: what is on them never ends (Mamat 2011, 7.3.2)."""
+    """Whether faults are hidden from the Pool: chunks on the processors concerned never end (Mamat 2011, 7.3.2)."""
     offers: bool = True
-    """Whether the earliest deadline is searched for jobs that are refused."""
+    """Whether the earliest deadline is searched for refused jobs."""
     integer_units: bool = False
     seed: int = 0
 
     @property
     def spec(self) -> PoolSpec:
-        """The pool as the core knows it."""
+        """The pool's spec for the core."""
         return PoolSpec(
             name="simulated",
             cpu=1.0,
@@ -96,7 +96,7 @@ class Options:
 
 
 def simulate(trace: Trace, options: Options, *, tell: Callable[[int], None] = lambda _: None) -> Result:
-    """Run a trace to its end; ``tell(n)`` hears how many of its lines have been dealt with."""
+    """Run a trace to its end; ``tell(n)`` is called with the number of lines processed."""
     with uncollected():
         return _Run(trace, options, tell).result()
 
@@ -126,7 +126,7 @@ class _Look:
 
 @dataclass(slots=True)
 class _Open:
-    """The port is free, and somebody waits for it."""
+    """The port is free, and a chunk waits for it."""
 
 
 @dataclass(slots=True)
@@ -136,12 +136,12 @@ class _Sample:
 
 @dataclass(slots=True)
 class _Turn:
-    """A reservation's window comes near, begins or ends."""
+    """A reservation's window approaches, begins or ends."""
 
 
 @dataclass(slots=True)
 class _Reminder:
-    """A chunk that was offered an end may not have come to it."""
+    """A chunk that was offered an end may have passed it."""
 
 
 _ARRIVALS = frozenset({JobLine, ReservationLine})
@@ -152,7 +152,7 @@ _RANK = {
 
 
 class _Holding(NamedTuple):
-    """How many processors a reservation has, since when, and where its decision stands."""
+    """The processors of a reservation, since when, and the index of its decision."""
 
     decision: int
     since: float
@@ -163,7 +163,7 @@ class _Run:
     def __init__(self, trace: Trace, options: Options, tell: Callable[[int], None]) -> None:
         self.options = options
         self.tell = tell
-        # offers are searched for here, at the moment of the answer
+        # Offers are searched for in this module, at the time of the decision.
         self.pool = Pool(1, leave=0.0, offers=False)
         self.cluster = Cluster(one_port=options.discipline.one_port)
         self.found = Result()
@@ -177,7 +177,7 @@ class _Run:
         self.records: dict[str, JobRecord] = {}
         self.mail: list[Event] = []
         self.vacated = False
-        """Whether the Pool has ended chunks, and is still to be told that their processors are free."""
+        """Whether the Pool has ended chunks and still needs the events that free their processors."""
         self.away: dict[int, float] = {}
         self.lost = 0.0
         self.last = 0.0
@@ -187,7 +187,7 @@ class _Run:
         self.spec = options.spec
         faults = any(isinstance(line, FaultLine) for line in trace.lines)
         self.tells = (faults or options.actual != (1.0, 1.0)) and not self.spec.loose
-        """Whether jobs may lose their promises: only then the Pool asks how chunks that were booked stand."""
+        """Whether jobs may lose their promises: only then the Pool needs progress reports of planned chunks."""
         for line in trace.lines:
             self._plan(line)
         if options.miss_set_point is not None:
@@ -200,7 +200,7 @@ class _Run:
                 self._at(line.arrival, line)
             case FaultLine():
                 self._at(line.arrival, _Away(line.processors))
-                if line.until is not None:  # later than all that is taken for the same moment as its arrival
+                if line.until is not None:  # later than all events of the same time as its arrival
                     self._at(max(line.until, line.arrival + 3 * tolerance(line.arrival)), _Back(line.processors))
 
     def _at(self, when: float, what: _Happening) -> None:
@@ -208,7 +208,7 @@ class _Run:
         heapq.heappush(self.heap, (when, _RANK[type(what)], self.count, what))
 
     def result(self) -> Result:
-        """Run until nothing happens any more."""
+        """Run until there are no more events."""
         self._step(0.0, [PoolApplied(self.spec), *(self._node(i) for i in range(self.options.processors))])
         dealt = 0
         while self.heap:
@@ -218,7 +218,7 @@ class _Run:
                 self.last = max(self.last, now)
             for what in happenings:
                 self._take(now, what)
-            if self.mail or not kinds <= _ARRIVALS:  # all is given out before somebody asks
+            if self.mail or not kinds <= _ARRIVALS:  # everything is dispatched before the next decision
                 self._step(now, [])
             if _Sample in kinds:
                 self._sample(now)
@@ -235,7 +235,7 @@ class _Run:
         return self.found
 
     def _next(self) -> tuple[float, list[_Happening]]:
-        """Return what happens next: all that ends at one time, as far as floats can tell."""
+        """Return the next events: all that happen at one time, within the precision of floats."""
         now = self.heap[0][0]
         until = now + tolerance(now)
         heap, entries = self.heap, []
@@ -264,14 +264,14 @@ class _Run:
             self._stop(now, running)
             self._execute(running, running.end, running.size)
             self.mail.append(self._pod(running, "Succeeded"))
-            if running.offered:  # the Pool waits for its last word
+            if running.offered:  # the Pool waits for its last report
                 self.mail.append(self._progress(running, running.size, over=True))
 
     def _take_away(self, now: float, p: int) -> None:
         self.away[p] = now
         if self.options.silent_faults:
             for running in self.cluster.on(p):
-                running.turn += 1  # its end is never heard of
+                running.turn += 1  # its end is not reported
             return
         for running in self.cluster.on(p):
             done = running.done(now) if self.options.restart == "Resume" else 0
@@ -285,18 +285,18 @@ class _Run:
         self._execute(running, now, done)
 
     def _kill(self, now: float, running: Running) -> None:
-        """End a chunk that the Pool has given up; what counts of it is what the Pool was told."""
+        """End a chunk that the Pool has given up; only its reported units count."""
         self._cut(now, running, min(running.told, running.size) if self.options.restart == "Resume" else 0)
         self.vacated = True
 
     def _stop(self, now: float, running: Running) -> None:
-        """Take a chunk off its processor; the chunks behind it at the port move up and get new end events."""
+        """Remove a chunk from its processor; the chunks behind it at the port move forward and get new end events."""
         for moved in self.cluster.stop(now, running.name):
-            if moved.processor not in self.away:  # else its end is never heard of
+            if moved.processor not in self.away:  # otherwise its end is not reported
                 self._at(moved.end, _End(moved, moved.turn))
 
     def _execute(self, running: Running, end: float, counts: int) -> None:
-        if running.send_start < end or counts:  # else it never had the port
+        if running.send_start < end or counts:  # otherwise it never had the port
             made = Executed(
                 running.job,
                 running.processor,
@@ -313,7 +313,7 @@ class _Run:
         assert periods is not None
         if miss.last is not None:
             periods.append(Period(miss.last.time, miss.last.miss_ratio, miss.last.bound, 0.0))
-        if self.heap:  # else nothing is left to be measured
+        if self.heap:  # otherwise nothing is left to measure
             self._at(now + self.options.sample_period, _Sample())
 
     # jobs
@@ -368,7 +368,7 @@ class _Run:
             self._forget(line.id)
 
     def _units(self, load: float) -> int:
-        """Return so much of a load as the Pool counts it; where it has whole units, one."""
+        """Return a load in the Pool's units; if the load has whole units, one."""
         return 1 if self.options.integer_units else max(1, round(load * self.scale))
 
     def _reserve(self, now: float, line: ReservationLine) -> None:
@@ -378,7 +378,7 @@ class _Run:
             start=line.start,
             end=line.end,
             processors=line.processors,
-            io_ratio=line.io_ratio if self.options.discipline.one_port else 0.0,  # no port, nothing to keep
+            io_ratio=line.io_ratio if self.options.discipline.one_port else 0.0,  # without a port, nothing to keep
         )
         self.asked[line.id] = line
         began = time.perf_counter()
@@ -389,7 +389,7 @@ class _Run:
         line = self.asked[action.uid]
         accepted = action.answer.status == "True"
         places = sorted(int(place.node) for place in action.places) if accepted else None
-        if (known := self.held.get(line.id)) is not None:  # faults have changed what it has
+        if (known := self.held.get(line.id)) is not None:  # faults have changed its processors
             self._book(line, known, now)
             self.held[line.id] = known._replace(since=now, number=len(action.places))
             if now <= line.start:
@@ -405,11 +405,11 @@ class _Run:
         )
 
     def _book(self, line: ReservationLine, held: "_Holding", until: float) -> None:
-        """Count what a reservation has had of its window since its processors last changed."""
+        """Count the processor seconds that a reservation has had since its processors last changed."""
         self.found.booked += held.number * max(0.0, min(until, line.end) - max(held.since, line.start))
 
     def _earliest(self, now: float, uid: str) -> float | None:
-        """Return a relative deadline with which the job would have been accepted at this moment."""
+        """Return a relative deadline with which the job would have been accepted at this time."""
         st = self.pool.state.jobs[uid]
         demand = self.pool.planner.demand(st, now)
         assert demand is not None
@@ -427,7 +427,7 @@ class _Run:
     # the Pool
 
     def _step(self, now: float, events: Sequence[Event]) -> None:
-        """Let the Pool take in what has happened, and do what it wants, until it has nothing more to say."""
+        """Step the Pool and carry out its actions until there are no more."""
         events = [*self.mail, *events]
         self.mail = []
         while True:
@@ -462,16 +462,16 @@ class _Run:
         self.cluster.start(now, made)
         if abs(made.end - chunk.promised_end) <= tolerance(made.end):
             made.end = max(made.send_end, chunk.promised_end)  # the same sum in another order
-        if p not in self.away:  # else it is silent
+        if p not in self.away:  # otherwise it is silent
             self._at(made.end, _End(made, 0))
-        if chunk.leftover or self.tells:  # it may be asked to leave, as soon as it is known to run
+        if chunk.leftover or self.tells:  # it may be asked to leave as soon as it is known to run
             self.mail.append(self._pod(made, "Running"))
         if made.end > chunk.promised_end and not self.spec.loose:
             late = chunk.promised_end + self.options.margin / 2
             self._at(late + 2 * tolerance(late), _Look(made, 0))
 
     def _true(self, uid: str, speed: float) -> Cost:
-        """Return what a unit of the Pool really costs on a processor of that speed."""
+        """Return the true cost of a unit of the Pool on a processor of that speed."""
         if (known := self.costs.get((uid, speed))) is not None:
             return known
         cost = self.true[uid]
@@ -484,10 +484,10 @@ class _Run:
         self.mail.append(PodGone(NAMESPACE, name, name))
 
     def _offer(self, now: float, name: str, end: int) -> None:
-        """Answer at once, as a worker that looks after every unit, or each second where they are tiny.
+        """Answer an offer at once, like a worker that checks after every unit, or each second if units are tiny.
 
-        One that computes nothing yet gives all back, but not at the moment at which it begins: the Pool could go on
-        for ever, and no time would pass.
+        A chunk that has not begun to compute gives its whole range back, but not at the time at which it begins: the
+        Pool could repeat that forever, and no time would pass.
         """
         running = self.cluster.running[name]
         if running.processor in self.away:  # silent
@@ -513,7 +513,7 @@ class _Run:
         self.records[uid] = record
         owned = {chunk.key for chunk in record.chunks}
         for running in self.cluster.of(uid):
-            if running.chunk.key not in owned:  # given up before it was seen: it ends as soon as it is
+            if running.chunk.key not in owned:  # given up before it was observed: it ends as soon as it is
                 self._kill(now, running)
         if record.finished is not None:
             deadline = self.pool.state.jobs[uid].job.deadline
@@ -522,7 +522,7 @@ class _Run:
             self._forget(uid)
 
     def _close(self) -> None:
-        """Count what never came to an end, and what there was to be had."""
+        """Count the jobs that did not end, and the available capacity."""
         for uid, record in self.records.items():
             if record.promise is not None:
                 self.found.jobs.append(Finished(uid, None, met=False))
@@ -534,7 +534,7 @@ class _Run:
             self.found.periods = self._with_utilization(self.found.periods)
 
     def _with_utilization(self, periods: list[Period]) -> list[Period]:
-        """Return periods with what of their processor seconds was used."""
+        """Return the periods with the share of their processor seconds that was used."""
         length = self.options.sample_period
         busy = [0.0] * len(periods)
         for chunk in self.found.chunks:
@@ -557,7 +557,7 @@ class _Run:
     def _pod(self, running: Running, phase: PodPhase) -> PodObserved:
         chunk, name = running.chunk, running.name
         key = chunk.kind, chunk.begin, chunk.origin, chunk.attempt
-        # by position: there is one for each chunk
+        # positional arguments: one call for each chunk
         return PodObserved(name, name, NAMESPACE, running.job, *key, chunk.node, phase, chunk.created)
 
     @staticmethod

@@ -1,7 +1,7 @@
-"""What happens in a simulation, as lines of JSON: jobs, reservations, faults.
+"""Input of a simulation as lines of JSON: jobs, reservations, faults.
 
-The format is fixed: other programs write traces and check what comes of them. A line that is not
-understood ends the run before it begins, with its number, the field and what would be right.
+The format is fixed: other programs write traces and check the results. An invalid line ends the run before it begins,
+with the line's number, the field and the accepted values.
 """
 
 import json
@@ -14,11 +14,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, 
 from punctual.errors import PunctualError
 
 MOST = 1e12
-"""Of any number here: floats have digits enough for sums of such, and products of a few do not overflow."""
+"""Upper limit of any number: sums keep enough digits, and products of a few numbers do not overflow."""
 LEAST = 1e-12
-"""Of what must be more than 0."""
+"""Lower limit of numbers that must be positive."""
 LEAST_PART = 1e-9
-"""Of the largest load (or of 1): all loads are counted in one unit, so a smaller one would be another load."""
+"""Lower limit as a part of the largest load (or of 1): all loads are counted in one unit, so smaller ones would be
+rounded."""
 
 
 def _shown(text: str) -> str:
@@ -28,18 +29,18 @@ def _shown(text: str) -> str:
 
 
 SHOWN = 80
-"""Characters of a wrong value that a message shows."""
+"""Maximum characters of a wrong value in a message."""
 Seconds = Annotated[float, Field(ge=0, le=MOST, allow_inf_nan=False)]
 More = Annotated[float, Field(ge=LEAST, le=MOST, allow_inf_nan=False)]
 Name = Annotated[str, Field(min_length=1), AfterValidator(_shown)]
 
 
 class TraceError(PunctualError):
-    """A line that is not understood; the message begins with its number."""
+    """An invalid line; the message begins with its number."""
 
 
 class _Line(BaseModel):
-    # strict: "200" is no number. Unknown fields are typing errors.
+    # Strict: "200" is not a number. Unknown fields are typing errors.
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     id: Name
@@ -47,7 +48,7 @@ class _Line(BaseModel):
 
 
 class JobLine(_Line):
-    """A job that arrives: ``load`` in units, ``deadline`` in seconds after ``arrival``; costs where they differ."""
+    """A job that arrives: ``load`` in units, ``deadline`` in seconds after ``arrival``; costs if they differ."""
 
     kind: Literal["job"] = "job"
     load: More
@@ -59,7 +60,7 @@ class JobLine(_Line):
 
 
 class ReservationLine(_Line):
-    """Processors asked for over [start, end): input is sent in the first ``io_ratio`` of it."""
+    """A request for processors over [start, end): input is sent in the first ``io_ratio`` of it."""
 
     kind: Literal["reservation"]
     start: Seconds
@@ -75,7 +76,7 @@ class ReservationLine(_Line):
 
 
 class FaultLine(_Line):
-    """Processors that are away from ``arrival`` until ``until``, or for good."""
+    """Processors that are away from ``arrival`` until ``until``, or permanently."""
 
     kind: Literal["fault"]
     processors: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1, strict=False)]
@@ -100,18 +101,18 @@ _KINDS: dict[str, TypeAdapter[Line]] = {
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Lines in order of arrival; lines that arrive at one time keep the order of the file."""
+    """Lines in order of arrival; lines with the same arrival keep the order of the file."""
 
     lines: tuple[Line, ...]
 
     @classmethod
     def of(cls, lines: Iterable[Line]) -> "Trace":
-        """Bring lines into order."""
+        """Sort lines."""
         return cls(tuple(sorted(lines, key=lambda line: line.arrival)))
 
 
 def read(text: Iterable[str], *, processors: int) -> Trace:
-    """Read a trace for a pool of so many processors; empty lines are skipped. Raises TraceError."""
+    """Read a trace for a pool of ``processors`` processors; empty lines are skipped. Raises TraceError."""
     lines: list[Line] = []
     names: dict[str, int] = {}
     away: dict[int, list[tuple[float, float, int]]] = {}
@@ -170,7 +171,7 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def first_flaw(error: ValidationError) -> str:
-    """Return the first thing that is wrong, and where."""
+    """Return the first error and its location."""
     said = error.errors(include_url=False)[0]
     at = ".".join(str(part) for part in said["loc"])
     match said["type"]:

@@ -1,9 +1,9 @@
 """The paper's workload: jobs that arrive at random (Mamat 2011, ch. 4, "Simulation Modeling").
 
-Interarrival times are exponential with mean 1/λ, where SystemLoad = E(Avgσ, 1)·λ/N; loads are normal with mean and
-standard deviation Avgσ, deadlines uniform in [AvgD/2, 3AvgD/2] with AvgD = DCRatio·E(Avgσ, N) and beyond E(σ, N). A
-load that is not positive, or for which the range has no such deadline, is drawn again: the mean load becomes about
-1.2 Avgσ, and the load offered by as much more than SystemLoad. E(·, N) is (4.6) also where N is more than n*.
+Interarrival times are exponential with mean 1/λ, where SystemLoad = E(Avgσ, 1)·λ/N. Loads are normal with mean and
+standard deviation Avgσ. Deadlines are uniform in [AvgD/2, 3AvgD/2] with AvgD = DCRatio·E(Avgσ, N), and longer than E(σ,
+N). A load that is not positive, or for which the range has no such deadline, is drawn again. So the mean load becomes
+about 1.2 Avgσ, and the offered load exceeds SystemLoad by the same factor. E(·, N) is (4.6) also if N is more than n*.
 """
 
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ from punctual.theory.cost import Cost
 from punctual.theory.execution_time import execution_time
 
 RARE = 1e-3
-"""Part of the mean load: where only smaller ones had a deadline, one in thousands of draws would do."""
+"""Minimum part of the mean load that must have a deadline: otherwise only one in thousands of draws would be valid."""
 LEAST, MOST = 1e-6, 1e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """What the paper's figures vary. ``cost`` and ``processors`` are the pool's, ``load`` its SystemLoad."""
+    """Parameters that the paper's figures vary. ``cost`` and ``processors`` are the pool's, ``load`` its SystemLoad."""
 
     cost: Cost
     processors: int
@@ -40,7 +40,7 @@ class Workload:
 
     @property
     def _alone(self) -> float:
-        """E(Avgσ, N): how long an average job takes alone on all processors."""
+        """E(Avgσ, N): time of an average job alone on all processors."""
         return execution_time(self.average, self.processors, self.cost)
 
     @property
@@ -49,7 +49,7 @@ class Workload:
         return self.load * self.processors / execution_time(self.average, 1, self.cost)
 
     def draw(self, *, seed: int, tasks: int | None = None, horizon: float | None = None) -> Trace:
-        """Draw so many jobs, or those that arrive before ``horizon`` (s): the same ones for the same seed."""
+        """Draw ``tasks`` jobs, or those that arrive before ``horizon`` (s); the same seed gives the same jobs."""
         if tasks is None and horizon is None:
             raise ValueError("tasks or horizon is needed: the workload has no end of its own")
         rng = np.random.default_rng(seed)
@@ -70,5 +70,5 @@ class Workload:
                 continue
             least = execution_time(load, self.processors, self.cost)
             if least < 1.5 * middle:
-                # the same as drawing from all of the range until it is beyond ``least``
+                # Equals drawing from the whole range until the value exceeds ``least``.
                 return load, float(rng.uniform(max(least, middle / 2), 1.5 * middle))

@@ -1,1 +1,1 @@
-"""Divisible load theory: what a load costs, how it is cut, how long it takes."""
+"""Divisible load theory: cost model, partition of loads, and execution times."""

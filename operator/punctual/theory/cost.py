@@ -1,8 +1,7 @@
-"""What one unit of a load costs on one processor.
+"""Linear cost model of divisible load theory: the cost of a load on one processor (Mamat 2011, ch. 4).
 
-The linear cost model of divisible load theory (Mamat 2011, ch. 4): to send a units takes θcm + aτ, to compute them
-θcp + aχ. Everything in :mod:`punctual.theory` is a consequence of these four numbers. They are estimates: a plan made
-from them keeps room for error with :meth:`Cost.with_headroom`.
+To send a units takes θcm + aτ, to compute them θcp + aχ. All results in :mod:`punctual.theory` follow from these four
+numbers. They are estimates: :meth:`Cost.with_headroom` leaves a reserve for errors in a plan.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -39,12 +38,12 @@ class Cost:
 
     @property
     def per_unit(self) -> float:
-        """τ + χ: seconds each unit costs the processor that gets it."""
+        """τ + χ: seconds that each unit takes on its processor."""
         return self.tau + self.chi
 
     @property
     def beta(self) -> float:
-        """β = χ/(τ + χ) (4.5), in (0, 1]; 1 where nothing is sent."""
+        """β = χ/(τ + χ) (4.5), in (0, 1]; 1 without transfers."""
         return self.chi / (self.tau + self.chi)
 
     def with_headroom(self, r: float) -> "Cost":
@@ -54,5 +53,5 @@ class Cost:
         return replace(self, chi=self.chi / (1.0 - r))
 
     def seconds(self, units: float) -> float:
-        """Return how long one processor alone takes for a chunk of ``units``, its set-up included."""
+        """Return the seconds that one processor alone takes for a chunk of ``units``, its set-up included."""
         return self.setup + units * self.per_unit

@@ -1,10 +1,10 @@
-"""How long a load takes on n equal processors that start together, and how many of them it needs.
+"""Execution time of a load on n equal processors that start together, and the number of processors it needs.
 
-The closed forms of Mamat 2011, ch. 4, for one port: special cases of :mod:`punctual.theory.partition`, and quicker.
-OPR, the optimal partitioning rule, ends all processors together; EPR, the equal partitioning rule, is the common
-practice, kept as the baseline. Called where a schedule counts processors as the paper does, by the orders that weigh
-jobs, and by workload generators. ``load`` σ is in units, ``n`` counts processors, all times are durations in seconds;
-``window`` is what the paper writes A + D − s, the time from a start to the deadline.
+The closed forms of Mamat 2011, ch. 4, for one port: special cases of :mod:`punctual.theory.partition`, and faster. OPR,
+the optimal partitioning rule, ends all processors together; EPR, the equal partitioning rule, is the common practice,
+kept as the baseline. Callers are schedules that count processors as the paper does, the orders that weigh jobs, and
+workload generators. ``load`` σ is in units, ``n`` counts processors, all times are durations in seconds; ``window`` is
+the paper's A + D − s, the time from a start to the deadline.
 """
 
 from bisect import bisect_left
@@ -18,7 +18,8 @@ from punctual.theory.geometric import double_sum, partial_sum
 def execution_time(load: float, n: int, cost: Cost) -> float:
     """Return E(σ, n) = θcm + θcp + σ(τ + χ)B(n) under OPR (4.6), in s.
 
-    Above :func:`n_star` the formula goes on with negative shares: a number that workload generators use, no schedule.
+    Above :func:`n_star` the formula continues with negative shares: workload generators use that number, schedules do
+    not.
     """
     return cost.setup + cost.per_unit * _first_share(load, n, cost)
 
@@ -29,10 +30,10 @@ def execution_time_equal(load: float, n: int, cost: Cost) -> float:
 
 
 def n_star(load: float, cost: Cost, *, limit: int) -> int:
-    """Return min(``limit``, n*): with how many processors OPR ends soonest (4.4). Without θcm more is always better.
+    """Return min(``limit``, n*): the number of processors with which OPR ends soonest (4.4); ``limit`` if θcm = 0.
 
-    The n-th has a share, and shortens E, exactly if σ exceeds what keeps n − 1 busy until it would start:
-    θcm/(τ + χ) · Σ_{i=1}^{n−1} Σ_{m=1}^{i} β^−m.
+    The n-th has a share, and shortens E, exactly if σ exceeds what keeps n − 1 busy until it would start: θcm/(τ + χ) ·
+    Σ_{i=1}^{n−1} Σ_{m=1}^{i} β^−m.
     """
     if cost.theta_cm == 0.0:
         return limit
@@ -47,10 +48,10 @@ def n_star(load: float, cost: Cost, *, limit: int) -> int:
 
 
 def n_star_equal(load: float, cost: Cost, *, limit: int) -> int:
-    """Return min(``limit``, n*) under EPR: with how many processors it ends soonest, near √(σχ/θcm).
+    """Return min(``limit``, n*) under EPR: the number of processors with which it ends soonest, near √(σχ/θcm).
 
     By (4.8) the chunk that ends last gets shorter by σχ/(n(n + 1)) from n to n + 1 processors, and one more transfer is
-    set up before it: n* is the least n with n(n + 1) θcm >= σχ. Without θcm more is always better.
+    set up before it: n* is the least n with n(n + 1) θcm >= σχ. Without θcm, more processors are always better.
     """
     work = load * cost.chi
     if work > limit * (limit - 1) * cost.theta_cm:
@@ -61,8 +62,8 @@ def n_star_equal(load: float, cost: Cost, *, limit: int) -> int:
 def n_min(load: float, cost: Cost, *, window: float, limit: int) -> int | None:
     """Return n^min under OPR: the least n <= ``limit`` with E(σ, n) <= ``window`` (4.7); None: there is none.
 
-    Without θcm n^min = ⌈ln(1 − στ/(window − θcp)) / ln β⌉, or ⌈σχ/(window − θcp)⌉ for τ = 0 (β = 1); else a search
-    up to n*, where E still falls.
+    Without θcm, n^min = ⌈ln(1 − στ/(window − θcp)) / ln β⌉, or ⌈σχ/(window − θcp)⌉ for τ = 0 (β = 1). Otherwise n^min
+    is found by a search up to n*, where E still falls.
     """
     if cost.theta_cm == 0.0:
         net = window - cost.theta_cp
@@ -82,15 +83,15 @@ def n_min(load: float, cost: Cost, *, window: float, limit: int) -> int | None:
 def n_min_equal(load: float, cost: Cost, *, window: float, limit: int) -> int | None:
     """Return n^min under EPR: the least integer n <= ``limit`` with θcm n² − ωn + σχ <= 0 (4.10); None: there is none.
 
-    ω = window − στ − θcp. The paper's three cases are no real root, one, and two, of which the lower is rounded up;
-    where no integer lies between the two (1.2 and 1.8) it would still answer, here it is None.
+    ω = window − στ − θcp. The paper distinguishes no real root, one, and two, of which the lower is rounded up. If no
+    integer lies between the two roots (1.2 and 1.8), the paper still returns a number; this function returns None.
     """
     omega = window - load * cost.tau - cost.theta_cp
     if omega <= 0.0:
         return None
-    # Below 0 there is no root: 0 gives the lowest point of the parabola, and it fails the test.
+    # If the radicand is negative there is no root: 0 gives the lowest point of the parabola, and that fails the test.
     root = sqrt(max(0.0, omega * omega - 4.0 * cost.theta_cm * load * cost.chi))
-    # (ω − root) / 2θcm, in the form that stays exact when θcm goes to 0
+    # (ω − root) / 2θcm, in the form that stays exact as θcm goes to 0
     exact = 2.0 * load * cost.chi / (omega + root)
     return _settle(exact, limit, lambda n: execution_time_equal(load, n, cost) <= window)
 
@@ -104,7 +105,7 @@ def workload_derivative(load: float, n: int, cost: Cost) -> float:
 
 
 def _settle(exact: float, limit: int, fits: Callable[[int], bool]) -> int | None:
-    """Round a real n^min up; where rounding errors put it beside an integer, the test itself decides."""
+    """Round a real n^min up; close to an integer, where rounding errors matter, the test itself decides."""
     if exact > limit + 1:
         return None
     up = ceil(exact)
@@ -112,9 +113,9 @@ def _settle(exact: float, limit: int, fits: Callable[[int], bool]) -> int | None
 
 
 def _first_share(load: float, n: int, cost: Cost) -> float:
-    """σα_1 = σB(n), in units, written as a quotient of positive sums.
+    """Return σα_1 = σB(n), in units, as a quotient of positive sums.
 
-    As printed B(n) subtracts nφ/(1 − β^n) and φ/(1 − β), which both grow beyond all bounds as τ goes to 0.
+    As printed, B(n) subtracts nφ/(1 − β^n) and φ/(1 − β), which both grow without bounds as τ goes to 0.
     """
     rest = cost.tau / cost.per_unit
     return (load + double_sum(n, rest) * cost.theta_cm / cost.per_unit) / partial_sum(n, rest)

@@ -1,4 +1,4 @@
-"""Sums over powers of β = 1 − rest that stay exact where ``rest`` goes to 0 (nothing is sent, β = 1)."""
+"""Sums over powers of β = 1 − rest that stay exact as ``rest`` goes to 0 (no transfers, β = 1)."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,16 +11,16 @@ from punctual.theory.cost import Cost
 
 
 def partial_sum(n: int, rest: float) -> float:
-    """Return Σ_{i<n} β^i = (1 − β^n)/(1 − β); n where ``rest`` is 0."""
+    """Return Σ_{i<n} β^i = (1 − β^n)/(1 − β); n if ``rest`` is 0."""
     if rest == 0.0:
         return float(n)
-    if rest == 1.0:  # β is so small that a float does not see it
+    if rest == 1.0:  # β is too small for a float
         return float(min(n, 1))
     return -expm1(n * log1p(-rest)) / rest
 
 
 def double_sum(n: int, rest: float) -> float:
-    """Return Σ_{k<n} Σ_{i<k} β^i = (n − (1 − β^n)/(1 − β))/(1 − β), which cancels where ``rest`` is small."""
+    """Return Σ_{k<n} Σ_{i<k} β^i = (n − (1 − β^n)/(1 − β))/(1 − β), without cancellation for small ``rest``."""
     if n * rest > 1e-3:
         return (n - partial_sum(n, rest)) / rest
     # the binomial series Σ_i C(n, i + 2)(−rest)^i: four terms are exact to 1e-14 here
@@ -33,9 +33,9 @@ def double_sum(n: int, rest: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class GroupShares:
-    """Shares of equal processors that are ready together and served over one port, all to end at one time.
+    """Shares of equal processors that are ready together, served over one port, and end at one time.
 
-    The first gets ``first`` units; each of the others β times what the one before got, less θcm/(τ + χ).
+    The first gets ``first`` units; each of the others β times the share before it, less θcm/(τ + χ).
     """
 
     cost: Cost
@@ -48,7 +48,7 @@ class GroupShares:
 
     @classmethod
     def of(cls, cost: Cost) -> "GroupShares":
-        """Return the shares of a cost."""
+        """Return the shares for a cost."""
         return _of(cost)
 
     def powers(self, count: int) -> float:
@@ -56,18 +56,18 @@ class GroupShares:
         return -expm1(count * self.log) / self.rest if self.rest else float(count)
 
     def total(self, first: float, count: int) -> float:
-        """Return what the first ``count`` get together."""
+        """Return the sum of the first ``count`` shares."""
         total = first * self.powers(count)
         return total - self.step * double_sum(count, self.rest) if self.step else total
 
     def shares(self, first: float, j: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return what the j-th (from 0) get."""
+        """Return the j-th shares (from 0)."""
         gone: NDArray[np.float64] = -np.expm1(j * self.log)  # 1 − β^j
         found: NDArray[np.float64] = first * (1.0 - gone) - self.step * (gone / self.rest if self.rest else j)
         return found
 
     def served(self, first: float, number: int) -> int:
-        """Return how many of ``number`` have a share."""
+        """Return how many of ``number`` processors have a share."""
         if not self.step or self._share(first, number - 1) > 0.0:
             return number
         # β^j (first + c) = c with c = step/(1 − β)
@@ -87,6 +87,6 @@ class GroupShares:
 @lru_cache(maxsize=1024)
 def _of(cost: Cost) -> GroupShares:
     rest = cost.tau / cost.per_unit
-    # both are ln β; where hardly anything is left of β the one, where hardly anything is missing the other keeps digits
+    # Both are ln β. The first is accurate if β is close to 1, the second if β is close to 0.
     ln = log1p(-rest) if rest < 0.5 else log(cost.beta)
     return GroupShares(cost, rest, ln, cost.theta_cm / cost.per_unit)

@@ -1,8 +1,8 @@
-"""Cut a load so that all processors that get a share finish together.
+"""Partition of a load so that all processors with a share finish together.
 
-Divisible load theory's one idea (Mamat 2011, ch. 4: the optimal partitioning rule): while one processor ends before
-another, moving load between them helps. Here for processors that become ready at different times and differ in
-speed, of which the paper's closed forms (:mod:`punctual.theory.execution_time`) are special cases.
+The principle of divisible load theory (Mamat 2011, ch. 4: the optimal partitioning rule): as long as one processor ends
+before another, moving load between them shortens the schedule. Here, processors may become ready at different times and
+differ in speed; the paper's closed forms (:mod:`punctual.theory.execution_time`) are special cases.
 
 Concurrent: every processor fetches its own input as soon as it is ready,
 
@@ -12,10 +12,11 @@ One port: the head node sends to one processor at a time, in the order given,
 
     x_j = max(r_j, port_free),  a_j(T) = max(0, (T − x_j − θcm − θcp) / (τ_j + χ_j)),  port_free = x_j + θcm + a_j τ_j
 
-and a processor with a_j = 0 is skipped: it neither is set up nor uses the port. T is the least with Σ a_j(T) = load.
+and a processor with a_j = 0 is skipped: it has no set-up and does not use the port. T is the least with Σ a_j(T) =
+load.
 
-Shares are real numbers; :mod:`punctual.theory.cut_points` makes whole units of them. Callers: admission (does it end
-by the deadline, and with how many processors) and dispatch. Times are absolute seconds on the caller's clock.
+Shares are real numbers; :mod:`punctual.theory.cut_points` rounds them to whole units. Callers are admission (does the
+load end by the deadline, and with how many processors) and dispatch. Times are absolute seconds on the caller's clock.
 """
 
 from bisect import bisect_left
@@ -35,7 +36,7 @@ from punctual.theory.geometric import GroupShares
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)  # arrays have no one truth value
+@dataclass(frozen=True, slots=True, eq=False)  # arrays have no single truth value
 class Partition:
     """Who gets how much, from when, and until when.
 
@@ -57,21 +58,21 @@ def partition(
     one_port: bool = False,
     speeds: ArrayLike | None = None,
 ) -> Partition:
-    """Cut ``load`` units over the processors with the ready times ``ready`` (s, any clock), earliest common finish.
+    """Partition ``load`` units over processors ready at ``ready`` (s, any clock) for the earliest common finish.
 
     ``speeds`` multiplies χ per processor (2 = half as fast); τ is the same for all. The order of ``ready`` is the order
-    of service: with one port it decides the result, and ready-time order is the optimum for equal processors and where
-    θcm = 0; for different speeds and θcm > 0 no simple order is (tests measure by how much). Concurrent processors do
-    not meet, so any order gives the optimum. With set-up costs and one port the optimum may leave out a processor that
+    of service. With one port it decides the result: ready-time order is the optimum for equal processors and for θcm =
+    0; for different speeds and θcm > 0 no simple order is (tests measure by how much). Concurrent processors do not
+    interact, so any order gives the optimum. With set-up costs and one port the optimum may leave out a processor that
     would have a share.
 
-    Exact but for rounding (Σ shares = load to 1e-11 relative); O(N) for sorted equal processors, O(N log N) otherwise.
-    ValueError: load not positive, no processor, a ready time or factor not finite, a factor not positive.
+    Exact except for rounding (Σ shares = load to 1e-11 relative); O(N) for sorted equal processors, O(N log N)
+    otherwise. ValueError: load not positive, no processor, a ready time or factor not finite, a factor not positive.
     """
     at, ascending = _times(ready)
     if not 0.0 < load < inf:
         raise ValueError(f"load must be positive and finite, not {load}")
-    # From the first ready time: on a clock that counts since 1970, cumulative sums would lose milliseconds.
+    # Times count from the first ready time: on a clock that counts since 1970, cumulative sums would lose milliseconds.
     origin = at.item(0) if ascending else at.min().item()
     gap = at - origin
     if one_port and ascending and speeds is None and _mostly_together(at):
@@ -87,16 +88,16 @@ def partition(
 
 
 def shares_of_equals(load: float, ready: Floats, cost: Cost) -> Floats:
-    """Return the shares of :func:`partition` where processors are equal and concurrent, to the last bit.
+    """Return the shares of :func:`partition` for equal and concurrent processors, to the last bit.
 
-    Quick, as it believes its caller: ``load`` is positive, ``ready`` ascends and is finite.
+    Fast, because the arguments are not checked: ``load`` must be positive, ``ready`` ascending and finite.
     """
     gap = ready - ready[0]
     return _until(_common_end(load * cost.per_unit, gap), gap, cost)
 
 
 def _until(end: float, gap: Floats, cost: Cost) -> Floats:
-    """Return what equal processors do, each from its time of ``gap`` to the common end."""
+    """Return the loads of equal processors, each from its time of ``gap`` to the common end."""
     shares = end - gap
     np.maximum(shares, 0.0, out=shares)
     shares /= cost.per_unit
@@ -104,7 +105,7 @@ def _until(end: float, gap: Floats, cost: Cost) -> Floats:
 
 
 def _common_end(work: float, line: Floats) -> float:
-    """Return when equal processors end that do ``work`` seconds, each from its time of ``line`` (ascending) on."""
+    """Return the common end of equal processors doing ``work`` s, each from its time of ``line`` (ascending) on."""
     # need_k = k·r_k − Σ_{i<=k} r_i is the work done before the k-th joins
     total = line.cumsum()
     need = line * _counting(line.size)
@@ -133,7 +134,7 @@ def least_processors(
     at, ascending = _times(ready)
     if not ascending or not isfinite(deadline):
         raise ValueError("ready times must ascend, and the deadline must be finite")
-    # A hair early, as rounding can put an exact fit on either side of the line; then as partition() itself says.
+    # The search aims slightly early, as rounding can put an exact fit on either side; partition() itself then decides.
     wanted = load * (1.0 - 1e-9)
     if one_port:
         first, usable = _fit(wanted, at, cost, deadline)
@@ -145,19 +146,19 @@ def least_processors(
         if _finish(load, at[:n], cost, one_port=one_port) <= deadline:
             return n
         if n >= usable:
-            return None  # those behind are ready too late to help
+            return None  # the remaining processors are ready too late to help
     return None
 
 
 def _finish(load: float, at: Floats, cost: Cost, *, one_port: bool) -> float:
-    """Return when the partition ends, to the last bit as :func:`partition` has it."""
+    """Return when the partition ends, to the last bit as :func:`partition` returns it."""
     if one_port and _mostly_together(at):
         return at.item(0) + _solve(load, at, cost)[0]
     return partition(load, at, cost, one_port=one_port).finish
 
 
 def _mostly_together(at: Floats) -> bool:
-    """Whether many become ready at one time, so that groups are quicker than a walk."""
+    """Whether many processors become ready at one time, so that groups are faster than a walk."""
     return 2 * int(np.count_nonzero(at[1:] != at[:-1])) < at.size
 
 
@@ -185,10 +186,10 @@ def equal_partition(
     one_port: bool = False,
     speeds: ArrayLike | None = None,
 ) -> Partition:
-    """Cut ``load`` into equal shares whatever the processors are: the equal partitioning rule (EPR, ch. 4).
+    """Partition ``load`` into equal shares regardless of the processors: the equal partitioning rule (EPR, ch. 4).
 
     Common practice, kept as the baseline; arguments as for :func:`partition`. All processors get a share, and the last
-    one to end makes the finish: n·θcm + σ·τ + θcp + σχ/n (4.8) where n equal ones share one port from one time on.
+    one to end determines the finish: n·θcm + σ·τ + θcp + σχ/n (4.8) if n equal ones share one port from one time on.
     """
     at, _ = _times(ready)
     if not 0.0 < load < inf:
@@ -201,11 +202,11 @@ def equal_partition(
 
 
 def in_turn(ready: Floats, sending: Floats) -> Floats:
-    """Return when those who share a port begin, served in the order given: x_j = max(r_j, x_(j−1) + sending_(j−1))."""
+    """Return the starts of processors on one port in the order given: x_j = max(r_j, x_(j−1) + sending_(j−1))."""
     before = np.concatenate(([0.0], np.cumsum(sending[:-1])))
-    # less what was sent before it is a running maximum of ready times
+    # Without the time sent before it, a start is a running maximum of ready times.
     starts: Floats = np.maximum.accumulate(ready - before) + before
-    np.maximum(starts, ready, out=starts)  # rounding must not start one before it is ready
+    np.maximum(starts, ready, out=starts)  # rounding must not start a processor before it is ready
     return starts
 
 
@@ -258,7 +259,7 @@ class _Walk:
 def _walk(end: float, ready: list[float], per_unit: list[float], cost: Cost, *, after: bool = False) -> _Walk:
     """Serve the processors in order so that each ends at ``end``; with derivatives by ``end``.
 
-    ``after``: what holds right after ``end`` rather than up to it, if this is where a processor joins.
+    ``after``: the derivatives right after ``end`` rather than before it, if a processor joins there.
     """
     port, drift, tau = -inf, 0.0, cost.tau  # port_free and d port_free / d end
     walk = _Walk([], [], 0.0, inf)
@@ -283,7 +284,8 @@ def _walk(end: float, ready: list[float], per_unit: list[float], cost: Cost, *, 
 def _one_port(load: float, at: Floats, cost: Cost, per_unit: Floats, *, origin: float, ascending: bool) -> Partition:
     ready, p = (at - origin).tolist(), per_unit.tolist()
     if ascending:
-        # Solved once more without those that are skipped: on them not even the last bit of the finish may depend.
+        # The equation is solved again without the skipped processors: the finish must not depend on them, to the last
+        # bit.
         busy, served = len(ready), -1
         while busy != served:
             served = busy
@@ -291,24 +293,24 @@ def _one_port(load: float, at: Floats, cost: Cost, per_unit: Floats, *, origin: 
             def walk_to(end: float, n: int = served) -> _Walk:
                 return _walk(end, ready[:n], p[:n], cost)
 
-            # over a port nothing ends before it would without; the quickest stands for all
+            # Over a port, nothing ends before it would without one; the fastest processor stands for all.
             first = cost.setup + _common_end(load * min(p), (at - origin)[:served])
             end, walk = _bracket(load, walk_to, first=first, high=cost.setup + load * p[0])
             busy = sum(share > 0.0 for share in walk.shares)
         walk = _walk(end, ready, p, cost)
     else:
         end, walk = _march(load, ready, p, cost)
-    starts = np.maximum(np.array(walk.starts) + origin, at)  # rounding must not start one before it is ready
+    starts = np.maximum(np.array(walk.starts) + origin, at)  # rounding must not start a processor before it is ready
     return Partition(np.array(walk.shares), starts, origin + end)
 
 
 @dataclass(slots=True)
 class _Served:
-    """Equal processors that become ready together, as far as they are served: from ``start`` on, ``count`` of them."""
+    """Equal processors that become ready together, of which ``count`` are served from ``start`` on."""
 
     start: float
     first: float
-    """Share of the first, units; each of the others gets β times that of the one before, less θcm/(τ + χ)."""
+    """Share of the first, units; each of the others gets β times the share before it, less θcm/(τ + χ)."""
     count: int
 
 
@@ -323,7 +325,7 @@ class _Line:
 
 
 def _serve(end: float, groups: list[tuple[float, int]], of: GroupShares) -> _Line:
-    """Serve groups (ready time, number) in order; closed forms in place of a walk over each processor."""
+    """Serve groups (ready time, number) in order; closed forms replace a walk over each processor."""
     port, drift = -inf, 0.0  # port_free and d port_free / d end
     cost = of.cost
     setup, per_unit, theta, tau = cost.setup, cost.per_unit, cost.theta_cm, cost.tau
@@ -332,7 +334,7 @@ def _serve(end: float, groups: list[tuple[float, int]], of: GroupShares) -> _Lin
         start, moves = (port, drift) if port > ready else (ready, 0.0)
         first = (end - start - setup) / per_unit
         if first <= 0.0:
-            break  # starts ascend: nobody behind has a share either
+            break  # starts ascend: no later group has a share either
         count = of.served(first, number)
         total = of.total(first, count)
         grows = (1.0 - moves) / per_unit * of.powers(count)
@@ -360,19 +362,19 @@ def _solve(load: float, at: Floats, cost: Cost) -> tuple[float, _Line]:
     line = _Line([], 0.0, 0.0)
     end = high
     while served != before:
-        # as in `_one_port`: not a bit of the end may depend on processors that are skipped
+        # As in `_one_port`: the end must not depend on skipped processors, to the last bit.
         first = cost.setup + _common_end(load * cost.per_unit, at[:served] - origin)
         now = groups
         end, line = _bracket(load, lambda end, now=now: _serve(end, now, of), first=first, high=high)  # type: ignore[misc]
         groups = [(ready, group.count) for (ready, _), group in zip(groups, line.served, strict=False)]
         before, served = served, sum(group.count for group in line.served)
-        if not served:  # no float sees so little work beside a set-up: the first processor does it
+        if not served:  # the work is below a float's resolution: the first processor does it
             return high, _Line([_Served(0.0, load, 1)], load, 1.0)
     return end, line
 
 
 def _one_port_equal(load: float, at: Floats, cost: Cost) -> Partition:
-    """Serve equal processors in ready-time order; where many are ready together this is what makes it quick."""
+    """Serve equal processors in ready-time order; fast if many are ready together."""
     origin = at.item(0)
     end, line = _solve(load, at, cost)
     of = GroupShares.of(cost)
@@ -386,7 +388,7 @@ def _one_port_equal(load: float, at: Floats, cost: Cost) -> Partition:
         starts[own] = np.maximum(at[own], origin + group.start + j * cost.theta_cm + cost.tau * sent)
         begin += group.count
     np.maximum(shares, 0.0, out=shares)
-    if begin < at.size and line.served:  # those that are skipped would begin when the port is free
+    if begin < at.size and line.served:  # skipped processors would begin when the port is free
         last = line.served[-1]
         port = origin + last.start + last.count * cost.theta_cm + cost.tau * of.total(last.first, last.count)
         np.maximum(starts[begin:], port, out=starts[begin:])
@@ -397,9 +399,9 @@ W = TypeVar("W", _Walk, _Line)
 
 
 def _bracket(load: float, walk: Callable[[float], W], *, first: float, high: float) -> tuple[float, W]:
-    """Find T in ready-time order, where Σ a_j(T) never falls: Newton on a piecewise linear line, kept in a bracket.
+    """Find T in ready-time order, where Σ a_j(T) never falls: bracketed Newton steps on a piecewise linear line.
 
-    ``first``: not behind T, and where the search begins; at ``high`` the first processor alone does all.
+    ``first``: not after T, where the search begins; at ``high`` the first processor alone does everything.
     """
     low, end, width = nextafter(first, -inf), first, inf
     while True:
@@ -423,5 +425,5 @@ def _march(load: float, ready: list[float], per_unit: list[float], cost: Cost) -
         reached = end + max(0.0, short) / walk.slope if walk.slope > 0.0 else inf
         if reached <= walk.until:
             return reached, _walk(reached, ready, per_unit, cost)
-        # one tick at least: what moves the port may be too little for a clock that stands at ``end``
+        # At least one tick: the change of the port may be below the clock's resolution at ``end``.
         end = max(walk.until, nextafter(end, inf))

@@ -1,1 +1,1 @@
-"""Whether a deadline can be promised: exact, fast and statistical tests, and the offers where it cannot."""
+"""Admission: exact, fast and statistical tests of whether a deadline can be promised, and offers for refused jobs."""

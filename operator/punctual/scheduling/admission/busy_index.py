@@ -1,8 +1,8 @@
-"""Until when processors are busy, and what that leaves of the time to come.
+"""Index of the times at which busy processors become free, and of the capacity that they leave.
 
-Kept sorted in blocks with a sum of each, so that one end more or less, and what is left until a moment, cost some
-microseconds with 40,000 processors. No product is so long that numpy would wake threads for it, which on a busy machine
-takes milliseconds.
+The times are sorted in blocks with partial sums. Adding or removing one end, or computing the capacity left until a
+time, takes some microseconds with 40,000 processors. No dot product is long enough to make numpy wake threads, which
+takes milliseconds on a busy machine.
 """
 
 from array import array
@@ -16,11 +16,11 @@ from punctual.errors import InvariantError
 from punctual.theory.geometric import partial_sum
 
 BLOCK = 256
-"""Ends in a block when it is cut in two."""
+"""Number of ends at which a block is split."""
 
 
 class BusyIndex:
-    """The ends (s) of what runs, one per busy processor, and the weights of :meth:`left`."""
+    """The ends (s) of running work, one per busy processor, and the weights of :meth:`left`."""
 
     def __init__(self, ends: Iterable[float] = (), *, beta: float = 1.0) -> None:
         if not 0.0 < beta <= 1.0:
@@ -31,14 +31,14 @@ class BusyIndex:
         self._blocks = [array("d", line[i : i + BLOCK]) for i in range(0, len(line), BLOCK)]
         self._last = [block[-1] for block in self._blocks]
         self._sums = np.array([self._sum(block) for block in self._blocks])
-        self._before = np.empty(0)  # per block: ends before it; and how many there are
+        self._before = np.empty(0)  # per block: the number of ends before it; last, the total
         self._count()
 
     def __len__(self) -> int:
         return int(self._before.item(-1))
 
     def add(self, end: float) -> None:
-        """Count one more processor that is busy until ``end``."""
+        """Add a processor that is busy until ``end``."""
         if not self._blocks:
             self._blocks, self._last, self._sums = [array("d", [end])], [end], np.array([end])
             self._count()
@@ -57,7 +57,7 @@ class BusyIndex:
             self._count()
 
     def remove(self, end: float) -> None:
-        """Count one less that was busy until ``end``; KeyError where there is none."""
+        """Remove a processor that was busy until ``end``; KeyError if there is none."""
         b = bisect_left(self._last, end)
         at = bisect_left(self._blocks[b], end) if b < len(self._blocks) else 0
         if b == len(self._blocks) or self._blocks[b][at] != end:
@@ -70,7 +70,7 @@ class BusyIndex:
             self._drop(b, b + 1)
 
     def forget(self, now: float) -> None:
-        """Leave out those that are free by now: :meth:`left` is the same without them."""
+        """Drop the processors that are free by ``now``: :meth:`left` returns the same without them."""
         b, at, _ = self._find(now, after=True)
         if at:
             del self._blocks[b][:at]
@@ -79,25 +79,25 @@ class BusyIndex:
             self._drop(0, b)
 
     def weight(self, processors: int) -> float:
-        """Return 1 + β + … + β^(n−1): the weights of so many processors together, n for β = 1."""
+        """Return 1 + β + … + β^(n−1): the sum of the weights of n processors, n for β = 1."""
         return partial_sum(processors, self._rest)
 
     def left(self, processors: int, now: float, until: float) -> float:
-        """Return Σ β^(j−1) (until − max(end_j, now))⁺ over so many processors, those that are free first first.
+        """Return Σ β^(j−1) (until − max(end_j, now))⁺ over as many processors, in the order in which they are free.
 
-        Those that are not busy, or only until before ``now``, are free at ``now``.
+        Processors that are idle, or busy only until before ``now``, are free at ``now``.
         """
         if until <= now:
             return 0.0
         b, i, first = self._find(now, after=True)
         c, j, last = self._find(until)
         free, late = processors - (len(self) - first), 0.0
-        if last > first:  # those that become free in between, as if they came first
+        if last > first:  # those that become free in between, with weights from β^0 on
             late = until * self.weight(last - first) - self._between(first, b, i, c, j)
         return self.weight(free) * (until - now) + exp(self._log * free) * late
 
     def _between(self, first: int, b: int, i: int, c: int, j: int) -> float:
-        """Return Σ β^k end_k, k = 0, 1, … from the i-th end of block b, the ``first`` of all, up to the j-th of c."""
+        """Return Σ β^k end_k, k = 0, 1, … from the i-th end of block b (``first`` overall) up to the j-th of c."""
         if b == c:
             return self._sum(self._blocks[b], i, j)
         total = self._sum(self._blocks[b], i)
@@ -110,7 +110,7 @@ class BusyIndex:
         return float(self._powers[: ends.size].dot(ends))
 
     def _find(self, at: float, *, after: bool = False) -> tuple[int, int, int]:
-        """Return block, place in it and place in all of the first end not before (``after``: after) a time."""
+        """Return block, index in it, and index overall, of the first end not before (``after``: after) a time."""
         bisect = bisect_right if after else bisect_left
         b = bisect(self._last, at)
         if b == len(self._blocks):
@@ -131,12 +131,12 @@ class BusyIndex:
         self._before = np.cumsum([0.0, *(len(block) for block in self._blocks)])
 
     def check(self) -> None:
-        """Raise InvariantError where ends are out of order or a block's summary is wrong."""
+        """Raise InvariantError if ends are out of order or a block's summary is wrong."""
         ends = [end for block in self._blocks for end in block]
         if ends != sorted(ends) or len(ends) != len(self):
             raise InvariantError("ends are out of order")
         for b, block in enumerate(self._blocks):
             if not block or self._last[b] != block[-1] or self._before[b + 1] - self._before[b] != len(block):
-                raise InvariantError(f"block {b} is empty, ends elsewhere or counts wrongly")
+                raise InvariantError(f"block {b} is empty, has another last end or a wrong count")
             if self._sums.item(b) != self._sum(block):
-                raise InvariantError(f"block {b} has another sum than it says")
+                raise InvariantError(f"block {b} has a wrong sum")

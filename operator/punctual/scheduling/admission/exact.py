@@ -1,8 +1,8 @@
-"""May this job be promised its deadline? Exact test over the whole queue, answered as a value.
+"""Exact admission test: plans the whole queue with the new job and returns the answer as a value.
 
-A chain of predicates named as the fact that stands against it; the user sees the first that fails, with its
-arithmetic. What none of them objects to is admitted with the plan that proves it (Mamat 2011, ch. 4: the new task is
-put into the queue, the whole queue is scheduled, and it is rejected if any deadline breaks).
+A chain of predicates, each named after the obstacle that it finds. The user sees the first obstacle, with its
+arithmetic. A job without an obstacle is admitted together with the plan that proves it (Mamat 2011, ch. 4: the new task
+is inserted in the queue, the whole queue is scheduled, and the task is rejected if any deadline is missed).
 """
 
 from dataclasses import dataclass
@@ -19,27 +19,27 @@ from punctual.scheduling.placement.timeline import Placement, Timeline
 
 
 class Admitted(NamedTuple):
-    """The plan that keeps every promise, and what in it is this job's."""
+    """Admission: the plan that keeps every promise, and the job's placement in it."""
 
     plan: Plan
     booking: Placement
     appended: bool
-    """Whether it stands behind all other bookings, none of which has moved."""
+    """Whether it is behind all other placements, none of which has moved."""
 
 
 class Rejected(NamedTuple):
-    """Why not. ``by_time``: another deadline or load could do, so an offer is worth looking for."""
+    """Refusal. ``by_time``: another deadline or load might be accepted, so an offer is searched."""
 
     reason: str
     message: str
     by_time: bool = False
     placements: int = 1
-    """Placements it took to find out."""
+    """Number of placements tested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Application:
-    """A job before the test."""
+    """A job to be tested."""
 
     job: Job
     demand: Demand
@@ -51,7 +51,7 @@ class Application:
 
 
 def refused_at_the_door(a: Application) -> Rejected | None:
-    """Refuse what the edge already knows cannot run."""
+    """Refuse a job that the edge of the system found unable to run."""
     return Rejected(*a.job.refusal) if a.job.refusal else None
 
 
@@ -61,24 +61,24 @@ def pool_is_going(a: Application) -> Rejected | None:
 
 
 def its_reservation_is_over(a: Application) -> Rejected | None:
-    """Refuse a job that names what holds no window (any more)."""
+    """Refuse a job that names a reservation without a current window."""
     if a.job.reservation is None or a.demand.inside is not None:
         return None
-    return Rejected(reasons.INFEASIBLE_RESERVATION, "the reservation that it names holds no window any more")
+    return Rejected(reasons.INFEASIBLE_RESERVATION, "its reservation has no window left: name another one")
 
 
 def has_no_processors(a: Application) -> Rejected | None:
-    """Refuse where there is nothing to compute on."""
+    """Refuse a job if the pool has no processors."""
     if a.plan.places:
         return None
     return Rejected(
         reasons.INFEASIBLE_CAPACITY,
-        "the pool has no processor; its condition Ready tells why: kubectl describe pool",
+        "the pool has no processor; its condition Ready has the reason: kubectl describe pool",
     )
 
 
 def least_seconds(demand: Demand, ground: Timeline) -> float:
-    """Return the seconds that set-up and one unit take on the quickest processor; 0 where no unit is left."""
+    """Return the seconds that set-up and one unit take on the fastest processor; 0 if no unit is left."""
     if not demand.ranges:
         return 0.0
     quickest = 1.0 if ground.speeds is None else float(ground.speeds.min(initial=np.inf))
@@ -86,15 +86,15 @@ def least_seconds(demand: Demand, ground: Timeline) -> float:
 
 
 def too_late(demand: Demand, ground: Timeline, now: float) -> bool:
-    """Whether no processor could do one unit by the due time, were it free now."""
+    """Whether no processor could compute one unit by the due time, even if it were free now."""
     left = demand.due - now
-    if ground.speeds is None and left >= demand.cost.seconds(1):  # the usual case, asked at every decision
+    if ground.speeds is None and left >= demand.cost.seconds(1):  # the usual case, tested at every decision
         return False
     return demand.surely_late - now < least_seconds(demand, ground)
 
 
 def starts_too_late(a: Application) -> Rejected | None:
-    """Refuse where set-up, margin and one unit alone take longer than the deadline leaves."""
+    """Refuse a job if set-up, margin and one unit alone take longer than the time to the deadline."""
     if not too_late(a.demand, a.plan.ground, a.now):
         return None
     least = least_seconds(a.demand, a.plan.ground)
@@ -111,12 +111,12 @@ def starts_too_late(a: Application) -> Rejected | None:
 
 
 def wants_more_processors_than_there_are(a: Application) -> Rejected | None:
-    """Refuse a processors.min beyond the pool."""
+    """Refuse a processors.min larger than the pool."""
     if a.demand.least <= len(a.plan.places):
         return None
     return Rejected(
         reasons.INFEASIBLE_CAPACITY,
-        f"spec.processors.min is {a.demand.least}, the pool has {some(len(a.plan.places), 'processor')}",
+        f"spec.processors.min is {a.demand.least}, but the pool has {some(len(a.plan.places), 'processor')}",
     )
 
 
@@ -131,12 +131,12 @@ CHECKS = (
 
 
 def objection(a: Application) -> Rejected | None:
-    """Return what stands against the job whatever else is planned."""
+    """Return the obstacle to the job that does not depend on the plan, if any."""
     return next((no for check in CHECKS if (no := check(a))), None)
 
 
 def admit(a: Application) -> Admitted | Rejected:
-    """Answer: the plan with the job in it, or the first objection."""
+    """Return the plan with the job in it, or the first obstacle."""
     if no := objection(a):
         return no
     plan = a.plan.insert(a.demand)
@@ -150,7 +150,7 @@ def _arithmetic(a: Application, short: Shortfall) -> str:
     if a.demand.inside is not None and short.uid == a.demand.uid:
         return (
             f"{what}: inside the windows of its reservation "
-            f"{some(short.usable, 'processor')} can begin in time, and finish {some(short.fit, 'unit')}"
+            f"{some(short.usable, 'processor')} can begin in time, and they finish {some(short.fit, 'unit')}"
         )
     if short.uid != a.demand.uid:
         return f"{what} would fit only by breaking an earlier promise: {_broken(a, short)}"
@@ -176,7 +176,7 @@ def _arithmetic(a: Application, short: Shortfall) -> str:
 
 
 def _broken(a: Application, short: Shortfall) -> str:
-    """Tell whose promise, and by how much; not its name, which may be none of the user's business."""
+    """Describe the broken promise by its lateness; its name may be another tenant's and stays private."""
     due = span(next(d.due for d in a.plan.demands if d.uid == short.uid) - a.now)
     if 0 <= short.fit < short.units:
         return f"a job due in {due} would finish {short.fit} of its {some(short.units, 'unit')} in time"
@@ -184,7 +184,7 @@ def _broken(a: Application, short: Shortfall) -> str:
 
 
 def _overload(a: Application) -> str | None:
-    """Tell how much is asked of how much there is, where no order of what is promised would do."""
+    """Return the demanded and available processor time, if no order of the promised jobs can finish the load."""
     if not len(a.plan) or not a.plan.overloaded(a.demand):
         return None
     due, ready = a.demand.due, a.plan.ground.ready
@@ -198,24 +198,24 @@ def _overload(a: Application) -> str | None:
 
 
 def _reserved(a: Application) -> str:
-    """Tell of windows in the way."""
+    """Return a note on reserved windows that take processors."""
     around = a.plan.ground.around
     if around is None:
         return ""
     held = len(set(around.place[around.start < a.demand.due].tolist()))
-    return f" ({held} of them booked ahead for a time before that)" if held else ""
+    return f" ({held} of them reserved for a time before that)" if held else ""
 
 
 def _restraint(a: Application, short: Shortfall) -> str:
-    """Tell why so many processors are not enough though together they have the time."""
+    """Return a note on why so many processors are not enough although their total time is."""
     if short.fit < short.units or short.usable < a.demand.least:
         return ""
     d = a.plan.ground.discipline
     by = {
         "in equal parts": d.partition == "EPR",
-        "on all that are of use": d.assign == "AN",
-        "all beginning at one time": d.together,
-        "one input sent after the other": d.one_port,
-        f"set up anew for each of {len(a.demand.ranges.parts)} ranges": len(a.demand.ranges.parts) > 1,
+        "on all useful processors": d.assign == "AN",
+        "all starting at the same time": d.together,
+        "sending one input after the other": d.one_port,
+        f"with a set-up for each of {len(a.demand.ranges.parts)} ranges": len(a.demand.ranges.parts) > 1,
     }
-    return f" by themselves, but not {' and '.join(way for way, so in by.items() if so) or 'cut into whole units'}"
+    return f" in total, but not {' and '.join(way for way, so in by.items() if so) or 'cut into whole units'}"

@@ -1,8 +1,8 @@
-"""The jobs of a pool while the fast test is in force: which of them wait, and which part each free processor gets.
+"""Jobs of a pool under the fast test: which of them wait, and which part each free processor gets.
 
-It wraps a :class:`~punctual.scheduling.admission.fast_queue.FastQueue`, which knows lengths and slacks only, and adds
-the jobs' units and the places of processors. :mod:`punctual.scheduling.engine.admission_mode` makes it; the dispatcher
-reads it.
+It wraps a :class:`~punctual.scheduling.admission.fast_queue.FastQueue`, which knows only lengths and slacks, and adds
+the jobs' units and the places of processors. :mod:`punctual.scheduling.engine.admission_mode` creates it; the
+dispatcher reads it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ from punctual.theory.tolerance import tolerance
 
 @dataclass(slots=True)
 class WaitingJob:
-    """What waits of a job: units [begin, end)."""
+    """Waiting part of a job: units [begin, end)."""
 
     turn: Turn
     cost: Cost
@@ -33,28 +33,28 @@ class WaitingJob:
 
     @property
     def left(self) -> Ranges:
-        """Units that wait."""
+        """The waiting units."""
         return Ranges.of((self.begin, self.end))
 
 
 @dataclass(slots=True)
 class FastSchedule:
-    """All that waits and all that runs, as the fast test sees it."""
+    """All waiting and running work, as the fast test sees it."""
 
     fast: FastQueue
     ground: Timeline
-    """What it was made upon: processors and what they share."""
+    """The timeline that it was made on: processors, and what they share."""
     jobs: dict[str, WaitingJob]
     ends: dict[Place, float]
-    """When places that are busy were to be free."""
+    """Times at which busy places become free."""
 
     @classmethod
     def of(
         cls, now: float, places: Sequence[Place], ground: Timeline, demands: Iterable[Demand], *, beta: float = 1.0
     ) -> "FastSchedule | Obstacle":
-        """Make the line of all that waits, or say who could not be promised by it.
+        """Make the queue of all waiting demands, or return the first that it could not promise.
 
-        ``beta``: of a job that will be asked about, where inputs share a port.
+        ``beta``: of a further job to be tested, if inputs share a port.
         """
         demands = list(demands)
         fast = to_fast(now, ground, demands, beta=beta)
@@ -65,36 +65,36 @@ class FastSchedule:
         return cls(fast, ground, {d.uid: _waiting(d) for d in demands}, ends)
 
     def room(self, now: float, demand: Demand) -> SlackAnswer | Obstacle:
-        """Ask whether one more job fits, or say why the fast test cannot tell."""
+        """Test whether one more job fits, or return why the fast test cannot judge it."""
         processors = self.fast.processors
         if no := obstacle(demand, now=now, processors=processors):
             return no
         if not self.is_for(demand):
-            return Obstacle(demand.uid, "sends more for its work than any other job")
+            return Obstacle(demand.uid, "spends a larger share of its work on transfers than any other job")
         return self.fast.room(now, turn_of(demand), demand.ranges.total, demand.cost)
 
     def is_for(self, demand: Demand) -> bool:
-        """Whether the line was made for jobs that send so much for their work."""
+        """Whether the queue was made for jobs with this share of transfers."""
         return self.fast.beta is None or demand.cost.beta >= self.fast.beta
 
     def join(self, demand: Demand, room: SlackAnswer) -> None:
-        """Let a job into the line that `room` has been found for."""
+        """Add a job to the queue, with its answer from `room`."""
         self.fast.join(turn_of(demand), room)
         self.jobs[demand.uid] = _waiting(demand)
 
     def leave(self, uid: str) -> None:
-        """Take what waits of a job out of the line."""
+        """Remove the waiting part of a job from the queue."""
         if (waiting := self.jobs.pop(uid, None)) is not None:
             self.fast.leave(waiting.turn)
 
     def free(self, places: Iterable[Place]) -> None:
-        """Take in that nobody sits on these places, whenever they were to be free."""
+        """Note that these places are free, even if they were to be free at another time."""
         for place in places:
             if (end := self.ends.pop(place, None)) is not None:
                 self.fast.stop(end)
 
     def over(self, now: float, demand: Demand) -> float:
-        """Return when a demand behind all others would surely be done; inf where the line is not for it."""
+        """Return a time by which a demand behind all others is certainly done; inf if the queue cannot judge it."""
         if not self.is_for(demand):
             return inf
         fast = self.fast
@@ -104,17 +104,17 @@ class FastSchedule:
         return max(busy, fast.port, now) + work + demand.cost.setup + grain
 
     def dues(self) -> Iterable[float]:
-        """Return the due times of all that waits."""
+        """Return the due times of all waiting jobs."""
         return (waiting.turn[0] for waiting in self.jobs.values())
 
     def opens(self, now: float) -> float | None:
-        """Return when the port will be free, if that is to be waited for."""
+        """Return when the port will be free, if a chunk must wait for it."""
         if self.fast.beta is None or not self.jobs or self.fast.port <= now + tolerance(now):
             return None
         return self.fast.port
 
     def next(self, now: float) -> NextChunk | None:
-        """Return what a processor that is free now should compute: of the first job that it can do anything for."""
+        """Return the chunk for a processor that is free now: of the first job that it can serve."""
         for waiting in self.fast.waiting:
             uid = waiting.order[2]
             job = self.jobs[uid]
@@ -124,7 +124,7 @@ class FastSchedule:
         return None
 
     def start(self, now: float, share: NextChunk, place: Place) -> float:
-        """Give it to the processor at a place; return when it ends."""
+        """Assign the chunk to the processor at a place; return when it ends."""
         job = self.jobs[share.uid]
         job.begin = share.piece.end
         left = float(job.end - job.begin)
@@ -137,7 +137,7 @@ class FastSchedule:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleTest:
-    """The line as a test of admission at one time, for those who ask it about one demand after the other."""
+    """Admission test of the queue at one time, for callers that test one demand after the other."""
 
     line: FastSchedule | StatisticalQueue
     now: float
@@ -154,12 +154,12 @@ class ScheduleTest:
         return self.line.ground.under(demand, deadline)
 
     def over(self, demand: Demand) -> float:
-        """Return when a demand behind all others is done at the latest; none of them is due later."""
+        """Return when a demand behind all others is done at the latest; none of the others is due later."""
         least = self.now + least_seconds(demand, self.line.ground)
         return max(self.line.over(self.now, demand), least, *self.line.dues())
 
     def turns(self, demand: Demand) -> Iterable[float]:
-        """Return the absolute deadlines with which a demand would come behind one more job."""
+        """Return the absolute deadlines at which the demand moves behind one more job."""
         return (due + demand.kept_back for due in self.line.dues())
 
 

@@ -1,13 +1,13 @@
-"""Which test of admission is in force, exact or fast, and how one takes over from the other (Mamat 2011, 6.3).
+"""Choice between the exact and the fast admission test, and the switch from one to the other (Mamat 2011, 6.3).
 
-The exact test refuses least, and costs more with each job that waits; the fast one always costs the same. Each keeps
-its promises by its own way of giving work out: as planned, or whatever comes first to whoever is free. So a switch
-hands all that waits to the other way, and is made only if the other can keep all of it; else it is asked for again at
-the next decision, and who has promised keeps the promise. In a mixture neither's argument would hold: a job that is
-given out as processors become free may take one that the plan counts on.
+The exact test refuses least and costs more with each waiting job; the cost of the fast test is constant. Each keeps its
+promises by its own way of dispatching work: as planned, or the first work in the queue to the first free processor. A
+switch therefore hands all waiting work over, and happens only if the other test can keep every promise. Otherwise the
+current test stays, and the switch is tried again at the next decision. A mixture would be unsound: a job that is
+dispatched when a processor becomes free may take a processor that the plan counts on.
 
-The paper (algs. 9 to 11) takes the delay that what runs makes for the whole line, and gives way at once; slacks may be
-negative then.
+The paper (algs. 9 to 11) treats running work as a delay of the whole queue and switches at once; slacks may be negative
+then.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,10 +22,10 @@ Test = Literal["Exact", "Fast"]
 
 
 def wanted(test: Test, waiting: int, *, threshold: int) -> Test:
-    """Return which test should decide now, ``test`` being in force and so many jobs waiting.
+    """Return the test that should decide now, given the current ``test`` and the number of waiting jobs.
 
-    Fast from ``threshold`` jobs on, Exact again below half of them: between two switches at least half a threshold of
-    jobs have come or gone, so that a hand-over, which looks at each that waits, is paid by as many decisions.
+    Fast from ``threshold`` waiting jobs on, Exact again below half of them. Between two switches, at least half a
+    threshold of jobs have come or gone, so as many decisions pay for a switch, which looks at each waiting job.
     """
     if waiting >= threshold:
         return "Fast"
@@ -33,14 +33,14 @@ def wanted(test: Test, waiting: int, *, threshold: int) -> Test:
 
 
 class Obstacle(NamedTuple):
-    """Why the fast way could not keep a promise."""
+    """Reason why the fast test cannot keep a promise."""
 
     uid: str
     what: str
 
 
 class Case(NamedTuple):
-    """A demand, and who would have to do it."""
+    """A demand, and the processors available to it."""
 
     demand: Demand
     now: float
@@ -48,24 +48,24 @@ class Case(NamedTuple):
 
 
 def wants_several_at_once(case: Case) -> str | None:
-    """Tell how many: the line gives one processor at a time."""
+    """Find a demand for several processors at once: the fast test assigns one processor at a time."""
     return f"needs {case.demand.least} processors at once" if case.demand.least > 1 else None
 
 
 def may_not_use_all(case: Case) -> str | None:
-    """Tell of how many: the line counts on all processors for each job."""
+    """Find a maximum number of processors: the fast test assumes all processors for each job."""
     most = case.demand.most
     return f"may use {most} of {case.processors} processors" if most is not None and most < case.processors else None
 
 
 def may_not_begin(case: Case) -> str | None:
-    """Tell for how long: the line counts on now."""
+    """Find a later earliest start: the fast test assumes that work can start now."""
     late = case.demand.not_before - case.now
     return f"may not begin for {late:g} s" if late > 0.0 else None
 
 
 def has_more_than_its_range(case: Case) -> str | None:
-    """Tell what no length counts: a hole in its units costs one more set-up, a reduce step a processor."""
+    """Find work that no length contains: a hole in the units costs one more set-up, a reduce step a processor."""
     if case.demand.reduce:
         return "ends with a reduce step"
     holes = len(case.demand.ranges.parts) - 1
@@ -81,7 +81,7 @@ CHECKS: tuple[Callable[[Case], str | None], ...] = (
 
 
 def turn_of(demand: Demand) -> Turn:
-    """Return a demand's place in the line: by due time whatever the pool's order, as only so the line is right."""
+    """Return a demand's queue key: by due time, whatever the pool's order, since the fast test requires it."""
     return demand.due, demand.order.arrival, demand.uid
 
 
@@ -94,11 +94,11 @@ def obstacle(demand: Demand, *, now: float, processors: int) -> Obstacle | None:
 def to_fast(
     now: float, ground: Timeline, demands: Iterable[Demand], *, grain: float = 1.0, beta: float = 1.0
 ) -> FastQueue | Obstacle:
-    """Return the line of all that waits, every slack found from what runs now; or who could not be promised by it.
+    """Return the queue of all waiting demands, with slacks from the running work; or the first that it cannot promise.
 
-    ``ground``: when processors, and the port, are free of what runs, bookings not counted; ``grain``: as of the
-    line. A job with a lower β than the line's, or one that the line refuses only for what was found long ago, may be
-    asked for by a new line with it in: O(n), where n wait.
+    ``ground``: when processors and the port are free of running work, without placements; ``grain``: as of the queue. A
+    job with a lower β than the queue's, or one that the queue refuses only because of outdated slacks, may be tested by
+    a new queue that contains it: O(n) for n waiting jobs.
     """
     processors = ground.ready.size
     if ground.speeds is not None:

@@ -1,10 +1,10 @@
-"""What could be promised instead: the earliest deadline and the largest load, found by asking admission again.
+"""Offers for refused jobs: the earliest deadline and the largest load, found by repeated admission tests.
 
-Acceptance is not monotone in the deadline: a later one moves the job behind others in the order, and may bring in
-processors that are slow. So what bisection finds is an edge, and there may be earlier ones. The search looks first just
-before deadlines at which the place in the order changes, and at others between; it bisects below the first look that is
-accepted. It goes by steps of a millionth, so that the step below its answer is refused. The search is a generator: each
-``next`` costs at most one test, so that a step can bound its work.
+Acceptance is not monotone in the deadline: a later one moves the job behind others in the order, and may use slower
+processors. So bisection finds an edge, and there may be earlier ones. The search first tests deadlines just before
+those at which the job's place in the order changes, and others between them. It then bisects below the first accepted
+deadline. Its resolution is a millionth, so the deadline one step below the answer is refused. The search is a
+generator: each ``next`` costs at most one test, so a step can bound its work.
 """
 
 import math
@@ -17,39 +17,39 @@ from punctual.scheduling.placement.demand import Demand
 from punctual.theory.tolerance import tolerance
 
 ALLOWANCE = 3.0
-"""Seconds added to what is offered: creation times are whole seconds, and submitting takes a moment."""
+"""Seconds added to an offered deadline: creation times are whole seconds, and submitting takes a moment."""
 VALID = 60.0
-"""Seconds an offer is held out; it reserves nothing, and ends when something else is admitted."""
+"""Seconds for which an offer is valid; it reserves nothing, and ends when another job is admitted."""
 LONGEST = 87600 * 3600.0
-"""Seconds: no deadline further away can be asked for (``spec.deadline``), so none is offered."""
+"""Seconds: the longest deadline that ``spec.deadline`` accepts, so no longer one is offered."""
 TIGHTER = 1e-6
 LEAST = 1e-6
-"""Seconds: no deadline nearer than this is offered."""
+"""Seconds: the shortest deadline that is offered."""
 LOOKS = 16
-"""Deadlines at which the search looks before it bisects."""
+"""Deadlines that the search tests before it bisects."""
 
 
 class Test(Protocol):
-    """What decides about admission at one moment: a plan, or the line of the fast test."""
+    """Admission test at one moment: a plan, or the queue of the fast test."""
 
     def fits(self, demand: Demand) -> bool:
         """Whether the demand would be admitted."""
 
     def under(self, demand: Demand, deadline: float) -> Demand:
-        """Return the demand of a new job under another absolute deadline: due time and place in the order move."""
+        """Return the demand of a new job under another absolute deadline, with its due time and queue key."""
 
     def over(self, demand: Demand) -> float:
         """Return when the demand is done behind all others at the latest: with that due time it is admitted."""
 
     def turns(self, demand: Demand) -> Iterable[float]:
-        """Return the absolute deadlines with which the demand would come behind one more job, in any order."""
+        """Return the absolute deadlines at which the demand moves behind one more job, in any order."""
 
 
 def earliest_deadline(test: Test, demand: Demand, now: float) -> Generator[None, None, float | None]:
     """Search the earliest deadline, seconds after ``now``, that is accepted while one a millionth tighter is not.
 
-    It is later than the one that was asked for, which is taken as refused. Returns None where none is accepted. At most
-    LOOKS + 1 tests and some 25 more.
+    It is later than the requested deadline, which is assumed to be refused. Returns None if no deadline is accepted. At
+    most LOOKS + 1 tests and some 25 more.
     """
 
     def ok(relative: float) -> bool:
@@ -82,12 +82,12 @@ def earliest_deadline(test: Test, demand: Demand, now: float) -> Generator[None,
 
 
 def _above(low: float, steps: int) -> float:
-    """Return the deadline from which so many times a millionth is to be taken to come to ``low``."""
+    """Return the deadline that the given number of steps of a millionth brings down to ``low``."""
     return low * math.exp(-math.log1p(-TIGHTER) * steps)
 
 
 def _looks(test: Test, demand: Demand, now: float, low: float) -> list[float]:
-    """Return the deadlines to look at first, ascending, the last of which is accepted if any later one is."""
+    """Return the deadlines to test first, ascending; the last one is accepted if any later one is."""
     last = test.over(demand) + demand.kept_back - now
     last = max(last + 2.0 * tolerance(now + last), low * (1.0 + 2.0 * TIGHTER))
     if not math.isfinite(last):
@@ -103,7 +103,7 @@ def _looks(test: Test, demand: Demand, now: float, low: float) -> list[float]:
 
 
 def largest_load(test: Test, demand: Demand) -> Generator[None, None, int]:
-    """Search the most units, of those asked, that would be accepted under the deadline asked; 0: none."""
+    """Search the largest part of the requested units that would be accepted under the requested deadline; 0: none."""
     low, high = 0, demand.ranges.total
     while high - low > 1:
         middle = (low + high) // 2
@@ -116,6 +116,6 @@ def largest_load(test: Test, demand: Demand) -> Generator[None, None, int]:
 
 
 def shown(relative: float) -> float | None:
-    """Return the deadline to offer: whole seconds, submission allowance included; None where it cannot be asked for."""
+    """Return the deadline to offer: whole seconds, submission allowance included; None if it exceeds the maximum."""
     offered = float(math.ceil(relative + ALLOWANCE))
     return offered if offered <= LONGEST else None

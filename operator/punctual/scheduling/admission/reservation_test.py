@@ -1,14 +1,15 @@
-"""Processors booked ahead over a window, beside jobs: who is accepted, where, and when it would be (Mamat 2011, ch. 5).
+"""Admission test for reservations: which are accepted, on which processors, and when (Mamat 2011, ch. 5).
 
-A reservation is refused where fewer processors than asked are free at some time of its window, where its input would be
-sent while that of another is (OnePort), or where a job that was promised would fit no more around it (algs. 1 and 2).
+A reservation is refused if fewer processors than requested are free at some time of its window, if its input would be
+sent at the same time as another reservation's (OnePort), or if a promised job would no longer fit around it (algs. 1
+and 2).
 
-It gets its processors when it is accepted, and keeps them: jobs are placed around windows of given places, whoever is
-told the answer can rely on the places named in it, and nothing has to be moved later. The price: windows that are kept
-where they are can leave enough processors at each time but not the same ones throughout; then it is refused, where the
-paper's count of free processors would accept what cannot be held without moving others. To have that seldom, and to
-disturb jobs least, it gets of all places that are free throughout those on which least is booked in its window, and of
-these the ones that would be idle for the shortest time before it.
+A reservation gets its processors when it is accepted, and keeps them. Jobs are placed around windows of fixed places, a
+user can rely on the places named in the answer, and nothing has to be moved later. The price: fixed windows can leave
+enough processors at each time, but not the same ones throughout. Such a reservation is refused, although the paper's
+count of free processors would accept it: it cannot be held without moving others. To make this rare, and to disturb
+jobs least, the reservation gets, of all places that are free throughout, those with the least work planned in its
+window, and of these the ones that would be idle for the shortest time before it.
 """
 
 from collections.abc import Generator, Sequence
@@ -30,13 +31,13 @@ from punctual.scheduling.placement.plan import Plan
 from punctual.theory.tolerance import tolerance
 
 EARLIER = 1e-6
-"""How much nearer, relative to now, no window may be than the one that is offered."""
+"""Resolution of an offered window: no window this much nearer, relative to now, is accepted."""
 ROUNDS = 8
-"""How often what bisection found is found to be beatable before it is offered all the same."""
+"""Maximum number of times that a result of bisection is improved before it is offered."""
 
 
 class BookedReservation(NamedTuple):
-    """A reservation that was accepted, and the places that it has: fewer than it asked for where nodes went."""
+    """An accepted reservation and its places: fewer than requested after nodes were lost."""
 
     reservation: Reservation
     places: tuple[Place, ...]
@@ -50,7 +51,7 @@ class Accepted(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """Why not."""
+    """Reason for a refusal."""
 
     reason: str
     message: str
@@ -58,30 +59,30 @@ class Refused(NamedTuple):
 
 @dataclass(slots=True)
 class BookedReservations:
-    """All reservations that are accepted and not over."""
+    """All accepted reservations that are not over."""
 
     held: dict[str, BookedReservation] = field(default_factory=dict)
     calendar: Calendar = field(default_factory=Calendar)
-    """Processors booked over time."""
+    """Reserved processors over time."""
     port: Calendar = field(default_factory=Calendar)
-    """When inputs of reservations are sent: 0 or 1 at a time."""
+    """Times at which inputs of reservations are sent: 0 or 1 at a time."""
     clearance: float = 0.0
-    """Seconds before a window, and before its end, in which nothing planned may still run, nor be sent before its
-    input is."""
+    """Seconds before a window, and before its end, in which no planned work may run, and before the transfer of its
+    input, in which nothing may be sent."""
     _groups: dict[str, int] = field(default_factory=dict)
-    """Numbers of what jobs can name."""
+    """Numbers of the groups that jobs can name."""
     _number: dict[Place, int] = field(default_factory=dict)
-    """Of each place that ever had a window; arrays below hold these, one entry per window and place."""
+    """Number of each place that ever had a window; the arrays below hold these, one entry per window and place."""
     _where: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
     _start: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     _end: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     _owner: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
 
     def book(self, held: BookedReservation) -> None:
-        """Book what was accepted."""
+        """Add an accepted reservation."""
         r = held.reservation
         if r.uid in self.held:
-            raise ValueError(f"{r.uid} is booked already")
+            raise ValueError(f"{r.uid} is already booked")
         self.held[r.uid] = held
         if held.places:
             self.calendar.book(BookedSpan(r.start, r.end, len(held.places)))
@@ -94,7 +95,7 @@ class BookedReservations:
         self._owner = np.concatenate((self._owner, np.full(len(numbers), self.number(r.group))))
 
     def release(self, uid: str) -> None:
-        """Take a booking back; KeyError where there is none."""
+        """Remove a reservation; KeyError if there is none."""
         r, places = self.held.pop(uid)
         if places:
             self.calendar.release(BookedSpan(r.start, r.end, len(places)))
@@ -109,23 +110,23 @@ class BookedReservations:
             self._groups.clear()
 
     def forget(self, until: float) -> bool:
-        """Forget reservations that are over; say whether there was one."""
+        """Drop reservations that are over; return whether there was one."""
         over = [uid for uid, held in self.held.items() if held.reservation.end <= until]
         for uid in over:
             self.release(uid)
         return bool(over)
 
     def number(self, group: str) -> int:
-        """Return by which number placement knows what a job may name."""
+        """Return the number that placement uses for the group that a job may name."""
         return self._groups.setdefault(group, len(self._groups))
 
     def inside(self, group: str) -> tuple[int, float] | None:
-        """Return that number and when the last of its windows ends; None: it has none (any more)."""
+        """Return that number, and when the last of its windows ends; None: it has none (any more)."""
         ends = [held.reservation.end for held in self.held.values() if held.reservation.group == group]
         return (self.number(group), max(ends)) if ends else None
 
     def on(self, places: Sequence[Place], discipline: Discipline) -> Blackouts | None:
-        """Return what a ground of these places carries; None: nothing is booked."""
+        """Return the blackouts of a timeline of these places; None: there are none."""
         if not self.held:
             return None
         index = {place: i for i, place in enumerate(places)}
@@ -146,26 +147,26 @@ class BookedReservations:
 
     def free(self, places: Sequence[Place], start: float, end: float) -> NDArray[np.bool_]:
         """Return which places have no window over [start, end)."""
-        taken = np.zeros(len(self._number) + 1, dtype=bool)  # the last one: places that never had a window
+        taken = np.zeros(len(self._number) + 1, dtype=bool)  # the last entry: places that never had a window
         taken[self._where[(self._start < end) & (self._end > start)]] = True
         none = len(self._number)
         return ~taken[[self._number.get(place, none) for place in places]]
 
     def sendable(self, at: float, seconds: float) -> float:
-        """Return from when on, not before ``at``, the port is kept for nobody for so long (OnePort)."""
+        """Return the time from which, not before ``at``, no reservation keeps the port for so long (OnePort)."""
         free = self.port.next_window(1, seconds, capacity=1, not_before=at)
-        assert free is not None  # behind all bookings it is
+        assert free is not None  # there is a gap after all bookings
         return free
 
     def ends_after(self, at: float) -> float:
-        """Return when the next window ends after ``at``; inf: none does."""
+        """Return the first end of a window after ``at``; inf: there is none."""
         return float(self._end[self._end > at].min(initial=inf))
 
 
 def admit(asked: Reservation, ahead: BookedReservations, plan: Plan, now: float) -> Accepted | Refused:
-    """Answer: where it is held and what becomes of the plan, in which every promise stands; or the first objection.
+    """Return the places of the reservation and the plan that keeps every promise around it, or the first obstacle.
 
-    The plan's ground is around what is booked ahead (`Ahead.on`).
+    The plan's timeline contains the blackouts of `BookedReservations.on`.
     """
     where = _room(asked, ahead, plan, now)
     if isinstance(where, Refused):
@@ -183,12 +184,12 @@ def admit(asked: Reservation, ahead: BookedReservations, plan: Plan, now: float)
     return Refused(
         reasons.INFEASIBLE_RESERVATION,
         f"{some(where.size, 'processor')} from {span(asked.start - now)} on for {span(asked.end - asked.start)} "
-        f"would break an earlier promise: {missed[0].uid} would fit no more",
+        f"would break an earlier promise: {missed[0].uid} would no longer fit",
     )
 
 
 def _with(plan: Plan, ahead: BookedReservations, where: NDArray[np.intp], asked: Reservation) -> Blackouts:
-    """Return what the plan's ground is around, this reservation included."""
+    """Return the blackouts of the plan's timeline, this reservation included."""
     around = plan.ground.around
     if around is None:
         none = np.empty(0)
@@ -198,7 +199,7 @@ def _with(plan: Plan, ahead: BookedReservations, where: NDArray[np.intp], asked:
 
 
 def _room(asked: Reservation, ahead: BookedReservations, plan: Plan, now: float) -> NDArray[np.intp] | Refused:
-    """Return which places it gets whatever becomes of the jobs that wait, or what stands against it."""
+    """Return the places that it gets whatever becomes of the waiting jobs, or the obstacle."""
     there = _there(asked, plan.places)
     n = _number(asked, there)
     if why := _objection(asked, there, ahead, plan, now):
@@ -209,9 +210,9 @@ def _room(asked: Reservation, ahead: BookedReservations, plan: Plan, now: float)
     able = throughout & (plan.ground.ready <= soonest + tolerance(asked.start))
     if np.count_nonzero(able) < n:
         if np.count_nonzero(throughout) < n:
-            why = f"at each time enough are free, but only {np.count_nonzero(throughout)} from its start to its end"
+            why = f"enough are free at each time, but only {np.count_nonzero(throughout)} from start to end"
         else:
-            why = f"chunks that run now will still run on all but {np.count_nonzero(able)}"
+            why = f"running chunks will still occupy all but {np.count_nonzero(able)}"
         return Refused(reasons.INFEASIBLE_RESERVATION, f"{some(n, 'processor')}: {why}")
     since = plan.ground.ready
     if plan.ground.around is not None:
@@ -228,33 +229,33 @@ def _there(asked: Reservation, places: Sequence[Place]) -> NDArray[np.bool_]:
 
 
 def _number(asked: Reservation, there: NDArray[np.bool_]) -> int:
-    """Return how many places it wants, of those ``there`` on its nodes."""
+    """Return the number of places that it requests, of those ``there`` on its nodes."""
     return asked.processors or int(np.count_nonzero(there))
 
 
 def _objection(
     asked: Reservation, there: NDArray[np.bool_], ahead: BookedReservations, plan: Plan, now: float
 ) -> str | None:
-    """Return what counting processors, those ``there`` on its nodes, and the port tells against it."""
+    """Return the obstacle found by counting processors, those ``there`` on its nodes, and the port's transfers."""
     total, own = len(plan.places), int(np.count_nonzero(there))
     n = _number(asked, there)
     if asked.start < now:
-        return "that has begun already"
+        return "the window has already begun"
     if n == 0 or n > own:
         return f"the pool has {own}" if asked.nodes is None else f"the {some(len(asked.nodes), 'node')} selected: {own}"
     booked = ahead.calendar.most(asked.start, asked.end)
     if total - booked < n:
-        return f"at one time of it {booked} of {total} are reserved"
+        return f"at some time in it, {booked} of {total} are reserved"
     if plan.ground.discipline.one_port and asked.sends:
         if ahead.port.most(asked.start, asked.sent):
-            return "its input would be sent while another reservation's is"
+            return "its input would be sent at the same time as another reservation's"
         if plan.ground.port > asked.start + tolerance(asked.start):
-            return f"the port sends what was begun until {span(plan.ground.port - now)} from now"
+            return f"running transfers occupy the port for {span(plan.ground.port - now)} from now"
     return None
 
 
 def _moved(before: Plan, after: Plan) -> bool:
-    """Whether a chunk or a reduce step got another time."""
+    """Whether the times of any chunk or reduce step changed."""
     return any(
         abs(a.finish - b.finish) > tolerance(b.finish) or (np.abs(a.starts - b.starts) > tolerance(b.finish)).any()
         for a, b in zip(after, before, strict=True)
@@ -262,7 +263,7 @@ def _moved(before: Plan, after: Plan) -> bool:
 
 
 def _disturbed(asked: Reservation, plan: Plan) -> NDArray[np.float64]:
-    """Return how many seconds of the window are booked by jobs, by place."""
+    """Return the seconds of the window that jobs are planned for, by place."""
     seconds = np.zeros(len(plan.places))
     for b in plan:
         over = np.minimum(b.ends, asked.end) - np.maximum(b.starts, asked.start)
@@ -276,7 +277,7 @@ def _disturbed(asked: Reservation, plan: Plan) -> NDArray[np.float64]:
 def next_start(
     asked: Reservation, ahead: BookedReservations, plan: Plan, now: float, *, not_before: float
 ) -> float | None:
-    """Return the earliest start from which on there is room beside other reservations; None: there never is."""
+    """Return the earliest start from which the window fits beside other reservations; None: there is none."""
     n = _number(asked, _there(asked, plan.places))
     length, at = asked.end - asked.start, max(not_before, now)
     if n == 0:
@@ -293,7 +294,7 @@ def next_start(
             if gap is not None and gap > start:
                 at = gap
                 continue
-        for exact in (start, start + tolerance(start)):  # windows that touch, moved: their ends are rounded anew
+        for exact in (start, start + tolerance(start)):  # touching windows that are moved: their ends are rounded again
             if not isinstance(_room(asked.at(exact), ahead, plan, now), Refused):
                 return exact
         ready = plan.ground.ready + ahead.clearance
@@ -303,7 +304,7 @@ def next_start(
 
 
 class _Starts(NamedTuple):
-    """The same window moved."""
+    """The same window at other starts."""
 
     asked: Reservation
     ahead: BookedReservations
@@ -311,16 +312,16 @@ class _Starts(NamedTuple):
     now: float
 
     def room(self, not_before: float) -> float:
-        """Return the next start with room beside other reservations; inf: there never is."""
+        """Return the next start that fits beside other reservations; inf: there is none."""
         found = next_start(self.asked, self.ahead, self.plan, self.now, not_before=not_before)
         return inf if found is None else found
 
     def fits(self, start: float) -> bool:
-        """Whether it is accepted."""
+        """Whether the window is accepted at this start."""
         return isinstance(admit(self.asked.at(start), self.ahead, self.plan, self.now), Accepted)
 
     def some_later(self, start: float) -> Generator[None, None, float]:
-        """Search some start behind one with which a job stands in the way; behind all jobs none does. inf: none."""
+        """Search a start that no job prevents, after one that a job prevents; inf: there is none."""
         step = self.asked.end - self.asked.start
         while start < inf:
             start = self.room(start + step)
@@ -331,8 +332,8 @@ class _Starts(NamedTuple):
         return start
 
     def between(self, low: float, high: float) -> Generator[None, None, float]:
-        """Search by bisection an earlier start than ``high``, which is accepted, behind ``low``, which is not."""
-        top = high  # from here to ``high`` there is no room
+        """Search, by bisection, an accepted start earlier than ``high`` (accepted) and later than ``low`` (refused)."""
+        top = high  # from here to ``high`` the window does not fit
         while top - low > max(EARLIER / 10.0 * (high - self.now), tolerance(high)):
             middle = low + (top - low) / 2.0
             at = self.room(middle)
@@ -350,9 +351,9 @@ class _Starts(NamedTuple):
 def nearest(
     asked: Reservation, ahead: BookedReservations, plan: Plan, now: float
 ) -> Generator[None, None, float | None]:
-    """Search the earliest start, not before the one asked for, with which it is accepted; None: there is none.
+    """Search the earliest accepted start, not before the requested one; None: there is none.
 
-    One a millionth nearer to now is not accepted. Each ``next`` costs at most one test, some 60 a round.
+    A start one millionth nearer to now is not accepted. Each ``next`` costs at most one test, some 60 a round.
     """
     starts = _Starts(asked, ahead, plan, now)
     first = starts.room(asked.start)

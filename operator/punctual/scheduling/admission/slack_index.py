@@ -1,10 +1,10 @@
-"""Waiting jobs in order of their deadlines, each with its slack; a suffix is moved, or its minimum found, at once.
+"""Index of waiting jobs by deadline, with slacks: shifts a suffix, or finds its minimum, in one operation.
 
 Fast admission (Mamat 2011, ch. 6, algs. 6 and 7) runs one waiting job after the other on all processors. A job's slack
-is d − C, how much later it could end (6.3). One more job of length E takes E from the slack of all behind it, and must
-not take more than the least of those. The paper walks over the queue for both; here jobs lie in blocks of some
-hundred, each a numpy array with one number that is still to be added to all of it, so that a decision costs two passes
-over one block and two over the blocks: 37,000 waiting jobs are looked at as 2 × 500 numbers.
+is d − C, how much later it could end (6.3). One more job of length E takes E from the slack of all jobs behind it, and
+must not take more than the least of those. The paper walks over the queue for both. Here, jobs lie in blocks of some
+hundred. Each block is a numpy array with one number that is still to be added to all its slacks. A decision costs two
+passes over one block and two over the blocks: 37,000 waiting jobs are processed as 2 × 500 numbers.
 """
 
 from bisect import bisect_left
@@ -19,14 +19,14 @@ from punctual.errors import InvariantError
 
 Floats = NDArray[np.float64]
 Turn = tuple[float, float, str]
-"""Due time, arrival and uid: a place in the line, as `Order` is."""
+"""Due time, arrival and uid: a queue key, like `Order`."""
 BLOCK = 512
-"""Jobs in a block when it is cut in two."""
-_sum, _least = np.add.reduce, np.minimum.reduce  # without what .sum() and .min() do before
+"""Number of jobs at which a block is split."""
+_sum, _least = np.add.reduce, np.minimum.reduce  # without the overhead of .sum() and .min()
 
 
 class SlackEntry(NamedTuple):
-    """One waiting job. ``length``: seconds that it takes of the line, E(σ, N)."""
+    """One waiting job. ``length``: seconds that it takes of the queue, E(σ, N)."""
 
     order: Turn
     length: float
@@ -34,7 +34,7 @@ class SlackEntry(NamedTuple):
 
 
 class _Block:
-    """Neighbours in the line. Their slacks are ``slacks[:n]`` plus what the line keeps for the whole block."""
+    """Neighbours in the queue. Their slacks are ``slacks[:n]`` plus the index's pending sum for the block."""
 
     __slots__ = ("lengths", "orders", "slacks")
 
@@ -70,15 +70,15 @@ class _Block:
 
 
 class SlackIndex:
-    """A sorted line of `Waiting`. All operations but iteration and `check` are O(BLOCK + n / BLOCK), most of it numpy.
+    """Sorted `SlackEntry` items. All operations but iteration and `check` are O(BLOCK + n / BLOCK), mostly in numpy.
 
     Orders must be unique (they end with the job's uid).
     """
 
     def __init__(self) -> None:
         self._blocks: list[_Block] = []
-        self._last: list[Turn] = []  # of each block
-        self._later = np.empty(0)  # per block: to be added to each of its slacks
+        self._last: list[Turn] = []  # last key of each block
+        self._later = np.empty(0)  # per block: pending sum of each of its slacks
         self._least = np.empty(0)  # per block: least slack, ``_later`` included
         self._lengths = np.empty(0)  # per block: sum of its lengths
         self._size = 0
@@ -92,9 +92,9 @@ class SlackIndex:
                 yield SlackEntry(order, length, slack + later)
 
     def around(self, order: Turn) -> tuple[float, float]:
-        """Return what stands before that place, and the least slack behind it (slack_min of the successor, 6.4).
+        """Return the length before that place, and the least slack behind it (slack_min of the successor, 6.4).
 
-        The length of all jobs before it, s, and inf where nobody is behind.
+        The length is that of all jobs before it, in seconds. The slack is inf if no job is behind it.
         """
         b = bisect_left(self._last, order)
         ahead = float(_sum(self._lengths[:b]))
@@ -109,7 +109,7 @@ class SlackIndex:
         return ahead, min(least, float(_least(rest))) if rest.size else least
 
     def insert(self, order: Turn, length: float, slack: float) -> None:
-        """Put a job into the line and take its length from all slacks behind it."""
+        """Add a job and subtract its length from all slacks behind it."""
         if not self._blocks:
             self._blocks.append(_Block([order], [length], [slack]))
             self._last.append(order)
@@ -128,9 +128,9 @@ class SlackIndex:
             self._cut(b)
 
     def remove(self, order: Turn, *, spent: float = 0.0) -> None:
-        """Take a job out of the line; what of its length was not ``spent`` goes to all behind it.
+        """Remove a job; the part of its length that was not ``spent`` goes to all jobs behind it.
 
-        KeyError where it is not there.
+        KeyError if it is not in the queue.
         """
         b, at = self._find(order)
         block = self._blocks[b]
@@ -148,7 +148,7 @@ class SlackIndex:
         self._lengths = np.delete(self._lengths, b)
 
     def shorten(self, order: Turn, length: float, *, spent: float = 0.0) -> None:
-        """Give a job another length; what it lost and was not ``spent`` goes to its own slack and all behind it."""
+        """Change a job's length; the part of it not ``spent`` goes to its own slack and all slacks behind it."""
         b, at = self._find(order)
         block = self._blocks[b]
         lost = block.lengths.item(at) - length
@@ -157,7 +157,7 @@ class SlackIndex:
         self._move(b, at, lost - spent)
 
     def length(self, order: Turn) -> float:
-        """Return a job's length; KeyError where it is not there."""
+        """Return a job's length; KeyError if it is not in the queue."""
         b, at = self._find(order)
         return self._blocks[b].lengths.item(at)
 
@@ -169,7 +169,7 @@ class SlackIndex:
         return b, at
 
     def _move(self, b: int, begin: int, by: float) -> None:
-        """Add to all slacks from a place on."""
+        """Add a number to all slacks from a place on."""
         block = self._blocks[b]
         block.slacks[begin : len(block.orders)] += by
         self._least[b] = block.least() + self._later.item(b)
@@ -177,7 +177,7 @@ class SlackIndex:
         self._least[b + 1 :] += by
 
     def _cut(self, b: int) -> None:
-        """Make two blocks of one that is full."""
+        """Split a full block in two."""
         block, later = self._blocks[b], self._later.item(b)
         halves = [
             _Block(block.orders[part], block.lengths[part], block.slacks[part])
@@ -192,14 +192,14 @@ class SlackIndex:
         self._lengths[b + 1] = halves[1].total
 
     def check(self) -> None:
-        """Raise InvariantError where the line is out of order or a block's summary is wrong."""
+        """Raise InvariantError if the jobs are out of order or a block's summary is wrong."""
         orders = [w.order for w in self]
         if orders != sorted(set(orders)) or len(orders) != self._size:
             raise InvariantError("waiting jobs are out of order")
         for b, block in enumerate(self._blocks):
             if not block.orders or self._last[b] != block.orders[-1]:
-                raise InvariantError(f"block {b} is empty or ends elsewhere")
+                raise InvariantError(f"block {b} is empty or has another last key")
             if abs(self._least.item(b) - (block.least() + self._later.item(b))) > 1e-6:
-                raise InvariantError(f"block {b} has another least slack than it says")
+                raise InvariantError(f"block {b} has a wrong least slack")
             if abs(self._lengths.item(b) - block.total) > 1e-6:
-                raise InvariantError(f"block {b} has another length than it says")
+                raise InvariantError(f"block {b} has a wrong length")

@@ -1,13 +1,13 @@
-"""Admission where costs are estimates that may be wrong: as much as a utilization bound allows (Mamat 2011, ch. 7).
+"""Statistical admission: admits by a utilization bound where costs are uncertain estimates (Mamat 2011, ch. 7).
 
-Nobody is promised for certain. A job is let in if no waiting job's utilization, its time on all processors over the
-time it has left, is above the bound; the bound is set by hand, or moved by a controller so that so many of the
-accepted miss. Work is given out in the order of deadlines, in chunks that are short against the time left: then all
-processors work on the job that is due first, and a job that is due earlier waits for none of them long. A job that is
-late goes on behind those that are not: served first, it would make them late too.
+It gives no guarantee. A job is admitted if no waiting job's utilization (its time on all processors divided by the time
+that it has left) exceeds the bound. The bound is set by hand, or a controller moves it to hold the share of accepted
+jobs that miss their deadlines. Work is dispatched in the order of deadlines, in chunks that are short compared to the
+time left. So all processors work on the job that is due first, and a job with an earlier deadline does not wait long
+for any of them. A late job continues behind the jobs that are not late: served first, it would make them late too.
 
-Where the paper's algorithm 12 leaves open what "the completion of the last dispatched task" is, we take what runs
-as spread over all processors (its algorithm 10): one job's chunks end at many times.
+The paper's algorithm 12 does not define "the completion of the last dispatched task". Here, running work counts as
+spread over all processors (as in its algorithm 10), since one job's chunks end at many times.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,21 +25,21 @@ from punctual.theory.geometric import GroupShares
 from punctual.theory.tolerance import tolerance
 
 PARTS: Final = 16.0
-"""m of the paper's dispatcher: a chunk is expected to take one part in so many of the time left.
+"""m of the paper's dispatcher: a chunk is expected to take 1/m of the time left.
 
-With m = 2, just enough for costs twice as high as estimated, a job is on few processors until its deadline, and for the
-same misses less of the processors' time is used (measured in docs/papers.md).
+m = 2 is just enough for costs twice as high as estimated. A job then stays on few processors until its deadline, and
+less of the processors' time is used for the same number of misses (measured in docs/papers.md).
 """
 LEAST: Final = 0.2
-"""Of a processor's equal part of the load: no chunk but the last is smaller, or they would shrink for ever."""
+"""Least chunk as a part of a processor's equal share; only the last may be smaller. Otherwise chunks shrink forever."""
 WORTH: Final = 10.0
-"""A chunk takes at least so many times its set-up, where that leaves it ``SLOWER`` times as long as expected."""
+"""A chunk takes at least so many times its set-up, if ``SLOWER`` times its expected time still ends in time."""
 SLOWER: Final = 2.0
-"""A chunk may take so many times what is expected and still end in time, unless it is one of the least."""
+"""A chunk may take so many times its expected time and still end in time, unless it has the least size."""
 
 
 class NextChunk(NamedTuple):
-    """A chunk for the next free processor."""
+    """The chunk for the next free processor."""
 
     uid: str
     piece: Range
@@ -47,7 +47,7 @@ class NextChunk(NamedTuple):
 
 @dataclass(slots=True)
 class WaitingLoad:
-    """What waits of a job."""
+    """The waiting part of a job."""
 
     turn: Turn
     cost: Cost
@@ -59,39 +59,39 @@ class WaitingLoad:
 
     @property
     def due(self) -> float:
-        """When it is to be done."""
+        """The due time."""
         return self.turn[0]
 
 
 @dataclass(frozen=True, slots=True)
 class UtilizationAnswer:
-    """The answer: the highest utilization with the job in the line, and the bound."""
+    """Answer: the highest utilization with the job in the queue, and the bound."""
 
     highest: float
     bound: float
 
     @property
     def fits(self) -> bool:
-        """Whether the job may be let in."""
+        """Whether the job may be admitted."""
         return self.highest <= self.bound
 
 
 @dataclass(slots=True)
 class StatisticalQueue:
-    """All that waits and runs. ``bound``: the highest utilization allowed."""
+    """All waiting and running work. ``bound``: the highest utilization allowed."""
 
     ground: Timeline
     bound: float
     jobs: dict[str, WaitingLoad] = field(default_factory=dict)
     ends: dict[Place, float] = field(default_factory=dict)
-    """When places that are busy are expected to be free."""
+    """Times at which busy places are expected to become free."""
     port: float = -float("inf")
 
     @classmethod
     def of(
         cls, now: float, places: Sequence[Place], ground: Timeline, demands: Iterable[Demand], *, bound: float
     ) -> "StatisticalQueue":
-        """Make the line of all that waits upon what runs."""
+        """Make the queue of all waiting demands and the running work."""
         ready = zip(places, ground.ready.tolist(), strict=True)
         line = cls(ground, bound, ends={place: end for place, end in ready if end > now}, port=ground.port)
         for demand in demands:
@@ -100,11 +100,11 @@ class StatisticalQueue:
 
     @property
     def processors(self) -> int:
-        """How many there are."""
+        """Number of processors."""
         return int(self.ground.ready.size)
 
     def room(self, now: float, demand: Demand) -> UtilizationAnswer:
-        """Ask whether one more job may be let in (algorithm 12)."""
+        """Test whether one more job may be admitted (algorithm 12)."""
         asked = _loose(demand)
         start = self._start(now)
         highest = 0.0
@@ -117,53 +117,53 @@ class StatisticalQueue:
         return UtilizationAnswer(highest, self.bound)
 
     def over(self, now: float, demand: Demand) -> float:
-        """Return when a demand behind all others would be as far from the bound as it can be."""
+        """Return the due time at which a demand behind all others would be furthest below the bound."""
         before = sum(self._seconds(job) for job in self.jobs.values())
         return self._start(now) + before + self._seconds(_loose(demand)) / self.bound
 
     def dues(self) -> Iterable[float]:
-        """Return the due times of all that waits."""
+        """Return the due times of all waiting jobs."""
         return (job.due for job in self.jobs.values())
 
     def join(self, demand: Demand) -> None:
-        """Let a job into the line."""
+        """Add a job to the queue."""
         if demand.ranges:
             self.jobs[demand.uid] = _loose(demand)
 
     def leave(self, uid: str) -> None:
-        """Take what waits of a job out of the line."""
+        """Remove the waiting part of a job from the queue."""
         self.jobs.pop(uid, None)
 
     def free(self, places: Iterable[Place]) -> None:
-        """Take in that nobody sits on these places."""
+        """Note that these places are free."""
         for place in places:
             self.ends.pop(place, None)
 
     def opens(self, now: float) -> float | None:
-        """Return when the port will be free, if that is to be waited for."""
+        """Return when the port will be free, if a chunk must wait for it."""
         one_port = self.ground.discipline.one_port
         return self.port if one_port and self.jobs and self.port > now + tolerance(now) else None
 
     def next(self, now: float) -> NextChunk | None:
-        """Return what a processor that is free now should compute."""
+        """Return the chunk for a processor that is free now."""
         if not self.jobs:
             return None
         job = min(self.jobs.values(), key=lambda job: (job.due <= now, job.turn))
         return NextChunk(job.turn[2], self._first(job, job.due - now - job.cost.setup))
 
     def _first(self, job: WaitingLoad, window: float) -> Range:
-        """Return the chunk of a job that a processor gets, with so many seconds (s) left to compute it in."""
+        """Return the chunk of a job for a processor with ``window`` seconds left for computing it."""
         wanted = max(window / PARTS, WORTH * job.cost.setup)
         seconds = min(wanted, window / SLOWER)
         least = LEAST * job.whole / max(1, self.processors)
         size = max(1, int(max(least, seconds / job.cost.per_unit)))
         first = job.left.parts[0]
         if first.size - size < job.least_chunk:
-            size = first.size  # the rest is not worth a set-up: truncation alone can leave one unit
+            size = first.size  # the rest is not worth a set-up: truncation can leave one unit
         return Range(first.begin, first.begin + size)
 
     def start(self, now: float, share: NextChunk, place: Place) -> float:
-        """Give it to the processor at a place; return when it is expected to end."""
+        """Assign the chunk to the processor at a place; return when it is expected to end."""
         uid, piece = share
         job = self.jobs[uid]
         job.left -= Ranges.of(piece)
@@ -177,15 +177,15 @@ class StatisticalQueue:
         return (job for job in self.jobs.values() if job.due > now)
 
     def _start(self, now: float) -> float:
-        """Return when the first that waits begins."""
+        """Return when the first waiting job begins."""
         return max(now, self.port if self.ground.discipline.one_port else now) + self._running(now)
 
     def _running(self, now: float) -> float:
-        """Return the seconds that what runs takes of all processors."""
+        """Return the seconds that running work takes of all processors together."""
         return sum(max(0.0, end - now) for end in self.ends.values()) / max(1, self.processors)
 
     def _seconds(self, job: WaitingLoad) -> float:
-        """Return E(σ, N), each processor's set-up included."""
+        """Return E(σ, N), with each processor's set-up."""
         n = max(1, self.processors)
         spread = GroupShares.of(job.cost).powers(n) if self.ground.discipline.one_port else float(n)
         return job.cost.setup + job.left.total * job.cost.per_unit / spread

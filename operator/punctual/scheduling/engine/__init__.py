@@ -1,1 +1,1 @@
-"""What a pool does in a step: its state, and the stages that plan, start, watch and end work."""
+"""Steps of one pool: its state, and the stages that plan, start, supervise and end work."""

@@ -1,8 +1,9 @@
-"""Fast admission in a Pool: when it takes over, what it answers, and when the exact test is needed again.
+"""Choice of a pool's admission test: when the fast test takes over, its answers, and when the exact one returns.
 
-While a line is in force there is no plan: processors take what comes first as they become free. What the line cannot
-judge (several processors at once, a reduce step, units in several ranges) goes to the exact test, which takes all that
-waits with it. So does trouble: where the line cannot keep all of it, the plan and its repair decide.
+While a fast queue is in force there is no plan: processors take the first work in the queue as they become free.
+Demands that the fast queue cannot judge (several processors at once, a reduce step, units in several ranges) go to the
+exact test, which then takes over the whole queue. The same happens in a shortage: if the fast queue cannot keep every
+promise, the plan and its repair decide.
 """
 
 from dataclasses import dataclass
@@ -21,17 +22,17 @@ from punctual.scheduling.model.wording import some, span
 
 @dataclass(slots=True)
 class AdmissionMode:
-    """Moves a pool between its two tests."""
+    """Switches a pool between its admission tests."""
 
     state: PoolState
     planner: Planner
     stayed: float | None = None
-    """When the exact test was last found to be needed: the line is not tried again in the same step."""
+    """Time at which the exact test was last found necessary: the fast test is not tried again in the same step."""
     in_the_way: str | None = None
-    """Whose promise the plan would not have kept when it was to take over last."""
+    """Uid of the job that would have been late in the plan when the exact test was last to take over."""
 
     def settle(self, now: float) -> None:
-        """Put that test in force which should decide now, if it keeps all that is promised."""
+        """Put the test in force that should decide now, if it keeps every promise."""
         state = self.state
         spec = state.spec
         assert spec is not None
@@ -53,14 +54,14 @@ class AdmissionMode:
             self.leave(now)
 
     def enter(self, now: float) -> bool:
-        """Let the line take over; say whether it can keep everything."""
+        """Switch to the fast test; return whether it can keep every promise."""
         assert self.state.spec is not None
         if self.state.spec.discipline.order != "EDF":
             return False
         return self.planner.line_up(now)
 
     def leave(self, now: float) -> bool:
-        """Let the plan take over, if everything fits into one."""
+        """Switch to the exact test if everything fits into one plan; return whether it does."""
         plan, missed = self.planner.trial(now, stop=True)
         if missed:
             self.in_the_way = missed[0]
@@ -70,7 +71,7 @@ class AdmissionMode:
         return True
 
     def judge(self, now: float, a: Application) -> SlackAnswer | UtilizationAnswer | Rejected | None:
-        """Answer by the line; None where the exact test has taken over and should be asked."""
+        """Decide by the test in force; None if the exact test has taken over and should decide."""
         line = self.state.line
         assert line is not None
         if isinstance(line, StatisticalQueue):
@@ -80,7 +81,7 @@ class AdmissionMode:
     def _surely(self, now: float, a: Application, line: FastSchedule) -> SlackAnswer | Rejected | None:
         if not line.is_for(a.demand):
             if not self.planner.line_up(now, beta=a.demand.cost.beta):
-                why = f"sends for {1 - a.demand.cost.beta:.0%} of its work, more than any job that waits"
+                why = f"spends {1 - a.demand.cost.beta:.0%} of its work on transfers, more than any waiting job"
                 return None if self.leave(now) else self._too_full(now, why)
             made = self.state.line
             assert isinstance(made, FastSchedule)
@@ -95,17 +96,17 @@ class AdmissionMode:
         return Rejected(reasons.INFEASIBLE_CAPACITY, _arithmetic(a, room, line, now), by_time=True)
 
     def _too_full(self, now: float, what: str) -> Rejected:
-        """Refuse what the line does not judge, while the plan would not keep what the line does."""
+        """Reject a demand that the fast test cannot judge while the plan would break a promise that it keeps."""
         return Rejected(reasons.INFEASIBLE_CAPACITY, f"it {what}, which fast admission cannot judge; {self.why(now)}")
 
     def why(self, now: float) -> str:
-        """Say why the exact test cannot take over, as it was last found."""
+        """Return why the exact test could not take over the last time."""
         assert self.in_the_way is not None
         waiting = len(self.state.line.jobs) if self.state.line else 0
         due = self.planner.due(self.state.jobs[self.in_the_way])
         return (
-            f"the exact test cannot take over yet: in a plan of {some(waiting, 'waiting job')} one, due in "
-            f"{span(due - now)}, would be late"
+            f"the exact test cannot take over yet: in a plan of {some(waiting, 'waiting job')}, the one due in "
+            f"{span(due - now)} would be late"
         )
 
 
@@ -117,12 +118,12 @@ def _loosely(a: Application, line: StatisticalQueue, now: float) -> UtilizationA
     pressure = line.room(now, a.demand)
     if pressure.fits:
         return pressure
-    allowed = f"allowed is {line.bound:.3g}, with {some(len(line.jobs), 'job')} waiting"
+    allowed = f"the bound is {line.bound:.3g}, with {some(len(line.jobs), 'job')} waiting"
     if pressure.highest == inf:
         runs = span(max(line.ends.values(), default=now) - now)
-        text = f"what runs, for {runs} at most, and what is due before would leave a job no time at all; {allowed}"
+        text = f"running chunks (for {runs} at most) and earlier deadlines would leave a job no time at all; {allowed}"
     else:
-        text = f"with it a job would need {pressure.highest:.3g} of the pool until its deadline; {allowed}"
+        text = f"with this job, a job would need {pressure.highest:.3g} of the pool until its deadline; {allowed}"
     return Rejected(reasons.INFEASIBLE_CAPACITY, text, by_time=True)
 
 
@@ -130,5 +131,5 @@ def _arithmetic(a: Application, room: SlackAnswer, line: FastSchedule, now: floa
     what = f"{some(a.demand.ranges.total, 'unit')} due in {span(a.demand.due - now)}"
     asks = f"{what} take {span(room.length)} of {some(line.fast.processors, 'processor')} together"
     if room.slack < 0:
-        return f"{asks}; behind those before it that is {span(-room.slack)} too late"
-    return f"{asks}; those behind it can wait for {span(max(0.0, room.spare))}"
+        return f"{asks}; behind the jobs before it, that is {span(-room.slack)} too late"
+    return f"{asks}; the jobs behind it can wait for only {span(max(0.0, room.spare))}"

@@ -1,6 +1,7 @@
-"""Giving out processors: booked chunks first, what nobody booked to pilots and jobs on leftovers.
+"""Dispatch: creates planned chunks on free processors, and runs pilots and other jobs on leftover capacity.
 
-Leftover chunks leave when their processor is booked: they are offered an end, and ended if they do not come to it soon.
+A leftover chunk must leave when its processor is needed: it is asked to stop early, and its pod is deleted if it does
+not stop soon.
 """
 
 import math
@@ -26,12 +27,14 @@ from punctual.scheduling.placement.timeline import Placement, Timeline, Walk
 from punctual.theory.tolerance import tolerance
 
 UNBOOKED = frozenset({"Measuring", "Leftover"})
-"""States that run on leftovers."""
+"""States of jobs that run on leftover capacity."""
 LEFTOVER_CHUNK = 30.0
-"""Seconds of work in a leftover chunk: little is lost when it must go."""
+"""Seconds of work in a leftover chunk: little is lost when it must leave."""
 SOON = PATIENCE + GRACE
-"""Seconds from its offer after which a pod that does not heed its end is gone, and the plan waits for that: who has
-answered and works up to its end by then is in nobody's way."""
+"""Seconds after an offer within which a pod that ignores its end is gone; the plan allows for that time.
+
+A chunk that has answered and reaches its end within that time delays nothing.
+"""
 
 
 @dataclass(slots=True)
@@ -43,7 +46,7 @@ class Dispatcher:
     planner: Planner
 
     def work(self, now: float) -> None:
-        """Do all of it when something has changed, else twice a second for what is due by the clock."""
+        """Run all stages after a change, otherwise twice a second for work that is due by the clock."""
         due = self.state.due is not None and now >= self.state.due - tolerance(now)
         if not (self.state.changed or self.state.stale or due) and abs(now - self.state.given) < LOOK:
             return
@@ -56,7 +59,7 @@ class Dispatcher:
         return (self.state.jobs[uid] for uid in self.state.active)
 
     def vacate(self, now: float) -> None:
-        """Ask leftover chunks to leave the processors that a booking waits for; end those that do not soon."""
+        """Ask leftover chunks to leave the processors that planned chunks need; end those that do not leave soon."""
         if not any(st.state == "Leftover" or any(c.leftover for c in st.record.chunks) for st in self._active()):
             return
         if self.state.line is not None:
@@ -75,7 +78,7 @@ class Dispatcher:
                 self._vacate_one(now, self.state.plan.places[w])
 
     def _vacate_one(self, now: float, place: Place) -> None:
-        """Ask a leftover chunk to leave, or end it where it has been asked and does not answer."""
+        """Ask a leftover chunk to leave, or end it if it has been asked and has not answered."""
         if (found := self.state.on(place)) is None:
             return
         st, chunk = found
@@ -99,7 +102,7 @@ class Dispatcher:
         self.state.after.append(OfferEnd(pod.namespace, pod.name, pod.uid, end))
 
     def relieve(self, now: float) -> None:
-        """Offer late chunks an end, so that idle processors can take a part of what is left."""
+        """Offer late chunks an earlier end, so that idle processors can take a part of the rest."""
         if not any(w.late for st in self._active() for w in st.watches.values()):
             return
         idle = len(self._idle(now))
@@ -116,7 +119,7 @@ class Dispatcher:
                     or chunk.offered is not None
                     or chunk.kind == "Reduce"
                     or watch.offered_at is not None
-                    or not watch.looked_at(now)  # nobody would hear its answer, nor knows how far it is
+                    or not watch.looked_at(now)  # its answer and its progress are unknown
                 ):
                     continue
                 if watch.pod is None or watch.pod.phase != "Running":
@@ -127,10 +130,10 @@ class Dispatcher:
                     idle -= helpers
 
     def _share_out(self, now: float, st: JobState, left: int, idle: int) -> tuple[int, int]:
-        """Return how many processors shall take the tail of what a late chunk has left, and how much of it it keeps.
+        """Return how many processors take over the tail of a late chunk's rest, and how many units the chunk keeps.
 
-        All of them end together, the helpers after notice and set-up. They are as many as the plan will give the
-        tail: the least that end in time, for a job on leftovers all that there are.
+        All of them end together, the helpers after notice and set-up. Their number is the one that the plan will give
+        the tail: the fewest that end in time, or all idle processors for a job on leftover capacity.
         """
         cost = self.planner.planned(st)
         unit, pause = cost.per_unit, NOTICE + cost.setup
@@ -145,7 +148,7 @@ class Dispatcher:
         return (helpers, kept) if kept < left else (0, left)
 
     def _idle(self, now: float) -> list[Place]:
-        """Return free places that no booking waits for."""
+        """Return the free places that no placement waits for."""
         booked = {self.state.plan.places[int(w)] for b in self.state.plan for w in b.where}
         booked |= {self.state.plan.places[b.reducer] for b in self.state.plan if b.reducer is not None}
         idle = [
@@ -153,13 +156,13 @@ class Dispatcher:
         ]
         if not self.state.ahead.held:
             return idle
-        # a chunk that nobody was promised must not run into a window
+        # An unpromised chunk must not run into a reserved window.
         room = self.state.ahead.free(idle, now, now + 2 * LEFTOVER_CHUNK).tolist()
         return [place for place, there in zip(idle, room, strict=True) if there]
 
     def dispatch(self, now: float) -> None:
-        """Give each free processor the first chunk booked on it, and what nobody booked to leftover work."""
-        # what was held up is let go late: those booked behind it move
+        """Create the first planned chunk of each free processor, and run leftover work on unplanned processors."""
+        # Work that was held up starts late, so the placements behind it move.
         if self.state.stale or self._held_up(now):
             self.planner.replan(now)
         if self.state.line is not None:
@@ -169,7 +172,7 @@ class Dispatcher:
         if not free:
             return
         places = self.state.plan.places
-        in_turn = True  # OnePort: nobody has to wait who sends before
+        in_turn = True  # OnePort: no earlier job is still to send
         for booking in self.state.plan:
             if not free:
                 break
@@ -186,7 +189,7 @@ class Dispatcher:
         self._use_leftovers(now, free)
 
     def _held_up(self, now: float) -> bool:
-        """Whether somebody is let go a moment late: what is booked behind was planned from an earlier end on."""
+        """Whether a job starts late after a hold-up: the work planned behind it counted on an earlier end."""
         plan = self.state.plan
         if self.state.ahead.held and self._waits(now):
             return True
@@ -195,13 +198,13 @@ class Dispatcher:
         return any(0 < b.demand.not_before <= now and b.start < now for b in plan)
 
     def _waits(self, now: float) -> bool:
-        """Whether a chunk was to begin before now whose processor is free: it waited for the port, or the clock."""
+        """Whether a planned chunk has not begun although its processor is free: it waited for the port or the clock."""
         late, places, occupants = now - tolerance(now), self.state.plan.places, self.state.processors.occupants
         overdue = (b.where[b.starts < late].tolist() for b in self.state.plan if b.start < late)
         return any(places[w] not in occupants for w in chain.from_iterable(overdue))
 
     def _follow_line(self, now: float, line: FastSchedule | StatisticalQueue) -> None:
-        """Give each free processor what comes first in the line; one at a time where they share a port."""
+        """Assign each free processor the first work in the queue; one at a time if the processors share a port."""
         free = [p for p in self.state.processors.usable(now) if p not in self.state.processors.occupants]
         line.free(free)
         while free and line.opens(now) is None and (share := line.next(now)):
@@ -212,36 +215,36 @@ class Dispatcher:
             self._use_leftovers(now, free)
 
     def _turn_of(self, now: float, booking: Placement, free: set[Place]) -> list[int]:
-        """Return the first position on each free place, as far as it is its turn.
+        """Return the first position on each free place that may start now.
 
-        Around what is booked ahead a chunk may have to wait on a processor that is free; the time until then may be
-        that of a job later in the plan.
+        With reserved windows, a chunk may have to wait although its processor is free. A job later in the plan may use
+        the time until then.
         """
         places = self.state.plan.places
         here = [i for i, w in enumerate(booking.where.tolist()) if places[w] in free]
         if not self.state.ahead.held:
             return here
-        first: dict[int, int] = {}  # by place, which may have a chunk on either side of a window
+        first: dict[int, int] = {}  # by place: one place may have chunks on both sides of a window
         for i in here:
             first.setdefault(int(booking.where[i]), i)
         return [i for i in first.values() if booking.starts[i] <= now + tolerance(now)]
 
     def _unbooked(self, now: float, free: Iterable[Place]) -> list[Place]:
-        """Return which of the free places are left: around what is booked ahead some may wait for their chunk."""
+        """Return the free places that are not planned: with reserved windows, some wait for their chunk."""
         left = set(free).intersection(self._idle(now)) if self.state.ahead.held else free
         return sorted(left, key=lambda p: (p.slot, p.node))
 
     def _reduce_may(self, now: float, booking: Placement) -> bool:
-        """Whether a reduce step is booked that may begin: around what is booked ahead not before it is to."""
+        """Whether a reduce step is placed and may begin; with reserved windows, not before its planned start."""
         if booking.reducer is None:
             return False
         return not self.state.ahead.held or booking.finish - booking.demand.reduce <= now + tolerance(now)
 
     def _those_who_may(self, booking: Placement, begins: list[int], *, in_turn: bool) -> tuple[list[int], bool]:
-        """Return which of the positions whose processors are free may begin, and whether another's turn may come."""
+        """Return the positions with free processors that may begin, and whether later jobs may still send."""
         assert self.state.spec is not None
         discipline = self.state.spec.discipline
-        if self.state.ahead.held:  # they begin when they were planned to
+        if self.state.ahead.held:  # they begin at their planned times
             return begins, True
         whole = len(begins) == booking.where.size
         if discipline.together and not whole:
@@ -250,18 +253,18 @@ class Dispatcher:
             return begins, in_turn
         if not in_turn:
             return [], False
-        run = [position for i, position in enumerate(begins) if position == i]  # in the order of the port
+        run = [position for i, position in enumerate(begins) if position == i]  # in transfer order
         return run, whole
 
     def _create_booked(self, now: float, booking: Placement, positions: list[int]) -> None:
-        """Create the first chunk that is booked at each of these positions."""
+        """Create the first chunk that is placed at each of these positions."""
         plan, pieces = self.state.plan, booking.pieces()
         chunks = {position: pieces[position][0] for position in positions}
         at = booking.where[positions]
         sizes = np.array([piece.size for piece in chunks.values()])
         walk = plan.ground.walk(at, sizes, np.full(at.size, now), booking.demand.cost)
         booked = booking.ends[positions]
-        ends = np.where(np.abs(walk.ends - booked) <= tolerance(now), booked, walk.ends)  # the same sum, else
+        ends = np.where(np.abs(walk.ends - booked) <= tolerance(now), booked, walk.ends)  # same sum, other rounding
         walk = walk._replace(ends=ends)
         pieces_at = [(piece, plan.places[w]) for piece, w in zip(chunks.values(), at.tolist(), strict=True)]
         self._create(now, self.state.jobs[booking.demand.uid], pieces_at, walk)
@@ -270,7 +273,7 @@ class Dispatcher:
     def _create_reduce(self, now: float, st: JobState, place: Place) -> None:
         if not st.work_done or st.record.chunks or st.job.reduce_duration is None:
             return
-        units = st.job.units  # the reduce step stands as one unit behind the last
+        units = st.job.units  # the reduce step is stored as one unit after the last
         cost = st.cost
         assert cost is not None
         end = np.array([now + st.job.reduce_duration + cost.theta_cp])
@@ -287,7 +290,7 @@ class Dispatcher:
         kind: Kind = "Chunk",
         leftover: bool = False,
     ) -> None:
-        """Make chunks of these ranges, each on its place and planned to start and end at its times."""
+        """Create chunks of these ranges, each on its place, with its planned start and end."""
         spec = self.state.spec
         assert spec is not None
         sent: list[float | None] = [None] * len(pieces)
@@ -321,7 +324,7 @@ class Dispatcher:
         self.state.after += [CreateChunk(st.job.uid, chunk) for chunk in chunks]
 
     def _use_leftovers(self, now: float, places: Iterable[Place]) -> None:
-        """Run pilots and jobs without booked processors on free places; such chunks go when the room is needed."""
+        """Run pilots and jobs without a placement on free places, until the processors are needed."""
         wanting = sorted(
             (st for st in self.state.live.values() if st.state in UNBOOKED and st.refused_until <= now),
             key=lambda st: (st.state != "Measuring", st.job.deadline, st.job.arrival, st.job.uid),
@@ -365,11 +368,11 @@ class Dispatcher:
             if walk.port > now:
                 booked = min((b.start for b in self.state.plan), default=np.inf)
                 if walk.port > booked + tolerance(booked) or self.state.ahead.sendable(now, walk.port - now) > now:
-                    return  # who is booked sends before that is over, or a reservation keeps the port meanwhile
+                    return  # a placed job sends before, or a reservation keeps the port
             del free[: len(pieces)]
             self._create(now, st, pieces, walk, leftover=True)
             if walk.port > planned.port:
-                planned.port, self.state.stale = walk.port, True  # who is placed behind all meets it too
+                planned.port, self.state.stale = walk.port, True  # all later placements meet it too
 
     def _pilot(self, now: float, st: JobState, free: list[Place]) -> None:
         record = st.record
@@ -389,12 +392,12 @@ class Dispatcher:
             return
         first = left.parts[0]
         piece = Range(first.begin, min(first.end, first.begin + size))
-        # nothing is known yet: it is late once it stalls, not by the clock
+        # No cost is known yet: the pilot is late once it stalls, not at a planned time.
         walk = Walk(np.array([now]), np.array([st.job.deadline]), -np.inf)
         self._create(now, st, [(piece, free.pop(0))], walk, kind="Pilot", leftover=True)
 
     def take_up(self) -> None:
-        """After a restore: create (again) the pods of chunks that were not seen. A 409 is a success."""
+        """Create the pods of chunks that were not seen after a restore (again). A 409 is a success."""
         self.state.recreate = False
         for uid in self.state.active:
             st = self.state.jobs[uid]
@@ -404,6 +407,6 @@ class Dispatcher:
 
 
 def _ends_soon(chunk: Chunk, watch: ChunkObservation, now: float) -> bool:
-    """Whether the chunk has answered its offer and comes, by its own pace, to the end it named before it must go."""
+    """Whether the chunk has answered its offer and reaches, at its own pace, its named end before it must leave."""
     answered = chunk.offered is None and chunk.end < chunk.origin
     return answered and watch.offered_at is not None and max(now, chunk.promised_end) <= watch.offered_at + SOON

@@ -1,6 +1,7 @@
-"""What becomes of a job when its spec is edited, in whatever state it is.
+"""Edits of a job's spec, in every state of the job.
 
-A job that holds no promise is asked anew. One that does keeps it, whatever is refused; ``suspend`` gives it up.
+A job without a promise is tested again as a new job. A job with a promise keeps it, even if the edit is refused;
+``suspend`` gives the promise up.
 """
 
 from collections.abc import Sequence
@@ -21,14 +22,14 @@ from punctual.scheduling.placement.plan import Plan
 
 @dataclass(slots=True)
 class Edits:
-    """Puts in force what is asked for now."""
+    """Applies edited specs."""
 
     state: PoolState
     lifecycle: Lifecycle
     planner: Planner
 
     def apply(self, now: float, st: JobState) -> None:
-        """Put in force what is asked for now, as far as it can be."""
+        """Apply the edited spec as far as possible."""
         job = st.asked
         self.state.touch(st)
         state = st.state
@@ -56,21 +57,21 @@ class Edits:
             self._change_promised(now, st, job)
 
     def _ask_anew(self, st: JobState, job: Job) -> None:
-        """Queue an edited job for a new answer; what is done stays done."""
+        """Queue an edited job for a new decision; its completed units stay completed."""
         st.job = job
         record = ledger.within(st.record, job.units)
         st.record = record._replace(admitted=None, on_track=None, promise=None, offer=None)
-        self.state.searches.drop(job.uid)  # whose question was another one
+        self.state.searches.drop(job.uid)  # the search was for the old spec
         self.state.ask(st)
 
     def _take_back(self, now: float, st: JobState, reason: str) -> bool:
-        """End all chunks of a job; return whether it is at its end, as all its units were reported done."""
+        """End all chunks of a job; return whether the job has ended because all its units were reported done."""
         for chunk in st.record.chunks:
             self.lifecycle.end_and_lose(now, st, chunk, reason, "", own=False)
         return st.record.ended
 
     def _change_promised(self, now: float, st: JobState, job: Job) -> None:
-        """Test another deadline, or another number of processors, as a change: refused, it leaves all as it is."""
+        """Test a new deadline or number of processors as a change; a refused edit changes nothing."""
         old = st.job
         promise = st.record.promise
         assert promise is not None
@@ -95,7 +96,7 @@ class Edits:
                 what = f"a deadline {span(job.deadline - now)} from now"
                 if job.deadline == old.deadline:
                     what = f"processors.min {job.min_processors}, max {job.max_processors or 'none'}"
-                text = f"{what} would {against}; the promise of before stands"
+                text = f"{what} would {against}; the previous promise stays in force"
                 st.record = st.record._replace(spec_applied=Verdict("False", reasons.EDIT_REFUSED, text))
                 self.state.after.append(Emit(job.uid, "Warning", reasons.EDIT_REFUSED, text))
                 self._line_up_again(now, st)
@@ -108,14 +109,14 @@ class Edits:
                 self._line_up_again(now, st)
                 if self.state.miss is not None:
                     self.state.miss.accept(job.uid, job.deadline)
-                st.record = st.record._replace(on_track=Verdict("True", reasons.ON_TRACK, "it has another deadline"))
+                st.record = st.record._replace(on_track=Verdict("True", reasons.ON_TRACK, "its deadline has changed"))
         st.job = fixed
         st.record = st.record._replace(spec_applied=Verdict("True", reasons.APPLIED, "the change is in force"))
 
     def _test(self, now: float, st: JobState) -> tuple[Plan | None, str | None]:
-        """Return the plan with a changed job in it (None: the bound decides, not a plan), and what it would do wrong.
+        """Return the plan with a changed job in it (None: the bound decides), and the violation that it causes.
 
-        What is asked of the bound is taken out of the line for that: ``_line_up_again`` brings it back.
+        For the test against the bound, the job is taken out of the queue; ``_line_up_again`` puts it back.
         """
         line = self.state.line
         if not isinstance(line, StatisticalQueue):
@@ -129,7 +130,7 @@ class Edits:
         if demand.least > 1:
             return None, "need several processors at once, which a pool with missRatio does not give"
         pressure = line.room(now, demand)
-        text = f"need {pressure.highest:.3g} of the pool until a deadline, where {line.bound:.3g} is allowed"
+        text = f"need {pressure.highest:.3g} of the pool until a deadline, but the bound is {line.bound:.3g}"
         return None, None if pressure.fits else text
 
     def _line_up_again(self, now: float, st: JobState) -> None:
@@ -146,7 +147,7 @@ class Edits:
         self.state.unbook(job.uid)
         self.state.stale = True
         verdict = Verdict("False", reasons.SUSPENDED, "spec.suspend is true: the promise was given up")
-        # what nobody has worked on may change, and the spec name another, until it is resumed
+        # Until a unit is completed, the input may change and the spec may name another.
         version = st.record.input if st.record.completed else None
         st.record = st.record._replace(
             admitted=verdict, on_track=None, promise=None, offer=None, eta=None, input=version
@@ -155,7 +156,7 @@ class Edits:
 
 
 def _whose(uid: str, missed: Sequence[str]) -> str:
-    """Say whose promises are in the way; where none is missed, what runs of the job would be late."""
+    """Return a text for the promises in the way; if none is missed, the job's own running chunks would be late."""
     others = some(len(missed) - (uid in missed), "promise")
     if uid in missed or not missed:
         return "its own promise" if len(missed) < 2 else f"its own promise and {others} more"
@@ -163,5 +164,5 @@ def _whose(uid: str, missed: Sequence[str]) -> str:
 
 
 def _tested(job: Job) -> tuple[float, int, int | None]:
-    """Return what of a job's spec a promise depends on, and may be changed."""
+    """Return the fields of a job's spec that its promise depends on and that may be edited."""
     return job.deadline, job.min_processors, job.max_processors

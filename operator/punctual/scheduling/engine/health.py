@@ -1,7 +1,7 @@
-"""What is wrong with a running chunk, if anything: predicates named as the fact that failed, tried in order.
+"""Health checks of a running chunk: predicates named after the fault that they find, tried in order.
 
-Each looks at one chunk, what was seen of it and the time, and answers with a Finding or None. The Pool acts on the
-first. A silent agent is no evidence: a chunk that nobody looked at has not stalled.
+Each takes one chunk, its observations and the time, and returns a Finding or None. The pool acts on the first finding.
+A silent agent is no evidence: a chunk without reports has not stalled.
 """
 
 from typing import NamedTuple
@@ -12,25 +12,25 @@ from punctual.scheduling.model.job import Chunk, Job
 from punctual.scheduling.model.wording import span
 
 NO_VOLUME = "NoVolume"
-"""Our own word for a pod that cannot be scheduled since a claim that it names is not there or not bound."""
+"""Punctual's own reason for a pod that cannot be scheduled because a claim that it names is missing or not bound."""
 NO_IMAGE = frozenset({
     "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError",
     "CreateContainerError", "RunContainerError", NO_VOLUME,
 })  # fmt: skip
 """Waiting reasons of a container that its own template causes."""
 NOMINATED = "Nominated"
-"""Waiting reason of a pod for which the scheduler makes room: others are on their way out."""
+"""Waiting reason of a pod for which the scheduler is preempting other pods."""
 NO_ROOM = frozenset({"Unschedulable", NOMINATED})
 SAID = 300
-"""Characters of what a step that failed has said, or the cluster of one that cannot start, passed on in an event."""
+"""Maximum characters of a step's or the cluster's failure message that an event passes on."""
 START_PATIENCE = 20.0
-"""Seconds a pod may wait for its image or configuration: pulls are retried, hiccups pass."""
+"""Seconds that a pod may wait for its image or configuration: pulls are retried, and short faults pass."""
 ROOM_PATIENCE = 5.0
-"""Seconds a pod may be unschedulable on the node chosen for it."""
+"""Seconds that a pod may be unschedulable on its chosen node."""
 
 
 class Finding(NamedTuple):
-    """Why a chunk must be ended: reason, message, and whether it is the work's own doing."""
+    """Reason why a chunk must be ended: reason, message, and whether the workload caused it."""
 
     reason: str
     message: str
@@ -38,7 +38,7 @@ class Finding(NamedTuple):
 
 
 def cannot_start(_job: Job, chunk: Chunk, watch: ChunkObservation, now: float) -> Finding | None:
-    """Find a container that waits for an image or a configuration that does not come."""
+    """Find a container that waits too long for an image or a configuration."""
     pod = watch.pod
     if pod is None or pod.phase != "Pending" or pod.reason not in NO_IMAGE or 0 <= now - chunk.created < START_PATIENCE:
         return None
@@ -47,16 +47,16 @@ def cannot_start(_job: Job, chunk: Chunk, watch: ChunkObservation, now: float) -
 
 
 def has_no_room(_job: Job, chunk: Chunk, watch: ChunkObservation, now: float) -> Finding | None:
-    """Find a pod that its node has no room for: something else came in between."""
+    """Find a pod that does not fit on its node because other pods took the capacity."""
     pod = watch.pod
     patience = START_PATIENCE if pod is not None and pod.reason == NOMINATED else ROOM_PATIENCE
     if pod is None or pod.phase != "Pending" or pod.reason not in NO_ROOM or 0 <= now - chunk.created < patience:
         return None
-    return Finding(reasons.CAPACITY_LOST, f"node {chunk.node} has no room for pod {pod.name}", own=False)
+    return Finding(reasons.CAPACITY_LOST, f"node {chunk.node} has no free capacity for pod {pod.name}", own=False)
 
 
 def has_stalled(job: Job, _chunk: Chunk, watch: ChunkObservation, now: float) -> Finding | None:
-    """Find a chunk that neither progresses nor uses CPU for stallTimeout."""
+    """Find a chunk that has neither made progress nor used CPU for stallTimeout."""
     if watch.running_since is None or not watch.looked_at(now):
         return None
     idle = now - watch.moved
@@ -66,7 +66,7 @@ def has_stalled(job: Job, _chunk: Chunk, watch: ChunkObservation, now: float) ->
 
 
 def receives_nothing(job: Job, chunk: Chunk, watch: ChunkObservation, now: float) -> Finding | None:
-    """Find an input step whose turn it is, and that gets nothing for stallTimeout: others may be waiting for it."""
+    """Find an input step that has the transfer turn and receives nothing for stallTimeout: others may wait for it."""
     pod = watch.pod
     if chunk.turn is None or pod is None or pod.phase != "Pending" or pod.fetched:
         return None
@@ -82,7 +82,7 @@ CHECKS = (cannot_start, has_no_room, receives_nothing, has_stalled)
 
 
 def finding(job: Job, chunk: Chunk, watch: ChunkObservation, now: float) -> Finding | None:
-    """Return the first thing found wrong with the chunk."""
+    """Return the first fault found in the chunk."""
     for check in CHECKS:
         if found := check(job, chunk, watch, now):
             return found

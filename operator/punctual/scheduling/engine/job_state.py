@@ -1,7 +1,7 @@
-"""How one job stands: what is written down about it, and what the Pool remembers only while it lives.
+"""State of one job: its record, and what the pool keeps only in memory.
 
-Everything decided is in the record; the rest (pods seen, progress reported, timers) is forgotten on purpose by a new
-leader and comes back with the next observations.
+Every decision is in the record. A new leader starts without the rest (observed pods, reported progress, timers) and
+gets it back with the next observations.
 """
 
 import math
@@ -15,15 +15,15 @@ from punctual.theory.cost import Cost
 
 State = Literal["Waiting", "Measuring", "Promised", "Leftover", "Refused", "Answered", "Suspended", "Ended"]
 GIVEN_UP = frozenset({reasons.OVERRUN, reasons.CAPACITY_LOST, reasons.CHUNK_FAILED, reasons.POD_REFUSED})
-"""Reasons of OnTrack=False that mean: no processor is booked for it any more, it goes on with what is left over."""
+"""Reasons of OnTrack=False under which a job has no placement any more and continues on leftover capacity."""
 Key = tuple[str, int, int]
 FRESH = 5.0
-"""Seconds within which an agent's report counts as looking."""
+"""Seconds for which an agent's report counts as current."""
 
 
 @dataclass(slots=True)
 class ChunkObservation:
-    """What was seen of one chunk."""
+    """Observations of one chunk."""
 
     pod: PodObserved | None = None
     running_since: float | None = None
@@ -32,53 +32,53 @@ class ChunkObservation:
     moved: float = 0.0
     """When it last made progress or used CPU."""
     reported: float | None = None
-    """When its agent last spoke of it."""
+    """When its agent last reported it."""
     offered_at: float | None = None
     ended_at: float | None = None
-    """When its pod was seen to have succeeded while an offer was open; -inf: and its last word is no answer."""
+    """When its pod was seen to have succeeded while an offer was open; -inf: its last report came and is no answer."""
     received: int = 0
     fetched_at: float | None = None
-    """When its input was seen to be there, as it happened."""
+    """When its input was seen to be complete, if observed at that moment."""
     input_known: bool = False
-    """It was seen to have read the version of the input that stands on record."""
+    """It was seen to have read the recorded version of the input."""
     told_turn: bool = False
-    """Its pod was told that its turn has come, or is."""
+    """Its pod was told, or is being told, that it has the transfer turn."""
     late: bool = False
     set_point: tuple[float, float, str] | None = None
     """(cap, end, pod uid) last sent."""
 
     def looked_at(self, now: float) -> bool:
-        """Whether its agent spoke of it just now: silence is no evidence, of standing still or of being slow."""
+        """Whether its agent has reported it recently. Silence is no evidence of a stall or of slowness."""
         return self.reported is not None and abs(now - self.reported) <= FRESH
 
 
 @dataclass(slots=True)
 class JobState:
-    """One job."""
+    """State of one job."""
 
     job: Job
-    """In force: a refused edit is not in it."""
+    """The spec in force, without refused edits."""
     asked: Job
-    """As last applied."""
+    """The spec as last applied."""
     record: JobRecord = field(default_factory=JobRecord)
     written: JobRecord | None = None
     watches: dict[Key, ChunkObservation] = field(default_factory=dict)
     told: float = -math.inf
-    """When its status was last handed out, its progress with it."""
+    """When its status, with its progress, was last written."""
     slowed: float = 1.0
-    """How much slower than declared its units were seen to be, at least 1."""
+    """Observed slowdown of its units against the declared cost, at least 1."""
     faults: frozenset[str] = frozenset()
-    """What its events already say about its workers' files."""
+    """File faults of its workers for which events were emitted."""
     squeezed: bool = False
-    """Trouble has used up its margin: planned against the deadline itself."""
+    """A shortage has used up its margin: it is planned against the deadline itself."""
     last_end: float = -math.inf
-    """When the last of its pods ended, of those that this leader has accounted."""
+    """When the last of its pods ended, among those that this leader has accounted."""
     refused_until: float = 0.0
-    """The API server did not let a pod of it in: none is created before that time."""
+    """The API server refused one of its pods: none is created before this time."""
 
     @property
     def state(self) -> State:  # noqa: PLR0911  one line per state reads best
-        """Where it stands, read off the record."""
+        """The job's state, derived from its record."""
         record = self.record
         if record.ended:
             return "Ended"
@@ -99,7 +99,7 @@ class JobState:
 
     @property
     def loose(self) -> bool:
-        """Whether it was let in statistically."""
+        """Whether it was admitted statistically."""
         return self.record.admitted is not None and self.record.admitted.reason == reasons.ADMITTED_STATISTICALLY
 
     @property
@@ -108,7 +108,7 @@ class JobState:
         return self.job.cost or self.record.cost
 
     def watch(self, chunk: Chunk) -> ChunkObservation:
-        """Return what was seen of a chunk, empty at first."""
+        """Return the observations of a chunk, empty at first."""
         key = chunk.key
         seen = self.watches.get(key)
         if seen is None:
@@ -116,7 +116,7 @@ class JobState:
         return seen
 
     def chunk(self, kind: str, begin: int, attempt: int) -> Chunk | None:
-        """Return the owned chunk of that identity."""
+        """Return the owned chunk with this identity."""
         for c in self.record.chunks:
             if c.begin == begin and c.attempt == attempt and c.kind == kind:
                 return c
@@ -129,9 +129,9 @@ class JobState:
 
 
 def expected_end(chunk: Chunk, watch: ChunkObservation, *, now: float) -> float:
-    """Tell when a chunk will end: as planned, and from its progress once that time has passed.
+    """Return when a chunk is expected to end: as planned, or by its progress once that time has passed.
 
-    Without progress to go by, a tenth of the time it has taken so far is added: the estimate keeps moving ahead.
+    Without progress, a tenth of the time it has taken so far is added, so the estimate keeps moving ahead.
     """
     if chunk.promised_end > now:
         return chunk.promised_end

@@ -1,4 +1,4 @@
-"""What becomes of chunks and jobs: accounted, lost, failed, finished; and who looks after those that run."""
+"""State transitions of chunks and jobs: account, lose, fail, finish; and the supervision of running chunks."""
 
 import heapq
 import math
@@ -18,57 +18,57 @@ from punctual.scheduling.model.wording import some, span
 from punctual.theory.tolerance import tolerance
 
 LOOK = 0.5
-"""Seconds between two looks at all running chunks: what is found this way is counted in seconds.
+"""Seconds between two supervisions of all running chunks: their findings have time scales of seconds.
 
-A look in the future is none: the API server's clock was set back.
+A last supervision in the future means that the API server's clock was set back; it is ignored.
 """
 LAST_WORD = 30.0
-"""Seconds to wait for the agent to read the last answer of a pod that ended with an offer open."""
+"""Seconds to wait for the agent's last report of a pod that ended while an offer was open."""
 SEEN = 2.0
-"""Seconds within which a pod's start or end is seen as it happens."""
+"""Seconds within which the observed start or end of a pod counts as its actual time."""
 GRACE = 2.0
-"""Seconds that a pod told to end may go on: nothing it does then counts, and somebody waits for its processor."""
+"""Grace period, in seconds, of a pod that is told to end. Its work no longer counts, and its processor is needed."""
 BLOCKED = 10.0
-"""Seconds a node offers nothing after a pod did not fit there, and a job creates none after one was refused."""
+"""Seconds without new pods on a node where a pod did not fit, or for a job of which a pod was refused."""
 
 
 @dataclass(slots=True)
 class Lifecycle:
-    """Moves records on as pods and agents report."""
+    """Updates records as pods and agents report."""
 
     state: PoolState
 
     def answered(self, now: float, st: JobState, chunk: Chunk, end: int) -> None:
-        """Give the tail away now that the worker has said where it will stop."""
+        """Release the tail of the chunk's range after the worker has named the end that it will honour."""
         st.record = ledger.cut(st.record, chunk, end)
         self.state.touch(st)
         kept = st.chunk(*chunk.key)
         assert kept is not None
         if kept.end < chunk.end:
             watch = st.watch(kept)
-            if watch.done > 0:  # it ends earlier now: by its own pace, which an unkept plan does not know
+            if watch.done > 0:  # it now ends earlier, at its own pace, which a plan that was not kept does not contain
                 until = expected_end(kept._replace(promised_end=now), watch, now=now)
                 st.record = st.record.changed(kept._replace(promised_end=min(kept.promised_end, until)))
             self.state.stale = True
-        if kept.size == 0:  # nothing of it was begun
+        if kept.size == 0:  # it had begun no unit
             self.end_and_lose(now, st, kept, reasons.OVERRUN, "gave its whole range back", own=False)
 
     def see_success(self, now: float, st: JobState, key: Key) -> None:
-        """Account a chunk whose pod has succeeded, if it is still owned and its last word is known."""
+        """Account a chunk with a successful pod if it is still owned and its last report is known."""
         chunk = st.chunk(*key)
         watch = st.watches.get(key)
         if chunk and watch and watch.pod and watch.pod.phase == "Succeeded":
             self.succeeded(now, st, chunk, watch)
 
     def succeeded(self, now: float, st: JobState, chunk: Chunk, watch: ChunkObservation) -> None:
-        """Account the chunk; where an offer is open, only once its last word is known."""
+        """Account the chunk; with an open offer, only after its last report."""
         pod = watch.pod
         assert pod is not None
         if fault := _fault(st, chunk, pod):
             self.end_and_lose(now, st, chunk, *fault, own=True, durable=False)
             return
         if chunk.offered is not None or (pod.offered and chunk.end == chunk.origin):
-            # It may have stopped early: only its answer, read after its end, tells what was done.
+            # The chunk may have stopped early: only its answer, read after its end, tells how many units are done.
             if watch.ended_at is None:
                 watch.ended_at = now
                 return
@@ -95,16 +95,16 @@ class Lifecycle:
             if chunk.size:
                 self._measured(now, st, chunk, fetched, seen_late=ended < now)
         self._forget(st, chunk)
-        if chunk.kind != "Reduce":  # its log is the job's result: it stays as long as the job
+        if chunk.kind != "Reduce":  # a reduce pod's log is the job's result, so the pod stays as long as the job
             self.end(now, pod)
         self._maybe_finish(done, st)
 
     def see_input(self, now: float, st: JobState, chunk: Chunk, pod: PodObserved) -> bool:
-        """Look which version of the input a chunk has read; return whether the chunk goes on.
+        """Check which version of the input a chunk has read; return whether the chunk continues.
 
-        The first version seen is that of the whole job. It is on record before any unit counts, so every leader
-        compares with the same. Where it is another, or the step does not say, the chunk does not count; where it is
-        another no attempt would, so the job has failed.
+        The first version seen becomes the version of the whole job. It is recorded before any unit counts, so every
+        leader compares with the same version. A chunk with another version, or without one, does not count. Another
+        version also fails the job, since no further attempt could succeed.
         """
         watch = st.watch(chunk)
         if pod.input_changed:
@@ -117,7 +117,7 @@ class Lifecycle:
                 )
                 self.end_and_lose(now, st, chunk, reasons.CHUNK_FAILED, text, own=True, durable=False)
             elif st.record.input not in (None, pod.input):
-                text = f"pod {pod.name} has read an input of {pod.input}; the job began with {st.record.input}"
+                text = f"pod {pod.name} has read an input of {pod.input}; but the job began with {st.record.input}"
                 self._change_input(now, st, chunk, pod, text)
             else:
                 watch.input_known = True
@@ -130,18 +130,18 @@ class Lifecycle:
             self.state.touch(st)
 
     def _change_input(self, now: float, st: JobState, chunk: Chunk, pod: PodObserved, message: str) -> None:
-        if pod.phase == "Failed":  # it stays to be read
+        if pod.phase == "Failed":  # a failed pod stays for inspection
             st.record = ledger.lose(st.record, chunk, own=True)
         text = (
             f"units {chunk.begin}-{chunk.end}, attempt {chunk.attempt}: {message}. The input must stay as it is while "
-            "the job runs: create the job anew for the new one"
+            "the job runs: create a new job for the new input"
         )
         self.fail(now, st, reasons.INPUT_CHANGED, text)
 
     def _tell_cut(self, st: JobState, pod: PodObserved) -> None:
-        """Tell that the message of a reduce is cut; its log is whole, and that is the job's result."""
+        """Emit an event if the termination message of a reduce is cut. Its log is complete and is the job's result."""
         if pod.cut is not None:
-            text = f"reduce: the message of pod {pod.name} is cut at {pod.cut} bytes; its log has all that it wrote"
+            text = f"reduce: the message of pod {pod.name} is cut at {pod.cut} bytes; its log has the complete output"
             self.state.after.append(Emit(st.job.uid, "Warning", reasons.RESULT_CUT, text))
 
     def end_and_lose(
@@ -158,15 +158,15 @@ class Lifecycle:
     def lose(
         self, now: float, st: JobState, chunk: Chunk, reason: str, message: str, *, own: bool, durable: bool = True
     ) -> None:
-        """End an attempt without success and see what becomes of the job; an empty message is not told.
+        """Record an attempt without success and update the job; an empty message emits no event.
 
-        ``durable``: whether what it has reported may count (``restart: Resume``).
+        ``durable``: whether its reported progress may count (``restart: Resume``).
         """
         watch = st.watch(chunk)
         counts = durable and chunk.kind != "Reduce" and (watch.input_known or not st.job.fetches)
         done = ledger.durable(st.job.restart, watch.done) if counts else 0
         if done and st.job.reduce_duration is not None:
-            # what is durable has no termination message; reduce still sees that the range is there
+            # Durable units have no termination message; the result entry still shows reduce that the range is complete.
             self.state.before.append(StoreResult(st.job.uid, chunk.begin, chunk.begin + min(done, chunk.size), ""))
         st.record = ledger.lose(st.record, chunk, durable=done, own=own)
         self._forget(st, chunk)
@@ -186,31 +186,32 @@ class Lifecycle:
 
     def _forget(self, st: JobState, chunk: Chunk) -> None:
         st.watches.pop(chunk.key, None)
-        st.refused_until = 0.0  # there may be room in a quota again
+        st.refused_until = 0.0  # its quota may have free capacity again
         if not st.record.chunks:
             self.state.active.pop(st.job.uid, None)
 
     def end(self, now: float, pod: PodObserved) -> None:
-        """Have a pod deleted, once: also one that is going already, for it may have been given a longer grace."""
+        """Delete a pod, once. This includes a pod that is already terminating: its grace period may be longer."""
         if pod.uid in self.state.ending:
             return
         self.state.ending[pod.uid] = Occupant(pod.job, pod.kind, pod.begin, pod.attempt), now + GRACE
         self.state.after.append(EndPod(pod.namespace, pod.name, pod.uid, 1.0 if pod.phase == "Succeeded" else GRACE))
 
     def running_since(self, now: float, chunk: Chunk, pod: PodObserved) -> float:
-        """Tell since when a pod runs: from now on, unless it is seen late, by a new leader or behind an outage.
+        """Return the time since when a pod has been running: now, unless a new leader or an outage saw it late.
 
-        Then it is the kubelet's word, in whole seconds on its node's clock: what cannot be is not believed.
+        A late observation uses the kubelet's time, in whole seconds on the node's clock. Impossible values are ignored.
         """
         if pod.started is None or not (self.state.recreate or pod.started < now - SEEN):
             return now
         return pod.started if chunk.created <= pod.started <= now else chunk.created
 
     def _ended(self, now: float, chunk: Chunk, watch: ChunkObservation, pod: PodObserved) -> float:
-        """Tell when a pod ended: now, unless it had ended for a while before somebody saw it.
+        """Return when a pod ended: now, unless it had ended some time before it was observed.
 
-        Then it is the kubelet's word, in whole seconds: as a difference of two of its times it tells that much,
-        whatever its clock. It is no measure of a unit: a small pilot's second is a part of every one.
+        A late observation uses the kubelet's times, in whole seconds. Only the difference between two of them is used,
+        so the offset of the node's clock does not matter. This is too coarse to measure a unit: one second of a small
+        pilot is a large part of the cost of each unit.
         """
         if pod.started is None or pod.finished is None:
             return now
@@ -219,15 +220,15 @@ class Lifecycle:
         return end if end < now - SEEN else now
 
     def _measured(self, now: float, st: JobState, chunk: Chunk, fetched: Fetched | None, *, seen_late: bool) -> None:
-        """Tell what its units took; of a pilot, note it: also late where there will be no other.
+        """Return what the chunk's units took. Record it for a pilot, even if seen late when no other pilot will follow.
 
-        What ends no later than it began, by a clock that was set back or stood still meanwhile, is no measure either.
+        A chunk that seems to end no later than it began is not a measurement: the clock was set back or stood still.
         """
-        # what it waited for its turn to fetch its input is nothing that it costs
+        # The time that it waited for its transfer turn is not part of its cost.
         seconds = max(0.0, now - max(chunk.created, chunk.turn or chunk.created))
         measure = seconds > 0.0 and not seen_late
         if measure:
-            if fetched is not None and fetched.seconds >= seconds:  # its image may be anybody's: that cannot be
+            if fetched is not None and fetched.seconds >= seconds:  # an untrusted image: impossible
                 fetched = None
             self.state.after.append(Measured(st.job.uid, chunk.node, chunk.size, seconds, fetched))
         if chunk.kind == "Pilot" and (measure or not ledger.remaining(st.job.units, st.record)):
@@ -235,9 +236,9 @@ class Lifecycle:
 
     @staticmethod
     def _transferred(st: JobState, chunk: Chunk, watch: ChunkObservation) -> Fetched | None:
-        """Add up what its transfer took, and return it.
+        """Return the total cost of its transfer.
 
-        The port is also idle while a turn is handed on: that opens a transfer too.
+        The port is also idle while a transfer turn is handed on. That time counts as set-up of a transfer.
         """
         seen = watch.pod.transfer if watch.pod else None
         if seen is None:
@@ -253,9 +254,9 @@ class Lifecycle:
 
     @staticmethod
     def _done(now: float, st: JobState) -> float:
-        """Tell when what is accounted by now was done: when its last pod ended, also where nobody saw that in time.
+        """Return when the units accounted by now were complete: when the last pod ended, even if seen late.
 
-        Of a job that was off its track that is not believed: an earlier leader may have seen another pod end late.
+        The time is not used for a job that was off track: an earlier leader may have seen another of its pods end late.
         """
         on_track = st.record.on_track
         return st.last_end if on_track and on_track.status == "True" else now
@@ -266,9 +267,9 @@ class Lifecycle:
         self.finish(ended, st)
 
     def finish(self, ended: float, st: JobState) -> None:
-        """End the job well: every unit is done, and reduce if there is one.
+        """End the job with success: every unit is done, and reduce if there is one.
 
-        ``ended``: when the last of it was done.
+        ``ended``: when its last work was done, seconds.
         """
         deadline = st.job.deadline
         taken = span(ended - (st.record.started or ended))
@@ -290,7 +291,7 @@ class Lifecycle:
         )
 
     def fail(self, now: float, st: JobState, reason: str, message: str) -> None:
-        """End the job without success: what runs of it is ended, what is done stays on the record."""
+        """End the job without success: its running pods are ended, its completed units stay on record."""
         for chunk in st.record.chunks:
             pod = st.watch(chunk).pod
             if pod is None:
@@ -309,8 +310,8 @@ class Lifecycle:
         self.state.after.append(Emit(st.job.uid, "Warning", reason, message))
 
     def missed(self, now: float, st: JobState) -> None:
-        """Say that the deadline of a job let in statistically has come, it not being done."""
-        text = f"the deadline has come, {some(st.job.units - st.record.completed.total, 'unit')} are not done"
+        """Record that the deadline of a statistically admitted job has passed before it was done."""
+        text = f"the deadline has passed, and {some(st.job.units - st.record.completed.total, 'unit')} are not done"
         if st.job.on_miss == "Stop":
             self.fail(now, st, reasons.LATE, f"{text}; spec.onMiss is Stop")
         elif st.state == "Promised":
@@ -327,40 +328,40 @@ class Lifecycle:
         if self.state.miss is not None:
             if st.record.completed_condition is not None:
                 self.state.miss.ended(ended, uid)
-            else:  # by its own doing: no bound would have helped
+            else:  # caused by the job itself: no bound would have prevented it
                 self.state.miss.leave(uid)
         self.state.unbook(uid)
         self.state.touch(st)
         self.note_end(st)
 
     def note_end(self, st: JobState) -> None:
-        """Have the job deleted when its time to live is over."""
+        """Schedule the job's deletion for the end of its time to live."""
         if st.job.ttl is not None and st.record.finished is not None:
             heapq.heappush(self.state.expiring, (st.record.finished + st.job.ttl, st.job.uid))
 
     def expire(self, now: float) -> None:
-        """Delete ended jobs whose time to live is over."""
+        """Delete ended jobs that have exceeded their time to live."""
         while self.state.expiring and self.state.expiring[0][0] <= now:
             _, uid = heapq.heappop(self.state.expiring)
             st = self.state.jobs.get(uid)
-            # an edit may have moved it since
+            # An edit may have moved the time since.
             due = st.record.finished + st.job.ttl if st and st.record.finished and st.job.ttl is not None else math.inf
             if due <= now:
                 self.state.after.append(DeleteJob(uid))
 
     def supervise(self, now: float) -> None:
-        """Look after running chunks: what is wrong with them, whether they are late, what their agents shall hold."""
+        """Supervise running chunks: find faults and lateness, and update the agents' set points."""
         assert self.state.spec is not None
         if abs(now - self.state.looked) < LOOK:
             return
         self.state.looked = now
-        # where costs are estimates nobody was promised to be in time
+        # In a pool with estimated costs there is no guarantee to be late against.
         patience, moment = math.inf if self.state.spec.loose else self.state.spec.margin / 2, tolerance(now)
         self._give_up_measuring(now)
         for uid in list(self.state.active):
             st = self.state.jobs[uid]
             for chunk in st.record.chunks:
-                if st.record.ended:  # by the one before
+                if st.record.ended:  # an earlier chunk of the job ended it
                     break
                 watch = st.watches.get(chunk.key)
                 if watch is not None and watch.pod is not None:
@@ -377,21 +378,21 @@ class Lifecycle:
                     self._overrun(now, st, chunk, st.watch(chunk))
 
     def _give_up_measuring(self, now: float) -> None:
-        """Reject jobs whose deadline has come while pilots were still to find out what a unit costs."""
+        """Reject jobs with deadlines that passed while pilots still measured the cost of a unit."""
         late = [st for st in self.state.live.values() if st.state == "Measuring" and now >= st.job.deadline]
         for st in late:
             for chunk in st.record.chunks:
-                self.end_and_lose(now, st, chunk, reasons.MEASURING, "the deadline has come", own=False)
+                self.end_and_lose(now, st, chunk, reasons.MEASURING, "the deadline has passed", own=False)
             if st.record.ended:
                 continue
             measured = f"{some(len(st.record.pilots), 'pilot chunk')} had ended"
-            text = f"the deadline came before pilot chunks had found out what a unit costs: {measured}"
+            text = f"the deadline passed before pilot chunks had measured the cost of a unit: {measured}"
             st.record = st.record._replace(admitted=Verdict("False", reasons.INFEASIBLE_STARTUP, text))
             self.state.touch(st)
             self.state.after.append(Emit(st.job.uid, "Warning", reasons.INFEASIBLE_STARTUP, text))
 
     def aim(self, chunk: Chunk, watch: ChunkObservation) -> None:
-        """Tell the agent what to hold for the chunk, when that has changed."""
+        """Send the agent a set point for the chunk if it has changed."""
         assert self.state.spec is not None
         pod = watch.pod
         if pod is None or pod.phase not in {"Pending", "Running"}:
@@ -411,16 +412,16 @@ class Lifecycle:
             )
 
     def _overrun(self, now: float, st: JobState, chunk: Chunk, watch: ChunkObservation) -> None:
-        """Book what a chunk needs beyond its planned end, if nobody else pays for it; else it is on its own.
+        """Reserve the time that a chunk needs beyond its planned end if no other job pays for it.
 
-        What is left is admitted again: with the pace it was seen to keep. Refused, the job goes on with leftover
-        capacity (``onMiss: Stop`` ends it). Never at another job's cost.
+        The remaining work is admitted again, at the pace observed so far. If it is refused, the job continues on
+        leftover capacity (``onMiss: Stop`` ends it). Other jobs are unaffected.
         """
         watch.late = True
         cost = st.cost
         if cost is not None and watch.done > 0 and watch.running_since is not None:
             pace = (now - watch.running_since) / watch.done
-            node = self.state.processors.nodes.get(chunk.node)  # whose slowness is not the work's
+            node = self.state.processors.nodes.get(chunk.node)  # a node's slowness is not the workload's
             st.slowed = max(st.slowed, pace / (cost.tau + cost.chi * (node.speed if node else 1.0)))
         end = expected_end(chunk, watch, now=now)
         st.record = st.record.changed(chunk._replace(promised_end=end))
@@ -431,13 +432,13 @@ class Lifecycle:
 
 
 def _fault(st: JobState, chunk: Chunk, pod: PodObserved) -> tuple[str, str] | None:
-    """Return the reason and the words why a chunk does not count though its pod has succeeded, if so."""
+    """Return reason and message if a chunk does not count although its pod has succeeded; None: it counts."""
     if pod.cut is not None and st.job.reduce_duration is not None and chunk.kind != "Reduce":
         return reasons.RESULT_CUT, (
-            f"pod {pod.name}: its result is cut: the kubelet passes on {pod.cut} bytes of each of its containers' "
+            f"pod {pod.name}: its result is cut: the kubelet keeps {pod.cut} bytes of each of its containers' "
             f"messages, so a result may have at most {pod.cut - 1} (PUNCTUAL_RESULT_LIMIT); store it elsewhere under a "
             "name made of its range and leave the name"
         )
     if st.job.fetches and chunk.kind != "Reduce" and not st.watch(chunk).input_known:
-        return reasons.CHUNK_FAILED, f"pod {pod.name} has succeeded, and nothing tells that it has read its input"
+        return reasons.CHUNK_FAILED, f"pod {pod.name} has succeeded without a record that it has read its input"
     return None

@@ -1,4 +1,4 @@
-"""The searches for offers that are under way, worked on a little in every step, oldest first."""
+"""Running searches for offers: each step advances them by a bounded amount, oldest first."""
 
 from collections.abc import Generator, Iterator
 
@@ -7,11 +7,11 @@ from punctual.scheduling.model.job import Offer
 from punctual.scheduling.placement.demand import Demand
 
 TESTS = 24
-"""Tests of admission that a step spends on offers."""
+"""Admission tests that a step may spend on offers."""
 
 
 class OfferSearches:
-    """Who waits for an offer, and how far the search for it is."""
+    """Jobs that wait for an offer, and the progress of each search."""
 
     def __init__(self) -> None:
         self._demands: dict[str, Demand] = {}
@@ -22,25 +22,26 @@ class OfferSearches:
         return len(self._demands)
 
     def ask(self, uid: str, demand: Demand) -> None:
-        """Queue a search; a newer question replaces an older one of the same job."""
+        """Queue a search; a newer request replaces an older one of the same job."""
         self.drop(uid)
         self._demands[uid] = demand
 
     def drop(self, uid: str) -> None:
-        """Forget a job's question."""
+        """Drop a job's request."""
         self._demands.pop(uid, None)
         if self._for == uid:
             self._search = self._for = None
 
     def clear(self) -> None:
-        """Forget all questions."""
+        """Drop all requests."""
         self._demands.clear()
         self._search = self._for = None
 
     def work(self, test: offers.Test, now: float, *, size: int) -> Iterator[tuple[str, Offer]]:
-        """Spend one step's budget, the less the more bookings (``size``) a test looks at; yield the offers found.
+        """Spend one step's budget, which shrinks with the plan's ``size`` (placements); yield the offers found.
 
-        A search goes on under the plan and time it began with: a plan that changes each second would never let it end.
+        A search continues under the plan and time it began with. With a plan that changes each second, it would never
+        end.
         """
         budget = max(1, TESTS * 32 // (32 + size))
         while self._demands and budget > 0:

@@ -1,7 +1,8 @@
-"""Who gets which processor when: plans are made, kept or repaired, and promises given up where none fits.
+"""Planning: assign processors and times, keep or repair plans, and give promises up if no plan fits.
 
-A new plan replaces the old one only if it keeps every promise (schedules have anomalies); else the old one stands at
-its new times. Only when neither does, margins go first and then promises: whose own doing it was, then the newest.
+A new plan replaces the old one only if it keeps every promise (schedules have anomalies). Otherwise the old plan stays,
+with its new times. If neither keeps every promise, margins are used first. Then promises are given up: first those of
+the jobs that caused the shortage, then the newest.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -30,20 +31,20 @@ from punctual.theory.cost import Cost
 from punctual.theory.tolerance import tolerance
 
 PATIENCE = 2.0
-"""Seconds that an offer waits when its processor is needed."""
+"""Seconds for which an offer may stay unanswered when its processor is needed."""
 NOTICE = PATIENCE + LOOK + GRACE
-"""Seconds in which a leftover chunk leaves its processor, though it neither answers its offer nor heeds its end."""
+"""Seconds in which a leftover chunk leaves its processor even if it answers no offer and ignores its end."""
 MAKING_ROOM = 2.0
-"""Seconds at least that are kept where a placeholder must make way before a chunk starts."""
+"""Minimum seconds that are reserved if a placeholder must be preempted before a chunk starts."""
 SPARING = 2000
-"""Placements that a repair spends on finding out who need not be given up."""
+"""Placements that a repair may spend on finding promises that can be kept after all."""
 FORECAST_STEP = 1.0
-"""Seconds by which a forecast must move to be told."""
+"""Minimum change of a forecast, seconds, that is reported."""
 
 
 @dataclass(slots=True)
 class Planner:
-    """Makes the books' plan and keeps it."""
+    """Makes the plan of the pool state and keeps it."""
 
     state: PoolState
     lifecycle: Lifecycle
@@ -51,10 +52,10 @@ class Planner:
     def trial(
         self, now: float, *, but: frozenset[str] = frozenset(), without: Collection[str] = (), stop: bool = False
     ) -> tuple[Plan, list[str]]:
-        """Plan anew what is promised; return the plan, and who misses its due time in it.
+        """Plan all promised jobs again; return the plan, and the uids of the jobs that miss their due time in it.
 
-        ``but``: jobs that are thought to hold no promise. ``without``: nodes that are thought away; what runs there
-        would have to be done again. ``stop`` at the first who misses: the plan is of no use then.
+        ``but``: jobs that are treated as without a promise. ``without``: nodes that are treated as lost, with the work
+        that runs there. ``stop`` at the first miss: the plan is then incomplete.
         """
         places, ground = self.ground(now, but=but, without=without)
         plan, missed = Plan.of(places, ground, self.demands(now, but=but, without=without), stop=stop)
@@ -63,13 +64,13 @@ class Planner:
     def ground(
         self, now: float, *, but: frozenset[str] = frozenset(), without: Collection[str] = ()
     ) -> tuple[list[Place], Timeline]:
-        """Return the places that planning may count on, and from when on; see :meth:`trial`."""
+        """Return the places that planning may use, and the times from which they are free; see :meth:`trial`."""
         ends = self._ends(now, but)
         places = [p for p in self.state.processors.usable(now, ends) if p.node not in without]
         return places, self._ground(now, places, ends)
 
     def current(self, now: float) -> Plan:
-        """Return the plan as a demand placed now meets it: who runs on leftovers has still to be told to leave."""
+        """Return the plan for a demand placed now: leftover chunks have yet to be told to leave."""
         plan = self.state.plan.at(now)
         ends = self._ends(now, frozenset())
         return plan.held(np.array([ends.get(place, now) for place in plan.places], dtype=np.float64))
@@ -86,7 +87,7 @@ class Planner:
         )
 
     def _port(self, now: float) -> float:
-        """Return from when on the port is free: by what is seen of transfers, by the plan where nothing can be seen."""
+        """Return the time from which the port is free: from observed transfers, or from the plan without any."""
         assert self.state.spec is not None
         if not self.state.spec.discipline.one_port:
             return -np.inf
@@ -97,9 +98,9 @@ class Planner:
         return max(now, port)
 
     def _ends(self, now: float, evicted: frozenset[str]) -> dict[Place, float]:
-        """Return when each place that is taken becomes free; jobs in ``evicted`` are taken to be on leftovers."""
+        """Return when each occupied place becomes free; jobs in ``evicted`` count as leftover work."""
         places_of = self.state.processors.places_of
-        ends = dict.fromkeys(places_of.values(), now + GRACE)  # whose chunk is no more: its pod is going
+        ends = dict.fromkeys(places_of.values(), now + GRACE)  # without an owned chunk: the pod is terminating
         for occupant, until in self.state.ending.values():
             if (place := places_of.get(occupant)) is not None:
                 ends[place] = max(now, until)
@@ -123,7 +124,7 @@ class Planner:
         return max((expected_end(c, st.watch(c), now=now) for c in st.record.chunks), default=now)
 
     def is_late(self, st: JobState, now: float) -> bool:
-        """Whether what of it runs ends too late, reduce included: no processor could help."""
+        """Whether its running chunks, reduce included, end too late: no further processor could help."""
         reduce = self._reduce(st, st.cost) if st.cost else 0.0
         deadline = st.job.deadline
         return bool(st.record.chunks) and self.running_until(st, now) + reduce > deadline + tolerance(deadline)
@@ -131,12 +132,12 @@ class Planner:
     def _margin(self, cost: Cost) -> float:
         assert self.state.spec is not None
         beyond = self.state.startups.beyond(cost.setup)
-        if self.state.spec.hold == "Placeholder":  # also before the first start was seen
+        if self.state.spec.hold == "Placeholder":  # also before the first start was observed
             beyond = max(beyond, MAKING_ROOM)
         return self.state.spec.margin + beyond
 
     def planned(self, st: JobState) -> Cost:
-        """Return the cost that the job is planned with: as slow as it was seen to be, with headroom."""
+        """Return the cost for planning the job: with the observed slowdown and headroom."""
         assert self.state.spec is not None
         cost = st.cost
         assert cost is not None
@@ -158,7 +159,7 @@ class Planner:
         return st.job.reduce_duration + cost.theta_cp
 
     def demand(self, st: JobState, now: float) -> Demand | None:
-        """Return what of the job is still to be placed; None: nothing."""
+        """Return the part of the job that is still to be placed; None: nothing."""
         job, record, cost = st.job, st.record, st.cost
         assert cost is not None
         left = ledger.remaining(job.units, record)
@@ -198,7 +199,7 @@ class Planner:
         )
 
     def order(self, st: JobState, planned: Cost) -> Order:
-        """Return the place in the queue of a job that is planned with this cost."""
+        """Return the queue key of a job that is planned with this cost."""
         assert self.state.spec is not None
         job = st.job
         return self.state.spec.discipline.order_of(
@@ -211,9 +212,9 @@ class Planner:
         )
 
     def demands(self, now: float, *, but: frozenset[str] = frozenset(), without: Collection[str] = ()) -> list[Demand]:
-        """Return what is to be placed of all promised jobs, those in ``but`` left out.
+        """Return the demands of all promised jobs except those in ``but``.
 
-        ``without``: nodes that are thought away; what runs there would have to be done again.
+        ``without``: nodes that are treated as lost; the work that runs there must be placed again.
         """
         out = []
         for uid, st in self.state.live.items():
@@ -222,10 +223,10 @@ class Planner:
         return out
 
     def replan(self, now: float) -> None:
-        """Plan again after something has changed; keep the old plan where the new one breaks a promise it keeps."""
+        """Plan again after a change; keep the old plan if the new one breaks a promise that the old one keeps."""
         self.state.stale = False
         self.state.changed = True
-        # where promises are statistical no plan need keep them: it would give them up
+        # Statistical promises need no plan that keeps them: a repair would give them up.
         if (self.state.line is not None or self._loose) and self.line_up(now):
             return
         plan, missed = self.trial(now)
@@ -238,11 +239,11 @@ class Planner:
         self._promise_again(now)
 
     def line_up(self, now: float, *, beta: float = 1.0) -> bool:
-        """Put a line in force, made of all that waits upon what runs now; say whether it keeps everything."""
+        """Switch to the fast or statistical test, with all waiting work; return whether it keeps every promise."""
         places, ground = self.ground(now)
         spec = self.state.spec
         assert spec is not None
-        if self.state.ahead.held:  # the line counts on all processors, at any time
+        if self.state.ahead.held:  # the fast test assumes all processors at any time
             return False
         line: FastSchedule | StatisticalQueue | Obstacle
         if spec.loose:
@@ -265,7 +266,7 @@ class Planner:
         return (st for st in list(self.state.live.values()) if st.state == "Promised")
 
     def _kept(self, now: float, anew: Plan) -> Plan | None:
-        """Return the old plan at the new ready times, if it still covers what is to be done and keeps every promise."""
+        """Return the old plan at the new ready times if it covers all remaining work and keeps every promise."""
         old = self.state.plan
         if {d.uid: d.ranges for d in old.demands} != {d.uid: d.ranges for d in self.demands(now)}:
             return None
@@ -273,9 +274,10 @@ class Planner:
         return kept if kept and kept.keeps_all() else None
 
     def _rebuilt(self, now: float, anew: Plan) -> Plan | None:
-        """Return the plan that is written down, if it keeps every promise: all that a new leader has of a kept one.
+        """Return a plan rebuilt from the recorded promises, if it keeps every promise.
 
-        As many processors as each job was promised, in the order in which they were to start.
+        After a takeover, the records are all that is left of a kept plan: each job gets as many processors as it was
+        promised, in the order in which the jobs were to start.
         """
         line = []
         for demand in self.demands(now):
@@ -290,10 +292,10 @@ class Planner:
         return None if missed else plan
 
     def _repair(self, now: float, missed: list[str], late: list[str]) -> Plan:
-        """Find a plan for as many promises as can be kept: first margins go, then promises.
+        """Find a plan that keeps as many promises as possible: use margins first, then give promises up.
 
-        Whom nothing can save goes first, then who caused the trouble by its own doing (isolation), then the newest,
-        until the rest fits. Then those come back that fit all the same: it was not them that stood in the way.
+        Drop jobs that cannot be saved first, then the jobs that caused the shortage (isolation), then the newest, until
+        the rest fits. Finally, take back dropped jobs that fit after all: they did not cause the shortage.
         """
         for uid in missed:
             self.state.jobs[uid].squeezed = True
@@ -305,7 +307,7 @@ class Planner:
         hopeless = [d.uid for d in self.demands(now) if isinstance(alone.append(d), Shortfall)]
         first = list(dict.fromkeys([*late, *hopeless]))
         queue = list(dict.fromkeys([*first, *at_fault, *(st.job.uid for st in newest)]))
-        low, high = len(first), len(queue)  # giving up ``high`` of them is enough: with none left everything fits
+        low, high = len(first), len(queue)  # dropping ``high`` jobs is enough: without any job, everything fits
         if not self.trial(now, but=frozenset(queue[:low]), stop=True)[1]:
             high = low
         while high - low > 1:
@@ -322,10 +324,10 @@ class Planner:
         return self.trial(now, but=gone)[0]
 
     def _spare(self, now: float, gone: frozenset[str], *, oldest: list[str]) -> frozenset[str]:
-        """Return who of ``gone`` must go where those come back who fit all the same, the oldest first.
+        """Return the subset of ``gone`` that must be dropped after jobs that still fit are taken back, oldest first.
 
-        Giving up more need not help: where one of the oldest does not fit, all that are newer went with it. Many are
-        tried at once, half of them where they do not all fit.
+        Dropping more jobs need not help: if one of the oldest does not fit, all newer ones were dropped with it. Many
+        jobs are tested at once, and then in halves if they do not all fit.
         """
         groups, placements = [oldest] if oldest else [], SPARING
         while groups and placements > 0:
@@ -342,19 +344,19 @@ class Planner:
 
     def _give_up(self, now: float, st: JobState, reason: str) -> None:
         text = {
-            reasons.OVERRUN: "its units take longer than declared; what is left fits no more before the deadline",
-            reasons.CHUNK_FAILED: "chunks failed; doing them again fits no more before the deadline",
-            reasons.POD_REFUSED: "its pods are refused; what is left fits no more before the deadline",
-        }.get(reason, "processors were lost; not every promise fits any more, the newest go first")
+            reasons.OVERRUN: "its units take longer than declared; the rest no longer fits before the deadline",
+            reasons.CHUNK_FAILED: "chunks failed; running them again no longer fits before the deadline",
+            reasons.POD_REFUSED: "its pods are refused; the rest no longer fits before the deadline",
+        }.get(reason, "processors were lost; not every promise still fits, so the newest are given up first")
         if st.job.on_miss == "Stop":
             self.lifecycle.fail(now, st, reason, f"{text}; spec.onMiss is Stop")
             return
-        st.record = st.record._replace(on_track=Verdict("False", reason, f"{text}; it goes on with leftover capacity"))
+        st.record = st.record._replace(on_track=Verdict("False", reason, f"{text}; it continues on leftover capacity"))
         self.state.touch(st)
         self.state.after.append(Emit(st.job.uid, "Warning", reason, text))
 
     def _promise_again(self, now: float) -> None:
-        """Book again what lost its processors to a node's loss, oldest first, where it fits now."""
+        """Promise jobs that lost their processors to a lost node again, oldest first, if they fit now."""
         lost = [
             st for st in self.state.live.values()
             if st.state == "Leftover" and st.record.on_track and st.record.on_track.reason == reasons.CAPACITY_LOST
@@ -363,7 +365,7 @@ class Planner:
             demand = self.demand(st, now)
             if demand and self.state.plan.at(now).overloaded(demand):
                 continue
-            was, text = st.record, "processors are booked again"
+            was, text = st.record, "processors are planned for it again"
             chunks = tuple(c._replace(leftover=False) for c in was.chunks)
             st.record = was._replace(on_track=Verdict("True", reasons.ON_TRACK, text), chunks=chunks)
             plan, missed = self.trial(now, stop=True)
@@ -375,7 +377,7 @@ class Planner:
             self.adopt(plan, now)
 
     def adopt(self, plan: Plan, now: float) -> None:
-        """Make a plan the one in force, and move the forecasts that it changes."""
+        """Put a plan in force and update the forecasts that it changes."""
         self.state.plan, self.state.line = plan, None
         booked = {b.demand.uid: b for b in plan}
         for st in self._promised():
@@ -401,7 +403,7 @@ class Planner:
         if on_time and (st.record.on_track is None or not now_on):
             verdict = Verdict("True", reasons.ON_TRACK, "the forecast is before the deadline")
         elif not on_time and now_on:
-            verdict = Verdict("False", reasons.LATE, f"the forecast is {span(finish - deadline)} behind the deadline")
+            verdict = Verdict("False", reasons.LATE, f"the forecast is {span(finish - deadline)} after the deadline")
         else:
             return
         st.record = st.record._replace(on_track=verdict)
@@ -409,15 +411,16 @@ class Planner:
 
 
 def _off(st: JobState, nodes: Collection[str]) -> JobState:
-    """Return how the job would stand if its chunks on these nodes were lost."""
+    """Return the state of the job as if its chunks on these nodes were lost."""
     if not any(c.node in nodes for c in st.record.chunks):
         return st
     return replace(st, record=st.record._replace(chunks=tuple(c for c in st.record.chunks if c.node not in nodes)))
 
 
 def _in_turn(ends: Sequence[float], due: float) -> tuple[int, float]:
-    """Return how many chunks may follow those that use up a maximum, and from when on: which does most by ``due``.
+    """Return how many chunks may follow the running chunks that use up processors.max, and from when on.
 
-    ``ends``: of those, ascending. The first to end makes room for one that begins at once, all for as many later.
+    ``ends``: the ends of those chunks, ascending. The first end lets one chunk start early; the last lets as many start
+    later. The choice maximises the work done by ``due``.
     """
     return max(enumerate(ends, start=1), key=lambda room: room[0] * (due - room[1]))

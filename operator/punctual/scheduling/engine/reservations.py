@@ -1,8 +1,8 @@
-"""Reservations in a Pool: answered, taken up by a new leader, kept whole as nodes come and go, emptied in time.
+"""Reservations of a pool: decide on them, restore them, keep their processors as nodes change, clear them in time.
 
-A window that is accepted keeps its processors: jobs are planned around it. Here is seen to it that they are empty when
-it begins. What is planned ends ``clearance`` before it; what runs all the same is offered an end, then ended, and its
-units are done elsewhere. Only chunks of jobs that name the reservation stay.
+An accepted window keeps its processors: jobs are planned around it. This module ensures that the processors are empty
+when the window begins. Planned work ends ``clearance`` before it. A chunk that still runs is asked to stop early; if it
+does not, its pod is deleted and its units run elsewhere. Only chunks of jobs that name the reservation stay.
 """
 
 import math
@@ -29,18 +29,18 @@ from punctual.scheduling.placement.plan import Plan
 from punctual.theory.tolerance import tolerance
 
 LEAVE = GRACE + 2.0
-"""Seconds from the word that a pod must go until its processor is empty for sure, on a cluster."""
+"""Seconds from the deletion of a pod until its processor is certainly empty, on a cluster."""
 ASKED = PATIENCE + 2 * LOOK
-"""Seconds before that in which a chunk that would run on is offered an end."""
+"""Seconds before that time in which a chunk that would run on is offered an end."""
 MENDED = 4
-"""Reservations that a step tries to give back what nodes took away: each costs a test of the whole queue."""
+"""Reservations per step for which lost processors are replaced: each costs a test of the whole queue."""
 ROUNDS = 3
-"""How often a window offered is moved on to where it is accepted from a whole second on."""
+"""Maximum number of times that an offered window is moved to the next whole second that is accepted."""
 
 
 @dataclass(slots=True)
 class Reservations:
-    """Looks after what is booked ahead."""
+    """Manages the accepted reservations and their windows."""
 
     state: PoolState
     lifecycle: Lifecycle
@@ -48,16 +48,16 @@ class Reservations:
     dispatcher: Dispatcher
     mode: AdmissionMode
     asked: dict[str, Reservation] = field(default_factory=dict)
-    """Wait for their answer, in order."""
+    """Reservations that wait for a decision, in order."""
     found: dict[str, ReservationApplied] = field(default_factory=dict)
-    """Were answered by an earlier leader."""
+    """Reservations that an earlier leader decided on."""
     searches: dict[str, Generator[None, None, float | None]] = field(default_factory=dict)
-    """For the nearest window that would do, of those that were refused."""
+    """Searches for the nearest acceptable window, by uid of a refused reservation."""
     counts: dict[str, int] = field(default_factory=dict)
-    """Processors by node when it was last seen that all have what they were given."""
+    """Processors by node at the last time when every reservation had all of its processors."""
 
     def apply(self, event: ReservationApplied) -> None:
-        """Take in a reservation; one that is held already is no news."""
+        """Process an applied reservation; one that is already held is ignored."""
         uid = event.reservation.uid
         if uid in self.state.ahead.held:
             return
@@ -67,7 +67,7 @@ class Reservations:
             self.found[uid] = event
 
     def drop(self, uid: str) -> None:
-        """Take in that a reservation is gone: what is left of its window is free."""
+        """Process the deletion of a reservation: the rest of its window is free."""
         for line in (self.asked, self.found, self.searches):
             line.pop(uid, None)
         if uid in self.state.ahead.held:
@@ -75,10 +75,10 @@ class Reservations:
             self.state.stale = True
 
     def take_up(self, now: float) -> None:
-        """Book what an earlier leader has promised, and forget what is over, before anything is planned."""
+        """Restore the reservations of an earlier leader and drop expired ones, before anything is planned."""
         if self.state.ahead.forget(now):
             self.state.stale = True
-        # one after the other by their start: then there are as many free places for each as there were before
+        # In order of their starts: each then finds as many free places as it did before.
         for event in sorted(self.found.values(), key=lambda e: (e.reservation.start, e.reservation.uid)):
             asked = event.reservation
             if asked.end > now:
@@ -88,7 +88,7 @@ class Reservations:
         self.found.clear()
 
     def _seats(self, asked: Reservation, share: Share) -> Iterable[Place]:
-        """Return places of a node for a window: those where its own jobs run, then those that nobody needs then."""
+        """Return places of a node for a window: those with its own jobs first, then places that nothing else needs."""
         state = self.state
         there = [Place(share.node, i) for i in range(max(share.processors, state.processors.counts.get(share.node, 0)))]
         free = state.ahead.free(there, asked.start, asked.end).tolist()
@@ -102,7 +102,7 @@ class Reservations:
         return sorted((p for p, is_free in zip(there, free, strict=True) if is_free), key=rank)[: share.processors]
 
     def mend(self, now: float) -> None:
-        """Give back what nodes have taken away, where every promise stands beside it."""
+        """Replace processors that nodes took away, if every promise is still kept."""
         ahead, counts = self.state.ahead, self.state.processors.counts
         if counts == self.counts:
             return
@@ -134,9 +134,9 @@ class Reservations:
         self.counts = dict(counts) if whole else {}
 
     def robbed(self, going: Collection[str]) -> int:
-        """Count the reservations that would lose processors if these nodes went and the others were as they are now.
+        """Count the reservations that would lose processors if these nodes went away and the others stayed.
 
-        Those for the maintenance of a node ask for none.
+        Reservations for the maintenance of a node request no processors and are not counted.
         """
         there = {node: n for node, n in self.state.processors.counts.items() if node not in going}
         held = [places for asked, places in self.state.ahead.held.values() if asked.processors]
@@ -156,12 +156,12 @@ class Reservations:
         n = len(places)
         verdict = self._accepted(asked, n)
         if n < asked.processors:
-            text = f"{n} of {some(asked.processors, 'processor')} are left: nodes were lost"
+            text = f"{n} of {some(asked.processors, 'processor')} are left, because nodes were lost"
             verdict = Verdict("True", reasons.CAPACITY_LOST, text)
         self.state.after.append(AnswerReservation(asked.uid, verdict, places))
 
     def answer(self, now: float) -> None:
-        """Book what is asked for if every promise stands beside it, in the order in which it was asked for."""
+        """Accept the waiting reservations, in order of arrival, if every promise is still kept."""
         for asked in self.asked.values():
             verdict, places = self._answer(now, asked)
             self.state.after.append(AnswerReservation(asked.uid, verdict, places))
@@ -172,15 +172,15 @@ class Reservations:
         if state.deleting:
             return Verdict("False", reasons.POOL_DELETED, "the pool is being deleted and takes no new reservations"), ()
         if state.spec is not None and state.spec.loose:
-            text = "a pool with missRatio promises nothing for certain, and keeps no processors ahead"
+            text = "a pool with missRatio cannot reserve processors: use a pool without missRatio"
             return Verdict("False", reasons.INFEASIBLE_RESERVATION, text), ()
         if state.line is not None and not self.mode.leave(now):
-            text = f"fast admission takes no reservation, and {self.mode.why(now)}"
+            text = f"fast admission accepts no reservation, and {self.mode.why(now)}"
             return Verdict("False", reasons.INFEASIBLE_RESERVATION, text), ()
         if asked.sends and not self._one_port:
             text = (
-                "spec.ioRatio: with network Concurrent each chunk fetches its input by itself, and no link can be kept "
-                "free; leave it out, or ask a pool with network OnePort"
+                "spec.ioRatio: with network Concurrent each chunk fetches its own input, and no link can be kept "
+                "free; remove ioRatio, or use a pool with network OnePort"
             )
             return Verdict("False", reasons.INFEASIBLE_RESERVATION, text), ()
         plan = self.planner.current(now)
@@ -203,7 +203,7 @@ class Reservations:
         return Verdict("True", reasons.FEASIBLE, text)
 
     def offer(self) -> None:
-        """Go on with the searches for windows that would do, a bounded number of tests."""
+        """Continue the searches for acceptable windows, with a bounded number of tests."""
         budget = max(1, TESTS * 32 // (32 + len(self.state.plan)))
         while self.searches and budget > 0:
             uid, search = next(iter(self.searches.items()))
@@ -215,7 +215,7 @@ class Reservations:
                 self.state.after.append(OfferWindow(uid, end.value))
 
     def clear(self, now: float) -> None:
-        """See to it that processors are empty when their window begins, and stay so."""
+        """Ensure that processors are empty when their window begins, and stay empty."""
         lead = self.state.leave
         for asked, places in self.state.ahead.held.values():
             if asked.start - lead - ASKED <= now < asked.end:
@@ -223,7 +223,7 @@ class Reservations:
                     self._clear_one(now, asked, place, empty=asked.start - lead)
 
     def _clear_one(self, now: float, asked: Reservation, place: Place, *, empty: float) -> None:
-        """Offer an end to who would run on at ``empty``, and end who does."""
+        """Offer an end to a chunk that would still run at ``empty``, and end it if it does not stop."""
         if (found := self.state.on(place)) is None:
             return
         st, chunk = found

@@ -1,7 +1,7 @@
-"""What the Pool knows: jobs, processors, the plan, and what is to be written.
+"""In-memory state of one pool: jobs, processors, the plan, and pending writes.
 
-The stages of a step (``life``, ``planner``, ``dispatcher``, ``pool``) all work on one Books; it decides nothing. What
-is in the jobs' records survives a crash, all else here is forgotten on purpose.
+All stages of a step (``lifecycle``, ``planner``, ``dispatcher``, ``pool``) work on one PoolState, which decides nothing
+itself. The contents of the jobs' records survive a crash; all other state is deliberately lost.
 """
 
 import heapq
@@ -26,115 +26,115 @@ from punctual.scheduling.placement.plan import Plan
 from punctual.theory.tolerance import tolerance
 
 TELL = 0.5
-"""Seconds at least between two statuses of a job that differ in progress alone."""
+"""Minimum seconds between two statuses of a job that differ only in progress."""
 UNSEEN = ChunkObservation()
-"""Of a chunk of which nothing was seen."""
+"""Observation of a chunk that has not been seen."""
 LIVE = frozenset({"Measuring", "Promised", "Leftover"})
-"""States that planning and dispatch must look at."""
+"""States that planning and dispatch must consider."""
 
 
 @dataclass(slots=True)
 class PoolState:
-    """All that one Pool has in mind."""
+    """In-memory state of one pool."""
 
     epoch: int
     leave: float = 0.0
-    """Seconds from the word that a pod must go until its processor is empty for sure."""
+    """Seconds from the deletion of a pod until its processor is certainly empty."""
     spec: PoolSpec | None = None
-    """In force."""
+    """The spec in force."""
     asked: PoolSpec | None = None
-    """As last applied."""
+    """The spec as last applied."""
     asked_nodes: tuple[NodeObserved, ...] | None = None
-    """The nodes that ``asked`` would select; None: no others."""
+    """The nodes that ``asked`` would select; None: the same nodes."""
     edited: bool = False
     """``asked`` is new and not yet tested."""
     deleting: bool = False
     spec_applied: Verdict | None = None
     jobs: dict[str, JobState] = field(default_factory=dict)
     edits: dict[str, None] = field(default_factory=dict)
-    """Jobs whose ``asked`` is new and not yet tested: only once all that was written is read."""
+    """Jobs whose ``asked`` is new and not yet tested. They are tested only after a restore has read all records."""
     live: dict[str, JobState] = field(default_factory=dict)
-    """Jobs that planning and dispatch must look at; some that need it no more may still be in it."""
+    """Jobs that planning and dispatch must consider. Jobs that no longer need it may still be included."""
     active: dict[str, None] = field(default_factory=dict)
-    """Jobs that own chunks, in order."""
+    """Uids of the jobs that own chunks, in order."""
     processors: Processors = field(default_factory=Processors)
     plan: Plan = field(default_factory=Plan)
     line: FastSchedule | StatisticalQueue | None = None
-    """What waits while the fast test is in force: then nothing is booked."""
+    """The queue of the fast or statistical test while that test is in force; the plan then holds no placements."""
     miss: MissRatio | None = None
-    """The controller of the bound, where there is one."""
+    """The controller of the utilization bound, if the pool has one."""
     miss_found: MissCount | None = None
-    """What an earlier leader has counted, until the controller goes on from there."""
+    """The counts of an earlier leader, until the controller continues from them."""
     ahead: BookedReservations = field(default_factory=BookedReservations)
-    """Reservations that are accepted."""
+    """Accepted reservations."""
     startups: StartupTimes = field(default_factory=StartupTimes)
     searches: OfferSearches = field(default_factory=OfferSearches)
     waiting: list[tuple[float, str]] = field(default_factory=list)
-    """Heap of (arrival, uid): jobs that wait for their answer."""
+    """Heap of (arrival, uid): jobs that wait for a decision."""
     expiring: list[tuple[float, str]] = field(default_factory=list)
     """Heap of (end of ttl, uid)."""
     pods: dict[tuple[str, str], PodObserved] = field(default_factory=dict)
-    """(namespace, name) -> last seen."""
+    """(namespace, name) -> last observation."""
     watched: dict[str, tuple[str, Key]] = field(default_factory=dict)
     """Pod uid -> its job's uid and chunk."""
     ending: dict[str, tuple[Occupant, float]] = field(default_factory=dict)
-    """Uid of a pod told to end -> its place's occupant, and when its grace is over."""
+    """Uid of a pod that was told to end -> its processor's occupant, and the end of its grace period."""
     held: set[str] = field(default_factory=set)
-    """Nodes that carry our taint."""
+    """Nodes that carry this pool's taint."""
     held_since: dict[str, float] = field(default_factory=dict)
-    """Since when placeholders keep the room of a node."""
+    """Node -> time since when placeholders keep its capacity."""
     room: HoldCapacity | None = None
-    """What placeholders were told to keep; None: they were told nothing yet."""
+    """The capacity that placeholders were told to keep; None: no action was sent yet."""
     sending: set[Occupant] = field(default_factory=set)
-    """Who was given a turn to fetch its input and was not seen to have done so: also pods whose chunk is no more."""
+    """Occupants that have a transfer turn and were not seen to have their input. Includes pods whose chunk is gone."""
     stale: bool = False
-    """The plan may no longer be the best, or no longer stand."""
+    """The plan may be suboptimal or no longer valid."""
     causes: dict[str, str] = field(default_factory=dict)
-    """Job uid -> reason: whose own doing made the plan stale."""
+    """Job uid -> reason: jobs that made the plan stale themselves."""
     recreate: bool = False
-    """A restore is just behind us: pods not seen must be created (again)."""
+    """A restore has just happened: pods that were not seen must be created (again)."""
     changed: bool = True
     """The pool's own record may have changed, or a processor may be free."""
     looked: float = -math.inf
-    """When running chunks were last looked after."""
+    """Time of the last supervision of running chunks."""
     given: float = -math.inf
-    """When free processors were last given out."""
+    """Time of the last dispatch."""
     due: float | None = None
-    """When, by the clock alone, there is something to be given out; None: not before something happens."""
+    """Time of the next dispatch without an event; None: not before an event."""
     touched: dict[str, None] = field(default_factory=dict)
     """Jobs whose record may have changed in this step."""
     progressed: dict[str, None] = field(default_factory=dict)
-    """Jobs of which only the progress has changed, longest first."""
+    """Jobs of which only the progress has changed; the longest waiting comes first."""
     pool_written: PoolRecord | None = None
     before: list[Action] = field(default_factory=list)
-    """To be done before the statuses are written."""
+    """Actions to carry out before the statuses are written."""
     after: list[Action] = field(default_factory=list)
-    """To be done behind them."""
+    """Actions to carry out after the statuses are written."""
 
     def occupant(self, uid: str, chunk: Chunk) -> Occupant:
-        """Name a chunk as the occupant of a processor."""
+        """Return the occupant that stands for a chunk on a processor."""
         return Occupant(uid, chunk.kind, chunk.begin, chunk.attempt)
 
     def on(self, place: Place) -> tuple[JobState, Chunk] | None:
-        """Return whose chunk sits on a place; None: nobody's, or one that is owned no more."""
+        """Return the job and chunk on a place; None: the place is free or its chunk is no longer owned."""
         occupant = self.processors.occupants.get(place)
         st = self.jobs.get(occupant.job) if occupant else None
         chunk = st.chunk(occupant.kind, occupant.begin, occupant.attempt) if st and occupant else None
         return (st, chunk) if st and chunk else None
 
     def ask(self, st: JobState) -> None:
-        """Queue a job for its answer."""
+        """Queue a job for a decision."""
         heapq.heappush(self.waiting, (st.job.arrival, st.job.uid))
 
     def freed(self, now: float, chunk: Chunk | None) -> None:
-        """Note that a processor is free; where that was planned to the instant, the plan is as good as ever."""
+        """Note that a processor is free. If it became free exactly when planned, the plan stays valid."""
         if self.line is not None and chunk is not None:
-            return  # the line sees it when it gives the processor away
+            return  # the fast queue accounts for it when it assigns the processor
         if chunk is None or chunk.kind != "Chunk" or abs(now - chunk.promised_end) > tolerance(now):
             self.stale = True
 
     def unbook(self, uid: str) -> None:
-        """Take back what is booked for a job, or its place in the line."""
+        """Remove a job's placement from the plan, or the job from the fast queue."""
         if self.line is not None:
             self.line.leave(uid)
         if self.plan.state(uid):
@@ -142,12 +142,12 @@ class PoolState:
             self.stale = True
 
     def touch(self, st: JobState) -> None:
-        """Note that the job may have to be written."""
+        """Note that the job's status may have to be written."""
         self.changed = True
         self.touched[st.job.uid] = None
 
     def stamped(self, st: JobState) -> JobRecord:
-        """Return the record as it is to be written: epoch, progress and ETA brought up to date."""
+        """Return the record to write: with the current epoch, progress and ETA."""
         record, watches = st.record, st.watches
         chunks = tuple(_as_reported(c, watches.get(c.key, UNSEEN)) for c in record.chunks)
         work = [c for c in chunks if c.kind != "Reduce"]
@@ -165,7 +165,7 @@ class PoolState:
         )
 
     def pool_record(self) -> PoolRecord:
-        """Return what is to be written about the pool itself."""
+        """Return the pool's own record to write."""
         ready = (
             Verdict("True", reasons.READY, some(self.processors.total, "processor"))
             if self.processors.total
@@ -189,28 +189,28 @@ class PoolState:
         )
 
     def _why_none(self) -> str:
-        """Say why the pool has no processor."""
+        """Return why the pool has no processor."""
         nodes, spec = self.processors.nodes.values(), self.spec
         assert spec is not None
         if not nodes:
             return "no node has the labels that spec.nodeSelector asks for"
         usable = [node for node in nodes if node.ready and node.left_out is None]
         if not usable:
-            return f"{some(len(nodes), 'node')} selected, none of them ready and free to use: status.nodes tells why"
+            return f"{some(len(nodes), 'node')} selected, none of them ready and free to use: see status.nodes"
         most = max(node.cpu for node in usable), max(node.memory for node in usable)
         return (
-            f"no node has room for a processor of {spec.cpu:g} CPU and {amount(spec.memory)} beside other pods: "
+            f"no node has capacity for a processor of {spec.cpu:g} CPU and {amount(spec.memory)}: beside other pods "
             f"at most {most[0]:g} CPU and {amount(most[1])} are left on one"
         )
 
     def _without_lost(self, actions: list[Action]) -> list[Action]:
-        """Leave out creates of chunks that were lost within the step: their pods would be on no record."""
+        """Leave out the creation of chunks that were lost within the same step: no record would hold their pods."""
         jobs = {a.job for a in actions if isinstance(a, CreateChunk)}
         there = {(uid, chunk.key) for uid in jobs if uid in self.jobs for chunk in self.jobs[uid].record.chunks}
         return [a for a in actions if not isinstance(a, CreateChunk) or (a.job, a.chunk.key) in there]
 
     def flush(self, now: float) -> list[Action]:
-        """Return what is to be done: results first, then statuses that differ from what is written, then the rest."""
+        """Return the step's actions: results first, then statuses that changed, then the rest."""
         statuses: list[Action] = []
         for uid in self.touched:
             st = self.jobs.get(uid)
@@ -224,7 +224,7 @@ class PoolState:
             urgent = st.written is None or _has_moved(st.written, record)
             st.written, st.told = record, now
             if not record.chunks:
-                st.record = record  # it differs in what is stamped on it alone: jobs that do nothing are many
+                st.record = record  # only the stamped values differ; saves memory, as most jobs own no chunk
             statuses.append(WriteStatus(uid, record, urgent))
         self.touched.clear()
         statuses += self._progress(now)
@@ -244,7 +244,7 @@ class PoolState:
         return out
 
     def _progress(self, now: float) -> list[Action]:
-        """Return statuses that differ in progress alone, of jobs that were told of long enough ago."""
+        """Return statuses that differ only in progress, for jobs whose last status is at least TELL old."""
         statuses: list[Action] = []
         while self.progressed:
             uid = next(iter(self.progressed))
@@ -262,7 +262,7 @@ class PoolState:
 
 
 def _as_reported(chunk: Chunk, watch: ChunkObservation) -> Chunk:
-    """Return the chunk with what was last reported of it."""
+    """Return the chunk with its last reported progress."""
     done = watch.done and min(watch.done, chunk.size)
     if chunk.done == done and chunk.received == watch.received:
         return chunk
@@ -270,12 +270,12 @@ def _as_reported(chunk: Chunk, watch: ChunkObservation) -> Chunk:
 
 
 def _has_moved(old: JobRecord, new: JobRecord) -> bool:
-    """Whether more has changed than what can wait."""
+    """Whether more than the progress has changed."""
     return len(old.chunks) != len(new.chunks) or _without_progress(old) != _without_progress(new)
 
 
 def _without_progress(record: JobRecord) -> JobRecord:
-    """Return the record without what moves by itself: a change in that alone can wait."""
+    """Return the record without values that change continuously: a change in those alone is not urgent."""
     promise = record.promise._replace(finish=0.0, start=0.0, processors=0) if record.promise else None
     chunks = tuple(c._replace(done=0, received=0) if c.done or c.received else c for c in record.chunks)
     return record._replace(done=0, running=0, eta=None, promise=promise, chunks=chunks)

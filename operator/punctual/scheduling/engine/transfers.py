@@ -1,16 +1,17 @@
-"""Whose turn it is to fetch its input, where all inputs come over one port (``network: OnePort``).
+"""Transfer turns: the order in which inputs are fetched over one shared port (``network: OnePort``).
 
-Pods are made when their processors are free, in the order in which the plan sends their inputs; the input step of each
-waits until it is told. The turn goes to the first in that order, and to the next once the one before is *seen* to have
-its input or to be gone: a late transfer holds up the next, and two never overlap. One that hangs is ended like any
-chunk that stalls (:mod:`punctual.scheduling.engine.health`), and the turn goes on when its pod is gone.
+Pods are created when their processors are free, in the order in which the plan sends their inputs. The input step of
+each pod waits for its transfer turn. The first pod in the order gets the turn. The next one gets it once the previous
+pod is *seen* to have its input or to be gone. So a late transfer delays the next, and two never overlap. A transfer
+that hangs is ended like any stalled chunk (:mod:`punctual.scheduling.engine.health`), and the turn passes on when its
+pod is gone.
 
-A turn stands in the job's status before the pod is told. So a new leader knows who may be fetching; it tells those
-again whose pods do not know it yet. No turn is given to who would still fetch when a reservation keeps the port for its
-input: it comes behind that. Where inputs do not share a port a chunk is made with its turn.
+A turn is in the job's status before the pod is told. So a new leader knows which pods may be fetching, and tells those
+that do not know it yet. A chunk whose transfer would still run when a reservation keeps the port for its own input gets
+no turn before that. If inputs do not share a port, a chunk gets its turn when it is created.
 
-A job without ``spec.input`` may have declared that it sends (τ, θcm) all the same: nobody can stop it, so its transfers
-are taken to be when they were planned to.
+A job without ``spec.input`` may still declare transfer costs (τ, θcm). Its transfers cannot be controlled, so they are
+assumed to happen when planned.
 """
 
 import math
@@ -35,7 +36,7 @@ def someone_fetches(state: PoolState) -> bool:
 
 
 def line(state: PoolState) -> list[Entry]:
-    """Return the chunks in the order in which their inputs come: as planned, then by job and begin."""
+    """Return the chunks in the order of their inputs: as planned, then by job and begin."""
     standing = (state.jobs[uid] for uid in state.active)
     entries = chain.from_iterable(((st, chunk) for chunk in st.record.chunks) for st in standing)
     return sorted((e for e in entries if e[1].kind != "Reduce"), key=_place)
@@ -53,12 +54,12 @@ def has_input(st: JobState, chunk: Chunk) -> bool:
 
 
 def _seconds(st: JobState, chunk: Chunk) -> float:
-    """Return how long its transfer is expected to take; 0 for a pilot, which is to find out."""
+    """Return the expected duration of its transfer, seconds; 0 for a pilot, which measures it."""
     return 0.0 if st.cost is None else st.cost.theta_cm + (chunk.origin - chunk.begin) * st.cost.tau
 
 
 def expected_inputs(state: PoolState, now: float) -> Iterator[tuple[JobState, Chunk, float]]:
-    """Give the chunks whose input is still to come, in turn, and when it is expected to be there."""
+    """Yield the chunks with an input still to come, in transfer order, each with the expected time of arrival."""
     port = now
     for st, chunk in line(state):
         cost = st.cost
@@ -78,13 +79,13 @@ def expected_inputs(state: PoolState, now: float) -> Iterator[tuple[JobState, Ch
 
 @dataclass(slots=True)
 class TransferQueue:
-    """Hands turns on, and moves the ends of those who wait for a late one."""
+    """Hands transfer turns on, and moves the planned ends of chunks that wait for a late transfer."""
 
     state: PoolState
     looked: float = -math.inf
 
     def work(self, now: float) -> None:
-        """Give the next turn, if nobody has it."""
+        """Give the next transfer turn if no chunk has it."""
         state = self.state
         if not (state.changed or abs(now - self.looked) >= LOOK) or not someone_fetches(state):
             return
@@ -98,7 +99,7 @@ class TransferQueue:
                     break
                 continue
             if chunk.turn is None:
-                if one_port and (state.sending or st.watch(chunk).pod is None):  # its pod is being made
+                if one_port and (state.sending or st.watch(chunk).pod is None):  # its pod is being created
                     break
                 if one_port and state.ahead.sendable(now, _seconds(st, chunk)) > now:
                     break
@@ -108,7 +109,7 @@ class TransferQueue:
             self._move(now)
 
     def _may_send(self, occupant: Occupant) -> bool:
-        """Whether it still has a place: also one that was told to end, but none on a node that is lost."""
+        """Whether the occupant may still be fetching: also a pod told to end, but no pod on a lost node."""
         processors = self.state.processors
         place = processors.places_of.get(occupant)
         node = processors.nodes.get(place.node) if place else None
@@ -120,7 +121,7 @@ class TransferQueue:
         self.state.touch(st)
 
     def _tell(self, st: JobState, chunk: Chunk) -> None:
-        """Tell the pod of a turn that stands on record, unless it knows."""
+        """Tell the pod of its recorded transfer turn, unless it already knows."""
         watch = st.watch(chunk)
         kept = st.chunk(*chunk.key)
         if watch.pod is None or watch.told_turn or kept is None or kept.turn is None:
@@ -130,9 +131,9 @@ class TransferQueue:
         self.state.after.append(GiveTurn(pod.namespace, pod.name, pod.uid, kept.turn))
 
     def _move(self, now: float) -> None:
-        """Plan with what a late transfer has come to: it is the doing of its job, not of those that wait behind it.
+        """Move planned ends by the delay of a late transfer: its own job causes it, not the jobs that wait behind it.
 
-        A pod that starts while it waits for its turn has its θcp behind it: so much later does no harm.
+        A pod that starts while it waits for its turn has its θcp behind it, so a delay of that length does no harm.
         """
         state, cause = self.state, ""
         assert state.spec is not None

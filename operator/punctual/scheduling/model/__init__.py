@@ -1,1 +1,1 @@
-"""The nouns of scheduling: jobs, pools, processors, units, and the events and actions that carry them."""
+"""Data model of scheduling: jobs, pools, processors and units, and the events and actions that carry them."""

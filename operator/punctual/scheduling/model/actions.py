@@ -1,7 +1,7 @@
-"""What a Pool wants done. Each names what it is about, so doing it twice is harmless.
+"""Actions that a Pool returns. Each names its object, so carrying it out twice is harmless.
 
-Within one job actions are carried out in order: a chunk is in the written status before its pod is created, a result
-is stored before the status accounts it, the status accounts a range before its pod is deleted.
+The actions of one job are carried out in order: a chunk is in the written status before its pod is created, a result is
+stored before the status accounts it, and the status accounts a range before its pod is deleted.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from punctual.scheduling.model.processors import Place
 class WriteStatus:
     """Write a job's whole record; a newer one replaces an older one that has not been written yet.
 
-    ``urgent``: a decision or a change of ownership; the rest is progress, written behind under a budget.
+    ``urgent``: a decision or a change of ownership. All other changes are progress, written later under a budget.
     """
 
     job: str
@@ -36,7 +36,7 @@ class WritePool:
 
 @dataclass(frozen=True, slots=True)
 class AnswerReservation:
-    """Say how a reservation stands; ``places``: what it has got. Said again where nodes take a part of it away."""
+    """Write a reservation's state; ``places``: its processors. Written again if nodes take some of them away."""
 
     uid: str
     answer: Verdict
@@ -45,7 +45,7 @@ class AnswerReservation:
 
 @dataclass(frozen=True, slots=True)
 class OfferWindow:
-    """Say when a reservation that was refused would be accepted at the earliest, in whole seconds; None: never."""
+    """Write the earliest start, in whole seconds, with which a refused reservation would be accepted; None: none."""
 
     uid: str
     start: float | None
@@ -59,7 +59,7 @@ class CreateChunk(NamedTuple):
 
 
 class EndPod(NamedTuple):
-    """Delete a pod, this uid and no other, giving it ``grace`` seconds."""
+    """Delete the pod with this uid and no other, with a grace period of ``grace`` seconds."""
 
     namespace: str
     name: str
@@ -69,7 +69,7 @@ class EndPod(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OfferEnd:
-    """Annotate the chunk's pod with an end it may stop at."""
+    """Annotate the chunk's pod with an end that it may stop at."""
 
     namespace: str
     name: str
@@ -79,7 +79,7 @@ class OfferEnd:
 
 @dataclass(frozen=True, slots=True)
 class GiveTurn:
-    """Annotate the chunk's pod: its input step may fetch now. ``at`` is when that was decided."""
+    """Annotate the chunk's pod: its input step may fetch now. ``at`` is the time of that decision."""
 
     namespace: str
     name: str
@@ -99,7 +99,7 @@ class StoreResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetPoint:
-    """What the agent of ``node`` shall hold for a pod from now on; ``end`` is absolute, agents get seconds left."""
+    """Set point for the agent of ``node`` and a pod; ``end`` is absolute, agents get the seconds left."""
 
     node: str
     pod: str
@@ -113,7 +113,7 @@ class SetPoint:
 
 
 class DropSetPoint(NamedTuple):
-    """The pod has ended: the agent need not care any more."""
+    """Remove the set point of a pod that has ended."""
 
     node: str
     pod: str
@@ -121,24 +121,24 @@ class DropSetPoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HoldNode:
-    """Put the pool's NoSchedule taint on a node, or take it off (``hold: Taint``)."""
+    """Put the pool's NoSchedule taint on a node, or remove it (``hold: Taint``)."""
 
     node: str
     held: bool
 
 
 class HeldCapacity(NamedTuple):
-    """Room of a node that placeholders keep."""
+    """Capacity of a node that placeholders keep."""
 
     since: float
-    """From when on: who came later may be told to go, and does not count."""
+    """Time since when: pods that came later may be preempted and do not count."""
     placeholders: int
-    """Of one processor each: as many as nobody sits on."""
+    """Number of placeholders, one per unoccupied processor."""
 
 
 @dataclass(frozen=True, slots=True)
 class HoldCapacity:
-    """Keep the pool's room with placeholders, on these nodes and no others (``hold: Placeholder``)."""
+    """Keep the pool's capacity with placeholders, on these nodes and no others (``hold: Placeholder``)."""
 
     nodes: Mapping[str, HeldCapacity]
     cpu: float
@@ -148,9 +148,9 @@ class HoldCapacity:
 
 
 class Measured(NamedTuple):
-    """A chunk has ended well: what its units took on that node, from the decision to create it, s.
+    """Time that the units of a successful chunk took on its node, from the decision to create it, seconds.
 
-    ``fetched``: the transfer of its input, which is a part of it.
+    ``fetched``: the transfer of its input, which is a part of that time.
     """
 
     job: str
@@ -162,14 +162,14 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeleteJob:
-    """Its time to live after the end is over."""
+    """Delete a job at the end of its time to live."""
 
     job: str
 
 
 @dataclass(frozen=True, slots=True)
 class Emit:
-    """Tell the user: an event on the job (``job``: uid) or on the pool (None)."""
+    """Emit a Kubernetes event on the job (``job``: uid) or on the pool (None)."""
 
     job: str | None
     type: Literal["Normal", "Warning"]

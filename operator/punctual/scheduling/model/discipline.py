@@ -1,11 +1,11 @@
-"""How a queue becomes a schedule: three choices that do not depend on each other, and what processors share.
+"""Scheduling discipline: order, partition, assignment, network and start, chosen independently.
 
-    order      who comes first: EDF, the earliest deadline; FIFO, the earliest arrival; MWF, who would waste most of one
-               processor more than needed (maximum workload derivative first)
-    partition  OPR cuts a load so that all its processors end together, EPR into equal parts
-    assign     MN takes the least processors that meet the deadline, AN all that are of use
-    network    Concurrent: each processor fetches its input itself; OnePort: one transfer at a time
-    start      Ready: each processor begins when it is free; Together: all of a job at one time
+order      EDF: earliest deadline first; FIFO: earliest arrival first; MWF (maximum workload derivative first): first
+           the job for which one processor more than needed would waste the most time
+partition  OPR divides a load so that all its processors end together, EPR into equal parts
+assign     MN takes the fewest processors that meet the deadline, AN all useful ones
+network    Concurrent: each processor fetches its input itself; OnePort: one transfer at a time
+start      Ready: each processor begins when it is free; Together: all of a job at one time
 
 The ten algorithms of Mamat 2011, ch. 4, are EDF and FIFO with each partition and assignment, and MWF with MN.
 """
@@ -37,7 +37,7 @@ Floats = NDArray[np.float64]
 
 
 class Order(NamedTuple):
-    """A job's place in the queue: lowest rank first; ties by arrival, then uid, never by chance."""
+    """Queue key of a job: lowest rank first; ties by arrival, then uid, so the order is deterministic."""
 
     rank: float
     arrival: float
@@ -46,7 +46,7 @@ class Order(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discipline:
-    """What a pool plans by."""
+    """The rules by which a pool plans."""
 
     order: Ranking = "EDF"
     partition: Rule = "OPR"
@@ -66,11 +66,11 @@ class Discipline:
 
     @property
     def plain(self) -> bool:
-        """Whether it is what pools have unless they choose: OPR, MN, no port, nobody waits for another."""
+        """Whether these are the defaults: OPR, MN, no port, and processors that start independently."""
         return self.partition == "OPR" and self.assign == "MN" and not (self.one_port or self.together)
 
     def order_of(self, uid: str, *, arrival: float, deadline: float, load: int, cost: Cost, processors: int) -> Order:
-        """Return the place of a job: absolute times (s), its whole load (units), the pool's processors."""
+        """Return the queue key of a job: absolute times (s), its whole load (units), the pool's processors."""
         match self.order:
             case "EDF":
                 rank = deadline
@@ -81,18 +81,18 @@ class Discipline:
         return Order(rank, arrival, uid)
 
     def durations(self, load: float, cost: Cost, *, limit: int) -> Floats:
-        """Return E(load, n) in s for n = 1 … limit processors that begin at one time; inf where n is of no use."""
+        """Return E(load, n) in s for n = 1 … limit processors that begin at one time; inf if n are not useful."""
         return _durations(load, cost, limit, self.partition, self.one_port)
 
     def most_useful(self, load: float, cost: Cost, *, limit: int) -> int:
-        """Return min(limit, n*): with how many processors it ends soonest under the partition rule (4.4)."""
+        """Return min(limit, n*): the number of processors with which the load ends soonest by the rule (4.4)."""
         star = n_star if self.partition == "OPR" else n_star_equal
         return star(load, cost, limit=limit) if self.one_port else limit
 
 
 @lru_cache(maxsize=4096)
 def _derivative(load: float, window: float, cost: Cost, limit: int, rule: Rule) -> float:
-    """Return δw at n^min (4.1), n^min counted from the arrival: an order that time does not change; w is OPR's."""
+    """Return δw at n^min (4.1), with n^min counted from the arrival, so that the order is constant; w is OPR's."""
     least = n_min if rule == "OPR" else n_min_equal
     n = least(load, cost, window=window, limit=max(1, limit)) if window > 0 else None
     return workload_derivative(load, n or max(1, limit), cost)

@@ -1,4 +1,4 @@
-"""What can happen to a Pool. Level-triggered: each says how things are, not what changed; newest per key wins."""
+"""Events of a Pool. Level-triggered: each describes a state, not a change; the newest per key counts."""
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -12,18 +12,18 @@ PodPhase = Literal["Pending", "Running", "Succeeded", "Failed", "Unknown"]
 
 @dataclass(frozen=True, slots=True)
 class PoolApplied:
-    """The pool as its spec says now; ``record`` is read only by a Pool that has none yet (rebuild)."""
+    """The current spec of the pool; ``record`` is read only by a Pool that has none yet (rebuild)."""
 
     spec: PoolSpec
     record: PoolRecord | None = None
     deleting: bool = False
     nodes: "tuple[NodeObserved, ...] | None" = None
-    """The nodes that it would have under the spec's selectors; None: those it was told of."""
+    """The nodes that it would have under the spec's selectors; None: the nodes already observed."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobApplied:
-    """A job as its spec says now; ``record`` is read only where the Pool does not know the job (rebuild)."""
+    """The current spec of a job; ``record`` is read only if the Pool does not know the job (rebuild)."""
 
     job: Job
     record: JobRecord | None = None
@@ -31,26 +31,26 @@ class JobApplied:
 
 @dataclass(frozen=True, slots=True)
 class JobDeleted:
-    """The job is going or gone: it owns nothing any more; its pods are ended."""
+    """The job is deleted or being deleted: it owns nothing any more, and its pods are ended."""
 
     uid: str
 
 
 class PodObserved(NamedTuple):
-    """A pod of ours as the API server shows it: a projection, never the body."""
+    """A pod of this pool as the API server shows it: a projection, never the whole object."""
 
     name: str
     uid: str
     namespace: str
     job: str
-    """uid of its job."""
+    """Uid of its job."""
     kind: Kind
     begin: int
     end: int
     """The end it was created with (``Chunk.origin``)."""
     attempt: int
     node: str
-    """Node it is bound or meant for."""
+    """The node that it is bound to or meant for."""
     phase: PodPhase
     created: float
     started: float | None = None
@@ -61,29 +61,30 @@ class PodObserved(NamedTuple):
     reason: str = ""
     """Pod or waiting reason: Evicted, Preempted, NodeLost, ImagePullBackOff, Unschedulable, Nominated, …"""
     disrupted: bool = False
-    """A DisruptionTarget condition stands: ended by the cluster, not by its own doing."""
+    """It has the condition DisruptionTarget: the cluster ended it, not the workload."""
     message: str = ""
-    """Termination message: the range's result, at most 4 kB; of one that waits what the cluster says of ``reason``."""
+    """Termination message: the range's result, at most 4 kB; for a waiting pod, the cluster's message about
+    ``reason``."""
     cut: int | None = None
-    """The bytes of a termination message that the kubelet passes on, where this one has as many: it may have been
-    longer. None: it is whole."""
+    """Number of bytes to which the kubelet cuts termination messages, if this one has as many: it may have been longer.
+    None: it is complete."""
     deleting: bool = False
     offered: bool = False
-    """It was offered an end, whether we know of it or another leader did so: it may have stopped before its own."""
+    """It was offered an end, by this leader or an earlier one: it may have stopped before its own end."""
     turn: bool = False
-    """It was given its turn to fetch its input."""
+    """It has the transfer turn."""
     fetched: bool = False
-    """Its input step has ended well."""
+    """Its input step has ended with success."""
     transfer: Transfer | None = None
-    """What that step measured."""
+    """The measurements of that step."""
     input: InputVersion | None = None
-    """The version of the input that it says that it has read; None: it does not say."""
+    """The version of the input that it reports to have read; None: not reported."""
     input_changed: bool = False
-    """The step has ended since the input is not the one that the job began with, or changed while it was read."""
+    """The step failed since the input is not the one that the job began with, or changed while it was read."""
 
 
 class Share(NamedTuple):
-    """So many processors of one node."""
+    """A number of processors of one node."""
 
     node: str
     processors: int
@@ -91,22 +92,22 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReservationApplied:
-    """Processors asked for ahead, over a window; one that is known already is not asked about again."""
+    """A reservation that was applied; a known one is not decided again."""
 
     reservation: Reservation
     held: tuple[Share, ...] | None = None
-    """What it was given before, as written down; None: it has no answer yet."""
+    """The processors that it got before, as recorded; None: it has no answer yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReservationDeleted:
-    """The reservation is gone: what is left of its window is free."""
+    """The reservation is deleted: the rest of its window is free."""
 
     uid: str
 
 
 class PodGone(NamedTuple):
-    """A pod of ours that the API server no longer has."""
+    """A pod of this pool that the API server no longer has."""
 
     namespace: str
     name: str
@@ -115,7 +116,7 @@ class PodGone(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateRefused:
-    """The API server would not have a chunk's pod (quota, LimitRange, …): nothing runs."""
+    """The API server refused a chunk's pod (quota, LimitRange, …): nothing runs."""
 
     job: str
     kind: Kind
@@ -123,55 +124,55 @@ class CreateRefused:
     attempt: int
     message: str
     taken: bool = False
-    """Only its name is taken, by a pod that is another or going: the next attempt has another one."""
+    """Only its name is in use, by another or a terminating pod: the next attempt has another name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeObserved:
-    """A node that is this pool's to use."""
+    """A node that this pool may use."""
 
     name: str
     ready: bool
     cpu: float
-    """Allocatable cores less the requests of pods that are not ours."""
+    """Allocatable cores less the requests of foreign pods."""
     memory: int
-    """Allocatable bytes less the requests of pods that are not ours."""
+    """Allocatable bytes less the requests of foreign pods."""
     pods: int = 110
-    """Allocatable pods less those that are not ours."""
+    """Allocatable pods less the foreign pods."""
     speed: float = 1.0
-    """What multiplies the time of a unit here: 2 is half as fast."""
+    """Factor of the time of a unit on this node: 2 is half as fast."""
     left_out: str | None = None
-    """A reason not to use it: StaticCPUManager, NodesOverlap, …"""
+    """Reason why the node is not used: StaticCPUManager, NodesOverlap, …"""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeGone:
-    """A node that is no longer there, or no longer this pool's."""
+    """A node that no longer exists, or no longer belongs to this pool."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What the agent read of one pod."""
+    """The agent's readings of one pod."""
 
     pod: str
-    """uid"""
+    """Pod uid."""
     done: int | None
     end: int | None
-    """The end the worker will honour, if it has answered."""
+    """The end that the worker will honour, if it has answered."""
     cpu_seconds: float
     received: int | None = None
     """Bytes that its input step has fetched."""
     over: bool = False
-    """What was read is its last word: its containers have ended, and an answer to an offer would be in it."""
+    """This is the last report: its containers have ended, and an answer to an offer would be in it."""
     faults: frozenset[str] = frozenset()
-    """What was wrong with its files so far, as a user shall read it: "progress goes backwards"."""
+    """Faults of its files so far, in words for users: "progress goes backwards"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """One node's report, already checked for its sender and order."""
+    """One node's report; its sender and order have been checked."""
 
     node: str
     pods: tuple[Progress, ...]

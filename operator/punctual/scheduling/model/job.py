@@ -1,6 +1,6 @@
-"""What was asked and what was answered: the job, its promise, its chunks, and the record that holds them.
+"""Jobs and their records: specs, promises, chunks, and everything recorded about them.
 
-All times are float seconds on one clock (the API server's), all units int. Nothing here decides.
+All times are float seconds on one clock (the API server's), all units int. This module makes no decisions.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ Status = Literal["True", "False", "Unknown"]
 
 
 class Verdict(NamedTuple):
-    """A condition's content: status, reason (a word of ``punctual.reasons``), message."""
+    """Content of a condition: status, reason (a word of ``punctual.reasons``), message."""
 
     status: Status
     reason: str
@@ -26,23 +26,23 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A divisible job as asked for."""
+    """A divisible job as specified."""
 
     uid: str
     namespace: str
     name: str
     generation: int = 1
     arrival: float
-    """When it was created."""
+    """Creation time."""
     units: int
     deadline: float
-    """Absolute."""
+    """Absolute time."""
     cost: Cost | None
     """As declared, by hand or by profile; None: to be measured by pilot chunks."""
     min_processors: int = 1
     max_processors: int | None = None
     least_chunk: int = 1
-    """Units below which a chunk is not worth its set-up, where its promise does not need one so small."""
+    """Units below which a chunk is not worth its set-up, unless its promise needs a smaller one."""
     restart: Restart = "Redo"
     chunk_retries: int = 3
     stall_timeout: float = 60.0
@@ -50,134 +50,134 @@ class Job:
     dry_run: bool = False
     suspend: bool = False
     reservation: str | None = None
-    """What it is to run inside of (`Reservation.group`); None: outside of all."""
+    """The reservation that it must run inside (`Reservation.group`); None: it runs outside of all."""
     reduce_duration: float | None = None
     """Seconds planned for the reduce pod after the last chunk; None: no reduce."""
     fetches: bool = False
-    """Its chunks have an input step, which waits for its turn."""
+    """Its chunks have an input step, which waits for a transfer turn."""
     ttl: float | None = None
-    """Seconds to keep the job after its end; None: for ever."""
+    """Seconds for which the job is kept after its end; None: without limit."""
     refusal: tuple[str, str] | None = None
-    """(reason, message) where the edge already knows that it cannot run: pod refused, profile missing, …"""
+    """(reason, message) if the edge of the system found it unable to run: pod refused, profile missing, …"""
 
 
 class Promise(NamedTuple):
-    """What was promised: the deadline. ``finish`` is a forecast and may move while it stays before it."""
+    """The promised deadline. ``finish`` is a forecast and may change while it stays before the deadline."""
 
     deadline: float
     finish: float
     margin: float
-    """Seconds before the deadline that planning left free."""
+    """Reserve before the deadline, seconds, that planning left free."""
     processors: int
     start: float
 
 
 class Offer(NamedTuple):
-    """What could have been promised instead."""
+    """Nearest acceptable alternative to a refused request."""
 
     earliest_deadline: float | None
-    """Seconds after a new submission, whole, submission allowance included; None: no deadline would do."""
+    """Seconds after a new submission, whole, submission allowance included; None: no deadline is acceptable."""
     valid_until: float
     largest_load: int
-    """Units that would fit the deadline that was asked for."""
+    """Units that would fit the requested deadline."""
 
 
 class PilotSample(NamedTuple):
-    """One pilot: so many units took so many seconds from the pod's creation to its end."""
+    """Result of one pilot: its units, and the seconds from the pod's creation to its end."""
 
     units: int
     seconds: float
 
 
 class InputVersion(NamedTuple):
-    """Which version of its input a job works on: chunks that have read different ones make no whole."""
+    """Version of a job's input: results of chunks that read different versions cannot be combined."""
 
     size: int
     """Bytes of the whole input."""
     validator: str
-    """What tells it from another one of the same size, as the input step says it; empty: nothing does."""
+    """Distinguishes versions of the same size, as the input step reports it; empty: there is none."""
 
     def __str__(self) -> str:
-        """Say it for a message."""
+        """Return a text for messages."""
         return f"{self.size} bytes, " + (f"validator {self.validator}" if self.validator else "no validator")
 
 
 class Transfer(NamedTuple):
-    """What the input step of one chunk measured."""
+    """Measurements of one chunk's input step."""
 
     size: int
-    """Bytes that came."""
+    """Bytes received."""
     opening: float
-    """Seconds from its turn until the first of them came."""
+    """Seconds from its transfer turn until the first byte came."""
     seconds: float
-    """Seconds from its turn until the last of them had come."""
+    """Seconds from its transfer turn until the last byte had come."""
     waited: float = 0.0
-    """Seconds that it had waited for its turn."""
+    """Seconds that it had waited for its transfer turn."""
 
 
 class Transfers(NamedTuple):
-    """What the transfers of accounted chunks took, in all."""
+    """Totals of the transfers of accounted chunks."""
 
     times: int = 0
     units: int = 0
     size: int = 0
     """Bytes."""
     opening: float = 0.0
-    """Seconds until the first byte came, over all of them."""
+    """Total seconds until the first byte came."""
     sending: float = 0.0
-    """Seconds from the first byte on, over all of them."""
+    """Total seconds from the first byte on."""
 
     def add(self, units: int, size: int, *, opening: float, sending: float) -> "Transfers":
-        """Return the sums with one more transfer."""
+        """Return the totals with one more transfer."""
         return Transfers(
             self.times + 1, self.units + units, self.size + size, self.opening + opening, self.sending + sending
         )
 
     @property
     def tau(self) -> float:
-        """τ as measured, seconds per unit."""
+        """Measured τ, seconds per unit."""
         return self.sending / self.units if self.units else 0.0
 
     @property
     def theta_cm(self) -> float:
-        """θcm as measured, seconds per transfer."""
+        """Measured θcm, seconds per transfer."""
         return self.opening / self.times if self.times else 0.0
 
 
 class Chunk(NamedTuple):
     """Units owned by one attempt: recorded before its pod exists, until accounted.
 
-    A tuple, as the record is: both are copied whenever a chunk begins, is told of or ends, and that is cheap.
+    It is a tuple, like the record: both are copied whenever a chunk begins, is reported or ends, and copies are cheap.
     """
 
     begin: int
     end: int
-    """The end it owns; lower than ``origin`` once it has agreed to a cut."""
+    """The end it owns; lower than ``origin`` once it has agreed to an earlier end."""
     origin: int
     """The end its pod was created with."""
     node: str
     attempt: int
     created: float
-    """When it was decided."""
+    """Time of the decision to create it."""
     promised_end: float
     """Planned end (forecast for a leftover chunk)."""
     kind: Kind = "Chunk"
     sent: float | None = None
-    """When its input was planned to be there; None: it shares no port."""
+    """When its input was planned to be complete; None: it shares no port."""
     turn: float | None = None
-    """When it was given its turn to fetch its input; None: it was not, or has none to fetch."""
+    """When it got its transfer turn; None: it has none, or no input to fetch."""
     offered: int | None = None
     """End offered to it and not yet answered."""
     leftover: bool = False
-    """Runs on capacity that nobody was promised: must go when the room is needed."""
+    """It runs on leftover capacity: it must leave when the processor is needed."""
     done: int = 0
-    """Units it has reported (for people; nothing is decided on it)."""
+    """Units it has reported (for people; no decision uses it)."""
     received: int = 0
     """Bytes of its input that it has reported (for people)."""
 
     @property
     def key(self) -> tuple[str, int, int]:
-        """Identity within the job: kind, begin and attempt (a cut changes none of them)."""
+        """Identity within the job: kind, begin and attempt (an earlier end changes none of them)."""
         return (self.kind, self.begin, self.attempt)
 
     @property
@@ -187,7 +187,7 @@ class Chunk(NamedTuple):
 
 
 class JobRecord(NamedTuple):
-    """All that is written down about a job: a new leader rebuilds the Pool from these alone."""
+    """Everything recorded about a job: a new leader rebuilds the Pool from these records alone."""
 
     epoch: int = 0
     observed_generation: int = 0
@@ -202,28 +202,28 @@ class JobRecord(NamedTuple):
     """The cost in force: declared or measured."""
     completed: Ranges = Ranges()
     failed: Counts = Counts()
-    """Own failures of the work per unit."""
+    """Failures per unit that the workload caused."""
     tried: Counts = Counts()
-    """Attempts made so far per unit that is not completed."""
+    """Attempts so far per unit that is not completed."""
     chunks: tuple[Chunk, ...] = ()
     pilots: tuple[PilotSample, ...] = ()
     transfers: Transfers | None = None
     input: InputVersion | None = None
-    """The version of the input that the first chunk has read; every other chunk must have read the same."""
+    """The version of the input that the first chunk read; every other chunk must have read the same."""
     started: float | None = None
     finished: float | None = None
     done: int = 0
-    """Units completed, plus units that running chunks have reported (for people; nothing is decided on it)."""
+    """Units completed, plus units that running chunks have reported (for people; no decision uses it)."""
     running: int = 0
     eta: float | None = None
 
     @property
     def ended(self) -> bool:
-        """Whether it has come to its end, well or not."""
+        """Whether the job has ended, with or without success."""
         return self.finished is not None
 
     def check(self, units: int) -> None:
-        """Raise InvariantError unless ranges are sound, no unit is owned twice and no pilot took less than no time."""
+        """Raise InvariantError unless ranges are valid, no unit is owned twice and no pilot took a negative time."""
         self.completed.check()
         self.failed.check()
         self.tried.check()
@@ -242,18 +242,18 @@ class JobRecord(NamedTuple):
             raise InvariantError(f"a pilot ended before it began: {self.pilots}")
 
     def others(self, chunk: Chunk) -> tuple[Chunk, ...]:
-        """Return the chunks but that one."""
+        """Return all chunks except this one."""
         for i, c in enumerate(self.chunks):
             if c.begin == chunk.begin and c.attempt == chunk.attempt and c.kind == chunk.kind:
                 return self.chunks[:i] + self.chunks[i + 1 :]
         return self.chunks
 
     def without(self, chunk: Chunk) -> "JobRecord":
-        """Return the record without that chunk."""
+        """Return the record without this chunk."""
         return self._replace(chunks=self.others(chunk))
 
     def changed(self, chunk: Chunk) -> "JobRecord":
-        """Return the record with that chunk in the place of its earlier self. Raises InvariantError if it has none."""
+        """Return the record with this chunk in place of its earlier version. Raises InvariantError if it has none."""
         if all(c.key != chunk.key for c in self.chunks):
             raise InvariantError(f"chunk {chunk.key} is not owned")
         return self._replace(chunks=tuple(chunk if c.key == chunk.key else c for c in self.chunks))

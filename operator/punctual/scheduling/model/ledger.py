@@ -1,44 +1,47 @@
-"""Which unit is whose: the moves a job's record can make when a chunk begins, ends, fails or is cut.
+"""Ledger of a job's units: the transitions of its record when a chunk begins, ends, fails or is cut.
 
-Each move takes a record and returns the next; a unit is completed, owned by one chunk, or remaining, never two of them
-(``JobRecord.check``). Accounting is exactly once because only an owned range can be accounted and it is owned no more
-after that.
+Each function takes a record and returns the next one. A unit is completed, owned by one chunk, or remaining, never two
+of them (``JobRecord.check``). Each unit is accounted exactly once, because only an owned range can be accounted, and it
+is no longer owned after that.
 """
 
 from punctual.scheduling.model.job import Chunk, JobRecord, Restart
 from punctual.scheduling.model.ranges import Range, Ranges
 
 MOST_UNITS = 2**63
-"""No unit has a number so high."""
+"""Upper limit of unit numbers."""
 MOST = 4000
-"""Entries in any list of a job's status, below what its schema takes: completed ranges and chunks together, and counts.
-What is completed has a part more only where a chunk has become one: it is enough not to make more chunks than that."""
+"""Maximum entries in any list of a job's status, below the limit of its schema: completed ranges and chunks together,
+and counts.
+
+The completed units get one more part only where a chunk has completed, so limiting the chunks is enough.
+"""
 
 
 def remaining(units: int, record: JobRecord) -> Ranges:
-    """Units neither completed nor owned by a chunk."""
+    """Return the units that are neither completed nor owned by a chunk."""
     whole = Ranges.of((0, units))
-    if not record.chunks and not record.completed:  # most of those that wait
+    if not record.chunks and not record.completed:  # most waiting jobs
         return whole
     owned = ((c.begin, c.end) for c in record.chunks if c.kind != "Reduce")
     return whole - (record.completed | Ranges.of(*owned))
 
 
 def next_attempt(record: JobRecord, begin: int, end: int) -> int:
-    """Return the attempt number for these units: one more than the most any of them has seen."""
+    """Return the attempt number for these units: one more than the most attempts of any of them."""
     return record.tried.largest(begin, end) + 1
 
 
 def most_chunks(record: JobRecord) -> int:
     """Return how many chunks the job may own at a time.
 
-    One it may always have: at the begin of a gap, where what it does has no part of its own among the completed.
+    One is always allowed: at the begin of a gap, its units add no new part to the completed ones.
     """
     return max(1, MOST - len(record.completed.parts))
 
 
 def account(record: JobRecord, chunk: Chunk) -> JobRecord:
-    """Take its units as done, as the chunk ended well; what was counted about them is forgotten."""
+    """Account the units of a successful chunk as completed; their counts are dropped."""
     completed = record.completed
     return record._replace(
         chunks=record.others(chunk),
@@ -49,9 +52,10 @@ def account(record: JobRecord, chunk: Chunk) -> JobRecord:
 
 
 def lose(record: JobRecord, chunk: Chunk, *, durable: int = 0, own: bool = False) -> JobRecord:
-    """End the attempt without success: ``durable`` units from its begin count, the rest is to be done again.
+    """End an attempt without success: ``durable`` units from its begin count, the rest must run again.
 
-    ``own``: the work failed by its own doing, which chunkRetries bounds; else a node, an eviction or we ended it.
+    ``own``: the workload caused the failure, which chunkRetries limits; otherwise a node, an eviction or the operator
+    did.
     """
     kept = chunk.begin + min(max(durable, 0), chunk.size)
     end = chunk.end
@@ -59,8 +63,9 @@ def lose(record: JobRecord, chunk: Chunk, *, durable: int = 0, own: bool = False
         chunks=record.others(chunk),
         completed=record.completed | Ranges.of((chunk.begin, kept)),
         failed=record.failed.drop(chunk.begin, kept).add(kept, end, int(own)).coarse(MOST),
-        # every unit, not only the least tried: a pod's name is made of begin and attempt, and must be new; also where
-        # it gave its whole range back, or its pod would be taken for that of the next to begin there
+        # Every unit is counted, not only the least tried: a pod's name is made of begin and attempt and must be new.
+        # This also holds if the chunk gave its whole range back: otherwise its pod would be taken for that of the next
+        # chunk to begin there.
         tried=record.tried.drop(chunk.begin, kept)
         .raise_to(kept, end if chunk.size else end + 1, chunk.attempt)
         .coarse(MOST),
@@ -68,23 +73,23 @@ def lose(record: JobRecord, chunk: Chunk, *, durable: int = 0, own: bool = False
 
 
 def within(record: JobRecord, units: int) -> JobRecord:
-    """Forget what was done of units that the job has no more, and what has failed of them.
+    """Drop the completed units and the failures of units that the job no longer has.
 
-    Their attempts are not forgotten: names of pods are made of them.
+    Their attempts are kept: the names of pods are made of them.
     """
     beyond = Ranges.of((units, MOST_UNITS))
-    # what has failed at ``units`` itself may be reduce
+    # A failure at ``units`` itself may be that of reduce.
     if not record.completed & beyond and not record.failed.largest(units + 1, MOST_UNITS):
         return record
     return record._replace(completed=record.completed - beyond, failed=record.failed.drop(units, MOST_UNITS))
 
 
 def cut(record: JobRecord, chunk: Chunk, at: int) -> JobRecord:
-    """Cut it at the end the worker will honour: the tail is nobody's again. Above the owned end nothing changes."""
+    """End the chunk at the end that the worker will honour: the tail remains. An end above its own changes nothing."""
     end = max(chunk.begin, min(at, chunk.end))
     return record.changed(chunk._replace(end=end, offered=None))
 
 
 def durable(restart: Restart, done: int | None) -> int:
-    """Units that survive the end of their pod: under Resume those reported done, under Redo none."""
+    """Return the units that survive the end of their pod: under Resume the reported ones, under Redo none."""
     return done or 0 if restart == "Resume" else 0

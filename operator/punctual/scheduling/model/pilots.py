@@ -1,9 +1,9 @@
-"""Measuring a job that declares no cost: pilot chunks of different sizes separate chi from theta.
+"""Pilot chunks: measure a job that declares no cost; two sizes separate chi from theta.
 
-seconds = theta_cp + chi * units, seen from the decision to create a pod to its end, so theta_cp holds the start-up that
-planning needs. Least squares over all pilots (with two sizes: the line through them). Where inputs are fetched for
-pilots their transfers are timed by themselves, and are taken off before: they give tau and theta_cm. Where programs
-fetch by themselves, that is in chi and theta_cp.
+seconds = theta_cp + chi * units, from the decision to create a pod to its end, so theta_cp contains the start-up that
+planning needs. The fit is least squares over all pilots (with two sizes: the line through them). If inputs are fetched
+for pilots, their transfers are measured separately and subtracted first: they give tau and theta_cm. If programs fetch
+their inputs themselves, chi and theta_cp contain that time.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from punctual.scheduling.model.job import PilotSample, Transfers
 from punctual.theory.cost import Cost
 
 PILOT_SECONDS = 10.0
-"""A pilot aims at no more than this."""
+"""Maximum target duration of a pilot, seconds."""
 MOST_PILOTS = 4
 CLEAR = 2.0
 """The larger pilot must take so many seconds longer than the smaller, or start-up noise hides chi."""
@@ -20,7 +20,7 @@ LEAST_CHI = 1e-6
 
 
 def next_pilot(samples: Sequence[PilotSample], units_left: int) -> int | None:
-    """Return the size of the next pilot, None when what was seen is enough (or no units are left)."""
+    """Return the size of the next pilot; None if the samples are sufficient (or no units are left)."""
     if units_left <= 0 or len(samples) >= MOST_PILOTS:
         return None
     if not samples:
@@ -28,7 +28,7 @@ def next_pilot(samples: Sequence[PilotSample], units_left: int) -> int | None:
     small = min(samples)
     large = max(samples)
     if large.units == small.units:
-        # chi is at most the whole time of the small one: this many units take at most PILOT_SECONDS more
+        # chi is at most the whole time of the small pilot: this many units take at most PILOT_SECONDS more.
         wanted = max(2 * large.units, int(PILOT_SECONDS / max(small.seconds / small.units, LEAST_CHI)))
     elif large.seconds - small.seconds < CLEAR:
         wanted = 8 * large.units
@@ -38,9 +38,9 @@ def next_pilot(samples: Sequence[PilotSample], units_left: int) -> int | None:
 
 
 def fit(samples: Sequence[PilotSample], sent: Transfers | None = None) -> Cost:
-    """Return chi and theta_cp by least squares; with one size alone all is taken for chi (the safe side).
+    """Return chi and theta_cp by least squares; with one size alone all time counts as chi (the safe side).
 
-    ``sent``: what the transfers of their inputs took in all.
+    ``sent``: the totals of the transfers of their inputs.
     """
     tau, theta_cm = (sent.tau, sent.theta_cm) if sent else (0.0, 0.0)
     n = len(samples)

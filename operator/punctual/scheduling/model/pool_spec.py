@@ -1,4 +1,4 @@
-"""The pool as asked for, and what is written down about it."""
+"""Spec and record of a pool."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -13,7 +13,7 @@ Hold = Literal["None", "Taint", "Placeholder"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSpec:
-    """Processors and the discipline that fills them. CPU in cores, memory in bytes, times in seconds."""
+    """Processors and the discipline that assigns them. CPU in cores, memory in bytes, times in seconds."""
 
     name: str
     generation: int = 1
@@ -26,20 +26,20 @@ class PoolSpec:
     headroom: float = 0.125
     """r: planning takes chi/(1-r); a running chunk may use the whole processor."""
     margin: float = 2.0
-    """Planning aims so much before the deadline: the control plane's reaction."""
+    """Reserve before each deadline that planning keeps for the reaction of the control plane."""
     discipline: Discipline = field(default_factory=Discipline)
     admission: Admission = "Exact"
     threshold: int = 300
-    """Hybrid: jobs waiting from which on the fast test decides."""
+    """Hybrid: number of waiting jobs from which the fast test decides."""
     bound: float | None = None
-    """Of utilization: jobs are let in by it, and none is promised for certain."""
+    """Utilization bound: jobs are admitted by it, without a guarantee."""
     miss_set_point: float | None = None
-    """The part of accepted jobs that may miss: a controller moves the bound so that no more do."""
+    """Share of accepted jobs that may miss: a controller moves the bound to hold it."""
     sample_period: float = 300.0
-    """Of that controller, s."""
+    """Sample period of that controller, seconds."""
     selectors: str = ""
-    """Whose nodes and whose jobs, in the words of the edge: nobody looks into it here, but it is in force, or refused,
-    with the rest."""
+    """Selectors of nodes and jobs, in the edge's format: the core does not read them, but an edit of them is in force,
+    or refused, with the rest of the spec."""
 
     @property
     def loose(self) -> bool:
@@ -54,29 +54,30 @@ class NodeProcessors:
     name: str
     processors: int
     speed: float = 1.0
-    """What multiplies the time of a unit there."""
+    """Factor of the time of a unit on this node."""
     reason: str | None = None
     """Why it is left out, if it is."""
     held_since: float | None = None
-    """Since when placeholders keep its room, if they do."""
+    """Time since when placeholders keep its capacity, if they do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolRecord:
-    """All that is written down about a pool."""
+    """Everything recorded about a pool."""
 
     epoch: int = 0
     observed_generation: int = 0
     ready: Verdict | None = None
     spec_applied: Verdict | None = None
     applied: PoolSpec | None = None
-    """The spec in force: not the newest one where an edit was refused."""
+    """The spec in force: not the newest one if an edit was refused."""
     processors: int = 0
     free: int = 0
     queue: int = 0
-    """Jobs waiting for their first chunk or for an answer."""
+    """Jobs waiting for their first chunk or for a decision."""
     nodes: tuple[NodeProcessors, ...] = ()
     miss: MissCount | None = None
-    """None: what it promises is certain."""
+    """None: its promises are guaranteed."""
     startups: tuple[float, ...] = ()
-    """The last start-up times seen, seconds from a pod's creation to its running: they make the margin."""
+    """The last start-up times observed, seconds from a pod's creation to its running; the margin is computed from
+    them."""

@@ -1,7 +1,7 @@
-"""The processors of a pool: how many each node has, who sits on them, when each is free.
+"""Processors of a pool: their number on each node, their occupants, and when each is free.
 
-A processor is a place ``(node, slot)``; places of one node are alike. An occupant keeps its place until its pod has
-ended or is gone, whether or not its job still owns the units. Called by the Pool and the planner; decides nothing.
+A processor is a place ``(node, slot)``; places of one node are equal. An occupant keeps its place until its pod has
+ended or is gone, whether or not its job still owns the units. The Pool and the planner use it; it makes no decisions.
 """
 
 import math
@@ -26,7 +26,7 @@ class Place(NamedTuple):
 
 
 class Occupant(NamedTuple):
-    """A pod on a place, named as the core knows it: job uid and chunk key."""
+    """A pod on a place, by its identity in the core: job uid and chunk key."""
 
     job: str
     kind: str
@@ -35,14 +35,14 @@ class Occupant(NamedTuple):
 
 
 Key = tuple[str, str, int, int]
-"""An occupant, or what is equal to one: places are looked up more often than occupants are made."""
+"""An occupant, or a tuple equal to one: lookups are more frequent than new occupants."""
 
 
 def processors_of(node: NodeObserved, spec: PoolSpec) -> int:
-    """Count the processors of a node: floor(what foreign pods leave / processor), at most its free pod places."""
+    """Return a node's processors: ⌊(allocatable − foreign pods' requests) / processor⌋, at most its free pod places."""
     if not node.ready or node.left_out is not None:
         return 0
-    # 1e-9: 0.6 cores hold six processors of 0.1, whatever floats say
+    # 1e-9: 0.6 cores hold six processors of 0.1, despite rounding.
     count = math.floor(node.cpu / spec.cpu + 1e-9)
     if spec.memory:
         count = min(count, node.memory // spec.memory)
@@ -58,16 +58,16 @@ class Processors:
     occupants: dict[Place, Occupant] = field(default_factory=dict)
     places_of: dict[Key, Place] = field(default_factory=dict)
     blocked_until: dict[str, float] = field(default_factory=dict)
-    """Nodes on which a pod could not be placed just now: not to be tried again before that time."""
+    """Node -> time before which no pod is tried there again, because one could not be placed."""
     strays: set[Place] = field(default_factory=set)
     """Places in use beyond their node's processors."""
     _regular: list[Place] | None = None
-    """All places of all nodes, by (slot, node), as if there were neither strays nor blocked nodes."""
+    """All places of all nodes, by (slot, node), ignoring strays and blocked nodes."""
     _lines: tuple[Mapping[str, float], tuple[NodeProcessors, ...]] | None = None
-    """What the pool's status says of them, and since when room was kept then."""
+    """Cache of the nodes' status lines, and the placeholder times that it was made with."""
 
     def observe(self, node: NodeObserved, spec: PoolSpec) -> bool:
-        """Take in a node; say whether the number of its processors has changed, or their speed."""
+        """Process a node; return whether the number or the speed of its processors has changed."""
         before = self.nodes.get(node.name)
         self.nodes[node.name] = node
         self._lines = None
@@ -79,7 +79,7 @@ class Processors:
         return changed or (before is not None and before.speed != node.speed)
 
     def forget(self, name: str) -> bool:
-        """Drop a node that is gone; say whether it had processors. Occupants stay until their pods are gone."""
+        """Drop a node that is gone; return whether it had processors. Occupants stay until their pods are gone."""
         self.nodes.pop(name, None)
         self.blocked_until.pop(name, None)
         counted = self.counts.pop(name, 0) > 0
@@ -87,7 +87,7 @@ class Processors:
         return counted
 
     def resize(self, spec: PoolSpec) -> None:
-        """Count anew under another processor size."""
+        """Compute the processors again for another processor size."""
         self.counts = {name: processors_of(node, spec) for name, node in self.nodes.items()}
         self._count_anew()
 
@@ -96,7 +96,7 @@ class Processors:
         self.strays = {place for place in self.occupants if place.slot >= self.counts.get(place.node, 0)}
 
     def seat(self, occupant: Occupant, node: str) -> Place:
-        """Give the occupant a free place on the node, or one beyond its processors where all are taken."""
+        """Give the occupant a free place on the node, or one beyond its processors if all are occupied."""
         if occupant in self.places_of:
             return self.places_of[occupant]
         slot = 0
@@ -106,16 +106,16 @@ class Processors:
         return Place(node, slot)
 
     def seat_at(self, occupant: Occupant, place: Place) -> None:
-        """Give the occupant that free place."""
+        """Give the occupant this free place."""
         if place in self.occupants:
-            raise InvariantError(f"{place} is taken by {self.occupants[place]}")
+            raise InvariantError(f"{place} is occupied by {self.occupants[place]}")
         self.occupants[place] = occupant
         self.places_of[occupant] = place
         if place.slot >= self.counts.get(place.node, 0):
             self.strays.add(place)
 
     def leave(self, occupant: Occupant) -> bool:
-        """Free the place of an occupant whose pod has ended or is gone; say whether it had one."""
+        """Free the place of an occupant with a pod that has ended or is gone; return whether it had one."""
         place = self.places_of.pop(occupant, None)
         if place is None:
             return False
@@ -124,11 +124,11 @@ class Processors:
         return True
 
     def usable(self, now: float, ends: Mapping[Place, float] | None = None) -> list[Place]:
-        """Places that planning may count on, by (slot, node): as many per node as it has processors.
+        """Return the places that planning may use, by (slot, node): as many per node as it has processors.
 
-        By slot first, so that chunks that start together spread over the nodes. Where a node holds more occupants than
-        processors (a foreign pod came), those places count whose occupants end last (``ends``: when, by place): the
-        others vanish with theirs. A node on which a pod could not be placed just now offers no free place.
+        By slot first, so that chunks that start together spread over the nodes. If a node has more occupants than
+        processors (a foreign pod came), the places with the latest ends count (``ends``: by place); the others vanish
+        with their occupants. A node on which a pod could not be placed recently offers no free place.
         """
         if self._regular is None:
             regular = (Place(node, i) for node, count in self.counts.items() for i in range(count))
@@ -152,12 +152,12 @@ class Processors:
         return out
 
     def speeds(self, places: Sequence[Place]) -> NDArray[np.float64] | None:
-        """Return what multiplies the time of a unit on each place; None: all are equal."""
+        """Return the factor of the time of a unit on each place; None: all are equal."""
         slow = {name: node.speed for name, node in self.nodes.items() if node.speed != 1.0}
         return np.array([slow.get(place.node, 1.0) for place in places]) if slow else None
 
     def unblock(self, now: float) -> bool:
-        """Let nodes offer their places again whose time is over; say whether there was one."""
+        """Unblock nodes that have been blocked long enough; return whether there was one."""
         over = [node for node, until in self.blocked_until.items() if until <= now]
         for node in over:
             del self.blocked_until[node]
@@ -165,12 +165,12 @@ class Processors:
 
     @property
     def total(self) -> int:
-        """Processors in all."""
+        """Number of processors."""
         return sum(self.counts.values())
 
     @property
     def free(self) -> int:
-        """Processors that nobody sits on."""
+        """Number of unoccupied processors."""
         if not self.strays:
             return self.total - len(self.occupants)
         taken: dict[str, int] = {}
@@ -179,7 +179,7 @@ class Processors:
         return sum(max(0, count - taken.get(node, 0)) for node, count in self.counts.items())
 
     def room(self) -> dict[str, int]:
-        """Return how many processors nobody sits on, of each node that has any processors at all."""
+        """Return the number of unoccupied processors of each node that has any processors at all."""
         left = {node: count for node, count in self.counts.items() if count}
         for place in self.occupants:
             if left.get(place.node):
@@ -187,7 +187,7 @@ class Processors:
         return left
 
     def lines(self, since: Mapping[str, float]) -> tuple[NodeProcessors, ...]:
-        """One line per node for the pool's status. ``since``: when placeholders began to keep a node's room."""
+        """Return one line per node for the pool's status. ``since``: node -> start of its placeholders."""
         if self._lines is None or self._lines[0] != since:
             lines = tuple(
                 NodeProcessors(
@@ -203,7 +203,7 @@ class Processors:
         return self._lines[1]
 
     def check(self) -> None:
-        """Raise InvariantError unless places and occupants are each other's inverse."""
+        """Raise InvariantError unless places and occupants map to each other."""
         if {o: p for p, o in self.occupants.items()} != self.places_of:
             raise InvariantError("two occupants on one processor, or one on two")
         if self.strays != {p for p in self.occupants if p.slot >= self.counts.get(p.node, 0)}:

@@ -1,7 +1,7 @@
 """Sets of units as half-open ranges, and counts over them.
 
-The ledger of a job is made of these: which units are done, which are owned by a chunk, how often each was tried. Both
-classes are values: every operation returns a new one, kept sorted, disjoint and merged.
+A job's ledger consists of these: the completed units, the units that chunks own, and the attempts of each. Both classes
+are values: every operation returns a new one, kept sorted, disjoint and merged.
 """
 
 from bisect import bisect_left, bisect_right
@@ -64,8 +64,8 @@ class Ranges:
         return Ranges.of(*self.parts, *other.parts) if other.parts else self
 
     def plus(self, more: Range) -> "Ranges":
-        """Return it with one more range, which is not empty: only those that it meets are looked at."""
-        if not self.parts or more.begin > self.parts[-1].end:  # as a rule: chunks end in the order of their units
+        """Return the set with one more range, which is not empty; looks only at the ranges that it overlaps."""
+        if not self.parts or more.begin > self.parts[-1].end:  # usually: chunks end in the order of their units
             return Ranges((*self.parts, more))
         if more.begin >= (last := self.parts[-1]).begin:
             return Ranges((*self.parts[:-1], Range(last.begin, max(last.end, more.end))))
@@ -97,10 +97,10 @@ class Ranges:
         return self - (self - other)
 
     def slices(self, cuts: Iterable[int]) -> list[list[Range]]:
-        """Cut the set, read as one line of ``total`` units, at the given places.
+        """Divide the set, read as one sequence of ``total`` units, at the given places.
 
-        ``cuts`` ascends from 0 to ``total``; slice k holds the units between cuts k and k+1 and is more than one
-        range where the set has a hole.
+        ``cuts`` ascends from 0 to ``total``; slice k holds the units between cuts k and k+1, in several ranges if the
+        set has a hole there.
         """
         places = list(cuts)
         if len(self.parts) == 1:
@@ -108,7 +108,7 @@ class Ranges:
             return [[Range(first + low, first + high)] if low < high else [] for low, high in pairwise(places)]
         out: list[list[Range]] = []
         part = 0
-        used = 0  # units of parts[part] already given out
+        used = 0  # units of parts[part] that earlier slices have
         for low, high in pairwise(places):
             want = high - low
             piece: list[Range] = []
@@ -134,7 +134,7 @@ class Ranges:
 
 
 class Count(NamedTuple):
-    """So many ``times`` for every unit in [begin, end)."""
+    """Number of ``times`` for every unit in [begin, end)."""
 
     begin: int
     end: int
@@ -143,7 +143,7 @@ class Count(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How often something happened to each unit: a step function, 0 where nothing is said."""
+    """Number of occurrences per unit: a step function, 0 outside its parts."""
 
     parts: tuple[Count, ...] = ()
 
@@ -151,16 +151,16 @@ class Counts:
         return iter(self.parts)
 
     def add(self, begin: int, end: int, count: int = 1) -> "Counts":
-        """Count ``count`` more for every unit in [begin, end)."""
+        """Add ``count`` for every unit in [begin, end)."""
         return self._change(begin, end, lambda times: times + count) if count else self
 
     def raise_to(self, begin: int, end: int, count: int) -> "Counts":
-        """Count at least ``count`` for every unit in [begin, end)."""
+        """Raise every unit in [begin, end) to at least ``count``."""
         return self._change(begin, end, lambda times: max(times, count))
 
     def drop(self, begin: int, end: int) -> "Counts":
-        """Forget all about [begin, end)."""
-        if not self.parts:  # as a rule: nothing has failed
+        """Drop the counts of [begin, end)."""
+        if not self.parts:  # usually: nothing has failed
             return self
         i, j = self._meeting(begin, end)
         return self._change(begin, end, lambda _: 0) if i < j else self
@@ -173,29 +173,29 @@ class Counts:
         return max((c.times for c in self.parts[i:j]), default=0) if i < j else 0
 
     def _meeting(self, begin: int, end: int) -> tuple[int, int]:
-        """Return which parts have a unit in [begin, end)."""
+        """Return the indices of the parts with a unit in [begin, end)."""
         i = bisect_right(self.parts, begin, key=lambda c: c.end)
         return i, max(i, bisect_left(self.parts, end, key=lambda c: c.begin))
 
     def _change(self, begin: int, end: int, new: Callable[[int], int]) -> "Counts":
-        """Give every unit in [begin, end) a new count: only the parts there, and what they touch, are looked at."""
+        """Give every unit in [begin, end) a new count; looks only at the parts there and those that they touch."""
         if begin >= end:
             return self
         i, j = self._meeting(begin, end)
-        here = [Count(c.begin, min(c.end, begin), c.times) for c in self.parts[i:j]]  # what lies before
+        here = [Count(c.begin, min(c.end, begin), c.times) for c in self.parts[i:j]]  # the part before
         at = begin
         for c in self.parts[i:j]:
             low, high = max(c.begin, begin), min(c.end, end)
             here += [Count(at, low, new(0)), Count(low, high, new(c.times))]
             at = high
         here.append(Count(at, end, new(0)))
-        here += [Count(max(c.begin, end), c.end, c.times) for c in self.parts[i:j]]  # and behind
+        here += [Count(max(c.begin, end), c.end, c.times) for c in self.parts[i:j]]  # and the part behind
         left, right = max(0, i - 1), j + 1  # neighbours may have the same count now
         joined = _joined((*self.parts[left:i], *here, *self.parts[j:right]))
         return Counts((*self.parts[:left], *joined, *self.parts[right:]))
 
     def coarse(self, most: int) -> "Counts":
-        """Say it in at most so many parts: neighbours become one, with what lies between, at the larger count."""
+        """Return an upper bound with at most ``most`` parts: merges neighbours, and gaps, at the larger count."""
         parts = self.parts
         while len(parts) > most:
             pairs = (parts[i : i + 2] for i in range(0, len(parts), 2))
@@ -213,7 +213,7 @@ class Counts:
 
 
 def _joined(parts: Iterable[Count]) -> list[Count]:
-    """Make one of parts that touch and have the same count, and none of those that say nothing; they come in order."""
+    """Merge touching parts with the same count and drop those with count 0; the parts come in order."""
     out: list[Count] = []
     for c in parts:
         if c.begin >= c.end or c.times == 0:

@@ -1,4 +1,4 @@
-"""A reservation as it is asked for; :mod:`punctual.scheduling.admission.reservation_test` decides on it."""
+"""Reservation as specified; :mod:`punctual.scheduling.admission.reservation_test` decides on it."""
 
 from dataclasses import dataclass, replace
 from math import inf, nextafter
@@ -6,7 +6,7 @@ from math import inf, nextafter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """R(Ra, Rs, n, Re, IOratio): so many processors over [start, end), seconds on the caller's clock."""
+    """R(Ra, Rs, n, Re, IOratio): a number of processors over [start, end), seconds on the caller's clock."""
 
     uid: str
     arrival: float
@@ -15,11 +15,11 @@ class Reservation:
     processors: int
     """0: all that ``nodes`` have."""
     nodes: frozenset[str] | None = None
-    """Of these nodes only; None: of any."""
+    """The only nodes allowed; None: any node."""
     group: str = ""
-    """What jobs name that are to run inside it: the windows of one recurrence have one in common."""
+    """Name for jobs that run inside it: the windows of one recurrence share it."""
     io_ratio: float = 0.0
-    """The first part of the window in which its input is sent: over one port nobody else's is, meanwhile."""
+    """First part of the window in which its input is sent: it then has the port to itself."""
 
     def __post_init__(self) -> None:
         some = self.processors >= 1 or (self.processors == 0 and self.nodes is not None)
@@ -37,5 +37,5 @@ class Reservation:
         return self.sent > self.start
 
     def at(self, start: float) -> "Reservation":
-        """Return the same with another start."""
+        """Return the same reservation with another start."""
         return replace(self, start=start, end=max(start + (self.end - self.start), nextafter(start, inf)))

@@ -1,19 +1,18 @@
-"""How long pods take to start, and what of that must be kept as margin.
+"""Start-up times of pods, and the margin that they require.
 
-Declared setup costs (theta_cp) cover the usual start-up; the margin covers what start-ups were seen to take beyond
-them. Everybody pays it, so what one job alone has shown (a slow image, an init step) is not in it: that is its own
-cost.
+Declared setup costs (theta_cp) cover the usual start-up; the margin covers the observed excess. Every job pays the
+margin, so delays that only one job has shown (a slow image, an init step) are not in it: they are that job's own cost.
 """
 
 from collections import deque
 from collections.abc import Iterable
 
 KEPT = 64
-"""Start-ups remembered."""
+"""Number of start-ups kept."""
 PER_JOB = 3
-"""Start-ups remembered of one job: the twentieth part, and just so many of the slowest are left out."""
+"""Start-ups kept of one job: a twentieth, and the same number of the slowest is ignored."""
 ENOUGH = 5
-"""Fewer samples say nothing about a spread."""
+"""Minimum number of samples for an estimate of the spread."""
 
 
 class StartupTimes:
@@ -28,14 +27,14 @@ class StartupTimes:
         return tuple(seconds for _, seconds in self._seen)
 
     def add(self, job: str, seconds: float) -> None:
-        """Take in one start-up of a job (uid)."""
+        """Record one start-up of a job (uid)."""
         own = [i for i, (uid, _) in enumerate(self._seen) if uid == job]
         if len(own) >= PER_JOB:
             del self._seen[own[0]]
         self._seen.append((job, round(max(0.0, seconds), 3)))
 
     def beyond(self, setup: float) -> float:
-        """Seconds by which start-ups exceed the declared setup cost in all but one of twenty cases, or of one job's."""
+        """Return the excess of start-ups over the declared setup cost, s, without the slowest twentieth or job's."""
         count = len(self._seen)
         if count < ENOUGH:
             return 0.0

@@ -1,4 +1,4 @@
-"""Numbers as people read them, for messages only."""
+"""Formats numbers for messages to people."""
 
 
 def span(seconds: float) -> str:

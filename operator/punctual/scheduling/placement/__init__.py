@@ -1,1 +1,1 @@
-"""Where and when demands run: which processors each gets, how its load is cut, and around what."""
+"""Placement: assigns processors and times to demands, partitions their loads, and avoids blackouts."""

@@ -1,9 +1,9 @@
-"""What is booked ahead: windows of processors, and intervals in which the port sends for them.
+"""Blackouts: windows in which processors are reserved, and intervals in which the port sends for reservations.
 
-Windows cut the free time of each place into slots, intervals cut that of the port into gaps. Slots and gaps are taken
-from their front, in the plan's order: what stands behind a window leaves the time before it to those that come later.
-So each has one time from which on it is free: that of a place's first slot is the ground's ``ready``, that of the
-port's first gap its ``port``, those behind windows are kept here.
+Windows divide the free time of each place into slots; intervals divide that of the port into gaps. Slots and gaps are
+used from their front, in the plan's order: a placement behind a window leaves the time before the window to later
+placements. So each slot and gap has one time from which it is free. That of a place's first slot is the timeline's
+``ready``, that of the port's first gap its ``port``; those behind windows are kept here.
 """
 
 from bisect import bisect_left, bisect_right
@@ -19,34 +19,34 @@ from punctual.scheduling.placement.demand import Floats
 
 Places = NDArray[np.intp]
 NOBODY = -1
-"""Number of a reservation inside of which nobody works."""
+"""Number of a reservation without an owner: no job works inside it."""
 
 
 @dataclass(slots=True, eq=False)
 class Blackouts:
-    """What of a ground's time is booked ahead, and how far the time behind it is taken."""
+    """Reserved times of a timeline, and how far the time behind each of them is used."""
 
     place: Places
-    """Of each window; windows are in order of place, then start, and do not overlap on a place."""
+    """Place of each window; windows are in order of place, then start, and do not overlap on a place."""
     start: Floats
-    """From when on the place is kept free: ``clearance`` before the window begins."""
+    """Time from which the place is kept free: ``clearance`` before the window begins."""
     behind: Floats
-    """From when on the place is free behind each window."""
+    """Time from which the place is free behind each window."""
     first: Places
-    """By place, the first of its windows; one more than places."""
+    """By place, the index of its first window; one more entry than places."""
     sends: list[float]
-    """From when on the port is kept free, ascending: ``clearance`` before an interval begins."""
+    """Times from which the port is kept free, ascending: ``clearance`` before an interval begins."""
     sent: list[float]
-    """From when on it is free behind each of these."""
+    """Times from which the port is free behind each of these."""
     clearance: float
-    """Seconds before a window, and before its end, in which nothing planned may still run; before an interval of the
-    port, in which no transfer may."""
+    """Seconds before a window, and before its end, in which no planned work may run; before an interval of the port, in
+    which no transfer may run."""
     owner: Places
-    """Of each window the number of its reservation: jobs that name it work inside."""
+    """Number of each window's reservation: jobs that name the reservation run inside."""
     inside: Floats
-    """From when on each window is free for those."""
+    """Time from which each window is free for those jobs."""
     until: Floats
-    """By when they must be done there."""
+    """Time by which those jobs must be done there."""
 
     @classmethod
     def of(
@@ -60,7 +60,7 @@ class Blackouts:
         owner: Places | None = None,
         clearance: float = 0.0,
     ) -> "Blackouts":
-        """Take windows [start, end) of places, in any order; ``sending``: the port's intervals, none over another."""
+        """Build from windows [start, end) of places, in any order; ``sending``: disjoint intervals of the port."""
         order, intervals = np.lexsort((start, where)), sorted(sending)
         return cls(
             where[order],
@@ -76,7 +76,7 @@ class Blackouts:
         )
 
     def plus(self, where: Places, start: float, end: float, sent: float, *, owner: int = NOBODY) -> "Blackouts":
-        """Return it with one more window on these places, and an interval of the port where ``sent`` > ``start``."""
+        """Return a copy with one more window on these places, and an interval of the port if ``sent`` > ``start``."""
         where = np.sort(where)
         kept = start - self.clearance
         at = np.array([self.window_before(p, kept) for p in where.tolist()], dtype=np.intp)
@@ -96,15 +96,15 @@ class Blackouts:
         )
 
     def copy(self) -> "Blackouts":
-        """Return one whose times can be moved."""
+        """Return a copy with times that can be moved."""
         return replace(self, behind=self.behind.copy(), sent=self.sent.copy(), inside=self.inside.copy())
 
     def begins_behind(self, at: float) -> bool:
-        """Whether all of it begins at ``at`` or later: who is done by then meets nothing of it."""
+        """Whether every blackout begins at ``at`` or later: a placement done by then meets none of them."""
         return not bool((self.start < at).any()) and (not self.sends or self.sends[0] >= at)
 
     def over(self) -> float:
-        """Return from when on nothing of it is ahead; -inf: nothing is."""
+        """Return the time after which there are no blackouts; -inf: there are none."""
         return max(float(self.behind.max(initial=-np.inf)), max(self.sent, default=-np.inf))
 
     def window_before(self, place: int, at: float) -> int:
@@ -114,13 +114,13 @@ class Blackouts:
         return found if found >= first else -1
 
     def idle_since(self, at: float) -> Floats:
-        """Return until when the last window that begins before ``at`` keeps each place; -inf: there is none."""
+        """Return by place the end of the last window that begins before ``at``; -inf: there is none."""
         found, before = np.full(self.first.size - 1, -np.inf), self.start < at
-        found[self.place[before]] = self.behind[before]  # of several the last one is written last
+        found[self.place[before]] = self.behind[before]  # of several windows, the last is written last
         return found
 
     def send(self, start: float, end: float, port: float) -> float:
-        """Let the gap in which ``start`` lies be free from ``end`` on; return when the first is, till now ``port``."""
+        """Make the gap that contains ``start`` free from ``end`` on; return when the first (till now ``port``) is."""
         gap = bisect_right(self.sends, start) - 1
         if gap < 0:
             return max(port, end)
@@ -128,7 +128,7 @@ class Blackouts:
         return port
 
     def occupy(self, ready: Floats, place: int, start: float, end: float, *, within: bool) -> None:
-        """Let the slot in which ``start`` lies, or ``within`` the window there, be free from ``end`` on."""
+        """Make the slot that contains ``start`` (``within``: the window there) free from ``end`` on."""
         window = self.window_before(place, start)
         if within:
             self.inside[window] = max(self.inside[window], end)
@@ -138,21 +138,21 @@ class Blackouts:
             self.behind[window] = max(self.behind[window], end)
 
     def slot_behind(self, window: int, place: int, ready: float) -> tuple[float, float]:
-        """Return from when to when a place is free behind that window; before its first one where that is -1."""
+        """Return begin and end of a place's free time behind that window; -1: before its first window."""
         later = max(window + 1, int(self.first[place]))
         begin = ready if window < 0 else max(ready, float(self.behind[window]))
         return begin, float(self.start[later]) if later < self.first[place + 1] else np.inf
 
     def gap_at(self, at: float, port: float) -> tuple[float, float]:
-        """Return from when to when the port is free in the gap in which ``at`` lies."""
+        """Return begin and end of the port's free time in the gap that contains ``at``."""
         gap = bisect_right(self.sends, at) - 1
         begin = port if gap < 0 else max(port, self.sent[gap])
         return begin, self.sends[gap + 1] if gap + 1 < len(self.sends) else np.inf
 
     def slots(self, ready: Floats, inside: int | None = None) -> "Slots":
-        """Return the free times of all places, some of them without length: first slots, then those behind windows.
+        """Return the free times of all places, some without length: first slots, then those behind windows.
 
-        Or what is free inside the windows of one reservation.
+        With ``inside``, return the free times inside the windows of that reservation.
         """
         if inside is not None:
             own = np.flatnonzero(self.owner == inside)
@@ -169,9 +169,9 @@ class Blackouts:
         )
 
     def from_slot(self, slots: "Slots", place: int, at: float, inside: int | None) -> "Slots":
-        """Return of a place that slot in which ``at`` lies and all later ones, the last without an end.
+        """Return the slot of a place that contains ``at``, and all later ones, the last without an end.
 
-        What does not fit inside its windows any more goes on behind them, and is seen to be too late.
+        Work that no longer fits inside its windows continues behind them, and is then found to be late.
         """
         window = self.window_before(place, at)
         if inside is not None:
@@ -192,7 +192,7 @@ class Slots(NamedTuple):
     until: Floats
 
     def of(self, chosen: NDArray[np.intp] | NDArray[np.bool_] | list[int]) -> "Slots":
-        """Return some of them."""
+        """Return a selection of them."""
         return Slots(self.place[chosen], self.begin[chosen], self.until[chosen])
 
 
@@ -200,7 +200,7 @@ T = TypeVar("T", bound=np.generic)
 
 
 def _inserted(line: NDArray[T], at: Places, values: NDArray[T]) -> NDArray[T]:
-    """Return a line with values inserted before these ascending indices: a few pieces, quicker than `np.insert`."""
+    """Return an array with values inserted before these ascending indices; faster than `np.insert` for few values."""
     edges = [0, *at.tolist(), line.size]
     pieces = [line[begin:end] for begin, end in pairwise(edges)]
     return np.concatenate([*(p for k in range(values.size) for p in (pieces[k], values[k : k + 1])), pieces[-1]])

@@ -1,11 +1,11 @@
-"""How many processors are booked ahead, over all time to come: a step function.
+"""Calendar of reserved processors over all future time: a step function.
 
-Reservations book processors over windows, half-open as ranges are (Mamat 2011, ch. 5). Asked are the most that are
-booked at once within a window, and the next window in which so many would be free. With a capacity of one it is the
-calendar of a port, whose bookings are the intervals in which inputs of reservations are sent.
+Reservations book processors over windows, half-open as ranges are (Mamat 2011, ch. 5). The calendar returns the largest
+number booked at once within a window, and the next window in which enough processors are free. With a capacity of one
+it is the calendar of a port, with the intervals in which inputs of reservations are sent.
 
-Times and counts lie in two sorted arrays, so that each question is a slice and a maximum: 10,000 bookings take some
-tens of microseconds.
+Times and counts lie in two sorted arrays, so each query is a slice and a maximum: 10,000 bookings take some tens of
+microseconds.
 """
 
 from collections.abc import Iterable
@@ -44,17 +44,17 @@ class Calendar:
             self._drop_equal(0, self._times.size)
 
     def book(self, window: BookedSpan) -> None:
-        """Book; whether there are so many is the caller's question (`most`)."""
+        """Add a booking; the caller checks that enough processors are free (`most`)."""
         _check_window(window)
         self._add(window, window.processors)
 
     def release(self, window: BookedSpan) -> None:
-        """Take a booking back, or a part of one: what is left of it when it began, was cut short or moved."""
+        """Remove a booking, or the part that is left of it after it began, was cut short or was moved."""
         _check_window(window)
         self._add(window, -window.processors)
 
     def forget(self, until: float) -> None:
-        """Forget all that is booked before ``until``."""
+        """Drop all bookings before ``until``."""
         first = int(self._times.searchsorted(until, side="right")) - 1
         if first > 0:
             self._times = self._times[first:].copy()
@@ -62,17 +62,17 @@ class Calendar:
             self._times[0] = -inf
 
     def most(self, start: float, end: float) -> int:
-        """Return the most processors that are booked at one time of [start, end)."""
+        """Return the largest number of processors booked at one time of [start, end)."""
         first = int(self._times.searchsorted(start, side="right")) - 1
         last = int(self._times.searchsorted(end, side="left"))
         return int(self._booked[first : max(last, first + 1)].max())
 
     def next_window(self, processors: int, seconds: float, *, capacity: int, not_before: float) -> float | None:
-        """Return the earliest start at which so many are free for so long out of ``capacity``; None: they never are."""
+        """Return the earliest start at which so many of ``capacity`` are free for so long; None: there is none."""
         if processors > capacity:
             return None
         full = self._booked > capacity - processors
-        # where each stretch that is too full begins and ends; between them are the gaps
+        # Begin and end of each stretch that is too full; the gaps lie between them.
         edges = np.flatnonzero(np.diff(full, prepend=False, append=False))
         begins, ends = self._times[edges[::2]], np.append(self._times, inf)[edges[1::2]]
         starts = np.maximum(np.concatenate(([-inf], ends)), not_before)
@@ -92,7 +92,7 @@ class Calendar:
         self._drop_equal(first, last + 1)
 
     def _edge(self, at: float) -> int:
-        """Return the index of the step that begins at a time, made if there is none."""
+        """Return the index of the step that begins at a time; insert it if there is none."""
         i = int(self._times.searchsorted(at))
         if i == self._times.size or self._times[i] != at:
             self._times = np.insert(self._times, i, at)
@@ -100,7 +100,7 @@ class Calendar:
         return i
 
     def _drop_equal(self, first: int, last: int) -> None:
-        """Drop steps of [first, last) that are none: they go on as the one before."""
+        """Drop steps of [first, last) that have the same count as the step before."""
         first = max(first, 1)
         same = np.flatnonzero(self._booked[first:last] == self._booked[first - 1 : last - 1]) + first
         if same.size:
@@ -108,11 +108,11 @@ class Calendar:
             self._booked = np.delete(self._booked, same)
 
     def check(self) -> None:
-        """Raise InvariantError where times do not ascend, a step is none, or less than nothing is booked."""
+        """Raise InvariantError if times do not ascend, a step repeats its count, or a count is negative."""
         if not (np.diff(self._times) > 0).all() or not np.diff(self._booked).all():
-            raise InvariantError("the calendar's steps are out of order or none")
+            raise InvariantError("the calendar's steps are out of order or redundant")
         if self._booked[0] or self._booked[-1] or (self._booked < 0).any():
-            raise InvariantError("less than nothing is booked, or something for ever")
+            raise InvariantError("a count is negative, or a booking has no end")
 
 
 def _check_window(window: BookedSpan) -> None:

@@ -1,8 +1,8 @@
-"""Demands placed one after the other on a timeline, each when its placement is first needed.
+"""Lazy plan: demands in order on a timeline; each is placed when its placement is first needed.
 
 The sufficient test (:mod:`punctual.scheduling.placement.sufficient_test`) often shows that all demands fit before all
-of them are placed. The rest are then placed when a caller reads their placements, with the same result. A demand that
-comes to stand in the middle leaves those before it as they are: the times there are kept every so many placements.
+of them are placed. The rest are placed when a caller reads their placements, with the same result. A demand that is
+inserted leaves the placements before it as they are: the timeline is saved every MARK placements.
 """
 
 from collections.abc import Sequence
@@ -19,28 +19,28 @@ from punctual.scheduling.placement.sufficient_test import surely_fit
 from punctual.scheduling.placement.timeline import Placement, Timeline
 
 MARK = 32
-"""Bookings after which the times are kept again."""
+"""Number of placements after which the timeline is saved."""
 LOOK = 16
-"""Bookings after which it is asked again whether somebody could still follow."""
+"""Number of placements after which the plan checks again whether a further demand could still fit."""
 
 
 @dataclass(slots=True, eq=False)
 class LazyPlan:
-    """Who is placed, in order. It grows by bookings alone: none that has been seen ever changes."""
+    """Placements in order. The list only grows: a placement that has been read never changes."""
 
     origin: Timeline
-    """Upon which the first is placed."""
+    """Timeline on which the first demand is placed."""
     demands: tuple[Demand, ...] = ()
-    """All that are placed or surely can be."""
+    """All demands that are placed, or are certain to fit."""
     made: list[Placement] = field(default_factory=list)
-    """Bookings of the first of them."""
+    """Placements of the first of them."""
     marks: list[Timeline] = field(default_factory=list)
-    """The ground in front of each MARK-th."""
+    """Saved timelines: the one before each MARK-th placement."""
     ground: Timeline = field(init=False)
-    """The ground behind those made."""
+    """Timeline behind the placements made so far."""
 
     def __post_init__(self) -> None:
-        """Find the times behind what is made."""
+        """Compute the timeline behind the existing placements."""
         if not self.marks:
             self.marks.append(self.origin)
         mark = min(len(self.made) // MARK, len(self.marks) - 1)
@@ -53,25 +53,25 @@ class LazyPlan:
 
     @property
     def whole(self) -> bool:
-        """Whether all are placed."""
+        """Whether all demands are placed."""
         return len(self.made) == len(self.demands)
 
     def booking(self, i: int, *, beyond: int = 0) -> Placement:
-        """Return the i-th booking; up to so many ``beyond`` it may be made at once with it."""
+        """Return the i-th placement; up to ``beyond`` further ones may be made together with it."""
         while len(self.made) <= i:
             begin = len(self.made)
             if isinstance(got := self._next(self.demands[begin : min(begin + FRONT, i + 1 + beyond)]), Shortfall):
-                raise InvariantError(f"{got.uid} was sure to fit and does not: {got}")
+                raise InvariantError(f"{got.uid} was certain to fit and does not: {got}")
         return self.made[i]
 
     def end(self) -> Timeline:
-        """Return the ground behind all; not to be moved."""
+        """Return the timeline behind all placements; it must not be modified."""
         if self.demands:
             self.booking(len(self.demands) - 1)
         return self.ground
 
     def _next(self, demands: Sequence[Demand]) -> int | Shortfall:
-        """Place the first of these, and those behind that are placed at once with it; return how many."""
+        """Place the first of these demands, and those that can be placed together with it; return how many."""
         got = place_next(demands, self.ground, self.made[-1] if self.made else None)
         if isinstance(got, Shortfall):
             return got
@@ -86,12 +86,12 @@ class LazyPlan:
             self.marks.append(self.ground.copy())
 
     def follow(self, demands: Sequence[Demand], *, stop: bool = False) -> list[Shortfall]:
-        """Let more come behind those that are there; return who cannot be in time: they are left out.
+        """Append demands; return the shortfalls of those that cannot be in time, which are left out.
 
-        ``stop`` at the first of those. Each is placed until it is sure that those behind it fit.
+        ``stop`` at the first of those. Each demand is placed until the ones behind it are certain to fit.
         """
         self.end()
-        demands = [demand.anew() for demand in demands]  # as they stand in their bookings
+        demands = [demand.anew() for demand in demands]  # as they are stored in their placements
         missed: list[Shortfall] = []
         placed: list[Demand] = []
         i = look = 0
@@ -113,14 +113,14 @@ class LazyPlan:
         return missed
 
     def behind(self, booking: Placement) -> "LazyPlan":
-        """Return it, all placed, with one more booking behind."""
+        """Return a fully placed copy with one more placement behind."""
         self.end()
         more = LazyPlan(self.origin, (*self.demands, booking.demand), self.made.copy(), self.marks.copy())
         more._take(booking)
         return more
 
     def might_follow(self, demand: Demand) -> bool:
-        """Whether it could be in time behind all; told without placing them all, as ready times only move on."""
+        """Whether a demand could be in time behind all others; ready times only grow, so not all need to be placed."""
         while might_fit(demand, self.ground):
             if self.whole:
                 return True
@@ -128,7 +128,7 @@ class LazyPlan:
         return False
 
     def upon(self, ground: Timeline, demands: Sequence[Demand]) -> "LazyPlan":
-        """Return a row upon a ground with as many of these demands placed, from the first on, as are placed here."""
+        """Return a lazy plan on a timeline with as many of these demands placed as are placed here."""
         if not _same(self.origin, ground):
             return LazyPlan(ground)
         same = sum(1 for _ in takewhile(lambda pair: pair[0].demand is pair[1], zip(self.made, demands, strict=False)))
@@ -136,7 +136,7 @@ class LazyPlan:
 
 
 def _same(a: Timeline, b: Timeline) -> bool:
-    """Whether placement on one gives what it gives on the other."""
+    """Whether placement on both timelines gives the same result."""
     if a.around is not None or b.around is not None or a.discipline != b.discipline or a.port != b.port:
         return False
     same_speeds = a.speeds is b.speeds or (

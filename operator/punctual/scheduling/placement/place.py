@@ -1,7 +1,7 @@
-"""One demand placed: which processors it gets, cut how, from when to when.
+"""Placement of one demand: its processors, its partition, and its times.
 
-Placed upon a `Ground` by the pool's discipline (Mamat 2011, ch. 4, with inserted idle times used). Shares are cut to
-whole units, and the deadline is tested after that.
+The demand is placed on a `Timeline` by the pool's discipline (Mamat 2011, ch. 4, with inserted idle times used). Shares
+are rounded to whole units, and the deadline is tested after that.
 """
 
 from bisect import bisect_left
@@ -20,11 +20,11 @@ from punctual.theory.partition import equal_partition, least_processors, partiti
 from punctual.theory.tolerance import tolerance
 
 FEW = 64
-"""Processors among which one looks before one looks among all."""
+"""Number of processors that are tried before all are considered."""
 
 
 def place(demand: Demand, ground: Timeline) -> Placement | Shortfall:
-    """Book processors so that the demand's due time is met, whole units, ends tested after rounding; or say why not."""
+    """Place a demand in whole units so that its rounded ends meet the due time; otherwise return why not."""
     demand = demand.anew()
     if ground.around is not None and (
         demand.inside is not None or not ground.around.begins_behind(demand.due + demand.reduce)
@@ -41,7 +41,7 @@ def place(demand: Demand, ground: Timeline) -> Placement | Shortfall:
         return booking
     order = ready.argsort(kind="stable")
     line = ready[order]
-    # whole units each can finish by the due time, were the port its own
+    # Whole units that each can finish by the due time if it has the port to itself.
     begin = np.maximum(line, ground.port) if ground.discipline.one_port else line
     room = np.floor((demand.surely_late - cost.setup - begin) / (cost.tau + ground.chi(cost, order)))
     useful = np.flatnonzero(room >= 1)
@@ -71,9 +71,9 @@ def place(demand: Demand, ground: Timeline) -> Placement | Shortfall:
 
 
 def _among_few(demand: Demand, ground: Timeline, ready: Floats) -> Placement | None:
-    """Book as :func:`place` does, if the first processors of many are enough, and all of them could be of use.
+    """Place as :func:`place` does, if the first processors of many are enough and all of them could be useful.
 
-    The usual case (OPR, MN, equal, concurrent) without a look at all the others.
+    The usual case (OPR, MN, equal, concurrent), without considering all other processors.
     """
     if ground.speeds is not None or not ground.discipline.plain:
         return None
@@ -92,7 +92,7 @@ def _among_few(demand: Demand, ground: Timeline, ready: Floats) -> Placement | N
 
 
 def first_free(ready: Floats, count: int) -> NDArray[np.intp]:
-    """Return the first ``count`` processors of a stable sort of all by ready time, at a third of its price."""
+    """Return the first ``count`` processors of a stable sort of all by ready time, in a third of its time."""
     if ready.size <= count:
         return ready.argsort(kind="stable")
     order: NDArray[np.intp] = np.flatnonzero(ready <= np.partition(ready, count - 1)[count - 1])
@@ -101,7 +101,7 @@ def first_free(ready: Floats, count: int) -> NDArray[np.intp]:
 
 
 def _with_reduce(booking: Placement) -> Placement:
-    """Book its reduce step too, where its last chunk ends."""
+    """Place the demand's reduce step where its last chunk ends."""
     demand = booking.demand
     if demand.reduce:
         booking.reducer = int(booking.where[int(booking.ends.argmax())])
@@ -110,9 +110,9 @@ def _with_reduce(booking: Placement) -> Placement:
 
 
 def might_fit(demand: Demand, ground: Timeline) -> bool:
-    """Whether :func:`place` could find room, as far as the units tell that each processor could finish in time.
+    """Whether :func:`place` could succeed, judged by the units that each processor could finish in time.
 
-    What cannot fit here cannot fit either once processors are ready later.
+    A demand that does not fit here does not fit when processors are ready later either.
     """
     if ground.around is not None or demand.reduce or not demand.ranges:
         return True
@@ -126,7 +126,7 @@ def might_fit(demand: Demand, ground: Timeline) -> bool:
 
 
 def _numbers(demand: Demand, ground: Timeline, begin: Floats, first: int, most: int) -> Iterable[int]:
-    """Return how many processors to try, in this order; with fewer than ``first`` it cannot be in time.
+    """Return the numbers of processors to try, in this order; with fewer than ``first`` it cannot be in time.
 
     ``begin``: (N,) when each could begin, ascending.
     """
@@ -137,7 +137,7 @@ def _numbers(demand: Demand, ground: Timeline, begin: Floats, first: int, most: 
         return range(first, most + 1)
     late = demand.surely_late
     if d.partition == "EPR":
-        late += cost.per_unit  # whole units: a chunk may have up to one less than its equal part
+        late += cost.per_unit  # whole units: a chunk may have up to one unit less than its equal part
     if d.together:
         ends = begin[:most] + d.durations(units, cost, limit=begin.size)[:most]
     elif d.partition == "EPR":
@@ -151,10 +151,10 @@ def _numbers(demand: Demand, ground: Timeline, begin: Floats, first: int, most: 
 
 
 def _of_use(demand: Demand, ground: Timeline, order: NDArray[np.intp], line: Floats, first: int) -> Iterable[int]:
-    """Return the numbers of processors to try where all of use are taken (AN): n*, less those not worth a chunk.
+    """Return the numbers of processors to try if all useful ones are taken (AN): n*, less those not worth a chunk.
 
-    Were a rest divided anew over all of them at each early end, it would come to chunks of nothing. Where the due time
-    needs chunks so small, the least number that is in time comes next, and n* last.
+    Without the minimum, each early end would divide the rest over all processors again, down to chunks of no size. If
+    the due time needs such small chunks, the least number that is in time comes next, and n* last.
     """
     limit = min(line.size, demand.most or line.size)
     useful = ground.discipline.most_useful(demand.ranges.total, demand.cost, limit=limit) if limit else 1
@@ -175,7 +175,7 @@ def _of_use(demand: Demand, ground: Timeline, order: NDArray[np.intp], line: Flo
 
 
 def _worth(booking: Placement, processors: int) -> bool:
-    """Whether each of so many processors has a chunk that is worth its set-up."""
+    """Whether each of the processors has a chunk that is worth its set-up."""
     sizes = np.diff(booking.cuts)
     return sizes.size == processors and int(sizes.min()) >= booking.demand.least_chunk
 
@@ -186,14 +186,14 @@ def _equal_ends(units: int, begin: Floats, cost: Cost, *, one_port: bool) -> Flo
     sending = cost.theta_cm + units / n * cost.tau
     if not one_port:
         return begin + cost.setup + units / n * cost.per_unit
-    # the last of n begins at the latest of r_j + (n − j) sending, j <= n
+    # The last of n begins no earlier than each r_j + (n − j) sending, j <= n.
     behind = n[:, None] - n[None, :]
     starts = np.where(behind >= 0, begin[None, :] + behind * sending[:, None], -np.inf).max(axis=1)
     return np.asarray(starts + sending + cost.theta_cp + units / n * cost.chi)
 
 
 def _cut(demand: Demand, ground: Timeline, where: NDArray[np.intp], line: Floats) -> Placement:
-    """Cut the demand over these places, ready at ``line``, and book those that get a unit at least."""
+    """Partition the demand over these places, ready at ``line``, and keep those that get at least one unit."""
     d, cost, units = ground.discipline, demand.cost, demand.ranges.total
     begin = np.full(line.size, line[-1]) if d.together else line
     if d.one_port:
@@ -207,7 +207,7 @@ def _cut(demand: Demand, ground: Timeline, where: NDArray[np.intp], line: Floats
     cuts = cut_points(shares, units)
     sizes = cuts[1:] - cuts[:-1]
     if np.count_nonzero(sizes) == sizes.size:
-        where, begin = where.copy(), begin.copy()  # or the booking would hold on to all processors' times
+        where, begin = where.copy(), begin.copy()  # a slice would keep all processors' times in memory
     else:
         kept = sizes.nonzero()[0]
         where, sizes, begin = where[kept], sizes[kept], begin[kept]
@@ -218,7 +218,7 @@ def _cut(demand: Demand, ground: Timeline, where: NDArray[np.intp], line: Floats
         ends = ends + cost.setup * extra_fragments(demand.ranges, cuts)
     finish = float(ends.max())
     if finish - float(ends.min()) <= tolerance(finish):
-        ends = np.full(ends.size, finish)  # they are meant to be one: the next demand meets fewer different times
+        ends = np.full(ends.size, finish)  # meant to be equal; gives the next demand fewer distinct times
     return Placement(demand, where, cuts, walk.starts, ends, finish, port=walk.port)
 
 
@@ -227,7 +227,7 @@ def _place_reduce(demand: Demand, ready: Floats) -> Placement | Shortfall:
         return Shortfall(demand.uid, 0, 0, None, 0, 0, demand.due)
     soonest = max(demand.running_until, demand.not_before)
     in_time = ready <= soonest
-    # the last to be free, as a rule where its own last chunk ends: what is idle until then is for others
+    # The last place to become free, usually where the job's own last chunk ends: idle time before it is for others.
     at = int(np.where(in_time, ready, -np.inf).argmax() if in_time.any() else ready.argmin())
     start = max(float(ready[at]), soonest)
     if start > demand.late:
@@ -239,7 +239,7 @@ def _place_reduce(demand: Demand, ready: Floats) -> Placement | Shortfall:
 
 
 def retimed(booking: Placement, ground: Timeline) -> Placement:
-    """Return a booking on another ground: times move, shares do not."""
+    """Return a placement on another timeline: times move, shares do not."""
     if ground.around is not None:
         return retimed_around(booking, ground, ground.around)
     demand, sizes = booking.demand, np.diff(booking.cuts)

@@ -1,10 +1,10 @@
-"""The plan of a pool: which processors compute which part of each promised job, and when.
+"""Plan of a pool: which processors compute which part of each promised job, and when.
 
-A plan places one demand after the other, in the pool's order, on the times at which processors become ready
+A plan places one demand after the other, in the pool's order, at the times at which processors become ready
 (:mod:`punctual.scheduling.placement.place`). Admission makes a plan with one more demand; the Pool keeps a new plan
-only if that keeps every promise.
+only if it keeps every promise.
 
-A plan stays valid as time goes on while processors do as booked; ``retimed`` tells what it has become where not.
+A plan stays valid over time while processors do as planned; ``retimed`` gives the plan after a deviation.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,28 +32,28 @@ def _nothing() -> Timeline:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Bookings over places that are free from ``ground`` on; on each place they follow each other as given."""
+    """Placements on processors that are free from ``ground`` on; on each place they are in the given order."""
 
     places: tuple[Place, ...] = ()
     ground: Timeline = field(default_factory=_nothing)
     row: LazyPlan = field(default_factory=lambda: LazyPlan(_nothing()))
-    """The bookings as they were made; those that nobody has looked at are still to be made."""
+    """The lazy plan behind this plan; placements that were not read are still to be made."""
     first: tuple[Placement, ...] = ()
-    """What has become of the first of them since."""
+    """The current versions of the first placements."""
     past: int = 0
-    """How many of the row's bookings ``first`` stands for."""
+    """Number of the lazy plan's placements that ``first`` stands for."""
     since: float = -inf
-    """No processor is ready before, behind the last booking."""
+    """Time before which no processor is ready behind the last placement."""
     behind: Timeline | None = None
-    """The ground behind the last booking, where it is another than the row's."""
+    """Timeline behind the last placement, if it differs from the lazy plan's."""
 
     @classmethod
     def of(
         cls, places: Sequence[Place], ground: Timeline, demands: Iterable[Demand], *, stop: bool = False
     ) -> "tuple[Plan, tuple[Shortfall, ...]]":
-        """Place all demands by their order; a demand that cannot be placed in time is left out and told.
+        """Place all demands in their order; a demand that cannot be placed in time is left out and returned.
 
-        ``stop`` at the first of those: the plan is of no use then.
+        ``stop`` at the first of those: the plan is then incomplete.
         """
         return cls.in_turn(places, ground, sorted(demands, key=attrgetter("order")), stop=stop)
 
@@ -61,7 +61,7 @@ class Plan:
     def in_turn(
         cls, places: Sequence[Place], ground: Timeline, demands: Iterable[Demand], *, stop: bool = False
     ) -> "tuple[Plan, tuple[Shortfall, ...]]":
-        """Place all demands in the order given, else like :meth:`of`."""
+        """Place all demands in the given order, otherwise like :meth:`of`."""
         row = LazyPlan(ground)
         missed = row.follow(list(demands), stop=stop)
         return cls(tuple(places), ground, row), tuple(missed)
@@ -70,40 +70,40 @@ class Plan:
     def holding(
         cls, places: Sequence[Place], ground: Timeline, bookings: Iterable[Placement], after: Timeline
     ) -> "Plan":
-        """Return a plan with bookings that were not made in a row."""
+        """Return a plan with placements that were made elsewhere."""
         return cls(tuple(places), ground, LazyPlan(after), first=tuple(bookings))
 
     def __len__(self) -> int:
         return len(self.first) + len(self.row) - self.past
 
     def __iter__(self) -> Iterator[Placement]:
-        """Yield the bookings in order; some are made at a time when they are asked for."""
+        """Yield the placements in order; several may be made at a time."""
         yield from self.first
         for i in range(self.past, len(self.row)):
             yield self.row.booking(i, beyond=LOOK)
 
     @property
     def bookings(self) -> tuple[Placement, ...]:
-        """All bookings, in order."""
+        """All placements, in order."""
         return tuple(self)
 
     @property
     def demands(self) -> tuple[Demand, ...]:
-        """Whose bookings these are, in order."""
+        """The demands of the placements, in order."""
         return (*(b.demand for b in self.first), *self.row.demands[self.past :])
 
     @property
     def after(self) -> Timeline:
-        """The ground behind the last booking."""
+        """The timeline behind the last placement."""
         after = self.behind or self.row.end()
         return after if self.since == -inf else after.at(self.since)
 
     def at(self, now: float) -> "Plan":
-        """Return the plan as a demand placed at ``now`` meets it: no processor is ready in the past."""
+        """Return the plan for a demand placed at ``now``: no processor is ready in the past."""
         return replace(self, ground=self.ground.at(now), since=max(self.since, now))
 
     def held(self, until: Floats) -> "Plan":
-        """Return the plan where processors that nobody has booked are not ready before these times."""
+        """Return the plan in which unplanned processors are not ready before these times."""
         free = np.ones(len(self.places), dtype=bool)
         for b in self:
             free[b.where] = False
@@ -118,13 +118,14 @@ class Plan:
         return replace(self, ground=replace(self.ground, ready=ready), behind=behind)
 
     def insert(self, demand: Demand) -> "Plan | Shortfall":
-        """Return a plan with one more demand that keeps every booking in time, or what stands in its way.
+        """Return a plan with one more demand that keeps every placement in time, or the reason why there is none.
 
-        Behind all bookings first: if it is in time there, nothing else moves, O(N). Else the whole queue is placed
-        anew in its order: that is the test, and what it refuses is refused. Load that no order could finish is
-        refused at once. O(W N) at worst, for W bookings; where there is room to spare, or nothing is moved, less.
+        The demand is first placed behind all placements: if it is in time there, nothing else moves, O(N). Otherwise
+        the whole queue is placed again in its order. That is the test, and its refusal is final. A load that no order
+        could finish is refused at once. O(W N) at worst, for W placements; less if there is slack, or if nothing is
+        moved.
         """
-        cheap = 1 + len(self) // 32  # a look at a booking costs so much less than placing it
+        cheap = 1 + len(self) // 32  # checking a placement costs so much less than making it
         if not len(self) or self.overloaded(demand):
             plan = self.append(demand)
             return plan if isinstance(plan, Plan) or not len(self) else plan._replace(placements=cheap)
@@ -134,7 +135,7 @@ class Plan:
         return anew if isinstance(anew, Plan) else anew._replace(placements=cheap + 1 + len(self))
 
     def append(self, demand: Demand) -> "Plan | Shortfall":
-        """Return a plan with one more demand behind all bookings, of which none moves."""
+        """Return a plan with one more demand behind all placements, none of which moves."""
         after = self.after
         booking = place(demand, after)
         if isinstance(booking, Shortfall):
@@ -146,16 +147,16 @@ class Plan:
         return Plan.holding(self.places, self.ground, (*self, booking), after)
 
     def might_follow(self, demand: Demand) -> bool:
-        """Whether it could be in time behind all bookings, as far as can be told without making them all."""
+        """Whether a demand could be in time behind all placements, as far as known without making them all."""
         return self.row.might_follow(demand)
 
     def follows(self, before: "Plan") -> bool:
-        """Whether this is that plan with one more booking behind, none of which has moved."""
+        """Whether this is that plan with one more placement behind, and none has moved."""
         whole = self.row.whole and before.row.whole
         return whole and len(self) == len(before) + 1 and all(map(is_, self, before))
 
     def insert_all(self, demands: Iterable[Demand]) -> "Plan | Shortfall":
-        """Return a plan with more demands, the whole queue placed anew, or the first that is missed then."""
+        """Return a plan with more demands, the whole queue placed again, or the first shortfall."""
         queue = sorted((*self.demands, *demands), key=attrgetter("order"))
         row = self.row.upon(self.ground, queue)
         missed = row.follow(queue[len(row) :], stop=True)
@@ -166,11 +167,11 @@ class Plan:
         return bool(self.places) and not isinstance(self.insert(demand), Shortfall)
 
     def under(self, demand: Demand, deadline: float) -> Demand:
-        """Return the demand of a new job under another absolute deadline: due time and place in the order move."""
+        """Return the demand of a new job under another absolute deadline, with its due time and queue key."""
         return self.ground.under(demand, deadline)
 
     def over(self, demand: Demand) -> float:
-        """Return when the demand is done behind all bookings and windows at the latest, however it is cut."""
+        """Return when the demand is done behind all placements and windows at the latest, whatever its partition."""
         after, demand = self.after, demand.anew()
         begin = max(float(after.ready.max(initial=0.0)), after.port, demand.not_before, demand.running_until)
         if after.around is not None:
@@ -180,7 +181,7 @@ class Plan:
         return begin + chunks * cost.setup + demand.ranges.total * (cost.tau + slowest * cost.chi)
 
     def turns(self, demand: Demand) -> Iterable[float]:  # noqa: ARG002  as all that tests admission
-        """Return the absolute deadlines with which a demand would come behind one more job."""
+        """Return the absolute deadlines at which a demand moves behind one more job."""
         return (d.due + d.kept_back for d in self.demands)
 
     def overloaded(self, demand: Demand) -> bool:
@@ -192,7 +193,7 @@ class Plan:
         return work * quickest > float(room.sum()) + room.size * (demand.surely_late - due)
 
     def upon(self, places: Sequence[Place], ground: Timeline) -> "Plan | None":
-        """Return the same bookings where other places are there to book; None where a booked one is not."""
+        """Return the same placements on other places; None if a place that they use is missing."""
         at = {place: i for i, place in enumerate(places)}
         index = np.array([at.get(place, -1) for place in self.places], dtype=np.intp)
         bookings = tuple(
@@ -204,7 +205,7 @@ class Plan:
         return Plan.holding(places, ground, bookings, ground).retimed(ground)
 
     def retimed(self, ground: Timeline) -> "Plan":
-        """Return the same bookings where processors are ready at other times: ends move, shares do not."""
+        """Return the same placements with other ready times: ends move, shares do not."""
         after = ground.copy()
         bookings = []
         for b in self:
@@ -214,7 +215,7 @@ class Plan:
         return Plan.holding(self.places, ground, bookings, after)
 
     def created(self, booking: Placement, chunks: Mapping[int, Range], ends: Sequence[float], port: float) -> "Plan":
-        """Return the plan when chunks of a booking have been created: their processors are busy until ``ends``.
+        """Return the plan after chunks of a placement were created: their processors are busy until ``ends``.
 
         ``port``: when the last of their transfers ends.
         """
@@ -226,18 +227,18 @@ class Plan:
         return replace(self, ground=ground, first=tuple(b for b in there if b is not None), past=len(self.row.made))
 
     def _made(self) -> tuple[Placement, ...]:
-        """Return the bookings that are made."""
+        """Return the placements made so far."""
         return (*self.first, *self.row.made[self.past :])
 
     def begins_before(self, now: float) -> bool:
-        """Whether a booking begins before ``now``."""
+        """Whether a placement begins before ``now``."""
         if any(b.start < now for b in self._made()):
             return True
         return bool((self.row.ground.ready < now).any()) and any(b.start < now for b in self)
 
     def booking_of(self, uid: str) -> Placement:
-        """Return a job's booking; KeyError where it has none."""
-        for booking in reversed(self._made()):  # the newest is asked for most
+        """Return a job's placement; KeyError if it has none."""
+        for booking in reversed(self._made()):  # the newest is read most often
             if booking.demand.uid == uid:
                 return booking
         for i in range(max(self.past, len(self.row.made)), len(self.row)):
@@ -246,19 +247,19 @@ class Plan:
         raise KeyError(uid)
 
     def state(self, uid: str) -> bool:
-        """Whether anything is booked for a job."""
+        """Whether the plan has a placement of a job."""
         return any(demand.uid == uid for demand in self.demands)
 
     def without(self, uid: str) -> "Plan":
-        """Return the plan without a job's booking; the others stay where they are."""
+        """Return the plan without a job's placement; the others do not move."""
         return replace(self, first=tuple(b for b in self if b.demand.uid != uid), past=len(self.row))
 
     def keeps_all(self) -> bool:
-        """Whether every booking ends by its due time."""
+        """Whether every placement ends by its due time."""
         return all(b.finish - b.demand.reduce <= b.demand.late for b in self)
 
     def check(self) -> None:
-        """Raise InvariantError where chunks on one processor or transfers overlap, or a demand is not covered."""
+        """Raise InvariantError if chunks on one processor or transfers overlap, or a demand is not covered."""
         free = self.ground.copy()
         for b in self:
             if int(b.cuts[-1]) != b.demand.ranges.total or (np.diff(b.cuts) <= 0).any():

@@ -1,8 +1,8 @@
-"""Placement around what is booked ahead (Mamat 2011, alg. 4: the staged partition).
+"""Placement around blackouts (Mamat 2011, alg. 4: the staged partition).
 
-A demand gets at most one chunk per slot, each with its own set-up, all of them ending by one time T or by the end of
-their slot (chunks go on beneath other places' intervals, where the paper cuts them). Over one port a transfer lies
-within one gap; a chunk that the gap's end kept small is followed by another in the same slot.
+A demand gets at most one chunk per slot, each with its own set-up. All chunks end by one time T or by the end of their
+slot. (The paper also splits chunks at the intervals of other places; here they continue.) Over one port, a transfer
+lies within one gap; a chunk that the gap's end kept small is followed by another in the same slot.
 """
 
 import heapq
@@ -22,7 +22,7 @@ from punctual.theory.tolerance import tolerance, tolerances
 
 
 def place_around(demand: Demand, ground: Timeline, around: Blackouts) -> Placement | Shortfall:
-    """Book the least processors that meet the due time, each in all its slots until then; or say why not."""
+    """Place a demand on the fewest processors that meet its due time, in all their slots; or return why not."""
     late = demand.late
     if demand.reduce and demand.running_until > late:
         return Shortfall(demand.uid, demand.ranges.total, 0, None, ground.ready.size, 0, demand.running_until)
@@ -40,7 +40,7 @@ def place_around(demand: Demand, ground: Timeline, around: Blackouts) -> Placeme
 
 
 def _with_reduce(booking: Placement, ground: Timeline, late: float) -> bool:
-    """Book the reduce step behind the chunks where it is soonest, as a rule where the last of them ends."""
+    """Place the reduce step after the chunks where it is earliest, usually where the last of them ends."""
     demand, after = booking.demand, ground.copy()
     after.take(booking)
     assert after.around is not None
@@ -63,7 +63,7 @@ def _place_reduce(demand: Demand, ground: Timeline, slots: Slots, late: float) -
     if not fits.any():
         first = float(slots.begin.min(initial=np.inf))
         return Shortfall(demand.uid, 0, 0, None, ground.ready.size, 0, first)
-    # of those that are free in time the last to be so: what is idle until then is for others
+    # The last of those that are free in time: idle time before it is for others.
     best = int(np.lexsort((-slots.begin, np.where(fits, at, np.inf)))[0])
     none = np.empty(0)
     nowhere, cuts = np.empty(0, dtype=np.intp), np.zeros(1, dtype=np.int64)
@@ -72,7 +72,7 @@ def _place_reduce(demand: Demand, ground: Timeline, slots: Slots, late: float) -
 
 
 def retimed_around(booking: Placement, ground: Timeline, around: Blackouts) -> Placement:
-    """Return a booking on this ground: times move, shares do not; each chunk stays in its slot while it fits."""
+    """Return a placement on this timeline: times move, shares do not; each chunk stays in its slot while it fits."""
     demand, sizes = booking.demand, np.diff(booking.cuts)
     slots = around.slots(np.maximum(ground.ready, demand.not_before), demand.inside)
     lasts = sizes * (demand.cost.tau + ground.chi(demand.cost, booking.where)) + demand.cost.setup * (
@@ -113,7 +113,7 @@ def retimed_around(booking: Placement, ground: Timeline, around: Blackouts) -> P
 
 
 def _together(slots: Slots, late: float) -> Iterator[Slots]:
-    """Return, for each time at which all processors of a job could begin, what is free from then on."""
+    """Return, for each time at which all processors of a job could begin, the slots that are free from then on."""
     for at in np.unique(slots.begin[slots.begin < late]).tolist():
         there = slots.of((slots.begin <= at) & (slots.until > at))
         yield there._replace(begin=np.full(there.begin.size, at))
@@ -131,23 +131,23 @@ class _Port:
 
     @classmethod
     def of(cls, around: Blackouts, ground: Timeline) -> "_Port":
-        """Return the port of a ground; one that nobody shares has one gap without end, and is free at any time."""
+        """Return the port of a timeline; a port that is not shared has one gap without end, and is free at any time."""
         shared = ground.discipline.one_port
         return cls(around.sends, around.sent, ground.port, shared) if shared else cls([], [], -np.inf)
 
     def take(self, until: float) -> None:
-        """Let a transfer take it; of a port that is not shared each has its own."""
+        """Occupy the port with a transfer; if the port is not shared, each transfer has its own."""
         if self.shared:
             self.free = until
 
     def copy(self) -> "_Port":
-        """Return it as it is now."""
+        """Return a copy."""
         return replace(self)
 
     def next(self, at: float) -> tuple[float, float]:
-        """Return when it is free from ``at`` on, and when that gap ends; it is not asked for earlier times then.
+        """Return when it is free from ``at`` on, and when that gap ends; later calls must not go back in time.
 
-        What rounding has left of a gap is none: a chunk there would have its set-up for nothing.
+        A gap that exists only by rounding is ignored: a chunk there would pay its set-up for nothing.
         """
         at = max(at, self.free)
         while self.gap < len(self.sends) and at >= self.sends[self.gap] - tolerance(at):
@@ -156,13 +156,13 @@ class _Port:
         return at, self.sends[self.gap] if self.gap < len(self.sends) else np.inf
 
     def gap_of(self, at: float) -> float:
-        """Return from when on the gap is free in which ``at`` lies."""
+        """Return the time from which the gap that contains ``at`` is free."""
         gap = bisect_right(self.sends, at) - 1
         return self.sent[gap] if gap >= 0 else -np.inf
 
 
 def _first_fit(slots: Slots, at: float, seconds: float, port: _Port, sending: float = 0.0) -> float:
-    """Return when a chunk begins in the first of a place's slots that it fits in, and let the port be taken by it."""
+    """Return when a chunk begins in a place's first slot that it fits in, and occupy the port for it."""
     for begin, until in zip(np.maximum(at, slots.begin).tolist(), slots.until.tolist(), strict=True):
         trial = port.copy()
         start, end = trial.next(begin)
@@ -185,7 +185,7 @@ class _Piece(NamedTuple):
 
 @dataclass(slots=True)
 class _Search:
-    """The search for one demand's booking in given slots: those with room for a unit, in order of begin."""
+    """Search for one demand's placement in given slots: those that can hold a unit, in order of begin."""
 
     demand: Demand
     ground: Timeline
@@ -195,22 +195,22 @@ class _Search:
     per_unit: Floats
     """By slot, τ + χ."""
     room: NDArray[np.int64]
-    """By slot, whole units that end by its end or the due time, were the port its own."""
+    """By slot, whole units that end by its end or the due time, with the port to itself."""
     rank: Places
-    """By slot, the place of its processor in the order in which they can begin."""
+    """By slot, the rank of its processor in the order in which the processors can begin."""
     total: NDArray[np.int64]
-    """Room of the first 1, 2, … processors."""
+    """Capacity of the first 1, 2, … processors, in units."""
     begins: list[float]
     """The same numbers as lists, for walks: begin, end, τ + χ and rank by slot."""
     untils: list[float]
     rates: list[float]
     ranks: list[int]
     holes: list[int]
-    """Offsets at which the demand's units are cut already: a chunk that goes over one is set up once more."""
+    """Offsets between the demand's ranges: a chunk across one of them is set up once more."""
 
     @classmethod
     def of(cls, demand: Demand, ground: Timeline, around: Blackouts, slots: Slots, late: float) -> "_Search":
-        """Look at what slots have room for."""
+        """Compute the capacity of the slots."""
         cost, begin = demand.cost, slots.begin
         if ground.discipline.one_port:
             begin = np.maximum(begin, ground.port)
@@ -218,7 +218,7 @@ class _Search:
         until = np.minimum(late, slots.until + tolerances(slots.until))
         room = np.floor((until - cost.setup - begin) / per_unit)
         order = begin.argsort(kind="stable")
-        wide = slots.until - begin > tolerances(slots.until)  # what rounding has left of a slot is none
+        wide = slots.until - begin > tolerances(slots.until)  # ignores slots that exist only by rounding
         order = order[(room[order] >= 1) & wide[order]]
         slots, room = slots._replace(begin=begin, until=until).of(order), np.minimum(room[order], demand.ranges.total)
         _, firsts, inverse = np.unique(slots.place, return_index=True, return_inverse=True)
@@ -232,7 +232,7 @@ class _Search:
         return cls(demand, ground, around, late, slots, per_unit[order], whole, rank, total.cumsum(), *lists, holes)
 
     def bookings(self) -> Iterator[Placement]:
-        """Return bookings that meet the due time, that on the fewest processors first."""
+        """Return placements that meet the due time, the one on the fewest processors first."""
         d, demand = self.ground.discipline, self.demand
         most = min(self.total.size, demand.most or self.total.size)
         first = max(demand.least, 1 + int(self.total.searchsorted(demand.ranges.total)))
@@ -243,7 +243,7 @@ class _Search:
                 first = self._least(first, most)
         if d.assign == "AN":
             useful = d.most_useful(demand.ranges.total, demand.cost, limit=min(most, self.ground.ready.size) or 1)
-            # of those that are of use as many as have chunks that are worth it, else the least
+            # As many of the useful processors as have chunks that are worth their set-up, otherwise the fewest.
             numbers = range(first + 1, min(useful, most) + 1)
             fine = bisect_left(numbers, x=True, key=lambda n: any(p.size < demand.least_chunk for p in cut(n)))
             first += fine
@@ -252,7 +252,7 @@ class _Search:
                 yield self._booked(pieces)
 
     def _least(self, first: int, most: int) -> int:
-        """Return the least number of processors, ``first`` or more, with which a walk does all in time."""
+        """Return the least number of processors, ``first`` or more, with which a walk finishes everything in time."""
         if first > most:
             return first
         found, left = self._walk(most, self.late)
@@ -262,10 +262,10 @@ class _Search:
         return bisect_left(range(enough), x=True, lo=first, key=lambda n: not self._walk(n, self.late)[1])
 
     def _walk_to_common_end(self, n: int) -> list[_Piece]:
-        """Cut for n processors by walks so that all end at one time, or with their slots; empty: not with n.
+        """Partition for n processors by walks so that all end at one time, or with their slots; empty: none.
 
-        By the secant through the last two ends that left units, kept in a bracket. With whole units the least end is
-        mostly one at which a chunk ends: so the end of what was found is tried a hair earlier.
+        The search uses the secant through the last two ends that left units, kept in a bracket. With whole units, the
+        least end is usually one at which a chunk ends: so the end of the result is also tried slightly earlier.
         """
         best, left = self._walk(n, self.late)
         if left:
@@ -287,7 +287,7 @@ class _Search:
         return best
 
     def _common_end(self, n: int) -> list[_Piece]:
-        """Cut where no port is shared: what slots hold by T is piecewise linear in T. O(slots log slots)."""
+        """Partition without a shared port: the capacity of slots by T is piecewise linear in T. O(slots log slots)."""
         chosen = np.flatnonzero(self.rank < n)
         units, room, per_unit = self.demand.ranges.total, self.room[chosen], self.per_unit[chosen]
         origin = float(self.slots.begin[chosen[0]]) + self.demand.cost.setup
@@ -308,9 +308,9 @@ class _Search:
         ]
 
     def _walk(self, n: int, end: float) -> tuple[list[_Piece], int]:
-        """Serve slots of n processors in order of begin, each with all it ends by ``end``; also return what is left.
+        """Serve slots of n processors in order of begin, each until ``end``; return the chunks and the units left.
 
-        A slot whose chunk was kept small by the end of the port's gap is served again when the chunk has ended.
+        A slot with a chunk that was kept small by the end of the port's gap is served again when the chunk has ended.
         """
         cost, port, left = self.demand.cost, _Port.of(self.around, self.ground), self.demand.ranges.total
         line = [(begin, i) for i, begin in enumerate(self.begins) if self.ranks[i] < n]  # ascending: a heap
@@ -319,7 +319,7 @@ class _Search:
             begin, i = heapq.heappop(line)
             start, limit = port.next(begin)
             fits = self._most(self.demand.ranges.total - left, min(end, self.untils[i]) - start, i)
-            if fits < 1 or self.untils[i] - start <= 2.0 * tolerance(start):  # by rounding alone within its slot
+            if fits < 1 or self.untils[i] - start <= 2.0 * tolerance(start):  # exists in its slot only by rounding
                 continue
             sendable = _sendable(cost, limit - start, fits)
             size = min(sendable, left)
@@ -335,7 +335,7 @@ class _Search:
         return found, left
 
     def _equal(self, n: int) -> list[_Piece]:
-        """Cut into n equal parts, one per processor, in the first slots that they fit in; empty: not with n."""
+        """Partition into n equal parts, one per processor, each in the first slot that it fits in; empty: none."""
         units, cost, port = self.demand.ranges.total, self.demand.cost, _Port.of(self.around, self.ground)
         n = min(n, units)
         cuts = [(units * k + n // 2) // n for k in range(n + 1)]
@@ -391,7 +391,7 @@ class _Search:
         starts, ends = np.array([p.start for p in pieces]), np.array(self._ends(pieces))
         sizes = np.array([p.size for p in pieces], dtype=np.int64)
         finish = float(ends.max())
-        ends[finish - ends <= tolerance(finish)] = finish  # meant to be one: the next meets fewer different times
+        ends[finish - ends <= tolerance(finish)] = finish  # meant to be equal; gives the next fewer distinct times
         port = float((starts + cost.theta_cm + sizes * cost.tau).max()) if self.ground.discipline.one_port else -np.inf
         where = self.slots.place[[p.slot for p in pieces]]
         return Placement(self.demand, where, np.concatenate(([0], sizes.cumsum())), starts, ends, finish, port=port)
@@ -422,11 +422,11 @@ def _sendable(cost: Cost, seconds: float, wanted: int) -> int:
 
 
 def _whole(shares: Floats, room: NDArray[np.int64], units: int, begin: Floats, per_unit: Floats) -> NDArray[np.int64]:
-    """Return whole units near the shares, none above its room: what is lost goes to those that end it first."""
+    """Return whole units near the shares, within capacity: lost units go to the slots that end them first."""
     sizes = np.minimum(np.floor(shares).astype(np.int64), room)
     while left := units - int(sizes.sum()):
         able = np.flatnonzero(sizes < room) if left > 0 else np.flatnonzero(sizes)
-        if each := abs(left) // able.size:  # many tiny units: a float did not count them all
+        if each := abs(left) // able.size:  # many tiny units: the floats missed some
             sizes[able] += np.clip(np.sign(left) * each, -sizes[able], room[able] - sizes[able])
         elif left < 0:
             sizes[able[-1]] -= 1

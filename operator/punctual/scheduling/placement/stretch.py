@@ -1,9 +1,9 @@
-"""Many demands placed at once: a stretch of a queue, on processors that become free one after the other.
+"""Placement of many demands at once: a stretch of a queue, on processors that become free one after the other.
 
 :func:`punctual.scheduling.placement.place.place` spends most of its time on calls of numpy for a few dozen processors.
-Neighbours in a queue take processors that lie next to each other in the order of ready times. As long as no processor
-that was given away is free again before those that are still to be given away, one sorted line of ready times serves
-all of them, and one call of numpy computes for many. The bookings are those of `place`, to the last bit.
+Neighbours in a queue take processors that are neighbours in the order of ready times. As long as no assigned processor
+is free again before the processors that are still to be assigned, one sorted array of ready times serves all of them,
+and one call of numpy computes many. The placements equal those of `place`, to the last bit.
 """
 
 from collections.abc import Sequence
@@ -19,15 +19,15 @@ from punctual.scheduling.placement.timeline import Placement, Timeline
 from punctual.theory.tolerance import tolerances
 
 FRONT = 512
-"""Processors in the line: those that are free first."""
+"""Number of processors considered: those that are free first."""
 ROWS = 16
 """Demands that are computed at once."""
 WORTH = 8
-"""Demands that the processors should serve at least: for fewer, one at a time is quicker."""
+"""Demands that the processors should serve at least: for fewer, one at a time is faster."""
 
 
 class _Row(NamedTuple):
-    """A demand's numbers, and the part of the line that it is to take."""
+    """A demand's numbers, and the part of the ready times that it is to use."""
 
     begin: int
     taken: int
@@ -41,10 +41,10 @@ class _Row(NamedTuple):
 
 
 def place_next(demands: Sequence[Demand], ground: Timeline, last: Placement | None) -> list[Placement] | Shortfall:
-    """Return the bookings of the first of these demands, of one at least, or why the first could not be placed.
+    """Return the placements of the first of these demands, at least one, or why the first could not be placed.
 
-    ``demands``: as they stand in their bookings (`Demand.anew`). ``last``: the booking made before, which tells how
-    many processors a demand is likely to take. The ground stays as it is.
+    ``demands``: as stored in their placements (`Demand.anew`). ``last``: the previous placement, which predicts how
+    many processors a demand takes. The timeline does not change.
     """
     many = last is not None and min(len(demands), ground.ready.size // max(WORTH, last.where.size)) >= WORTH
     if many and (booked := _place_some(demands, ground)):
@@ -54,7 +54,7 @@ def place_next(demands: Sequence[Demand], ground: Timeline, last: Placement | No
 
 
 def _place_some(demands: Sequence[Demand], ground: Timeline) -> list[Placement]:
-    """Place as many as one line of ready times serves; none where the first needs a closer look."""
+    """Place as many demands as one array of ready times serves; none if the first needs a closer look."""
     if not ground.discipline.plain or ground.speeds is not None or ground.around is not None:
         return []
     order = first_free(ground.ready, FRONT)
@@ -97,7 +97,7 @@ def _rows(demands: Sequence[Demand], line: Floats, begin: int, more: int, back: 
             break
         if line[begin + count - 1] >= back:
             break
-        back = min(back, line[begin] + cost.setup + demand.work / count)  # about: the cut tells
+        back = min(back, line[begin] + cost.setup + demand.work / count)  # approximate: the partition tells
         rows.append(
             _Row(begin, count, units, demand.work, cost.chi, cost.tau, cost.theta_cm, cost.theta_cp, demand.late)
         )
@@ -106,21 +106,21 @@ def _rows(demands: Sequence[Demand], line: Floats, begin: int, more: int, back: 
 
 
 class _Cut(NamedTuple):
-    """Demands that are cut, a row for each; behind a row's processors there is anything."""
+    """Partitioned demands, one row each; the entries behind a row's processors are undefined."""
 
     right: int
-    """How many of the first are as `place` has them."""
+    """Number of leading rows that `place` would return, too."""
     late: bool
-    """Whether all that is wrong with the next is that it ends too late: more processors may help."""
+    """Whether the next row fails only because it ends too late: more processors may help."""
     points: NDArray[np.int64]
     ends: Floats
     finish: list[float]
     back: float
-    """When the first processor that was given away is free again."""
+    """Time at which the first assigned processor is free again."""
 
 
 def _cut(rows: Sequence[_Row], line: Floats, back: float) -> _Cut:
-    """Cut each demand over its part of the line, and test it after rounding, as `place` does."""
+    """Partition each demand over its part of the ready times, and test it after rounding, as `place` does."""
     told = np.array(rows).T
     begins, counts = told[:2].astype(np.intp)
     work, due = told[3], told[8]
@@ -131,7 +131,7 @@ def _cut(rows: Sequence[_Row], line: Floats, back: float) -> _Cut:
     ready = line.take(begins[:, None] + number, mode="clip")
     gap = ready - ready[:, :1]
     total = gap.cumsum(axis=1)[last]
-    usual = gap[last] * counts - total < work * (1.0 - 1e-9)  # the last has a share, and so all have
+    usual = gap[last] * counts - total < work * (1.0 - 1e-9)  # the last has a share, so all have
     shares = np.maximum(((work + total) / counts)[:, None] - gap, 0.0) / (tau + chi)
     sums = shares.cumsum(axis=1)
     sums *= units / sums[last][:, None]

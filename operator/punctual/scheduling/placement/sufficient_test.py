@@ -1,12 +1,13 @@
-"""Who surely fits, told from sums alone: how much all processors have to do, and how much time there is.
+"""Sufficient O(1) feasibility test from aggregate work and capacity.
 
-A load cut by divisible load theory uses up what there is: equal concurrent processors that begin when they are ready
-leave no gaps, so how long they are busy together does not depend on who got which of them. By the mean of that time
-alone it follows that a demand can be placed in time, and on how many processors at most; what it adds to the sum
-bounds the one behind it. O(1) for each demand, where a placement takes O(N).
+A load partitioned by divisible load theory leaves no gaps: equal concurrent processors begin when they are ready, so
+their total busy time does not depend on which load got which of them. The mean of that time alone shows that a demand
+can be placed in time, and on how many processors at most. The time that the demand adds to the sum bounds the demand
+behind it. O(1) for each demand, whereas a placement takes O(N).
 
-It says less than :func:`punctual.scheduling.placement.place.place` and never more: who is not sure to fit here is to be
-placed, who is sure will be, whatever comes of those before. Rounding to whole units is in it, and that of floats.
+The test is conservative compared to :func:`punctual.scheduling.placement.place.place`. A demand that fails it must be
+placed to decide. A demand that passes can be placed, however those before it are placed. Rounding to whole units and of
+floats is included.
 """
 
 from collections.abc import Sequence
@@ -17,21 +18,22 @@ from punctual.scheduling.placement.timeline import Timeline
 from punctual.theory.tolerance import tolerance
 
 ROUNDING = 1e-9
-"""What floats may make of a sum of shares, as a part of it; a hundred times more than they do."""
+"""Upper bound of the relative error of a sum of shares in floats; a hundred times the actual error."""
 
 
 def surely_fit(ground: Timeline, demands: Sequence[Demand], begin: int = 0) -> int:
-    """Return the index of the first demand, from ``begin`` on, that may not fit on the ground behind those before it.
+    """Return the index of the first demand, from ``begin`` on, that may not fit on the timeline behind those before it.
 
-    ``len(demands)``: all fit. With n processors, those that are ready first, T is a common end where n·T is their ready
-    times, their set-ups and the work together; each ready time counts as the mean of all, which the first n are not
-    behind. Rounding to whole units moves an end by less than a unit. So n = ⌈work/(due − set-up − unit − mean)⌉ do, and
-    the least number that does is not more: the time that all are busy grows by no more than the work and n set-ups.
+    ``len(demands)``: all fit. With the n processors that are ready first, T is a common end if n·T equals the sum of
+    their ready times, their set-ups and the work. Each ready time counts as the mean of all, which is no earlier than
+    the mean of the first n. Rounding to whole units moves an end by less than a unit. So n = ⌈work/(due − set-up − unit
+    − mean)⌉ are enough, and the least sufficient number is not larger: the total busy time grows by no more than the
+    work and n set-ups.
     """
     total = ground.ready.size
     if not ground.discipline.plain or not total or ground.speeds is not None or ground.around is not None:
         return begin
-    origin = float(ground.ready.min())  # not from 1970 on: the sums would lose milliseconds
+    origin = float(ground.ready.min())  # sums of times since 1970 would lose milliseconds
     busy = float((ground.ready - origin).sum())
     for i in range(begin, len(demands)):
         demand = demands[i]
@@ -40,7 +42,7 @@ def surely_fit(ground: Timeline, demands: Sequence[Demand], begin: int = 0) -> i
         cost, parts = demand.cost, demand.ranges.parts
         unit, setup = cost.per_unit, cost.setup
         work = demand.work * (1.0 + ROUNDING)
-        holes = setup * (len(parts) - 1)  # at worst one chunk has them all
+        holes = setup * (len(parts) - 1)  # at worst, one chunk has them all
         window = (demand.due - origin) - busy / total - setup - holes - unit
         if window <= 0.0:
             return i

@@ -1,4 +1,4 @@
-"""The times from which processors and the port are free, and the bookings that move them."""
+"""Timelines: the times from which processors and the port are free; and the placements that move them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,23 +19,23 @@ from punctual.theory.tolerance import tolerance
 
 @dataclass(slots=True, eq=False)
 class Timeline:
-    """From when on processors are free, by place, and what they share."""
+    """Times from which processors are free, by place, and what the processors share."""
 
     ready: Floats
     discipline: Discipline = field(default_factory=Discipline)
     port: float = -np.inf
-    """From when on the port is free (OnePort)."""
+    """Time from which the port is free (OnePort)."""
     speeds: Floats | None = None
-    """By place, what multiplies χ: 2 is half as fast; None: all are equal."""
+    """By place, the factor of χ: 2 is half as fast; None: all are equal."""
     around: Blackouts | None = None
-    """What is booked ahead; None: nothing is."""
+    """The blackouts; None: there are none."""
 
     def at(self, now: float) -> "Timeline":
-        """Return it as a demand placed at ``now`` meets it: nothing is free in the past."""
+        """Return the timeline for a demand placed at ``now``: nothing is free in the past."""
         return replace(self, ready=np.maximum(self.ready, now))
 
     def under(self, demand: Demand, deadline: float) -> Demand:
-        """Return the demand of a new job under another absolute deadline: due time and place in the order move."""
+        """Return the demand of a new job under another absolute deadline, with its due time and queue key."""
         order = self.discipline.order_of(
             demand.uid,
             arrival=demand.order.arrival,
@@ -47,11 +47,11 @@ class Timeline:
         return replace(demand, order=order, due=deadline - demand.kept_back)
 
     def copy(self) -> "Timeline":
-        """Return one whose ready times can be moved."""
+        """Return a copy with ready times that can be moved."""
         return replace(self, ready=self.ready.copy(), around=self.around and self.around.copy())
 
     def take(self, booking: "Placement") -> None:
-        """Move the times of the processors of a booking, and of the port, behind it."""
+        """Move the times of a placement's processors, and of the port, behind it."""
         if self.around is not None:
             self._take_around(booking, self.around)
             return
@@ -74,7 +74,7 @@ class Timeline:
             self.port = around.send(start, end, self.port)
 
     def check(self, booking: "Placement") -> None:
-        """Raise InvariantError where a chunk of it meets another's time, or a window, or the port while others send."""
+        """Raise InvariantError if a chunk overlaps another or a window, or a transfer overlaps another."""
         uid, near = booking.demand.uid, tolerance(booking.finish)
         if self.around is not None:
             self._check_around(booking, self.around.copy())
@@ -82,7 +82,7 @@ class Timeline:
         if booking.where.size and (booking.starts < self.ready[booking.where] - near).any():
             raise InvariantError(f"{uid}: a chunk starts before its processor is free")
         if len(set(booking.where.tolist())) != booking.where.size:
-            raise InvariantError(f"{uid}: one processor is booked twice")
+            raise InvariantError(f"{uid}: one processor is used twice")
         sent = np.concatenate(([self.port], booking.sent[:-1]))
         if self.discipline.one_port and booking.where.size and (booking.starts < sent - near).any():
             raise InvariantError(f"{uid}: two transfers overlap")
@@ -99,15 +99,15 @@ class Timeline:
             elif window >= 0 and around.owner[window] == inside:
                 begin, limit = max(ready[place], around.inside[window]), around.until[window]
             else:
-                raise InvariantError(f"{uid}: a chunk is outside of its reservation")
+                raise InvariantError(f"{uid}: a chunk is outside its reservation")
             if start < begin - near or end > limit + near:
-                raise InvariantError(f"{uid}: a chunk meets a window or another on its processor")
+                raise InvariantError(f"{uid}: a chunk overlaps a window or another chunk on its processor")
             around.occupy(ready, place, start + near, end, within=inside is not None)
             if not self.discipline.one_port:
                 continue
             begin, limit = around.gap_at(start + near, port)
             if start < begin - near or sent > limit + near:
-                raise InvariantError(f"{uid}: a transfer meets another, or an interval that is booked ahead")
+                raise InvariantError(f"{uid}: a transfer overlaps another, or a reserved interval")
             port = max(port, sent)
 
     def chi(self, cost: Cost, where: NDArray[np.intp]) -> Floats | float:
@@ -115,7 +115,7 @@ class Timeline:
         return cost.chi if self.speeds is None else cost.chi * self.speeds[where]
 
     def walk(self, where: NDArray[np.intp], sizes: NDArray[np.int64], ready: Floats, cost: Cost) -> "Walk":
-        """Let chunks of these sizes, none empty, begin at places in order, each once it is ready and has the port."""
+        """Start chunks of these sizes (not 0) at places in order, each once it is ready and has the port."""
         sending: Floats = np.asarray(cost.theta_cm + sizes * cost.tau)
         if self.discipline.together:
             ready = np.full(ready.size, ready.max(initial=-np.inf))
@@ -127,7 +127,7 @@ class Timeline:
 
 
 class Walk(NamedTuple):
-    """When chunks start and end, and from when on the port is free."""
+    """Start and end times of chunks, and the time from which the port is free."""
 
     starts: Floats
     ends: Floats
@@ -136,24 +136,24 @@ class Walk(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Placement:
-    """The processors one demand has got. Arrays are aligned: one entry per chunk, a chunk per processor."""
+    """The processors of one demand. Arrays are aligned: one entry per chunk, a chunk per processor."""
 
     demand: Demand
     where: NDArray[np.intp]
-    """Indices into the plan's places, in the order in which they are served; around windows one may come again."""
+    """Indices into the plan's places, in the order of service; with blackouts, one may occur several times."""
     cuts: NDArray[np.int64]
-    """Cut points over the demand's ranges read as one line; one more than processors."""
+    """Cut points over the demand's concatenated ranges; one more than processors."""
     starts: Floats
     ends: Floats
     finish: float
     """Last end, reduce included."""
     reducer: int | None = None
-    """Index of the place that the reduce step is booked on."""
+    """Index of the place that the reduce step is planned on."""
     port: float = -np.inf
     """When its last transfer ends (OnePort)."""
 
     def pieces(self) -> list[list[Range]]:
-        """Return what each processor computes: one range, more where the demand has holes."""
+        """Return what each processor computes: one range, or several if the demand has holes."""
         return self.demand.ranges.slices(self.cuts.tolist())
 
     def begins(self) -> list[float]:
@@ -161,7 +161,7 @@ class Placement:
         return [*self.starts.tolist(), *([] if self.reducer is None else [self.finish - self.demand.reduce])]
 
     def created(self, chunks: Mapping[int, Range], ends: Sequence[float]) -> "Placement | None":
-        """Return what is left of the booking when these chunks, each the next of its processor, have been created.
+        """Return the rest of the placement when these chunks, each the next of its processor, have been created.
 
         ``chunks``: by position in ``where``; ``ends``: when they end.
         """
@@ -185,7 +185,7 @@ class Placement:
 
     @property
     def sent(self) -> Floats:
-        """By when what its chunks need has been sent."""
+        """Times by which its chunks' inputs have been sent."""
         cost = self.demand.cost
         return np.asarray(self.starts + cost.theta_cm + np.diff(self.cuts) * cost.tau)
 
@@ -196,12 +196,12 @@ class Placement:
 
     @property
     def processors(self) -> int:
-        """How many processors it has; around windows one may have several chunks."""
+        """Number of its processors; with blackouts, one may have several chunks."""
         return max(1, len(set(self.where.tolist())))
 
 
 def extra_fragments(ranges: Ranges, cuts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Count, per slice, the holes inside it: each is one more chunk, set up anew."""
+    """Count, per slice, the holes inside it: each is one more chunk with its own set-up."""
     holes = np.cumsum([r.size for r in ranges.parts])[:-1]
-    # a hole strictly between two cut points splits that slice
+    # A hole strictly between two cut points splits that slice.
     return np.searchsorted(holes, cuts[1:], side="left") - np.searchsorted(holes, cuts[:-1], side="right")
