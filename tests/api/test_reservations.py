@@ -136,7 +136,7 @@ async def test_what_cannot_be_is_told_with_its_field_and_the_nearest_window_whic
     offer = parse_time(status["windows"][0]["offer"])
     assert status["state"] == "Refused"
     message = condition(status, "Admitted")["message"]
-    assert "at one time of it 3 of 4 are reserved" in message
+    assert "at some time in it, 3 of 4 are reserved" in message
     assert f"the nearest window is {format_time(offer)}" in message
     now = world.client.clock.now()
     await world.reserve("third", offer - now, offer - now + 60, processors=2)
@@ -290,5 +290,5 @@ async def test_a_window_keeps_the_link_for_its_input_also_under_a_new_leader_and
     await replica()
     await world.reserve("second", 700, 1000, **half)
     status = await world.reserved("second", "InfeasibleReservation")
-    assert "while another reservation's is" in condition(status, "Admitted")["message"]
-    assert "1 reservation would not have the link" in (await edited("Concurrent", "EditRefused"))["message"]
+    assert "at the same time as another reservation's" in condition(status, "Admitted")["message"]
+    assert "1 reservation would lose the link" in (await edited("Concurrent", "EditRefused"))["message"]

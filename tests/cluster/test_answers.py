@@ -58,7 +58,7 @@ async def test_a_dry_run_is_answered_and_books_nothing(space):
     await space.apply(*jobs)
     fits, does_not = await asyncio.gather(*(space.answer(name) for name in sizes))
     assert (fits["status"], fits["reason"]) == ("True", "DryRun")
-    assert "nothing is booked" in fits["message"]
+    assert "a dry run reserves nothing" in fits["message"]
     assert (does_not["status"], does_not["reason"]) == ("False", "InfeasibleCapacity")
     # a real one behind it runs: had the dry run been booked, its pods would be there by now too
     await space.apply(space.manifest("real", units=4, deadline="1m", cost=COST, pause=0.1))

@@ -58,7 +58,7 @@ async def test_files_that_lie_cost_nobody_anything_and_are_counted_and_said(clus
         assert status["completed"] == [{"begin": 0, "end": 5}]
         (pod,) = space.pods_of(name)
         events = await eventually(lambda name=name: fault(space, name))
-        assert events == f"pod {pod['metadata']['name']}: {said}; the last good value stands"
+        assert events == f"pod {pod['metadata']['name']}: {said}; the last valid value is used"
         # what was honest stands: never what a lie says, until the exit status says that all is done
         assert {s["units"]["done"] for _, s in space.written(name) if "units" in s} <= {0, 2, 5}
 

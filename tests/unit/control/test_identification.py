@@ -54,7 +54,7 @@ def test_the_gain_is_where_it_settles():
 @pytest.mark.parametrize(
     ("outputs", "inputs", "how", "says"),
     [
-        ([1, 2, 3], [1, 2], {}, "as many"),
+        ([1, 2, 3], [1, 2], {}, "the same length"),
         ([1, 2, float("nan"), 3, 4, 5], [1, 2, 3, 4, 5, 6], {}, "finite"),
         ([1, 2, 3], [1, 2, 3], {}, "too few"),
         ([1] * 9, [1] * 9, {"nb": 0}, "nb must be at least 1"),

@@ -347,7 +347,7 @@ def test_what_is_wrong_with_files_is_said_once_per_job():
     w.apply(job(units=10, deadline=100))
     w.run_until(lambda w: any(p.phase == "Running" for p in w.pods.values()))
     assert _reported(w, 2) == []
-    said = "pod j1-Chunk-0-1: end is empty, progress goes backwards; the last good value stands"
+    said = "pod j1-Chunk-0-1: end is empty, progress goes backwards; the last valid value is used"
     assert _reported(w, 2, "progress goes backwards", "end is empty") == [said]
     assert _reported(w, 2, "progress goes backwards") == []
     (again,) = _reported(w, 2, "progress goes backwards", "progress is negative")

@@ -117,7 +117,7 @@ class Lifecycle:
                 )
                 self.end_and_lose(now, st, chunk, reasons.CHUNK_FAILED, text, own=True, durable=False)
             elif st.record.input not in (None, pod.input):
-                text = f"pod {pod.name} has read an input of {pod.input}; but the job began with {st.record.input}"
+                text = f"pod {pod.name} has read an input of {pod.input}; the job began with {st.record.input}"
                 self._change_input(now, st, chunk, pod, text)
             else:
                 watch.input_known = True
@@ -435,7 +435,7 @@ def _fault(st: JobState, chunk: Chunk, pod: PodObserved) -> tuple[str, str] | No
     """Return reason and message if a chunk does not count although its pod has succeeded; None: it counts."""
     if pod.cut is not None and st.job.reduce_duration is not None and chunk.kind != "Reduce":
         return reasons.RESULT_CUT, (
-            f"pod {pod.name}: its result is cut: the kubelet keeps {pod.cut} bytes of each of its containers' "
+            f"pod {pod.name}: its result is cut: the kubelet passes on {pod.cut} bytes of each of its containers' "
             f"messages, so a result may have at most {pod.cut - 1} (PUNCTUAL_RESULT_LIMIT); store it elsewhere under a "
             "name made of its range and leave the name"
         )

@@ -150,7 +150,7 @@ def test_a_refusal_that_no_window_cures_says_so(edge):
 def test_what_nodes_took_away_is_told(edge):
     edge.add(processors=2)
     edge.answer()
-    lost = Verdict("True", "CapacityLost", "1 of 2 processors are left: nodes were lost")
+    lost = Verdict("True", "CapacityLost", "1 of 2 processors are left, because nodes were lost")
     edge.answer(lost, PLACES[:1])
     assert edge.condition("Admitted")[:2] == ("True", "CapacityLost")
     assert edge.status()["processors"] == 1

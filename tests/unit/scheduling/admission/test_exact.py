@@ -147,14 +147,14 @@ def test_an_application_is_answered(plan, wanted, expected, more):
             pool(0, 60, discipline=Discipline(partition="EPR")),
             demand(130, 100),
             "130 units due in 1m40s need 2 processors of 1 CPU from now; 2 of 2 are free early enough, the first in "
-            "0.0s, and finish 140 units by themselves, but not in equal parts",
+            "0.0s, and finish 140 units in total, but not in equal parts",
         ),
         case(
             "processors are booked ahead",
             pool(0, 0, ahead=(1, 50.0, 90.0)),
             demand(180, 100),
             "180 units due in 1m40s need 2 processors of 1 CPU from now; 2 of 2 are free early enough (1 of them "
-            "booked ahead for a time before that), the first in 0.0s, and finish 160 units",
+            "reserved for a time before that), the first in 0.0s, and finish 160 units",
         ),
     ],
 )

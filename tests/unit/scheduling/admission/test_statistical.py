@@ -177,13 +177,13 @@ def test_a_pool_lets_in_by_the_bound_and_says_so():
     assert w.state("in") == ("True", reasons.ADMITTED_STATISTICALLY)
     assert w.state("out")[0] == "False"
     assert w.records["out"].admitted.message == (
-        "with it a job would need 0.786 of the pool until its deadline; allowed is 0.5, with 1 job waiting"
+        "with this job, a job would need 0.786 of the pool until its deadline; the bound is 0.5, with 1 job waiting"
     )
     w.apply(job("no", units=1, deadline=8.0, theta_cp=0.0))
     w.run(1)
     assert w.records["no"].admitted.message == (
-        "what runs, for 22s at most, and what is due before would leave a job no time at all; allowed is 0.5, with 0 "
-        "jobs waiting"
+        "running chunks (for 22s at most) and earlier deadlines would leave a job no time at all; the bound is 0.5, "
+        "with 0 jobs waiting"
     )
     w.run_until(lambda w: w.done("in"))
     assert w.met("in")
@@ -273,7 +273,7 @@ def test_a_pool_of_certain_promises_does_not_become_a_statistical_one_under_them
     loose(w)
     w.tick()
     assert w.pool_record.spec_applied[:2] == ("False", reasons.EDIT_REFUSED)
-    assert "for certain" in w.pool_record.spec_applied.message
+    assert "no longer be guaranteed" in w.pool_record.spec_applied.message
     w.run_until(lambda w: w.done("sure"))
     loose(w)
     w.tick()
@@ -336,4 +336,4 @@ def test_a_statistical_pool_keeps_no_processors_ahead_and_becomes_none_while_it_
     loose(w)
     w.tick()
     assert w.pool_record.spec_applied[:2] == ("False", reasons.EDIT_REFUSED)
-    assert "1 reservation given for certain" in w.pool_record.spec_applied.message
+    assert "1 reservation made without missRatio" in w.pool_record.spec_applied.message

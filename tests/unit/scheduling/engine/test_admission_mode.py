@@ -110,7 +110,7 @@ def test_what_no_test_can_judge_is_told_what_it_is_and_who_stands_in_the_way():
     w.run(1)
     assert w.records["odd"].admitted.message == (
         "it ends with a reduce step, which fast admission cannot judge; the exact test cannot take over yet: in a plan "
-        "of 1 waiting job one, due in 42s, would be late"
+        "of 1 waiting job, the one due in 42s would be late"
     )
     w.run(30)
     w.apply(job("again", units=4, deadline=500.0, reduce_duration=3.0))

@@ -153,7 +153,7 @@ def test_a_refusal_tells_why_and_the_window_that_is_offered_is_accepted():
     w.reserve("r", 10.5, 30.0, 1)
     w.tick()
     assert w.answers["r"].answer[:2] == ("False", "InfeasibleReservation")
-    assert "chunks that run now will still run on all but 0" in w.answers["r"].answer.message
+    assert "running chunks will still occupy all but 0" in w.answers["r"].answer.message
     start = w.windows["r"]
     assert start == int(start) > 40.0
     w.reserve("r2", start, start + 19.5, 1)

@@ -435,7 +435,7 @@ def test_two_reservations_do_not_have_the_port_at_the_same_time():
     w.reserve("other", 39.0, 49.0, 1, io_ratio=0.1)
     w.run_until(lambda w: "other" in w.windows)
     assert w.answers["other"].answer[:2] == ("False", reasons.INFEASIBLE_RESERVATION)
-    assert "while another reservation's is" in w.answers["other"].answer.message
+    assert "at the same time as another reservation's" in w.answers["other"].answer.message
     assert w.windows["other"] == 40.0
     w.reserve("third", 40.0, 50.0, 1, io_ratio=0.1)
     w.tick()
@@ -458,7 +458,7 @@ def test_a_pool_does_not_become_concurrent_while_a_reservation_is_to_have_the_po
     w.edit_pool(replace(ONE_PORT, generation=2, discipline=Discipline()))
     w.tick()
     assert w.pool_record.spec_applied[:2] == ("False", reasons.EDIT_REFUSED)
-    assert "1 reservation would not have the link" in w.pool_record.spec_applied.message
+    assert "1 reservation would lose the link" in w.pool_record.spec_applied.message
     w.unreserve("r")
     w.edit_pool(replace(ONE_PORT, generation=3, discipline=Discipline()))
     w.run(1.0)
