@@ -495,7 +495,7 @@ class Pool:
                 self._lose_node(now, name)
 
     def _take_refused(self, now: float, event: CreateRefused) -> None:
-        """Take back a chunk whose pod the API server refused, and delay the job's next pod.
+        """Take back a chunk with a pod that the API server refused, and delay the job's next pod.
 
         The cause is the job's own (its namespace's quota, its template), so other jobs' processors do not wait.
         """

@@ -38,7 +38,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)  # arrays have no single truth value
 class Partition:
-    """Who gets how much, from when, and until when.
+    """Shares of a load by processor, their starts, and the common finish.
 
     shares  a_j  units  load per processor, in the order given; 0 = skipped
     starts  x_j  s      when its transfer (one port) or its chunk (concurrent) begins; skipped: would begin

@@ -52,7 +52,7 @@ class PoolState:
     spec_applied: Verdict | None = None
     jobs: dict[str, JobState] = field(default_factory=dict)
     edits: dict[str, None] = field(default_factory=dict)
-    """Jobs whose ``asked`` is new and not yet tested. They are tested only after a restore has read all records."""
+    """Jobs with a new ``asked`` that is not yet tested. They are tested only after a restore has read all records."""
     live: dict[str, JobState] = field(default_factory=dict)
     """Jobs that planning and dispatch must consider. Jobs that no longer need it may still be included."""
     active: dict[str, None] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class PoolState:
     room: HoldCapacity | None = None
     """The capacity that placeholders were told to keep; None: no action was sent yet."""
     sending: set[Occupant] = field(default_factory=set)
-    """Occupants that have a transfer turn and were not seen to have their input. Includes pods whose chunk is gone."""
+    """Occupants that have a transfer turn and were not seen to have their input. Includes pods without a chunk."""
     stale: bool = False
     """The plan may be suboptimal or no longer valid."""
     causes: dict[str, str] = field(default_factory=dict)
@@ -102,7 +102,7 @@ class PoolState:
     due: float | None = None
     """Time of the next dispatch without an event; None: not before an event."""
     touched: dict[str, None] = field(default_factory=dict)
-    """Jobs whose record may have changed in this step."""
+    """Jobs with a record that may have changed in this step."""
     progressed: dict[str, None] = field(default_factory=dict)
     """Jobs of which only the progress has changed; the longest waiting comes first."""
     pool_written: PoolRecord | None = None
@@ -244,7 +244,7 @@ class PoolState:
         return out
 
     def _progress(self, now: float) -> list[Action]:
-        """Return statuses that differ only in progress, for jobs whose last status is at least TELL old."""
+        """Return statuses that differ only in progress, if the last status of the job is at least TELL old."""
         statuses: list[Action] = []
         while self.progressed:
             uid = next(iter(self.progressed))

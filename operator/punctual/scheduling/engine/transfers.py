@@ -7,8 +7,8 @@ that hangs is ended like any stalled chunk (:mod:`punctual.scheduling.engine.hea
 pod is gone.
 
 A turn is in the job's status before the pod is told. So a new leader knows which pods may be fetching, and tells those
-that do not know it yet. A chunk whose transfer would still run when a reservation keeps the port for its own input gets
-no turn before that. If inputs do not share a port, a chunk gets its turn when it is created.
+that do not know it yet. A chunk with a transfer that would still run when a reservation keeps the port for its own
+input gets no turn before that. If inputs do not share a port, a chunk gets its turn when it is created.
 
 A job without ``spec.input`` may still declare transfer costs (τ, θcm). Its transfers cannot be controlled, so they are
 assumed to happen when planned.
