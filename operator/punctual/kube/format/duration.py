@@ -81,7 +81,7 @@ def parse_days(text: str) -> int:
     (1, 14)
     """
     if not re.fullmatch(DAYS, text):
-        raise ValueError(f"{text!r} is not a number of days or weeks: write it as 1d or 2w")
+        raise ValueError(f"{text!r} is not a number of days or weeks: write whole ones, such as 1d or 2w")
     return int(text[:-1]) * (7 if text[-1] == "w" else 1)
 
 
