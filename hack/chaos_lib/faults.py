@@ -239,7 +239,7 @@ async def _pool_edited(scene: Scene) -> str:
     cpu = rng.choice((CPU, 0.11, 0.12))  # never less: costs were declared for CPU
     spec = {
         "margin": f"{rng.uniform(1, 6):.1f}s",
-        "headroom": round(rng.uniform(0.05, 0.2), 3),
+        "headroom": f"{rng.uniform(5, 20):.1f}%",
         "processor": {"cpu": f"{cpu * 1000:.0f}m"},
     }
     await scene.ground.patch(POOLS.path(name=POOL), {"spec": spec})

@@ -121,7 +121,7 @@ class Maker:
             **more,
         }
         if chi:
-            spec["cost"] = {"chi": f"{chi * 1000:.0f}ms", "thetaCp": f"{theta:.0f}s"}
+            spec["cost"] = {"perUnit": f"{chi * 1000:.0f}ms", "startup": f"{theta:.0f}s"}
         return spec
 
     def _container(self, *command: str, **env: object) -> Json:

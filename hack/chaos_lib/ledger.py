@@ -62,7 +62,7 @@ def missed(
     faults = list(faults)
     found = []
     for job in jobs:
-        promise, finished = job.status.get("promise"), job.status.get("finishedAt")
+        promise, finished = job.status.get("promise"), job.status.get("finishTime")
         wish = wishes.get(job.name)
         if job.gone or wish is None or wish.expected == "failed" or not promise or not finished:
             continue

@@ -47,7 +47,7 @@ class JobSeen:
     @property
     def over(self) -> bool:
         """Whether nothing more is to come: it has ended, or was refused."""
-        if self.gone or self.status.get("finishedAt"):
+        if self.gone or self.status.get("finishTime"):
             return True
         return self.condition("Admitted").get("status") == "False" and not self.status.get("chunks")
 

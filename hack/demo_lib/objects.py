@@ -48,7 +48,7 @@ def job(program: Program, cost: Cost, *, name: str, units: int, deadline: str, i
             "pool": POOL,
             "units": units,
             "deadline": deadline,
-            "cost": {"chi": f"{cost.chi * 1000:.1f}ms", "thetaCp": f"{cost.theta * 1000:.0f}ms"},
+            "cost": {"perUnit": f"{cost.chi * 1000:.1f}ms", "startup": f"{cost.theta * 1000:.0f}ms"},
             "template": template(),
             "reduce": {"duration": f"{REDUCE:.0f}s", "template": template("reduce")},
         },

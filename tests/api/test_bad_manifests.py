@@ -238,7 +238,7 @@ def test_a_status_that_is_refused_creates_no_pod_and_is_told(server, operator):
         probe = place.job("probe")
         server.create(probe)
         path = f"{GROUP}/namespaces/{place.namespace}/divisiblejobs/probe/status"
-        chunk = {"begin": 0, "end": 1, "node": "n", "attempt": 9, "createdAt": "x", "promisedEnd": "x"}
+        chunk = {"begin": 0, "end": 1, "node": "n", "attempt": 9, "createdTime": "x", "promisedEnd": "x"}
         server.until(
             lambda: (
                 "not to be told"

@@ -125,7 +125,7 @@ def test_defaults_are_filled_in_as_documented(kubectl):
     spec = job.read()["spec"]
     assert {k: spec[k] for k in spec.keys() - {"template", "units", "pool", "deadline"}} == {
         "class": "Guaranteed",
-        "cost": {"chi": "20ms", "tau": "0s", "thetaCm": "0s", "thetaCp": "2s"},
+        "cost": {"perUnit": "20ms", "transferPerUnit": "0s", "transferSetup": "0s", "startup": "2s"},
         "processors": {"min": 1},
         "restart": "Redo",
         "chunkRetries": 3,
@@ -139,7 +139,7 @@ def test_defaults_are_filled_in_as_documented(kubectl):
 
     pool = Object(kubectl, Pool, "defaults", processor={"cpu": 1})
     assert pool.read()["spec"]["processor"] == {"cpu": 1, "memory": "2Gi", "period": "100ms"}
-    assert pool.read()["spec"]["headroom"] == 0.125
+    assert pool.read()["spec"]["headroom"] == "12.5%"
     assert parse(Pool, pool.read()).spec == parse(Pool, pool.manifest).spec
 
 
@@ -185,12 +185,14 @@ def test_a_full_status_comes_back_as_it_was_written(kubectl):
         epoch=7,
         observed_generation=1,
         promise=PROMISE,
-        offer=Offer(earliest_deadline=3000, valid_until=NOW, largest_load=10**15),
-        cost=CostInForce(chi=1 / 3, theta_cp=2),
+        offer=Offer(
+            earliest_deadline=3000, earliest_deadline_time=NOW + 3060, valid_until_time=NOW, largest_load=10**15
+        ),
+        cost=CostInForce(per_unit=1 / 3, startup=2),
         units=UnitCounts(done=5, running=4, total=9),
         progress="55%",
         eta=NOW,
-        margin=-3,
+        slack=-3,
         completed=[UnitRange(begin=0, end=5)],
         failed=[CountedRange(begin=5, end=9, count=2)],
         tried=[CountedRange(begin=5, end=9, count=3)],
@@ -202,15 +204,15 @@ def test_a_full_status_comes_back_as_it_was_written(kubectl):
                 node="n",
                 attempt=3,
                 pod="p",
-                created_at=NOW,
+                created_time=NOW,
                 promised_end=NOW,
                 offered_end=8,
                 leftover=True,
             )
         ],
         pilots=[PilotSample(units=5, seconds=0.25)],
-        started_at=NOW,
-        finished_at=NOW,
+        start_time=NOW,
+        finish_time=NOW,
         applied=AppliedSpec(deadline_time=NOW),
     )
     done = job.write_status(status)
@@ -243,7 +245,7 @@ def test_the_largest_status_fits_into_an_object(kubectl):
         completed=[UnitRange(begin=10**14 + 2 * i, end=10**14 + 2 * i + 1) for i in range(4096)],
         chunks=[
             ChunkRecord(
-                begin=2 * i, end=2 * i + 1, node=node, attempt=i, pod=f"largest-{i}", created_at=NOW, promised_end=NOW
+                begin=2 * i, end=2 * i + 1, node=node, attempt=i, pod=f"largest-{i}", created_time=NOW, promised_end=NOW
             )
             for i in range(4096)
         ],
@@ -255,7 +257,7 @@ def test_the_largest_status_fits_into_an_object(kubectl):
 def test_the_reduce_pod_of_the_largest_job_can_be_written_down(kubectl):
     job = Object(kubectl, DivisibleJob, "largest-reduce", units=10**15)
     last = {"begin": 10**15, "end": 10**15 + 1}
-    chunk = ChunkRecord(**last, node="n", attempt=0, kind="Reduce", created_at=NOW, promised_end=NOW)
+    chunk = ChunkRecord(**last, node="n", attempt=0, kind="Reduce", created_time=NOW, promised_end=NOW)
     done = job.write_status(DivisibleJobStatus(tried=[CountedRange(**last, count=1)], chunks=[chunk]))
     assert done.returncode == 0, done.stderr
 
@@ -295,7 +297,7 @@ OTHER_TEMPLATE = {"spec": {"containers": [{"name": "main", "image": "render:2"}]
         ("units", 5),
         ("pool", "other"),
         ("template", OTHER_TEMPLATE),
-        ("cost", {"chi": "1ms"}),
+        ("cost", {"perUnit": "1ms"}),
         ("cost", None),
         ("reduce", {"duration": "1s", "template": OTHER_TEMPLATE}),
         ("restart", "Resume"),
@@ -320,7 +322,7 @@ def test_fewer_units_than_a_range_that_is_done_are_refused_where_results_are_put
     reduce = {"duration": "1s", "template": OTHER_TEMPLATE}
     job = Object(kubectl, DivisibleJob, f"whole-{units}", units=100, reduce=reduce)
     completed = [UnitRange(begin=0, end=10), UnitRange(begin=40, end=90)]
-    chunks = [ChunkRecord(begin=90, end=95, kind="Pilot", node="n1", attempt=0, created_at=NOW, promised_end=NOW)]
+    chunks = [ChunkRecord(begin=90, end=95, kind="Pilot", node="n1", attempt=0, created_time=NOW, promised_end=NOW)]
     assert job.write_status(DivisibleJobStatus(epoch=1, completed=completed, chunks=chunks)).returncode == 0
     done = job.edit(units=units)
     assert (done.returncode == 0) is taken, done.stderr
@@ -379,14 +381,14 @@ def test_conditions_are_kept_by_type_and_the_rest_is_owned_whole(kubectl):
 
 def test_columns_of_a_job(kubectl):
     job = Object(kubectl, DivisibleJob, "columns")
-    heads = "NAME DEADLINE ADMITTED PROGRESS ETA MARGIN AGE"
+    heads = "NAME DEADLINE ADMITTED PROGRESS ETA SLACK AGE"
     assert job.row()[0].split() == heads.split()
     status = DivisibleJobStatus(
         conditions=[Condition(type="Admitted", status="True", reason="Feasible", last_transition_time=NOW)],
         promise=PROMISE,
         progress="42%",
         eta=1_893_596_645,
-        margin=120,
+        slack=120,
         applied=AppliedSpec(deadline_time=1_893_599_345),
     )
     assert job.write_status(status).returncode == 0
@@ -430,15 +432,15 @@ def test_short_name_and_category(kubectl):
     ("field", "taught"),
     [
         ("dj.spec.deadline", "`45m`, `1h30m`"),
-        ("dj.spec.cost.chi", "χ: CPU time of one unit"),
+        ("dj.spec.cost.perUnit", "CPU time of one unit"),
         ("dj.spec.template.spec.containers", "PUNCTUAL_BEGIN"),
         ("dj.spec.template", "How a chunk's pod looks"),
         ("dj.spec.template.spec.containers.livenessProbe.httpGet", "port <"),
         ("dj.spec.template.spec.hostAliases", "kubectl explain pod.spec.hostAliases"),
         ("dj.spec.reduce.template.spec.volumes.emptyDir", "sizeLimit"),
-        ("dj.status.offer.earliestDeadline", "put it into `spec.deadline`"),
-        ("pool.spec.headroom", "chi/(1 - r)"),
-        ("profile.spec.thetaCp", "2s before that"),
+        ("dj.status.offer.earliestDeadlineTime", "put it into `spec.deadlineTime`"),
+        ("pool.spec.headroom", "perUnit / (1 - r)"),
+        ("profile.spec.startup", "2s before that"),
     ],
 )
 def test_kubectl_explain_teaches(kubectl, field, taught):

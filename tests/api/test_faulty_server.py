@@ -176,7 +176,7 @@ def a_job_deleted_while_nobody_watched(again):
 
     async def story(stage, proxy, start):
         operator = start()
-        await stage.add_job("running", processors={"min": 3}, cost={"chi": "10s"})
+        await stage.add_job("running", processors={"min": 3}, cost={"perUnit": "10s"})
         await stage.until(lambda: stage.answered("running"))
         await stage.add_job("behind")
         await stage.until(lambda: stage.queue(1))

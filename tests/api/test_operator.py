@@ -70,7 +70,7 @@ class World:
             "pool": self.pool,
             "units": 100,
             "deadline": "10m",
-            "cost": {"chi": "100ms", "thetaCp": "1s"},
+            "cost": {"perUnit": "100ms", "startup": "1s"},
             "template": {"spec": {"containers": [{"name": "main", "image": "work:1"}]}},
             **spec,
         }
@@ -358,7 +358,7 @@ async def test_a_missing_profile_is_named_and_the_job_asked_again_when_it_comes(
         "apiVersion": GROUP,
         "kind": "Profile",
         "metadata": {"name": "thumbs", "namespace": world.namespace},
-        "spec": {"chi": "100ms"},
+        "spec": {"perUnit": "100ms"},
     }
     await world.client.create(PROFILES.path(namespace=world.namespace), profile)
     await world.answered(job, "Feasible")
@@ -401,8 +401,8 @@ async def test_a_profile_learns_from_chunks_and_what_it_knows_outlives_a_leader(
     second = await replica()
     another = await world.add_job(profile="thumbs", cost=None)
     status = await world.answered(another, "Feasible")
-    assert status["cost"]["chi"] == pytest.approx(0.1)
-    assert status["cost"]["thetaCp"] == pytest.approx(2.0)
+    assert status["cost"]["perUnit"] == pytest.approx(0.1)
+    assert status["cost"]["startup"] == pytest.approx(2.0)
     await world.work(another, takes=takes)
     assert await second.end() == 0
     after = await world.until(learned(6))
@@ -557,9 +557,9 @@ async def test_a_new_leader_goes_on_where_a_killed_one_was(world, replica):
 
 async def test_the_bound_of_a_statistical_pool_and_its_counts_outlive_a_leader(world, replica):
     await world.add_node()
-    await world.add_pool(missRatio={"setPoint": 0.1})
+    await world.add_pool(missRatio={"target": "10%"})
     pool = POOLS.path(name=world.pool)
-    assert (await world.client.get(pool))["spec"]["missRatio"] == {"setPoint": 0.1, "period": "5m"}
+    assert (await world.client.get(pool))["spec"]["missRatio"] == {"target": "10%", "period": "5m"}
 
     def counted(due, missed, *, above=0):
         async def holds():

@@ -112,7 +112,7 @@ class World(OPERATOR["World"]):
 
         async def later():
             nodes = (await self.pool_status()).get("nodes") or []
-            held = [parse_time(node["heldSince"]) for node in nodes if "heldSince" in node]
+            held = [parse_time(node["heldTime"]) for node in nodes if "heldTime" in node]
             return held and self.client.clock.now() >= max(held) + 2
 
         await self.until(later)
@@ -192,7 +192,7 @@ async def replica(kubeconfig, namespace, tmp_path):
     assert codes == [0] * len(codes)
 
 
-JOB = {"units": 40, "deadline": "20m", "cost": {"chi": "1s", "thetaCp": "5s"}}
+JOB = {"units": 40, "deadline": "20m", "cost": {"perUnit": "1s", "startup": "5s"}}
 
 
 @pytest.mark.timeout(600, func_only=True)
@@ -284,7 +284,7 @@ async def test_placeholders_come_again_outlive_their_leader_and_go_with_what_the
     await world.keep(0)
 
     async def let_go():
-        return all("heldSince" not in node for node in (await world.pool_status())["nodes"])
+        return all("heldTime" not in node for node in (await world.pool_status())["nodes"])
 
     await world.until(let_go)
     await world.hold("Placeholder")

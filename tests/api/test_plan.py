@@ -34,7 +34,7 @@ def test_a_plan_is_made_of_what_the_api_server_holds(plan, kubectl):
     answer = json.loads(found.stdout)
     (running,) = w.records["first"].chunks[:1]
     assert (answer["admitted"], answer["namespace"]) == ("True", "planned")
-    assert [c["createdAt"] for c in answer["chunks"]] == [format_time(running.promised_end)], "behind what runs"
+    assert [c["createdTime"] for c in answer["chunks"]] == [format_time(running.promised_end)], "behind what runs"
 
     kubectl("label", "--overwrite", "namespace", "planned", "team=b", check=True)
     refused = plan(wanted, *AT, "-n", "planned")

@@ -137,7 +137,7 @@ async def test_reports_that_must_not_count_are_refused_counted_by_cause_and_chan
     await world.add_node(name=other)
     await world.add_pool()
     leader = await start()
-    job = await world.add_job(units=100, cost={"chi": "3s", "thetaCp": "1s"})
+    job = await world.add_job(units=100, cost={"perUnit": "3s", "startup": "1s"})
     await world.answered(job, "Feasible")
     (pod,) = (await world.given(job, 1)).values()
     await world.begin(pod)

@@ -96,7 +96,7 @@ async def test_a_reservation_is_booked_becomes_active_and_is_over(world, replica
     assert past[0]["start"] == window["start"]
     assert condition(past[states.index("Active")], "Active")["reason"] == "Active"
     assert condition(past[-1], "Completed")["reason"] == "Completed"
-    assert parse_time(past[-1]["finishedAt"]) == parse_time(window["end"])
+    assert parse_time(past[-1]["finishTime"]) == parse_time(window["end"])
 
 
 async def test_what_cannot_be_is_told_with_its_field_and_the_nearest_window_which_is_booked_then(world, replica):
@@ -263,10 +263,10 @@ async def test_a_pool_says_whose_reservations_it_takes_and_how_far_ahead_and_an_
 @pytest.mark.timeout(180, func_only=True)
 async def test_a_window_keeps_the_link_for_its_input_also_under_a_new_leader_and_an_edit_of_the_pool(world, replica):
     first = await replica()
-    half = {"processors": 1, "ioRatio": 0.5}
+    half = {"processors": 1, "transferShare": "50%"}
     await world.reserve("early", 600, 1200, **half)
     status = await world.reserved("early", "InfeasibleReservation")
-    assert "spec.ioRatio: with network Concurrent" in condition(status, "Admitted")["message"]
+    assert "spec.transferShare: with network Concurrent" in condition(status, "Admitted")["message"]
 
     async def edited(network, reason):
         made = await world.client.patch_merge(POOLS.path(name=world.pool), {"spec": {"network": network}})
@@ -282,7 +282,7 @@ async def test_a_window_keeps_the_link_for_its_input_also_under_a_new_leader_and
     made = await world.reserve("r", 600, 1200, **half)
     status = await world.reserved("r", "Feasible")
     assert "1 processor for 10m, the link for the first 5m" in condition(status, "Admitted")["message"]
-    job = await world.add_job(units=1, deadline="1h", cost={"chi": "1s", "thetaCm": "650s"})
+    job = await world.add_job(units=1, deadline="1h", cost={"perUnit": "1s", "transferSetup": "650s"})
     begins = parse_time((await world.answered(job, "Feasible"))["promise"]["start"])
     assert begins >= parse_time(made["spec"]["start"]) + 300
     await first.kill()

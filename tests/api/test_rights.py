@@ -178,7 +178,7 @@ async def story(world, staff):
     long = await world.add_job(
         units=400,
         deadline="20m",
-        cost={"chi": "1s", "thetaCp": "1s"},  # so long that it is not late when this machine is
+        cost={"perUnit": "1s", "startup": "1s"},  # so long that it is not late when this machine is
         processors={"min": 2, "max": 2},
         input={"http": {"url": "https://a/b", "headers": [{"name": "Authorization", "secretKeyRef": KEY}]}},
         reduce={"duration": "2s", "template": template},
@@ -192,7 +192,7 @@ async def story(world, staff):
 
     # a profile learns from a job
     meta = {"name": "known", "namespace": namespace}
-    profile = {"apiVersion": "punctual.dev/v1alpha1", "kind": "Profile", "metadata": meta, "spec": {"chi": "1s"}}
+    profile = {"apiVersion": "punctual.dev/v1alpha1", "kind": "Profile", "metadata": meta, "spec": {"perUnit": "1s"}}
     await client.create(PROFILES.path(namespace=namespace), profile)
     await world.work(await world.add_job(units=1, profile="known", cost=None))
     await world.until(lambda: staff.has_used("update", "punctual.dev", "profiles/status"))

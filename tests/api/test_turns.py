@@ -59,7 +59,7 @@ async def told(stage):
 async def planned(stage):
     """Return the pods of chunks on record, in the order in which their inputs are to come."""
     status = (await stage.client.get(JOBS.path(namespace=stage.namespace, name="job")))["status"]
-    return [c["pod"] for c in sorted(status["chunks"], key=lambda c: c["inputBy"])]
+    return [c["pod"] for c in sorted(status["chunks"], key=lambda c: c["inputTime"])]
 
 
 async def add_profile(stage):
@@ -103,8 +103,8 @@ async def test_turns_go_on_one_by_one_as_planned_though_the_operator_is_killed_i
 
         path = JOBS.path(namespace=stage.namespace, name="job")
         cost = (await client.get(path))["status"]["cost"]
-        assert (cost["tau"], cost["thetaCm"]) == (pytest.approx(TAU), pytest.approx(OPENING))
-        assert (cost["chi"], cost["thetaCp"]) == (pytest.approx(100.0), pytest.approx(0.5))
+        assert (cost["transferPerUnit"], cost["transferSetup"]) == (pytest.approx(TAU), pytest.approx(OPENING))
+        assert (cost["perUnit"], cost["startup"]) == (pytest.approx(100.0), pytest.approx(0.5))
         turned = time.monotonic()
 
         async def worked():
@@ -115,7 +115,7 @@ async def test_turns_go_on_one_by_one_as_planned_though_the_operator_is_killed_i
             await done(stage, pod)
 
         async def over():
-            return (await client.get(path))["status"].get("finishedAt")
+            return (await client.get(path))["status"].get("finishTime")
 
         await stage.until(over)
         assert await operator.end() == 0  # what it has learned and not written yet it writes now
@@ -124,7 +124,7 @@ async def test_turns_go_on_one_by_one_as_planned_though_the_operator_is_killed_i
         assert transfers["units"] == [*SIZES, 1, 1, 1]
         assert transfers["opening"][6:] == [OPENING] * 3
         assert transfers["seconds"][6:] == [OPENING + TAU] * 3
-        assert (status["tau"], status["thetaCm"]) == (pytest.approx(TAU), pytest.approx(OPENING))
+        assert (status["transferPerUnit"], status["transferSetup"]) == (pytest.approx(TAU), pytest.approx(OPENING))
         assert len(status["classes"][0]["seconds"]) == 9
 
 
@@ -132,7 +132,7 @@ async def test_turns_go_on_one_by_one_as_planned_though_the_operator_is_killed_i
 async def test_a_job_whose_input_has_grown_fails_whichever_leader_sees_it(client, kubeconfig, tmp_path):
     """Both first pods fetch before anybody knows a version; the second one after lines were added."""
     async with life(client, kubeconfig, tmp_path, plays=False, job=False) as (stage, _, start):
-        await stage.add_job(input=INPUT, units=2, cost={"chi": "100ms", "thetaCp": "500ms"}, reduce=None)
+        await stage.add_job(input=INPUT, units=2, cost={"perUnit": "100ms", "startup": "500ms"}, reduce=None)
         path = JOBS.path(namespace=stage.namespace, name="job")
         operator = start()
 
@@ -170,7 +170,7 @@ async def test_a_job_whose_input_has_grown_fails_whichever_leader_sees_it(client
 
         async def over():
             found = await status()
-            return found if found.get("finishedAt") else None
+            return found if found.get("finishTime") else None
 
         end = await stage.until(over)
         (failed,) = (c for c in end["conditions"] if c["type"] == "Failed" and c["status"] == "True")

@@ -134,7 +134,7 @@ class Bench:
                 "pool": self.namespace,
                 "units": 100,
                 "deadline": deadline,
-                "cost": {"chi": "100ms"},
+                "cost": {"perUnit": "100ms"},
                 "template": {"spec": {"containers": [{"name": "main", "image": "work:1"}]}},
             },
         }

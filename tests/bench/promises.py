@@ -112,7 +112,7 @@ class Cluster:
                 "pool": self.pool,
                 "units": units,
                 "deadline": f"{deadline:.0f}s",
-                "cost": {"chi": f"{1000 * chi:.3f}ms", "thetaCp": f"{1000 * start:.0f}ms"},
+                "cost": {"perUnit": f"{1000 * chi:.3f}ms", "startup": f"{1000 * start:.0f}ms"},
                 "processors": {"min": processors, "max": processors},
                 "template": {"spec": {"containers": [container]}},
             },
@@ -155,7 +155,7 @@ def measure(options):
     with Cluster(options) as cluster:
         total, spec = cluster.processors()
         each = total // options.at_once
-        headroom = float(spec.get("headroom", 0.125))
+        headroom = float(spec.get("headroom", "12.5%").rstrip("%")) / 100
         margin = parse_duration(spec.get("margin", "2s"))
         news(f"{total} processors, {options.at_once} jobs at once on {each} each; calibration")
         how = {"at_once": options.at_once, "processors": each, "deadline": 900}

@@ -162,7 +162,7 @@ async def fill(bench, chunks, patience):
                 "units": FIRST,
                 "deadline": "24h",
                 "processors": {"min": some, "max": some},
-                "cost": {"chi": "1ms"},
+                "cost": {"perUnit": "1ms"},
                 "stallTimeout": "1h",
                 "template": {"spec": {"containers": [{"name": "main", "image": "work:1"}]}},
             },

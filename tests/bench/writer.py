@@ -32,7 +32,7 @@ def status(job, round_, *, chunks):
     meta = {key: job["metadata"][key] for key in ("name", "uid")}
     now = f"2026-01-01T00:00:{round_:02}Z"
     condition = {"type": "Admitted", "status": "True", "reason": "Feasible", "lastTransitionTime": now}
-    times = {"createdAt": now, "promisedEnd": "2026-01-01T01:00:00Z"}
+    times = {"createdTime": now, "promisedEnd": "2026-01-01T01:00:00Z"}
     said = {
         "epoch": 1,
         "conditions": [condition | {"message": "8 processors from now, 40 s before the deadline"}],

@@ -8,7 +8,7 @@ from live import eventually, pool_status
 from punctual.kube.format.duration import parse_time
 from punctual.scheduling.admission.offers import ALLOWANCE
 
-COST = {"chi": "1s", "thetaCp": "2s"}
+COST = {"perUnit": "1s", "startup": "2s"}
 
 
 async def test_a_refused_job_is_admitted_with_the_deadline_it_was_offered_and_deleted_while_it_runs(space, pool):

@@ -7,8 +7,8 @@ from live import SYSTEM, container, covers, eventually, pool_status
 
 from punctual import errors
 
-QUICK = {"deadline": "4m", "cost": {"chi": "300ms", "thetaCp": "3s"}, "pause": 0.2}
-LONG = {"deadline": "5m", "cost": {"chi": "600ms", "thetaCp": "3s"}, "pause": 0.5}
+QUICK = {"deadline": "4m", "cost": {"perUnit": "300ms", "startup": "3s"}, "pause": 0.2}
+LONG = {"deadline": "5m", "cost": {"perUnit": "600ms", "startup": "3s"}, "pause": 0.5}
 ONE = {"processors": {"max": 1}}
 SLOW_REDUCE = {
     "duration": "60s",
@@ -122,7 +122,7 @@ async def quota(space):
     await eventually(lambda: refused(space))
     status = await space.end("eight")
     assert space.is_so("eight", "Completed", "Completed"), status["conditions"]
-    assert status["finishedAt"] <= status["promise"]["deadline"]
+    assert status["finishTime"] <= status["promise"]["deadline"]
     found = space.ranges("eight")
     assert covers([r for r, _ in found], 240)
     assert sum(int(said) for _, said in found) == 240

@@ -16,7 +16,7 @@ def moment(text):
 
 async def _two_jobs(space):
     """Start a job that ends while nobody leads, and one that ends later; return when both work."""
-    cost = {"chi": "500ms", "thetaCp": "3s"}
+    cost = {"perUnit": "500ms", "startup": "3s"}
     spec = {"cost": cost, "pause": 0.4, "reduce": "5s", "deadline": "4m"}
     await space.apply(
         space.manifest("short", units=130, processors={"min": 3, "max": 3}, **spec),
@@ -56,7 +56,7 @@ async def test_a_leader_that_dies_or_freezes_is_followed_by_the_standby_and_noth
     for name, units in (("short", 130), ("long", 240)):
         status = await space.end(name)
         assert space.is_so(name, "Completed", "Completed")
-        assert moment(status["finishedAt"]) <= moment(status["promise"]["deadline"])
+        assert moment(status["finishTime"]) <= moment(status["promise"]["deadline"])
         assert status["epoch"] == space.status("long")["epoch"]
         found = space.ranges(name)
         assert covers([r for r, _ in found], units)
@@ -117,7 +117,7 @@ async def _created_late(space):
 
 async def test_caps_changed_by_hand_are_put_back_and_a_silent_or_lost_agent_costs_nothing(cluster, space):
     await _agents_never_restarted(cluster)
-    spec = {"cost": {"chi": "500ms", "thetaCp": "3s"}, "pause": 0.4, "deadline": "8m", "reduce": "5s"}
+    spec = {"cost": {"perUnit": "500ms", "startup": "3s"}, "pause": 0.4, "deadline": "8m", "reduce": "5s"}
     await space.apply(space.manifest("watched", units=600, processors={"max": 1}, **spec))
     (pod,) = await space.running("watched")
     await eventually(lambda: space.status("watched")["units"]["done"] > 0)
@@ -165,7 +165,7 @@ async def test_caps_changed_by_hand_are_put_back_and_a_silent_or_lost_agent_cost
     status = await space.end("watched")
     assert space.is_so("watched", "Completed", "Completed")
     assert len(space.pods_of("watched")) == 1
-    assert moment(status["finishedAt"]) <= moment(status["promise"]["deadline"])
+    assert moment(status["finishTime"]) <= moment(status["promise"]["deadline"])
 
 
 async def _agents_never_restarted(cluster):

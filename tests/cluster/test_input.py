@@ -18,7 +18,7 @@ from punctual.fetch import CHANGED
 from punctual.kube.format.duration import parse_duration
 
 UNITS, LINES, RATE, OPENING = 60, 60_000, 125_000, 0.2
-BY_HAND = {"chi": "400ms", "tau": "140ms", "thetaCm": "4s", "thetaCp": "3s"}
+BY_HAND = {"perUnit": "400ms", "transferPerUnit": "140ms", "transferSetup": "4s", "startup": "3s"}
 """More than it takes; and a transfer is longer than another may be late unmoved: none overtakes the one before."""
 TABLE = len(runpy.run_path(str(ROOT / "examples/readings/source.py"))["table"](LINES))
 """Bytes of it."""
@@ -88,7 +88,7 @@ async def test_inputs_come_one_after_the_other_in_time_and_what_they_took_is_lea
     for name in ("readings", "again"):
         status = await space.end(name)
         assert space.is_so(name, "Completed", "Completed"), status["conditions"]
-        assert status["finishedAt"] <= status["promise"]["deadline"]
+        assert status["finishTime"] <= status["promise"]["deadline"]
         assert (status["input"]["transfers"], status["input"]["units"]) == (3, UNITS)
 
     # the server saw one transfer at a time, in the order of the units, and sent each byte once for each job: but for
@@ -113,7 +113,7 @@ async def test_inputs_come_one_after_the_other_in_time_and_what_they_took_is_lea
 async def test_a_job_whose_log_grows_fails_instead_of_losing_lines(space):
     await space.apply(*log(space))
     await eventually(lambda: ready(space.pods.get("log")))
-    usual = {"deadline": "4m", "cost": {"chi": "300ms", "thetaCp": "3s"}, "pause": 0.1, "chunkRetries": 5}
+    usual = {"deadline": "4m", "cost": {"perUnit": "300ms", "startup": "3s"}, "pause": 0.1, "chunkRetries": 5}
     told = space.manifest("told", units=10, program=WAITS, stallTimeout="5m", processors={"max": 1}, **usual)
     told["spec"]["input"] = {"http": {"url": "http://log/told"}, "cut": "Lines"}
     shared = space.manifest("shared", units=10, reduce="5s", processors={"min": 2, "max": 2}, **usual)
@@ -193,7 +193,7 @@ def locked(space):
         "allowInsecure": True,
         "headers": [{"name": "Authorization", "secretKeyRef": key}],
     }
-    cost = {"chi": "1s", "thetaCp": "2s"}
+    cost = {"perUnit": "1s", "startup": "2s"}
     return space.manifest("locked", pool=POOL, units=1, deadline="5m", cost=cost, chunkRetries=0, input={"http": http})
 
 
@@ -202,7 +202,7 @@ def planned(space):
 
 
 def turns(chunks):
-    return [c for c in chunks if "turnAt" in c]
+    return [c for c in chunks if "turnTime" in c]
 
 
 def reduce_pod(space):
@@ -251,18 +251,20 @@ def transfers(sent):
 
 async def learned(space, job):
     """What jobs are planned with is what the server saw: how long it sent a unit, and how long the link was idle."""
-    await space.kubectl("patch", "profile", "table", "--type=merge", "-p", '{"spec": {"tau": null, "thetaCm": null}}')
-    by_hand, names = parse_duration(BY_HAND["tau"]), (f"asks-{n}" for n in count())
+    await space.kubectl(
+        "patch", "profile", "table", "--type=merge", "-p", '{"spec": {"transferPerUnit": null, "transferSetup": null}}'
+    )
+    by_hand, names = parse_duration(BY_HAND["transferPerUnit"]), (f"asks-{n}" for n in count())
 
     async def cost():
         name = next(names)
         await space.apply(another(job, name, deadline="1h", dryRun=True))
         assert (await space.answer(name))["reason"] == "DryRun", space.status(name)
         found = space.status(name)["cost"]
-        return found if found["tau"] != by_hand else None
+        return found if found["transferPerUnit"] != by_hand else None
 
     found = await eventually(cost, every=1.0)
-    while not found["tau"]:  # the ends of some were seen too late to tell anything
+    while not found["transferPerUnit"]:  # the ends of some were seen too late to tell anything
         more = f"after-{next(names)}"
         await space.apply(another(job, more, deadline="1h"))
         await space.end(more)
@@ -271,12 +273,12 @@ async def learned(space, job):
     tau = sum(t.over - t.opened for t in seen) / sum(t.bytes / TABLE * UNITS for t in seen)
     assert tau >= 0.9 * TABLE / UNITS / RATE
     # half of it may wait in the sockets while a reader is slow
-    assert 0.5 * tau <= found["tau"] <= 2.0 * tau
+    assert 0.5 * tau <= found["transferPerUnit"] <= 2.0 * tau
     # what the server sees between two transfers is that the end of one was seen, and that the next one was opened: of
     # each transfer one in the gap behind it and one in the gap before, so together no more than the double of a gap
     idle = [after.opened - before.over for before, after in pairwise(seen)]
     assert min(idle) >= 2 * OPENING
-    assert 0.5 * min(idle) <= found["thetaCm"] <= 2.0 * max(idle)
+    assert 0.5 * min(idle) <= found["transferSetup"] <= 2.0 * max(idle)
 
 
 async def untold(space, secret):

@@ -9,7 +9,7 @@ from live import condition, covers, eventually, note
 from punctual.scheduling.model.job import PilotSample
 from punctual.scheduling.model.pilots import fit
 
-SLOW = {"chi": "300ms", "thetaCp": "3s"}
+SLOW = {"perUnit": "300ms", "startup": "3s"}
 
 
 async def test_work_that_goes_wrong_is_done_again_measured_suspended_or_given_up(space):
@@ -71,7 +71,7 @@ async def measured(space):
     measured, cost = space.status("measured")["pilots"], space.status("measured")["cost"]
     samples = [PilotSample(s["units"], s["seconds"]) for s in measured]
     assert all(s.seconds > 0.2 * s.units for s in samples)  # they take 0.2 s, beside starting a program
-    assert (cost["chi"], cost["thetaCp"]) == pytest.approx((fit(samples).chi, fit(samples).theta_cp), rel=0.01)
+    assert (cost["perUnit"], cost["startup"]) == pytest.approx((fit(samples).chi, fit(samples).theta_cp), rel=0.01)
     status = await space.end("measured")
     assert space.is_so("measured", "Completed", "Completed")
     pilots = space.pods_of("measured", "Pilot")

@@ -46,7 +46,7 @@ async def test_files_that_lie_cost_nobody_anything_and_are_counted_and_said(clus
     def job(name, script):
         first = {"name": "main", "image": cluster.image, "command": ["sh", "-ec", script]}
         template = {"spec": {"containers": [first]}}
-        cost, most = {"chi": "4s", "thetaCp": "4s"}, {"max": 1}
+        cost, most = {"perUnit": "4s", "startup": "4s"}, {"max": 1}
         return space.manifest(name, units=5, deadline="4m", cost=cost, processors=most, template=template)
 
     await space.apply(*(job(name, WORK.replace("LIE", lie)) for name, (lie, _) in LIES.items()))

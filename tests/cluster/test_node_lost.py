@@ -11,7 +11,7 @@ async def test_a_node_lost_and_back_with_pods_that_ended_meanwhile_is_accounted_
     """Its kubelet is stopped, its containers are not. The node controller would notice after 50 s: the test says so."""
     leader = (await eventually(cluster.in_order))["spec"]["nodeName"]
     lost = next(node for node in cluster.nodes if node != leader)
-    spec = {"deadline": "4m", "cost": {"chi": "500ms", "thetaCp": "3s"}, "pause": 0.4, "reduce": "5s"}
+    spec = {"deadline": "4m", "cost": {"perUnit": "500ms", "startup": "3s"}, "pause": 0.4, "reduce": "5s"}
     await space.apply(space.manifest("moved", units=120, chunkRetries=0, processors={"min": 2, "max": 2}, **spec))
     assert (await space.answer("moved"))["reason"] == "Feasible"
     pods = await space.running("moved", 2)
@@ -33,7 +33,7 @@ async def test_a_node_lost_and_back_with_pods_that_ended_meanwhile_is_accounted_
 
     status = await space.end("moved")
     assert space.is_so("moved", "Completed", "Completed")
-    assert status["finishedAt"] <= status["promise"]["deadline"]
+    assert status["finishTime"] <= status["promise"]["deadline"]
     again = {note(p, "begin"): p for p in space.pods_of("moved") if note(p, "attempt") == 2}
     assert {note(p, "begin") for p in there.values()} <= again.keys()
     assert lost not in {p["spec"]["nodeName"] for p in again.values()}

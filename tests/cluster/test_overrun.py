@@ -12,7 +12,7 @@ async def test_a_chunk_that_overruns_gives_its_tail_to_idle_processors(space):
             "cheap",
             units=100,
             deadline="66s",
-            cost={"chi": "50ms", "thetaCp": "2s"},
+            cost={"perUnit": "50ms", "startup": "2s"},
             pause=0.5,
             reduce="30s",  # it takes some, the rest is there for slow starts
             processors={"min": 1, "max": 6},
@@ -54,8 +54,8 @@ async def test_a_chunk_that_overruns_gives_its_tail_to_idle_processors(space):
 async def test_who_overruns_pays_itself_goes_on_late_or_stops_and_is_counted(cluster, space):
     leader = (await eventually(cluster.in_order))["metadata"]["name"]
     before = cluster.metrics(leader, 8080)
-    lie = {"units": 64, "deadline": "24s", "cost": {"chi": "50ms", "thetaCp": "2s"}, "pause": 0.5}
-    truth = {"units": 60, "deadline": "2m", "cost": {"chi": "500ms", "thetaCp": "3s"}, "pause": 0.4}
+    lie = {"units": 64, "deadline": "24s", "cost": {"perUnit": "50ms", "startup": "2s"}, "pause": 0.5}
+    truth = {"units": 60, "deadline": "2m", "cost": {"perUnit": "500ms", "startup": "3s"}, "pause": 0.4}
     await space.apply(
         space.manifest("goes-on", processors={"max": 1}, **lie),
         space.manifest("stops", processors={"max": 1}, onMiss="Stop", **lie),
@@ -72,10 +72,10 @@ async def test_who_overruns_pays_itself_goes_on_late_or_stops_and_is_counted(clu
     assert ("False", "Overrun") in {(c["status"], c["reason"]) for c in told if c}
     assert space.is_so("goes-on", "Completed", "DeadlineMissed")
     assert goes_on["completed"] == [{"begin": 0, "end": 64}]
-    assert goes_on["finishedAt"] > goes_on["promise"]["deadline"]
+    assert goes_on["finishTime"] > goes_on["promise"]["deadline"]
     assert stops["units"]["done"] < 64
     assert space.is_so("honest", "Completed", "Completed")
-    assert honest["finishedAt"] < honest["promise"]["deadline"]
+    assert honest["finishTime"] < honest["promise"]["deadline"]
     await eventually(lambda: said(space, "goes-on", {"Overrun", "DeadlineMissed"}))
 
     def grown(series):

@@ -50,7 +50,9 @@ async def test_processors_are_what_others_leave_and_a_held_node_takes_nobody_els
     assert taints(cluster, node) == [{"key": LABEL, "value": own, "effect": "NoSchedule"}]
     await space.apply(
         # long enough for all that is looked at while it runs
-        space.manifest("inside", units=400, deadline="9m", cost={"chi": "500ms", "thetaCp": "3s"}, pause=0.4, pool=own)
+        space.manifest(
+            "inside", units=400, deadline="9m", cost={"perUnit": "500ms", "startup": "3s"}, pause=0.4, pool=own
+        )
     )
     (pod,) = await space.running("inside")
     await space.apply(stranger(cluster, space, node))
@@ -64,7 +66,7 @@ async def test_processors_are_what_others_leave_and_a_held_node_takes_nobody_els
     # the pool waits for its job; when it goes, the taint goes and the stranger comes in
     cluster.kubectl("delete", "pool", own, "--wait=false")
     await space.apply(
-        space.manifest("late", units=1, deadline="90s", cost={"chi": "1s", "thetaCp": "3s"}, pause=0.1, pool=own)
+        space.manifest("late", units=1, deadline="90s", cost={"perUnit": "1s", "startup": "3s"}, pause=0.1, pool=own)
     )
     assert (await space.answer("late"))["reason"] == "PoolDeleted"
     assert taints(cluster, node)
@@ -78,7 +80,7 @@ async def test_processors_are_what_others_leave_and_a_held_node_takes_nobody_els
 
 async def test_what_ran_on_a_node_that_leaves_the_pool_is_done_elsewhere_in_time(cluster, client, space):
     leaving = cluster.nodes[-1]
-    cost = {"chi": "500ms", "thetaCp": "3s"}
+    cost = {"perUnit": "500ms", "startup": "3s"}
     spec = {"deadline": "4m", "cost": cost, "pause": 0.4, "reduce": "5s", "processors": {"min": 2, "max": 2}}
     await space.apply(space.manifest("moved", units=100, **spec))
     assert (await space.answer("moved"))["reason"] == "Feasible"
@@ -93,7 +95,7 @@ async def test_what_ran_on_a_node_that_leaves_the_pool_is_done_elsewhere_in_time
     finally:
         await give_back(cluster, client, leaving)
     assert space.is_so("moved", "Completed", "Completed")
-    assert status["finishedAt"] <= status["promise"]["deadline"]
+    assert status["finishTime"] <= status["promise"]["deadline"]
     again = [p for p in space.pods_of("moved") if note(p, "attempt") > 1]
     assert again
     assert leaving not in {p["spec"]["nodeName"] for p in again}

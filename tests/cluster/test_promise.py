@@ -49,8 +49,8 @@ async def test_two_jobs_are_promised_capped_and_end_on_time_with_the_result_of_o
     before = cluster.metrics(leader, 8080)
     spec = {"deadline": "3m", "processors": {"min": 2}}
     await space.apply(
-        space.example("primes", units=120, cost={"chi": "600ms", "thetaCp": "2s"}, **spec),
-        space.example("mertens", units=120, cost={"chi": "300ms", "thetaCp": "1s"}, **spec),
+        space.example("primes", units=120, cost={"perUnit": "600ms", "startup": "2s"}, **spec),
+        space.example("mertens", units=120, cost={"perUnit": "300ms", "startup": "1s"}, **spec),
     )
     for name in units:
         assert (await space.answer(name))["reason"] == "Feasible"
@@ -69,7 +69,7 @@ async def test_two_jobs_are_promised_capped_and_end_on_time_with_the_result_of_o
     # what kubectl shows while it runs
     await eventually(lambda: 12 <= space.status("primes")["units"]["done"] < 120)
     row = columns(await space.kubectl("get", "dj"))["primes"]
-    assert list(row) == ["NAME", "DEADLINE", "ADMITTED", "PROGRESS", "ETA", "MARGIN", "AGE"]
+    assert list(row) == ["NAME", "DEADLINE", "ADMITTED", "PROGRESS", "ETA", "SLACK", "AGE"]
     assert row["ADMITTED"] == "True"
     assert 0 < int(row["PROGRESS"].removesuffix("%")) < 100
     assert moment(row["DEADLINE"]) == moment(space.status("primes")["promise"]["deadline"])
@@ -80,7 +80,7 @@ async def test_two_jobs_are_promised_capped_and_end_on_time_with_the_result_of_o
         status = await space.end(name)
         assert space.condition(name, "Completed")["reason"] == "Completed"
         assert space.condition(name, "OnTrack")["status"] == "True"
-        assert moment(status["finishedAt"]) <= moment(status["promise"]["deadline"])
+        assert moment(status["finishTime"]) <= moment(status["promise"]["deadline"])
         assert status["completed"] == [{"begin": 0, "end": count}]
         assert status["units"] == {"done": count, "running": 0, "total": count}
         assert "chunks" not in status

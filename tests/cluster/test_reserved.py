@@ -35,7 +35,7 @@ async def test_a_window_is_empty_from_start_to_end_but_for_the_job_that_names_it
         count = booked["processors"]
         assert booked["windows"][0]["nodes"] == [{"name": cluster.nodes[-1], "processors": count}]
 
-        cost = {"chi": "200ms", "thetaCp": "1s"}
+        cost = {"perUnit": "200ms", "startup": "1s"}
         one, most = {"min": 1, "max": 1}, count - 1
         those = {"processors": {"min": most, "max": most}}
         await space.apply(
@@ -50,7 +50,7 @@ async def test_a_window_is_empty_from_start_to_end_but_for_the_job_that_names_it
         await eventually(lambda: said("Active"))
         assert client.clock.now() < end
         await space.end("inside")
-        assert parse_time(space.status("inside")["finishedAt"]) < end
+        assert parse_time(space.status("inside")["finishTime"]) < end
         await eventually(lambda: said("Completed"))
         for name in ("around", "late"):
             await space.end(name)

@@ -27,7 +27,7 @@ from punctual.kube.cluster.directory import POOLS
 from punctual.kube.cluster.pods import PLACEHOLDER
 from punctual.kube.format.duration import parse_time
 
-COST = {"chi": "500ms", "thetaCp": "3s"}
+COST = {"perUnit": "500ms", "startup": "3s"}
 
 
 @pytest.fixture
@@ -170,7 +170,7 @@ async def kept(space, pool):
     for name in names:
         status = await space.end(name)
         assert space.is_so(name, "Completed", "Completed"), status["conditions"]
-        assert status["finishedAt"] <= status["promise"]["deadline"]
+        assert status["finishTime"] <= status["promise"]["deadline"]
         found = space.ranges(name)
         assert covers([r for r, _ in found], status["units"]["total"])
         assert sum(int(said) for _, said in found) == status["units"]["total"]

@@ -82,9 +82,9 @@ except worker.WorkerError:
 LENGTHS = 'cd "$PUNCTUAL_RESULTS"; for r in *; do echo $r $(wc -c <$r) $(tail -c 4 $r); done >/dev/termination-log'
 """Tells of each result how long it is and how it ends."""
 
-QUICK = {"deadline": "4m", "cost": {"chi": "300ms", "thetaCp": "3s"}, "pause": 0.2, "reduce": "5s"}
+QUICK = {"deadline": "4m", "cost": {"perUnit": "300ms", "startup": "3s"}, "pause": 0.2, "reduce": "5s"}
 ONE = {"processors": {"max": 1}}
-LIE = {"deadline": "4m", "cost": {"chi": "50ms", "thetaCp": "2s"}, "pause": 0.5, "reduce": "5s"}
+LIE = {"deadline": "4m", "cost": {"perUnit": "50ms", "startup": "2s"}, "pause": 0.5, "reduce": "5s"}
 
 
 async def test_work_is_killed_hangs_cannot_start_is_evicted_deleted_or_does_not_listen(cluster, space):
@@ -136,7 +136,7 @@ async def kept(space, name):
     """Wait for a job's end: it is in time, and each unit was accounted once."""
     status = await space.end(name)
     assert space.is_so(name, "Completed", "Completed"), status["conditions"]
-    assert status["finishedAt"] <= status["promise"]["deadline"]
+    assert status["finishTime"] <= status["promise"]["deadline"]
     units = status["units"]["total"]
     assert status["completed"] == [{"begin": 0, "end": units}]
     found = space.ranges(name)

@@ -43,7 +43,7 @@ CONTROL = {
     "pool": "any",
     "units": 5,
     "deadline": "87600h",
-    "cost": {"chi": "1s"},
+    "cost": {"perUnit": "1s"},
     "template": {"spec": {"containers": [{"name": "main", "image": "work:1"}]}},
 }
 

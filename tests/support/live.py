@@ -285,7 +285,7 @@ class Space:
 
     async def end(self, name, *, within=240.0):
         """Wait for a job's end; return its status."""
-        await eventually(lambda: self.status(name).get("finishedAt"), within=within)
+        await eventually(lambda: self.status(name).get("finishTime"), within=within)
         return self.status(name)
 
     def pods_of(self, name, kind="Chunk", *, phase=None, gone=None):

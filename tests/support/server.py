@@ -145,7 +145,7 @@ def job(name, namespace, of, **spec):
         "pool": of,
         "units": 100,
         "deadline": "10m",
-        "cost": {"chi": "100ms", "thetaCp": "1s"},
+        "cost": {"perUnit": "100ms", "startup": "1s"},
         "template": {"spec": {"containers": [{"name": "main", "image": "work:1"}]}},
         **spec,
     }

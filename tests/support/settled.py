@@ -30,8 +30,8 @@ def refused(now, *, epoch=1):
         "units": {"done": 0, "running": 0, "total": 100},
         "progress": "0%",
         "applied": {"deadlineTime": format_time(now + 1), "suspend": False},
-        "offer": {"validUntil": format_time(now + 600), "largestLoad": 40, "earliestDeadline": "16.5s"},
-        "cost": {"chi": 0.1, "tau": 0.0, "thetaCm": 0.0, "thetaCp": 1.0},
+        "offer": {"validUntilTime": format_time(now + 600), "largestLoad": 40, "earliestDeadline": "16.5s"},
+        "cost": {"perUnit": 0.1, "transferPerUnit": 0.0, "transferSetup": 0.0, "startup": 1.0},
     }
 
 
@@ -55,8 +55,8 @@ def ended(now, *, epoch=1):
         },
         "offer": None,
         "completed": [{"begin": 0, "end": 100}],
-        "startedAt": format_time(now),
-        "finishedAt": format_time(now + 10),
+        "startTime": format_time(now),
+        "finishTime": format_time(now + 10),
     }
 
 

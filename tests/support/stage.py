@@ -99,7 +99,7 @@ class Stage:
             "pool": self.pool,
             "units": UNITS,
             "deadline": "20m",
-            "cost": {"chi": "100ms", "thetaCp": "500ms"},
+            "cost": {"perUnit": "100ms", "startup": "500ms"},
             "processors": {"min": 2, "max": 2},
             "template": template,
             "reduce": {"duration": "1s", "template": template},
@@ -326,7 +326,7 @@ class Stage:
 
     async def finished(self, *, within=90.0):
         """Wait until the job has ended and the pool is as if it had never been."""
-        await self.until(lambda: self.status.get("finishedAt"), within=within)
+        await self.until(lambda: self.status.get("finishTime"), within=within)
 
         async def at_rest():
             pool = await self.client.get(POOLS.path(name=self.pool))

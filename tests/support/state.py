@@ -16,7 +16,7 @@ TEMPLATE = {"spec": {"containers": [{"name": "main", "image": "work"}]}}
 
 
 def pool_body(name: str = "main", *, labels: dict[str, str] | None = None, **spec) -> dict:
-    asked = {"nodeSelector": {"matchLabels": {"pool": name}}, "processor": {"cpu": "1"}, "headroom": 0.0, **spec}
+    asked = {"nodeSelector": {"matchLabels": {"pool": name}}, "processor": {"cpu": "1"}, "headroom": "0%", **spec}
     if labels:
         asked["namespaceSelector"] = {"matchLabels": labels}
     meta = {"name": name, "uid": name, "generation": 1, "creationTimestamp": format_time(NOW - 100)}
@@ -29,7 +29,7 @@ def spec_of(body: dict) -> PoolSpec:
 
 def manifest(job: Job, pool: str = "main") -> dict:
     """Return a job as its user would write it."""
-    cost = job.cost and {"chi": f"{job.cost.chi}s", "thetaCp": f"{job.cost.theta_cp}s"}
+    cost = job.cost and {"perUnit": f"{job.cost.chi}s", "startup": f"{job.cost.theta_cp}s"}
     reduce = job.reduce_duration and {"duration": f"{job.reduce_duration}s", "template": TEMPLATE}
     asked = {"min": job.min_processors, "max": job.max_processors}
     optional = {"cost": cost, "reduce": reduce, "processors": {k: v for k, v in asked.items() if v is not None}}

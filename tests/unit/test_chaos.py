@@ -65,7 +65,7 @@ class Story:
                 "completed": completed,
                 "units": {"done": 10, "total": 10},
                 "conditions": over,
-                "finishedAt": "2026-01-01T00:01:00Z",
+                "finishTime": "2026-01-01T00:01:00Z",
             },
         ]
         self.pods = [
@@ -228,7 +228,7 @@ def test_a_job_that_nobody_saw_is_missed():
 
 
 def late(story, *, told=None):
-    story.statuses[3]["finishedAt"] = "2026-01-01T00:01:40Z"
+    story.statuses[3]["finishTime"] = "2026-01-01T00:01:40Z"
     if told:
         story.statuses[2]["conditions"] = [condition("OnTrack", "False", told)]
     return story

@@ -112,7 +112,7 @@ def _document(piece: Piece) -> Json:
         "end": piece.end,
         "node": piece.place.node,
         "processor": piece.place.slot,
-        "createdAt": format_time(piece.start),
+        "createdTime": format_time(piece.start),
         "promisedEnd": format_time(piece.until),
     }
 

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from punctual.errors import PunctualError
+from punctual.scheduling.model.discipline import Assignment, Rule
 from punctual.scheduling.model.pool_spec import Admission
 from punctual.sim.report import Result
 from punctual.sim.run import Options, simulate
@@ -19,6 +20,8 @@ from punctual.sim.trace import FaultLine, Trace, first_flaw, read
 from punctual.sim.workload import Workload
 
 ADMISSIONS: dict[str, Admission] = {"exact": "Exact", "fast": "Fast", "hybrid": "Hybrid"}
+PARTITIONS: dict[str, Rule] = {"OPR": "OPR", "EPR": "EPR", "optimal": "OPR", "equal": "EPR"}
+ASSIGNMENTS: dict[str, Assignment] = {"MN": "MN", "AN": "AN", "fewest": "MN", "all": "AN"}
 FACTORS = 1e-6, 1e6
 """Of costs: the least and the largest that is taken."""
 

@@ -8,7 +8,7 @@ What is wrong with a job is not an error here but part of it: it becomes a ``ref
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, Literal, NamedTuple, cast
 
 from punctual import reasons
 from punctual.control.cost_estimation import Estimate
@@ -49,6 +49,8 @@ Learned = Callable[[api.ProfileSpec], Estimates | None]
 
 MOST_NODES = 1000  # as the schema of PoolStatus.nodes has it
 
+_RULES: Final[dict[Literal["Optimal", "Equal"], Literal["OPR", "EPR"]]] = {"Optimal": "OPR", "Equal": "EPR"}
+_ASSIGNMENTS: Final[dict[Literal["Fewest", "All"], Literal["MN", "AN"]]] = {"Fewest": "MN", "All": "AN"}
 _JOB_CONDITIONS = {
     "Admitted": "admitted",
     "OnTrack": "on_track",
@@ -131,7 +133,7 @@ def to_unreadable_job(meta: api.Metadata, units: int, error: UserError) -> Job:
 
 
 def _cost(asked: api.JobCost | None) -> Cost | None:
-    return None if asked is None else Cost(asked.chi, asked.tau, asked.theta_cm, asked.theta_cp)
+    return None if asked is None else Cost(asked.per_unit, asked.transfer_per_unit, asked.transfer_setup, asked.startup)
 
 
 def cost_in_force(record: JobRecord | None) -> Cost | None:
@@ -147,8 +149,8 @@ def profile_cost(spec: api.ProfileSpec, learned: Estimates | None, *, fetches: b
     own, if any, within its chunks: it is planned with the sums χ + τ and θcp + θcm, which is rather too much than too
     little. What is set of τ and θcm by hand is taken off these, so that a chunk takes what it took whatever they are.
     """
-    chi, theta_cp = spec.chi, spec.theta_cp
-    tau, theta_cm = spec.tau or 0.0, spec.theta_cm or 0.0
+    chi, theta_cp = spec.per_unit, spec.startup
+    tau, theta_cm = spec.transfer_per_unit or 0.0, spec.transfer_setup or 0.0
     if learned is not None:
         work, transfer = learned
         found_chi, found_theta = work.chi, work.theta
@@ -178,8 +180,13 @@ def _pool_spec(name: str, spec: api.PoolSpec, generation: int) -> PoolSpec:
         headroom=spec.headroom,
         margin=spec.margin,
         admission=spec.admission,
-        discipline=Discipline(order=spec.order, partition=spec.partition, assign=spec.assign, network=spec.network),
-        miss_set_point=spec.miss_ratio.set_point if spec.miss_ratio else None,
+        discipline=Discipline(
+            order=spec.order,
+            partition=_RULES[spec.partition],
+            assign=_ASSIGNMENTS[spec.assign],
+            network=spec.network,
+        ),
+        miss_set_point=spec.miss_ratio.target if spec.miss_ratio else None,
         sample_period=(spec.miss_ratio or api.MissRatio()).period,
         selectors=spec.model_dump_json(include=set(api.PoolSelectors.model_fields), by_alias=True, exclude_none=True),
     )
@@ -206,8 +213,8 @@ def to_record(status: api.DivisibleJobStatus) -> JobRecord:
         promise=Promise(promise.deadline, promise.finish, promise.margin, promise.processors, promise.start)
         if promise
         else None,
-        offer=Offer(offer.earliest_deadline, offer.valid_until, offer.largest_load) if offer else None,
-        cost=Cost(cost.chi, cost.tau, cost.theta_cm, cost.theta_cp) if cost else None,
+        offer=Offer(offer.earliest_deadline, offer.valid_until_time, offer.largest_load) if offer else None,
+        cost=Cost(cost.per_unit, cost.transfer_per_unit, cost.transfer_setup, cost.startup) if cost else None,
         completed=Ranges.of(*((r.begin, r.end) for r in status.completed)),
         failed=Counts(tuple(Count(c.begin, c.end, c.count) for c in status.failed)),
         tried=Counts(tuple(Count(c.begin, c.end, c.count) for c in status.tried)),
@@ -217,8 +224,8 @@ def to_record(status: api.DivisibleJobStatus) -> JobRecord:
         if fetched and fetched.transfers
         else None,
         input=InputVersion(fetched.size, fetched.validator or "") if fetched and fetched.size is not None else None,
-        started=status.started_at,
-        finished=status.finished_at,
+        started=status.start_time,
+        finished=status.finish_time,
         done=units.done,
         running=units.running,
         eta=status.eta,
@@ -233,13 +240,13 @@ def _to_chunk(chunk: api.ChunkRecord) -> Chunk:
         node=chunk.node,
         attempt=chunk.attempt,
         kind=chunk.kind,
-        created=chunk.created_at,
+        created=chunk.created_time,
         promised_end=chunk.promised_end,
         offered=chunk.offered_end,
         leftover=bool(chunk.leftover),
         done=chunk.done or 0,
-        sent=chunk.input_by,
-        turn=chunk.turn_at,
+        sent=chunk.input_time,
+        turn=chunk.turn_time,
         received=chunk.received or 0,
     )
 
@@ -262,7 +269,7 @@ def to_pool_record(name: str, status: api.PoolStatus) -> PoolRecord:
                 processors=n.processors,
                 speed=n.speed or 1.0,
                 reason=n.reason,
-                held_since=n.held_since,
+                held_since=n.held_time,
             )
             for n in status.nodes
         ),
@@ -306,7 +313,12 @@ def job_status(record: JobRecord, job: Job, *, owner: Owner, standing: Since, no
     if record.offer:
         status["offer"] = _offer(record.offer)
     if cost := record.cost:
-        status["cost"] = {"chi": cost.chi, "tau": cost.tau, "thetaCm": cost.theta_cm, "thetaCp": cost.theta_cp}
+        status["cost"] = {
+            "perUnit": cost.chi,
+            "transferPerUnit": cost.tau,
+            "transferSetup": cost.theta_cm,
+            "startup": cost.theta_cp,
+        }
     if record.transfers is not None or record.input is not None:
         fetched = record.transfers or Transfers()
         status["input"] = {
@@ -315,16 +327,16 @@ def job_status(record: JobRecord, job: Job, *, owner: Owner, standing: Since, no
             "bytes": min(fetched.size, MAX_BYTES),
             "opening": round(fetched.opening, 3),
             "sending": round(fetched.sending, 3),
-            "tau": fetched.tau,
-            "thetaCm": round(fetched.theta_cm, 3),
+            "transferPerUnit": fetched.tau,
+            "transferSetup": round(fetched.theta_cm, 3),
         }
         if record.input is not None:
             status["input"] |= {"size": record.input.size, "validator": record.input.validator}
     if record.eta is not None:
         # columns: whole seconds, rounded to the safe side
         status["eta"] = format_time(math.ceil(record.eta))
-        status["margin"] = format_duration(math.floor(deadline - record.eta))
-    for field, time in (("startedAt", record.started), ("finishedAt", record.finished)):
+        status["slack"] = format_duration(math.floor(deadline - record.eta))
+    for field, time in (("startTime", record.started), ("finishTime", record.finished)):
         if time is not None:
             status[field] = format_time(time)
     lists: dict[str, list[Json]] = {
@@ -342,9 +354,11 @@ def _counts(counts: Counts) -> list[Json]:
 
 
 def _offer(offer: Offer) -> Json:
-    made: Json = {"validUntil": format_time(offer.valid_until), "largestLoad": offer.largest_load}
+    made: Json = {"validUntilTime": format_time(offer.valid_until), "largestLoad": offer.largest_load}
     if offer.earliest_deadline is not None:
         made["earliestDeadline"] = format_duration(offer.earliest_deadline)
+        # counted from when the offer ends: an edit until then has no less time than was tested
+        made["earliestDeadlineTime"] = format_time(math.ceil(offer.valid_until + offer.earliest_deadline))
     return made
 
 
@@ -356,7 +370,7 @@ def _chunk(chunk: Chunk, owner: Owner) -> Json:
         "attempt": chunk.attempt,
         "kind": chunk.kind,
         "pod": pod_name(owner, chunk),
-        "createdAt": format_time(chunk.created),
+        "createdTime": format_time(chunk.created),
         "promisedEnd": format_time(chunk.promised_end),
     }
     if chunk.origin != chunk.end:
@@ -368,9 +382,9 @@ def _chunk(chunk: Chunk, owner: Owner) -> Json:
     if chunk.done:
         made["done"] = chunk.done
     if chunk.sent is not None:
-        made["inputBy"] = format_time(chunk.sent)
+        made["inputTime"] = format_time(chunk.sent)
     if chunk.turn is not None:
-        made["turnAt"] = format_time(chunk.turn)
+        made["turnTime"] = format_time(chunk.turn)
     if chunk.received:
         made["received"] = min(chunk.received, MAX_BYTES)  # it is what a file in the pod says
     return made
@@ -401,11 +415,11 @@ def pool_status(record: PoolRecord, *, standing: Since, now: float) -> Json:
             margin=applied.margin,
             admission=applied.admission,
             order=applied.discipline.order,
-            partition=applied.discipline.partition,
-            assign=applied.discipline.assign,
+            partition=next(name for name, rule in _RULES.items() if rule == applied.discipline.partition),
+            assign=next(name for name, way in _ASSIGNMENTS.items() if way == applied.discipline.assign),
             miss_ratio=None
             if applied.miss_set_point is None
-            else api.MissRatio(set_point=applied.miss_set_point, period=applied.sample_period),
+            else api.MissRatio(target=applied.miss_set_point, period=applied.sample_period),
             network=applied.discipline.network,
         ).manifest()
     return status
@@ -427,7 +441,7 @@ def _line(node: NodeProcessors) -> Json:
     if node.reason is not None:
         line["reason"] = node.reason
     if node.held_since is not None:
-        line["heldSince"] = format_time(node.held_since)
+        line["heldTime"] = format_time(node.held_since)
     return line
 
 

@@ -100,9 +100,9 @@ def job_of(body: Mapping[str, Any]) -> Job:
             created + parse_duration(spec["deadline"]) if spec.get("deadline") else None
         )
     chunks = tuple(_chunk(c) for c in status.get("chunks") or ())
-    finished = _time(status.get("finishedAt"))
+    finished = _time(status.get("finishTime"))
     state, word = _state(
-        said, started=bool(status.get("startedAt")), in_time=finished and deadline and finished <= deadline
+        said, started=bool(status.get("startTime")), in_time=finished and deadline and finished <= deadline
     )
     return Job(
         uid=meta["uid"],
@@ -122,7 +122,7 @@ def job_of(body: Mapping[str, Any]) -> Job:
         offered=offer.get("earliestDeadline"),
         offer_load=offer.get("largestLoad"),
         chunks=chunks,
-        started=_time(status.get("startedAt")),
+        started=_time(status.get("startTime")),
         finished=finished,
     )
 
@@ -156,7 +156,7 @@ def _chunk(chunk: Mapping[str, Any]) -> Chunk:
         chunk.get("kind") or "Chunk",
         chunk["node"],
         chunk.get("pod") or "",
-        parse_time(chunk["createdAt"]),
+        parse_time(chunk["createdTime"]),
         parse_time(chunk["promisedEnd"]),
         chunk.get("done") or 0,
     )

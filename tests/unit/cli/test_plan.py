@@ -56,7 +56,7 @@ BUSY = (asked("a", units=200, within=120), asked("b", units=60, within=200), ask
 
 @pytest.mark.parametrize(
     "spec",
-    [{"hold": "Placeholder"}, {"admission": "Fast"}, {"missRatio": {}}, {"order": "FIFO", "partition": "EPR"}],
+    [{"hold": "Placeholder"}, {"admission": "Fast"}, {"missRatio": {}}, {"order": "FIFO", "partition": "Equal"}],
     ids=str,
 )
 @pytest.mark.parametrize(
@@ -99,12 +99,14 @@ def test_a_plan_covers_all_units_and_says_where_they_run_when(plan):
     assert [c["begin"] for c in chunks] == [0, *(c["end"] for c in chunks[:-1])]
     assert chunks[-1]["end"] == 100
     assert reduce["kind"] == "Reduce"
-    assert reduce["createdAt"] == max(c["promisedEnd"] for c in chunks)
+    assert reduce["createdTime"] == max(c["promisedEnd"] for c in chunks)
     assert reduce["promisedEnd"] == answer(planned)["promise"]["finish"]
     ends = {(c["node"], c["processor"]): parse_time(c["promisedEnd"]) for c in chunks}
     assert len(ends) == len(chunks), "a chunk a processor"
     assert len(w.records["a"].chunks) == 3
-    assert min(parse_time(c["createdAt"]) for c in chunks) >= min(c.promised_end for c in w.records["a"].chunks) - 1e-5
+    assert (
+        min(parse_time(c["createdTime"]) for c in chunks) >= min(c.promised_end for c in w.records["a"].chunks) - 1e-5
+    )
 
 
 def test_people_get_a_table_and_a_timeline(plan):
@@ -180,11 +182,11 @@ def test_a_state_without_the_pool_or_the_profile_is_answered_as_the_operator_wou
     assert answer(plan(found, text=json.dumps(wanted), words=["-o", "json"]))["reason"] == "ProfileNotFound"
     profile = {
         "apiVersion": "punctual.dev/v1alpha1", "kind": "Profile",
-        "metadata": {"name": "fast", "namespace": "default"}, "spec": {"chi": "10ms"},
+        "metadata": {"name": "fast", "namespace": "default"}, "spec": {"perUnit": "10ms"},
     }  # fmt: skip
     found["items"].append(profile)
     planned = answer(plan(found, text=json.dumps(wanted), words=["-o", "json"]))
-    assert (planned["admitted"], planned["cost"]["chi"]) == ("True", 0.01)
+    assert (planned["admitted"], planned["cost"]["perUnit"]) == ("True", 0.01)
 
 
 def test_a_pool_for_some_namespaces_looks_at_the_labels_of_the_jobs(plan):

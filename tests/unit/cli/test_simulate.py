@@ -55,6 +55,16 @@ def test_a_trace_gives_what_the_contract_says():
     assert found["metrics"]["reject_ratio"] == 0.5
 
 
+def test_the_plain_words_of_a_pool_mean_what_the_letters_of_the_papers_do():
+    letters, words = (
+        document("-", "--partition", *pair, "--assign", *more, text=TRACE)
+        for pair, more in ((["EPR"], ["AN"]), (["equal"], ["all"]))
+    )
+    for found in (letters, words):
+        del found["metrics"]["decision_seconds"]
+    assert words == letters
+
+
 def test_a_reservation_gets_its_processors_and_stands_in_the_table(tmp_path):
     ahead = '{"id": "r1", "kind": "reservation", "arrival": 5.0, "start": 4000.0, "end": 5000.0, "processors": 4}'
     found = document("-", text=f"{TRACE}{ahead}\n")

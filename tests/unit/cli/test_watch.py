@@ -41,19 +41,19 @@ def job(name="primes", *, conditions=None, spec=None, **status):
 ADMITTED = {"Admitted": ("True", "Feasible", "on 2 processors"), "OnTrack": ("True", "OnTrack", "")}
 PROMISE = {"deadline": at(60), "finish": at(50), "margin": "2s", "processors": 2, "start": at(1)}
 CHUNK = {
-    "begin": 0, "end": 50, "node": "n1", "attempt": 1, "kind": "Chunk", "pod": "primes-a", "createdAt": at(1),
+    "begin": 0, "end": 50, "node": "n1", "attempt": 1, "kind": "Chunk", "pod": "primes-a", "createdTime": at(1),
     "promisedEnd": at(49), "done": 20,
 }  # fmt: skip
 
 
 def running(**more):
-    status = {"promise": PROMISE, "eta": at(50), "startedAt": at(1), "chunks": [CHUNK], "units": {"done": 20}}
+    status = {"promise": PROMISE, "eta": at(50), "startTime": at(1), "chunks": [CHUNK], "units": {"done": 20}}
     return job(conditions=ADMITTED, **(status | more))
 
 
 def done(finish, reason="Completed"):
-    return job(conditions=ADMITTED | {"Completed": ("True", reason, "")}, promise=PROMISE, startedAt=at(1),
-               finishedAt=at(finish), units={"done": 100})  # fmt: skip
+    return job(conditions=ADMITTED | {"Completed": ("True", reason, "")}, promise=PROMISE, startTime=at(1),
+               finishTime=at(finish), units={"done": 100})  # fmt: skip
 
 
 def pod(
@@ -101,7 +101,7 @@ def pod(
         (done(55), "done", 5),
         (done(60), "done", 0),
         (done(61, "DeadlineMissed"), "missed", -1),
-        (job(conditions=ADMITTED | {"Failed": ("True", "ChunkFailed", "")}, finishedAt=at(9)), "failed", 51),
+        (job(conditions=ADMITTED | {"Failed": ("True", "ChunkFailed", "")}, finishTime=at(9)), "failed", 51),
     ],
 )
 def test_where_a_job_stands(body, state, margin):
@@ -153,7 +153,7 @@ def test_the_screen_shows_each_chunk_with_its_progress():
 
 def test_the_screen_says_why_not_and_what_instead():
     refused = job("clocks", conditions={"Admitted": ("False", "InfeasibleCapacity", "0 of 12 are free")},
-                  offer={"earliestDeadline": "1m22s", "largestLoad": 7, "validUntil": at(60)})  # fmt: skip
+                  offer={"earliestDeadline": "1m22s", "largestLoad": 7, "validUntilTime": at(60)})  # fmt: skip
     text = shown(refused)
     assert "InfeasibleCapacity: 0 of 12 are free" in text
     assert "would be promised: a deadline of 1m22s, or 7 units by the deadline asked for" in text
@@ -206,7 +206,7 @@ def test_lines_tell_decisions_at_once_and_progress_now_and_then():
 @pytest.fixture
 def record(tmp_path):
     path = tmp_path / "record.jsonl"
-    chunks = [CHUNK, CHUNK | {"begin": 50, "end": 100, "pod": "primes-b", "createdAt": at(1)}]
+    chunks = [CHUNK, CHUNK | {"begin": 50, "end": 100, "pod": "primes-b", "createdTime": at(1)}]
     story = [
         (1, "DivisibleJob", running(chunks=chunks)),
         (1.2, "Pod", pod()),

@@ -111,7 +111,12 @@ def test_a_job_is_seconds_and_numbers_inside():
     spec = parse(DivisibleJob, example(DivisibleJob)).spec
     assert (spec.deadline, spec.units, spec.class_) == (2700.0, 120000, "Guaranteed")
     assert spec.cost is not None
-    assert (spec.cost.chi, spec.cost.tau, spec.cost.theta_cm, spec.cost.theta_cp) == (0.02, 0, 0, 2)
+    assert (spec.cost.per_unit, spec.cost.transfer_per_unit, spec.cost.transfer_setup, spec.cost.startup) == (
+        0.02,
+        0,
+        0,
+        2,
+    )
     assert (spec.processors.min, spec.processors.max, spec.stall_timeout) == (1, None, 60)
 
 
@@ -136,7 +141,7 @@ def test_whole_cores_need_no_quotes():
 
 def test_a_profile_knows_the_cost():
     spec = parse(Profile, example(Profile)).spec
-    assert (spec.chi, spec.tau, spec.theta_cm, spec.theta_cp) == (0.02, 0.001, None, 2)
+    assert (spec.per_unit, spec.transfer_per_unit, spec.transfer_setup, spec.startup) == (0.02, 0.001, None, 2)
 
 
 def test_fields_of_a_newer_version_are_passed_over():
@@ -206,7 +211,7 @@ def test_a_broken_status_is_named():
                             "begin": 0,
                             "end": 5,
                             "attempt": 0,
-                            "createdAt": "2030-01-02T14:00:00Z",
+                            "createdTime": "2030-01-02T14:00:00Z",
                             "promisedEnd": "2030-01-02T14:00:00Z",
                         }
                     ]
@@ -220,9 +225,9 @@ def test_a_status_says_only_what_it_knows():
         conditions=[Condition(type="Admitted", status="True", reason="Feasible", last_transition_time=0)],
         epoch=1,
         eta=1.5,
-        margin=-2,
+        slack=-2,
         completed=[UnitRange(begin=0, end=5)],
-        chunks=[ChunkRecord(begin=5, end=9, node="n", attempt=0, created_at=1, promised_end=2.25)],
+        chunks=[ChunkRecord(begin=5, end=9, node="n", attempt=0, created_time=1, promised_end=2.25)],
         applied=AppliedSpec(deadline_time=60),
     )
     assert status.manifest() == {
@@ -238,7 +243,7 @@ def test_a_status_says_only_what_it_knows():
         ],
         "epoch": 1,
         "eta": "1970-01-01T00:00:01.500000Z",
-        "margin": "-2s",
+        "slack": "-2s",
         "completed": [{"begin": 0, "end": 5}],
         "failed": [],
         "tried": [],
@@ -249,7 +254,7 @@ def test_a_status_says_only_what_it_knows():
                 "node": "n",
                 "attempt": 0,
                 "kind": "Chunk",
-                "createdAt": "1970-01-01T00:00:01Z",
+                "createdTime": "1970-01-01T00:00:01Z",
                 "promisedEnd": "1970-01-01T00:00:02.250000Z",
             }
         ],
@@ -303,8 +308,8 @@ def test_only_what_works_can_be_chosen():
     assert chosen == {
         "hold": ("None", "Taint", "Placeholder"),
         "order": ("EDF", "FIFO", "MWF"),
-        "partition": ("OPR", "EPR"),
-        "assign": ("MN", "AN"),
+        "partition": ("Optimal", "Equal"),
+        "assign": ("Fewest", "All"),
         "admission": ("Exact", "Fast", "Hybrid"),
         "network": ("Concurrent", "OnePort"),
     }

@@ -247,7 +247,7 @@ def test_names_and_columns():
         "categories": ["punctual"],
     }
     first = [c["name"] for c in spec["versions"][0]["additionalPrinterColumns"] if not c.get("priority")]
-    assert first == ["Deadline", "Admitted", "Progress", "ETA", "Margin", "Age"]
+    assert first == ["Deadline", "Admitted", "Progress", "ETA", "Slack", "Age"]
     first = [c.name for c in Pool.COLUMNS if not c.priority]
     assert first == ["Processors", "Free", "Queue", "Bound", "Ready", "Age"]
 
@@ -311,7 +311,8 @@ jobs = built(
     pool=names,
     units=st.integers(1, 10**15),
     deadline=seconds,
-    cost=st.none() | built(JobCost, chi=seconds, tau=seconds, theta_cm=seconds, theta_cp=seconds),
+    cost=st.none()
+    | built(JobCost, per_unit=seconds, transfer_per_unit=seconds, transfer_setup=seconds, startup=seconds),
     processors=processors,
     restart=st.sampled_from(["Redo", "Resume"]),
     chunk_retries=st.integers(0, 1000),
@@ -334,10 +335,12 @@ pools = built(
         period=st.floats(0.001, 1),
     ),
     hold=st.sampled_from(["None", "Taint"]),
-    headroom=st.floats(0, 0.9),
+    headroom=st.integers(0, 90 * 10**6).map(lambda millionths: millionths / 1e6 / 100),
     margin=seconds,
 )
-profiles = built(ProfileSpec, chi=st.none() | seconds, tau=seconds, theta_cm=seconds, theta_cp=seconds)
+profiles = built(
+    ProfileSpec, per_unit=st.none() | seconds, transfer_per_unit=seconds, transfer_setup=seconds, startup=seconds
+)
 objects = (
     st.tuples(st.just(DivisibleJob), jobs) | st.tuples(st.just(Pool), pools) | st.tuples(st.just(Profile), profiles)
 )

@@ -150,7 +150,7 @@ def test_a_job_is_planned_around_the_time_in_which_a_window_keeps_the_link():
         "apiVersion": api.API_VERSION,
         "kind": "Reservation",
         "metadata": {"name": "r"},
-        "spec": {"pool": "main", "processors": 1, "ioRatio": 0.5, **window},
+        "spec": {"pool": "main", "processors": 1, "transferShare": "50%", **window},
         "status": {
             "epoch": 1,
             "windows": [{**window, "state": "Booked", "nodes": [{"name": "n0", "processors": 1}]}],
@@ -158,6 +158,6 @@ def test_a_job_is_planned_around_the_time_in_which_a_window_keeps_the_link():
     }
     body = manifest(asked("j9", units=1, within=1000))
     body["metadata"]["uid"] = "j9"
-    body["spec"]["cost"] = {"chi": "1s", "thetaCm": "310s"}
+    body["spec"]["cost"] = {"perUnit": "1s", "transferSetup": "310s"}
     ours = Snapshot.of([pool, reservation, body]).pool("main", now=NOW)
     assert record(ours, "j9").promise.start == pytest.approx(begin + 50)

@@ -80,7 +80,7 @@ def test_everything_asked_for_reaches_the_core():
         job(
             deadline=None,
             deadlineTime="2030-01-01T01:00:00.5+01:00",
-            cost={"chi": "20ms", "tau": "1ms", "thetaCm": "500ms", "thetaCp": "3s"},
+            cost={"perUnit": "20ms", "transferPerUnit": "1ms", "transferSetup": "500ms", "startup": "3s"},
             processors={"min": 2, "max": 8},
             restart="Resume",
             chunkRetries=1,
@@ -115,7 +115,7 @@ def test_everything_asked_for_reaches_the_core():
 
 
 def test_a_profile_gives_the_cost():
-    profile = api.parse(api.Profile, manifest("Profile", name="thumbs", chi="5ms"))
+    profile = api.parse(api.Profile, manifest("Profile", name="thumbs", perUnit="5ms"))
     assert to_job(job(profile="thumbs"), profile=profile).cost == Cost(0.005, 0.0, 0.0, 2.0)
 
 
@@ -157,7 +157,7 @@ def test_a_pool_is_taken_in_cores_bytes_and_seconds():
             nodeSelector={},
             processor={"cpu": "100m", "memory": "64Mi", "period": "20ms"},
             hold="Taint",
-            headroom=0.25,
+            headroom="25%",
             margin="5s",
         ),
     )
@@ -273,7 +273,7 @@ specs = st.builds(
     memory=st.integers(2**20, 2**40),
     period=st.integers(100, 1000).map(lambda ms: ms / 1000),
     hold=st.sampled_from(["None", "Taint", "Placeholder"]),
-    headroom=st.floats(0, 0.9),
+    headroom=st.integers(0, 90 * 10**6).map(lambda millionths: millionths / 1e6 / 100),
     margin=spans,
     admission=st.sampled_from(["Exact", "Fast", "Hybrid"]),
     miss_set_point=maybe() | st.integers(1, 50).map(lambda p: p / 100),
@@ -345,14 +345,14 @@ def test_the_spec_in_force_of_a_refused_edit_is_not_the_newest_generation():
         (JobRecord(done=0), "progress", "0%"),
         (JobRecord(done=999_999_999), "progress", "99%"),
         (JobRecord(done=10**9), "progress", "100%"),
-        (JobRecord(eta=1e9 - 90), "margin", "1m30s"),
-        (JobRecord(eta=1e9 - 2.5), "margin", "2s"),
-        (JobRecord(eta=1e9 - 0.5), "margin", "0s"),
-        (JobRecord(eta=1e9 + 0.5), "margin", "-1s"),
+        (JobRecord(eta=1e9 - 90), "slack", "1m30s"),
+        (JobRecord(eta=1e9 - 2.5), "slack", "2s"),
+        (JobRecord(eta=1e9 - 0.5), "slack", "0s"),
+        (JobRecord(eta=1e9 + 0.5), "slack", "-1s"),
         (JobRecord(eta=5.0), "eta", "1970-01-01T00:00:05Z"),
         (JobRecord(eta=5.000001), "eta", "1970-01-01T00:00:06Z"),
         (JobRecord(eta=None), "eta", None),
-        (JobRecord(promise=Promise(10.0, 9.0, 2.0, 1, 0.0), eta=8.0), "margin", "2s"),
+        (JobRecord(promise=Promise(10.0, 9.0, 2.0, 1, 0.0), eta=8.0), "slack", "2s"),
     ],
 )
 def test_what_the_columns_show(record, column, shown):

@@ -216,6 +216,34 @@ ObjectName = Annotated[
 ]
 """Name of an object."""
 
+_PERCENT: Final = r"^(?:[0-9]|[1-9][0-9]|100)(?:\.[0-9]{1,6})?%$"
+
+
+def _parse_percent(text: str) -> float:
+    if not re.fullmatch(_PERCENT, text):
+        raise ValueError(f'{text!r} is not a part in per cent: write a string such as "12.5%"')
+    return float(text[:-1]) / 100
+
+
+Percent = Annotated[
+    float,
+    _from_text(_parse_percent, 'a part in per cent: write a string such as "12.5%"'),
+    PlainSerializer(lambda part: f"{round(100 * part, 6):.9g}%", return_type=str),
+    WithJsonSchema({"type": "string", "maxLength": 16, "x-type": "percentage"}),
+]
+"""A part from 0 to 1, which prints as ``12.5%``: Kubernetes' conventions have no floats in a spec."""
+
+
+def between_percent(least: int, most: int, example: str) -> Rule:
+    """Return the rule of a :data:`Percent` from ``least`` to ``most`` (per cent)."""
+    number = "double(self.substring(0, self.size() - 1))"
+    return Rule(
+        f"self.matches(r'{_PERCENT}') && {number} >= {least}.0 && {number} <= {most}.0",
+        f"write a part in per cent from {least}% to {most}%, such as {example}",
+        lambda part: least <= round(100 * part, 6) <= most,
+    )
+
+
 Units = Annotated[int, Field(ge=0, le=MAX_UNITS)]
 """Units of work."""
 Position = Annotated[int, Field(ge=0, le=MAX_UNITS + 1)]

@@ -20,19 +20,19 @@ from punctual.kube.api.template import PodTemplate
 
 
 class JobCost(Model):
-    """What a unit costs, declared: `{chi: 20ms, tau: 1ms, thetaCm: 0s, thetaCp: 2s}`."""
+    """What a unit costs, declared: `{perUnit: 20ms, transferPerUnit: 1ms, transferSetup: 0s, startup: 2s}`."""
 
-    chi: PositiveDuration
-    """χ: CPU time of one unit, as long as one whole processor of the pool needs for it: `20ms`. Required in `cost`.
-    What turns out slower is the job's own loss (reason Overrun), never another's."""
-    tau: Duration = 0.0
-    """τ: time to bring one unit's input to its processor before it can be worked on: `1ms`. Default 0s: nothing is
-    moved, or it is moved while computing."""
-    theta_cm: Duration = 0.0
-    """θcm: time to open the transfer of a chunk's input, whatever its size: `500ms`. Default 0s."""
-    theta_cp: Duration = 2.0
-    """θcp: time before a chunk's first unit, whatever its size: pod start, loading of programs and tables. The larger
-    it is, the less it pays to use many processors. Default 2s."""
+    per_unit: PositiveDuration
+    """CPU time of one unit on one whole processor of the pool: `20ms`. Required in `cost`. If units take longer, only
+    this job can be late (reason Overrun). χ in the papers."""
+    transfer_per_unit: Duration = 0.0
+    """Time to bring the input of one unit to its processor before work on it begins: `1ms`. Default 0s: there is no
+    input, or it is moved during the work. τ in the papers."""
+    transfer_setup: Duration = 0.0
+    """Time to open the transfer of a chunk's input, independent of its size: `500ms`. Default 0s. θcm in the papers."""
+    startup: Duration = 2.0
+    """Time before the first unit of a chunk, independent of its size: pod start, loading of programs and tables. A
+    large value makes many processors pay less. Default 2s. θcp in the papers."""
 
 
 class Processors(Model):
@@ -145,7 +145,7 @@ class DivisibleJobSpec(Model):
     class_: Annotated[Literal["Guaranteed"], Field(alias="class")] = "Guaranteed"
     """What is asked for. Guaranteed: a promise of the deadline, or a refusal. Default Guaranteed."""
     cost: JobCost | None = None
-    """What a unit costs: `{chi: 20ms, thetaCp: 2s}`. With neither this nor `profile` pilot chunks measure it first
+    """What a unit costs: `{perUnit: 20ms, startup: 2s}`. With neither this nor `profile` pilot chunks measure it first
     (Admitted is Unknown, reason Measuring); the units they do count."""
     profile: ObjectName | None = None
     """Name of a Profile in the job's namespace that knows what a unit costs. Example: `thumbnails`. Not together with
@@ -186,9 +186,9 @@ class DivisibleJobSpec(Model):
     """What a chunk must fetch before it begins: `{http: {url: https://example.com/data.csv}, cut: Lines}`. A step
     before the template's containers waits for its turn (see the Pool's `network`), fetches the chunk's share and no
     more, and leaves it in the file PUNCTUAL_INPUT. The input must stay as it is until the job is done: once a chunk has
-    seen another version of it the job fails (reason InputChanged). Say what that takes as `tau` and `thetaCm` of the
-    cost, or name a profile that learns it, or leave it to pilots; what it took is in `status.input`. Default: nothing
-    is fetched."""
+    seen another version of it the job fails (reason InputChanged). Declare what that takes as `transferPerUnit` and
+    `transferSetup` of the cost, or name a profile that learns it, or leave it to pilots; what it took is in
+    `status.input`. Default: nothing is fetched."""
     reduce: Reduce | None = None
     """One pod after the last chunk that puts the results together; its time is part of the plan:
     `{duration: 30s, template: …}`. Default: none."""
@@ -208,7 +208,7 @@ class DivisibleJob(Resource):
         Column("Admitted", '.status.conditions[?(@.type=="Admitted")].status', "string", 0, "is it promised"),
         Column("Progress", ".status.progress", "string", 0, "units done of all"),
         Column("ETA", ".status.eta", "string", 0, "when it will be done"),
-        Column("Margin", ".status.margin", "string", 0, "time between ETA and deadline"),
+        Column("Slack", ".status.slack", "string", 0, "time between ETA and deadline"),
         AGE,
         Column("Pool", ".spec.pool", "string", 1),
         Column("Units", ".spec.units", "integer", 1),
@@ -225,7 +225,7 @@ spec:
   pool: main
   units: 120000
   deadline: 45m
-  cost: {chi: 20ms, thetaCp: 2s}
+  cost: {perUnit: 20ms, startup: 2s}
   template:
     spec:
       containers:

@@ -24,7 +24,7 @@ class Promise(Model):
     finish: Time
     """When it is planned to be done."""
     margin: StatusDuration
-    """How long before the deadline the plan had to end: the pool's margin and what start-ups take beyond thetaCp."""
+    """How long before the deadline the plan had to end: the pool's margin and what start-ups take beyond `startup`."""
     processors: Annotated[int, Field(ge=1)]
     """How many processors the plan uses."""
     start: Time
@@ -35,10 +35,12 @@ class Offer(Model):
     """What could have been promised instead."""
 
     earliest_deadline: StatusDuration | None = None
-    """The earliest deadline that would be promised to the same job created anew now: put it into `spec.deadline`.
-    Absent: none would be."""
-    valid_until: Time
-    """Until when a new submission can count on it, if nothing else is admitted meanwhile."""
+    """The earliest deadline that would be promised, counted from the refusal: `45m`. Absent: no deadline would be."""
+    earliest_deadline_time: Time | None = None
+    """The same as a moment: put it into `spec.deadlineTime` of this job, or of another one like it. It includes
+    the time until `validUntilTime`, in which the edit can be made."""
+    valid_until_time: Time
+    """Until when the offer stands, if no other job is admitted meanwhile."""
     largest_load: Units
     """How many units would have fit the deadline asked for; 0: none."""
 
@@ -46,14 +48,14 @@ class Offer(Model):
 class CostInForce(Model):
     """The cost that planning uses, declared or measured, in seconds."""
 
-    chi: Annotated[float, Field(gt=0)]
-    """χ: seconds of a whole processor per unit."""
-    tau: Seconds = 0.0
-    """τ: seconds of transfer per unit."""
-    theta_cm: Seconds = 0.0
-    """θcm: seconds to open a transfer."""
-    theta_cp: Seconds = 0.0
-    """θcp: seconds before a chunk's first unit."""
+    per_unit: Annotated[float, Field(gt=0)]
+    """Seconds of a whole processor per unit. χ in the papers."""
+    transfer_per_unit: Seconds = 0.0
+    """Seconds of transfer per unit. τ in the papers."""
+    transfer_setup: Seconds = 0.0
+    """Seconds to open a transfer. θcm in the papers."""
+    startup: Seconds = 0.0
+    """Seconds before the first unit of a chunk. θcp in the papers."""
 
 
 class UnitCounts(Model):
@@ -97,7 +99,7 @@ class ChunkRecord(UnitRange):
     one unit behind the last."""
     pod: Annotated[str, Field(max_length=253)] | None = None
     """Name of its pod."""
-    created_at: Time
+    created_time: Time
     """When it was decided."""
     promised_end: Time
     """When it is planned to end."""
@@ -107,9 +109,9 @@ class ChunkRecord(UnitRange):
     """true: runs on capacity that nobody was promised, and goes when the room is needed."""
     done: Units | None = None
     """Units that it has reported; absent: none yet."""
-    input_by: Time | None = None
+    input_time: Time | None = None
     """When its input is planned to be there, where inputs share a port; they come in this order."""
-    turn_at: Time | None = None
+    turn_time: Time | None = None
     """When it was given its turn to fetch its input; absent: not yet, or there is none."""
     received: Bytes | None = None
     """Bytes of its input that have come; absent: none yet."""
@@ -145,10 +147,10 @@ class InputSeen(Model):
     """Seconds until the first byte came, in all; where a chunk waited for its turn, those of handing it on too."""
     sending: Seconds
     """Seconds from the first byte to the last, in all."""
-    tau: Seconds
-    """τ as measured, seconds per unit: what `spec.cost.tau` should say."""
-    theta_cm: Seconds
-    """θcm as measured, seconds per transfer: what `spec.cost.thetaCm` should say."""
+    transfer_per_unit: Seconds
+    """Measured seconds per unit: the right value of `spec.cost.transferPerUnit`."""
+    transfer_setup: Seconds
+    """Measured seconds per transfer: the right value of `spec.cost.transferSetup`."""
 
 
 class AppliedSpec(Model):
@@ -187,8 +189,8 @@ class DivisibleJobStatus(Model):
     """Units done of all, in per cent: `42%`."""
     eta: Time | None = None
     """When it will be done, by the speed seen so far, rounded up to seconds."""
-    margin: StatusDuration | None = None
-    """Time between then and the deadline, rounded down to seconds; below zero: late."""
+    slack: StatusDuration | None = None
+    """Time between `eta` and the deadline, rounded down to seconds; below zero: late."""
     completed: RangeList = Field(default=[])
     """Units done and accounted, merged."""
     failed: CountList = Field(default=[])
@@ -201,9 +203,9 @@ class DivisibleJobStatus(Model):
     """What pilot chunks measured."""
     input: InputSeen | None = None
     """Which version of the input the job works on, and what fetching has taken so far; absent: nothing was fetched."""
-    started_at: Time | None = None
+    start_time: Time | None = None
     """When the first chunk was created."""
-    finished_at: Time | None = None
+    finish_time: Time | None = None
     """When it came to its end, well or not: when its last pod did, where that was seen later."""
     applied: AppliedSpec | None = None
     """The parts of the spec that may be edited, as they are in force."""

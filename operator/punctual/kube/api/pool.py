@@ -5,7 +5,19 @@ from typing import Annotated, ClassVar, Final, Literal
 from pydantic import Field, WithJsonSchema
 
 from punctual.kube.api.base import AGE, PRESERVE_UNKNOWN, Column, Model, Names, Rule
-from punctual.kube.api.fields import Count, Cpu, Days, Duration, Memory, Period, SamplePeriod, Seconds, Time
+from punctual.kube.api.fields import (
+    Count,
+    Cpu,
+    Days,
+    Duration,
+    Memory,
+    Percent,
+    Period,
+    SamplePeriod,
+    Seconds,
+    Time,
+    between_percent,
+)
 from punctual.kube.api.meta import EPOCH_NEVER_FALLS, Conditions, Epoch, LabelSelector, Resource
 from punctual.kube.format import duration
 
@@ -44,12 +56,9 @@ class Processor(Model):
 class MissRatio(Model):
     """How many of those let in may miss their deadlines: costs are taken for estimates that may be wrong."""
 
-    set_point: Annotated[
-        float,
-        Rule("self >= 0.01 && self <= 0.5", "write a part from 0.01 to 0.5, such as 0.05", lambda r: 0.01 <= r <= 0.5),
-    ] = 0.05
-    """The part of the jobs let in that may be late; 0 would close the door to all. A number from 0.01 to 0.5, default
-    0.05."""
+    target: Annotated[Percent, between_percent(1, 50, "5%")] = 0.05
+    """How many of the admitted jobs may be late, in per cent: `"5%"`. 0 would admit no job. From 1% to 50%, default
+    5%."""
     period: SamplePeriod = 300.0
     """How often the bound is moved, by what became of jobs since; while fewer than ten have come to an end it waits.
     Take some times what a job takes. From 10s to 24h, default 5m."""
@@ -108,25 +117,22 @@ class PoolSpec(PoolSelectors):
     promise may suffer when they come. Taint: the nodes are the pool's alone (taint `punctual.dev/pool`, NoSchedule);
     pods that are there already stay. Placeholder: pods that sleep keep the room of each processor that nobody uses, and
     make way for its chunks; pods of a higher priority still take it. Default None."""
-    headroom: Annotated[
-        float,
-        # a rule, as the API server's own message about a maximum prints 0.9 as 0
-        Rule("self >= 0.0 && self <= 0.9", "write a part from 0 to 0.9, such as 0.125", lambda r: 0 <= r <= 0.9),
-    ] = 0.125
-    """The part r of a processor that planning leaves free: a unit is planned with the cost chi/(1 - r), and a chunk
-    that falls behind may use what was left free to catch up. A number from 0 to 0.9, default 0.125."""
+    headroom: Annotated[Percent, between_percent(0, 90, "12.5%")] = 0.125
+    """The part r of each processor that plans leave free, in per cent: `"12.5%"`. A unit is planned with the cost
+    perUnit / (1 - r), and a chunk that falls behind can use the free part to catch up. From 0% to 90%, default
+    12.5%."""
     margin: Duration = 2.0
     """Plans end this long before the deadline, because the control plane takes time to react; what start-ups
-    were seen to take beyond a job's thetaCp is added, at least 2s with `hold: Placeholder`. Default 2s."""
+    were seen to take beyond a job's `cost.startup` is added, at least 2s with `hold: Placeholder`. Default 2s."""
     order: Literal["EDF", "FIFO", "MWF"] = "EDF"
     """In which order waiting jobs are planned. EDF: the earliest deadline first. FIFO: the first that came first. MWF:
     first whom one processor more than needed would cost most (maximum workload derivative). Default EDF."""
-    partition: Literal["OPR", "EPR"] = "OPR"
-    """How a job is cut into chunks. OPR: optimally, so that all its processors finish at the same time, each from the
-    moment it is free. EPR: into equal parts. Default OPR."""
-    assign: Literal["MN", "AN"] = "MN"
-    """How many processors a job gets. MN: the least number that meets its deadline. AN: all that are of use to it, up
-    to its `processors.max`. Default MN."""
+    partition: Literal["Optimal", "Equal"] = "Optimal"
+    """How a job is cut into chunks. Optimal: all its processors finish at the same time, each from the moment it is
+    free (OPR in the papers). Equal: equal parts (EPR). Default Optimal."""
+    assign: Literal["Fewest", "All"] = "Fewest"
+    """How many processors a job gets. Fewest: the least number that meets its deadline (MN in the papers). All: each
+    processor that makes it end earlier, up to its `processors.max` (AN). Default Fewest."""
     admission: Literal["Exact", "Fast", "Hybrid"] = "Exact"
     """How a promise is tested. Exact: the whole queue is planned again with the new job in it, and the job is
     promised its deadline only if every promise is still kept. Fast: by what its neighbours in the order of deadlines
@@ -134,16 +140,16 @@ class PoolSpec(PoolSelectors):
     Exact while few wait, Fast from 300 waiting jobs on. What Fast cannot judge (a reduce step, `processors`) is judged
     by Exact. Fast and Hybrid need `order: EDF`. Default Exact."""
     miss_ratio: MissRatio | None = None
-    """For work whose costs are not known well: `{setPoint: 0.05, period: 5m}`. Jobs are let in as long as no job's need
+    """For work whose costs are not known well: `{target: "5%", period: 5m}`. Jobs are let in as long as no job's need
     of the pool, its time on all processors over the time it has left, is above a bound, and the bound is moved so that
-    no more than `setPoint` of them are late. That is no promise: reason AdmittedStatistically, with accounts of its
+    no more than `target` of them are late. That is no promise: reason AdmittedStatistically, with accounts of its
     own. Processors take what is due first as they become free, so `partition`, `assign` and `admission` do not matter;
     a reduce step, `processors.min` above 1 and reservations are refused. Needs `order: EDF`. Default: none, promises
     are certain."""
     network: Literal["Concurrent", "OnePort"] = "Concurrent"
     """How chunks get their input. Concurrent: each for itself, all at the same time. OnePort: one after the other, each
-    at the full speed of the source, in the order of the plan; jobs say how long that takes as `tau` and `thetaCm` of
-    their cost, and what is to be fetched as `input`. Default Concurrent."""
+    at the full speed of the source, in the order of the plan; jobs declare how long that takes as `transferPerUnit`
+    and `transferSetup` of their cost, and what is to be fetched as `input`. Default Concurrent."""
 
 
 class PoolNode(Model):
@@ -158,7 +164,7 @@ class PoolNode(Model):
     nodes of each class (their label `node.kubernetes.io/instance-type`); absent: as long."""
     reason: Annotated[str, Field(max_length=128)] | None = None
     """Why it is left out, such as StaticCPUManager or NodesOverlap; absent where it is used."""
-    held_since: Time | None = None
+    held_time: Time | None = None
     """Since when placeholders keep its room (`spec.hold: Placeholder`): pods that came later, and are of no higher
     priority than placeholders, do not count."""
 

@@ -12,23 +12,23 @@ from punctual.kube.api.meta import Resource
 class ProfileSpec(Model):
     """The cost of the work, set by hand. What is not set is learned from chunks that have ended."""
 
-    chi: PositiveDuration | None = None
-    """χ: CPU time of one unit, as long as one whole processor of the pool needs for it: `20ms`. Default: what was
-    learned (`status.chi`); while that is nothing jobs that name this profile are measured by pilot chunks first."""
-    tau: Duration | None = None
-    """τ: time to bring one unit's input to its processor: `1ms`. Default: what was learned (`status.tau`) for jobs with
-    `spec.input`, else 0s (nothing is moved, or while computing)."""
-    theta_cm: Duration | None = None
-    """θcm: time to open the transfer of a chunk's input, whatever its size: `500ms`. Default: what was learned
-    (`status.thetaCm`) for jobs with `spec.input`, else 0s."""
-    theta_cp: Duration | None = None
-    """θcp: time before a chunk's first unit, whatever its size: pod start, loading of programs and tables. Default:
-    what was learned (`status.thetaCp`), 2s before that."""
+    per_unit: PositiveDuration | None = None
+    """CPU time of one unit on one whole processor of the pool: `20ms`. Default: the learned value (`status.perUnit`);
+    until there is one, pilot chunks measure each job that names this profile. χ in the papers."""
+    transfer_per_unit: Duration | None = None
+    """Time to bring the input of one unit to its processor: `1ms`. Default: the learned value
+    (`status.transferPerUnit`) for jobs with `spec.input`, else 0s. τ in the papers."""
+    transfer_setup: Duration | None = None
+    """Time to open the transfer of a chunk's input, independent of its size: `500ms`. Default: the learned value
+    (`status.transferSetup`) for jobs with `spec.input`, else 0s. θcm in the papers."""
+    startup: Duration | None = None
+    """Time before the first unit of a chunk, independent of its size: pod start, loading of programs and tables.
+    Default: the learned value (`status.startup`), 2s before that. θcp in the papers."""
 
     @property
     def transfer_by_hand(self) -> bool:
         """Whether all that a transfer takes is set by hand."""
-        return self.tau is not None and self.theta_cm is not None
+        return self.transfer_per_unit is not None and self.transfer_setup is not None
 
 
 class LearnedTransfers(Model):
@@ -49,14 +49,14 @@ class LearnedCost(Model):
     """Name of the Pool: what a unit takes depends on what one processor is."""
     node_class: Annotated[str, Field(max_length=63)] = ""
     """The nodes' label `node.kubernetes.io/instance-type`; empty: they have none."""
-    chi: Annotated[float, Field(gt=0)] | None = None
-    """χ: seconds per unit; absent while there are fewer than five samples."""
-    tau: Seconds | None = None
-    """τ: seconds per unit of an input; absent while fewer than five transfers were seen."""
-    theta_cm: Seconds | None = None
-    """θcm: seconds before an input's first byte; absent like τ."""
-    theta_cp: Seconds | None = None
-    """θcp: seconds before a chunk's first unit, from the decision to create it."""
+    per_unit: Annotated[float, Field(gt=0)] | None = None
+    """Seconds per unit; absent while there are fewer than five samples."""
+    transfer_per_unit: Seconds | None = None
+    """Seconds per unit of an input; absent while fewer than five transfers were seen."""
+    transfer_setup: Seconds | None = None
+    """Seconds before the first byte of an input; absent like `transferPerUnit`."""
+    startup: Seconds | None = None
+    """Seconds before the first unit of a chunk, from the decision to create it."""
     outliers: Count | None = None
     """How many of the samples are so far from the others that they are left out."""
     r2: Annotated[float, Field(ge=0, le=1)] | None = None
@@ -73,14 +73,15 @@ class LearnedCost(Model):
 class ProfileStatus(Model):
     """What was learned from chunks that have ended. The operator goes on from it after a restart; do not edit it."""
 
-    chi: Annotated[float, Field(gt=0)] | None = None
-    """χ, in seconds per unit, where most was seen; absent: nothing is known yet."""
-    tau: Seconds | None = None
-    """τ, in seconds per unit, there; absent: jobs have no `spec.input`, or too few transfers were seen."""
-    theta_cm: Seconds | None = None
-    """θcm, in seconds, there; absent like τ."""
-    theta_cp: Seconds | None = None
-    """θcp, in seconds, there."""
+    per_unit: Annotated[float, Field(gt=0)] | None = None
+    """Seconds per unit, in the class of nodes with most samples; absent: nothing is known yet."""
+    transfer_per_unit: Seconds | None = None
+    """Seconds per unit of an input, there; absent: no job has `spec.input`, or fewer than five transfers were
+    seen."""
+    transfer_setup: Seconds | None = None
+    """Seconds to open a transfer, there; absent like `transferPerUnit`."""
+    startup: Seconds | None = None
+    """Seconds before the first unit of a chunk, there."""
     samples: Count | None = None
     """Chunks that this was learned from, there."""
     r2: Annotated[float, Field(ge=0, le=1)] | None = None
@@ -98,16 +99,16 @@ class Profile(Resource):
 
     NAMES: ClassVar = Names("Profile", "profiles", "profile", (), "Namespaced")
     COLUMNS: ClassVar = (
-        Column("Chi", ".spec.chi", "string", 0, "CPU time of one unit"),
-        Column("Tau", ".spec.tau", "string", 0, "transfer time of one unit"),
-        Column("ThetaCm", ".spec.thetaCm", "string", 0, "time to open a transfer"),
-        Column("ThetaCp", ".spec.thetaCp", "string", 0, "time before a chunk's first unit"),
-        Column("Learned", ".status.chi", "number", 0, "CPU time of one unit as learned, in seconds"),
+        Column("PerUnit", ".spec.perUnit", "string", 0, "CPU time of one unit"),
+        Column("Startup", ".spec.startup", "string", 0, "time before the first unit of a chunk"),
+        Column("Learned", ".status.perUnit", "number", 0, "CPU time of one unit as learned, in seconds"),
         Column("Samples", ".status.samples", "integer", 0, "chunks that was learned from"),
         AGE,
         Column("R2", ".status.r2", "number", 1, "how well the chunks agree"),
-        Column("LearnedTau", ".status.tau", "number", 1, "transfer time of one unit as learned, in seconds"),
-        Column("LearnedThetaCm", ".status.thetaCm", "number", 1, "time to open a transfer as learned, in seconds"),
+        Column(
+            "TransferPerUnit", ".status.transferPerUnit", "number", 1, "transfer time of a unit, learned, in seconds"
+        ),
+        Column("TransferSetup", ".status.transferSetup", "number", 1, "time to open a transfer, learned, in seconds"),
     )
     EXAMPLE: ClassVar = """\
 apiVersion: punctual.dev/v1alpha1
@@ -115,7 +116,7 @@ kind: Profile
 metadata:
   name: thumbnails
   namespace: default
-spec: {chi: 20ms, tau: 1ms, thetaCp: 2s}
+spec: {perUnit: 20ms, transferPerUnit: 1ms, startup: 2s}
 """
 
     kind: Annotated[Literal["Profile"], WithJsonSchema({"type": "string"})] = "Profile"

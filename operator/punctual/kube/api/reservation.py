@@ -5,7 +5,16 @@ from typing import Annotated, ClassVar, Final, Literal
 from pydantic import Field, WithJsonSchema
 
 from punctual.kube.api.base import AGE, Column, Model, Names, Rule
-from punctual.kube.api.fields import MAX_PROCESSORS, AskedTime, Count, Days, ObjectName, Time
+from punctual.kube.api.fields import (
+    MAX_PROCESSORS,
+    AskedTime,
+    Count,
+    Days,
+    ObjectName,
+    Percent,
+    Time,
+    between_percent,
+)
 from punctual.kube.api.meta import EPOCH_NEVER_FALLS, Conditions, Epoch, LabelSelector, Resource
 from punctual.kube.format import duration
 
@@ -64,14 +73,11 @@ class ReservationSpec(Model):
     nodes: LabelSelector | None = None
     """On which nodes of the pool, by their labels; without `processors` all that these nodes have, such as for their
     maintenance: `{matchLabels: {kubernetes.io/hostname: node-1}}`. Default: on any."""
-    io_ratio: Annotated[
-        float,
-        Rule("self >= 0 && self <= 1", "write a part from 0 to 1, such as 0.1", lambda part: 0 <= part <= 1),
-    ] = 0
-    """For what part of the window, from its start on, the link over which inputs come is kept free: no chunk fetches
-    meanwhile, not of jobs that name the reservation either, so that what the window is for can be brought in at full
-    speed. Of two reservations only one has the link at a time. Needs a pool with `network: OnePort`. A number from 0 to
-    1, default 0: it is not kept. `0.1` keeps it for the first minute of ten."""
+    transfer_share: Annotated[Percent, between_percent(0, 100, "10%")] = 0.0
+    """The first part of the window in which the link for inputs is kept free, in per cent: `"10%"` keeps it for the
+    first minute of ten. No chunk fetches input then, not even of jobs that name the reservation, so that the data of
+    the window can be brought in at full speed. Only one reservation has the link at a time. Needs a pool with
+    `network: OnePort`. From 0% to 100%, default 0%: the link is not kept free."""
     recurrence: Recurrence | None = None
     """How the window comes again: `{every: 7d, timeZone: Europe/Berlin}`. Each is answered by itself, when
     it ends within the pool's `reservations.horizon`. Default: it does not."""
@@ -127,7 +133,7 @@ class ReservationStatus(Model):
     """Processors reserved in it."""
     windows: Annotated[list[ReservedWindow], Field(max_length=MOST_WINDOWS)] = Field(default=[])
     """The windows that are answered and not over, by their start; of those that are over only the last."""
-    finished_at: Time | None = None
+    finish_time: Time | None = None
     """When the last window was over."""
 
 

@@ -414,7 +414,7 @@ def settled(body: Body) -> str:
     status, meta = body.get("status"), body["metadata"]
     if not isinstance(status, dict) or meta.get("deletionTimestamp") is not None:
         return ""
-    if "finishedAt" in status:
+    if "finishTime" in status:
         return ENDED
     if status.get("promise") or status.get("chunks") or status.get("observedGeneration") != meta.get("generation"):
         return ""

@@ -178,4 +178,4 @@ class Fence:
 
 def ended(body: Mapping[str, Any]) -> bool:
     """Whether a job or reservation has come to its end: nothing of it is written any more."""
-    return "finishedAt" in (body.get("status") or {})
+    return "finishTime" in (body.get("status") or {})

@@ -297,7 +297,7 @@ def restore(known: KnownReservation, status: api.ReservationStatus | None) -> No
     if status is None:
         return
     known.standing = standing(c.manifest() for c in status.conditions)
-    known.finished = status.finished_at
+    known.finished = status.finish_time
     known.windows.clear()
     for w in status.windows:
         nodes = tuple(Share(node.name, node.processors) for node in w.nodes)
@@ -346,7 +346,7 @@ def _asked(known: KnownReservation, name: str, window: ReservationWindow, nodes:
         processors=max(processors, 1) if nodes is None else processors,
         nodes=nodes,
         group=known.uid,
-        io_ratio=known.spec.io_ratio if known.spec else 0.0,
+        io_ratio=known.spec.transfer_share if known.spec else 0.0,
     )
 
 
@@ -383,7 +383,7 @@ def reservation_status(known: KnownReservation, *, epoch: int, now: float) -> di
         end=answered[0].end if answered else None,
         processors=sum(share.processors for share in answered[0].nodes) if answered else None,
         windows=[_window(w) for w in answered],
-        finished_at=known.finished,
+        finish_time=known.finished,
     )
     found = conditions(_verdicts(known, answered), known.standing, now=now, generation=known.metadata.generation)
     return {**made.manifest(), "conditions": found}

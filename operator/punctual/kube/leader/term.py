@@ -528,7 +528,7 @@ class Term:
             return None
         known.in_force = (status and status.applied) or known.pool.spec
         self._caches.claim(known)
-        kept = {n.name: n.held_since for n in status.nodes if n.held_since is not None} if status else {}
+        kept = {n.name: n.held_time for n in status.nodes if n.held_time is not None} if status else {}
         self._caches.inventory.keep(name, kept)
         if status is None:
             return None

@@ -69,10 +69,10 @@ class _Profile:
 
         Where no transfers were seen, those that programs make by themselves are in it.
         """
-        chi, theta = (None, None) if spec is None else (spec.chi, spec.theta_cp)
+        chi, theta = (None, None) if spec is None else (spec.per_unit, spec.startup)
         if spec is not None and self.transfer(where) is None:
-            chi = None if chi is None else chi + (spec.tau or 0.0)
-            theta = None if theta is None else theta + (spec.theta_cm or 0.0)
+            chi = None if chi is None else chi + (spec.transfer_per_unit or 0.0)
+            theta = None if theta is None else theta + (spec.transfer_setup or 0.0)
         key = ("work", where, chi, theta)
         if key not in self._found:  # it takes a millisecond, and many jobs may ask
             self._found[key] = estimate(self.seen[where], chi=chi, theta=theta)
@@ -80,7 +80,9 @@ class _Profile:
 
     def transfer(self, where: Where, spec: api.ProfileSpec | None = None) -> Estimate | None:
         """Return what was learned of τ and θcm, beside what is set by hand; where both are set there is no beside."""
-        tau, theta = (None, None) if spec is None or spec.transfer_by_hand else (spec.tau, spec.theta_cm)
+        tau, theta = (
+            (None, None) if spec is None or spec.transfer_by_hand else (spec.transfer_per_unit, spec.transfer_setup)
+        )
         key = ("transfer", where, tau, theta)
         if key not in self._found:
             self._found[key] = estimate_transfer(self.fetched.get(where, ()), tau=tau, theta=theta)
@@ -185,10 +187,10 @@ def _status(known: _Profile, spec: api.ProfileSpec) -> api.ProfileStatus:
             api.LearnedCost(
                 pool=where.pool,
                 node_class=where.node_class,
-                chi=None if found is None else _digits(found.chi),
-                tau=None if transfer is None else _digits(transfer.chi),
-                theta_cm=None if transfer is None else _digits(transfer.theta),
-                theta_cp=None if found is None else _digits(found.theta),
+                per_unit=None if found is None else _digits(found.chi),
+                transfer_per_unit=None if transfer is None else _digits(transfer.chi),
+                transfer_setup=None if transfer is None else _digits(transfer.theta),
+                startup=None if found is None else _digits(found.theta),
                 outliers=None if found is None else found.outliers,
                 r2=None if found is None or found.r2 is None else round(found.r2, 4),
                 units=[t.units for t in seen],
@@ -198,10 +200,10 @@ def _status(known: _Profile, spec: api.ProfileSpec) -> api.ProfileStatus:
         )
     best = max(classes, key=lambda c: len(c.units))
     return api.ProfileStatus(
-        chi=best.chi,
-        tau=best.tau,
-        theta_cm=best.theta_cm,
-        theta_cp=best.theta_cp,
+        per_unit=best.per_unit,
+        transfer_per_unit=best.transfer_per_unit,
+        transfer_setup=best.transfer_setup,
+        startup=best.startup,
         samples=len(best.units),
         r2=best.r2,
         classes=classes,

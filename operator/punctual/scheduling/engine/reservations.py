@@ -179,8 +179,8 @@ class Reservations:
             return Verdict("False", reasons.INFEASIBLE_RESERVATION, text), ()
         if asked.sends and not self._one_port:
             text = (
-                "spec.ioRatio: with network Concurrent each chunk fetches its own input, and no link can be kept "
-                "free; remove ioRatio, or use a pool with network OnePort"
+                "spec.transferShare: with network Concurrent each chunk fetches its own input, and no link can be kept "
+                "free; remove transferShare, or use a pool with network OnePort"
             )
             return Verdict("False", reasons.INFEASIBLE_RESERVATION, text), ()
         plan = self.planner.current(now)

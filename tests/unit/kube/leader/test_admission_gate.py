@@ -44,7 +44,7 @@ def job(uid="j1", **spec):
             "pool": "main",
             "units": 5,
             "deadline": "1h",
-            "cost": {"chi": "1s"},
+            "cost": {"perUnit": "1s"},
             "template": {"spec": container},
             **spec,
         },
@@ -225,7 +225,7 @@ async def test_a_profile_gives_the_cost(desk):
     del named["spec"]["cost"]
     assert desk.ask(named, decided=True).refusal[0] == reasons.PROFILE_NOT_FOUND
     meta = {"name": "thumbs", "namespace": "ns", "uid": "f1", "creationTimestamp": CREATED}
-    desk.directory.observe_profile({"metadata": meta, "spec": {"chi": "2s"}})
+    desk.directory.observe_profile({"metadata": meta, "spec": {"perUnit": "2s"}})
     assert desk.ask(named, decided=True).cost == Cost(2.0, 0.0, 0.0, 2.0)
 
 

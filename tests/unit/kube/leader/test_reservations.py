@@ -208,7 +208,9 @@ def test_a_new_leader_tells_the_pool_what_was_promised_and_asks_nothing_twice(ed
     assert later.bookings.of_job(later.job()) == "u"
 
 
-@pytest.mark.parametrize(("spec", "part"), [({}, 0.0), ({"ioRatio": 0.25}, 0.25), ({"ioRatio": 1}, 1.0)])
+@pytest.mark.parametrize(
+    ("spec", "part"), [({}, 0.0), ({"transferShare": "25%"}, 0.25), ({"transferShare": "100%"}, 1.0)]
+)
 def test_the_part_in_which_the_link_is_kept_is_told_to_the_pool_and_to_the_next_leaders(edge, spec, part):
     edge.add(processors=2, **spec)
     edge.answer()
@@ -305,9 +307,9 @@ def test_a_pool_that_does_not_serve_the_namespace_is_not_asked(edge):
         ({"end": 86000.0, "processors": 2, "recurrence": {"every": "1d"}}, "InvalidSpec", "spec.end: "),
         ({"processors": 0}, "InvalidSpec", "spec.processors: "),
         ({"end": 60.0, "processors": 1}, "InvalidSpec", "spec.end: "),
-        ({"processors": 1, "ioRatio": 1.1}, "InvalidSpec", "spec.ioRatio: write a part from 0 to 1"),
-        ({"processors": 1, "ioRatio": -0.1}, "InvalidSpec", "spec.ioRatio: write a part from 0 to 1"),
-        ({"processors": 1, "ioRatio": "0.1"}, "InvalidSpec", "spec.ioRatio: "),
+        ({"processors": 1, "transferShare": "110%"}, "InvalidSpec", "spec.transferShare: "),
+        ({"processors": 1, "transferShare": "-10%"}, "InvalidSpec", "spec.transferShare: "),
+        ({"processors": 1, "transferShare": "0.1"}, "InvalidSpec", "spec.transferShare: "),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_field(edge, spec, reason, says):

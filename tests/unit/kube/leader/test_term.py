@@ -190,11 +190,11 @@ class World:
     def job(self, name, **spec):
         template = {"spec": {"containers": [{"name": "main", "image": "work:1"}]}}
         standard = {"pool": "main", "units": 100, "deadline": "10m", "template": template}
-        cost = {} if "profile" in spec else {"cost": {"chi": "100ms", "thetaCp": "1s"}}
+        cost = {} if "profile" in spec else {"cost": {"perUnit": "100ms", "startup": "1s"}}
         return self.server.put("DivisibleJob", name, "ns", spec={**standard, **cost, **spec})
 
     def profile(self, chi):
-        return self.server.put("Profile", "fast", "ns", spec={"chi": chi, "thetaCp": "1s"})
+        return self.server.put("Profile", "fast", "ns", spec={"perUnit": chi, "startup": "1s"})
 
     def path(self, body):
         meta = body["metadata"]
@@ -248,7 +248,7 @@ class World:
         status = self.status(body)
         del status["promise"], status["chunks"]
         status["completed"] = [{"begin": 0, "end": 100}]
-        status["finishedAt"] = since["lastTransitionTime"]
+        status["finishTime"] = since["lastTransitionTime"]
         status["conditions"].append({**done, **since})
 
 
@@ -285,7 +285,7 @@ async def test_a_job_is_planned_with_what_its_profile_has_learned_and_keeps_that
     job = world.job("precious", profile="fast")
     await world.promised(job)
     cost = world.status(job)["cost"]
-    assert (cost["chi"], cost["thetaCp"]) == (pytest.approx(0.1), pytest.approx(2.0))
+    assert (cost["perUnit"], cost["startup"]) == (pytest.approx(0.1), pytest.approx(2.0))
     samples["seconds"] = [2 * s for s in samples["seconds"]]
     world.server.put("Profile", "fast", "ns", spec={}, status={"classes": [samples]})
     new = world.replica()
@@ -293,12 +293,12 @@ async def test_a_job_is_planned_with_what_its_profile_has_learned_and_keeps_that
     other = world.job("other", profile="fast")
     new.observe("ADDED", other)
     await world.until(lambda: world.admitted(other) and world.status(job)["epoch"] == 2)
-    assert world.status(other)["cost"]["chi"] == pytest.approx(0.2)
+    assert world.status(other)["cost"]["perUnit"] == pytest.approx(0.2)
     assert world.status(job)["cost"] == cost
 
 
 async def test_what_chunks_took_is_written_into_their_profile_when_the_leader_goes(world):
-    profile = world.server.put("Profile", "fast", "ns", spec={"chi": "100ms"})
+    profile = world.server.put("Profile", "fast", "ns", spec={"perUnit": "100ms"})
     job, plain = world.job("job", profile="fast"), world.job("plain")
     leader = world.replica()
     leader.lead(1)
@@ -507,7 +507,7 @@ async def decides(world, new):
     other = world.job("other")
     new.observe("ADDED", other)
     assert await world.until(lambda: world.admitted(other)) == "Feasible"
-    new.observe("MODIFIED", world.server.put("Pool", "main", spec={**world.pool["spec"], "headroom": 0.1}))
+    new.observe("MODIFIED", world.server.put("Pool", "main", spec={**world.pool["spec"], "headroom": "10%"}))
     await world.until(lambda: world.status(world.pool)["observedGeneration"] == 2)
 
 
@@ -665,7 +665,7 @@ async def test_a_leader_decides_nothing_while_the_time_is_in_doubt(world, seated
     assert world.admitted(other) is None
     clock.hear(ahead=0.0)
     await world.until(lambda: world.admitted(other) == "Feasible")
-    assert not world.status(job).get("finishedAt")
+    assert not world.status(job).get("finishTime")
     assert "Overrun" not in str(world.server.written)
 
 
@@ -849,7 +849,7 @@ async def test_a_pool_whose_status_cannot_be_written_decides_nothing_until_it_ca
     new.lead(1)
     await world.until(lambda: world.status(world.pool).get("conditions") and world.status(other).get("conditions"))
     world.server.broken[world.path(world.pool), "put"] = error("refused by a webhook", retry_after=0.001)
-    new.observe("MODIFIED", world.server.put("Pool", "main", spec={**world.pool["spec"], "headroom": 0.1}))
+    new.observe("MODIFIED", world.server.put("Pool", "main", spec={**world.pool["spec"], "headroom": "10%"}))
     asked = 0
     while new.term.stopped == 0:  # what others write tells that it is this one alone
         asked += 1
@@ -865,7 +865,7 @@ async def test_a_pool_whose_status_cannot_be_written_decides_nothing_until_it_ca
     world.server.broken.clear()
     assert await world.until(lambda: world.admitted(waits)) == "Feasible"
     assert new.term.stopped == 0
-    assert world.status(world.pool)["applied"]["headroom"] == 0.1
+    assert world.status(world.pool)["applied"]["headroom"] == "10%"
 
 
 async def test_an_epoch_that_somebody_wrote_into_a_pool_keeps_no_leader_from_the_others(world):

@@ -62,14 +62,14 @@ def test_a_profile_by_itself_knows_nothing_and_learns_it_from_five_chunks():
 
 
 def test_what_is_set_by_hand_wins_and_the_rest_is_learned_beside_it():
-    assert numbers(Known(chi="1s", thetaCp="3s").see(*SIZES).cost()) == (1.0, 0.0, 0.0, 3.0)
-    assert numbers(Known(chi="100ms").see(*SIZES).cost()) == pytest.approx((0.1, 0.0, 0.0, 5.0))
-    assert numbers(Known(thetaCp="5s").see(*SIZES).cost()) == pytest.approx((0.1, 0.0, 0.0, 5.0))
-    assert numbers(Known(chi="100ms").cost()) == (0.1, 0.0, 0.0, 2.0)
+    assert numbers(Known(perUnit="1s", startup="3s").see(*SIZES).cost()) == (1.0, 0.0, 0.0, 3.0)
+    assert numbers(Known(perUnit="100ms").see(*SIZES).cost()) == pytest.approx((0.1, 0.0, 0.0, 5.0))
+    assert numbers(Known(startup="5s").see(*SIZES).cost()) == pytest.approx((0.1, 0.0, 0.0, 5.0))
+    assert numbers(Known(perUnit="100ms").cost()) == (0.1, 0.0, 0.0, 2.0)
 
 
 def test_what_is_said_of_transfers_is_taken_off_what_was_seen_of_the_whole():
-    known = Known(tau="40ms", thetaCm="1s").see(*SIZES)
+    known = Known(transferPerUnit="40ms", transferSetup="1s").see(*SIZES)
     assert numbers(known.cost()) == pytest.approx((0.06, 0.04, 1.0, 4.0))
 
 
@@ -82,7 +82,7 @@ def test_what_transfers_took_is_told_apart_for_jobs_that_have_an_input_and_added
 
 
 def test_a_job_with_an_input_is_planned_with_the_sums_until_transfers_were_seen():
-    known = Known(tau="20ms").see(*SIZES).fetch(*SIZES[:4])
+    known = Known(transferPerUnit="20ms").see(*SIZES).fetch(*SIZES[:4])
     assert numbers(known.cost(fetches=True)) == pytest.approx((0.08, 0.02, 0.0, 5.0), rel=0.01)
     known.fetch(200)
     assert numbers(known.cost(fetches=True)) == pytest.approx((0.1, 0.02, 0.5, 5.0))
@@ -91,12 +91,16 @@ def test_a_job_with_an_input_is_planned_with_the_sums_until_transfers_were_seen(
 @pytest.mark.parametrize(
     ("by_hand", "wanted"),
     [
-        pytest.param({"tau": "20ms"}, (0.1, 0.02, 0.5, 5.0), id="tau"),
-        pytest.param({"thetaCm": "500ms"}, (0.1, 0.02, 0.5, 5.0), id="thetaCm"),
-        pytest.param({"tau": "20ms", "thetaCm": "500ms"}, (0.1, 0.02, 0.5, 5.0), id="both"),
-        pytest.param({"tau": "0s", "thetaCm": "0s"}, (0.12, 0.0, 0.0, 5.5), id="both: what they lack is in the work"),
-        pytest.param({"chi": "1s", "thetaCp": "3s"}, (1.0, 0.02, 0.5, 3.0), id="the work"),
-        pytest.param({"chi": "100ms"}, (0.1, 0.02, 0.5, 5.0), id="chi"),
+        pytest.param({"transferPerUnit": "20ms"}, (0.1, 0.02, 0.5, 5.0), id="transferPerUnit"),
+        pytest.param({"transferSetup": "500ms"}, (0.1, 0.02, 0.5, 5.0), id="transferSetup"),
+        pytest.param({"transferPerUnit": "20ms", "transferSetup": "500ms"}, (0.1, 0.02, 0.5, 5.0), id="both"),
+        pytest.param(
+            {"transferPerUnit": "0s", "transferSetup": "0s"},
+            (0.12, 0.0, 0.0, 5.5),
+            id="both: what they lack is in the work",
+        ),
+        pytest.param({"perUnit": "1s", "startup": "3s"}, (1.0, 0.02, 0.5, 3.0), id="the work"),
+        pytest.param({"perUnit": "100ms"}, (0.1, 0.02, 0.5, 5.0), id="perUnit"),
     ],
 )
 def test_what_is_set_of_a_transfer_by_hand_wins_and_the_other_is_learned_beside_it(by_hand, wanted):
@@ -152,7 +156,7 @@ def test_a_new_leader_goes_on_from_the_status():
     known = Known().see(*SIZES).see(*SIZES, chi=0.3, where=Where("main", "old")).see(1, where=Where("small", ""))
     (status,) = known.written()
     api.parse_status(api.ProfileStatus, {"status": status})
-    assert (status["chi"], status["thetaCp"], status["samples"], status["r2"]) == (0.1, 5.0, 6, 1.0)
+    assert (status["perUnit"], status["startup"], status["samples"], status["r2"]) == (0.1, 5.0, 6, 1.0)
     new = Known()
     new.learning.load({**new.body, "status": copy.deepcopy(status)})
     assert new.cost() == known.cost()
@@ -167,7 +171,12 @@ def test_transfers_are_written_by_class_and_a_new_leader_goes_on_from_them():
     here, there = Where("main", "large"), Where("main", "small")
     known = Known().fetch(*SIZES, where=here).fetch(7, where=there)
     (status,) = known.written(0.0)
-    assert (status["tau"], status["thetaCm"], status["chi"], status["thetaCp"]) == (0.02, 0.5, 0.1, 5.0)
+    assert (status["transferPerUnit"], status["transferSetup"], status["perUnit"], status["startup"]) == (
+        0.02,
+        0.5,
+        0.1,
+        5.0,
+    )
     large, small = status["classes"]
     assert large["transfers"] == {
         "units": list(SIZES),
@@ -175,16 +184,16 @@ def test_transfers_are_written_by_class_and_a_new_leader_goes_on_from_them():
         "seconds": [0.7, 0.9, 1.5, 2.5, 4.5, 10.5],
     }
     assert large["seconds"] == [6.0, 7.0, 10.0, 15.0, 25.0, 55.0], "of the work alone"
-    assert (large["tau"], large["thetaCm"]) == (0.02, 0.5)
+    assert (large["transferPerUnit"], large["transferSetup"]) == (0.02, 0.5)
     assert small["transfers"] == {"units": [7], "opening": [0.5], "seconds": [0.64]}
-    assert "tau" not in small
+    assert "transferPerUnit" not in small
     new = Known()
     new.learning.load({**new.body, "status": copy.deepcopy(status)})
     assert new.cost(fetches=True) == known.cost(fetches=True)
     assert new.written() == [], "nothing is new"
     (again,) = new.fetch(30, tau=0.5, where=here).written()
     assert again["classes"][0]["transfers"]["units"] == [*SIZES, 30]
-    assert again["tau"] == 0.02
+    assert again["transferPerUnit"] == 0.02
 
 
 def test_a_status_that_cannot_be_read_is_begun_anew():

@@ -449,7 +449,7 @@ def test_where_transfers_share_no_port_none_can_be_kept():
     w.tick()
     status, reason, text = w.answers["r"].answer
     assert (status, reason) == ("False", reasons.INFEASIBLE_RESERVATION)
-    assert text.startswith("spec.ioRatio: with network Concurrent")
+    assert text.startswith("spec.transferShare: with network Concurrent")
     assert w.answers["without"].answer.status == "True"
 
 
