@@ -32,7 +32,11 @@ from punctual.kube.api import (
     UnitCounts,
     UnitRange,
     parse,
+    parse_status,
 )
+from punctual.kube.cluster.pods import Owner
+from punctual.kube.translate import job_status
+from punctual.scheduling.model.job import Job, JobRecord, Verdict
 
 BAD = yaml.safe_load((Path(__file__).parents[1] / "manifests" / "bad.yaml").read_text())
 BY_NAME = {kind.NAMES.kind: kind for kind in KINDS}
@@ -381,9 +385,10 @@ def test_conditions_are_kept_by_type_and_the_rest_is_owned_whole(kubectl):
 
 def test_columns_of_a_job(kubectl):
     job = Object(kubectl, DivisibleJob, "columns")
-    heads = "NAME DEADLINE ADMITTED PROGRESS ETA SLACK AGE"
+    heads = "NAME STATE DEADLINE PROGRESS ETA SLACK AGE"
     assert job.row()[0].split() == heads.split()
     status = DivisibleJobStatus(
+        state="Running",
         conditions=[Condition(type="Admitted", status="True", reason="Feasible", last_transition_time=NOW)],
         promise=PROMISE,
         progress="42%",
@@ -392,10 +397,44 @@ def test_columns_of_a_job(kubectl):
         applied=AppliedSpec(deadline_time=1_893_599_345),
     )
     assert job.write_status(status).returncode == 0
-    assert job.row()[1].split()[:6] == ["columns", "2030-01-02T15:49:05Z", "True", "42%", "2030-01-02T15:04:05Z", "2m"]
+    assert job.row()[1].split()[:6] == [
+        "columns",
+        "Running",
+        "2030-01-02T15:49:05Z",
+        "42%",
+        "2030-01-02T15:04:05Z",
+        "2m",
+    ]
     head, row = job.row("-o", "wide")
-    assert head.split() == [*heads.split(), "POOL", "UNITS", "FINISH", "REASON"]
-    assert row.split()[7:] == ["main", "120000", "2030-01-02T15:47:25.500000Z", "Feasible"]
+    assert head.split() == [*heads.split(), "ADMITTED", "POOL", "UNITS", "FINISH", "REASON"]
+    assert row.split()[7:] == ["True", "main", "120000", "2030-01-02T15:47:25.500000Z", "Feasible"]
+
+
+YES, ON_TRACK = Verdict("True", "Feasible"), Verdict("True", "OnTrack")
+RECORDS = {
+    "Measuring": JobRecord(admitted=Verdict("Unknown", "Measuring")),
+    "Refused": JobRecord(admitted=Verdict("False", "InfeasibleCapacity")),
+    "Running": JobRecord(admitted=YES, on_track=ON_TRACK, started=NOW),
+    "Late": JobRecord(admitted=YES, on_track=Verdict("False", "Overrun"), started=NOW),
+    "Failed": JobRecord(failed_condition=Verdict("True", "ChunkFailed"), started=NOW, finished=NOW),
+    "Missed": JobRecord(completed_condition=Verdict("True", "DeadlineMissed"), started=NOW, finished=NOW),
+    "Completed": JobRecord(completed_condition=Verdict("True", "Completed"), started=NOW, finished=NOW),
+}
+
+
+def test_each_state_of_a_job_looks_different_in_its_first_column(kubectl):
+    asked = Job(uid="", namespace="default", name="", arrival=NOW, units=9, deadline=NOW + 60, cost=None)
+    for state, record in RECORDS.items():
+        job = Object(kubectl, DivisibleJob, f"state-{state.lower()}")
+        owner = Owner(uid="", namespace="default", name="", pool="main", units=9)
+        status = job_status(record, asked, owner=owner, standing={}, now=NOW)
+        assert job.write_status(parse_status(DivisibleJobStatus, status)).returncode == 0
+    head, *rows = [line.split() for line in kubectl("get", "dj", check=True).stdout.splitlines()]
+    assert head[:2] == ["NAME", "STATE"]
+    shown = {row[0]: row[1] for row in rows}
+    assert {state: shown[f"state-{state.lower()}"] for state in RECORDS} == {state: state for state in RECORDS}
+    done = ["wait", "--for=jsonpath={.status.state}=Completed", "dj/state-completed", "--timeout=60s"]
+    assert "condition met" in kubectl(*done, check=True).stdout
 
 
 def test_columns_of_a_pool(kubectl):

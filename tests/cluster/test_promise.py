@@ -69,8 +69,8 @@ async def test_two_jobs_are_promised_capped_and_end_on_time_with_the_result_of_o
     # what kubectl shows while it runs
     await eventually(lambda: 12 <= space.status("primes")["units"]["done"] < 120)
     row = columns(await space.kubectl("get", "dj"))["primes"]
-    assert list(row) == ["NAME", "DEADLINE", "ADMITTED", "PROGRESS", "ETA", "SLACK", "AGE"]
-    assert row["ADMITTED"] == "True"
+    assert list(row) == ["NAME", "STATE", "DEADLINE", "PROGRESS", "ETA", "SLACK", "AGE"]
+    assert row["STATE"] == "Running"
     assert 0 < int(row["PROGRESS"].removesuffix("%")) < 100
     assert moment(row["DEADLINE"]) == moment(space.status("primes")["promise"]["deadline"])
     assert moment(row["ETA"]) < moment(row["DEADLINE"])
@@ -86,7 +86,8 @@ async def test_two_jobs_are_promised_capped_and_end_on_time_with_the_result_of_o
         assert "chunks" not in status
         assert space.result(name) == alone_found[name]
         await eventually(lambda name=name: said(space, name, {"Feasible", "Completed"}))
-    assert columns(await space.kubectl("get", "dj"))["primes"]["PROGRESS"] == "100%"
+    row = columns(await space.kubectl("get", "dj"))["primes"]
+    assert (row["STATE"], row["PROGRESS"]) == ("Completed", "100%")
     # pods of chunks go once they are accounted, the reduce stays to be read
     await eventually(lambda: not any(space.pods_of(name, gone=False) for name in units))
     assert len(space.pods_of("primes", "Reduce", gone=False)) == 1

@@ -25,6 +25,7 @@ def refused(now, *, epoch=1):
             _condition("Admitted", "False", "InfeasibleCapacity", now, message),
             _condition("SpecApplied", "True", "Applied", now, "the spec is in force"),
         ],
+        "state": "Refused",
         "epoch": epoch,
         "observedGeneration": 1,
         "units": {"done": 0, "running": 0, "total": 100},
@@ -39,6 +40,7 @@ def ended(now, *, epoch=1):
     """Return the status of a job that was promised and is done."""
     return {
         **refused(now, epoch=epoch),
+        "state": "Completed",
         "conditions": [
             _condition("Admitted", "True", "Feasible", now, "100 units on 4 processors from 0.0s on, margin 2.0s"),
             _condition("OnTrack", "True", "OnTrack", now, "the forecast is before the deadline"),

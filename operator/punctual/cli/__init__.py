@@ -71,7 +71,7 @@ def watch(
     context: Annotated[str | None, typer.Option(help="Context of the kubeconfig, as for kubectl.")] = None,
     record: Annotated[Path | None, typer.Option(help="Write all that is seen here, for punctual timeline.")] = None,
 ) -> None:
-    """Show jobs as they run: progress of every chunk, ETA, margin; through kubectl.
+    """Show jobs as they run: progress of every chunk, ETA, slack; through kubectl.
 
     With JOBs it ends when all of them have: status 0 if every deadline was kept.
     """

@@ -14,16 +14,15 @@ from punctual.view.elapsed import clock
 from punctual.view.jobs import OVER, Board, Chunk, Job, State
 
 STYLES: Final[dict[State, str]] = {
-    "waiting": "dim",
-    "measuring": "cyan",
-    "refused": "yellow",
-    "suspended": "dim",
-    "promised": "cyan",
-    "running": "blue",
-    "late": "bold red",
-    "done": "green",
-    "missed": "bold red",
-    "failed": "bold red",
+    "Waiting": "dim",
+    "Measuring": "cyan",
+    "Refused": "yellow",
+    "Suspended": "dim",
+    "Running": "blue",
+    "Late": "bold red",
+    "Completed": "green",
+    "Missed": "bold red",
+    "Failed": "bold red",
 }
 OFTEN: Final = 10.0
 """Seconds between two lines about the progress of a job."""
@@ -86,24 +85,24 @@ def _headline(job: Job, now: float, grid: Grid, wide: int) -> Table:
 
 
 def _times(job: Job, now: float) -> Iterable[tuple[str, str, str]]:
-    if job.deadline is None or job.state in {"waiting", "suspended"}:
+    if job.deadline is None or job.state == "Suspended" or (job.state == "Waiting" and not job.promised):
         return
     if job.finished is not None:
         yield "took", clock(job.finished - job.created), ""
     else:
         left = job.deadline - now
         yield ("deadline in", clock(left), "") if left >= 0 else ("deadline", f"{clock(-left)} ago", "bold red")
-        if job.state == "promised" and job.start is not None and job.start > now:
+        if job.promised and job.start is not None and job.start > now:
             yield "starts in", clock(job.start - now), ""
         if (eta := job.eta or job.finish) and eta > now:
             yield "ETA", clock(eta - now), ""
-    if job.margin is not None and job.state not in {"promised", "refused", "failed"}:
-        yield "margin", clock(job.margin), "green" if job.margin >= 0 else "bold red"
+    if job.slack is not None and job.state not in {"Waiting", "Refused", "Failed"}:
+        yield "slack", clock(job.slack), "green" if job.slack >= 0 else "bold red"
 
 
 def _why(job: Job) -> list[Text]:
     """Say why, where a state alone does not."""
-    if job.state in {"refused", "late", "missed", "failed", "measuring"}:
+    if job.state in {"Refused", "Late", "Missed", "Failed", "Measuring"}:
         why = Text(f"    {job.reason}: {job.message}", style=STYLES[job.state], overflow="fold")
         return [
             why,
@@ -167,9 +166,9 @@ class Teller:
             if told != known:
                 self._told[job.uid] = known
                 self._progress[job.uid] = (now, job.done)
-                if job.state != "waiting":
+                if job.reason:
                     lines.append(headline(job, now))
-            if job.state == "refused" and (job.offered or job.offer_load) and job.uid not in self._offered:
+            if job.state == "Refused" and (job.offered or job.offer_load) and job.uid not in self._offered:
                 self._offered.add(job.uid)
                 lines.append(f"{job.name}: {offer(job.offered, job.offer_load)}")
             at, done = self._progress.get(job.uid, (now, 0))
@@ -183,10 +182,10 @@ def headline(job: Job, now: float) -> str:
     """Say in a line how a job is."""
     times = ", ".join(f"{word} {text}" for word, text, _ in _times(job, now))
     parts = [f"{job.name}: {job.state}"]
-    if job.state in {"running", "late"}:
+    if job.state in {"Running", "Late"}:
         parts.append(f"{job.done} of {job.units} units, {len(job.chunks)} chunks")
-    if job.state == "promised" or (job.state == "running" and not job.done) or job.state not in {"running", "promised"}:
+    if job.state != "Running" or not job.done:
         parts.append(f"{job.reason}, {job.message}" if job.message else job.reason)
-    if times and job.state != "refused":
+    if times and job.state != "Refused":
         parts.append(times)
     return "; ".join(parts)

@@ -36,7 +36,7 @@ def show(result: Result, trace: Trace, options: Options) -> None:
     lines = {line.id: line for line in trace.lines}
     letters = _letters(result, lines) if console.is_terminal else {}
     table = Table(box=None, header_style="dim")
-    for name in (*([""] if letters else []), "job", "arrival", "load", "deadline", "answer", "finish", "margin"):
+    for name in (*([""] if letters else []), "job", "arrival", "load", "deadline", "answer", "finish", "slack"):
         table.add_column(name, justify="left" if name in {"", "job", "answer"} else "right")
     for decision in result.decisions[:SHOWN]:
         letter = [Text(*letters.get(decision.id, NOBODY))] if letters else []
@@ -154,14 +154,14 @@ def _held(line: ReservationLine, node: str) -> Bar:
 
 
 def _reservation(line: ReservationLine, decision: Decision) -> Job:
-    state: State = "done" if decision.accepted else "refused"
+    state: State = "Completed" if decision.accepted else "Refused"
     end = line.end if decision.accepted else None
     return replace(_asked(line, decision, state, end), processors=line.processors, start=line.start)
 
 
 def _job(line: JobLine, decision: Decision, ends: dict[str, Finished]) -> Job:
     end = ends.get(line.id)
-    state: State = "refused" if end is None else "done" if end.met else "missed"
+    state: State = "Refused" if end is None else "Completed" if end.met else "Missed"
     offered = None if decision.earliest_deadline is None else f"{decision.earliest_deadline:.6g} s"
     asked = _asked(line, decision, state, end.finish if end else None)
     return replace(asked, deadline=line.arrival + line.deadline, finish=decision.promised_finish, offered=offered)

@@ -68,5 +68,5 @@ def _over(board: Board, names: Sequence[str], *, patience: float) -> bool:
     if missing and patience < 0:
         raise PunctualError(f"there is no job {', '.join(sorted(missing))}")
     return not missing and all(
-        job.state in OVER or (job.state == "refused" and (job.offered is not None or patience < 0)) for job in jobs
+        job.state in OVER or (job.state == "Refused" and (job.offered is not None or patience < 0)) for job in jobs
     )

@@ -289,6 +289,7 @@ def job_status(record: JobRecord, job: Job, *, owner: Owner, standing: Since, no
     """Return a job's status. ``standing``: its conditions so far."""
     deadline = record.promise.deadline if record.promise else job.deadline
     status: Json = {
+        "state": job_state(record),
         "conditions": conditions(
             {kind: getattr(record, field) for kind, field in _JOB_CONDITIONS.items()},
             standing,
@@ -347,6 +348,26 @@ def job_status(record: JobRecord, job: Job, *, owner: Owner, standing: Since, no
         "pilots": [p._asdict() for p in record.pilots],
     }
     return status | {field: some for field, some in lists.items() if some}
+
+
+def job_state(record: JobRecord) -> api.State:  # noqa: PLR0911  one line per state reads best
+    """Return the state of a job in one word, as :attr:`DivisibleJobStatus.state` explains it."""
+    if record.failed_condition is not None:
+        return "Failed"
+    if record.completed_condition is not None:
+        return "Missed" if record.completed_condition.reason == reasons.DEADLINE_MISSED else "Completed"
+    if record.admitted is None or undecided(record):
+        return "Waiting"
+    match record.admitted:
+        case Verdict(status="Unknown"):
+            return "Measuring"
+        case Verdict(reason=reasons.SUSPENDED):
+            return "Suspended"
+        case Verdict(status="False"):
+            return "Refused"
+    if record.on_track is not None and record.on_track.status == "False":
+        return "Late"
+    return "Waiting" if record.started is None else "Running"
 
 
 def _counts(counts: Counts) -> list[Json]:

@@ -12,10 +12,11 @@ from punctual.kube.format.duration import parse_duration, parse_time
 from punctual.view.changes import Change, Reset
 
 Json = dict[str, Any]
-State = Literal[
-    "waiting", "measuring", "refused", "suspended", "promised", "running", "late", "done", "missed", "failed"
-]
-OVER: frozenset[State] = frozenset({"done", "missed", "failed"})
+State = Literal["Measuring", "Refused", "Waiting", "Running", "Late", "Suspended", "Completed", "Missed", "Failed"]
+"""As ``status.state`` of a DivisibleJob."""
+OVER: frozenset[State] = frozenset({"Completed", "Missed", "Failed"})
+_SAYS_WHY: dict[State, str] = {"Completed": "Completed", "Missed": "Completed", "Failed": "Failed", "Late": "OnTrack"}
+"""By state, the condition that says why; else it is Admitted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +60,20 @@ class Job:
     finished: float | None
 
     @property
-    def margin(self) -> float | None:
+    def slack(self) -> float | None:
         """Seconds between forecast (once finished: the finish) and deadline; below zero: late."""
         end = self.finished or self.eta or self.finish
         return None if end is None or self.deadline is None else self.deadline - end
 
     @property
+    def promised(self) -> bool:
+        """Whether it is promised, and waits for its first chunk."""
+        return self.state == "Waiting" and self.finish is not None
+
+    @property
     def kept(self) -> bool:
         """Whether it has finished by its deadline."""
-        return self.state == "done"
+        return self.state == "Completed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +106,9 @@ def job_of(body: Mapping[str, Any]) -> Job:
             created + parse_duration(spec["deadline"]) if spec.get("deadline") else None
         )
     chunks = tuple(_chunk(c) for c in status.get("chunks") or ())
-    finished = _time(status.get("finishTime"))
-    state, word = _state(
-        said, started=bool(status.get("startTime")), in_time=finished and deadline and finished <= deadline
-    )
+    state: State = status.get("state") or "Waiting"
+    finished = _time(status.get("finishTime")) if state in OVER else None  # of a refused job: when it was answered
+    word = said.get(_SAYS_WHY.get(state, "Admitted")) or {}
     return Job(
         uid=meta["uid"],
         namespace=meta.get("namespace", ""),
@@ -125,28 +130,6 @@ def job_of(body: Mapping[str, Any]) -> Job:
         started=_time(status.get("startTime")),
         finished=finished,
     )
-
-
-def _state(said: Mapping[str, Json], *, started: bool, in_time: object) -> tuple[State, Json]:  # noqa: PLR0911  one per state
-    """Return where a job stands and the condition that says why."""
-    none: Json = {}
-    admitted, on_track = said.get("Admitted", none), said.get("OnTrack", none)
-    completed, failed = said.get("Completed", none), said.get("Failed", none)
-    if failed.get("status") == "True":
-        return "failed", failed
-    if completed.get("status") == "True":
-        return ("done" if in_time else "missed"), completed
-    if on_track.get("status") == "False":
-        return "late", on_track
-    match admitted.get("status"):
-        case "True":
-            return ("running" if started else "promised"), admitted
-        case "False":
-            return ("suspended" if admitted.get("reason") == "Suspended" else "refused"), admitted
-        case "Unknown":
-            return "measuring", admitted
-        case _:
-            return "waiting", none
 
 
 def _chunk(chunk: Mapping[str, Any]) -> Chunk:

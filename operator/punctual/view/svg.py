@@ -30,7 +30,7 @@ COLUMNS: Final = (
     ("deadline", 430),
     ("forecast", 550),
     ("finished", 670),
-    ("margin", 790),
+    ("slack", 790),
 )
 
 
@@ -131,8 +131,8 @@ def _table(line: Timeline, y: float, colour: dict[str, str], pale: str) -> Itera
         base = y + 22 * i
         yield f'<rect x="{COLUMNS[0][1]}" y="{base - 10}" width="12" height="12" rx="2" fill="{colour[job.uid]}"/>'
         promised = line.promised.get(job.uid)
-        answer = job.reason if job.state in {"refused", "failed", "missed", "late"} else "promised"
-        if job.state == "refused" and job.offered:
+        answer = job.reason if job.state in {"Refused", "Failed", "Missed", "Late"} else "promised"
+        if job.state == "Refused" and job.offered:
             answer += f", offered {job.offered}"
         cells = [
             job.name,
@@ -140,10 +140,10 @@ def _table(line: Timeline, y: float, colour: dict[str, str], pale: str) -> Itera
             _since(job.deadline, line.begin),
             _since(promised, line.begin),
             _since(job.finished, line.begin),
-            "" if job.margin is None or job.finished is None else clock(job.margin),
+            "" if job.slack is None or job.finished is None else clock(job.slack),
         ]
         for n, ((_, left), cell) in enumerate(zip(COLUMNS, cells, strict=True)):
-            bad = n in {1, 5} and job.state in {"failed", "missed", "late"}
+            bad = n in {1, 5} and job.state in {"Failed", "Missed", "Late"}
             fill = "#b91c1c" if bad else INK
             yield _text(left + (20 if n == 0 else 0), base, cell, fill=fill, weight=600 if n == 0 else 400)
 

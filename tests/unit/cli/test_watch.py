@@ -29,12 +29,12 @@ def at(seconds):
     return format_time(NOW + seconds)
 
 
-def job(name="primes", *, conditions=None, spec=None, **status):
+def job(name="primes", *, state="Waiting", conditions=None, spec=None, **status):
     said = [{"type": k, "status": s, "reason": r, "message": m} for k, (s, r, m) in (conditions or {}).items()]
     return {
         "metadata": {"uid": f"u-{name}", "name": name, "namespace": "demo", "creationTimestamp": at(0)},
         "spec": {"units": 100, "deadline": "60s", "template": {"secret": "x"}} | (spec or {}),
-        "status": {"conditions": said} | status,
+        "status": {"state": state, "conditions": said} | status,
     }
 
 
@@ -48,11 +48,12 @@ CHUNK = {
 
 def running(**more):
     status = {"promise": PROMISE, "eta": at(50), "startTime": at(1), "chunks": [CHUNK], "units": {"done": 20}}
-    return job(conditions=ADMITTED, **(status | more))
+    return job(state="Running", conditions=ADMITTED, **(status | more))
 
 
 def done(finish, reason="Completed"):
-    return job(conditions=ADMITTED | {"Completed": ("True", reason, "")}, promise=PROMISE, startTime=at(1),
+    state = "Completed" if reason == "Completed" else "Missed"
+    return job(state=state, conditions=ADMITTED | {"Completed": ("True", reason, "")}, promise=PROMISE, startTime=at(1),
                finishTime=at(finish), units={"done": 100})  # fmt: skip
 
 
@@ -89,24 +90,36 @@ def pod(
 
 
 @pytest.mark.parametrize(
-    ("body", "state", "margin"),
+    ("body", "reason", "slack"),
     [
-        (job(), "waiting", None),
-        (job(conditions={"Admitted": ("Unknown", "Measuring", "")}), "measuring", None),
-        (job(conditions={"Admitted": ("False", "InfeasibleCapacity", "no")}), "refused", None),
-        (job(conditions={"Admitted": ("False", "Suspended", "")}), "suspended", None),
-        (job(conditions=ADMITTED, promise=PROMISE), "promised", 10),
-        (running(), "running", 10),
-        (job(conditions=ADMITTED | {"OnTrack": ("False", "Overrun", "")}, promise=PROMISE), "late", 10),
-        (done(55), "done", 5),
-        (done(60), "done", 0),
-        (done(61, "DeadlineMissed"), "missed", -1),
-        (job(conditions=ADMITTED | {"Failed": ("True", "ChunkFailed", "")}, finishTime=at(9)), "failed", 51),
+        (job(), "", None),
+        (job(state="Measuring", conditions={"Admitted": ("Unknown", "Measuring", "")}), "Measuring", None),
+        (
+            job(state="Refused", conditions={"Admitted": ("False", "InfeasibleCapacity", "")}),
+            "InfeasibleCapacity",
+            None,
+        ),
+        (job(state="Suspended", conditions={"Admitted": ("False", "Suspended", "")}), "Suspended", None),
+        (job(conditions=ADMITTED, promise=PROMISE), "Feasible", 10),
+        (running(), "Feasible", 10),
+        (
+            job(state="Late", conditions=ADMITTED | {"OnTrack": ("False", "Overrun", "")}, promise=PROMISE),
+            "Overrun",
+            10,
+        ),
+        (done(55), "Completed", 5),
+        (done(60), "Completed", 0),
+        (done(61, "DeadlineMissed"), "DeadlineMissed", -1),
+        (
+            job(state="Failed", conditions=ADMITTED | {"Failed": ("True", "ChunkFailed", "")}, finishTime=at(9)),
+            "ChunkFailed",
+            51,
+        ),
     ],
 )
-def test_where_a_job_stands(body, state, margin):
+def test_a_job_has_the_state_of_its_status_and_the_reason_of_the_condition_that_says_why(body, reason, slack):
     found = job_of(body)
-    assert (found.state, found.margin) == (state, margin)
+    assert (found.state, found.reason, found.slack) == (body["status"]["state"], reason, slack)
     assert found.deadline == NOW + 60
 
 
@@ -147,12 +160,13 @@ def shown(*bodies, width=130, height=40, now=10):
 
 def test_the_screen_shows_each_chunk_with_its_progress():
     text = shown(running())
-    assert re.search(r"primes +running .* 20% +deadline in 0:50 +ETA 0:40 +margin 0:10", text)
+    assert re.search(r"primes +Running .* 20% +deadline in 0:50 +ETA 0:40 +slack 0:10", text)
     assert re.search(r"0-50 .* 40% +ends in 0:39 +n1", text)
 
 
 def test_the_screen_says_why_not_and_what_instead():
-    refused = job("clocks", conditions={"Admitted": ("False", "InfeasibleCapacity", "0 of 12 are free")},
+    no = {"Admitted": ("False", "InfeasibleCapacity", "0 of 12 are free")}
+    refused = job("clocks", state="Refused", conditions=no,
                   offer={"earliestDeadline": "1m22s", "largestLoad": 7, "validUntilTime": at(60)})  # fmt: skip
     text = shown(refused)
     assert "InfeasibleCapacity: 0 of 12 are free" in text
@@ -169,7 +183,7 @@ def test_more_chunks_than_rows_are_counted():
 @pytest.mark.parametrize("width", [80, 100, 120, 160])
 def test_nothing_is_cut_off_on_a_usual_terminal(width):
     text = shown(running(), width=width)
-    assert "margin 0:10" in text
+    assert "slack 0:10" in text
     assert "…" not in text
 
 
@@ -197,7 +211,7 @@ def test_lines_tell_decisions_at_once_and_progress_now_and_then():
     assert tell(2, running(units={"done": 10})) == []
     assert len(tell(12, running(units={"done": 20}))) == 1
     assert tell(23, running(units={"done": 20})) == []
-    assert "done" in tell(55, done(55))[0]
+    assert "Completed" in tell(55, done(55))[0]
 
 
 # the record and its picture
@@ -218,7 +232,11 @@ def record(tmp_path):
         (43, "Pod", pod("primes-r", kind="Reduce", begin=100, end=101, created=42)),
         (46.4, "Pod", pod("primes-r", kind="Reduce", begin=100, end=101, created=42, started=44, finished=46)),
         (47, "DivisibleJob", done(46.5)),
-        (48, "DivisibleJob", job("clocks", conditions={"Admitted": ("False", "InfeasibleCapacity", "no")})),
+        (
+            48,
+            "DivisibleJob",
+            job("clocks", state="Refused", conditions={"Admitted": ("False", "InfeasibleCapacity", "no")}),
+        ),
     ]
     with WatchRecorder(path) as recorder:
         for seconds, kind, body in story:

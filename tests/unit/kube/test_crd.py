@@ -247,7 +247,7 @@ def test_names_and_columns():
         "categories": ["punctual"],
     }
     first = [c["name"] for c in spec["versions"][0]["additionalPrinterColumns"] if not c.get("priority")]
-    assert first == ["Deadline", "Admitted", "Progress", "ETA", "Slack", "Age"]
+    assert first == ["State", "Deadline", "Progress", "ETA", "Slack", "Age"]
     first = [c.name for c in Pool.COLUMNS if not c.priority]
     assert first == ["Processors", "Free", "Queue", "Bound", "Ready", "Age"]
 

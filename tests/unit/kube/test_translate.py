@@ -12,6 +12,8 @@ from punctual.kube import api
 from punctual.kube.cluster.conditions import standing
 from punctual.kube.cluster.pods import Owner
 from punctual.kube.translate import (
+    delayed,
+    job_state,
     job_status,
     pool_missing,
     pool_status,
@@ -357,6 +359,60 @@ def test_the_spec_in_force_of_a_refused_edit_is_not_the_newest_generation():
 )
 def test_what_the_columns_show(record, column, shown):
     assert job_status(record, JOB, owner=OWNER, standing={}, now=0.0).get(column) == shown
+
+
+YES, ON_TRACK = Verdict("True", "Feasible", ""), Verdict("True", "OnTrack", "")
+LATE = Verdict("False", "Overrun", "")
+
+
+def refused(reason):
+    return JobRecord(admitted=Verdict("False", reason, ""))
+
+
+@pytest.mark.parametrize(
+    ("record", "state"),
+    [
+        pytest.param(JobRecord(), "Waiting", id="no answer yet"),
+        pytest.param(pool_missing(None, JOB, "main", epoch=1), "Waiting", id="no pool yet"),
+        pytest.param(delayed(JobRecord(), JOB, "a webhook fails", epoch=1), "Waiting", id="an answer that is delayed"),
+        pytest.param(JobRecord(admitted=Verdict("True", "DryRun", "")), "Waiting", id="only asked"),
+        pytest.param(JobRecord(admitted=YES, on_track=ON_TRACK), "Waiting", id="promised"),
+        pytest.param(JobRecord(admitted=Verdict("Unknown", "Measuring", "")), "Measuring", id="measured"),
+        pytest.param(
+            JobRecord(admitted=Verdict("Unknown", "Measuring", ""), started=1.0), "Measuring", id="pilots run"
+        ),
+        pytest.param(refused("InfeasibleCapacity"), "Refused", id="no capacity"),
+        pytest.param(refused("NotAllowed"), "Refused", id="not allowed"),
+        pytest.param(refused("Suspended"), "Suspended", id="suspended"),
+        pytest.param(refused("Suspended")._replace(started=1.0), "Suspended", id="suspended while it ran"),
+        pytest.param(JobRecord(admitted=YES, on_track=ON_TRACK, started=1.0), "Running", id="chunks run"),
+        pytest.param(JobRecord(admitted=YES, on_track=LATE, started=1.0), "Late", id="given up"),
+        pytest.param(JobRecord(admitted=YES, on_track=LATE), "Late", id="given up before it began"),
+        pytest.param(
+            JobRecord(
+                admitted=YES, on_track=ON_TRACK, completed_condition=Verdict("True", "Completed", ""), finished=1.0
+            ),
+            "Completed",
+            id="done in time",
+        ),
+        pytest.param(
+            JobRecord(
+                admitted=YES, on_track=LATE, completed_condition=Verdict("True", "DeadlineMissed", ""), finished=1.0
+            ),
+            "Missed",
+            id="done late",
+        ),
+        pytest.param(
+            JobRecord(admitted=YES, on_track=LATE, failed_condition=Verdict("True", "ChunkFailed", ""), finished=1.0),
+            "Failed",
+            id="failed",
+        ),
+    ],
+)
+def test_each_state_of_a_job_is_one_word(record, state):
+    assert job_state(record) == state
+    status = job_status(record, JOB, owner=OWNER, standing={}, now=0.0)
+    assert through_the_server(api.DivisibleJobStatus, status).state == state
 
 
 def test_bytes_that_no_file_has_are_written_as_the_most_a_status_takes():

@@ -17,6 +17,7 @@ from punctual.kube.api.job_status import (
     Offer,
     PilotSample,
     Promise,
+    State,
     UnitCounts,
     UnitRange,
 )
@@ -98,6 +99,7 @@ __all__ = [
     "SecretHeader",
     "SecretKey",
     "Startup",
+    "State",
     "UnitCounts",
     "UnitRange",
     "VolumeInput",

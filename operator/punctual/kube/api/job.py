@@ -204,12 +204,13 @@ class DivisibleJob(Resource):
     RULES: ClassVar = (EPOCH_NEVER_FALLS, *_FIXED, _WHOLE_RESULTS)
     NAMES: ClassVar = Names("DivisibleJob", "divisiblejobs", "divisiblejob", ("dj",), "Namespaced")
     COLUMNS: ClassVar = (
+        Column("State", ".status.state", "string", 0, "its state in one word"),
         Column("Deadline", ".status.applied.deadlineTime", "string", 0, "by when it must be done"),
-        Column("Admitted", '.status.conditions[?(@.type=="Admitted")].status', "string", 0, "is it promised"),
         Column("Progress", ".status.progress", "string", 0, "units done of all"),
         Column("ETA", ".status.eta", "string", 0, "when it will be done"),
         Column("Slack", ".status.slack", "string", 0, "time between ETA and deadline"),
         AGE,
+        Column("Admitted", '.status.conditions[?(@.type=="Admitted")].status', "string", 1, "is it promised"),
         Column("Pool", ".spec.pool", "string", 1),
         Column("Units", ".spec.units", "integer", 1),
         Column("Finish", ".status.promise.finish", "string", 1, "planned end"),

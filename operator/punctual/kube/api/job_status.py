@@ -13,6 +13,8 @@ from punctual.kube.api.base import Model
 from punctual.kube.api.fields import MAX_RANGES, Bytes, Count, Position, Seconds, StatusDuration, Time, Units
 from punctual.kube.api.meta import Conditions, Epoch
 
+State = Literal["Measuring", "Refused", "Waiting", "Running", "Late", "Suspended", "Completed", "Missed", "Failed"]
+
 NodeName = Annotated[str, Field(max_length=253)]
 
 
@@ -169,6 +171,13 @@ CountList = Annotated[list[CountedRange], Field(max_length=MAX_RANGES)]
 class DivisibleJobStatus(Model):
     """The answer, and how far the job is. The operator plans from this after a restart; do not edit it."""
 
+    state: State | None = None
+    """The job's state in one word, derived from the conditions. Waiting: it has no answer yet, or it is promised and
+    its first chunk has not begun, or it was only a question (`spec.dryRun`) and would be promised. Measuring: pilot
+    chunks measure its cost before it is answered. Refused: nothing is promised, see `offer`; an edit asks again.
+    Running: it is promised, and chunks have begun. Late: its deadline cannot be kept, and it goes on without a
+    promise. Suspended: `spec.suspend` is true. Completed: all is done, by the deadline. Missed: all is done, after
+    the deadline. Failed: it has ended without being done."""
     conditions: Conditions = Field(default=[])
     """Admitted: the deadline is promised (True), refused (False, see `offer`), or not yet known (Unknown). OnTrack:
     it will be kept. Completed: all is done. Failed: it has ended without being done. SpecApplied: the spec is in
