@@ -410,15 +410,15 @@ def test_columns_of_a_job(kubectl):
     assert row.split()[7:] == ["True", "main", "120000", "2030-01-02T15:47:25.500000Z", "Feasible"]
 
 
-YES, ON_TRACK = Verdict("True", "Feasible"), Verdict("True", "OnTrack")
+YES, ON_TRACK = Verdict("True", "Feasible", ""), Verdict("True", "OnTrack", "")
 RECORDS = {
-    "Measuring": JobRecord(admitted=Verdict("Unknown", "Measuring")),
-    "Refused": JobRecord(admitted=Verdict("False", "InfeasibleCapacity")),
+    "Measuring": JobRecord(admitted=Verdict("Unknown", "Measuring", "")),
+    "Refused": JobRecord(admitted=Verdict("False", "InfeasibleCapacity", "")),
     "Running": JobRecord(admitted=YES, on_track=ON_TRACK, started=NOW),
-    "Late": JobRecord(admitted=YES, on_track=Verdict("False", "Overrun"), started=NOW),
-    "Failed": JobRecord(failed_condition=Verdict("True", "ChunkFailed"), started=NOW, finished=NOW),
-    "Missed": JobRecord(completed_condition=Verdict("True", "DeadlineMissed"), started=NOW, finished=NOW),
-    "Completed": JobRecord(completed_condition=Verdict("True", "Completed"), started=NOW, finished=NOW),
+    "Late": JobRecord(admitted=YES, on_track=Verdict("False", "Overrun", ""), started=NOW),
+    "Failed": JobRecord(failed_condition=Verdict("True", "ChunkFailed", ""), started=NOW, finished=NOW),
+    "Missed": JobRecord(completed_condition=Verdict("True", "DeadlineMissed", ""), started=NOW, finished=NOW),
+    "Completed": JobRecord(completed_condition=Verdict("True", "Completed", ""), started=NOW, finished=NOW),
 }
 
 
@@ -428,7 +428,7 @@ def test_each_state_of_a_job_looks_different_in_its_first_column(kubectl):
         job = Object(kubectl, DivisibleJob, f"state-{state.lower()}")
         owner = Owner(uid="", namespace="default", name="", pool="main", units=9)
         status = job_status(record, asked, owner=owner, standing={}, now=NOW)
-        assert job.write_status(parse_status(DivisibleJobStatus, status)).returncode == 0
+        assert job.write_status(parse_status(DivisibleJobStatus, {"status": status})).returncode == 0
     head, *rows = [line.split() for line in kubectl("get", "dj", check=True).stdout.splitlines()]
     assert head[:2] == ["NAME", "STATE"]
     shown = {row[0]: row[1] for row in rows}

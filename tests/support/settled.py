@@ -32,6 +32,7 @@ def refused(now, *, epoch=1):
         "progress": "0%",
         "applied": {"deadlineTime": format_time(now + 1), "suspend": False},
         "offer": {"validUntilTime": format_time(now + 600), "largestLoad": 40, "earliestDeadline": "16.5s"},
+        "finishTime": format_time(now),
         "cost": {"perUnit": 0.1, "transferPerUnit": 0.0, "transferSetup": 0.0, "startup": 1.0},
     }
 

@@ -51,6 +51,7 @@ MOST_NODES = 1000  # as the schema of PoolStatus.nodes has it
 
 _RULES: Final[dict[Literal["Optimal", "Equal"], Literal["OPR", "EPR"]]] = {"Optimal": "OPR", "Equal": "EPR"}
 _ASSIGNMENTS: Final[dict[Literal["Fewest", "All"], Literal["MN", "AN"]]] = {"Fewest": "MN", "All": "AN"}
+OPEN: Final = Verdict("Unknown", "", "")
 _JOB_CONDITIONS = {
     "Admitted": "admitted",
     "OnTrack": "on_track",
@@ -201,6 +202,8 @@ def to_record(status: api.DivisibleJobStatus) -> JobRecord:
     """Return what a job's status says."""
     said = {c.type: Verdict(c.status, c.reason, c.message) for c in status.conditions}
     fetched = status.input
+    # as `ended` in kube.cluster.directory tells them apart
+    refused = "Completed" not in said and "Failed" not in said and said.get("Admitted", OPEN).status == "False"
     promise, offer, cost, units = status.promise, status.offer, status.cost, status.units or api.UnitCounts()
     return JobRecord(
         epoch=status.epoch or 0,
@@ -225,7 +228,8 @@ def to_record(status: api.DivisibleJobStatus) -> JobRecord:
         else None,
         input=InputVersion(fetched.size, fetched.validator or "") if fetched and fetched.size is not None else None,
         started=status.start_time,
-        finished=status.finish_time,
+        finished=None if refused else status.finish_time,
+        refused=status.finish_time if refused else None,
         done=units.done,
         running=units.running,
         eta=status.eta,
@@ -337,7 +341,8 @@ def job_status(record: JobRecord, job: Job, *, owner: Owner, standing: Since, no
         # columns: whole seconds, rounded to the safe side
         status["eta"] = format_time(math.ceil(record.eta))
         status["slack"] = format_duration(math.floor(deadline - record.eta))
-    for field, time in (("startTime", record.started), ("finishTime", record.finished)):
+    over = record.over if record.ended or job_state(record) == "Refused" else None
+    for field, time in (("startTime", record.started), ("finishTime", over)):
         if time is not None:
             status[field] = format_time(time)
     lists: dict[str, list[Json]] = {
@@ -489,6 +494,7 @@ def pool_missing(record: JobRecord | None, job: Job, pool: str, *, epoch: int) -
         observed_generation=job.generation,
         promise=None,
         on_track=None,
+        refused=None,
         admitted=Verdict("False", reasons.POOL_NOT_FOUND, f"there is no Pool {pool}: create it, and this job is asked"),
     )
 
@@ -506,6 +512,7 @@ def delayed(record: JobRecord | None, job: Job, text: str, *, epoch: int) -> Job
     return (record or JobRecord())._replace(
         epoch=epoch,
         observed_generation=job.generation,
+        refused=None,
         admitted=Verdict("Unknown", reasons.ANSWER_DELAYED, text),
     )
 
@@ -519,7 +526,11 @@ _NO_ANSWER = {reasons.POOL_NOT_FOUND, reasons.ANSWER_DELAYED}
 
 
 def without_decision(record: JobRecord | None) -> JobRecord | None:
-    """Return what an undecided job brings along: its ledger, if it has one."""
-    if record is None or not (record.completed or record.chunks or record.tried.parts or record.ended):
+    """Return what a job brings along that is asked again: its ledger, if it has one, and when it was refused."""
+    if record is None:
         return None
-    return record._replace(admitted=None, observed_generation=0)
+    if record.completed or record.chunks or record.tried.parts or record.ended:
+        return record._replace(admitted=None)
+    if record.refused is None:
+        return None
+    return JobRecord(observed_generation=record.observed_generation, refused=record.refused)

@@ -438,9 +438,8 @@ class Pool:
             self.state.active[st.job.uid] = None
             if chunk.turn is not None:  # until its pod is seen to have its input
                 self.state.sending.add(occupant)
-        if record.ended:
-            self.lifecycle.note_end(st)
-        elif record.observed_generation < st.asked.generation:
+        self.lifecycle.note_end(st)
+        if not record.ended and record.observed_generation < st.asked.generation:
             self.state.edits[st.job.uid] = None
 
     def _take_deleted(self, now: float, uid: str) -> None:
@@ -711,14 +710,14 @@ class Pool:
         st.record = st.record._replace(observed_generation=st.asked.generation)
         if job.suspend:
             text = "spec.suspend is true, so the job has no promise: set it to false to request one"
-            st.record = st.record._replace(admitted=Verdict("False", reasons.SUSPENDED, text))
+            st.record = st.record._replace(admitted=Verdict("False", reasons.SUSPENDED, text), refused=None)
             return None
         if st.work_done and job.reduce_duration is None:  # after an edit, no work is left to promise
             self.lifecycle.finish(now, st)
             return None
         if st.cost is None and job.refusal is None and not self.state.deleting:
             text = "neither cost nor profile: pilot chunks on free processors measure what a unit costs"
-            st.record = st.record._replace(admitted=Verdict("Unknown", reasons.MEASURING, text))
+            st.record = st.record._replace(admitted=Verdict("Unknown", reasons.MEASURING, text), refused=None)
             return None
         st.record = st.record._replace(cost=st.cost)
         demand = self.planner.demand(st, now) if st.cost else None
@@ -737,7 +736,7 @@ class Pool:
         if room is None:
             self.state.ask(st)
         elif isinstance(room, Rejected):
-            self._reject(st, room, demand)
+            self._reject(now, st, room, demand)
             if self.state.miss is not None and room.by_time:
                 self.state.miss.turned_away = True
         else:
@@ -766,7 +765,7 @@ class Pool:
         """Decide one job by the exact test; return the number of placements tested."""
         answer = admit(application)
         if isinstance(answer, Rejected):
-            self._reject(st, answer, application.demand)
+            self._reject(now, st, answer, application.demand)
             return answer.placements
         if not answer.appended:
             self.together = 2  # the next job may need another order too
@@ -775,9 +774,8 @@ class Pool:
             self.state.plan = answer.plan
         return 1 if answer.appended else 1 + len(answer.plan)
 
-    def _reject(self, st: JobState, answer: Rejected, demand: Demand) -> None:
-        st.record = st.record._replace(admitted=Verdict("False", answer.reason, answer.message), promise=None)
-        self.state.after.append(Emit(st.job.uid, "Warning", answer.reason, answer.message))
+    def _reject(self, now: float, st: JobState, answer: Rejected, demand: Demand) -> None:
+        self.lifecycle.refuse(now, st, answer.reason, answer.message)
         if answer.by_time and self.offers:
             self.state.searches.ask(st.job.uid, demand)
 
@@ -791,12 +789,13 @@ class Pool:
         )
         if job.dry_run:
             verdict = Verdict("True", reasons.DRY_RUN, f"would be promised: {text}; a dry run reserves nothing")
-            st.record = st.record._replace(admitted=verdict)
+            st.record = st.record._replace(admitted=verdict, refused=None)
             return
         st.record = st.record._replace(
             admitted=Verdict("True", self._word(), text),
             on_track=Verdict("True", reasons.ON_TRACK, "the forecast is before the deadline"),
             offer=None,
+            refused=None,
             promise=Promise(job.deadline, outlook.finish, margin, outlook.processors, max(now, outlook.start)),
         )
         self.state.after.append(Emit(job.uid, "Normal", self._word(), text))

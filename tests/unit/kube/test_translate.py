@@ -221,6 +221,16 @@ def chunks(draw):
 
 millis = st.integers(0, 10**9).map(lambda n: round(n / 1000, 3))
 costs = st.builds(Cost, st.floats(1e-9, 1e6), st.floats(0, 1e6), st.floats(0, 1e6), st.floats(0, 1e6))
+
+
+def as_leaders_write_them(record):
+    """Return the record with a finish that agrees with its answer: only a job that is done or failed has ended."""
+    if record.completed_condition or record.failed_condition:
+        return record
+    refused = record.finished if job_state(record) == "Refused" else None
+    return record._replace(finished=None, refused=refused)
+
+
 records = st.builds(
     JobRecord,
     epoch=small,
@@ -242,10 +252,11 @@ records = st.builds(
     input=maybe() | st.builds(InputVersion, small, st.sampled_from(["", '"a"', "Mon, 23 Nov 2026 10:00:00 GMT"])),
     started=maybe() | times,
     finished=maybe() | times,
+    refused=maybe(),
     done=small,
     running=small,
     eta=maybe() | times.map(math.ceil).map(float),
-)
+).map(as_leaders_write_them)
 
 
 def through_the_server(kind, status):
@@ -470,6 +481,17 @@ def test_a_job_without_a_pool_is_told_so_and_keeps_what_it_has_done():
     assert record.completed == done.completed
 
 
+def test_a_refused_job_is_finished_until_it_is_asked_again():
+    refused = JobRecord(admitted=Verdict("False", "InfeasibleCapacity", ""), refused=7.0, observed_generation=3)
+    status = job_status(refused, JOB, owner=OWNER, standing={}, now=9.0)
+    assert status["finishTime"] == "1970-01-01T00:00:07Z"
+    assert to_record(through_the_server(api.DivisibleJobStatus, status)) == refused
+    assert without_decision(refused) == JobRecord(refused=7.0, observed_generation=3), "the same answer keeps its time"
+    for other in (pool_missing(refused, JOB, "main", epoch=3), delayed(refused, JOB, "a webhook fails", epoch=3)):
+        assert other.refused is None
+        assert "finishTime" not in job_status(other, JOB, owner=OWNER, standing={}, now=9.0)
+
+
 def test_what_an_undecided_job_brings_along_is_its_ledger():
     done = JobRecord(completed=Ranges.of((0, 5)))
     missing = pool_missing(done, JOB, "main", epoch=3)
@@ -477,4 +499,4 @@ def test_what_an_undecided_job_brings_along_is_its_ledger():
     assert undecided(missing)
     assert not undecided(missing._replace(admitted=Verdict("False", "InfeasibleCapacity", "")))
     assert without_decision(pool_missing(None, JOB, "main", epoch=3)) is None
-    assert without_decision(missing) == done._replace(epoch=3)
+    assert without_decision(missing) == done._replace(epoch=3, observed_generation=JOB.generation)

@@ -225,10 +225,14 @@ def _parse_percent(text: str) -> float:
     return float(text[:-1]) / 100
 
 
+def _format_percent(part: float) -> str:
+    return f"{100 * part:.6f}".rstrip("0").rstrip(".") + "%"
+
+
 Percent = Annotated[
     float,
     _from_text(_parse_percent, 'a part in per cent: write a string such as "12.5%"'),
-    PlainSerializer(lambda part: f"{round(100 * part, 6):.9g}%", return_type=str),
+    PlainSerializer(_format_percent, return_type=str),
     WithJsonSchema({"type": "string", "maxLength": 16, "x-type": "percentage"}),
 ]
 """A part from 0 to 1, which prints as ``12.5%``: Kubernetes' conventions have no floats in a spec."""

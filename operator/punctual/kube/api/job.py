@@ -170,8 +170,8 @@ class DivisibleJobSpec(Model):
     """What happens when a promise cannot be kept after all (nodes lost, cost declared too low). Continue: the job
     goes on with leftover capacity. Stop: its pods end and it fails. Default Continue."""
     ttl_seconds_after_finished: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
-    """How many seconds after its end the job is deleted, with its pods and results: `86400` is a day. Default: it is
-    kept."""
+    """How many seconds after `status.finishTime` the job is deleted, with its pods and results: `86400` is a day. A
+    refused job is finished too. Default: it is kept."""
     dry_run: bool = False
     """true: only the answer is wanted; nothing is booked and nothing runs. Default false."""
     suspend: bool = False

@@ -37,10 +37,11 @@ class Offer(Model):
     """What could have been promised instead."""
 
     earliest_deadline: StatusDuration | None = None
-    """The earliest deadline that would be promised, counted from the refusal: `45m`. Absent: no deadline would be."""
+    """The earliest deadline that would be promised to another job like this one, counted from its creation: `45m`.
+    Absent: no deadline would be."""
     earliest_deadline_time: Time | None = None
-    """The same as a moment: put it into `spec.deadlineTime` of this job, or of another one like it. It includes
-    the time until `validUntilTime`, in which the edit can be made."""
+    """The same as a moment, for an edit of this job: put it into `spec.deadlineTime`, and remove `spec.deadline`. It
+    includes the time until `validUntilTime`, in which the edit can be made."""
     valid_until_time: Time
     """Until when the offer stands, if no other job is admitted meanwhile."""
     largest_load: Units
@@ -215,6 +216,7 @@ class DivisibleJobStatus(Model):
     start_time: Time | None = None
     """When the first chunk was created."""
     finish_time: Time | None = None
-    """When it came to its end, well or not: when its last pod did, where that was seen later."""
+    """When it came to its end, well or not: when its last pod did, where that was seen later. Of a refused job: when it
+    was refused; an edit asks again and takes this back."""
     applied: AppliedSpec | None = None
     """The parts of the spec that may be edited, as they are in force."""

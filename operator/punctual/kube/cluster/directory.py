@@ -414,17 +414,32 @@ def settled(body: Body) -> str:
     status, meta = body.get("status"), body["metadata"]
     if not isinstance(status, dict) or meta.get("deletionTimestamp") is not None:
         return ""
-    if "finishTime" in status:
+    if ended(body):
         return ENDED
     if status.get("promise") or status.get("chunks") or status.get("observedGeneration") != meta.get("generation"):
         return ""
-    said = status.get("conditions")
-    for one in said if isinstance(said, list) else ():
-        if isinstance(one, dict) and one.get("type") == "Admitted":
-            answer, reason = one.get("status"), one.get("reason")
-            if isinstance(reason, str) and (answer == "False" or (answer == "True" and reason == reasons.DRY_RUN)):
-                return sys.intern(reason)
+    said = _conditions(status).get("Admitted", {})
+    answer, reason = said.get("status"), said.get("reason")
+    if isinstance(reason, str) and (answer == "False" or (answer == "True" and reason == reasons.DRY_RUN)):
+        return sys.intern(reason)
     return ""
+
+
+def ended(body: Body) -> bool:
+    """Whether a job or reservation has come to its end: nothing of it is written any more.
+
+    A refused job is finished too, but an edit asks again: it has not ended.
+    """
+    status = body.get("status")
+    if not isinstance(status, dict) or "finishTime" not in status:
+        return False
+    said = _conditions(status)
+    return "Completed" in said or "Failed" in said or said.get("Admitted", {}).get("status") != "False"
+
+
+def _conditions(status: Mapping[str, Any]) -> dict[Any, Mapping[str, Any]]:
+    said = status.get("conditions")
+    return {c.get("type"): c for c in said if isinstance(c, dict)} if isinstance(said, list) else {}
 
 
 def _epoch(body: Body) -> int:

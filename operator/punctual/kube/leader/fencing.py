@@ -5,7 +5,7 @@ What will not, of one object alone, is left alone: it must not keep a leader fro
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from functools import partial
 from itertools import count
 from typing import Any, Final, TypeVar
@@ -14,7 +14,7 @@ import structlog
 
 from punctual.errors import ClusterError, Fenced, Invalid, NotFound, Replaced
 from punctual.kube.cluster.client import ApiClient, Json, Resource
-from punctual.kube.cluster.directory import HIGHEST, JOBS, PROFILES, Known
+from punctual.kube.cluster.directory import HIGHEST, JOBS, PROFILES, Known, ended
 from punctual.kube.cluster.operations import FIELD_MANAGER
 from punctual.kube.cluster.resync import still_there
 from punctual.kube.cluster.walk import walk
@@ -174,8 +174,3 @@ class Fence:
                 continue
             for found in await self._stamp_all(resource, [body]):
                 yield found
-
-
-def ended(body: Mapping[str, Any]) -> bool:
-    """Whether a job or reservation has come to its end: nothing of it is written any more."""
-    return "finishTime" in (body.get("status") or {})

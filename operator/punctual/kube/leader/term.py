@@ -53,6 +53,7 @@ from punctual.kube.cluster.directory import (
     KnownJob,
     KnownPool,
     KnownReservation,
+    ended,
     settled,
 )
 from punctual.kube.cluster.events import EventRecorder, Regarding
@@ -62,7 +63,7 @@ from punctual.kube.cluster.placeholder_pod import Placeholder
 from punctual.kube.cluster.pods import ATTEMPT, BEGIN, GROUP, IMAGE, KIND_LABEL
 from punctual.kube.leader.admission_gate import AdmissionGate
 from punctual.kube.leader.executor import PoolExecutor, Tools, pool_key, status_write
-from punctual.kube.leader.fencing import Fence, ended
+from punctual.kube.leader.fencing import Fence
 from punctual.kube.leader.placeholders import KEY as ROOM
 from punctual.kube.leader.placeholders import Placeholders
 from punctual.kube.leader.promise_metrics import PromiseMetrics
@@ -466,6 +467,10 @@ class Term:
                 due = isinstance(self._bookings.of_job(known), str)
             case reasons.POD_REFUSED:
                 due = True  # the API server is asked
+            case reasons.SUSPENDED | reasons.DRY_RUN:
+                return False
+        if b"ttlSecondsAfterFinished" in known.spec:  # refused is finished
+            return True
         return due
 
     def _unsettled(self, uid: str) -> None:

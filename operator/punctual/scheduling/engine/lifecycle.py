@@ -309,6 +309,13 @@ class Lifecycle:
         self._close(now, st)
         self.state.after.append(Emit(st.job.uid, "Warning", reason, message))
 
+    def refuse(self, now: float, st: JobState, reason: str, message: str) -> None:
+        """Refuse the job: it is finished until an edit of its spec requests a new decision."""
+        since = now if st.record.refused is None else st.record.refused
+        st.record = st.record._replace(admitted=Verdict("False", reason, message), promise=None, refused=since)
+        self.note_end(st)
+        self.state.after.append(Emit(st.job.uid, "Warning", reason, message))
+
     def missed(self, now: float, st: JobState) -> None:
         """Record that the deadline of a statistically admitted job has passed before it was done."""
         text = f"the deadline has passed, and {some(st.job.units - st.record.completed.total, 'unit')} are not done"
@@ -336,16 +343,17 @@ class Lifecycle:
 
     def note_end(self, st: JobState) -> None:
         """Schedule the job's deletion for the end of its time to live."""
-        if st.job.ttl is not None and st.record.finished is not None:
-            heapq.heappush(self.state.expiring, (st.record.finished + st.job.ttl, st.job.uid))
+        if st.job.ttl is not None and st.record.over is not None:
+            heapq.heappush(self.state.expiring, (st.record.over + st.job.ttl, st.job.uid))
 
     def expire(self, now: float) -> None:
-        """Delete ended jobs that have exceeded their time to live."""
+        """Delete ended and refused jobs that have exceeded their time to live."""
         while self.state.expiring and self.state.expiring[0][0] <= now:
             _, uid = heapq.heappop(self.state.expiring)
             st = self.state.jobs.get(uid)
-            # An edit may have moved the time since.
-            due = st.record.finished + st.job.ttl if st and st.record.finished and st.job.ttl is not None else math.inf
+            # An edit or a new decision may have moved the time since.
+            over = st.record.over if st else None
+            due = math.inf if st is None or st.job.ttl is None or over is None else over + st.job.ttl
             if due <= now:
                 self.state.after.append(DeleteJob(uid))
 
@@ -387,9 +395,8 @@ class Lifecycle:
                 continue
             measured = f"{some(len(st.record.pilots), 'pilot chunk')} had ended"
             text = f"the deadline passed before pilot chunks had measured the cost of a unit: {measured}"
-            st.record = st.record._replace(admitted=Verdict("False", reasons.INFEASIBLE_STARTUP, text))
+            self.refuse(now, st, reasons.INFEASIBLE_STARTUP, text)
             self.state.touch(st)
-            self.state.after.append(Emit(st.job.uid, "Warning", reasons.INFEASIBLE_STARTUP, text))
 
     def aim(self, chunk: Chunk, watch: ChunkObservation) -> None:
         """Send the agent a set point for the chunk if it has changed."""

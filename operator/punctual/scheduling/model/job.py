@@ -212,6 +212,8 @@ class JobRecord(NamedTuple):
     """The version of the input that the first chunk read; every other chunk must have read the same."""
     started: float | None = None
     finished: float | None = None
+    refused: float | None = None
+    """When it was refused. It stands while a refused job is asked again without an edit, until another answer comes."""
     done: int = 0
     """Units completed, plus units that running chunks have reported (for people; no decision uses it)."""
     running: int = 0
@@ -221,6 +223,11 @@ class JobRecord(NamedTuple):
     def ended(self) -> bool:
         """Whether the job has ended, with or without success."""
         return self.finished is not None
+
+    @property
+    def over(self) -> float | None:
+        """When it ended or was refused: from then on its time to live counts."""
+        return self.refused if self.finished is None else self.finished
 
     def check(self, units: int) -> None:
         """Raise InvariantError unless ranges are valid, no unit is owned twice and no pilot took a negative time."""

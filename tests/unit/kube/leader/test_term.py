@@ -771,6 +771,36 @@ async def test_an_ended_job_goes_at_its_time_under_a_new_leader(world):
     await world.until(lambda: ("ended", ended["metadata"]["uid"]) in world.server.deleted)
 
 
+@pytest.mark.parametrize("refusal", [{"deadline": "2s"}, {"profile": "none"}], ids=["no time", "no profile"])
+async def test_a_refused_job_goes_at_its_time_under_a_new_leader(world, refusal):
+    refused = world.job("refused", ttlSecondsAfterFinished=3600, **refusal)
+    await world.settled(refused)
+    status = world.status(refused)
+    assert status["state"] == "Refused"
+    new = world.replica()
+    new.lead(2)
+    await world.until(lambda: world.status(refused)["epoch"] == 2)
+    assert world.status(refused)["finishTime"] == status["finishTime"]
+    assert not world.server.deleted
+    await new.end()
+    world.server.objects[world.path(refused)]["status"]["finishTime"] = format_time(world.server.clock.now() - 3601)
+    world.replica().lead(3)
+    await world.until(lambda: ("refused", refused["metadata"]["uid"]) in world.server.deleted)
+
+
+async def test_an_edit_of_a_refused_job_takes_its_finish_back(world):
+    refused = world.job("refused", deadline="2s")
+    await world.settled(refused)
+    assert world.status(refused)["finishTime"]
+    new = world.replica()
+    new.lead(2)
+    new.observe(
+        "MODIFIED", world.server.put("DivisibleJob", "refused", "ns", spec=refused["spec"] | {"deadline": "9m"})
+    )
+    await world.until(lambda: world.status(refused).get("promise"))
+    assert "finishTime" not in world.status(refused)
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_a_pod_that_a_settled_job_still_has_is_ended(world, when):
     job = world.job("ended")
