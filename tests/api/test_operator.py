@@ -302,6 +302,27 @@ async def test_a_job_that_does_not_fit_gets_an_offer_that_is_kept(world, replica
     pytest.fail("no answer came soon enough to say something")
 
 
+async def test_a_refused_job_that_is_edited_to_its_offer_is_promised(world, replica):
+    await world.add_node()
+    await world.add_pool()
+    await replica()
+    job = await world.add_job(units=4000, deadline="30s")
+    refused = await world.answered(job, "InfeasibleCapacity")
+    assert (refused["state"], "finishTime" in refused) == ("Refused", True)
+
+    async def offered():
+        return (await world.status(job)).get("offer")
+
+    offer = await world.until(offered)
+    await asyncio.sleep(20)  # a person reads it: the time that passes is what is tested
+    edit = {"deadline": None, "deadlineTime": offer["earliestDeadlineTime"]}
+    await world.client.patch_merge(world.path(job), {"spec": edit})
+    promised = await world.answered(job, "Feasible")
+    assert parse_time(promised["promise"]["deadline"]) == parse_time(offer["earliestDeadlineTime"])
+    assert "finishTime" not in promised
+    assert "offer" not in promised
+
+
 async def test_a_plan_says_what_the_operator_does_then(world, replica, plan):
     await world.add_node(cpu="3")
     await world.add_pool()

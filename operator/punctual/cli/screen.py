@@ -107,7 +107,7 @@ def _why(job: Job) -> list[Text]:
         return [
             why,
             *(
-                [Text(f"    {offer(job.offered, job.offer_load)}", style="yellow")]
+                [Text(f"    {offer(job.offered, job.offer_load, edit=job.offered_time)}", style="yellow")]
                 if job.offered or job.offer_load
                 else []
             ),
@@ -115,10 +115,15 @@ def _why(job: Job) -> list[Text]:
     return []
 
 
-def offer(deadline: str | None, load: int | None) -> str:
-    """Say what could be promised instead: a deadline as it can be asked for, units by the one that was."""
+def offer(deadline: str | None, load: int | None, *, edit: str | None = None) -> str:
+    """Say what could be promised instead: a deadline as it can be asked for, units by the one that was.
+
+    ``edit``: that deadline as a moment, for a job that is there and can be edited.
+    """
     parts = []
-    if deadline:
+    if edit:
+        parts.append(f"spec.deadlineTime {edit}")
+    elif deadline:
         parts.append(f"a deadline of {deadline}")
     if load:
         parts.append(f"{load} units by the deadline asked for")
@@ -170,7 +175,7 @@ class Teller:
                     lines.append(headline(job, now))
             if job.state == "Refused" and (job.offered or job.offer_load) and job.uid not in self._offered:
                 self._offered.add(job.uid)
-                lines.append(f"{job.name}: {offer(job.offered, job.offer_load)}")
+                lines.append(f"{job.name}: {offer(job.offered, job.offer_load, edit=job.offered_time)}")
             at, done = self._progress.get(job.uid, (now, 0))
             if job.state not in OVER and job.done != done and now >= at + OFTEN:
                 self._progress[job.uid] = (now, job.done)

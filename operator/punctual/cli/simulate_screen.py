@@ -172,5 +172,5 @@ def _asked(line: JobLine | ReservationLine, decision: Decision, state: State, fi
     return Job(
         uid=line.id, namespace="", name=line.id, created=line.arrival, units=0, done=0, state=state,
         reason=decision.reason, message="", deadline=None, finish=None, processors=None, start=None, eta=None,
-        offered=None, offer_load=None, chunks=(), started=None, finished=finished,
+        offered=None, offered_time=None, offer_load=None, chunks=(), started=None, finished=finished,
     )  # fmt: skip

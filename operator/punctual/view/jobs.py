@@ -53,7 +53,9 @@ class Job:
     start: float | None
     eta: float | None
     offered: str | None
-    """The offer's earliest deadline, as it can be put into spec.deadline."""
+    """The offer's earliest deadline, as it can be put into spec.deadline of a new job."""
+    offered_time: str | None
+    """The same as it can be put into spec.deadlineTime of this job."""
     offer_load: int | None
     chunks: tuple[Chunk, ...]
     started: float | None
@@ -125,6 +127,7 @@ def job_of(body: Mapping[str, Any]) -> Job:
         start=_time(promise.get("start")),
         eta=_time(status.get("eta")),
         offered=offer.get("earliestDeadline"),
+        offered_time=offer.get("earliestDeadlineTime"),
         offer_load=offer.get("largestLoad"),
         chunks=chunks,
         started=_time(status.get("startTime")),

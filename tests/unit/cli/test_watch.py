@@ -167,10 +167,11 @@ def test_the_screen_shows_each_chunk_with_its_progress():
 def test_the_screen_says_why_not_and_what_instead():
     no = {"Admitted": ("False", "InfeasibleCapacity", "0 of 12 are free")}
     refused = job("clocks", state="Refused", conditions=no,
-                  offer={"earliestDeadline": "1m22s", "largestLoad": 7, "validUntilTime": at(60)})  # fmt: skip
+                  offer={"earliestDeadline": "1m22s", "earliestDeadlineTime": at(142), "largestLoad": 7,
+                         "validUntilTime": at(60)})  # fmt: skip
     text = shown(refused)
     assert "InfeasibleCapacity: 0 of 12 are free" in text
-    assert "would be promised: a deadline of 1m22s, or 7 units by the deadline asked for" in text
+    assert f"would be promised: spec.deadlineTime {at(142)}, or 7 units by the deadline asked for" in text
 
 
 def test_more_chunks_than_rows_are_counted():

@@ -11,6 +11,7 @@ from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.cluster.conditions import standing
 from punctual.kube.cluster.pods import Owner
+from punctual.kube.format.duration import parse_time
 from punctual.kube.translate import (
     delayed,
     job_state,
@@ -424,6 +425,16 @@ def test_each_state_of_a_job_is_one_word(record, state):
     assert job_state(record) == state
     status = job_status(record, JOB, owner=OWNER, standing={}, now=0.0)
     assert through_the_server(api.DivisibleJobStatus, status).state == state
+
+
+def test_a_deadline_offered_as_a_moment_leaves_the_time_that_was_tested_until_the_offer_ends():
+    record = JobRecord(offer=Offer(earliest_deadline=82.0, valid_until=160.25, largest_load=7))
+    offer = job_status(record, JOB, owner=OWNER, standing={}, now=100.0)["offer"]
+    assert offer["earliestDeadline"] == "1m22s"
+    assert parse_time(offer["earliestDeadlineTime"]) == 243.0
+    assert to_record(through_the_server(api.DivisibleJobStatus, {"offer": offer})).offer == record.offer
+    none = job_status(JobRecord(offer=Offer(None, 160.0, 0)), JOB, owner=OWNER, standing={}, now=100.0)["offer"]
+    assert none.keys() == {"validUntilTime", "largestLoad"}
 
 
 def test_bytes_that_no_file_has_are_written_as_the_most_a_status_takes():
