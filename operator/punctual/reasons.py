@@ -53,6 +53,11 @@ REDUCE_FAILED: Final = "ReduceFailed"
 APPLIED: Final = "Applied"
 EDIT_REFUSED: Final = "EditRefused"  # a changed spec would break a promise; the old spec stays in force
 
+# Profile
+SET_BY_HAND: Final = "SetByHand"  # spec.perUnit says what a unit costs
+LEARNED: Final = "Learned"  # what a unit costs was learned from chunks
+NOTHING_LEARNED: Final = "NothingLearned"  # neither: too few chunks have ended
+
 # Pool
 READY: Final = "Ready"
 NO_NODES: Final = "NoNodes"  # no ready node matches nodeSelector

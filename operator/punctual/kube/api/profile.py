@@ -6,7 +6,7 @@ from pydantic import Field, WithJsonSchema
 
 from punctual.kube.api.base import AGE, Column, Model, Names
 from punctual.kube.api.fields import Count, Duration, PositiveDuration, Seconds, Units
-from punctual.kube.api.meta import Resource
+from punctual.kube.api.meta import Conditions, Resource
 
 
 class ProfileSpec(Model):
@@ -73,6 +73,11 @@ class LearnedCost(Model):
 class ProfileStatus(Model):
     """What was learned from chunks that have ended. The operator goes on from it after a restart; do not edit it."""
 
+    conditions: Conditions = Field(default=[])
+    """Ready: the cost of a unit is known (True), set by hand or learned; while it is not (False), pilot chunks measure
+    each job that names this profile."""
+    observed_generation: Annotated[int, Field(ge=0)] | None = None
+    """The generation of the spec that was last looked at."""
     per_unit: Annotated[float, Field(gt=0)] | None = None
     """Seconds per unit, in the class of nodes with most samples; absent: nothing is known yet."""
     transfer_per_unit: Seconds | None = None
@@ -103,6 +108,7 @@ class Profile(Resource):
         Column("Startup", ".spec.startup", "string", 0, "time before the first unit of a chunk"),
         Column("Learned", ".status.perUnit", "number", 0, "CPU time of one unit as learned, in seconds"),
         Column("Samples", ".status.samples", "integer", 0, "chunks that was learned from"),
+        Column("Ready", '.status.conditions[?(@.type=="Ready")].status', "string", 0, "is the cost of a unit known"),
         AGE,
         Column("R2", ".status.r2", "number", 1, "how well the chunks agree"),
         Column(

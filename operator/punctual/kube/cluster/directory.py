@@ -320,7 +320,7 @@ class Directory:
         return self.pools.pop(name, None)
 
     def observe_profile(self, body: Body) -> api.Profile | None:
-        """Take in a profile; None where nothing has changed, or it cannot be read."""
+        """Take in a profile; None where no cost has changed, or it cannot be read."""
         meta = body["metadata"]
         key = (meta["namespace"], meta["name"])
         try:
@@ -329,10 +329,8 @@ class Directory:
             log.warning("profile_unreadable", namespace=key[0], profile=key[1], error=error.message)
             return None
         known = self.profiles.get(key)
-        if known and known.spec == profile.spec:
-            return None
         self.profiles[key] = profile
-        return profile
+        return None if known and known.spec == profile.spec else profile
 
     def forget_profile(self, namespace: str, name: str) -> None:
         """Take in that a profile is gone."""

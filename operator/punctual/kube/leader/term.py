@@ -26,7 +26,6 @@ A term never goes on after an error: what was decided is written down, and the n
 """
 
 import asyncio
-import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -287,7 +286,7 @@ class Term:
         for seat in self._seats.values():
             seat.task.cancel()
             seat.hands.tell_progress()
-        self._write_profiles(now=math.inf)
+        self._write_profiles(now=self._client.clock.now(), last=True)
         if not await self._writer.flush(within):
             log.warning("not_all_written", left=self._writer.depth)
         await self._recorder.flush(1.0)
@@ -653,8 +652,8 @@ class Term:
             timed = Timed(measured.units, measured.seconds)
             self._learning.add(known.owner.namespace, known.profile, where, timed, measured.fetched)
 
-    def _write_profiles(self, *, now: float) -> None:
-        for uid, write in self._learning.due(now):
+    def _write_profiles(self, *, now: float, last: bool = False) -> None:
+        for uid, write in self._learning.due(now, last=last):
             self._writer.submit(f"profile:{uid}", write)
 
     def _tell_speeds(self) -> None:

@@ -12,12 +12,25 @@ from typing import Any, Final, NamedTuple
 
 import structlog
 
-from punctual.control.cost_estimation import Estimate, Fetched, Timed, estimate, estimate_transfer, remember, speeds
+from punctual import reasons
+from punctual.control.cost_estimation import (
+    ENOUGH,
+    Estimate,
+    Fetched,
+    Timed,
+    estimate,
+    estimate_transfer,
+    remember,
+    speeds,
+)
 from punctual.errors import UserError
 from punctual.kube import api
+from punctual.kube.cluster.conditions import Since, conditions, standing
 from punctual.kube.cluster.directory import PROFILES, Directory
 from punctual.kube.cluster.operations import PutStatus
 from punctual.kube.translate import Estimates, Learned
+from punctual.scheduling.model.job import Verdict
+from punctual.scheduling.model.wording import some
 
 PAUSE: Final = 30.0
 """Seconds between two writes about one profile."""
@@ -47,6 +60,9 @@ class _Profile:
     """What these transfers took."""
     changed: bool = False
     written: float = -math.inf
+    observed: int = 0
+    """The generation of the spec that its status tells of."""
+    standing: Since = field(default_factory=dict)
     _found: dict[tuple[str, Where, float | None, float | None], Estimate | None] = field(default_factory=dict)
 
     def add(self, where: Where, timed: Timed, fetched: Fetched | None) -> None:
@@ -107,7 +123,11 @@ class ProfileLearning:
         except UserError as error:
             log.warning("profile_status_unreadable", profile=meta["name"], error=error.message)
             return
-        for c in status.classes if status else ():
+        if status is None:
+            return
+        made.observed = status.observed_generation or 0
+        made.standing = standing(c.manifest() for c in status.conditions)
+        for c in status.classes:
             where, t = Where(c.pool, c.node_class), c.transfers
             made.seen[where] = tuple(map(Timed, c.units, c.seconds))
             if t is not None:
@@ -118,9 +138,7 @@ class ProfileLearning:
         there = self._directory.profiles.get((namespace, name))
         if there is None:
             return
-        known = self._profiles.get((namespace, name))
-        if known is None or known.uid != there.metadata.uid:
-            known = self._profiles[namespace, name] = _Profile(there.metadata.uid)
+        known = self._known(there)
         seconds = timed.seconds - (fetched.seconds if fetched else 0.0)
         if fetched:
             fetched = Fetched(fetched.units, round(fetched.opening, 3), _millis(fetched.seconds))
@@ -159,15 +177,26 @@ class ProfileLearning:
                     told[node_class] = round(slow, 2)
         return dict(told)
 
-    def due(self, now: float) -> list[tuple[str, PutStatus]]:
-        """Return what is to be written by now, by uid; at ``inf`` all that is not."""
+    def _known(self, profile: api.Profile) -> _Profile:
+        key = profile.metadata.namespace, profile.metadata.name
+        known = self._profiles.get(key)
+        if known is None or known.uid != profile.metadata.uid:
+            known = self._profiles[key] = _Profile(profile.metadata.uid)
+        return known
+
+    def due(self, now: float, *, last: bool = False) -> list[tuple[str, PutStatus]]:
+        """Return what is to be written by now, by uid; ``last``: all that was learned, and no more."""
         out = []
-        for (namespace, name), known in self._profiles.items():
-            there = self._directory.profiles.get((namespace, name))
-            if there is None or there.metadata.uid != known.uid or not known.changed or now < known.written + PAUSE:
+        for (namespace, name), there in self._directory.profiles.items():
+            known, generation = self._known(there), there.metadata.generation
+            learned = known.changed and (last or now >= known.written + PAUSE)
+            if not learned and (last or known.observed == generation):
                 continue
-            known.changed, known.written = False, now
+            known.changed, known.written, known.observed = False, now, generation
             status = _status(known, there.spec).manifest()
+            made = conditions({"Ready": _ready(known, there.spec)}, known.standing, now=now, generation=generation)
+            known.standing = standing(made)
+            status |= {"conditions": made, "observedGeneration": generation}
             meta = {"name": name, "namespace": namespace, "uid": known.uid}
             out.append((known.uid, PutStatus.of(PROFILES, "Profile", meta, status, urgent=False)))
         return out
@@ -198,6 +227,8 @@ def _status(known: _Profile, spec: api.ProfileSpec) -> api.ProfileStatus:
                 transfers=None if fetched is None else _transfers(fetched),
             )
         )
+    if not classes:
+        return api.ProfileStatus()
     best = max(classes, key=lambda c: len(c.units))
     return api.ProfileStatus(
         per_unit=best.per_unit,
@@ -208,6 +239,21 @@ def _status(known: _Profile, spec: api.ProfileSpec) -> api.ProfileStatus:
         r2=best.r2,
         classes=classes,
     )
+
+
+def _ready(known: _Profile, spec: api.ProfileSpec) -> Verdict:
+    """Say whether it is known what a unit costs."""
+    if spec.per_unit is not None:
+        return Verdict("True", reasons.SET_BY_HAND, "spec.perUnit is set: it wins over what chunks take")
+    most = max((len(seen) for where, seen in known.seen.items() if known.work(where, spec)), default=0)
+    if most:
+        return Verdict("True", reasons.LEARNED, f"learned from {some(most, 'chunk')}")
+    seen = max(map(len, known.seen.values()), default=0)
+    text = (
+        f"{some(seen, 'chunk')} of {ENOUGH} have ended on nodes of one class; until then pilot chunks measure each job "
+        "that names this profile. To know it at once, set spec.perUnit"
+    )
+    return Verdict("False", reasons.NOTHING_LEARNED, text)
 
 
 def _transfers(fetched: Sequence[Fetched]) -> api.LearnedTransfers:

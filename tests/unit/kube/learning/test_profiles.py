@@ -1,7 +1,6 @@
 """Profiles learn from chunks: what is kept and written, what jobs are planned with, how classes of nodes compare."""
 
 import copy
-import math
 
 import pytest
 
@@ -15,8 +14,8 @@ HERE = Where("main", "")
 SIZES = (10, 20, 50, 100, 200, 500)
 
 
-def manifest(*, uid="u1", status=None, **spec):
-    meta = {"name": "thumbs", "namespace": "ns", "uid": uid, "generation": 1}
+def manifest(*, uid="u1", generation=1, status=None, **spec):
+    meta = {"name": "thumbs", "namespace": "ns", "uid": uid, "generation": generation}
     body = {"apiVersion": api.API_VERSION, "kind": "Profile", "metadata": meta, "spec": spec}
     return {**body, "status": status} if status is not None else body
 
@@ -46,8 +45,17 @@ class Known:
         spec = self.directory.profiles["ns", "thumbs"].spec
         return profile_cost(spec, self.learning.of("ns", "thumbs", pool)(spec), fetches=fetches)
 
-    def written(self, now=math.inf):
-        return [operation.body["status"] for _, operation in self.learning.due(now)]
+    def written(self, now=None):
+        """Return what is written by then; without a time what a leader that goes writes."""
+        due = self.learning.due(0.0, last=True) if now is None else self.learning.due(now)
+        return [operation.body["status"] for _, operation in due]
+
+    def ready(self, now):
+        """Return its one condition, as it is written now."""
+        (status,) = self.written(now)
+        (condition,) = status["conditions"]
+        assert condition["type"] == "Ready"
+        return condition
 
 
 def numbers(cost):
@@ -141,7 +149,8 @@ def test_classes_that_differ_little_are_taken_to_be_alike():
 
 def test_it_is_written_soon_then_seldom_and_never_for_nothing():
     known = Known()
-    assert known.written(0.0) == []
+    assert len(known.written(0.0)) == 1, "its spec was seen"
+    assert known.written(1.0) == []
     known.see(10)
     assert len(known.written(100.0)) == 1
     known.see(20)
@@ -150,6 +159,48 @@ def test_it_is_written_soon_then_seldom_and_never_for_nothing():
     assert known.written(1e9) == []
     known.see(30)
     assert len(known.written()) == 1, "at the end of a term"
+
+
+@pytest.mark.parametrize(
+    ("spec", "seen", "status", "reason"),
+    [
+        ({}, (), "False", "NothingLearned"),
+        ({}, SIZES[:4], "False", "NothingLearned"),
+        ({}, SIZES, "True", "Learned"),
+        ({"perUnit": "20ms"}, (), "True", "SetByHand"),
+        ({"perUnit": "20ms"}, SIZES, "True", "SetByHand"),
+        ({"startup": "2s"}, (), "False", "NothingLearned"),
+    ],
+)
+def test_a_profile_is_ready_when_it_knows_what_a_unit_costs(spec, seen, status, reason):
+    ready = Known(**spec).see(*seen).ready(0.0)
+    assert (ready["status"], ready["reason"], ready["observedGeneration"]) == (status, reason, 1)
+
+
+def test_a_profile_says_which_spec_it_has_seen_and_since_when_it_is_ready():
+    known = Known()
+    assert known.ready(100.0)["lastTransitionTime"] == "1970-01-01T00:01:40Z"
+    assert known.written(101.0) == []
+    known.directory.observe_profile(manifest(generation=2, perUnit="20ms"))
+    (status,) = known.written(102.0)
+    (ready,) = status["conditions"]
+    assert (status["observedGeneration"], ready["lastTransitionTime"]) == (2, "1970-01-01T00:01:42Z")
+    api.parse_status(api.ProfileStatus, {"status": status})
+    new = Known()
+    new.directory.observe_profile(manifest(generation=3, perUnit="0.02s"))
+    new.learning.load({**manifest(generation=3, perUnit="0.02s"), "status": copy.deepcopy(status)})
+    (again,) = new.written(200.0)
+    assert again["observedGeneration"] == 3
+    assert again["conditions"][0]["lastTransitionTime"] == ready["lastTransitionTime"], "ready since then"
+    assert new.written() == []
+
+
+def test_a_generation_with_the_same_costs_in_other_words_is_seen():
+    known = Known(perUnit="20ms")
+    known.written(0.0)
+    assert known.directory.observe_profile(manifest(generation=2, perUnit="0.02s")) is None, "no cost has changed"
+    (status,) = known.written(1.0)
+    assert status["observedGeneration"] == 2
 
 
 def test_a_new_leader_goes_on_from_the_status():
