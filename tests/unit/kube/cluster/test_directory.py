@@ -1,6 +1,6 @@
 import pytest
 
-from punctual.kube.cluster.directory import HIGHEST, Directory
+from punctual.kube.cluster.directory import ENDED, HIGHEST, Directory, ended, settled
 from punctual.scheduling.model.job import Chunk, JobRecord, Promise, Verdict
 
 
@@ -192,3 +192,24 @@ def test_the_jobs_that_name_a_reservation_are_found_without_a_look_at_all_others
     directory.observe_job(job(uid="u3", generation=3))
     directory.forget_job("u2")
     assert directory.inside("ns", "r") == []
+
+
+@pytest.mark.parametrize(
+    ("said", "over", "why"),
+    [
+        ({"Admitted": ("True", "Feasible"), "Completed": ("True", "Completed")}, True, ENDED),
+        ({"Admitted": ("Unknown", "Measuring"), "Failed": ("True", "ChunkFailed")}, True, ENDED),
+        ({"Admitted": ("False", "PoolNotFound"), "Failed": ("True", "ChunkFailed")}, True, ENDED),
+        ({"Admitted": ("False", "InfeasibleCapacity")}, False, "InfeasibleCapacity"),
+        ({}, True, ENDED),
+    ],
+    ids=["done", "failed while it was measured", "failed, its pool gone", "refused", "nothing said"],
+)
+def test_a_refused_job_is_finished_and_has_not_ended(said, over, why):
+    conditions = [{"type": kind, "status": status, "reason": reason} for kind, (status, reason) in said.items()]
+    status = {"finishTime": "2030-01-01T00:00:00Z", "observedGeneration": 1, "conditions": conditions}
+    body = {**job(), "status": status}
+    assert ended(body) is over
+    assert settled(body) == why
+    del status["finishTime"]
+    assert not ended(body)
