@@ -835,7 +835,11 @@ class Term:
             return
         record = known.record or JobRecord()
         promised = not undecided(known.record) and record.admitted is not None and record.admitted.status != "False"
-        job = self._intake.job(known, decided=record.ended or promised)
+        stands = record.refused is not None and record.observed_generation == known.generation
+        refused = stands and not self._refused_at_the_door(
+            known
+        )  # no pod of it is to be tried: it only waits for its end
+        job = self._intake.job(known, decided=record.ended or promised or refused)
         if job is None:
             return
         known.job = job

@@ -221,6 +221,7 @@ class World:
         first = self.replica()
         first.lead(1)
         await self.until(lambda: all(self.status(b).get("chunks") for b in bodies))
+        await self.until(lambda: len(self.server.pods) >= sum(len(self.status(b)["chunks"]) for b in bodies))
         await first.end()
         self.replicas.remove(first)
         self.server.written.clear()
@@ -785,6 +786,23 @@ async def test_a_refused_job_goes_at_its_time_under_a_new_leader(world, refusal)
     await new.end()
     world.server.objects[world.path(refused)]["status"]["finishTime"] = format_time(world.server.clock.now() - 3601)
     world.replica().lead(3)
+    await world.until(lambda: ("refused", refused["metadata"]["uid"]) in world.server.deleted)
+
+
+async def test_a_refused_job_goes_at_its_time_although_a_webhook_that_its_pods_would_meet_fails(world):
+    refused = world.job("refused", deadline="2s", ttlSecondsAfterFinished=0)
+    path = world.path(refused)
+    first = world.replica()
+    first.lead(1)
+    await world.until(lambda: world.admitted(refused))
+    status = copy.deepcopy(world.status(refused))
+    await first.end()
+    world.replicas.remove(first)
+    world.server.deleted.clear()
+    world.server.objects[path]["status"] = status
+    broken = errors.Busy("failed calling webhook no.example: 500", retry_after=0.01)
+    world.server.broken[PODS.path(namespace="ns"), "try"] = broken
+    world.replica().lead(2)
     await world.until(lambda: ("refused", refused["metadata"]["uid"]) in world.server.deleted)
 
 
