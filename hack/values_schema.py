@@ -92,7 +92,7 @@ class Agent(_Values):
 
 
 class NetworkPolicy(_Values):
-    """Who may talk to whom."""
+    """Which pods may talk to which."""
 
     enabled: bool = True
     metrics_from: Objects = []

@@ -8,7 +8,7 @@ set -eu
 message=${PUNCTUAL_TERMINATION_LOG:-/dev/termination-log}
 offer=${PUNCTUAL_OFFER:-/etc/punctual/end}
 
-tell() { # NUMBER NAME: replaced whole, so that nobody reads half a number
+tell() { # NUMBER NAME: replaced whole, so that no reader sees half a number
     echo "$1" >"$PUNCTUAL_DIR/$2.tmp"
     mv "$PUNCTUAL_DIR/$2.tmp" "$PUNCTUAL_DIR/$2"
 }

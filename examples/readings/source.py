@@ -1,7 +1,7 @@
 """A file server for the example: a table of readings, in byte ranges, no quicker than ``--rate``.
 
 Any server that answers range requests will do in its place; this one makes its own data and needs nothing but Python.
-Where AUTHORIZATION is set it answers those only who send that as their header Authorization.
+Where AUTHORIZATION is set, it answers only requests with that value in their header Authorization.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Answer(BaseHTTPRequestHandler):
         self.end_headers()
         step = max(1, (self.server.rate or 2**22) // 20)
         sent, opened, ended = first, 0.0, 0.0
-        with contextlib.suppress(ConnectionError):  # who looks for the end of a line hangs up when it is found
+        with contextlib.suppress(ConnectionError):  # a client that looks for a line's end hangs up there
             while sent <= last:
                 part = data[sent : min(sent + step, last + 1)]
                 if self.server.rate:

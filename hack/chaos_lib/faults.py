@@ -54,7 +54,7 @@ class Fault:
     """Things of which only one fault at a time may take hold."""
     disturbs: bool = True
     silences: bool = False
-    """Whether nobody can lead meanwhile, or be heard."""
+    """Whether no replica can lead meanwhile, or be heard."""
 
     def lasts(self, rng: Random) -> float:
         """Draw how long."""
@@ -298,7 +298,7 @@ async def _job_deleted(scene: Scene) -> str:
 
 @contextlib.asynccontextmanager
 async def _stranger(scene: Scene, *, pushing: bool) -> AsyncIterator[str]:
-    """Somebody else's pod comes to the pool's nodes, and goes again."""
+    """Put a foreign pod on the pool's nodes for a while."""
     cpu = scene.rng.choice((100, 200, 300))
     main = {
         "name": "main",
@@ -370,6 +370,6 @@ FAULTS = (
     Fault("job suspended", _job_suspended, 1, (2, 20), frozenset({"job"}), disturbs=False),
     Fault("job deleted", _once(_job_deleted), 2, alone=frozenset({"job"}), disturbs=False),
     Fault("stranger", lambda scene: _stranger(scene, pushing=False), 3, (5, 30)),
-    Fault("stranger who pushes", lambda scene: _stranger(scene, pushing=True), 1, (5, 20), frozenset({"priority"})),
+    Fault("stranger that pushes", lambda scene: _stranger(scene, pushing=True), 1, (5, 20), frozenset({"priority"})),
     Fault("quota", _quota, 1, (5, 20), frozenset({"quota"})),
 )

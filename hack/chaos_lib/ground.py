@@ -104,7 +104,7 @@ class Ground:
         return await self.patiently(lambda: self.client.patch_merge(path, body))
 
     async def create(self, path: str, body: Json) -> None:
-        """Create an object; one that is there has been created by a call whose answer was lost."""
+        """Create an object; one that is there has been created by a call that lost its answer."""
         try:
             await self.patiently(lambda: self.client.create(path, body))
         except AlreadyExists:
@@ -223,8 +223,8 @@ class Ground:
     async def nodes_work(self) -> None:
         """See each worker start a pod behind an API server that was away; PunctualError where one does not.
 
-        A server that answers again forbids a kubelet its own pods until it has learned who runs where: a minute and
-        more in which nothing starts, though all look well.
+        A server that answers again forbids a kubelet its own pods until it has learned which pod runs where: for a
+        minute or more nothing starts, though all look well.
         """
         paths = {node: PODS.path(namespace=SYSTEM, name=f"canary-{node}") for node in self.workers}
         started: set[str] = set()

@@ -107,7 +107,7 @@ class Maker:
     def _spec(
         self, template: Json, *, units: int, chi: float | None, most: int, slack: float, theta: float = 4, **more: Any
     ) -> Json:
-        """Return a job's spec whose deadline leaves some seconds of slack on so many processors."""
+        """Return a job's spec with a deadline that leaves some seconds of slack on so many processors."""
         chi_ = chi or 1.0
         deadline = round(theta + units * chi_ / most + 2 * REDUCE + slack)
         spec = {
@@ -115,7 +115,7 @@ class Maker:
             "units": units,
             "deadline": f"{deadline}s",
             "processors": {"max": most},
-            "chunkRetries": 50,  # it is we who kill
+            "chunkRetries": 50,  # this program kills them
             "stallTimeout": "15s",
             "template": template,
             **more,
@@ -191,7 +191,7 @@ class Maker:
         return self._wish(name, kind, spec)
 
     def lies(self, rng: Random, name: str, kind: str) -> Wish:
-        """Let a shell work whose files lie; it counts by its exit status."""
+        """Let a shell work with wrong files; its exit status counts."""
         spec = self._spec(self._shell(rng.choice(LIES), 0.5), reduce=self._reduce(), **self._sized(rng, 0.8))
         return self._wish(name, kind, spec)
 

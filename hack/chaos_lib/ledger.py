@@ -92,7 +92,7 @@ def audit(
     for job in jobs:
         wish = wishes.get(job.name)
         if wish is None:
-            wrong.append(f"{job.name}: nobody asked for it")
+            wrong.append(f"{job.name}: it was not asked for")
             continue
         seen.add(job.name)
         own = by_job.get(job.body["metadata"]["uid"], [])
@@ -165,7 +165,7 @@ def _pods(_wish: Wish, job: JobSeen, pods: list[PodSeen]) -> Iterable[str]:
 
 
 def _twice(_wish: Wish, _job: JobSeen, pods: list[PodSeen]) -> Iterable[str]:
-    """Check that no attempt which ended well was made again, unless somebody took its pod away before it was seen."""
+    """Check that no attempt which ended well was made again, unless its pod was taken away before it was seen."""
     well: set[str] = set()
     for pod in pods:
         if pod.name in well:
@@ -202,7 +202,7 @@ def _end(wish: Wish, job: JobSeen, pods: list[PodSeen]) -> Iterable[str]:
     """Check what became of it."""
     if job.gone:
         if not wish.deleted:
-            yield "it is gone, and nobody has deleted it"
+            yield "it is gone, but was not deleted"
         yield from (f"pod {pod.name} outlives it" for pod in pods if not pod.gone)
         return
     if wish.deleted:

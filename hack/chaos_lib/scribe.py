@@ -62,7 +62,7 @@ class PodSeen:
     succeeded: float | None = None
     """When it was first seen to have."""
     deleted: bool = False
-    """Whether somebody had deleted it by then, or was about to: one that has ended goes at once."""
+    """Whether it was deleted by then, or about to be: one that has ended goes at once."""
     gone: bool = False
 
     @property
@@ -72,7 +72,7 @@ class PodSeen:
 
     @property
     def job(self) -> str:
-        """Uid of its job; empty for one of somebody else."""
+        """Uid of its job; empty for a foreign pod."""
         return str((self.body["metadata"].get("labels") or {}).get(JOB_UID_LABEL, ""))
 
     @property

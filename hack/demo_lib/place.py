@@ -51,7 +51,7 @@ def own_image() -> str:
 
 
 def given_image() -> str:
-    """Return the image that somebody has pushed where the cluster finds it."""
+    """Return the image that was pushed where the cluster finds it."""
     if image := os.environ.get("PUNCTUAL_IMAGE"):
         return image
     raise PunctualError(
@@ -81,7 +81,7 @@ def command(*words: str, quiet: bool = False) -> str:
 
 
 def label_nodes(kubectl: Kubectl, *, own: bool) -> list[str]:
-    """Return the nodes of the demo's pool: our workers, or those that somebody has labelled."""
+    """Return the nodes of the demo's pool: our workers, or those with the pool's label."""
     if own:
         kubectl.run(
             "label", "node", "-l", "!node-role.kubernetes.io/control-plane", f"{NODE_LABEL}={POOL}", "--overwrite"
@@ -126,7 +126,7 @@ def create(kubectl: Kubectl, body: Json) -> None:
 
 
 def pool_is_ours(kubectl: Kubectl) -> None:
-    """Refuse to change a pool of the demo's name that somebody else has made."""
+    """Refuse to change a pool of the demo's name that the demo has not made."""
     try:
         labels = kubectl.get("pool", POOL)["metadata"].get("labels") or {}
     except ClusterError:

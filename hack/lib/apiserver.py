@@ -169,7 +169,7 @@ class ApiServer:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports of the loopback that nobody listens on."""
+    """Free ports of the loopback."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:

@@ -47,7 +47,7 @@ def bootstrap(folder: Path, packages: Sequence[str]) -> subprocess.Popen[bytes]:
     shutil.rmtree(folder, ignore_errors=True)
     options = folder / "etc/dpkg/dpkg.cfg.d"
     options.mkdir(parents=True)
-    (options / "unsafe-io").write_text("force-unsafe-io\n")  # nobody needs it after a power cut; twice as quick
+    (options / "unsafe-io").write_text("force-unsafe-io\n")  # it need not survive a power cut; twice as quick
     LOG.mkdir(parents=True, exist_ok=True)
     with log_of(folder).open("wb") as log:
         return subprocess.Popen(
@@ -69,7 +69,7 @@ def finish(building: subprocess.Popen[bytes], folder: Path) -> None:
 
 
 def progress(folder: Path, lines: int) -> Callable[[], float | None]:
-    """Give what tells how far the making of a file system is, whose log has about so many lines in the end."""
+    """Give what tells how far the making of a file system is: its log has about so many lines in the end."""
 
     def fraction() -> float | None:
         try:

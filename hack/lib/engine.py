@@ -56,7 +56,7 @@ class Engine:
         return self.docker("ps", "--all", "--filter", f"label={label}", "--format", "{{.Names}}").split()
 
     def ensure_network(self) -> None:
-        """Make the network of the nodes, with a bridge whose name says that it is ours."""
+        """Make the network of the nodes, with a bridge named as ours."""
         if process.succeeds(["docker", "network", "inspect", NETWORK], env=self.env):
             return
         options = {"bridge.name": f"{traces.BRIDGES}1", "driver.mtu": str(_mtu())}

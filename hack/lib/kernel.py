@@ -11,7 +11,7 @@ from lib.home import RUN
 
 # Three nodes use some 90 inotify instances; Debian allows root 128, and a kubelet without one does not start.
 NODES = {"fs/inotify/max_user_instances": 4096, "fs/inotify/max_user_watches": 524288}
-# An engine that finds forwarding off switches it on and closes FORWARD for everybody else.
+# An engine that finds forwarding off switches it on and closes FORWARD for all other traffic.
 ENGINE = {"net/ipv4/ip_forward": 1}
 _BEFORE = RUN / "kernel.json"
 

@@ -75,7 +75,7 @@ class Program:
         if self.path.exists():
             return
         with lock("build"):
-            if not self.path.exists():  # nobody else built it while we waited
+            if not self.path.exists():  # no other process built it while we waited
                 with steps.step(self.step):
                     self._build(steps)
 

@@ -112,7 +112,7 @@ def _links() -> list[str]:
 
 
 def _other_engine() -> bool:
-    """Say whether somebody else's Docker engine runs, which needs the rules that all engines share."""
+    """Say whether another Docker engine runs, which needs the rules that all engines share."""
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             if (entry / "comm").read_text().strip() == "dockerd":

@@ -22,9 +22,8 @@ the range as it was.
 Environment: PUNCTUAL_BEGIN, PUNCTUAL_END, PUNCTUAL_TOTAL (units), PUNCTUAL_DIR (folder of ``progress`` and ``end``;
 unset: nothing is written), PUNCTUAL_RESULTS (folder, for reduce), PUNCTUAL_INPUT (file, if the job has an input),
 PUNCTUAL_INPUT_CUT, PUNCTUAL_INPUT_RECORD_BYTES and PUNCTUAL_INPUT_SEPARATOR (as in the job's spec),
-PUNCTUAL_RESULT_LIMIT (maximum bytes of a result, default 4095); for tests
-PUNCTUAL_OFFER (default /etc/punctual/end) and PUNCTUAL_TERMINATION_LOG (default
-/dev/termination-log).
+PUNCTUAL_RESULT_LIMIT (maximum bytes of a result, default 4095); for tests PUNCTUAL_OFFER (default /etc/punctual/end)
+and PUNCTUAL_TERMINATION_LOG (default /dev/termination-log).
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
 __all__ = ["MAX_RESULT", "Result", "WorkerError", "pieces", "records", "result", "results", "span", "units"]
 
@@ -90,8 +89,8 @@ def records(path: str | os.PathLike[str], *, separator: bytes = b"\n", total: in
     overlap itself, as ``b"\n\n"`` does.
 
     The file's bytes are divided evenly among the job's units: unit k of n has the bytes from k·size/n to (k+1)·size/n,
-    and a record belongs to the unit in whose bytes it *starts*. Any number of units therefore works, every record is
-    read exactly once wherever the range is cut, and no index is needed. A unit in which no record starts is done at
+    and a record belongs to the unit that contains its *first* byte. Any number of units therefore works, every record
+    is read exactly once wherever the range is cut, and no index is needed. A unit in which no record starts is done at
     once. Outside Punctual, without ``total``, the chunk is the whole file.
     """
     if not separator or _overlaps(separator):
@@ -217,8 +216,8 @@ class _Chunk:
 
         def read() -> Iterator[bytes]:
             with Path(path).open("rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""  # empty maps are refused
+                data = _mapped(file)
+                size = len(data)
                 at = -1
                 for unit in loop:
                     if at < 0:
@@ -242,8 +241,8 @@ class _Chunk:
 
         def read() -> Iterator[bytes]:
             with Path(path).open("rb") as file:
-                there = os.fstat(file.fileno()).st_size
-                data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if there else b""  # empty maps are refused
+                data = _mapped(file)
+                there = len(data)
                 at = 0
                 for unit in loop:
                     end = (unit + 1) * (size // record) // total * record - offset
@@ -317,6 +316,11 @@ def _overlaps(separator: bytes) -> bool:
 def _closing(separator: bytes) -> int:
     """Return how many bytes of a separator close a record: those up to its last line end, or all."""
     return separator.rfind(b"\n") + 1 or len(separator)
+
+
+def _mapped(file: BinaryIO) -> bytes | mmap.mmap:
+    """Return the file's bytes without reading them. An empty file cannot be mapped."""
+    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if os.fstat(file.fileno()).st_size else b""
 
 
 def _start(data: bytes | mmap.mmap, at: int, separator: bytes) -> int:

@@ -118,7 +118,7 @@ def to_job(
 
 
 def to_unreadable_job(meta: api.Metadata, units: int, error: UserError) -> Job:
-    """Return a job whose spec cannot be read, but perhaps its units: all that can be done with it is to say so."""
+    """Return a job with an unreadable spec (perhaps its units can be read): it can only be refused."""
     created = meta.creation_timestamp
     return Job(
         uid=meta.uid,
@@ -146,9 +146,10 @@ def cost_in_force(record: JobRecord | None) -> Cost | None:
 def profile_cost(spec: api.ProfileSpec, learned: Estimates | None, *, fetches: bool) -> Cost | None:
     """Return the cost that a profile knows, by hand where it is set, else as learned; None: it does not know χ.
 
-    ``fetches``: the job has an input, whose transfers cost what was learned of transfers. A job that has none makes its
-    own, if any, within its chunks: it is planned with the sums χ + τ and θcp + θcm, which is rather too much than too
-    little. What is set of τ and θcm by hand is taken off these, so that a chunk takes what it took whatever they are.
+    ``fetches``: the job has an input; its transfers cost what the profile learned of transfers. A job without input
+    makes its own transfers, if any, within its chunks: it is planned with the sums χ + τ and θcp + θcm, which is
+    rather too much than too little. What is set of τ and θcm by hand is taken off these, so that a chunk takes what it
+    took whatever they are.
     """
     chi, theta_cp = spec.per_unit, spec.startup
     tau, theta_cm = spec.transfer_per_unit or 0.0, spec.transfer_setup or 0.0
@@ -194,7 +195,7 @@ def _pool_spec(name: str, spec: api.PoolSpec, generation: int) -> PoolSpec:
 
 
 def to_selectors(spec: PoolSpec) -> api.PoolSelectors:
-    """Return whose nodes, jobs and reservations a pool takes: what the core carries and does not know."""
+    """Return which nodes, jobs and reservations a pool takes: the core carries them and does not read them."""
     return api.PoolSelectors.model_validate_json(spec.selectors)
 
 
@@ -488,7 +489,7 @@ def _overlap(nodes: tuple[NodeProcessors, ...]) -> Verdict:
 
 
 def pool_missing(record: JobRecord | None, job: Job, pool: str, *, epoch: int) -> JobRecord:
-    """Return the record of a job whose pool does not exist: asked again when it appears, what it has done stands."""
+    """Return the record of a job without a pool: judged again when the pool appears; what it has done stands."""
     return (record or JobRecord())._replace(
         epoch=epoch,
         observed_generation=job.generation,
@@ -500,7 +501,7 @@ def pool_missing(record: JobRecord | None, job: Job, pool: str, *, epoch: int) -
 
 
 def not_allowed(pool: str, namespace: str) -> tuple[str, str]:
-    """Return the refusal of a job whose namespace its pool does not serve."""
+    """Return the refusal of a job from a namespace that its pool does not serve."""
     return reasons.NOT_ALLOWED, (
         f"Pool {pool} does not take jobs from namespace {namespace}: its labels do not match the pool's "
         "namespaceSelector"

@@ -100,7 +100,7 @@ class Model(BaseModel):
 
 
 class Open(Model):
-    """A part of somebody else's schema: what is not named here is kept as it is."""
+    """A part of a foreign schema: fields that are not named here are kept as they are."""
 
     model_config = ConfigDict(extra="allow", json_schema_extra={PRESERVE_UNKNOWN: True})
 

@@ -34,7 +34,7 @@ class SecretKey(Model):
 
 
 class SecretHeader(Model):
-    """A header of each request, whose value only the fetching step gets to see."""
+    """A header of each request. Only the fetching step sees its value."""
 
     name: Annotated[
         str,
@@ -70,7 +70,7 @@ class HttpInput(Model):
         spelled(_URL, "write an address such as https://example.com/data.csv", most=2048),
         Rule(
             f"!self.matches(r'{_USER}')",
-            "leave user and password out of the address, where everybody reads them: headers brings them from a Secret",
+            "leave user and password out of the address, which others can read: headers takes them from Secrets",
             lambda url: re.search(_USER, url) is None,
         ),
     ]
@@ -87,7 +87,7 @@ class HttpInput(Model):
         ]
         | None
     ) = None
-    """Credentials that the server wants: headers whose values stand in Secrets of the job's namespace,
+    """Credentials that the server wants: headers with values from Secrets of the job's namespace,
     `[{name: Authorization, secretKeyRef: {name: archive, key: authorization}}]`. The pods' fetching step alone reads
     them; a server to which it is redirected elsewhere does not get them. With an http:// address they are refused
     unless `allowInsecure` is true."""

@@ -129,7 +129,7 @@ class DivisibleJobSpec(Model):
     )
 
     pool: ObjectName
-    """Name of the Pool whose processors do the work. Required. Example: `main`."""
+    """Name of the Pool that does the work. Required. Example: `main`."""
     units: Annotated[int, Field(ge=1, le=MAX_UNITS)]
     """How many units of work there are: frames, lines, samples, whatever the template counts. They are numbered from
     0, and any range [begin, end) of them can be worked on by itself. Required; from 1 to 1000000000000000 (10^15,

@@ -109,7 +109,7 @@ class ChunkRecord(UnitRange):
     offered_end: Position | None = None
     """The end that it was offered and has not answered yet."""
     leftover: bool | None = None
-    """true: runs on capacity that nobody was promised, and goes when the room is needed."""
+    """true: runs on capacity that no promise holds, and ends when a promise needs it."""
     done: Units | None = None
     """Units that it has reported; absent: none yet."""
     input_time: Time | None = None
@@ -143,7 +143,7 @@ class InputSeen(Model):
     transfers: Count
     """How many there were."""
     units: Units
-    """Units whose input they brought."""
+    """Units of input that they fetched."""
     bytes: Bytes
     """Bytes that they brought."""
     opening: Seconds

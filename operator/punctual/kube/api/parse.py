@@ -81,7 +81,7 @@ def _not_kept(given: Any, kept: Any, place: str) -> Iterator[str]:
 
 
 def parse_metadata(manifest: Mapping[str, Any]) -> Metadata:
-    """Return who the object is, whatever else is wrong with it."""
+    """Return the object's identity, whatever else is wrong with it."""
     return _validated(Metadata, manifest.get("metadata") or {}, "metadata")
 
 

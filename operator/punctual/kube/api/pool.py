@@ -78,7 +78,7 @@ class PoolReservations(Model):
 
 
 class PoolSelectors(Model):
-    """Whose nodes the pool takes, whose jobs, and whose reservations."""
+    """Which nodes, jobs and reservations the pool takes."""
 
     node_selector: LabelSelector
     """Which nodes are the pool's, by their labels; `{}` means all. A node that two pools select belongs to the older
@@ -87,9 +87,9 @@ class PoolSelectors(Model):
     """From which namespaces jobs are taken, by the namespaces' labels; jobs from others are refused with reason
     NotAllowed. Default: from all. Example: `{matchLabels: {team: vision}}`."""
     reservations: PoolReservations | None = None
-    """Whose reservations are taken, and how far ahead: `{namespaceSelector: {matchLabels: {team: vision}}, horizon:
-    7d}`. An edit changes nothing about windows that are booked already. Default: from all namespaces that
-    `namespaceSelector` takes jobs from, 28 days ahead."""
+    """Namespaces from which the pool takes reservations, and how far ahead: `{namespaceSelector: {matchLabels:
+    {team: vision}}, horizon: 7d}`. An edit changes nothing about windows that are booked already. Default: from all
+    namespaces that `namespaceSelector` takes jobs from, 28 days ahead."""
 
 
 class PoolSpec(PoolSelectors):
@@ -115,7 +115,7 @@ class PoolSpec(PoolSelectors):
     hold: Literal["None", "Taint", "Placeholder"] = "None"
     """How other pods are kept from taking the pool's room. None: they are not; processors are what they leave, and a
     promise may suffer when they come. Taint: the nodes are the pool's alone (taint `punctual.dev/pool`, NoSchedule);
-    pods that are there already stay. Placeholder: pods that sleep keep the room of each processor that nobody uses, and
+    pods that are there already stay. Placeholder: pods that sleep keep the room of each unused processor, and
     make way for its chunks; pods of a higher priority still take it. Default None."""
     headroom: Annotated[Percent, between_percent(0, 90, "12.5%")] = 0.125
     """The part r of each processor that plans leave free, in per cent: `"12.5%"`. A unit is planned with the cost
@@ -126,7 +126,8 @@ class PoolSpec(PoolSelectors):
     were seen to take beyond a job's `cost.startup` is added, at least 2s with `hold: Placeholder`. Default 2s."""
     order: Literal["EDF", "FIFO", "MWF"] = "EDF"
     """In which order waiting jobs are planned. EDF: the earliest deadline first. FIFO: the first that came first. MWF:
-    first whom one processor more than needed would cost most (maximum workload derivative). Default EDF."""
+    first the job for which one processor more than needed would add most to its total work (maximum workload
+    derivative). Default EDF."""
     partition: Literal["Optimal", "Equal"] = "Optimal"
     """How a job is cut into chunks. Optimal: all its processors finish at the same time, each from the moment it is
     free (OPR in the papers). Equal: equal parts (EPR). Default Optimal."""
@@ -140,7 +141,7 @@ class PoolSpec(PoolSelectors):
     Exact while few wait, Fast from 300 waiting jobs on. What Fast cannot judge (a reduce step, `processors`) is judged
     by Exact. Fast and Hybrid need `order: EDF`. Default Exact."""
     miss_ratio: MissRatio | None = None
-    """For work whose costs are not known well: `{target: "5%", period: 5m}`. Jobs are let in as long as no job's need
+    """For jobs with uncertain costs: `{target: "5%", period: 5m}`. Jobs are let in as long as no job's need
     of the pool, its time on all processors over the time it has left, is above a bound, and the bound is moved so that
     no more than `target` of them are late. That is no promise: reason AdmittedStatistically, with accounts of its
     own. Processors take what is due first as they become free, so `partition`, `assign` and `admission` do not matter;

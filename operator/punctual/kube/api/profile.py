@@ -35,7 +35,7 @@ class LearnedTransfers(Model):
     """What input steps have measured: one entry of each list per transfer, oldest first."""
 
     units: Annotated[list[Annotated[Units, Field(gt=0)]], Field(max_length=64)] = Field(default=[])
-    """Units whose input it brought."""
+    """Units of input that it fetched."""
     opening: Annotated[list[Seconds], Field(max_length=64)] = Field(default=[])
     """Seconds until the first byte came; where a chunk waited for its turn, those of handing it on too."""
     seconds: Annotated[list[Annotated[float, Field(gt=0)]], Field(max_length=64)] = Field(default=[])

@@ -36,7 +36,7 @@ class Recurrence(Model):
     """After how many days or weeks the window comes again: `1d`, `7d`, `2w`. They are days of the calendar: the window
     begins at the same time of day also after clocks were changed. Required in `recurrence`."""
     time_zone: Annotated[str, Field(min_length=1, max_length=64)] = "UTC"
-    """Whose time of day that is, as a name of the IANA data base: `Europe/Berlin`. A start that clocks skip comes as
+    """Time zone of these times, as a name of the IANA database: `Europe/Berlin`. A start that clocks skip comes as
     much later as they skip. Default UTC."""
     until: AskedTime | None = None
     """No window begins at this moment or later: `2030-06-30T00:00:00Z`. Default: they come for ever."""
@@ -61,7 +61,7 @@ class ReservationSpec(Model):
     )
 
     pool: ObjectName
-    """Name of the Pool whose processors they are. Required. Example: `main`."""
+    """Name of the Pool that the processors belong to. Required. Example: `main`."""
     start: AskedTime
     """When the window begins, as a moment with its offset from UTC (RFC 3339): `2030-01-02T22:00:00Z`. It must be
     ahead; of a recurrence the first window that is ahead counts. Required."""

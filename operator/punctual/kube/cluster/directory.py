@@ -33,7 +33,7 @@ RESERVATIONS: Final = Resource(api.API_VERSION, "reservations")
 
 HIGHEST: Final = 2**30
 """Highest epoch that is believed: with an election a second it takes 34 years to get there. The Lease, whose number has
-32 bits, leaves as many again above it, whatever somebody has written into a status."""
+32 bits, leaves as many again above it, whatever number a status carries."""
 
 ENDED: Final = "Ended"
 """Why a job is `settled` that has come to its end, well or not."""
@@ -41,7 +41,7 @@ ENDED: Final = "Ended"
 Body = Mapping[str, Any]
 WindowState = Literal["Booked", "Active", "Completed", "Refused"]
 HELD: Final = frozenset({"Booked", "Active"})
-"""States of a window whose processors are reserved, now or later."""
+"""States of a window that has processors reserved, now or later."""
 
 log = structlog.get_logger(__name__)
 
@@ -62,7 +62,7 @@ class KnownJob:
     flaw: str = ""
     """What is so wrong with it that its spec cannot even be kept."""
     epoch: int = 0
-    """Of the leader that had last written about it when it was first seen; 0: nobody had."""
+    """Of the leader that had last written its status when it was first seen; 0: no leader had."""
     created: float = 0.0
     """The API server's clock."""
     settled: str = ""
@@ -106,7 +106,7 @@ class KnownPool:
     uid: str
     pool: api.Pool
     in_force: api.PoolSelectors
-    """Whose nodes, jobs and reservations it takes: as its spec says, or said before an edit that was refused or is not
+    """Which nodes, jobs and reservations it takes: as its spec says, or said before an edit that was refused or is not
     tested yet."""
     finalizers: tuple[str, ...]
     deleting: bool
@@ -203,9 +203,9 @@ class Directory:
         self.on_job: Callable[[str], None] = lambda _: None
         """Hears of each job (uid) that was not known."""
         self.on_unsettled: Callable[[str], None] = lambda _: None
-        """Hears of each job (uid) whose status was `settled` when it was last seen, and is no longer."""
+        """Called with the uid of each job that was `settled` when it was last seen, and is no longer."""
         self.epoch = 0
-        """The highest epoch that any status carries. Nobody but leaders may write those; an annotation of a pod says
+        """The highest epoch that any status carries. Only leaders may write those; an annotation of a pod says
         nothing."""
         self.on_epoch: Callable[[int], None] = lambda _: None
         """Hears when that rises."""
@@ -390,7 +390,7 @@ class Directory:
         return {one.uid: one for one in known}
 
     def see_epoch(self, epoch: int) -> None:
-        """Take in an epoch that stands in a status; one that no leader reaches is nobody's."""
+        """Take in an epoch that stands in a status; ignore one that no leader reaches."""
         if self.epoch < epoch <= HIGHEST:
             self.epoch = epoch
             self.on_epoch(epoch)

@@ -171,8 +171,10 @@ class Watches:
             finally:
                 renewed.cancel()
                 await thread.stop()
-            error = thread.ended.exception() if thread.ended.done() else None
-            log.warning("kopf_ended", error=repr(error), again_in=PAUSE)
+            if self._renewed.is_set():
+                log.info("kopf_restarted")
+            else:
+                log.warning("kopf_ended", error=repr(thread.ended.exception()), again_in=PAUSE)
             await asyncio.sleep(PAUSE)
 
 

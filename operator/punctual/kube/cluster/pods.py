@@ -51,7 +51,7 @@ SOURCE: Final = "/punctual-source"
 STEP: Final = "punctual-input"
 """Name of the init container that fetches, and of the volume with the fetched data."""
 IMAGE: Final = "punctual"
-NOBODY: Final = 65532
+UNPRIVILEGED: Final = 65532
 """The user of the operator's image."""
 VOLUME: Final = "punctual"
 """The agent finds the volume by this name: ``<pods>/<uid>/volumes/kubernetes.io~empty-dir/punctual``."""
@@ -236,7 +236,7 @@ def _input_container(step: InputStep, spec: Mapping[str, Any], processor: PoolSp
     else:
         values["PUNCTUAL_INPUT_URL"] = asked["http"]["url"]
         secrets = _secrets(asked["http"].get("headers") or ())
-    user = (spec.get("securityContext") or {}).get("runAsUser", NOBODY)
+    user = (spec.get("securityContext") or {}).get("runAsUser", UNPRIVILEGED)
     return {
         "name": STEP,
         "image": step.image,

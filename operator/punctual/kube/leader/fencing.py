@@ -79,7 +79,7 @@ class Fence:
 
     async def _stamp_all(self, resource: Resource, bodies: Iterable[Json]) -> list[Json]:
         """Write the epoch onto each; return them as they are with it, without those that are gone."""
-        if resource is PROFILES:  # nobody promises by their status
+        if resource is PROFILES:  # their status carries no promise
             return list(bodies)
         slots = asyncio.Semaphore(AT_ONCE)
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from punctual.scheduling.placement.demand import Floats
 
 Places = NDArray[np.intp]
-NOBODY = -1
+NO_OWNER = -1
 """Number of a reservation without an owner: no job works inside it."""
 
 
@@ -70,12 +70,12 @@ class Blackouts:
             [begin - clearance for begin, _ in intervals],
             [until for _, until in intervals],
             clearance,
-            np.full(where.size, NOBODY) if owner is None else owner[order],
+            np.full(where.size, NO_OWNER) if owner is None else owner[order],
             start[order],
             end[order] - clearance,
         )
 
-    def plus(self, where: Places, start: float, end: float, sent: float, *, owner: int = NOBODY) -> "Blackouts":
+    def plus(self, where: Places, start: float, end: float, sent: float, *, owner: int = NO_OWNER) -> "Blackouts":
         """Return a copy with one more window on these places, and an interval of the port if ``sent`` > ``start``."""
         where = np.sort(where)
         kept = start - self.clearance
