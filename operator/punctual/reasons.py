@@ -31,6 +31,7 @@ OVERRUN: Final = "Overrun"  # the declared cost was too low; the job continues o
 CAPACITY_LOST: Final = "CapacityLost"  # nodes were lost, and not every promise still fits
 LATE: Final = "Late"  # the forecast is after the deadline
 CHUNK_FAILED: Final = "ChunkFailed"  # a chunk failed by its own error, more often than chunkRetries
+IMAGE_UNAVAILABLE: Final = "ImageUnavailable"  # an image cannot be pulled; not yet counted as a failure of the work
 STALLED: Final = "Stalled"  # neither progress nor CPU use for stallTimeout
 NODE_LOST: Final = "NodeLost"
 STATUS_REFUSED: Final = "StatusRefused"  # the API server refused a status of the object

@@ -548,6 +548,23 @@ async def test_the_reduce_pod_finds_the_results_of_all_ranges(world, replica):
     await world.work(job)
 
 
+async def test_without_a_reduce_the_results_are_in_a_config_map_that_the_status_names(world, replica):
+    await world.add_node()
+    await world.add_pool()
+    await replica()
+    job = await world.add_job(units=4000, deadline="5m", processors={"min": 2})
+    await world.answered(job, "Feasible")
+    await world.work(job)
+    name = (await world.status(job))["results"]
+    assert name == f"{job['metadata']['name']}-results"
+    path = CONFIG_MAPS.path(namespace=world.namespace, name=name)
+    kept = (await world.client.get(path))["data"]
+    ranges = [tuple(map(int, key.split("-"))) for key in sorted(kept)]
+    assert [begin for begin, _ in ranges] == [0, *(end for _, end in ranges[:-1])], "in the order of their names"
+    assert ranges[-1][1] == 4000
+    assert list(kept.values()) == [f"did {int(key.split('-')[0])}" for key in kept]
+
+
 async def test_a_new_leader_goes_on_where_a_killed_one_was(world, replica):
     await world.add_node()
     await world.add_pool()

@@ -11,6 +11,7 @@ from punctual import errors
 from punctual.kube.cluster.client import CONFIG_MAPS, PODS, ApiClient, Json, Resource
 from punctual.kube.cluster.informer import Informer
 from punctual.kube.cluster.operations import (
+    AddToConfigMap,
     Annotate,
     ApplyConfigMap,
     CreatePod,
@@ -151,6 +152,57 @@ async def test_whichever_answer_gets_lost_the_end_is_the_same(client, kubeconfig
         "status": {"epoch": 1, "processors": 2},
         "labels": {"x": "y"},
     }
+
+
+def kept(namespace: str, key: str, value: str, *, uid: str = "u1", kind: str = "DivisibleJob") -> AddToConfigMap:
+    owner = {"apiVersion": "punctual.dev/v1alpha1", "kind": kind, "name": "j", "uid": uid}
+    meta = {"name": "j-results", "namespace": namespace, "labels": {"job": uid}, "ownerReferences": [owner]}
+    return AddToConfigMap(CONFIG_MAPS.path(namespace=namespace, name="j-results"), meta, key, value)
+
+
+async def test_keys_are_added_to_the_owners_config_map_which_is_made_when_the_first_one_comes(client, namespace):
+    async with term(client) as one:
+        for key, value in (("00-10", "a"), ("10-20", "b"), ("00-10", "a")):
+            one.writer.submit("j", kept(namespace, key, value))
+        assert await one.writer.flush(60)
+        assert one.results == ["done"] * 3
+        there = await client.get(kept(namespace, "", "").path)
+        assert there["data"] == {"00-10": "a", "10-20": "b"}
+        # a later job of the name: the garbage collector has not deleted what the earlier one left
+        one.writer.submit("j", kept(namespace, "0-5", "c", uid="u2"))
+        assert await one.writer.flush(60)
+        there = await client.get(there_path := kept(namespace, "", "").path)
+        assert there["data"] == {"0-5": "c"}
+        assert there["metadata"]["labels"] == {"job": "u2"}
+        assert [owner["uid"] for owner in there["metadata"]["ownerReferences"]] == ["u2"]
+        # deleted meanwhile
+        await client.delete(there_path)
+        one.writer.submit("j", kept(namespace, "5-9", "d", uid="u2"))
+        assert await one.writer.flush(60)
+        assert (await client.get(there_path))["data"] == {"5-9": "d"}
+
+
+async def test_a_config_map_of_another_owner_stays_as_it_is(client, namespace):
+    path = CONFIG_MAPS.path(namespace=namespace, name="j-results")
+    meta = {"name": "j-results", "namespace": namespace}
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"0-10": "mine"}}
+    await client.create(CONFIG_MAPS.path(namespace=namespace), body)
+    async with term(client) as one:
+        one.writer.submit("j", kept(namespace, "0-10", "r"))
+        assert await one.writer.flush(60)
+        (outcome,) = one.outcomes
+    assert outcome.result == "conflict"
+    assert "j-results exists and is not the job's" in outcome.message
+    assert (await client.get(path))["data"] == {"0-10": "mine"}
+
+
+async def test_a_result_beyond_what_a_config_map_holds_is_refused_and_the_others_stay(client, namespace):
+    async with term(client) as one:
+        one.writer.submit("j", kept(namespace, "0-10", "x" * 900_000))
+        one.writer.submit("j", kept(namespace, "10-20", "y" * 300_000))
+        assert await one.writer.flush(60)
+        assert one.results == ["done", "refused"]
+    assert set((await client.get(kept(namespace, "", "").path))["data"]) == {"0-10"}
 
 
 async def test_an_old_leader_is_fenced_and_writes_nothing_more(client, namespace, pool):

@@ -87,6 +87,8 @@ class Worker:
     fetch_hangs: bool = False
     reads: InputVersion | None = ONE
     """The version of the input that it finds; None: its step does not say."""
+    result: str | None = None
+    """What it leaves as its result; None: where its range begins."""
     cut: int | None = None
     """Where the kubelet cuts its result, if it does."""
 
@@ -122,6 +124,11 @@ class Pod:
     begun_with: InputVersion | None = None
     """The version of the input that it was told to read; None: any."""
 
+    def _message(self) -> str:
+        if self.phase != "Succeeded":
+            return self.worker.says
+        return f"{self.chunk.begin}" if self.worker.result is None else self.worker.result
+
     def observed(self) -> PodObserved:
         return PodObserved(
             name=self.name,
@@ -140,7 +147,7 @@ class Pod:
             exit_code=self.exit_code,
             reason=self.reason,
             disrupted=self.disrupted,
-            message=f"{self.chunk.begin}" if self.phase == "Succeeded" else self.worker.says,
+            message=self._message(),
             cut=self.worker.cut if self.phase == "Succeeded" else None,
             deleting=self.deleting,
             offered=self.offered is not None,
@@ -170,6 +177,8 @@ class World:
     pods: dict[str, Pod] = field(default_factory=dict)
     results: dict[tuple[str, int, int], str] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
+    said: list[tuple[str | None, str, str]] = field(default_factory=list)
+    """Events: job, reason, message."""
     inbox: list[Event] = field(default_factory=list)
     measured: list[Measured] = field(default_factory=list)
     workers: Callable[[str, Chunk], Worker] = lambda _job, _chunk: Worker()
@@ -455,8 +464,9 @@ class World:
                 self.jobs.pop(uid, None)
                 self.records.pop(uid, None)
                 self.inbox.append(JobDeleted(uid))
-            case Emit(uid, _, reason, _):
+            case Emit(uid, _, reason, message):
                 self.log.append(f"{self.now:g} event {uid} {reason}")
+                self.said.append((uid, reason, message))
             case _:
                 pass
 

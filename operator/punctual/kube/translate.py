@@ -17,7 +17,7 @@ from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.api.fields import MAX_BYTES, MAX_UNITS
 from punctual.kube.cluster.conditions import Since, conditions
-from punctual.kube.cluster.pods import Owner, pod_name
+from punctual.kube.cluster.pods import Owner, pod_name, results_name
 from punctual.kube.format.duration import format_duration, format_time
 from punctual.scheduling.model.discipline import Discipline
 from punctual.scheduling.model.job import (
@@ -106,7 +106,9 @@ def to_job(
         restart=spec.restart,
         chunk_retries=spec.chunk_retries,
         stall_timeout=spec.stall_timeout,
+        image_timeout=spec.image_pull_timeout,
         on_miss=spec.on_miss,
+        retention=spec.pod_retention,
         dry_run=spec.dry_run,
         suspend=spec.suspend,
         reservation=reservation,
@@ -228,6 +230,7 @@ def to_record(status: api.DivisibleJobStatus) -> JobRecord:
         if fetched and fetched.transfers
         else None,
         input=InputVersion(fetched.size, fetched.validator or "") if fetched and fetched.size is not None else None,
+        results=status.results is not None,
         started=status.start_time,
         finished=None if refused else status.finish_time,
         refused=status.finish_time if refused else None,
@@ -342,6 +345,8 @@ def job_status(record: JobRecord, job: Job, *, owner: Owner, standing: Since, no
         # columns: whole seconds, rounded to the safe side
         status["eta"] = format_time(math.ceil(record.eta))
         status["slack"] = format_duration(math.floor(deadline - record.eta))
+    if record.results:
+        status["results"] = results_name(owner.name)
     over = record.over if record.ended or job_state(record) == "Refused" else None
     for field, time in (("startTime", record.started), ("finishTime", over)):
         if time is not None:

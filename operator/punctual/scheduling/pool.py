@@ -27,7 +27,7 @@ from punctual.scheduling.admission.statistical import StatisticalQueue, Utilizat
 from punctual.scheduling.engine.admission_mode import AdmissionMode
 from punctual.scheduling.engine.dispatcher import Dispatcher
 from punctual.scheduling.engine.edits import Edits
-from punctual.scheduling.engine.health import SAID
+from punctual.scheduling.engine.health import SAID, last_words
 from punctual.scheduling.engine.job_state import ChunkObservation, JobState
 from punctual.scheduling.engine.lifecycle import BLOCKED, Lifecycle
 from punctual.scheduling.engine.planner import Planner
@@ -521,11 +521,7 @@ class Pool:
             state.processors.seat(occupant, pod.node)
         self._see_sending(pod, occupant)
         if st is None or chunk is None:
-            # The pod's units no longer belong to it, so its work is not accounted. A failed pod stays for inspection,
-            # and so does a successful reduce.
-            read = pod.phase == "Failed" or (pod.kind == "Reduce" and pod.phase == "Succeeded" and st is not None)
-            if not read and (st is not None or state.spec is not None):
-                self.lifecycle.end(now, pod)
+            self._end_unowned(now, st, pod)
             return
         watch = st.watch(chunk)
         if pod.fetched and watch.pod is not None and not watch.pod.fetched:
@@ -538,6 +534,7 @@ class Pool:
         self.lifecycle.aim(chunk, watch)
         if pod.phase == "Running" and watch.running_since is None:
             watch.running_since = self.lifecycle.running_since(now, chunk, pod)
+            st.imageless_since = None
             watch.moved = now
             if chunk.created < watch.running_since and not state.recreate and not st.job.fetches:
                 state.startups.add(st.job.uid, watch.running_since - chunk.created)
@@ -562,7 +559,10 @@ class Pool:
             text = f"pod {pod.name}: {code}" + (f" ({pod.reason})" if pod.reason and pod.exit_code is not None else "")
             if pod.started is None and pod.message:  # the message of the init step
                 text += f": {pod.message[:SAID]}"
+            elif words := last_words(pod.message):
+                text += f"; its log ends: {words}"
             self.lifecycle.lose(now, st, chunk, reasons.CHUNK_FAILED if own else reasons.CAPACITY_LOST, text, own=own)
+            self.lifecycle.end_unless_kept(now, st, pod)
         elif pod.deleting:
             # A person, an eviction or the scheduler (for a higher priority) deletes it. Its end may take its whole
             # grace period, which no margin covers.
@@ -571,6 +571,13 @@ class Pool:
         elif pod.phase == "Running" and chunk.offered is not None and watch.offered_at is None:
             # An earlier leader recorded the offer and may have crashed before it sent it.
             self.dispatcher.offer(now, st, chunk, chunk.offered)
+
+    def _end_unowned(self, now: float, st: JobState | None, pod: PodObserved) -> None:
+        """End a pod that no longer owns its units: its work is not accounted."""
+        if st is not None and pod.phase in OVER:
+            self.lifecycle.end_unless_kept(now, st, pod)
+        elif st is not None or (pod.phase != "Failed" and self.state.spec is not None):
+            self.lifecycle.end(now, pod)
 
     def _take_gone(self, now: float, namespace: str, name: str) -> None:
         state = self.state

@@ -251,6 +251,7 @@ records = st.builds(
     pilots=st.lists(st.builds(PilotSample, small, spans), max_size=3).map(tuple),
     transfers=maybe() | st.builds(Transfers, small.filter(bool), small, small, millis, millis),
     input=maybe() | st.builds(InputVersion, small, st.sampled_from(["", '"a"', "Mon, 23 Nov 2026 10:00:00 GMT"])),
+    results=st.booleans(),
     started=maybe() | times,
     finished=maybe() | times,
     refused=maybe(),

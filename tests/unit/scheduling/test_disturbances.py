@@ -442,3 +442,108 @@ def test_who_is_refused_its_pods_pays_for_it_and_not_who_came_later():
     del w.quota["poor"]
     w.run_until(lambda w: w.done("poor"), within=300)
     assert once(w, "poor")
+
+
+# an image cannot be pulled
+
+
+def said(w: World, reason: str) -> list[str]:
+    return [message for _, about, message in w.said if about == reason]
+
+
+def test_a_registry_that_is_away_for_a_while_fails_no_job():
+    w = nodes("n1")
+    w.workers = lambda _j, _c: Worker(never_starts="ErrImagePull" if w.now < 80 else None)
+    w.apply(job(units=40, deadline=200, chunk_retries=0))
+    w.run_until(lambda w: w.done("j1"))
+    assert w.met("j1")
+    assert once(w)
+    assert said(w, reasons.IMAGE_UNAVAILABLE)
+    assert not said(w, reasons.CHUNK_FAILED)
+
+
+def test_an_image_that_never_comes_fails_the_job_after_its_timeout_and_retries():
+    w = nodes("n1")
+    w.workers = lambda _j, _c: Worker(never_starts="ImagePullBackOff", says="not found")
+    w.apply(job(units=4, deadline=900, chunk_retries=1, image_timeout=100.0, max_processors=1))
+    w.run_until(lambda w: w.done("j1"), within=400)
+    assert 100 < w.now < 200, "before: it is the cluster's fault; then each pod has 20 s, and there is one retry"
+    assert w.records["j1"].failed_condition.reason == reasons.CHUNK_FAILED
+    assert "ImagePullBackOff: not found" in w.records["j1"].failed_condition.message
+
+
+def test_the_wait_for_an_image_begins_anew_once_a_pod_of_the_job_has_started():
+    w = nodes("n1")
+    w.workers = lambda _j, _c: Worker(never_starts="ErrImagePull" if w.now % 120 < 60 else None, fails_after=15.0)
+    w.apply(job(units=40, deadline=900, chunk_retries=50, image_timeout=90.0, max_processors=1))
+    w.run(700)
+    assert said(w, reasons.IMAGE_UNAVAILABLE)
+    assert all("exit code 1" in message for message in said(w, reasons.CHUNK_FAILED))
+
+
+def test_without_patience_an_image_that_cannot_be_pulled_is_a_failure_at_once():
+    w = nodes("n1")
+    w.workers = lambda _j, _c: Worker(never_starts="ErrImagePull")
+    w.apply(job(units=4, deadline=900, chunk_retries=0, image_timeout=0.0, max_processors=1))
+    w.run_until(lambda w: w.done("j1"), within=60)
+
+
+# results that nobody puts together
+
+
+def test_without_a_reduce_the_results_that_chunks_leave_are_kept_to_be_read():
+    w = nodes("n1")
+    w.apply(job(units=40, deadline=400))
+    w.run_until(lambda w: w.done("j1"))
+    kept = {(begin, end) for _, begin, end in w.results}
+    assert kept == set(w.processed["j1"])
+    assert w.records["j1"].results
+
+
+@pytest.mark.parametrize(
+    "worker", [Worker(result=""), Worker(cut=4096)], ids=["it leaves none", "the kubelet has cut it"]
+)
+def test_without_a_reduce_no_empty_or_cut_result_is_kept_and_the_work_counts(worker):
+    w = nodes("n1")
+    w.workers = lambda _j, _c: worker
+    w.apply(job(units=40, deadline=400))
+    w.run_until(lambda w: w.done("j1"))
+    assert w.met("j1")
+    assert not w.results
+    assert not w.records["j1"].results
+    assert bool(said(w, reasons.RESULT_CUT)) == (worker.cut is not None)
+
+
+# pods that stay
+
+
+@pytest.mark.parametrize(
+    ("retention", "phases"),
+    [("Failed", {"Failed"}), ("All", {"Failed", "Succeeded"}), ("None", set())],
+)
+def test_ended_pods_stay_as_the_job_says_also_under_a_new_leader(retention, phases):
+    w = nodes("n1")
+    w.workers = lambda _j, chunk: Worker(fails_after=2.0 if chunk.attempt == 1 and chunk.begin == 0 else None)
+    w.apply(job(units=40, deadline=400, retention=retention, reduce_duration=5.0))
+    w.run_until(lambda w: w.done("j1"))
+    w.run(w.now + 20)
+
+    def left() -> set[str]:
+        return {p.phase for p in w.pods.values() if p.chunk.kind == "Chunk"}
+
+    assert left() == phases
+    w.crash()
+    w.run(w.now + 20)
+    assert left() == phases
+    assert [p.phase for p in w.pods.values() if p.chunk.kind == "Reduce"] == ["Succeeded"], "its log is the result"
+
+
+def test_the_end_of_the_log_of_a_failed_chunk_is_in_its_event():
+    w = nodes("n1")
+    log = "line\n" * 200 + "Traceback:\n  in main\n\nValueError: no such column\n"
+    w.workers = lambda _j, chunk: Worker(exit_code=3 if chunk.attempt == 1 else 0, says=log)
+    w.apply(job(units=4, deadline=400, max_processors=1))
+    w.run_until(lambda w: w.done("j1"))
+    (message,) = said(w, reasons.CHUNK_FAILED)
+    assert message.endswith("line | line | Traceback: | in main | ValueError: no such column")
+    assert len(message) < 500

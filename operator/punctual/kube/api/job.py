@@ -166,6 +166,14 @@ class DivisibleJobSpec(Model):
     stall_timeout: PositiveDuration = 60.0
     """A chunk that for so long neither makes progress nor uses CPU has failed (reason Stalled): `1m`, `5m`. Chunks
     need not report progress, but one that waits silently needs a longer time here. Default 1m."""
+    image_pull_timeout: Duration = 300.0
+    """How long the job's images may be unavailable before that counts as a failure of the work: `5m`, `0s`. Until then
+    a pod that cannot pull its image is replaced by another one each 20 seconds (event ImageUnavailable); after it each
+    such pod counts towards `chunkRetries`. Default 5m."""
+    pod_retention: Literal["Failed", "All", "None"] = "Failed"
+    """Which pods stay after their end, to be read with `kubectl logs`, as long as the job does. Failed: failed ones.
+    All: also those that succeeded. None: neither. A reduce pod that succeeded always stays, as its log is the job's
+    result. Default Failed."""
     on_miss: Literal["Continue", "Stop"] = "Continue"
     """What happens when a promise cannot be kept after all (nodes lost, cost declared too low). Continue: the job
     goes on with leftover capacity. Stop: its pods end and it fails. Default Continue."""

@@ -213,6 +213,9 @@ class DivisibleJobStatus(Model):
     """What pilot chunks measured."""
     input: InputSeen | None = None
     """Which version of the input the job works on, and what fetching has taken so far; absent: nothing was fetched."""
+    results: Annotated[str, Field(max_length=253)] | None = None
+    """Name of the ConfigMap with the results of chunks (their termination messages), in the order of their ranges; it
+    is deleted with the job. Absent: there are none, or `spec.reduce` reads them."""
     start_time: Time | None = None
     """When the first chunk was created."""
     finish_time: Time | None = None

@@ -77,6 +77,22 @@ class ApplyConfigMap:
 
 
 @dataclass(frozen=True, slots=True)
+class AddToConfigMap:
+    """Put one key into the owner's ConfigMap, which is created if there is none. Other keys stay.
+
+    A ConfigMap that an earlier job of the same name has left is taken over, empty; the garbage collector may need a
+    while to delete it. Any other one of this name is left alone (``conflict``).
+    """
+
+    path: str
+    meta: Json
+    """``metadata`` of a new ConfigMap: name, namespace, labels, and the one owner reference."""
+    key: str
+    """Of digits and hyphens only."""
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
 class Patch:
     """JSON merge patch (a dict) or JSON patch (a list) of an object. It must be harmless when repeated."""
 
@@ -97,7 +113,7 @@ class DeleteObject:
     propagation: Literal["", "Background", "Foreground", "Orphan"] = "Background"
 
 
-Operation = PutStatus | CreatePod | DeletePod | Annotate | ApplyConfigMap | Patch | DeleteObject
+Operation = PutStatus | CreatePod | DeletePod | Annotate | ApplyConfigMap | AddToConfigMap | Patch | DeleteObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +122,7 @@ class Outcome:
 
     ``done``: the wanted state holds. ``gone``: the object does not exist, which for a delete is ``done``. ``refused``:
     final, by quota, admission, RBAC or schema; ``message`` is the API server's. ``conflict``: another object has the
-    name of this pod, or the same one is being deleted.
+    name of this pod or ConfigMap, or the same pod is being deleted.
     """
 
     key: str
@@ -137,6 +153,8 @@ async def perform(client: ApiClient, key: str, operation: Operation, *, version:
         match operation:
             case CreatePod():
                 return await _create_pod(client, key, operation)
+            case AddToConfigMap():
+                return await _add(client, key, operation)
             case PutStatus():
                 body = await _put_status(client, operation, version)
             case _:
@@ -149,7 +167,9 @@ async def perform(client: ApiClient, key: str, operation: Operation, *, version:
         raise
     except errors.Forbidden as error:
         # a quota or a policy may last for ever, and the job's statuses wait behind it
-        if isinstance(operation, ApplyConfigMap) or (isinstance(operation, Patch) and operation.refusable):
+        if isinstance(operation, ApplyConfigMap | AddToConfigMap) or (
+            isinstance(operation, Patch) and operation.refusable
+        ):
             return Outcome(key, operation, "refused", str(error))
         raise
     return Outcome(key, operation, "done", body=body)
@@ -195,6 +215,39 @@ async def _write(client: ApiClient, operation: ApplyConfigMap | DeletePod | Dele
         case Patch(path, patch, subresource):
             assert isinstance(patch, dict)
             return await client.patch_merge(path, patch, subresource=subresource, field_manager=FIELD_MANAGER)
+
+
+async def _add(client: ApiClient, key: str, operation: AddToConfigMap) -> Outcome:
+    owner, data = operation.meta["ownerReferences"][0], {operation.key: operation.value}
+    owned = {"op": "test", "path": "/metadata/ownerReferences/0/uid", "value": owner["uid"]}
+    add = [owned, {"op": "add", "path": f"/data/{operation.key}", "value": operation.value}]
+    try:
+        return Outcome(key, operation, "done", body=await _patch(client, operation.path, add))
+    except errors.NotFound:
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": operation.meta, "data": data}
+        collection = operation.path.rpartition("/")[0]
+        return Outcome(key, operation, "done", body=await client.create(collection, body, field_manager=FIELD_MANAGER))
+    except errors.Invalid:
+        there = (await client.get(operation.path))["metadata"]
+        owners = there.get("ownerReferences") or [{}]
+        if owners[0].get("uid") == owner["uid"]:
+            raise
+        if owners[0].get("kind") != owner["kind"]:
+            return Outcome(key, operation, "conflict", f"ConfigMap {there['name']} exists and is not the job's")
+    taken = {"labels": operation.meta["labels"], "ownerReferences": operation.meta["ownerReferences"]}
+    take = [
+        {"op": "test", "path": "/metadata/ownerReferences/0/uid", "value": owners[0]["uid"]},
+        *({"op": "add", "path": f"/metadata/{name}", "value": value} for name, value in taken.items()),
+        {"op": "add", "path": "/data", "value": data},
+    ]
+    try:
+        return Outcome(key, operation, "done", body=await _patch(client, operation.path, take))
+    except (errors.NotFound, errors.Invalid) as error:  # the garbage collector was first
+        raise errors.Conflict(str(error)) from None
+
+
+async def _patch(client: ApiClient, path: str, patch: list[Json]) -> Json:
+    return await client.patch_json(path, patch, field_manager=FIELD_MANAGER)
 
 
 async def _create_pod(client: ApiClient, key: str, operation: CreatePod) -> Outcome:

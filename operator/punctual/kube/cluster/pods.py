@@ -63,6 +63,8 @@ _MESSAGES: Final = 12288
 """Bytes that it passes on of all containers of a pod, divided evenly: the first ones of each."""
 MOST_SECONDS: Final = 10.0**9
 _DIGITS = 19  # of the highest number of units; int() refuses texts of thousands
+RESULTS_SUFFIX: Final = "-results"
+_NAME = 253  # the longest name of an object
 _LABEL = 63  # the longest value of a label
 _PREFIX = 40  # of the job's name in the pod's name, which is a hostname too
 
@@ -126,6 +128,14 @@ def pod_name(owner: Owner, chunk: Chunk | PodObserved) -> str:
     about = f"{owner.uid}/{chunk.kind}/{chunk.begin}/{chunk.attempt}"
     digest = hashlib.sha256(about.encode()).hexdigest()[:12]
     return f"{owner.name[:_PREFIX].rstrip('-.')}-{digest}"
+
+
+def results_name(job: str) -> str:
+    """Return the name of the ConfigMap with the results of a job (its name) without a reduce step."""
+    if len(job) + len(RESULTS_SUFFIX) <= _NAME:
+        return f"{job}{RESULTS_SUFFIX}"
+    digest = hashlib.sha256(job.encode()).hexdigest()[:12]
+    return f"{job[: _NAME - 32].rstrip('-.')}-{digest}{RESULTS_SUFFIX}"
 
 
 def is_chunk_of(owner: Owner, pod: PodObserved) -> bool:
@@ -342,6 +352,7 @@ def _volumes(results: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]
 def _furnish(container: Mapping[str, Any], env: list[dict[str, str]], mounts: list[dict[str, Any]]) -> dict[str, Any]:
     # Punctual's variables first: $(PUNCTUAL_BEGIN) in a later variable is expanded from earlier ones
     return {
+        "terminationMessagePolicy": "FallbackToLogsOnError",  # the end of a failed container's log explains the failure
         **container,
         "env": [*env, *(container.get("env") or ())],
         "volumeMounts": [*(container.get("volumeMounts") or ()), *mounts],
@@ -380,6 +391,8 @@ def _ours(meta: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str,
     failed_init = ended is None and _failed_init(status)
     if failed_init:
         ended = failed_init
+    elif status.get("phase") == "Failed" and not (ended or {}).get("exitCode"):
+        ended = _failed_beside(status) or ended
     began = (state.get("running") or state.get("terminated") or {}).get("startedAt")
     phase = status.get("phase") or "Pending"
     waiting = {} if ended else _waiting(status, state)
@@ -465,6 +478,15 @@ def _failed_init(status: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """
     for init in status.get("initContainerStatuses") or ():
         ended = (init.get("state") or {}).get("terminated")
+        if ended and ended.get("exitCode"):
+            return cast(Mapping[str, Any], ended)
+    return None
+
+
+def _failed_beside(status: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return how another container failed, if the first one did not."""
+    for container in status.get("containerStatuses") or ():
+        ended = (container.get("state") or {}).get("terminated")
         if ended and ended.get("exitCode"):
             return cast(Mapping[str, Any], ended)
     return None

@@ -37,7 +37,7 @@ from punctual.kube.leader.promise_metrics import PromiseMetrics
 from punctual.kube.leader.reservations import ReservationController
 from punctual.kube.leader.taints import Taints
 from punctual.kube.leader.writer import Writer
-from punctual.kube.learning.results import Results
+from punctual.kube.learning.results import Results, readable
 from punctual.kube.translate import job_status, pool_status, to_pool_spec
 from punctual.scheduling.model.actions import (
     Action,
@@ -258,6 +258,9 @@ class PoolExecutor:
     def _store(self, action: StoreResult) -> None:
         tools, known = self._tools, self._tools.directory.jobs.get(action.job)
         if known is None:
+            return
+        if "reduce" not in known.template():
+            tools.writer.submit(action.job, readable(known.owner, action))
             return
         results = tools.results.setdefault(action.job, Results(known.owner))
         for operation in results.store(action):

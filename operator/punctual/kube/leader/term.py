@@ -57,7 +57,7 @@ from punctual.kube.cluster.directory import (
 )
 from punctual.kube.cluster.events import EventRecorder, Regarding
 from punctual.kube.cluster.nodes import Node
-from punctual.kube.cluster.operations import ApplyConfigMap, CreatePod, Outcome, Patch, PutStatus
+from punctual.kube.cluster.operations import AddToConfigMap, ApplyConfigMap, CreatePod, Outcome, Patch, PutStatus
 from punctual.kube.cluster.placeholder_pod import Placeholder
 from punctual.kube.cluster.pods import ATTEMPT, BEGIN, GROUP, IMAGE, KIND_LABEL
 from punctual.kube.leader.admission_gate import AdmissionGate
@@ -900,6 +900,10 @@ class Term:
                     self.tell(pool, _refused(outcome, body))
             case ApplyConfigMap() | Patch() if outcome.key in self._results and outcome.result != "done":
                 self._lose_result(outcome)
+            case AddToConfigMap(path, _, key) if outcome.result != "done":
+                name = path.rpartition("/")[2]
+                if known := self._directory.jobs.get(outcome.key):
+                    self._tell_lost(known, f"the result of units {key} is not in ConfigMap {name}: {outcome.message}")
             case Patch(path) if outcome.key.startswith(_NODE):
                 log.info("taint_written", path=path, result=outcome.result)
                 self._holds.settled(outcome.key.removeprefix(_NODE))

@@ -1,4 +1,4 @@
-"""Stores the results of ranges for the reduce pod, in ConfigMaps owned by the job.
+"""Stores the results of ranges in ConfigMaps owned by the job: for the reduce pod, or without one to be read.
 
 A range's result is the termination message of the accounted attempt. It has less than 4 kB as the API server shows it
 (each byte that is not UTF-8 becomes the three of U+FFFD), under the key ``<begin>-<end>``. A result that was cut is not
@@ -9,6 +9,8 @@ An attempt may be stored and never accounted: the leader died in between togethe
 did not know it. Its units are then processed again in other ranges, and both results exist. The reduce pod must see
 each unit once, so :meth:`Results.sources` selects consecutive ranges from the first unit to the last and names each of
 them.
+
+Without a reduce step the results are for people: :func:`readable` puts them into one ConfigMap named after the job.
 """
 
 import hashlib
@@ -17,8 +19,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from punctual.kube.cluster.client import CONFIG_MAPS
-from punctual.kube.cluster.operations import ApplyConfigMap, Operation, Outcome, Patch
-from punctual.kube.cluster.pods import JOB_UID_LABEL, Owner, owner_reference
+from punctual.kube.cluster.operations import AddToConfigMap, ApplyConfigMap, Operation, Outcome, Patch
+from punctual.kube.cluster.pods import JOB_LABEL, JOB_UID_LABEL, Owner, label, owner_reference, results_name
 from punctual.scheduling.model.actions import StoreResult
 from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.model.wording import some
@@ -44,6 +46,20 @@ def _size(key: str, text: str) -> int:
 def _parse(key: str) -> tuple[int, int] | None:
     begin, _, end = key.partition("-")
     return (int(begin), int(end)) if begin.isdecimal() and end.isdecimal() else None
+
+
+def readable(owner: Owner, result: StoreResult) -> AddToConfigMap:
+    """Return the write that keeps a result to be read. Keys have leading zeros: kubectl prints them in their order."""
+    width = len(str(owner.units))
+    name = results_name(owner.name)
+    meta = {
+        "name": name,
+        "namespace": owner.namespace,
+        "labels": {JOB_LABEL: label(owner.name)},
+        "ownerReferences": [owner_reference(owner)],
+    }
+    path = CONFIG_MAPS.path(namespace=owner.namespace, name=name)
+    return AddToConfigMap(path, meta, f"{result.begin:0{width}}-{result.end:0{width}}", result.message)
 
 
 @dataclass(slots=True)

@@ -13,16 +13,18 @@ from punctual.scheduling.model.wording import span
 
 NO_VOLUME = "NoVolume"
 """Punctual's own reason for a pod that cannot be scheduled because a claim that it names is missing or not bound."""
-NO_IMAGE = frozenset({
-    "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError",
-    "CreateContainerError", "RunContainerError", NO_VOLUME,
+NO_IMAGE = frozenset({"ErrImagePull", "ImagePullBackOff", "ImageInspectError", "RegistryUnavailable"})
+"""Waiting reasons of a container with an image that cannot be pulled: a wrong name, or a registry that is away."""
+NO_START = frozenset({
+    "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "CreateContainerError", "RunContainerError",
+    NO_VOLUME,
 })  # fmt: skip
 """Waiting reasons of a container that its own template causes."""
 NOMINATED = "Nominated"
 """Waiting reason of a pod for which the scheduler is preempting other pods."""
 NO_ROOM = frozenset({"Unschedulable", NOMINATED})
 SAID = 300
-"""Maximum characters of a step's or the cluster's failure message that an event passes on."""
+"""Maximum characters of a container's, a step's or the cluster's failure message that an event passes on."""
 START_PATIENCE = 20.0
 """Seconds that a pod may wait for its image or configuration: pulls are retried, and short faults pass."""
 ROOM_PATIENCE = 5.0
@@ -40,10 +42,14 @@ class Finding(NamedTuple):
 def cannot_start(_job: Job, chunk: Chunk, watch: ChunkObservation, now: float) -> Finding | None:
     """Find a container that waits too long for an image or a configuration."""
     pod = watch.pod
-    if pod is None or pod.phase != "Pending" or pod.reason not in NO_IMAGE or 0 <= now - chunk.created < START_PATIENCE:
+    if pod is None or pod.phase != "Pending" or 0 <= now - chunk.created < START_PATIENCE:
         return None
     why = f"{pod.reason}: {pod.message[:SAID]}" if pod.message else pod.reason
-    return Finding(reasons.CHUNK_FAILED, f"pod {pod.name} cannot start: {why}", own=True)
+    if pod.reason in NO_IMAGE:
+        return Finding(reasons.IMAGE_UNAVAILABLE, f"pod {pod.name} cannot start: {why}", own=False)
+    if pod.reason in NO_START:
+        return Finding(reasons.CHUNK_FAILED, f"pod {pod.name} cannot start: {why}", own=True)
+    return None
 
 
 def has_no_room(_job: Job, chunk: Chunk, watch: ChunkObservation, now: float) -> Finding | None:
@@ -79,6 +85,14 @@ def receives_nothing(job: Job, chunk: Chunk, watch: ChunkObservation, now: float
 
 
 CHECKS = (cannot_start, has_no_room, receives_nothing, has_stalled)
+
+
+def last_words(log: str) -> str:
+    """Return the last lines of a log as one line, separated by bars: at most about `SAID` characters."""
+    lines = [line.strip() for line in log[-SAID:].splitlines()]
+    if len(log) > SAID and len(lines) > 1:
+        lines = lines[1:]  # it was cut
+    return " | ".join(line for line in lines if line)
 
 
 def finding(job: Job, chunk: Chunk, watch: ChunkObservation, now: float) -> Finding | None:

@@ -73,6 +73,8 @@ class JobState:
     """A shortage has used up its margin: it is planned against the deadline itself."""
     last_end: float = -math.inf
     """When the last of its pods ended, among those that this leader has accounted."""
+    imageless_since: float | None = None
+    """Since when its pods have waited for an image that cannot be pulled; None: one has started since."""
     refused_until: float = 0.0
     """The API server refused one of its pods: none is created before this time."""
 

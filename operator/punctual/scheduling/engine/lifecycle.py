@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from punctual import reasons
 from punctual.control.cost_estimation import Fetched
-from punctual.scheduling.engine.health import SAID, finding
+from punctual.scheduling.engine.health import SAID, Finding, finding
 from punctual.scheduling.engine.job_state import ChunkObservation, JobState, Key, expected_end
 from punctual.scheduling.engine.state import PoolState
 from punctual.scheduling.model import ledger
@@ -88,15 +88,13 @@ class Lifecycle:
             st.record = st.record.without(chunk)
             self.finish(done, st)
         else:
-            if st.job.reduce_duration is not None:
-                self.state.before.append(StoreResult(st.job.uid, chunk.begin, chunk.end, pod.message))
+            self._keep_result(st, chunk, pod)
             st.record = ledger.account(st.record, chunk)
             fetched = self._transferred(st, chunk, watch)
             if chunk.size:
                 self._measured(now, st, chunk, fetched, seen_late=ended < now)
         self._forget(st, chunk)
-        if chunk.kind != "Reduce":  # a reduce pod's log is the job's result, so the pod stays as long as the job
-            self.end(now, pod)
+        self.end_unless_kept(now, st, pod)
         self._maybe_finish(done, st)
 
     def see_input(self, now: float, st: JobState, chunk: Chunk, pod: PodObserved) -> bool:
@@ -137,6 +135,21 @@ class Lifecycle:
             "the job runs: create a new job for the new input"
         )
         self.fail(now, st, reasons.INPUT_CHANGED, text)
+
+    def _keep_result(self, st: JobState, chunk: Chunk, pod: PodObserved) -> None:
+        """Store the termination message of an accounted chunk; without a reduce step only if it is complete."""
+        if st.job.reduce_duration is None:
+            if pod.cut is not None:
+                text = (
+                    f"units {chunk.begin}-{chunk.end}: the termination message of pod {pod.name} is cut at {pod.cut} "
+                    f"bytes, so it is not kept; a result may have at most {pod.cut - 1} (PUNCTUAL_RESULT_LIMIT)"
+                )
+                self.state.after.append(Emit(st.job.uid, "Warning", reasons.RESULT_CUT, text))
+                return
+            if not pod.message:
+                return
+            st.record = st.record._replace(results=True)
+        self.state.before.append(StoreResult(st.job.uid, chunk.begin, chunk.end, pod.message))
 
     def _tell_cut(self, st: JobState, pod: PodObserved) -> None:
         """Emit an event if the termination message of a reduce is cut. Its log is complete and is the job's result."""
@@ -189,6 +202,18 @@ class Lifecycle:
         st.refused_until = 0.0  # its quota may have free capacity again
         if not st.record.chunks:
             self.state.active.pop(st.job.uid, None)
+
+    def end_unless_kept(self, now: float, st: JobState, pod: PodObserved) -> None:
+        """Delete a pod that has ended, unless the job keeps it for inspection (podRetention).
+
+        A reduce pod's log is the job's result, so a successful one stays as long as the job.
+        """
+        if pod.phase == "Succeeded":
+            kept = pod.kind == "Reduce" or st.job.retention == "All"
+        else:
+            kept = st.job.retention != "None"
+        if not kept:
+            self.end(now, pod)
 
     def end(self, now: float, pod: PodObserved) -> None:
         """Delete a pod, once. This includes a pod that is already terminating: its grace period may be longer."""
@@ -377,13 +402,18 @@ class Lifecycle:
                         self.succeeded(now, st, chunk, watch)
                         continue
                     if found := finding(st.job, chunk, watch, now):
-                        if found.reason == reasons.CAPACITY_LOST:
-                            self.state.processors.blocked_until[chunk.node] = now + BLOCKED
-                        self.end_and_lose(now, st, chunk, found.reason, found.message, own=found.own)
+                        self._end_faulty(now, st, chunk, found)
                         continue
                     self.aim(chunk, watch)
                 if now > chunk.promised_end + patience + moment:
                     self._overrun(now, st, chunk, st.watch(chunk))
+
+    def _end_faulty(self, now: float, st: JobState, chunk: Chunk, found: Finding) -> None:
+        if found.reason == reasons.CAPACITY_LOST:
+            self.state.processors.blocked_until[chunk.node] = now + BLOCKED
+        elif found.reason == reasons.IMAGE_UNAVAILABLE:
+            found = _without_image(now, st, chunk, found)
+        self.end_and_lose(now, st, chunk, found.reason, found.message, own=found.own)
 
     def _give_up_measuring(self, now: float) -> None:
         """Reject jobs with deadlines that passed while pilots still measured the cost of a unit."""
@@ -436,6 +466,17 @@ class Lifecycle:
         self.state.stale = True
         if st.state == "Promised":
             self.state.causes.setdefault(st.job.uid, reasons.OVERRUN)
+
+
+def _without_image(now: float, st: JobState, chunk: Chunk, found: Finding) -> Finding:
+    """Return the finding as the cluster's fault, or as the work's once the job's imagePullTimeout is over."""
+    if st.imageless_since is None or now < st.imageless_since:  # the clock was set back
+        st.imageless_since = min(now, chunk.created)
+    left = st.imageless_since + st.job.image_timeout - now
+    if left > 0:
+        text = f"{found.message}; not counted as a failure for another {span(left)} (spec.imagePullTimeout)"
+        return found._replace(message=text)
+    return Finding(reasons.CHUNK_FAILED, found.message, own=True)
 
 
 def _fault(st: JobState, chunk: Chunk, pod: PodObserved) -> tuple[str, str] | None:

@@ -89,7 +89,7 @@ class GiveTurn:
 
 @dataclass(frozen=True, slots=True)
 class StoreResult:
-    """Keep the termination message of an accounted range for the reduce step."""
+    """Keep the termination message of an accounted range: for the reduce step, or to be read if there is none."""
 
     job: str
     begin: int

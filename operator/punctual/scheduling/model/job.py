@@ -12,6 +12,7 @@ from punctual.theory.cost import Cost
 
 Restart = Literal["Redo", "Resume"]
 OnMiss = Literal["Continue", "Stop"]
+Retention = Literal["Failed", "All", "None"]
 Kind = Literal["Chunk", "Pilot", "Reduce"]
 Status = Literal["True", "False", "Unknown"]
 
@@ -46,7 +47,10 @@ class Job:
     restart: Restart = "Redo"
     chunk_retries: int = 3
     stall_timeout: float = 60.0
+    image_timeout: float = 300.0
+    """Seconds for which pods that cannot start for their image or configuration are the cluster's fault."""
     on_miss: OnMiss = "Continue"
+    retention: Retention = "Failed"
     dry_run: bool = False
     suspend: bool = False
     reservation: str | None = None
@@ -210,6 +214,8 @@ class JobRecord(NamedTuple):
     transfers: Transfers | None = None
     input: InputVersion | None = None
     """The version of the input that the first chunk read; every other chunk must have read the same."""
+    results: bool = False
+    """A chunk has left a result that is kept to be read, because no reduce step reads it."""
     started: float | None = None
     finished: float | None = None
     refused: float | None = None

@@ -74,6 +74,15 @@ def test_the_first_container_gets_one_processor():
     }
 
 
+def test_the_end_of_a_failed_containers_log_is_its_message_unless_the_template_says_otherwise():
+    template = copy.deepcopy(TEMPLATE)
+    template["spec"]["initContainers"] = [{"name": "unpack", "image": "img"}]
+    template["spec"]["containers"].append({"name": "b", "image": "img", "terminationMessagePolicy": "File"})
+    made = with_input(HTTP, template)["spec"]
+    policies = [c["terminationMessagePolicy"] for c in (*made["initContainers"], *made["containers"])]
+    assert policies == ["FallbackToLogsOnError"] * 3 + ["File"]
+
+
 def test_memory_of_the_template_wins_over_the_pools():
     template = copy.deepcopy(TEMPLATE)
     template["spec"]["containers"][0]["resources"] = {"limits": {"memory": "64Mi"}, "claims": [{"name": "c"}]}
@@ -279,6 +288,8 @@ def observed(**more):
 
 RUNNING = main_container(running={"startedAt": "1970-01-01T00:00:12Z"})
 ENDED = {"startedAt": "1970-01-01T00:00:12Z", "finishedAt": "1970-01-01T00:00:20Z"}
+WELL = {**ENDED, "exitCode": 0, "reason": "Completed"}
+BESIDE = {"name": "side", "state": {"terminated": {**ENDED, "exitCode": 2, "reason": "Error", "message": "no route"}}}
 FAILED_INIT = {
     "initContainerStatuses": [{"name": "in", "state": {"terminated": {**ENDED, "exitCode": 4, "reason": "Error"}}}],
     **main_container(waiting={"reason": "PodInitializing"}),
@@ -350,6 +361,11 @@ DISRUPTED = {"conditions": [{"type": "DisruptionTarget", "status": "True"}], "re
             {"phase": "Failed", **main_container(terminated={**ENDED, "exitCode": 137, "reason": "OOMKilled"})},
             observed(phase="Failed", started=12.0, finished=20.0, exit_code=137, reason="OOMKilled"),
             id="out of memory",
+        ),
+        pytest.param(
+            {"phase": "Failed", "containerStatuses": [BESIDE, {"name": "main", "state": {"terminated": WELL}}]},
+            observed(phase="Failed", started=12.0, finished=20.0, exit_code=2, reason="Error", message="no route"),
+            id="another container failed",
         ),
         pytest.param(
             {"phase": "Failed", **FAILED_INIT},
