@@ -17,8 +17,8 @@ from chaos_lib.ground import CPU, LABEL, NAMESPACES, SYSTEM, Ground, NothingTher
 from chaos_lib.jobs import NAMESPACE, POOL, Wish
 from chaos_lib.scribe import JobSeen
 from punctual.errors import Forbidden, NotFound, PunctualError
-from punctual.kube.cluster.client import NODES, PODS, Resource
 from punctual.kube.cluster.directory import JOBS, POOLS
+from punctual.kube.cluster.resources import NODES, PODS, Resource
 
 Json = dict[str, Any]
 QUOTAS = Resource("v1", "resourcequotas")

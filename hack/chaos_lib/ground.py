@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 from chaos_lib.jobs import NAMESPACE, POOL
 from chaos_lib.scribe import PodSeen, Scribe, eventually
 from punctual.errors import AlreadyExists, ClusterError, Conflict, Forbidden, Invalid, NoRight, NotFound, PunctualError
-from punctual.kube.cluster.client import LEASES, NODES, PODS, ApiClient, Resource
+from punctual.kube.cluster.client import ApiClient
 from punctual.kube.cluster.directory import POOLS
+from punctual.kube.cluster.resources import LEASES, NODES, PODS, Resource
 
 Json = dict[str, Any]
 T = TypeVar("T")

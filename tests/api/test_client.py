@@ -18,7 +18,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from punctual import errors
-from punctual.kube.cluster.client import CONFIG_MAPS, PODS, ApiClient, Resource
+from punctual.kube.cluster.client import ApiClient
+from punctual.kube.cluster.resources import CONFIG_MAPS, PODS, Resource
 
 POOLS = Resource("punctual.dev/v1alpha1", "pools")
 ACCOUNTS = Resource("v1", "serviceaccounts")

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 from server import Server
 
-from punctual.kube.cluster.client import LEASES
+from punctual.kube.cluster.resources import LEASES
 from punctual.kube.leader.elector import ElectorThread, Timing
 
 LONG = Timing(lease=600, renew=500, retry=0.5)

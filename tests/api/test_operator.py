@@ -14,9 +14,9 @@ import uuid
 import pytest
 
 from punctual import errors
-from punctual.kube.cluster.client import CONFIG_MAPS, LEASES, NODES, PODS
 from punctual.kube.cluster.directory import JOBS, POOLS, PROFILES
 from punctual.kube.cluster.pods import JOB_UID_LABEL, Owner, pod_name
+from punctual.kube.cluster.resources import CONFIG_MAPS, LEASES, NODES, PODS
 from punctual.kube.format.duration import format_time, parse_time
 from punctual.scheduling.model.job import Chunk
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from punctual import errors
-from punctual.kube.cluster.client import CONFIG_MAPS, PODS, ApiClient, Json, Resource
+from punctual.kube.cluster.client import ApiClient, Json
 from punctual.kube.cluster.informer import Informer
 from punctual.kube.cluster.operations import (
     AddToConfigMap,
@@ -23,6 +23,7 @@ from punctual.kube.cluster.operations import (
     PutStatus,
     same,
 )
+from punctual.kube.cluster.resources import CONFIG_MAPS, PODS, Resource
 from punctual.kube.leader.writer import Writer
 
 POOLS = Resource("punctual.dev/v1alpha1", "pools")

@@ -19,9 +19,10 @@ import uuid
 
 from decisions import TOP, apiserver
 
-from punctual.kube.cluster.client import PODS, ApiClient
+from punctual.kube.cluster.client import ApiClient
 from punctual.kube.cluster.directory import JOBS
 from punctual.kube.cluster.operations import CreatePod, PutStatus, same
+from punctual.kube.cluster.resources import PODS
 from punctual.kube.leader.writer import Writer
 
 TARGET = {"statuses_per_second": 400.0}

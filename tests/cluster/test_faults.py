@@ -6,8 +6,8 @@ import pytest
 from live import POOL, SYSTEM, container, covers, eventually, is_ready, note, pool_status, stalls
 
 from punctual import errors
-from punctual.kube.cluster.client import LEASES, PODS
 from punctual.kube.cluster.directory import JOBS, POOLS
+from punctual.kube.cluster.resources import LEASES, PODS
 
 
 def moment(text):

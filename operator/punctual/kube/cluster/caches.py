@@ -10,12 +10,13 @@ from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol
 
 from punctual.kube import api
-from punctual.kube.cluster.client import NODES, PODS, ApiClient, Json, Resource
+from punctual.kube.cluster.client import ApiClient, Json
 from punctual.kube.cluster.directory import Directory, KnownJob, KnownPool, KnownReservation
 from punctual.kube.cluster.informer import Change, Informer
 from punctual.kube.cluster.nodes import Inventory, Node, project_node
 from punctual.kube.cluster.placeholder_pod import Placeholder, PlaceholderSettings, placeholder
 from punctual.kube.cluster.pods import ForeignPod, Owner, foreign_pod, is_chunk_of, project_pod
+from punctual.kube.cluster.resources import NODES, PODS, Resource
 from punctual.scheduling.model.events import Event, NodeGone, NodeObserved, PodGone, PodObserved
 
 NAMESPACES = Resource("v1", "namespaces")

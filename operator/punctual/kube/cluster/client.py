@@ -32,6 +32,7 @@ from kubernetes.client import Configuration
 from punctual import errors
 from punctual.kube.api.meta import EPOCH_NEVER_FALLS
 from punctual.kube.cluster.oversize import LARGEST, lightened
+from punctual.kube.cluster.resources import TOKEN_REVIEWS
 from punctual.kube.format.clock import ServerClock
 from punctual.kube.format.decode import decode
 
@@ -59,31 +60,6 @@ PAGE_BYTES = 4 * 2**20
 
 PATIENCE = 30.0
 """Maximum seconds for which a Retry-After is followed. A promise must not wait for a proxy's maintenance window."""
-
-
-@dataclass(frozen=True, slots=True)
-class Resource:
-    """A resource of the API, such as ``Resource("punctual.dev/v1alpha1", "pools")``."""
-
-    version: str
-    """Group and version, or "v1" for the core group."""
-    plural: str
-
-    def path(self, *, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Return the path of the collection, of a namespace's part of it, of one object, or of a subresource."""
-        parts = [f"/{'apis' if '/' in self.version else 'api'}/{self.version}"]
-        if namespace:
-            parts.append(f"namespaces/{namespace}")
-        parts += [part for part in (self.plural, name, subresource) if part]
-        return "/".join(parts)
-
-
-CONFIG_MAPS = Resource("v1", "configmaps")
-NODES = Resource("v1", "nodes")
-PODS = Resource("v1", "pods")
-LEASES = Resource("coordination.k8s.io/v1", "leases")
-EVENTS = Resource("events.k8s.io/v1", "events")
-TOKEN_REVIEWS = Resource("authentication.k8s.io/v1", "tokenreviews")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,10 @@ import structlog
 from punctual import reasons
 from punctual.errors import UserError
 from punctual.kube import api
-from punctual.kube.cluster.client import Resource
 from punctual.kube.cluster.conditions import Since
 from punctual.kube.cluster.oversize import kept
 from punctual.kube.cluster.pods import Owner
+from punctual.kube.cluster.resources import Resource
 from punctual.kube.format.duration import format_time, parse_time
 from punctual.scheduling.model.events import Share
 from punctual.scheduling.model.job import Job, JobRecord

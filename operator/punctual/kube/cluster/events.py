@@ -19,7 +19,8 @@ from typing import Literal
 import structlog
 
 from punctual import errors
-from punctual.kube.cluster.client import EVENTS, ApiClient, Json
+from punctual.kube.cluster.client import ApiClient, Json
+from punctual.kube.cluster.resources import EVENTS
 from punctual.kube.format.bucket import Bucket
 
 SERIES = 360.0

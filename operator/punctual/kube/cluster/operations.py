@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from punctual import errors
-from punctual.kube.cluster.client import PODS, ApiClient, Json, Resource
+from punctual.kube.cluster.client import ApiClient, Json
+from punctual.kube.cluster.resources import PODS, Resource
 
 FIELD_MANAGER = "punctual-operator"
 

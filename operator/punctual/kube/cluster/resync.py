@@ -15,8 +15,9 @@ import structlog
 
 from punctual.errors import ClusterError, NotFound
 from punctual.kube.cluster.caches import Post
-from punctual.kube.cluster.client import METADATA, ApiClient, Json, Resource
+from punctual.kube.cluster.client import METADATA, ApiClient, Json
 from punctual.kube.cluster.directory import JOBS, POOLS, PROFILES, RESERVATIONS, Directory, Known
+from punctual.kube.cluster.resources import Resource
 from punctual.kube.cluster.walk import walk
 
 RESOURCES: Final = (POOLS, JOBS, PROFILES, RESERVATIONS)

@@ -22,7 +22,8 @@ from datetime import UTC, datetime
 import structlog
 
 from punctual import errors
-from punctual.kube.cluster.client import LEASES, ApiClient, Json
+from punctual.kube.cluster.client import ApiClient, Json
+from punctual.kube.cluster.resources import LEASES
 from punctual.kube.format.clock import ServerClock
 
 NEVER = float("-inf")

@@ -15,7 +15,6 @@ import structlog
 
 from punctual.kube import api
 from punctual.kube.agents.set_points import SetPointStore
-from punctual.kube.cluster.client import PODS
 from punctual.kube.cluster.conditions import standing
 from punctual.kube.cluster.directory import JOBS, POOLS, Directory, KnownJob
 from punctual.kube.cluster.events import EventRecorder, Regarding
@@ -31,6 +30,7 @@ from punctual.kube.cluster.pods import (
     InputStep,
     chunk_pod,
 )
+from punctual.kube.cluster.resources import PODS
 from punctual.kube.format.duration import format_time
 from punctual.kube.leader.placeholders import Placeholders
 from punctual.kube.leader.promise_metrics import PromiseMetrics

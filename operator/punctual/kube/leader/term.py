@@ -41,7 +41,7 @@ from punctual.errors import Fenced, NotFound, UserError
 from punctual.kube import api
 from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.cluster.caches import Caches
-from punctual.kube.cluster.client import CONFIG_MAPS, NODES, ApiClient, Json
+from punctual.kube.cluster.client import ApiClient, Json
 from punctual.kube.cluster.conditions import standing
 from punctual.kube.cluster.directory import (
     ENDED,
@@ -60,6 +60,7 @@ from punctual.kube.cluster.nodes import Node
 from punctual.kube.cluster.operations import AddToConfigMap, ApplyConfigMap, CreatePod, Outcome, Patch, PutStatus
 from punctual.kube.cluster.placeholder_pod import Placeholder
 from punctual.kube.cluster.pods import ATTEMPT, BEGIN, GROUP, IMAGE, KIND_LABEL
+from punctual.kube.cluster.resources import CONFIG_MAPS, NODES
 from punctual.kube.leader.admission_gate import AdmissionGate
 from punctual.kube.leader.executor import PoolExecutor, Tools, pool_key, status_write
 from punctual.kube.leader.fencing import Fence

@@ -16,7 +16,8 @@ import structlog
 
 from punctual import reasons
 from punctual.errors import ClusterError, Forbidden, Invalid, NoRight, NotFound
-from punctual.kube.cluster.client import PODS, RIGHTS, ApiClient
+from punctual.kube.cluster.client import RIGHTS, ApiClient
+from punctual.kube.cluster.resources import PODS
 
 KEPT: Final = 60.0
 """Seconds for which the API server's answer about a template is valid."""

@@ -10,9 +10,9 @@ import pytest
 from punctual import errors
 from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.cluster.caches import Caches
-from punctual.kube.cluster.client import CONFIG_MAPS, PODS
 from punctual.kube.cluster.directory import HIGHEST, JOBS, POOLS, PROFILES
 from punctual.kube.cluster.nodes import project_node
+from punctual.kube.cluster.resources import CONFIG_MAPS, PODS
 from punctual.kube.format.clock import ServerClock
 from punctual.kube.format.duration import format_time
 from punctual.kube.leader import admission_gate, fencing, term, writer
