@@ -193,6 +193,7 @@ class Operator:
             asker = ApiClient(config.kubeconfig, clock=clock, user_agent="punctual-clock", keep=False)
             await stack.enter_async_context(asker)
             caches = self._caches = Caches(client, config.manner)
+            caches.directory.on_unreadable = _tell_unreadable
             group = await stack.enter_async_context(_Tasks(self._fail))
             watches = Watches(self._observe, kubeconfig=config.kubeconfig)
             group.begin(watches.run())
@@ -484,6 +485,10 @@ async def _again_until_done(work: Callable[[], Awaitable[None]]) -> None:
 async def _be_patient(error: ClusterError) -> None:
     log.warning("startup_delayed", error=str(error))
     await asyncio.sleep(error.retry_after)
+
+
+def _tell_unreadable(kind: str, name: str, why: str) -> None:
+    log.warning("object_unreadable", kind=kind, name=name, error=why)
 
 
 def _log_as_json(level: str) -> None:

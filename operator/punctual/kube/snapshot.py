@@ -15,7 +15,7 @@ from punctual.kube import api
 from punctual.kube.cluster.directory import Directory
 from punctual.kube.cluster.oversize import kept
 from punctual.kube.format.duration import format_time
-from punctual.kube.leader import reservations
+from punctual.kube.leader import reservation_windows
 from punctual.kube.learning.profiles import ProfileLearning
 from punctual.kube.translate import (
     MOST_NODES,
@@ -141,21 +141,21 @@ class Snapshot:
         except UserError:
             return  # the operator ignores it
         if known and status:
-            reservations.restore(known, status)
+            reservation_windows.restore(known, status)
 
     def _promised(self, pool: str, now: float) -> Iterator[ReservationApplied]:
         for known in self.reservations.reservations.values():
             if known.pool == pool:
                 nodes = frozenset(share.node for w in known.windows.values() for share in w.nodes)
                 selects = known.spec is not None and known.spec.nodes is not None
-                yield from reservations.promised(known, nodes if selects else None, now)
+                yield from reservation_windows.promised(known, nodes if selects else None, now)
 
     def _inside(self, namespace: str, name: str | None, pool: str) -> str | tuple[str, str] | None:
         """Return the reservation window in which a job is to run, or a refusal. None: the job names no reservation."""
         if name is None:
             return None
         known = self.reservations.reservation(namespace, name)
-        found = reservations.inside(known, name, namespace=namespace, pool=pool)
+        found = reservation_windows.inside(known, name, namespace=namespace, pool=pool)
         return found or (reasons.RESERVATION_REFUSED, f"Reservation {name} has no answer yet")
 
     def _pool(self, name: str) -> api.Pool:

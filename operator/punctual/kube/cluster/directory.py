@@ -13,7 +13,6 @@ from math import inf
 from typing import Any, Final, Literal, NamedTuple
 
 import orjson
-import structlog
 
 from punctual import reasons
 from punctual.errors import UserError
@@ -42,8 +41,6 @@ Body = Mapping[str, Any]
 WindowState = Literal["Booked", "Active", "Completed", "Refused"]
 HELD: Final = frozenset({"Booked", "Active"})
 """States of a window that has processors reserved, now or later."""
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -209,6 +206,8 @@ class Directory:
         nothing."""
         self.on_epoch: Callable[[int], None] = lambda _: None
         """Hears when that rises."""
+        self.on_unreadable: Callable[[str, str, str], None] = lambda _kind, _name, _why: None
+        """Called with kind, name and reason for each pool and profile that the models refuse."""
 
     def observe_job(self, body: Body) -> KnownJob | None:
         """Take in a job; None where nothing has changed but its status, or it is older than what is known."""
@@ -302,7 +301,7 @@ class Directory:
         try:
             pool = api.parse_asked(api.Pool, body)
         except UserError as error:
-            log.warning("pool_unreadable", pool=meta["name"], error=error.message)
+            self.on_unreadable("Pool", meta["name"], error.message)
             return None
         made = KnownPool(
             uid=pool.metadata.uid,
@@ -326,7 +325,7 @@ class Directory:
         try:
             profile = api.parse_asked(api.Profile, body)
         except UserError as error:
-            log.warning("profile_unreadable", namespace=key[0], profile=key[1], error=error.message)
+            self.on_unreadable("Profile", "/".join(key), error.message)
             return None
         known = self.profiles.get(key)
         self.profiles[key] = profile

@@ -5,13 +5,19 @@ does not exist (``gone``), or it can never succeed (``refused``, ``conflict``). 
 may help. This module stores nothing and repeats nothing; `writer` controls order, rate and repetition.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from punctual import errors
-from punctual.kube.cluster.client import ApiClient, Json
 from punctual.kube.cluster.resources import PODS, Resource
+
+if TYPE_CHECKING:  # these values are also made where no client is installed
+    from punctual.kube.cluster.client import ApiClient
+
+Json = dict[str, Any]
 
 FIELD_MANAGER = "punctual-operator"
 
@@ -34,7 +40,7 @@ class PutStatus:
     @classmethod
     def of(
         cls, resource: Resource, kind: str, meta: Json, status: Json, *, urgent: bool = True, version: str = ""
-    ) -> "PutStatus":
+    ) -> PutStatus:
         """Return the write of a whole status. ``meta`` has name, uid and, if there is one, namespace."""
         body = {"apiVersion": resource.version, "kind": kind, "metadata": meta, "status": status}
         path = resource.path(namespace=meta.get("namespace", ""), name=meta["name"])

@@ -14,24 +14,28 @@ from punctual import reasons
 from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.cluster.caches import Caches
-from punctual.kube.cluster.conditions import conditions, standing
+from punctual.kube.cluster.conditions import standing
 from punctual.kube.cluster.directory import HELD, RESERVATIONS, KnownJob, KnownReservation, ReservationWindow
 from punctual.kube.cluster.events import EventRecorder, Regarding
 from punctual.kube.cluster.operations import PutStatus
 from punctual.kube.format.duration import format_duration, format_time
 from punctual.kube.leader.recurrence import DAY, Span, windows
+from punctual.kube.leader.reservation_windows import (
+    Refusal,
+    asked,
+    inside,
+    processors,
+    promised,
+    reservation_status,
+    window_name,
+)
 from punctual.kube.leader.writer import Writer
 from punctual.scheduling.model.actions import AnswerReservation, OfferWindow
 from punctual.scheduling.model.events import ReservationApplied, ReservationDeleted, Share
-from punctual.scheduling.model.job import Verdict
-from punctual.scheduling.model.reservation import Reservation
 from punctual.scheduling.model.wording import some
 
 LOOK: Final = 3600.0
 """Maximum seconds between two evaluations of a recurrence."""
-MESSAGE: Final = 1024
-
-Refusal = tuple[str, str]
 
 
 class PoolAccess(NamedTuple):
@@ -106,12 +110,12 @@ class ReservationController:
             return
         known.refusal = None
         for start, end in ahead:
-            name = _name(known, start)
+            name = window_name(known, start)
             if name in known.windows:
                 continue
             known.windows[name] = window = ReservationWindow(start, end)
-            asked = _asked(known, name, window, self._nodes(known))
-            self._doors.tell(known.pool, ReservationApplied(asked))
+            request = asked(known, name, window, self._nodes(known))
+            self._doors.tell(known.pool, ReservationApplied(request))
         self._note_look(known, now)
 
     def _ahead(self, known: KnownReservation, now: float) -> list[Span]:
@@ -245,7 +249,7 @@ class ReservationController:
         for window in known.windows.values():
             if window.state == "Booked" and window.start <= now:
                 window.state = "Active"
-                self._emit(known, reasons.ACTIVE, f"{_processors(window)} are empty until {format_time(window.end)}")
+                self._emit(known, reasons.ACTIVE, f"{processors(window)} are empty until {format_time(window.end)}")
             if window.state == "Active" and window.end <= now:
                 window.state = "Completed"
                 self._emit(known, reasons.COMPLETED, "the window is over")
@@ -292,69 +296,6 @@ class ReservationController:
         self._writer.submit(meta.uid, PutStatus.of(RESERVATIONS, "Reservation", about, status))
 
 
-def restore(known: KnownReservation, status: api.ReservationStatus | None) -> None:
-    """Load the recorded state of a reservation."""
-    if status is None:
-        return
-    known.standing = standing(c.manifest() for c in status.conditions)
-    known.finished = status.finish_time
-    known.windows.clear()
-    for w in status.windows:
-        nodes = tuple(Share(node.name, node.processors) for node in w.nodes)
-        window = ReservationWindow(w.start, w.end, w.state, w.reason, w.message, nodes, w.offer)
-        known.windows[_name(known, w.start)] = window
-    known.recorded = known.held
-
-
-def promised(known: KnownReservation, nodes: frozenset[str] | None, now: float) -> Iterator[ReservationApplied]:
-    """Return the promises of a starting pool to a reservation that selects these nodes."""
-    for name, window in known.windows.items():
-        if window.held and window.end > now and not known.deleting:
-            yield ReservationApplied(_asked(known, name, window, nodes), window.nodes)
-
-
-def inside(known: KnownReservation | None, name: str, *, namespace: str, pool: str) -> str | Refusal | None:
-    """Return the window for a job of this pool that names a reservation; see `ReservationController.of_job`."""
-    if known is None:
-        text = f"there is no Reservation {name} in namespace {namespace}: create it, and this job is evaluated"
-        return reasons.RESERVATION_NOT_FOUND, text
-    if known.pool != pool:
-        text = f"Reservation {name} is of Pool {known.pool}, spec.pool of this job is {pool}"
-        return reasons.RESERVATION_REFUSED, text
-    if known.held:
-        return known.uid if known.recorded else None
-    if known.comes < inf and known.windows and all(w.state == "Completed" for w in known.windows.values()):
-        text = f"Reservation {name}: no window is reserved, the next is evaluated at {format_time(known.comes)}"
-        return reasons.RESERVATION_REFUSED, text
-    why = "it is over" if known.finished is not None else known.refusal[1] if known.refusal else ""
-    if known.windows and all(w.state == "Refused" for w in known.windows.values()):
-        why = next(iter(known.windows.values())).message
-    return (reasons.RESERVATION_REFUSED, f"Reservation {name}: {why}") if why else None
-
-
-def _asked(known: KnownReservation, name: str, window: ReservationWindow, nodes: frozenset[str] | None) -> Reservation:
-    there = sum(share.processors for share in window.nodes)
-    # a promise stands even if the spec can no longer be read
-    processors = known.spec.processors or 0 if known.spec else there
-    if nodes is not None and not processors and window.nodes:  # the recorded nodes count, whatever their labels are now
-        nodes = frozenset(share.node for share in window.nodes)
-    return Reservation(
-        uid=name,
-        arrival=known.metadata.creation_timestamp,
-        start=window.start,
-        end=window.end,
-        processors=max(processors, 1) if nodes is None else processors,
-        nodes=nodes,
-        group=known.uid,
-        io_ratio=known.spec.transfer_share if known.spec else 0.0,
-    )
-
-
-def _name(known: KnownReservation, start: float) -> str:
-    """Return the Pool's name of a window."""
-    return f"{known.uid}/{start:.6f}"
-
-
 def _too_far(spec: api.ReservationSpec, window: Span, *, now: float, days: int) -> str:
     """Return the refusal of a window that ends after the horizon of ``days`` days, with the correct values."""
     allowed = f"Pool {spec.pool} reserves at most {some(days, 'day')} ahead (its spec.reservations.horizon)"
@@ -366,64 +307,3 @@ def _too_far(spec: api.ReservationSpec, window: Span, *, now: float, days: int) 
         f"spec.end: the window ends at {format_time(window.end)}, and {allowed}: choose one that ends by "
         f"{format_time(int(now + days * DAY))}, or wait: it is evaluated at {format_time(window.end - days * DAY)}"
     )
-
-
-def _processors(window: ReservationWindow) -> str:
-    return some(sum(share.processors for share in window.nodes), "processor")
-
-
-def reservation_status(known: KnownReservation, *, epoch: int, now: float) -> dict[str, Any]:
-    """Return a reservation's status."""
-    answered = sorted((w for w in known.windows.values() if w.state is not None), key=lambda w: w.start)
-    made = api.ReservationStatus(
-        epoch=epoch,
-        observed_generation=known.metadata.generation,
-        state="Refused" if known.refusal else answered[0].state if answered else None,
-        start=answered[0].start if answered else None,
-        end=answered[0].end if answered else None,
-        processors=sum(share.processors for share in answered[0].nodes) if answered else None,
-        windows=[_window(w) for w in answered],
-        finish_time=known.finished,
-    )
-    found = conditions(_verdicts(known, answered), known.standing, now=now, generation=known.metadata.generation)
-    return {**made.manifest(), "conditions": found}
-
-
-def _window(window: ReservationWindow) -> api.ReservedWindow:
-    assert window.state is not None
-    return api.ReservedWindow(
-        start=window.start,
-        end=window.end,
-        state=window.state,
-        reason=window.reason,
-        message=window.message[:MESSAGE],
-        nodes=[api.ReservedNode(name=share.node, processors=share.processors) for share in window.nodes],
-        offer=window.offer,
-    )
-
-
-def _verdicts(known: KnownReservation, answered: list[ReservationWindow]) -> dict[str, Verdict | None]:
-    """Return its conditions."""
-    if known.refusal:
-        return {"Admitted": Verdict("False", *known.refusal)}
-    if not answered:
-        return {}
-    refused = [w for w in answered if w.state == "Refused"]
-    short = [w for w in answered if w.held and w.reason != reasons.FEASIBLE]
-    active = next((w for w in answered if w.state == "Active"), None)
-    admitted = Verdict("True", answered[0].reason, answered[0].message)
-    if len(answered) > 1:
-        ahead = f"{len(answered)} windows until {format_time(answered[-1].end)}: {_processors(answered[0])} each"
-        admitted = Verdict("True", reasons.FEASIBLE, ahead)
-    if refused:
-        first = refused[0]
-        which = f"{len(refused)} of {len(answered)} windows, that of {format_time(first.start)}: "
-        admitted = Verdict("False", first.reason, (which if len(answered) > 1 else "") + first.message)
-    elif short:
-        admitted = Verdict("True", short[0].reason, f"window of {format_time(short[0].start)}: {short[0].message}")
-    until = f"{_processors(active)} until {format_time(active.end)}" if active else "no window is active"
-    return {
-        "Admitted": admitted,
-        "Active": Verdict("True", reasons.ACTIVE, until) if active else Verdict("False", reasons.NOT_ACTIVE, until),
-        "Completed": Verdict("True", reasons.COMPLETED, "the last window is over") if known.finished else None,
-    }

@@ -67,8 +67,8 @@ from punctual.kube.leader.fencing import Fence
 from punctual.kube.leader.placeholders import KEY as ROOM
 from punctual.kube.leader.placeholders import Placeholders
 from punctual.kube.leader.promise_metrics import PromiseMetrics
+from punctual.kube.leader.reservation_windows import restore as restore_reservation
 from punctual.kube.leader.reservations import PoolAccess, ReservationController
-from punctual.kube.leader.reservations import restore as restore_reservation
 from punctual.kube.leader.taints import Taints
 from punctual.kube.leader.writer import Writer
 from punctual.kube.learning.profiles import ProfileLearning, Where

@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
-import structlog
-
 from punctual import reasons
 from punctual.control.cost_estimation import (
     ENOUGH,
@@ -38,8 +36,6 @@ MOST: Final = 16
 """Pools and classes remembered of one profile."""
 TELLING: Final = 0.1
 """Part by which a class must be slower or quicker than was thought to be told: plans are made anew then."""
-
-log = structlog.get_logger(__name__)
 
 
 class Where(NamedTuple):
@@ -121,7 +117,7 @@ class ProfileLearning:
         try:
             status = api.parse_status(api.ProfileStatus, body)
         except UserError as error:
-            log.warning("profile_status_unreadable", profile=meta["name"], error=error.message)
+            self._directory.on_unreadable("Profile", f"{meta['namespace']}/{meta['name']}", error.message)
             return
         if status is None:
             return

@@ -54,6 +54,16 @@ def test_an_epoch_that_no_leader_reaches_is_not_believed(directory):
     assert directory.epoch == HIGHEST
 
 
+def test_a_pool_or_profile_that_cannot_be_read_is_told_with_its_reason(directory):
+    told = []
+    directory.on_unreadable = lambda *words: told.append(words)
+    assert directory.observe_pool({"metadata": {"name": "main", "uid": "u"}, "spec": {"nodeSelector": 1}}) is None
+    profile = {"metadata": {"name": "p", "namespace": "ns", "uid": "u"}, "spec": {"perUnit": "soon"}}
+    assert directory.observe_profile(profile) is None
+    assert [(kind, name) for kind, name, _ in told] == [("Pool", "main"), ("Profile", "ns/p")]
+    assert all(why for *_, why in told)
+
+
 def test_an_edit_and_a_deletion_are_changes(directory):
     directory.observe_job(job())
     edited = directory.observe_job(job(generation=2, spec={"pool": "other"}))

@@ -7,7 +7,8 @@ import pytest
 from punctual.kube import api
 from punctual.kube.cluster.directory import Directory
 from punctual.kube.format.duration import format_time
-from punctual.kube.leader.reservations import PoolAccess, ReservationController, restore
+from punctual.kube.leader.reservation_windows import restore
+from punctual.kube.leader.reservations import PoolAccess, ReservationController
 from punctual.scheduling.model.actions import AnswerReservation, OfferWindow
 from punctual.scheduling.model.events import ReservationApplied, ReservationDeleted, Share
 from punctual.scheduling.model.job import Verdict
