@@ -27,7 +27,7 @@ def missing(lock, requirements):
     return [str(wanted) for wanted in map(Requirement, requirements) if not met(wanted)]
 
 
-@pytest.mark.parametrize("lock", ["image.lock", "build.lock"])
+@pytest.mark.parametrize("lock", ["image.lock", "build.lock", "cli.lock"])
 def test_the_image_has_the_versions_that_are_tested(lock):
     assert locked(lock) <= locked("dev.lock")
 
@@ -37,7 +37,8 @@ def test_the_locks_have_all_that_the_project_asks_for():
     extras = project["project"]["optional-dependencies"]
     runs = extras["operator"] + extras["agent"] + extras["cli"]
     assert missing("image.lock", runs) == []
+    assert missing("cli.lock", extras["cli"]) == []
     assert missing("build.lock", project["build-system"]["requires"]) == []
-    others = [one for one in extras["dev"] if not one.startswith("punctual[")]
+    others = [one for one in extras["dev"] if not one.startswith("punctual-operator[")]
     assert missing("dev.lock", runs + others) == []
     assert missing("build.lock", ["hatchling<1", "no-such"]) == ["hatchling<1", "no-such"]

@@ -7,12 +7,12 @@ takes 0.4 s, kubernetes 0.2 s): each command imports what it needs, so that ``--
 import json
 import os
 import sys
-from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
+from punctual import __version__
 from punctual.errors import PunctualError
 
 app = typer.Typer(
@@ -42,7 +42,7 @@ def _punctual() -> None:
 @app.command()
 def version() -> None:
     """Print the version."""
-    print(metadata.version("punctual"))
+    print(__version__)
 
 
 @app.command()

@@ -20,13 +20,12 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from importlib import metadata
 from typing import Any, Self
 
 import structlog
 
+from punctual import __version__, wire
 from punctual import metric_names as names
-from punctual import wire
 from punctual.errors import ClusterError, Fenced, InvariantError, PunctualError
 from punctual.kube.agents.report_server import Refusal, ReportCallbacks, ReportServer
 from punctual.kube.agents.set_points import SetPointStore
@@ -112,7 +111,7 @@ class Config:
             lease=env.get("PUNCTUAL_LEASE", service),
             authority=env.get("PUNCTUAL_CA", f"{service}-ca"),
             agent=env.get("PUNCTUAL_AGENT_ACCOUNT", f"system:serviceaccount:{namespace}:{service}-agent"),
-            image=env.get("PUNCTUAL_IMAGE") or f"{IMAGE}:{metadata.version('punctual')}",
+            image=env.get("PUNCTUAL_IMAGE") or f"{IMAGE}:{__version__}",
             report_port=int(_number(env, "PUNCTUAL_REPORT_PORT", 8443)),
             metrics_port=int(_number(env, "PUNCTUAL_METRICS_PORT", 8080)),
             log_level=env.get("PUNCTUAL_LOG_LEVEL", "info"),

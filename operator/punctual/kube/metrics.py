@@ -5,12 +5,12 @@ read are read at scrape time (``watch``).
 """
 
 from collections.abc import Callable
-from importlib.metadata import version
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.process_collector import ProcessCollector
 
+from punctual import __version__
 from punctual import metric_names as names
 
 _BY_POOL = (
@@ -53,7 +53,7 @@ class Metrics:
         self.token_reviews = self._counter(names.TOKEN_REVIEWS)
         self.certificate_end = self._gauge(names.CERTIFICATE_END)
         self._pools = {m: self._gauge(m) for m in _BY_POOL}
-        self._gauge(names.OPERATOR_BUILD).labels(version("punctual")).set(1)
+        self._gauge(names.OPERATOR_BUILD).labels(__version__).set(1)
 
     def pool(self, pool: str, values: dict[names.Metric, float]) -> None:
         """Set gauges of a pool."""
