@@ -1,12 +1,14 @@
-"""The command line: ``punctual …``, also as a kubectl plugin.
+"""The command line: ``punctual …``.
 
-A command is a function of a module beside this one, registered here by name. Nothing heavy is imported up here (kopf
-takes 0.4 s, kubernetes 0.2 s): each command imports what it needs, so that ``--help`` and completion answer at once.
+Each command is a function of a module beside this one, registered here by name. This module imports nothing slow
+(numpy, pydantic and rich take longer than all the rest): each command imports what it needs, so ``--help`` and
+completion answer at once. For the same reason typer draws help and errors without rich.
 """
 
 import json
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -19,24 +21,40 @@ app = typer.Typer(
     name="punctual",
     help="Deadlines that a Kubernetes cluster keeps.",
     no_args_is_help=True,
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-benches = typer.Typer(no_args_is_help=True, help="Measure the core on this machine.")
+benches = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Measure the core on this machine.")
 app.add_typer(benches, name="bench")
-simulations = typer.Typer(no_args_is_help=True, help="The operator's own code under a virtual clock.")
+simulations = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Simulate jobs with the operator's own code."
+)
 app.add_typer(simulations, name="simulate")
 
 Restart = Literal["redo", "resume"]
 Start = Literal["ready", "together"]
 Network = Literal["one-port", "concurrent"]
 LONGEST = 1e12
-"""Seconds of an option: no simulation comes to an end at infinity."""
+"""Maximum seconds of an option: a simulation must end before infinity."""
+Namespace = Annotated[str | None, typer.Option("-n", "--namespace", help="Default: that of kubectl's context.")]
+Context = Annotated[str | None, typer.Option(help="Context of the kubeconfig, as for kubectl.")]
+
+
+def _print_version(asked: bool) -> None:  # noqa: FBT001  typer's signature
+    if asked:
+        print(__version__)
+        raise typer.Exit
 
 
 @app.callback()
-def _punctual() -> None:
-    """Keep `punctual COMMAND` even where there is one command only."""
+def _punctual(
+    *,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
 
 
 @app.command()
@@ -51,7 +69,10 @@ def crds(
     *,
     docs: Annotated[bool, typer.Option("--docs", help="Print the API reference (Markdown) instead.")] = False,
 ) -> None:
-    """Print the CustomResourceDefinitions as YAML: punctual crds | kubectl apply --server-side -f -"""  # noqa: D400  a command to copy
+    """Print the CustomResourceDefinitions as YAML.
+
+    To install them: punctual crds | kubectl apply --server-side -f -
+    """
     from punctual.kube import crd  # noqa: PLC0415  pydantic and the models are heavy
 
     if write is not None:
@@ -63,20 +84,21 @@ def crds(
 @app.command()
 def watch(
     jobs: Annotated[
-        list[str] | None, typer.Argument(metavar="[JOB]...", help="Only these; ends when they have.")
+        list[str] | None,
+        typer.Argument(metavar="JOB", help="Show only these, and exit when all have ended."),
     ] = None,
     *,
-    namespace: Annotated[str | None, typer.Option("-n", "--namespace", help="Default: kubectl's.")] = None,
-    everywhere: Annotated[bool, typer.Option("-A", "--all-namespaces", help="Jobs of all namespaces.")] = False,
-    context: Annotated[str | None, typer.Option(help="Context of the kubeconfig, as for kubectl.")] = None,
-    record: Annotated[Path | None, typer.Option(help="Write all that is seen here, for punctual timeline.")] = None,
+    namespace: Namespace = None,
+    everywhere: Annotated[bool, typer.Option("-A", "--all-namespaces", help="Show jobs of all namespaces.")] = False,
+    context: Context = None,
+    record: Annotated[Path | None, typer.Option(help="Record the run in this file, for punctual timeline.")] = None,
 ) -> None:
-    """Show jobs as they run: progress of every chunk, ETA, slack; through kubectl.
+    """Show jobs as they run: progress of each chunk, ETA, slack.
 
-    With JOBs it ends when all of them have: status 0 if every deadline was kept.
+    With JOBs it exits when all of them have ended: with status 0 if every deadline was met, else 1.
     """
     from punctual.cli.kubectl import Kubectl  # noqa: PLC0415
-    from punctual.cli.watch import watch as show  # noqa: PLC0415  rich is for those who look
+    from punctual.cli.watch import watch as show  # noqa: PLC0415  rich
 
     kubectl = Kubectl(context)
     where = None if everywhere else namespace or kubectl.namespace()
@@ -85,13 +107,16 @@ def watch(
 
 @app.command()
 def timeline(
-    record: Annotated[Path, typer.Argument(help="Written by punctual watch --record.")],
-    jobs: Annotated[list[str] | None, typer.Argument(metavar="[JOB]...", help="Only these.")] = None,
+    record: Annotated[Path, typer.Argument(help="A file that punctual watch --record wrote.")],
+    jobs: Annotated[list[str] | None, typer.Argument(metavar="JOB", help="Draw only these.")] = None,
     *,
-    svg: Annotated[Path, typer.Option(help="The picture to write.")] = Path("timeline.svg"),
-    title: Annotated[str, typer.Option(help="Its headline.")] = "",
+    svg: Annotated[Path, typer.Option(help="Write the picture into this file.")] = Path("timeline.svg"),
+    title: Annotated[str, typer.Option(help="Headline of the picture.")] = "",
 ) -> None:
-    """Draw who ran where and when, with deadlines and what became of them."""
+    """Draw a recorded run: chunks on processors, deadlines.
+
+    The table beneath shows whether each deadline was met.
+    """
     from punctual.cli import record as recorded  # noqa: PLC0415
     from punctual.view import svg as picture  # noqa: PLC0415
     from punctual.view import timeline as timelines  # noqa: PLC0415
@@ -103,67 +128,82 @@ def timeline(
 
 @app.command()
 def plan(
-    file: Annotated[str, typer.Option("-f", "--filename", help="The job's manifest, - for standard input.")],
+    manifest: Annotated[
+        str | None, typer.Argument(metavar="FILE", help="Manifest of the job; -: standard input.")
+    ] = None,
     *,
-    namespace: Annotated[str | None, typer.Option("-n", "--namespace", help="Default: kubectl's.")] = None,
-    context: Annotated[str | None, typer.Option(help="Context of the kubeconfig, as for kubectl.")] = None,
+    file: Annotated[
+        str | None, typer.Option("-f", "--filename", metavar="FILE", help="The same, as in kubectl.")
+    ] = None,
+    namespace: Namespace = None,
+    context: Context = None,
     pool_state: Annotated[
         Path | None,
-        typer.Option(
-            help="What kubectl get pools,divisiblejobs,profiles,reservations,namespaces -A "
-            "-o json wrote: ask no cluster."
-        ),
+        typer.Option(help="Plan from this saved state, without the cluster."),
     ] = None,
     moment: Annotated[
         str | None,
-        typer.Option("--at", help="When it asks (RFC 3339). Default: now, or when --pool-state was written."),
+        typer.Option("--at", help="Creation time of the job (RFC 3339). Default: now, or when the state was saved."),
     ] = None,
     output: Annotated[Literal["table", "json"], typer.Option("-o", "--output")] = "table",
 ) -> None:
-    """Say what admission would answer to a job, without applying it: plan, or refusal with its arithmetic.
+    """Print the answer that a job would get; apply nothing.
 
-    Status 0 if the deadline would be promised, 1 if not, 2 if that cannot be told.
-    """
-    from rich.console import Console  # noqa: PLC0415
+    The answer is the plan, or the refusal with its arithmetic. Exits with status 0 if the deadline would be promised, 1
+    if not, 2 if there is no answer. A user who may not read all namespaces gets an answer that leaves out the jobs of
+    others, and says so.
 
-    from punctual.cli import plan_screen  # noqa: PLC0415
-    from punctual.cli.plan import plan as ask  # noqa: PLC0415  pydantic, the models and the core
+    To plan without the cluster, save its state first:
 
+    \b
+    kubectl get pools,divisiblejobs,profiles,reservations,namespaces -A -o json > state.json
+    """  # noqa: D301  the mark before a line that is not wrapped
+    if (manifest is None) == (file is None):
+        raise typer.BadParameter("give the job's manifest once: punctual plan FILE")
+    from punctual.cli.cluster_state import ClusterState  # noqa: PLC0415
+    from punctual.cli.kubectl import Kubectl  # noqa: PLC0415
+
+    cluster = ClusterState(Kubectl(context), namespace) if pool_state is None else nullcontext(pool_state)
     try:
-        found = ask(file, namespace=namespace, context=context, pool_state=pool_state, moment=moment)
+        with cluster as source:  # kubectl reads while Python imports the models, the core and rich
+            from punctual.cli import plan_screen  # noqa: PLC0415
+            from punctual.cli.plan import plan as answers  # noqa: PLC0415
+
+            found = answers(manifest or file or "-", namespace=namespace, source=source, moment=moment)
     except PunctualError as error:
         print(f"punctual: {error}", file=sys.stderr)
         sys.exit(2)
-    for i, answer in enumerate(found):
-        if output == "json":
+    if output == "json":
+        for answer in found:
             print(json.dumps(answer.document()))
-            continue
-        if i:
-            print()
-        plan_screen.show(answer, Console())
+    else:
+        plan_screen.show_all(found)
     sys.exit(0 if all(answer.promised for answer in found) else 1)
 
 
 @benches.command()
 def admission(
     *,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="A tenth of the decisions.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Make a tenth of the decisions.")] = False,
 ) -> None:
-    """Time decisions of admission, fast and exact, beside the papers' algorithms to the letter: some minutes."""
+    """Measure decisions of admission: takes minutes.
+
+    Fast and exact decisions are compared with the papers' algorithms as printed.
+    """
     from punctual.benchmarks import admission  # noqa: PLC0415  numpy and the core
 
-    admission.show(admission.admission(quick=quick), as_json=json)
+    admission.show(admission.admission(quick=quick), as_json=as_json)
 
 
 @simulations.command("jobs")
 def simulate_jobs(
-    trace: Annotated[str | None, typer.Argument(metavar="[TRACE]", help="JSON lines, - for standard input.")] = None,
+    trace: Annotated[str | None, typer.Argument(metavar="TRACE", help="JSON lines, - for standard input.")] = None,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of what is drawn at random.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all random draws.")] = 0,
     horizon: Annotated[
-        float | None, typer.Option(min=0.0, max=LONGEST, help="Leave out what arrives then or later, s.")
+        float | None, typer.Option(min=0.0, max=LONGEST, help="Leave out jobs that arrive then or later, s.")
     ] = None,
     svg: Annotated[Path | None, typer.Option(help="Draw the timeline into this file.")] = None,
     processors: Annotated[int, typer.Option(min=1, max=1_000_000)] = 16,
@@ -174,27 +214,27 @@ def simulate_jobs(
     speeds: Annotated[Path | None, typer.Option(help="JSON list: per processor, a factor on chi.")] = None,
     headroom: Annotated[float, typer.Option(min=0.0, max=0.99)] = 0.0,
     margin: Annotated[float, typer.Option(min=0.0, max=LONGEST, help="Seconds kept free before deadlines.")] = 0.0,
-    restart: Annotated[Restart, typer.Option(help="What a fault leaves of a chunk.")] = "redo",
+    restart: Annotated[Restart, typer.Option(help="What is left of a chunk after a fault.")] = "redo",
     order: Annotated[Literal["EDF", "FIFO", "MWF"], typer.Option()] = "EDF",
     partition: Annotated[Literal["OPR", "EPR", "optimal", "equal"], typer.Option()] = "OPR",
     assign: Annotated[Literal["MN", "AN", "fewest", "all"], typer.Option()] = "MN",
     start: Annotated[Start, typer.Option(help="A job's processors: together, or each when it is free.")] = "ready",
     admission: Annotated[Literal["exact", "fast", "hybrid"], typer.Option()] = "exact",
-    hybrid_threshold: Annotated[int, typer.Option(min=1, help="Jobs waiting from which on hybrid is fast.")] = 300,
+    hybrid_threshold: Annotated[int, typer.Option(min=1, help="Waiting jobs from which on hybrid is fast.")] = 300,
     network: Annotated[Network, typer.Option()] = "one-port",
     miss_set_point: Annotated[
-        float | None, typer.Option(min=0.001, max=0.999, help="Let a controller hold this miss ratio.")
+        float | None, typer.Option(min=0.001, max=0.999, help="Have a controller hold this miss ratio.")
     ] = None,
-    sample_period: Annotated[float, typer.Option(min=1e-6, help="Of that controller, s.")] = 100_000.0,
-    bound: Annotated[float | None, typer.Option(min=1e-6, help="Let in by this utilization bound instead.")] = None,
+    sample_period: Annotated[float, typer.Option(min=1e-6, help="Sample period of that controller, s.")] = 100_000.0,
+    bound: Annotated[float | None, typer.Option(min=1e-6, help="Admit jobs by this utilization bound instead.")] = None,
     actual: Annotated[str, typer.Option(metavar="LOW,HIGH", help="Actual cost = estimate x uniform factor.")] = "1,1",
-    offers: Annotated[bool, typer.Option(help="Search the earliest deadline for who is refused.")] = True,
+    offers: Annotated[bool, typer.Option(help="Search the earliest deadline for each refused job.")] = True,
     integer_units: Annotated[bool, typer.Option("--integer-units", help="Cut loads into whole units.")] = False,
     workload: Annotated[Literal["mamat"] | None, typer.Option(help="Draw jobs as the paper does.")] = None,
-    system_load: Annotated[float, typer.Option(help="Of the workload.")] = 1.0,
-    avg_load: Annotated[float, typer.Option(help="Of the workload: mean load, units.")] = 200.0,
-    dc_ratio: Annotated[float, typer.Option(help="Of the workload: mean deadline over E(mean load, N).")] = 2.0,
-    tasks: Annotated[int | None, typer.Option(min=1, help="Of the workload: how many jobs.")] = None,
+    system_load: Annotated[float, typer.Option(help="System load of the workload.")] = 1.0,
+    avg_load: Annotated[float, typer.Option(help="Mean load of the workload, units.")] = 200.0,
+    dc_ratio: Annotated[float, typer.Option(help="Mean deadline of the workload over E(mean load, N).")] = 2.0,
+    tasks: Annotated[int | None, typer.Option(min=1, help="Number of jobs of the workload.")] = None,
 ) -> None:
     """Run divisible jobs through the operator's own Pool under a virtual clock."""
     from punctual.cli import simulate  # noqa: PLC0415  numpy and the core
@@ -244,17 +284,17 @@ def simulate_jobs(
         with uncollected():
             print(json.dumps(result.document()))
     else:
-        from punctual.cli.simulate_screen import show  # noqa: PLC0415  tables are for those who look
+        from punctual.cli.simulate_screen import show  # noqa: PLC0415  rich
 
         show(result, lines, options)
     if svg is not None:
-        from punctual.cli.simulate_screen import draw  # noqa: PLC0415  and so are pictures
+        from punctual.cli.simulate_screen import draw  # noqa: PLC0415  rich
 
         _write(svg, draw(result, lines, options))
 
 
 def _write(file: Path, text: str) -> None:
-    """Write a file, all of it or nothing."""
+    """Write a file as a whole, or leave it as it was."""
     whole = not file.exists() or file.is_file()  # else a device or a pipe
     file = file.resolve() if whole else file
     beside = file.with_name(f".{file.name}.{os.getpid()}") if whole else file
@@ -269,7 +309,7 @@ def _write(file: Path, text: str) -> None:
 
 
 def main() -> None:
-    """Run the command line; what cannot be done is one sentence and exit code 2."""
+    """Run the command line. An error prints one sentence and exits with status 2."""
     try:
         try:
             app()
@@ -278,7 +318,7 @@ def main() -> None:
                 sys.stdout.flush()
     except PunctualError as error:
         print(f"punctual: {error}", file=sys.stderr)
-    except BrokenPipeError:  # who reads has seen enough
+    except BrokenPipeError:  # the reader of a pipe has closed it
         _drop_output()
     except OSError as error:
         print(f"punctual: {error.filename or 'the output'} cannot be written: {error.strerror}", file=sys.stderr)
@@ -287,5 +327,5 @@ def main() -> None:
 
 
 def _drop_output() -> None:
-    """Give up on what is to be printed yet: the interpreter would fail on it at its end once more."""
+    """Discard buffered output: the interpreter would fail on it once more at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

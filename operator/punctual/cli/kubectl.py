@@ -1,8 +1,8 @@
 """kubectl, which has the user's credentials: commands that end, and watches that do not.
 
 The command line imports no Kubernetes client: kubectl knows every way to log in, and starts faster. A watch is
-``kubectl get --raw …?watch=1`` read line by line in a thread; what comes is put into one queue for all of them. A watch
-that ends is opened again, and says so with a ``Reset``: what it tells next is all that there is.
+``kubectl get --raw …?watch=1``, read line by line in a thread. The changes of all watches go into one queue. A watch
+that ends is opened again. A ``Reset`` announces that: the changes after it describe all objects anew.
 """
 
 import json
@@ -16,10 +16,36 @@ from punctual.errors import ClusterError, PunctualError
 from punctual.view.changes import Change, Json, Reset
 
 JOBS = "/apis/punctual.dev/v1alpha1/{scope}divisiblejobs"
-POOLS = "/apis/punctual.dev/v1alpha1/pools"
 PODS = "/api/v1/{scope}pods?labelSelector=punctual.dev/job-uid"
 AGAIN = 1.0
 """Seconds before a watch that ended is opened again."""
+
+
+class Call:
+    """A kubectl command that runs while the caller does something else. `answer` waits for its end."""
+
+    def __init__(self, command: Sequence[str], words: Sequence[str], stdin: str | None = None) -> None:
+        self._words, self._stdin = words, stdin
+        self._output, self._error = "", ""
+        self._process = _start([*command, *words], stdin=None if stdin is None else subprocess.PIPE)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        self._output, self._error = self._process.communicate(self._stdin)
+
+    def answer(self) -> str:
+        """Return what the command prints. Raises ClusterError with kubectl's own words if it fails."""
+        self._reader.join()
+        if self._process.returncode:
+            said = self._error.strip() or self._output.strip() or f"status {self._process.returncode}"
+            raise ClusterError(f"kubectl {' '.join(self._words[:3])}: {said}")
+        return self._output
+
+    def drop(self) -> None:
+        """End the command if it still runs: its answer is of no use."""
+        self._process.kill()
+        self._reader.join()
 
 
 class Kubectl:
@@ -28,50 +54,55 @@ class Kubectl:
     def __init__(self, context: str | None = None) -> None:
         self._command = ["kubectl", *(["--context", context] if context else [])]
 
+    def begin(self, *words: str, stdin: str | None = None) -> Call:
+        """Start a command. Raises PunctualError if kubectl is not installed."""
+        return Call(self._command, words, stdin)
+
     def run(self, *words: str, stdin: str | None = None) -> str:
-        """Return what a command prints; ClusterError with kubectl's own words where it fails."""
-        try:
-            done = subprocess.run(  # noqa: S603  the user's own command, no shell
-                [*self._command, *words], input=stdin, capture_output=True, text=True, check=False
-            )
-        except FileNotFoundError as error:
-            raise PunctualError("kubectl is not there: install it, or put it into PATH") from error
-        if done.returncode:
-            said = done.stderr.strip() or done.stdout.strip() or f"status {done.returncode}"
-            raise ClusterError(f"kubectl {' '.join(words[:3])}: {said}")
-        return done.stdout
+        """Return what a command prints. Raises ClusterError with kubectl's own words if it fails."""
+        return self.begin(*words, stdin=stdin).answer()
 
     def get(self, *words: str) -> Json:
         """Return an object, or a list of them."""
         found: Json = json.loads(self.run("get", "-o", "json", *words))
         return found
 
+    def begin_namespace(self) -> Call:
+        """Start to read the namespace of the current context."""
+        return self.begin("config", "view", "--minify", "--output", "jsonpath={..namespace}")
+
     def namespace(self) -> str:
         """Return the namespace of the current context."""
-        return self.run("config", "view", "--minify", "--output", "jsonpath={..namespace}").strip() or "default"
+        return self.begin_namespace().answer().strip() or "default"
 
     def watch(self, path: str) -> "subprocess.Popen[str]":
         """Begin to watch a collection: one JSON event per line."""
         words = [*self._command, "get", "--raw", f"{path}{'&' if '?' in path else '?'}watch=1"]
-        try:
-            return subprocess.Popen(  # noqa: S603  as above
-                words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-            )
-        except FileNotFoundError as error:
-            raise PunctualError("kubectl is not there: install it, or put it into PATH") from error
+        return _start(words, stdin=subprocess.DEVNULL)
+
+
+def _start(words: Sequence[str], *, stdin: int | None) -> "subprocess.Popen[str]":
+    try:
+        return subprocess.Popen(  # noqa: S603  the user's own command, no shell
+            words, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+    except FileNotFoundError as error:
+        raise PunctualError("kubectl is not there: install it, or put it into PATH") from error
 
 
 class Follower:
     """Several watches at once; use it as ``with Follower(kubectl, namespace=…) as follower``.
 
-    ``namespace`` None: all of them. What they tell is in ``news``; an exception there ended a watch for good.
+    ``namespace`` None: all namespaces. ``pods``: also the pods of chunks, which a record needs and a screen does not.
+    Only then the user needs the right to watch pods. The changes are in ``news``. An exception there has ended a watch
+    for good.
     """
 
-    def __init__(self, kubectl: Kubectl, *, namespace: str | None) -> None:
+    def __init__(self, kubectl: Kubectl, *, namespace: str | None, pods: bool = True) -> None:
         self.news: queue.Queue[Change | Reset | PunctualError] = queue.Queue()
         self._kubectl = kubectl
         scope = f"namespaces/{namespace}/" if namespace else ""
-        self._paths = {"Pool": POOLS, "DivisibleJob": JOBS.format(scope=scope), "Pod": PODS.format(scope=scope)}
+        self._paths = {"DivisibleJob": JOBS.format(scope=scope)} | ({"Pod": PODS.format(scope=scope)} if pods else {})
         self._over = threading.Event()
         self._processes: dict[str, subprocess.Popen[str]] = {}
         self._threads = [threading.Thread(target=self._follow, args=(kind,), daemon=True) for kind in self._paths]
@@ -91,7 +122,7 @@ class Follower:
             thread.join(5)
 
     def wait(self, timeout: float) -> Sequence[Change | Reset]:
-        """Return what is new, after at most ``timeout`` seconds; raises what ended a watch for good."""
+        """Return what is new, after at most ``timeout`` seconds. Raises the error that ended a watch for good."""
         found: list[Change | Reset] = []
         try:
             item = self.news.get(timeout=timeout)
@@ -111,7 +142,7 @@ class Follower:
             except PunctualError as error:
                 self.news.put(error)
                 return
-            if self._over.is_set():  # between the two: nobody else would end it
+            if self._over.is_set():  # set between the two lines: __exit__ has not seen this process
                 process.terminate()
             self.news.put(Reset(kind))
             with process:
@@ -142,4 +173,4 @@ class Follower:
 def _plainly(said: str) -> str:
     if "could not find the requested resource" in said or "NotFound" in said:
         return "the cluster does not know divisiblejobs: install the chart first (charts/punctual)"
-    return said or "the watch ended without a word"
+    return said or "kubectl ended the watch without a message"

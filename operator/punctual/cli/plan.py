@@ -1,23 +1,23 @@
-"""``punctual plan``: what admission would answer to a job that nobody has applied, and how it would be run.
+"""``punctual plan``: the answer that admission would give to a job that is not applied, and how the job would run.
 
-The answer is the Pool's own: it is rebuilt from what the API server holds (:mod:`punctual.kube.snapshot`), asked, and
-thrown away. Here is what goes in and what comes out; :mod:`punctual.cli.plan_screen` draws it.
+The answer is the Pool's own: a Pool is rebuilt from what the API server stores (:mod:`punctual.kube.snapshot`), gets
+the job, and is discarded. This module reads the input and returns answers; :mod:`punctual.cli.plan_screen` draws them.
 """
 
 import json
 import re
 import sys
 import time
-from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 from yaml.constructor import ConstructorError
 
-from punctual.cli.kubectl import Kubectl
-from punctual.errors import ClusterError, PunctualError, UserError
+from punctual.cli.cluster_state import ClusterState
+from punctual.errors import PunctualError, UserError
 from punctual.kube import api
 from punctual.kube.cluster.oversize import refusal
 from punctual.kube.cluster.pods import Owner
@@ -27,11 +27,15 @@ from punctual.kube.translate import job_status, pool_missing
 from punctual.scheduling.model.events import JobApplied
 from punctual.scheduling.model.job import Job, JobRecord, Kind
 from punctual.scheduling.model.processors import Place
+from punctual.scheduling.model.wording import some
 from punctual.scheduling.pool import Pool
 
 Json = dict[str, Any]
 NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-KINDS = "pools.punctual.dev,divisiblejobs.punctual.dev,profiles.punctual.dev,reservations.punctual.dev"
+STATE = {"Pool", "Profile", "Reservation", "Namespace"}
+"""Kinds of which a saved state has at least one."""
+SHOWN = 3
+"""Kinds that a message names."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -52,7 +56,7 @@ _Loader.yaml_implicit_resolvers = {at: [(tag, what) for tag, what in some if tag
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A chunk on a processor: of the job, or (``own`` False) what keeps the processor from it. Absolute times, s."""
+    """A chunk on a processor: of the job, or (``own`` False) of another one. Absolute times, s."""
 
     place: Place
     kind: Kind
@@ -64,8 +68,20 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
+class Unread:
+    """What the user's rights leave out of an answer: the jobs of all namespaces but some."""
+
+    namespaces: tuple[str, ...]
+    """Those that were read."""
+    busy: int
+    """Processors of the pool on which chunks of other jobs run now."""
+    processors: int
+    """All of the pool."""
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
-    """What admission says to one job."""
+    """The answer of admission to one job."""
 
     job: Job
     pool: str
@@ -74,9 +90,11 @@ class Answer:
     pieces: tuple[Piece, ...] = ()
     """Those of the job in order of processors, and what else these processors do until its deadline."""
     left: int = 0
-    """Units that are given out as processors become free: no plan says to which."""
+    """Units that are assigned as processors become free. No plan says to which."""
     known: bool = False
-    """A job of this name is there, and was thought away."""
+    """A job of this name exists. The answer is as if it were deleted first."""
+    unread: Unread | None = None
+    """What the answer leaves out. None: nothing."""
 
     @property
     def promised(self) -> bool:
@@ -84,7 +102,7 @@ class Answer:
         return self.record.admitted is not None and self.record.admitted.status == "True"
 
     def document(self) -> Json:
-        """Return it for programs, in the notation of statuses."""
+        """Return the answer as JSON, in the notation of statuses."""
         assert self.record.admitted is not None
         owner = Owner(self.job.uid, self.job.namespace, self.job.name, self.pool, self.job.units)
         status = job_status(self.record, self.job, owner=owner, standing={}, now=self.now)
@@ -102,6 +120,8 @@ class Answer:
         found |= {field: status[field] for field in ("promise", "offer", "cost") if field in status}
         if own := [piece for piece in self.pieces if piece.own]:
             found["chunks"] = [_document(piece) for piece in own]
+        if self.unread:
+            found["unread"] = {"exceptNamespaces": list(self.unread.namespaces), "busyProcessors": self.unread.busy}
         return found
 
 
@@ -118,25 +138,34 @@ def _document(piece: Piece) -> Json:
 
 
 def plan(
-    file: str, *, namespace: str | None, context: str | None, pool_state: Path | None, moment: str | None
-) -> list[Answer]:
-    """Answer the jobs of a file, from a cluster or from what was saved of one; PunctualError where that cannot be."""
-    kubectl = Kubectl(context)
-    now = time.time() if pool_state is None else _written(pool_state)
+    file: str, *, namespace: str | None, source: ClusterState | Path, moment: str | None = None
+) -> Sequence[Answer]:
+    """Answer the jobs of a file. ``source``: the cluster, or a file that its state was saved to.
+
+    Raises PunctualError if the jobs or the state cannot be read.
+    """
+    now = _written(source) if isinstance(source, Path) else time.time()
     if moment is not None:
         try:
             now = parse_time(moment)
         except ValueError as error:
             raise PunctualError(f"--at: {error}") from error
     if namespace is None:
-        namespace = kubectl.namespace() if pool_state is None else "default"
+        namespace = "default" if isinstance(source, Path) else source.namespace()
     asked = jobs(documents(_read(file), file), file, namespace=namespace, now=now)
-    if pool_state is not None:
-        snapshot = Snapshot.of(documents(_read(str(pool_state)), str(pool_state)))
-    else:
-        snapshot = fetch(kubectl)
-        complete(snapshot, kubectl, asked)
-    return list(answers(snapshot, asked, now=now))
+    if isinstance(source, Path):
+        return list(answers(_saved(source), asked, now=now))
+    snapshot, namespaces = _fetch(source, asked)
+    unread = {job.spec.pool: _unread(snapshot, job.spec.pool, namespaces) for job in asked}
+    return [replace(answer, unread=unread[answer.pool]) for answer in answers(snapshot, asked, now=now)]
+
+
+def _saved(file: Path) -> Snapshot:
+    bodies = list(documents(_read(str(file)), str(file)))
+    snapshot = Snapshot.of(bodies)
+    if bodies and not any(body.get("kind") in STATE for body in bodies):
+        raise PunctualError(f"{file}: holds {_kinds(bodies)}, expected pools, and what else --pool-state names")
+    return snapshot
 
 
 def _read(file: str) -> str:
@@ -156,7 +185,7 @@ def _written(file: Path) -> float:
 
 
 def documents(text: str, source: str) -> Iterator[Json]:
-    """Read objects written as JSON (quick) or as YAML; PunctualError names the line where that cannot be."""
+    """Read objects written as JSON (quick) or as YAML. Raises PunctualError with the line if they cannot be read."""
     try:
         try:
             found = [json.loads(text, object_pairs_hook=_object)]
@@ -178,19 +207,30 @@ def documents(text: str, source: str) -> Iterator[Json]:
 def _object(pairs: list[tuple[str, Any]]) -> Json:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError  # as YAML it is told with its place
+        raise ValueError  # read again as YAML, whose error names the line
     return found
 
 
 def jobs(bodies: Iterable[Json], source: str, *, namespace: str, now: float) -> list[api.DivisibleJob]:
     """Return the jobs among objects as they would be if they were created now.
 
-    Raises PunctualError that names the field where one is not as it must be.
+    Raises PunctualError with the field if one is not valid, and with the kinds of the objects if none is a job.
     """
+    bodies = list(bodies)
     found = [body for body in bodies if body.get("kind") == "DivisibleJob"]
     if not found:
-        raise PunctualError(f"{source}: has no DivisibleJob")
+        raise PunctualError(f"{source}: {f'holds {_kinds(bodies)}' if bodies else 'is empty'}, expected a DivisibleJob")
     return [_created(body, source, namespace, now) for body in found]
+
+
+def _kinds(bodies: Iterable[Json]) -> str:
+    """Return the kinds of objects for a message: "a ConfigMap", or "a ConfigMap, a Service and 2 more kinds"."""
+    words = [str(body.get("kind") or "object without kind") for body in bodies]
+    kinds = list(dict.fromkeys(word if word.replace(" ", "").isidentifier() else repr(word[:40]) for word in words))
+    named = [f"{'an' if kind[0] in 'AEIOo' else 'a'} {kind}" for kind in kinds]
+    if len(named) > SHOWN:
+        named = [*named[: SHOWN - 1], some(len(named) - SHOWN + 1, "more kind")]
+    return " and ".join([", ".join(named[:-1]), named[-1]] if named[1:] else named)
 
 
 def _created(body: Json, source: str, namespace: str, now: float) -> api.DivisibleJob:
@@ -208,7 +248,7 @@ def _created(body: Json, source: str, namespace: str, now: float) -> api.Divisib
     spec = body.get("spec")
     if flaw := refusal(len(json.dumps(spec, separators=(",", ":"), ensure_ascii=False).encode())):
         raise PunctualError(f"{source}: {flaw}")
-    if isinstance(spec, dict):  # what would come of it if it were meant
+    if isinstance(spec, dict):  # the answer is that of the same job in earnest
         spec = {field: value for field, value in spec.items() if field not in {"dryRun", "suspend"}}
     manifest = {**body, "metadata": meta, "status": None, "spec": spec}
     try:
@@ -221,30 +261,31 @@ def _created(body: Json, source: str, namespace: str, now: float) -> api.Divisib
     return model
 
 
-def fetch(kubectl: Kubectl) -> Snapshot:
-    """Read off the cluster what the operator decides by."""
-    try:
-        return Snapshot.of([kubectl.get(KINDS, "--all-namespaces")])
-    except ClusterError as error:
-        if "doesn't have a resource type" in str(error):
-            raise ClusterError("the cluster does not know pools: install the chart first (charts/punctual)") from error
-        raise
-
-
-def complete(snapshot: Snapshot, kubectl: Kubectl, asked: Iterable[api.DivisibleJob]) -> None:
-    """Fetch the labels of namespaces where a pool looks at them."""
+def _fetch(cluster: ClusterState, asked: Sequence[api.DivisibleJob]) -> tuple[Snapshot, tuple[str, ...]]:
+    """Read off the cluster what the operator decides by. Also return the namespaces that were read; (): all."""
+    pools, namespaces = {job.spec.pool for job in asked}, {job.metadata.namespace for job in asked}
+    found = cluster.objects(pools, namespaces)
+    snapshot = Snapshot.of(found.bodies)
     for job in asked:
-        namespace = job.metadata.namespace
-        if (
-            job.spec.pool in snapshot.pools
-            and snapshot.selector(job.spec.pool)
-            and namespace not in snapshot.namespaces
-        ):
-            snapshot.add(kubectl.get("namespace", namespace))
+        namespace, pool = job.metadata.namespace, job.spec.pool
+        if pool in snapshot.pools and snapshot.selector(pool) and namespace not in snapshot.namespaces:
+            snapshot.add(cluster.labelled(namespace))
+    return snapshot, () if found.whole else tuple(sorted(namespaces))
+
+
+def _unread(snapshot: Snapshot, pool: str, namespaces: tuple[str, ...]) -> Unread | None:
+    """Return what the answer of a pool leaves out. ``namespaces``: those that were read; (): all."""
+    if not namespaces or pool not in snapshot.pools:
+        return None
+    status = snapshot.pools[pool].get("status") or {}
+    processors = status.get("processors") or 0
+    seen = [body for body in snapshot.jobs if (body.get("spec") or {}).get("pool") == pool]
+    ours = sum(len((body.get("status") or {}).get("chunks") or ()) for body in seen)
+    return Unread(namespaces, max(0, processors - (status.get("free") or 0) - ours), processors)
 
 
 def answers(snapshot: Snapshot, asked: Iterable[api.DivisibleJob], *, now: float) -> Iterator[Answer]:
-    """Ask the pools about one job after the other: who is promised something keeps it from the next."""
+    """Evaluate one job after the other: a promised job takes its processors from the next ones."""
     pools: dict[str, Pool] = {}
     asked = list(asked)
     names = {(model.metadata.namespace, model.metadata.name) for model in asked}
@@ -261,7 +302,7 @@ def answers(snapshot: Snapshot, asked: Iterable[api.DivisibleJob], *, now: float
 
 
 def ask(pool: Pool, job: Job, name: str, *, now: float, known: bool = False) -> Answer:
-    """Submit a job to a Pool that is ours alone, and return what it decides."""
+    """Submit a job to a Pool that no one else uses, and return its decision."""
     settle(pool, now, [JobApplied(job)])
     record = pool.state.jobs[job.uid].record
     own = sorted(_own(pool, job), key=lambda piece: (piece.place.node, piece.place.slot, piece.start))
@@ -273,7 +314,7 @@ def ask(pool: Pool, job: Job, name: str, *, now: float, known: bool = False) -> 
 
 
 def _own(pool: Pool, job: Job) -> Iterator[Piece]:
-    """Return what would begin now, and what is booked behind it."""
+    """Return the chunks that would begin now, and those planned after them."""
     state = pool.state
     for chunk in state.jobs[job.uid].record.chunks:
         place = state.processors.places_of[state.occupant(job.uid, chunk)]

@@ -1,4 +1,4 @@
-"""Answers of ``punctual plan`` for people: what would be promised and why not, a table of chunks, who has what when."""
+"""Answers of ``punctual plan`` for people: the promise or the refusal, a table of chunks, a timeline of processors."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -18,7 +18,16 @@ CHUNKS = 40
 """Rows of the table."""
 ROWS = 32
 """Rows of the timeline."""
-OWN, REDUCE, OTHER, NOBODY = ("█", "blue"), ("▒", "blue"), ("░", "dim"), (" ", "")
+OWN, REDUCE, OTHER, IDLE = ("█", "blue"), ("▒", "blue"), ("░", "dim"), (" ", "")
+
+
+def show_all(found: Sequence[Answer]) -> None:
+    """Print answers, with an empty line between two."""
+    console = Console()
+    for i, answer in enumerate(found):
+        if i:
+            console.print()
+        show(answer, console)
 
 
 def show(answer: Answer, console: Console) -> None:
@@ -53,12 +62,17 @@ def _lines(answer: Answer) -> Iterator[tuple[str, str]]:
     if record.offer:
         deadline_ = record.offer.earliest_deadline
         offered = None if deadline_ is None else format_duration(deadline_)
-        none = "nothing would be promised in its place"
+        none = "no other deadline or load would be promised"
         yield offer(offered, record.offer.largest_load) if offered or record.offer.largest_load else none, "yellow"
     if answer.left:
-        yield f"{some(answer.left, 'more unit')} are given out as processors become free", ""
+        yield f"{some(answer.left, 'more unit')} are assigned as processors become free", ""
     if answer.known:
-        yield "a job of this name is there already: this is as if it were deleted first", "dim"
+        yield "a job of this name exists: the answer is as if it were deleted first", "dim"
+    if unread := answer.unread:
+        names = ", ".join(unread.namespaces)
+        busy = f"{unread.busy} of {some(unread.processors, 'processor')}"
+        yield f"only jobs of namespace {names} were read: you may not read others. {busy} run other jobs now", "yellow"
+        yield "so the operator may promise less; for its own answer, create the job with spec.dryRun: true", "yellow"
 
 
 def _moment(at: float) -> str:
@@ -84,12 +98,12 @@ def _table(answer: Answer, own: Sequence[Piece]) -> Table:
 
 
 def _timeline(answer: Answer, own: Sequence[Piece], width: int) -> Iterator[Text]:
-    """Draw the job's processors from now to its deadline: its own chunks, and what else runs there."""
+    """Draw the job's processors from now to its deadline: its chunks, and those of other jobs."""
     places = list(dict.fromkeys(piece.place for piece in own))
     label = max(len("processor"), *(len(_name(place)) for place in places[:ROWS]))
     cells = width - label - 4
     length = max(answer.job.deadline, *(piece.until for piece in own)) - answer.now
-    rows = {place: [NOBODY] * cells for place in places[:ROWS]}
+    rows = {place: [IDLE] * cells for place in places[:ROWS]}
     for piece in sorted(answer.pieces, key=lambda piece: piece.own):
         if (row := rows.get(piece.place)) is None:
             continue

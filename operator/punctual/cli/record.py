@@ -1,7 +1,7 @@
-"""A record of what was seen: one JSON line per change, ``{"time": …, "kind": …, "what": …, "object": …}``.
+"""A record of a watch: one JSON line per change, ``{"time": …, "kind": …, "what": …, "object": …}``.
 
-Made by ``punctual watch --record FILE``, read by ``punctual timeline``. Pods go when their work is done, so what a
-cluster no longer knows afterwards must be written down while it happens.
+Made by ``punctual watch --record FILE``, read by ``punctual timeline``. Pods are deleted when their work is done,
+so they must be recorded while they run.
 """
 
 import json
@@ -15,7 +15,7 @@ from punctual.view.changes import Change, Json, Reset, Seen
 
 
 class WatchRecorder:
-    """Writes the record; without a path it writes nothing."""
+    """Writes the record. Without a path it writes nothing."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -37,7 +37,7 @@ class WatchRecorder:
             self._file.close()
 
     def note(self, news: Iterable[Change | Reset], now: float) -> None:
-        """Write down changes."""
+        """Record changes."""
         if self._file is None:
             return
         for item in news:
@@ -48,7 +48,7 @@ class WatchRecorder:
 
 
 def _brief(body: Json) -> Json:
-    """Leave out what no timeline needs and no record should tell: templates, environments, what kubectl applied."""
+    """Leave out what a timeline does not need and a record must not reveal: templates, environments, annotations."""
     meta = {k: v for k, v in body["metadata"].items() if k not in {"managedFields", "ownerReferences"}}
     meta["annotations"] = {k: v for k, v in (meta.get("annotations") or {}).items() if k.startswith("punctual.dev/")}
     spec = body.get("spec") or {}
@@ -60,7 +60,7 @@ def _brief(body: Json) -> Json:
 
 
 def read(path: Path) -> Iterator[Seen]:
-    """Read a record back."""
+    """Read a record. Raises PunctualError with the line that is not one."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             for number, line in enumerate(file, start=1):
@@ -68,6 +68,8 @@ def read(path: Path) -> Iterator[Seen]:
                     said = json.loads(line)
                     yield Seen(said["time"], Change(said["kind"], said["what"], said["object"]))
                 except (ValueError, KeyError, TypeError, RecursionError) as error:
-                    raise PunctualError(f"{path}:{number} is not a line of a record") from error
+                    raise PunctualError(
+                        f"{path}:{number} is not a line of a record: expected a file that punctual watch --record wrote"
+                    ) from error
     except OSError as error:
         raise PunctualError(f"{path} cannot be read: {error.strerror}") from error

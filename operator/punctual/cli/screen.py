@@ -1,6 +1,6 @@
-"""Jobs as people see them: bars that move on a terminal, a line for each piece of news elsewhere.
+"""Jobs for people: moving bars on a terminal, lines of text elsewhere.
 
-Both are made from a :class:`~punctual.view.jobs.Board` and the time; nothing here asks the cluster.
+Both are made from a :class:`~punctual.view.jobs.Board` and the time. This module does no I/O.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,14 +29,14 @@ OFTEN: Final = 10.0
 
 
 class Grid(NamedTuple):
-    """Cells of a name, and between columns."""
+    """Width of a name and of the gap between columns, in cells."""
 
     name: int
     gap: int
 
 
 def bar(share: float, width: int, style: str) -> Text:
-    """Return a bar of so many cells, filled to an eighth of a cell."""
+    """Return a bar of ``width`` cells, filled to an eighth of a cell."""
     eighths = round(max(0.0, min(1.0, share)) * width * 8)
     full, part = divmod(eighths, 8)
     filled = "█" * full + (" ▏▎▍▌▋▊▉"[part] if part else "")
@@ -44,16 +44,16 @@ def bar(share: float, width: int, style: str) -> Text:
 
 
 def screen(board: Board, now: float, *, names: Sequence[str] = (), width: int = 100, height: int = 40) -> Group:
-    """Return all jobs with their chunks, as many as fit into the height."""
+    """Return all jobs with as many of their chunks as fit into the height."""
     jobs = board.in_order(names)
     grid = Grid(12, 1) if width < 110 else Grid(18, 2)
     wide = max(8, min(32, width - grid.name - 4 * grid.gap - 77))  # the states, per cent and times beside it
     parts: list[RenderableType] = []
     # a job takes three rows beside its chunks
-    room = max(0, height - 3 * len(jobs))
+    free = max(0, height - 3 * len(jobs))
     for job in jobs:
-        shown = job.chunks[: max(1, room)] if job.chunks and room else ()
-        room -= len(shown)
+        shown = job.chunks[: max(1, free)] if job.chunks and free else ()
+        free -= len(shown)
         parts += [_headline(job, now, grid, wide), *_why(job)]
         if shown:
             parts.append(_chunks(shown, now, grid, wide))
@@ -101,7 +101,7 @@ def _times(job: Job, now: float) -> Iterable[tuple[str, str, str]]:
 
 
 def _why(job: Job) -> list[Text]:
-    """Say why, where a state alone does not."""
+    """Return the reason of a state that does not explain itself."""
     if job.state in {"Refused", "Late", "Missed", "Failed", "Measuring"}:
         why = Text(f"    {job.reason}: {job.message}", style=STYLES[job.state], overflow="fold")
         return [
@@ -116,9 +116,9 @@ def _why(job: Job) -> list[Text]:
 
 
 def offer(deadline: str | None, load: int | None, *, edit: str | None = None) -> str:
-    """Say what could be promised instead: a deadline as it can be asked for, units by the one that was.
+    """Return what would be promised instead: a deadline as a job can request it, or a load by the requested deadline.
 
-    ``edit``: that deadline as a moment, for a job that is there and can be edited.
+    ``edit``: that deadline as a moment, for a job that exists and can be edited.
     """
     parts = []
     if edit:
@@ -126,7 +126,7 @@ def offer(deadline: str | None, load: int | None, *, edit: str | None = None) ->
     elif deadline:
         parts.append(f"a deadline of {deadline}")
     if load:
-        parts.append(f"{load} units by the deadline asked for")
+        parts.append(f"{load} units by the requested deadline")
     return f"would be promised: {', or '.join(parts)}"
 
 
@@ -156,7 +156,7 @@ def _chunks(chunks: Sequence[Chunk], now: float, grid: Grid, wide: int) -> Table
 
 
 class Teller:
-    """Tells news of jobs as lines, for logs and pipes: what is decided at once, progress now and then."""
+    """Returns changes of jobs as lines, for logs and pipes: each decision at once, progress every `OFTEN` seconds."""
 
     def __init__(self) -> None:
         self._told: dict[str, tuple[str, str]] = {}
@@ -164,7 +164,7 @@ class Teller:
         self._progress: dict[str, tuple[float, int]] = {}
 
     def tell(self, board: Board, now: float, *, names: Sequence[str] = ()) -> list[str]:
-        """Return the lines that are due."""
+        """Return the lines that are due now."""
         lines = []
         for job in board.in_order(names):
             known, told = (job.state, job.reason), self._told.get(job.uid)
@@ -184,7 +184,7 @@ class Teller:
 
 
 def headline(job: Job, now: float) -> str:
-    """Say in a line how a job is."""
+    """Return a job's state in one line."""
     times = ", ".join(f"{word} {text}" for word, text, _ in _times(job, now))
     parts = [f"{job.name}: {job.state}"]
     if job.state in {"Running", "Late"}:

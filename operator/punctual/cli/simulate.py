@@ -23,15 +23,15 @@ ADMISSIONS: dict[str, Admission] = {"exact": "Exact", "fast": "Fast", "hybrid": 
 PARTITIONS: dict[str, Rule] = {"OPR": "OPR", "EPR": "EPR", "optimal": "OPR", "equal": "EPR"}
 ASSIGNMENTS: dict[str, Assignment] = {"MN": "MN", "AN": "AN", "fewest": "MN", "all": "AN"}
 FACTORS = 1e-6, 1e6
-"""Of costs: the least and the largest that is taken."""
+"""Smallest and largest factor on a cost."""
 
 
 class MisusedError(PunctualError):
-    """An option or a trace that cannot be; the message names it."""
+    """An option or a trace is not valid. The message names it."""
 
 
 def check(options: Options) -> None:
-    """Raise MisusedError where options exclude each other."""
+    """Raise MisusedError if options exclude each other."""
     if options.bound is not None and options.miss_set_point is not None:
         raise MisusedError("--bound: the bound is fixed, --miss-set-point moves it: give one of the two")
     if options.discipline.order != "EDF" and (options.admission != "Exact" or options.spec.loose):
@@ -47,7 +47,7 @@ def lines(
     horizon: float | None,
     processors: int,
 ) -> Trace:
-    """Read a trace or draw one; MisusedError or TraceError where that cannot be."""
+    """Read a trace or draw one. Raises MisusedError or TraceError if it is not valid."""
     if (trace is None) == (workload is None):
         raise MisusedError("either a TRACE or --workload is needed")
     if workload is not None:
@@ -58,7 +58,7 @@ def lines(
 def load(trace: str, *, processors: int, horizon: float | None) -> Trace:
     """Read a trace from a file, or from standard input for "-"; lines that arrive at ``horizon`` or later are left out.
 
-    Raises TraceError, and MisusedError where there is no such file.
+    Raises TraceError, and MisusedError if the file cannot be read.
     """
     try:
         with _opened(trace) as raw:  # read() itself names the line that is not UTF-8
@@ -77,7 +77,7 @@ def _opened(trace: str) -> AbstractContextManager[BinaryIO]:
 
 
 def generate(workload: Workload, *, seed: int, tasks: int | None, horizon: float | None) -> Trace:
-    """Draw jobs as the paper does; MisusedError without an end."""
+    """Draw jobs as the paper does. Raises MisusedError if nothing ends the workload."""
     if tasks is None and horizon is None:
         raise MisusedError("--tasks or --horizon is needed: the workload has no end of its own")
     try:
@@ -117,7 +117,7 @@ def factors(text: str) -> tuple[float, float]:
 
 
 def run(trace: Trace, options: Options) -> Result:
-    """Simulate, with a progress bar where somebody looks."""
+    """Simulate, with a progress bar in a terminal."""
     with _progress(sum(1 for line in trace.lines if not isinstance(line, FaultLine))) as tell:
         return simulate(trace, options, tell=tell)
 
@@ -128,7 +128,7 @@ def _progress(total: int) -> Iterator[Callable[[int], None]]:
     if not console.is_terminal:
         yield lambda _: None
         return
-    from rich.progress import (  # noqa: PLC0415  for those who look
+    from rich.progress import (  # noqa: PLC0415  only for terminals
         BarColumn,
         MofNCompleteColumn,
         Progress,

@@ -1,4 +1,4 @@
-"""What came of a simulation, for people: a short table, a timeline in letters, a picture."""
+"""The result of a simulation for people: a short table, a timeline in letters, a picture."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -17,16 +17,16 @@ from punctual.view.jobs import Job, State
 from punctual.view.timeline import Bar, Timeline
 
 ROWS = 32
-"""Processors that a terminal's timeline shows."""
+"""Maximum processors that a terminal's timeline shows."""
 SHOWN = 40
-"""Jobs that the table shows."""
+"""Maximum jobs that the table shows."""
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 COLOURS = ("blue", "yellow", "green", "magenta", "red", "cyan")
 BOOKED = ("░", "dim")
-"""Where a reservation holds a processor."""
-NOBODY = (" ", "")
+"""A processor that a reservation holds."""
+IDLE = (" ", "")
 Letter = tuple[str, str]
-"""What stands for somebody, and its style."""
+"""The letter of a job, and its style."""
 
 
 def show(result: Result, trace: Trace, options: Options) -> None:
@@ -39,7 +39,7 @@ def show(result: Result, trace: Trace, options: Options) -> None:
     for name in (*([""] if letters else []), "job", "arrival", "load", "deadline", "answer", "finish", "slack"):
         table.add_column(name, justify="left" if name in {"", "job", "answer"} else "right")
     for decision in result.decisions[:SHOWN]:
-        letter = [Text(*letters.get(decision.id, NOBODY))] if letters else []
+        letter = [Text(*letters.get(decision.id, IDLE))] if letters else []
         table.add_row(*letter, *_cells(decision, lines[decision.id], ends.get(decision.id)))
     console.print(table)
     if (more := len(result.decisions) - SHOWN) > 0:
@@ -80,7 +80,7 @@ def _answer(decision: Decision) -> Text:
 
 
 def _letters(result: Result, lines: Mapping[str, Line]) -> dict[str, Letter]:
-    """Return how the timeline shows whom it shows: jobs by letters in the order in which they were let in."""
+    """Return the letters of the timeline: jobs in the order in which they were admitted, reservations as shading."""
     letters: dict[str, Letter] = {}
     number = 0
     for decision in result.decisions:
@@ -95,14 +95,14 @@ def _letters(result: Result, lines: Mapping[str, Line]) -> dict[str, Letter]:
 def _rows(
     result: Result, lines: Mapping[str, Line], letters: Mapping[str, Letter], processors: int, width: int
 ) -> Iterator[Text]:
-    """Draw processors as rows of letters: who has them when."""
+    """Draw processors as rows of letters: which job has each one when."""
     windows = [(line, d) for d in result.decisions if d.accepted and isinstance(line := lines[d.id], ReservationLine)]
     held = [(line.id, p, line.start, line.end) for line, d in windows for p in d.processors or ()]
     spans = [*held, *((chunk.job, chunk.processor, chunk.send_start, chunk.end) for chunk in result.chunks)]
     last = max((end for *_, end in spans), default=0.0)
     if not last:
         return
-    rows = [[NOBODY] * width for _ in range(min(processors, ROWS))]
+    rows = [[IDLE] * width for _ in range(min(processors, ROWS))]
     for name, processor, begin, end in spans:
         if processor < len(rows):
             first = min(int(width * begin / last), width - 1)
@@ -168,7 +168,7 @@ def _job(line: JobLine, decision: Decision, ends: dict[str, Finished]) -> Job:
 
 
 def _asked(line: JobLine | ReservationLine, decision: Decision, state: State, finished: float | None) -> Job:
-    """Return what was asked for, as pictures know it."""
+    """Return a job or reservation in the form that pictures use."""
     return Job(
         uid=line.id, namespace="", name=line.id, created=line.arrival, units=0, done=0, state=state,
         reason=decision.reason, message="", deadline=None, finish=None, processors=None, start=None, eta=None,

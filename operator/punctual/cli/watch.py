@@ -1,4 +1,4 @@
-"""``punctual watch``: jobs as they run, until they have ended or the user has seen enough."""
+"""``punctual watch``: shows jobs as they run, until they have ended or the user interrupts it."""
 
 import sys
 import time
@@ -15,19 +15,19 @@ from punctual.errors import PunctualError
 from punctual.view.jobs import OVER, Board
 
 LOOK = 0.25
-"""Seconds between two pictures."""
+"""Seconds between two updates of the screen."""
 PATIENCE = 5.0
-"""Seconds after which a named job that is not there is an error."""
+"""Seconds after which a named job that does not exist is an error."""
 
 
 def watch(names: Sequence[str], *, kubectl: Kubectl, namespace: str | None, record: Path | None) -> int:
-    """Show jobs until all that were named have ended: 0 if every one kept its deadline, else 1.
+    """Show jobs until all named ones have ended. Return 0 if each met its deadline, else 1.
 
-    Without names it goes on until it is interrupted, and returns 0.
+    Without names it runs until it is interrupted, and returns 0.
     """
     board, console, teller = Board(), Console(), Teller()
     began = time.monotonic()
-    with WatchRecorder(record) as recorder, Follower(kubectl, namespace=namespace) as follower:
+    with WatchRecorder(record) as recorder, Follower(kubectl, namespace=namespace, pods=record is not None) as follower:
         live = Live(console=console, auto_refresh=False, transient=False) if console.is_terminal else None
         try:
             if live:
@@ -60,7 +60,7 @@ def _show(board: Board, names: Sequence[str], console: Console, live: Live | Non
 
 
 def _over(board: Board, names: Sequence[str], *, patience: float) -> bool:
-    """Whether all that were named have ended, or will not begin."""
+    """Whether all named jobs have ended, or will not begin."""
     if not names:
         return False
     jobs = board.in_order(names)

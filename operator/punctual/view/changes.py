@@ -1,4 +1,4 @@
-"""What a watch tells of objects, change by change."""
+"""Changes of objects, as a watch reports them."""
 
 from typing import Any, NamedTuple
 
@@ -6,7 +6,7 @@ Json = dict[str, Any]
 
 
 class Change(NamedTuple):
-    """What the API server says of one object: ADDED, MODIFIED or DELETED."""
+    """A change of one object: ADDED, MODIFIED or DELETED."""
 
     kind: str
     what: str
@@ -14,13 +14,13 @@ class Change(NamedTuple):
 
 
 class Reset(NamedTuple):
-    """All that was told of this kind is told anew from here on."""
+    """The changes after this one describe all objects of the kind anew."""
 
     kind: str
 
 
 class Seen(NamedTuple):
-    """A change, and when it was seen (seconds since 1970 on the clock of the machine that watched)."""
+    """A change, and the time at which it was seen (seconds since 1970 on the clock of the machine that watched)."""
 
     time: float
     change: Change

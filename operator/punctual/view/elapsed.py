@@ -1,8 +1,8 @@
-"""Spans of time as people read them."""
+"""Spans of time for people."""
 
 
 def clock(seconds: float) -> str:
-    """Return seconds as people read a clock: 0:42, 1:05:00, -0:03.
+    """Return seconds in the form of a clock: 0:42, 1:05:00, -0:03.
 
     >>> clock(42.4), clock(3900), clock(-3)
     ('0:42', '1:05:00', '-0:03')

@@ -1,6 +1,6 @@
-"""What is known of jobs and pods at a moment, read off what the API server tells; nothing here asks or draws.
+"""Jobs and pods at a moment, read from the API server's objects. This module does no I/O and draws nothing.
 
-Unknown fields are passed over and missing ones are None, so that this works with an operator a little older or newer.
+Unknown fields are ignored and missing ones are None, so it works with a slightly older or newer operator.
 Times are seconds since 1970, as :mod:`punctual.kube.format.duration` reads them.
 """
 
@@ -16,12 +16,12 @@ State = Literal["Measuring", "Refused", "Waiting", "Running", "Late", "Suspended
 """As ``status.state`` of a DivisibleJob."""
 OVER: frozenset[State] = frozenset({"Completed", "Missed", "Failed"})
 _SAYS_WHY: dict[State, str] = {"Completed": "Completed", "Missed": "Completed", "Failed": "Failed", "Late": "OnTrack"}
-"""By state, the condition that says why; else it is Admitted."""
+"""The condition that explains a state. Of all others it is Admitted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A part of a job that runs, or is about to."""
+    """A part of a job that runs, or is about to run."""
 
     begin: int
     end: int
@@ -35,7 +35,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A DivisibleJob. ``reason`` and ``message`` are those of the condition that says most."""
+    """A DivisibleJob. ``reason`` and ``message`` are those of the condition that explains its state."""
 
     uid: str
     namespace: str
@@ -48,14 +48,14 @@ class Job:
     message: str
     deadline: float | None
     finish: float | None
-    """The forecast that stands in the promise now."""
+    """The forecast in the promise."""
     processors: int | None
     start: float | None
     eta: float | None
     offered: str | None
-    """The offer's earliest deadline, as it can be put into spec.deadline of a new job."""
+    """The offer's earliest deadline in the form of spec.deadline of a new job."""
     offered_time: str | None
-    """The same as it can be put into spec.deadlineTime of this job."""
+    """The same in the form of spec.deadlineTime of this job."""
     offer_load: int | None
     chunks: tuple[Chunk, ...]
     started: float | None
@@ -63,24 +63,24 @@ class Job:
 
     @property
     def slack(self) -> float | None:
-        """Seconds between forecast (once finished: the finish) and deadline; below zero: late."""
+        """Seconds from the forecast (once finished: the finish) to the deadline. Below zero: late."""
         end = self.finished or self.eta or self.finish
         return None if end is None or self.deadline is None else self.deadline - end
 
     @property
     def promised(self) -> bool:
-        """Whether it is promised, and waits for its first chunk."""
+        """Whether the job is promised and waits for its first chunk."""
         return self.state == "Waiting" and self.finish is not None
 
     @property
     def kept(self) -> bool:
-        """Whether it has finished by its deadline."""
+        """Whether the job has finished by its deadline."""
         return self.state == "Completed"
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """The pod of a chunk, with what became of it."""
+    """The pod of a chunk, and how it ended."""
 
     uid: str
     name: str
@@ -178,24 +178,21 @@ def _time(text: str | None) -> float | None:
 
 @dataclass(slots=True)
 class Board:
-    """Jobs and pods as last told. Pods stay when they are gone: a timeline wants them."""
+    """Jobs and pods as they were last seen. Deleted pods stay, for a timeline."""
 
     jobs: dict[str, Job] = field(default_factory=dict)
     pods: dict[str, Pod] = field(default_factory=dict)
-    pools: dict[str, Json] = field(default_factory=dict)
     first_finish: dict[str, float] = field(default_factory=dict)
-    """By job: the finish that was forecast when it was promised."""
+    """The finish that was forecast when a job was promised, by its uid."""
     planned: dict[str, Chunk] = field(default_factory=dict)
-    """By pod's name: its chunk as last recorded."""
+    """The chunk as it was last recorded, by its pod's name."""
 
     def take(self, news: Iterable[Change | Reset]) -> None:
-        """Take in what is new."""
+        """Apply changes."""
         for item in news:
             if isinstance(item, Reset):
                 if item.kind == "DivisibleJob":
                     self.jobs.clear()
-                elif item.kind == "Pool":
-                    self.pools.clear()
             else:
                 self._change(item)
 
@@ -214,13 +211,9 @@ class Board:
             case "Pod":
                 if pod := pod_of(change.body):
                     self.pods[pod.uid] = pod
-            case "Pool" if gone:
-                self.pools.pop(change.body["metadata"]["name"], None)
-            case "Pool":
-                self.pools[change.body["metadata"]["name"]] = change.body
 
     def in_order(self, names: Iterable[str] = ()) -> list[Job]:
-        """Return the jobs in the order in which they came; ``names``: only these."""
+        """Return the jobs in the order of creation; ``names``: only these."""
         wanted = set(names)
         found = [job for job in self.jobs.values() if not wanted or job.name in wanted]
         return sorted(found, key=lambda job: (job.created, job.start or job.created, job.name))

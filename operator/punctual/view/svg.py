@@ -1,6 +1,6 @@
 """A timeline as SVG: a row for each processor, a colour for each job, deadlines as lines, a table beneath.
 
-Plain text without a library. It stands on its own white ground, so that it reads on light and dark pages alike.
+Plain text without a library. It has a white background, so it is legible on light and dark pages.
 """
 
 import time
@@ -17,11 +17,11 @@ LEFT: Final = 150
 RIGHT: Final = 30
 ROW: Final = 18
 GAP: Final = 10
-"""Between two nodes."""
+"""Pixels between two nodes."""
 STEPS: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
-"""Seconds between two ticks of the axis may be."""
+"""Possible seconds between two ticks of the axis."""
 SHOWN: Final = 40
-"""Jobs in the table, and with a line for their deadline."""
+"""Maximum jobs in the table, and with a line for their deadline."""
 GREY: Final = "#6b7280"
 INK: Final = "#1f2933"
 COLUMNS: Final = (
@@ -35,7 +35,7 @@ COLUMNS: Final = (
 
 
 class _Scale:
-    """Seconds to the right place of the picture."""
+    """Converts seconds to positions in the picture."""
 
     def __init__(self, begin: float, end: float) -> None:
         self.begin, self.span = begin, max(1.0, end - begin) * 1.02
@@ -46,7 +46,7 @@ class _Scale:
 
 
 def svg(line: Timeline, *, title: str = "", pale: str = "the pod starts", dated: bool = True) -> str:
-    """Return the picture. ``pale``: what the first part of a bar stands for; ``dated``: times count from 1970."""
+    """Return the picture. ``pale``: the meaning of the first part of a bar; ``dated``: times count from 1970."""
     x = _Scale(line.begin, line.end)
     colour = {job.uid: COLOURS[i % len(COLOURS)] for i, job in enumerate(line.jobs)}
     seen = line.jobs[:SHOWN]
@@ -104,7 +104,7 @@ def _bar(bar: Bar, x: _Scale, top: float, colour: str) -> Iterable[str]:
     planned = f", planned to end {clock(bar.planned_end - x.begin)}" if bar.planned_end is not None else ""
     told = f"{bar.label} on {bar.node}: {clock(bar.created - x.begin)} to {clock(bar.ended - x.begin)}{planned}"
     yield f"<g><title>{escape(told)}</title>"
-    # its start-up is pale: no unit is worked on
+    # the start-up is pale: no unit is processed in it
     yield _rect(begin, y, runs - begin, high, f'fill="{colour}" opacity=".3"')
     stroke = ' stroke="#b91c1c" stroke-width="2"' if bar.failed else ""
     shade = ' opacity=".65"' if bar.kind != "Chunk" else ""

@@ -1,7 +1,7 @@
-"""Who ran where and when: a record of a watch becomes bars on processors.
+"""Bars of chunks on processors, from a record of a watch.
 
-The API server does not number processors, so bars of a node are put into as few rows as they need, first come first;
-as chunks get a whole processor each, that is what happened but for the rows' order.
+The API server does not number processors, so the bars of a node are put into as few rows as they need, in order of
+creation. Each chunk has a whole processor, so the rows are right but for their order.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from punctual.view.jobs import Board, Chunk, Job, Pod
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A pod's life. Times in seconds since 1970."""
+    """The life of a pod. Times in seconds since 1970."""
 
     job: str
     """The job's uid."""
@@ -22,10 +22,10 @@ class Bar:
     kind: str
     node: str
     row: int
-    """Among the node's rows, from 0."""
+    """Index among the node's rows."""
     created: float
     started: float | None
-    """When its container ran; None: it never did, as far as was seen."""
+    """When its container started. None: no start was seen."""
     ended: float
     planned_end: float | None
     failed: bool
@@ -33,23 +33,23 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Jobs in the order in which they came, and the bars of their chunks."""
+    """Jobs in the order of creation, and the bars of their chunks."""
 
     jobs: tuple[Job, ...]
     bars: tuple[Bar, ...]
     rows: tuple[tuple[str, int], ...]
-    """Nodes by name with how many rows they need."""
+    """Nodes by name, with the number of their rows."""
     begin: float
     end: float
     promised: dict[str, float]
-    """By job: the finish forecast when it was promised."""
+    """The finish that was forecast when a job was promised, by its uid."""
 
 
 def timeline(record: Iterable[Seen], names: Sequence[str] = ()) -> Timeline:
     """Read a record; ``names``: only these jobs."""
     board = Board()
     ever: dict[str, Job] = {}
-    over: dict[str, float] = {}  # by pod: when it was first seen to have ended
+    over: dict[str, float] = {}  # by pod: when its end was first seen
     last = 0.0
     for seen in record:
         last = seen.time
@@ -63,7 +63,7 @@ def timeline(record: Iterable[Seen], names: Sequence[str] = ()) -> Timeline:
     jobs = [job for job in ever.values() if not names or job.name in names]
     jobs.sort(key=lambda job: (job.created, job.start or job.created, job.name))
     if not jobs:
-        raise PunctualError(f"the record tells of no job{' ' + ', '.join(names) if names else ''}")
+        raise PunctualError(f"the record has no job{' ' + ', '.join(names) if names else ''}")
     wanted = {job.uid for job in jobs}
     pods = sorted(
         (p for p in board.pods.values() if p.job in wanted and p.node),
@@ -78,7 +78,7 @@ def timeline(record: Iterable[Seen], names: Sequence[str] = ()) -> Timeline:
 
 
 def _created(pod: Pod, planned: dict[str, Chunk]) -> float:
-    """Return when it was created, by the operator's word where there is one: the pod's own is in whole seconds."""
+    """Return when a pod was created: from the job's status if it is there, as the pod's own time has whole seconds."""
     chunk = planned.get(pod.name)
     return chunk.created if chunk else pod.created
 
@@ -86,12 +86,12 @@ def _created(pod: Pod, planned: dict[str, Chunk]) -> float:
 def _rows(
     pods: Sequence[Pod], planned: dict[str, Chunk], over: dict[str, float], last: float
 ) -> tuple[tuple[Bar, ...], tuple[tuple[str, int], ...]]:
-    free: dict[str, list[float]] = {}  # by node: when each row's last bar ended
+    free: dict[str, list[float]] = {}  # by node: the end of each row's last bar
     bars = []
     for pod in pods:
         created = _created(pod, planned)
         chunk = planned.get(pod.name)
-        # kubelets tell whole seconds, a moment seen is finer and at most a little late
+        # kubelets report whole seconds; the time at which the end was seen is finer and at most a little late
         ended = max(created, over.get(pod.uid, last))
         if pod.finished is not None:
             ended = max(created, min(ended, pod.finished + 1.0))

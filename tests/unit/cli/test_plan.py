@@ -164,6 +164,16 @@ def test_a_job_without_a_cost_would_be_measured(plan):
     assert shown.exit_code == 1, "nothing is promised"
 
 
+@pytest.mark.parametrize("words", [["job.yaml"], ["-f", "job.yaml"], ["--filename", "job.yaml"]])
+def test_the_manifest_is_an_argument_or_an_option_as_in_kubectl(plan, words, tmp_path, monkeypatch):
+    _, found = world()
+    plan(found, asked(units=10, within=60))
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(app, ["plan", *words, "--pool-state", "state.json"]).exit_code == 0
+    twice = CliRunner().invoke(app, ["plan", "job.yaml", "-f", "job.yaml", "--pool-state", "state.json"])
+    assert (twice.exit_code, "punctual plan FILE" in twice.stderr) == (2, True)
+
+
 def test_dry_run_and_suspend_are_left_out(plan):
     w, found = world()
     wanted = manifest(asked(units=10, within=60))
@@ -222,8 +232,14 @@ GOOD = json.dumps(manifest(asked(units=10, within=60)))
         (GOOD.replace('"min"', '"least"'), "job.yaml: spec.processors.least: a DivisibleJob has no such field"),
         (GOOD.replace('"name": "new"', '"name": null'), "job.yaml: metadata.name: is required"),
         (GOOD.replace('"spec": {"pool"', '"spec": 5, "x": {"pool"'), "job.yaml: spec: 5 is not an object"),
-        ("kind: Pool\nmetadata: {name: main}\n", "job.yaml: has no DivisibleJob"),
-        ("", "job.yaml: has no DivisibleJob"),
+        ("kind: Pool\nmetadata: {name: main}\n", "job.yaml: holds a Pool, expected a DivisibleJob"),
+        (
+            "kind: ConfigMap\n---\nkind: Secret\n---\na: 1\n",
+            "holds a ConfigMap, a Secret and an object without kind",
+        ),
+        ("\n---\n".join(f"kind: K{n}" for n in range(9)), "job.yaml: holds a K0, a K1 and 7 more kinds, expected"),
+        ('kind: "a\\e[31mb"', "job.yaml: holds a 'a\\x1b[31mb', expected a DivisibleJob"),
+        ("", "job.yaml: is empty, expected a DivisibleJob"),
         ("a: [b", "job.yaml: cannot be read: "),
         ("[1, 2]", "job.yaml: is not a Kubernetes object"),
         pytest.param("[" * 5000, "job.yaml: cannot be read: it is nested too deeply", id="deep JSON"),
@@ -274,6 +290,8 @@ def test_what_is_wrong_with_a_state_is_named_and_ends_with_2(plan, tmp_path):
             {**pool, "kind": "DivisibleJob", "metadata": {"name": "a", "namespace": 5}},
             "metadata.namespace is not a string",
         ),
+        (GOOD, "state.json: holds a DivisibleJob, expected pools"),
+        ('{"kind": "ConfigMap"}', "state.json: holds a ConfigMap, expected pools"),
     ):
         refused = plan(state_, wanted, now=w.now)
         assert (refused.exit_code, said in refused.stderr) == (2, True), refused.output
@@ -282,14 +300,12 @@ def test_what_is_wrong_with_a_state_is_named_and_ends_with_2(plan, tmp_path):
     assert plan(found, wanted, now=w.now).exit_code == 0, "it is left alone, as the operator does"
     found["items"].remove(odd)
     assert "--at" in plan(found, wanted, words=["--at", "noon"]).stderr
-    missing = CliRunner().invoke(
-        app, ["plan", "-f", str(tmp_path / "job.yaml"), "--pool-state", str(tmp_path / "none")]
-    )
+    missing = CliRunner().invoke(app, ["plan", str(tmp_path / "job.yaml"), "--pool-state", str(tmp_path / "none")])
     assert (missing.exit_code, "none: cannot be read" in missing.stderr) == (2, True)
 
 
 def test_without_kubectl_it_says_so(tmp_path, monkeypatch):
     (tmp_path / "job.yaml").write_text(GOOD)
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = CliRunner().invoke(app, ["plan", "-f", str(tmp_path / "job.yaml")])
+    found = CliRunner().invoke(app, ["plan", str(tmp_path / "job.yaml")])
     assert (found.exit_code, found.stderr) == (2, "punctual: kubectl is not there: install it, or put it into PATH\n")

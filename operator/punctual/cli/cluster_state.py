@@ -1,0 +1,81 @@
+"""The objects that ``punctual plan`` reads off the cluster.
+
+kubectl starts here at once, before the models and the scheduler are imported: both take their time, so they run side by
+side. This module imports neither.
+"""
+
+import json
+from collections.abc import Collection
+from typing import NamedTuple, Self
+
+from punctual.cli.kubectl import Call, Kubectl
+from punctual.errors import ClusterError
+from punctual.view.changes import Json
+
+POOLS = "pools.punctual.dev"
+NAMESPACED = "divisiblejobs.punctual.dev,profiles.punctual.dev,reservations.punctual.dev"
+
+
+class Objects(NamedTuple):
+    """What was read."""
+
+    bodies: list[Json]
+    whole: bool
+    """False: the user may not read all namespaces, so only some were read."""
+
+
+class ClusterState:
+    """Pools, jobs, profiles and reservations; use it as ``with ClusterState(kubectl, namespace) as state``.
+
+    ``namespace``: None takes that of kubectl's context. A user needs the right to list the objects of all namespaces,
+    or the rights to get the pools and to list the other objects of the jobs' own namespaces.
+    """
+
+    def __init__(self, kubectl: Kubectl, namespace: str | None) -> None:
+        self._kubectl, self._namespace = kubectl, namespace
+        self._context: Call | None = None
+        self._all: Call | None = None
+
+    def __enter__(self) -> Self:
+        """Start kubectl."""
+        self._all = self._kubectl.begin("get", "-o", "json", f"{POOLS},{NAMESPACED}", "--all-namespaces")
+        if self._namespace is None:
+            self._context = self._kubectl.begin_namespace()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End what still runs."""
+        for call in (self._all, self._context):
+            if call is not None:
+                call.drop()
+
+    def namespace(self) -> str:
+        """Return the namespace of manifests that name none."""
+        if self._namespace is None and self._context is not None:
+            self._namespace = self._context.answer().strip() or "default"
+        return self._namespace or "default"
+
+    def objects(self, pools: Collection[str], namespaces: Collection[str]) -> Objects:
+        """Return all objects, or those of these pools and namespaces if the user may not read more.
+
+        Raises ClusterError if the cluster does not answer or does not know the kinds, or the user may not read these.
+        """
+        assert self._all is not None
+        try:
+            return Objects([json.loads(self._all.answer())], whole=True)
+        except ClusterError as error:
+            if "doesn't have a resource type" in str(error):
+                text = "the cluster does not know pools: install the chart first (charts/punctual)"
+                raise ClusterError(text) from error
+            if "(Forbidden)" not in str(error):
+                raise
+        wanted = [
+            [POOLS, *sorted(pools), "--ignore-not-found"],
+            *([NAMESPACED, "-n", name] for name in sorted(namespaces)),
+        ]
+        calls = [self._kubectl.begin("get", "-o", "json", *words) for words in wanted]
+        return Objects([json.loads(text) for call in calls if (text := call.answer().strip())], whole=False)
+
+    def labelled(self, namespace: str) -> Json:
+        """Return a Namespace, with its labels."""
+        return self._kubectl.get("namespace", namespace)
