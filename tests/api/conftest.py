@@ -71,12 +71,19 @@ def _kubectl(kubeconfig: Path) -> Kubectl:
 
 
 @pytest.fixture
-def plan(kubeconfig: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """``punctual plan`` of a manifest, as a function: ``plan(manifest, "-n", "default")``."""
-    command = [Path(sys.executable).with_name("punctual"), "plan", "-f", "-"]
-    env = {**os.environ, "KUBECONFIG": str(kubeconfig), "PATH": f"{_folder()}:{os.environ['PATH']}"}
+def environment(kubeconfig: Path) -> dict[str, str]:
+    """Environment of the command line as an administrator."""
+    return {**os.environ, "KUBECONFIG": str(kubeconfig), "PATH": f"{_folder()}:{os.environ['PATH']}"}
 
-    def run(manifest: dict[str, object], *words: str) -> subprocess.CompletedProcess[str]:
+
+@pytest.fixture
+def plan(environment: dict[str, str]) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """``punctual plan`` of a manifest, as a function: ``plan(manifest, "-n", "default")``; ``env=``: another user's."""
+    command = [Path(sys.executable).with_name("punctual"), "plan", "-"]
+
+    def run(
+        manifest: dict[str, object], *words: str, env: dict[str, str] = environment
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [*command, *words], input=json.dumps(manifest), env=env, capture_output=True, text=True, check=False
         )

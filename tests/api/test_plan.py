@@ -1,13 +1,29 @@
 """``punctual plan`` against an API server: all that it wants to know it can read there, and it writes nothing."""
 
 import json
+import subprocess
+import sys
+import uuid
+from pathlib import Path
 
+import pytest
 from state import NOW, manifest, pool_body, spec_of, state
 from world import World, job
 
 from punctual.kube.format.duration import format_time
 
 AT = "--at", format_time(NOW + 5)
+
+
+def store(kubectl, found):
+    """Create the objects of a state, with their statuses."""
+    for item in found["items"]:
+        status = item.pop("status")
+        item["metadata"] = {k: v for k, v in item["metadata"].items() if k in {"name", "namespace"}}
+        kubectl("create", "-f", "-", input=json.dumps(item), check=True)
+        where = ["-n", item["metadata"]["namespace"]] if "namespace" in item["metadata"] else []
+        patch = "--subresource=status", "--type=merge", "-p", json.dumps({"status": status})
+        kubectl("patch", item["kind"], item["metadata"]["name"], *where, *patch, check=True)
 
 
 def test_a_plan_is_made_of_what_the_api_server_holds(plan, kubectl):
@@ -19,14 +35,7 @@ def test_a_plan_is_made_of_what_the_api_server_holds(plan, kubectl):
     w.tick()
     w.apply(job("first", units=100, deadline=NOW + 100, arrival=NOW, namespace="planned"))
     w.run(NOW + 5)
-    for item in state(w, body)["items"]:
-        status = item.pop("status")
-        item["metadata"] = {k: v for k, v in item["metadata"].items() if k in {"name", "namespace"}}
-        kubectl("create", "-f", "-", input=json.dumps(item), check=True)
-        where = ["-n", item["metadata"]["namespace"]] if "namespace" in item["metadata"] else []
-        patch = "--subresource=status", "--type=merge", "-p", json.dumps({"status": status})
-        kubectl("patch", item["kind"], item["metadata"]["name"], *where, *patch, check=True)
-
+    store(kubectl, state(w, body))
     wanted = manifest(job("second", units=50, deadline=200.0), "planned")
     del wanted["metadata"]["namespace"]
     found = plan(wanted, *AT, "-n", "planned", "-o", "json")
@@ -47,3 +56,63 @@ def test_what_kubectl_says_is_passed_on(plan):
     assert refused.returncode == 2
     assert refused.stderr.startswith("punctual: kubectl get")
     assert "nowhere" in refused.stderr
+
+
+@pytest.fixture
+def guest(kubectl, kubeconfig, tmp_path, environment):
+    """Environment of a user who may read our kinds in one namespace, of the user's name, and get pools."""
+    name = f"guest-{uuid.uuid4().hex[:8]}"
+    kinds = "divisiblejobs.punctual.dev,profiles.punctual.dev,reservations.punctual.dev"
+    kubectl("create", "namespace", name, check=True)
+    kubectl("create", "clusterrole", name, "--verb=get", "--resource=pools.punctual.dev", check=True)
+    kubectl("create", "clusterrolebinding", name, f"--clusterrole={name}", f"--user={name}", check=True)
+    kubectl("create", "role", "view", "--verb=get,list,watch", f"--resource={kinds}", "-n", name, check=True)
+    kubectl("create", "rolebinding", "view", "--role=view", f"--user={name}", "-n", name, check=True)
+    config = json.loads(kubeconfig.read_text())
+    config["users"][0]["user"]["as"] = name
+    config["contexts"][0]["context"]["namespace"] = name
+    (tmp_path / "kubeconfig").write_text(json.dumps(config))
+    return name, {**environment, "KUBECONFIG": str(tmp_path / "kubeconfig")}
+
+
+def test_a_user_of_one_namespace_gets_an_answer_that_says_what_it_leaves_out(plan, kubectl, guest):
+    name, env = guest
+    kubectl("create", "namespace", "other", check=True)
+    body = pool_body("shared")
+    w = World(spec=spec_of(body), now=NOW)
+    w.node("n0", 3.0)
+    w.tick()
+    w.apply(job("theirs", units=100, deadline=NOW + 100, arrival=NOW, namespace="other"))
+    w.apply(job("ours", units=50, deadline=NOW + 100, arrival=NOW, namespace=name))
+    w.run(NOW + 5)
+    assert [len(w.records[name].chunks) for name in ("theirs", "ours")] == [2, 1]
+    store(kubectl, state(w, body))
+
+    wanted = manifest(job("second", units=50, deadline=200.0), "shared")
+    del wanted["metadata"]["namespace"]
+    found = plan(wanted, *AT, "-o", "json", env=env)
+    assert found.returncode == 0, found.stderr
+    answer = json.loads(found.stdout)
+    assert answer["unread"] == {"exceptNamespaces": [name], "busyProcessors": 2}
+    shown = plan(wanted, *AT, env=env).stdout
+    assert f"only jobs of namespace {name} were read" in shown
+    assert "2 of 3 processors run other jobs now" in shown
+    whole = json.loads(plan(wanted, *AT, "-n", name, "-o", "json").stdout)
+    assert "unread" not in whole, "an administrator may read all jobs"
+
+    refused = plan(wanted, *AT, "-n", "other", env=env)
+    assert refused.returncode == 2
+    assert 'cannot list resource "divisiblejobs"' in refused.stderr
+
+
+def test_a_user_of_one_namespace_watches_its_jobs(kubectl, guest):
+    name, env = guest
+    body = manifest(job("done", units=50, deadline=200.0), "shared")
+    body["metadata"]["namespace"] = name
+    said = {"type": "Completed", "status": "True", "reason": "Completed", "message": "all units are done"}
+    times = {"lastTransitionTime": format_time(NOW), "observedGeneration": 1}
+    ended = {"state": "Completed", "finishTime": format_time(NOW), "conditions": [{**said, **times}]}
+    store(kubectl, {"items": [{**body, "status": ended}]})
+    command = [Path(sys.executable).with_name("punctual"), "watch", "done"]
+    watched = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=120)
+    assert (watched.returncode, "done: Completed" in watched.stdout) == (0, True), watched.stderr
