@@ -162,10 +162,12 @@ def plan(
         raise typer.BadParameter("give the job's manifest once: punctual plan FILE")
     from punctual.cli.cluster_state import ClusterState  # noqa: PLC0415
     from punctual.cli.kubectl import Kubectl  # noqa: PLC0415
+    from punctual.sim.gc_pause import uncollected  # noqa: PLC0415
 
     cluster = ClusterState(Kubectl(context), namespace) if pool_state is None else nullcontext(pool_state)
     try:
-        with cluster as source:  # kubectl reads while Python imports the models, the core and rich
+        # kubectl reads while Python imports the models, the core and rich; a collection would only slow these down
+        with cluster as source, uncollected():
             from punctual.cli import plan_screen  # noqa: PLC0415
             from punctual.cli.plan import plan as answers  # noqa: PLC0415
 

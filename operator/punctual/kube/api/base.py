@@ -108,8 +108,8 @@ class Model(BaseModel):
 def _documented(model: type[BaseModel]) -> dict[str, str]:
     """Return the docstring of each field, by its name.
 
-    They are read when a schema is made. pydantic's own ``use_attribute_docstrings`` reads the source of every model when
-    it is imported, which took nearly half of that time.
+    They are read when a schema is made. pydantic's own ``use_attribute_docstrings`` reads the source of every model at
+    each import, which took nearly half of the import's time.
     """
     found: dict[str, str] = {}
     for base in reversed(model.__mro__):
