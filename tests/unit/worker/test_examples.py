@@ -17,6 +17,7 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 PRIMES = [sys.executable, str(EXAMPLES / "primes" / "primes.py")]
 CLOCKS = [sys.executable, str(EXAMPLES / "clocks" / "clocks.py")]
 READINGS = [sys.executable, str(EXAMPLES / "readings" / "readings.py")]
+PROTEINS = [sys.executable, str(EXAMPLES / "proteins" / "search.py")]
 MERTENS = [str(EXAMPLES / "mertens" / "mertens.sh")]
 ZONE_TAB = Path("/usr/share/zoneinfo/zone.tab")
 
@@ -234,3 +235,36 @@ def test_the_pool_is_one():
 
     pool = parse(Pool, yaml.safe_load((EXAMPLES / "pool.yaml").read_text()))
     assert pool.spec.processor.cpu == 0.1
+
+
+PROTEIN_FILE = "".join(f">p{n} of a test\n{'MKVL' * (n % 7 + 1)}\n{'GG' * (n % 3)}\n" for n in range(30))
+
+
+@few_cuts
+@given(cuts=st.sets(st.integers(1, 71)))
+def test_proteins_searches_each_record_once_in_any_cut(tmp_path_factory, cuts):
+    """blastp is played by a program that prints what it is asked for; with the real one it was tried by hand."""
+    folder = tmp_path_factory.mktemp("proteins")
+    (folder / "queries").write_text(PROTEIN_FILE)
+    played = folder / "bin" / "blastp"
+    played.parent.mkdir()
+    played.write_text("#!/bin/sh\ncat; echo\n")
+    played.chmod(0o755)
+    whole = "".join(f">{record}\n" for record in PROTEIN_FILE.rstrip("\n").split("\n>"))[1:]
+    results = folder / "results"
+    results.mkdir()
+    for begin, end in itertools.pairwise(sorted({0, 72, *cuts})):
+        message = run(
+            [*PROTEINS, str(folder / "queries")],
+            folder / f"{begin}",
+            begin=begin,
+            end=end,
+            total=72,
+            PATH=f"{played.parent}:/usr/bin:/bin",
+        )
+        (results / f"{begin}-{end}").write_text(message)
+    environment = {"PUNCTUAL_RESULTS": str(results), "PUNCTUAL_TOTAL": "72", "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        [*PROTEINS, "reduce"], env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.replace("\n\n", "\n") == whole.replace("\n\n", "\n")
