@@ -200,7 +200,7 @@ class Cluster:
 
     def queued(self):
         """Return how many seconds the whole pool has still to work for what is booked."""
-        plan = self.pool.state.plan
+        plan = self.pool.view().plan
         ahead = sum(b.demand.work for b in plan.bookings)
         return ahead / self.capacity
 
@@ -212,8 +212,8 @@ class Cluster:
 
     def waiting(self):
         """Count jobs whose bookings wait for all of their processors."""
-        jobs = self.pool.state.jobs
-        return sum(1 for b in self.pool.state.plan.bookings if jobs[b.demand.uid].record.started is None)
+        view = self.pool.view()
+        return sum(1 for b in view.plan.bookings if view.record(b.demand.uid).started is None)
 
 
 def ended_job(cluster):
@@ -265,7 +265,7 @@ def steady(options):
     end = cluster.now + options.seconds
     while cluster.now < end:
         cluster.run(cluster.now + 1)
-        seen.append(len(cluster.pool.state.jobs))
+        seen.append(len(cluster.pool.view().jobs))
         waiting.append(cluster.waiting())
         running.append(len(cluster.pods))
     cluster.pool.check()
@@ -305,9 +305,9 @@ def burst(count, kind, *, limit):
     end = clock + limit
     for at in range(0, count, 500):  # as a list comes in
         cluster.step(jobs[at : at + 500])
-    while cluster.pool.state.waiting and cluster.now < end:
+    while cluster.pool.view().undecided and cluster.now < end:
         cluster.run(cluster.now + TICK)
-    decided = count - len(cluster.pool.state.waiting)
+    decided = count - cluster.pool.view().undecided
     took = cluster.now - clock
     first = cluster.times.summary()
     while cluster.pool.backlog and cluster.now < end:
@@ -320,7 +320,7 @@ def burst(count, kind, *, limit):
         "promised": answers.count(reasons.FEASIBLE),
         "decided_in_s": round(took, 2),
         "decisions_per_second": round(decided / took),
-        "offers_left": cluster.pool.backlog - len(cluster.pool.state.waiting),
+        "offers_left": cluster.pool.backlog - cluster.pool.view().undecided,
         "offers_in_s": round(cluster.now - clock, 2),
         "until_decided": first,
         "all": cluster.times.summary(),
@@ -343,11 +343,11 @@ def memory(count):
         # only the Pool: the calendar and what stands for the API server are not its own
         cluster.calendar, cluster.pods, cluster.on_node, cluster.ended = [], {}, {}, []
         cluster.times, cluster.planning, cluster.records, cluster.jobs = Times(), Times(), {}, {}
-        cluster.pool.state.before, cluster.pool.state.after = [], []
         gc.collect()
         found[f"{name}_bytes"] = round(tracemalloc.get_traced_memory()[0] / count)
         tracemalloc.stop()
-        states = {st.state for st in cluster.pool.state.jobs.values()}
+        view = cluster.pool.view()
+        states = {view.state(uid) for uid in view.jobs}
         print(f"pool_step: {name}: states {sorted(states)}", file=sys.stderr)  # noqa: T201
 
     def waiting(cluster):

@@ -66,3 +66,21 @@ def test_what_the_core_may_not_mention_is_found(source):
 )
 def test_words_and_names_are_free(source):
     assert not forbidden_words(source + "\n")
+
+
+READERS = ("cli", "kube", "sim", "runtime", "benchmarks", "view")
+INSIDE = re.compile(r"\bpool\._\w+|\._(state|planner|lifecycle|dispatcher|mode|windows|decisions)\.\w+")
+
+
+def test_readers_of_a_pool_use_its_view():
+    """A Pool's state and stages are its own: what reads them could not be told apart from what changes them."""
+    found = []
+    for folder in (*(ROOT / "operator/punctual" / name for name in READERS), ROOT / "tests", ROOT / "hack"):
+        for path in sorted(folder.rglob("*.py")):
+            if path != Path(__file__):
+                found += [
+                    f"{path.relative_to(ROOT)}: {line.strip()}"
+                    for line in path.read_text().splitlines()
+                    if INSIDE.search(line)
+                ]
+    assert not found

@@ -304,46 +304,13 @@ def answers(snapshot: Snapshot, asked: Iterable[api.DivisibleJob], *, now: float
 def ask(pool: Pool, job: Job, name: str, *, now: float, known: bool = False) -> Answer:
     """Submit a job to a Pool that no one else uses, and return its decision."""
     settle(pool, now, [JobApplied(job)])
-    record = pool.state.jobs[job.uid].record
-    own = sorted(_own(pool, job), key=lambda piece: (piece.place.node, piece.place.slot, piece.start))
+    view = pool.view()
+    own = [Piece(*work) for work in (*view.running(job.uid), *view.planned(job.uid))]
+    own.sort(key=lambda piece: (piece.place.node, piece.place.slot, piece.start))
     places = {piece.place for piece in own}
-    others = [piece for piece in _others(pool, job) if piece.place in places and piece.start < job.deadline]
-    line = pool.state.line
-    left = line.jobs[job.uid].left.total if line is not None and job.uid in line.jobs else 0
-    return Answer(job, name, now, record, (*own, *others), left, known)
-
-
-def _own(pool: Pool, job: Job) -> Iterator[Piece]:
-    """Return the chunks that would begin now, and those planned after them."""
-    state = pool.state
-    for chunk in state.jobs[job.uid].record.chunks:
-        place = state.processors.places_of[state.occupant(job.uid, chunk)]
-        yield Piece(place, chunk.kind, chunk.begin, chunk.end, chunk.created, chunk.promised_end)
-    yield from _booked(pool, job.uid, own=True)
-
-
-def _others(pool: Pool, job: Job) -> Iterator[Piece]:
-    state = pool.state
-    for uid in state.active:
-        if uid != job.uid:
-            for chunk in state.jobs[uid].record.chunks:
-                place = state.processors.places_of[state.occupant(uid, chunk)]
-                yield Piece(place, chunk.kind, chunk.begin, chunk.end, chunk.created, chunk.promised_end, own=False)
-    for booking in state.plan.bookings:
-        if booking.demand.uid != job.uid:
-            yield from _booked(pool, booking.demand.uid, own=False)
-
-
-def _booked(pool: Pool, uid: str, *, own: bool) -> Iterator[Piece]:
-    plan = pool.state.plan
-    if not plan.state(uid):
-        return
-    booking = plan.booking_of(uid)
-    times = zip(booking.pieces(), booking.where.tolist(), booking.starts.tolist(), booking.ends.tolist(), strict=True)
-    for ranges, where, start, end in times:
-        for piece in ranges:
-            yield Piece(plan.places[where], "Chunk", piece.begin, piece.end, start, end, own)
-    if booking.reducer is not None:
-        units = pool.state.jobs[uid].job.units
-        begin = booking.finish - booking.demand.reduce
-        yield Piece(plan.places[booking.reducer], "Reduce", units, units + 1, begin, booking.finish, own)
+    others = [
+        Piece(*work, own=False)
+        for uid, work in view.work()
+        if uid != job.uid and work.place in places and work.start < job.deadline
+    ]
+    return Answer(job, name, now, view.record(job.uid), (*own, *others), view.unplaced(job.uid), known)

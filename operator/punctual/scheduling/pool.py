@@ -10,28 +10,23 @@ This module contains the cycle, the events and the admission decisions. ``state`
 creates chunks, and ``edits`` applies changed specs.
 """
 
-import heapq
 import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from punctual import reasons
 from punctual.control.miss_ratio import MissRatio
 from punctual.errors import InvariantError
-from punctual.scheduling.admission import offers
-from punctual.scheduling.admission.exact import Application, Rejected, admit, objection
-from punctual.scheduling.admission.fast_queue import SlackAnswer
-from punctual.scheduling.admission.fast_schedule import FastSchedule, ScheduleTest
-from punctual.scheduling.admission.statistical import StatisticalQueue, UtilizationAnswer
+from punctual.scheduling.admission.offers import Test
 from punctual.scheduling.engine.admission_mode import AdmissionMode
+from punctual.scheduling.engine.decisions import Decisions
 from punctual.scheduling.engine.dispatcher import Dispatcher
 from punctual.scheduling.engine.edits import Edits
 from punctual.scheduling.engine.health import SAID, last_words
 from punctual.scheduling.engine.job_state import ChunkObservation, JobState
 from punctual.scheduling.engine.lifecycle import BLOCKED, Lifecycle
-from punctual.scheduling.engine.planner import Planner
-from punctual.scheduling.engine.reservations import LEAVE, Reservations
+from punctual.scheduling.engine.planner import Changes, Planner
+from punctual.scheduling.engine.reservations import Reservations
 from punctual.scheduling.engine.state import LIVE, PoolState
 from punctual.scheduling.engine.transfers import TransferQueue
 from punctual.scheduling.model import ledger
@@ -45,7 +40,6 @@ from punctual.scheduling.model.actions import (
     WritePool,
     WriteStatus,
 )
-from punctual.scheduling.model.discipline import Order
 from punctual.scheduling.model.events import (
     CreateRefused,
     Event,
@@ -60,22 +54,17 @@ from punctual.scheduling.model.events import (
     ReservationApplied,
     ReservationDeleted,
 )
-from punctual.scheduling.model.job import Chunk, JobRecord, Promise, Verdict
+from punctual.scheduling.model.job import Chunk, Job, JobRecord, Verdict
 from punctual.scheduling.model.pool_spec import PoolSpec
 from punctual.scheduling.model.processors import Occupant
-from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.model.startup_times import StartupTimes
-from punctual.scheduling.model.wording import some, span
-from punctual.scheduling.placement.demand import Demand, Shortfall
-from punctual.scheduling.placement.plan import Plan
-from punctual.scheduling.placement.timeline import Placement
-from punctual.theory.cost import Cost
+from punctual.scheduling.model.timing import LEAVE
+from punctual.scheduling.model.wording import some
+from punctual.scheduling.view import PoolView, Quote
 from punctual.theory.tolerance import tolerance
 
 USED = 0.01
 """Seconds of CPU time that count as work. Less may come from an exec or a probe and is not progress."""
-PLACEMENTS = 64
-"""Placements that one step may spend on decisions. One placement tests one demand against the plan."""
 OVER = frozenset({"Succeeded", "Failed"})
 """Phases of a pod that has ended."""
 NOT_OWN = frozenset({
@@ -87,15 +76,6 @@ NOT_OWN = frozenset({
 Evicted is not one of them. If the node was short of a resource, the kubelet adds DisruptionTarget; without that
 condition, the pod exceeded a limit of its own.
 """
-
-
-class Outlook(NamedTuple):
-    """Forecast for a job that is promised without a placement: absolute times, seconds."""
-
-    demand: Demand
-    processors: int
-    start: float
-    finish: float
 
 
 class Pool:
@@ -113,21 +93,19 @@ class Pool:
 
         ``offers``: whether refusals contain an offer.
         """
-        self.state = PoolState(epoch, leave)
-        self.offers = offers
-        self.lifecycle = Lifecycle(self.state)
-        self.planner = Planner(self.state, self.lifecycle)
-        self.dispatcher = Dispatcher(self.state, self.lifecycle, self.planner)
-        self.port = TransferQueue(self.state)
-        self.mode = AdmissionMode(self.state, self.planner)
-        self.edits = Edits(self.state, self.lifecycle, self.planner)
-        self.windows = Reservations(self.state, self.lifecycle, self.planner, self.dispatcher, self.mode)
-        self.together = 1
-        """Number of jobs that are tested together if one does not fit behind the plan. It grows while such tests
-        succeed."""
-        self.put_off = False
-        """Whether the last step left its decisions to the next step."""
-        self.unread: list[Event] = []
+        self._state = PoolState(epoch, leave)
+        self._offers = offers
+        self._lifecycle = Lifecycle(self._state)
+        self._planner = Planner(self._state, self._lifecycle)
+        self._mode = AdmissionMode(self._state, self._planner)
+        self._dispatcher = Dispatcher(self._state, self._lifecycle, self._planner, self._mode)
+        self._port = TransferQueue(self._state)
+        self._edits = Edits(self._state, self._lifecycle, self._mode)
+        self._decisions = Decisions(self._state, self._lifecycle, self._planner, self._mode, offers=offers)
+        self._windows = Reservations(
+            self._state, self._lifecycle, self._planner, self._dispatcher, self._mode, offers=offers
+        )
+        self._unread: list[Event] = []
         """Events that a restore leaves to the first step."""
 
     def restore(self, now: float, events: Iterable[Event]) -> list[Action]:
@@ -138,67 +116,63 @@ class Pool:
         edits are not processed before the first step. If their effects were in the stamp and the leader crashed after
         writing it, no event would have been emitted, and the next leader would treat the effects as complete.
         """
-        self.state.recreate = True
+        self._state.recreate = True
         for event in sorted(events, key=_restore_order):
             if isinstance(event, PoolApplied | NodeObserved | NodeGone | JobApplied | JobDeleted):
                 self._take(now, event)
             else:
-                self.unread.append(event)
-        self.state.stale = True
+                self._unread.append(event)
+        self._state.stale = True
         stamps: list[Action] = []
-        for uid, st in self.state.jobs.items():
+        for uid, st in self._state.jobs.items():
             if not st.record.ended:
-                st.written = st.record._replace(epoch=self.state.epoch)
+                st.written = st.record._replace(epoch=self._state.epoch)
                 stamps.append(WriteStatus(uid, st.written))
-        if self.state.spec is not None:
-            self.state.pool_written = self.state.pool_record()
-            stamps.append(WritePool(self.state.pool_written, urgent=True))
+        if self._state.spec is not None:
+            self._state.pool_written = self._state.pool_record()
+            stamps.append(WritePool(self._state.pool_written, urgent=True))
         return stamps
 
     def step(self, now: float, events: Sequence[Event]) -> list[Action]:
         """Process events, make a bounded number of decisions and return actions. ``step(now, [])`` is a tick."""
         self._look_at_misses(now)
-        for event in (*self.unread, *events):
+        for event in (*self._unread, *events):
             self._take(now, event)
             if not isinstance(event, Reported):
-                self.state.changed = True
-        self.unread = []
-        if self.state.spec is None:
-            return self.state.flush(now)
-        self.windows.take_up(now)
-        for uid in self.state.edits:
-            self.edits.apply(now, self.state.jobs[uid])
-        self.state.edits.clear()
-        if self.state.edited:
+                self._state.changed = True
+        self._unread = []
+        if self._state.spec is None:
+            return self._state.flush(now)
+        self._windows.take_up(now)
+        for uid in self._state.edits:
+            self._edits.apply(now, self._state.jobs[uid])
+        self._state.edits.clear()
+        if self._state.edited:
             self._edit_pool(now)
         self._look_at_misses(now)
-        if self.state.recreate:
+        if self._state.recreate:
             self._lose_nodes_gone(now)
-            self.dispatcher.take_up()
-        self.lifecycle.supervise(now)
-        anew = self.state.processors.unblock(now) or self.state.stale
+            self._dispatcher.take_up()
+        self._lifecycle.supervise(now)
+        anew = self._state.processors.unblock(now) or self._state.stale
         if anew:
-            self.windows.mend(now)
-            self.planner.replan(now)
-        self.windows.answer(now)
-        # A new plan and decisions on a long plan each place the whole queue, so a step does only one of them. Decisions
-        # are put off at most once in a row: otherwise they would never be made if each step must plan again.
-        self.put_off = anew and not self.put_off and len(self.state.plan) > PLACEMENTS
-        if not self.put_off:
-            self._decide(now)
-        self.windows.clear(now)
-        self.dispatcher.work(now)
-        self.port.work(now)
-        self.state.due = self.wake(now)
+            self._windows.mend(now)
+            self._mode.replan(now)
+        self._windows.answer(now)
+        self._decisions.work(now, planned=anew)
+        self._windows.clear(now)
+        self._dispatcher.work(now)
+        self._port.work(now)
+        self._state.due = self._state.schedule.wake(now)
         self._search_offers(now)
-        self.windows.offer()
-        self.lifecycle.expire(now)
+        self._windows.offer()
+        self._lifecycle.expire(now)
         self._hold_room(now)
-        return self.state.flush(now)
+        return self._state.flush(now)
 
     def _look_at_misses(self, now: float) -> None:
         """Pass the outcomes of promises to the miss-ratio controller."""
-        spec, state = self.state.spec, self.state
+        spec, state = self._state.spec, self._state
         if spec is None:
             return
         if spec.miss_set_point is None:
@@ -214,56 +188,47 @@ class Pool:
                     miss.accept(uid, st.record.promise.deadline)
         before = miss.count
         for uid in miss.look(now):
-            self.lifecycle.missed(now, state.jobs[uid])
+            self._lifecycle.missed(now, state.jobs[uid])
         state.changed = state.changed or miss.count != before
-        if isinstance(state.line, StatisticalQueue):
-            state.line.bound = miss.bound
+        self._mode.limit(miss.bound)
 
     @property
     def backlog(self) -> int:
         """Return the number of decisions and offers still owed. Step again at once while it is not 0."""
-        if self.state.spec is None:
+        if self._state.spec is None:
             return 0
-        return len(self.state.waiting) + len(self.state.searches) + len(self.windows.searches)
+        return len(self._state.waiting) + len(self._state.searches) + len(self._windows.searches)
 
-    def test(self, now: float) -> offers.Test:
-        """Return the admission test in force."""
-        if self.state.line is not None:
-            return ScheduleTest(self.state.line, now)
-        return self.planner.current(now)
+    def view(self) -> PoolView:
+        """Return a view of what the pool knows and plans, for readers."""
+        return PoolView(self._state)
 
-    def wake(self, now: float) -> float | None:
-        """Return the time at which a processor could get work without a new event; None: not before an event."""
-        if self.state.line is not None:
-            return self.state.line.opens(now)
-        if not self.state.ahead.held:
-            return None
-        starts = (at for b in self.state.plan for at in b.begins() if at > now + tolerance(now))
-        return min(starts, default=None)
+    def quote(self, now: float, job: Job) -> Quote:
+        """Return what a job with a declared cost would be promised now, beside all others."""
+        demand = self._planner.demand(JobState(job, job), now)
+        assert demand is not None
+        return Quote(self._test(now), demand, now)
+
+    def _test(self, now: float) -> Test:
+        return self._state.schedule.test(now, lambda: self._planner.busy(now))
 
     def check(self) -> None:
         """Raise InvariantError if the pool's state is inconsistent."""
-        self.state.processors.check()
-        self.state.plan.check()
-        booked = {b.demand.uid: b for b in self.state.plan}
-        for uid, st in self.state.jobs.items():
+        self._state.processors.check()
+        self._state.plan.check()
+        booked = {b.demand.uid: b for b in self._state.plan}
+        for uid, st in self._state.jobs.items():
             st.record.check(st.job.units)
             for chunk in st.record.chunks:
                 answering = st.watch(chunk).ended_at is not None  # its last report is awaited
-                if not answering and self.state.occupant(uid, chunk) not in self.state.processors.places_of:
+                if not answering and self._state.occupant(uid, chunk) not in self._state.processors.places_of:
                     raise InvariantError(f"{uid}: chunk {chunk.key} is on no processor")
             if uid in booked and st.state != "Promised":
                 raise InvariantError(f"{uid}: has a placement, but its state is {st.state}")
-            if not self.state.stale and st.state == "Promised":
+            if not self._state.stale and st.state == "Promised":
                 left = ledger.remaining(st.job.units, st.record)
-                waits = self._waiting_in_line(uid) if self.state.line is not None else None
-                if left and waits != left and (uid not in booked or booked[uid].demand.ranges != left):
-                    raise InvariantError(f"{uid}: promised, but its remaining units have no placement")
-
-    def _waiting_in_line(self, uid: str) -> Ranges:
-        assert self.state.line is not None
-        waiting = self.state.line.jobs.get(uid)
-        return waiting.left if waiting else Ranges()
+                if left and self._state.schedule.remaining(uid) != left:
+                    raise InvariantError(f"{uid}: promised, but its remaining units are in no schedule")
 
     def _take(self, now: float, event: Event) -> None:  # noqa: C901  one arm per kind of event
         match event:
@@ -280,21 +245,21 @@ class Pool:
             case JobDeleted(uid):
                 self._take_deleted(now, uid)
             case ReservationApplied():
-                self.windows.apply(event)
+                self._windows.apply(event)
             case ReservationDeleted(uid):
-                self.windows.drop(uid)
+                self._windows.drop(uid)
             case NodeObserved():
                 self._take_node(now, event)
             case NodeGone(name):
-                if self.state.processors.forget(name):
-                    self.state.stale = True
-                self.state.held.discard(name)
+                if self._state.processors.forget(name):
+                    self._state.stale = True
+                self._state.held.discard(name)
                 self._lose_node(now, name)
             case CreateRefused():
                 self._take_refused(now, event)
 
     def _take_pool(self, event: PoolApplied) -> None:
-        state = self.state
+        state = self._state
         state.deleting = event.deleting
         new = event.spec != state.asked
         if state.spec is None:
@@ -316,7 +281,7 @@ class Pool:
 
     def _edit_pool(self, now: float) -> None:
         """Apply an edited spec if every promise is still kept under it; otherwise record why not."""
-        state = self.state
+        state = self._state
         old, asked, there = state.spec, state.asked, state.processors.nodes
         assert old is not None
         assert asked is not None
@@ -350,19 +315,19 @@ class Pool:
         ``going``: nodes that the pool would lose; ``before``: its current number of processors.
         """
         if asked.loose:
-            certain = [st for st in self.state.live.values() if st.state == "Promised" and not st.loose]
-            ahead = len(self.state.ahead.held)
+            certain = [st for st in self._state.live.values() if st.state == "Promised" and not st.loose]
+            ahead = len(self._state.ahead.held)
             if not old.loose and (certain or ahead):
                 given = " and ".join(
                     some(n, what) for n, what in ((len(certain), "promise"), (ahead, "reservation")) if n
                 )
                 return f"{given} made without missRatio would no longer be guaranteed"
             return None
-        if not asked.discipline.one_port and (sending := self.windows.sending()):
+        if not asked.discipline.one_port and (sending := self._windows.sending()):
             return f"with network Concurrent {some(sending, 'reservation')} would lose the link that it keeps free"
-        if robbed := self.windows.robbed(going):
+        if robbed := self._windows.robbed(going):
             return f"with this spec, {some(robbed, 'reservation')} would lose processors"
-        plan, missed = self.planner.trial(now, without=going)
+        plan, missed = self._planner.trial(now, Changes(without=going))
         if not missed:
             return None
         return (
@@ -371,16 +336,16 @@ class Pool:
         )
 
     def _hold(self) -> None:
-        assert self.state.spec is not None
+        assert self._state.spec is not None
         # A pool that is being deleted keeps its taint too: its promises stand until the pool is gone.
-        wanted = set(self.state.processors.nodes) if self.state.spec.hold == "Taint" else set()
-        self.state.after += [HoldNode(node, held=True) for node in sorted(wanted - self.state.held)]
-        self.state.after += [HoldNode(node, held=False) for node in sorted(self.state.held - wanted)]
-        self.state.held = wanted
+        wanted = set(self._state.processors.nodes) if self._state.spec.hold == "Taint" else set()
+        self._state.after += [HoldNode(node, held=True) for node in sorted(wanted - self._state.held)]
+        self._state.after += [HoldNode(node, held=False) for node in sorted(self._state.held - wanted)]
+        self._state.held = wanted
 
     def _hold_room(self, now: float) -> None:
         """Let placeholders keep the processors that no chunk occupies."""
-        state, spec = self.state, self.state.spec
+        state, spec = self._state, self._state.spec
         if spec is None or not state.changed:
             return
         holding = spec.hold == "Placeholder"
@@ -394,20 +359,20 @@ class Pool:
 
     def _take_job(self, event: JobApplied) -> None:
         job = event.job
-        st = self.state.jobs.get(job.uid)
+        st = self._state.jobs.get(job.uid)
         if st is None:
             st = JobState(job, job)
-            self.state.jobs[job.uid] = st
+            self._state.jobs[job.uid] = st
             if event.record is not None:
                 self._take_record(st, event.record)
                 # The job may come after a restore, too: a list may have lacked it.
-                self.state.stale = self.state.recreate = True
+                self._state.stale = self._state.recreate = True
             if st.state == "Waiting":
-                self.state.ask(st)
+                self._state.ask(st)
             return
         if job != st.asked:
             st.asked = job
-            self.state.edits[job.uid] = None
+            self._state.edits[job.uid] = None
 
     def _take_record(self, st: JobState, record: JobRecord) -> None:
         """Take over a job that an earlier leader recorded."""
@@ -420,7 +385,7 @@ class Pool:
         if st.state in LIVE and st.state != "Measuring" and (record.promise is None or st.cost is None):
             st.record = st.record._replace(admitted=None)
         if st.state in LIVE:
-            self.state.live[st.job.uid] = st
+            self._state.live[st.job.uid] = st
         asked, promise = st.asked, record.promise
         if promise is not None:  # the promise is in force, whatever a refused edit asks for
             st.job = replace(st.job, deadline=promise.deadline)
@@ -433,62 +398,62 @@ class Pool:
                     max_processors=None if most is None else max(most, promise.processors),
                 )
         for chunk in st.record.chunks:
-            occupant = self.state.occupant(st.job.uid, chunk)
-            self.state.processors.seat(occupant, chunk.node)
-            self.state.active[st.job.uid] = None
+            occupant = self._state.occupant(st.job.uid, chunk)
+            self._state.processors.seat(occupant, chunk.node)
+            self._state.active[st.job.uid] = None
             if chunk.turn is not None:  # until its pod is seen to have its input
-                self.state.sending.add(occupant)
-        self.lifecycle.note_end(st)
+                self._state.sending.add(occupant)
+        self._lifecycle.note_end(st)
         if not record.ended and record.observed_generation < st.asked.generation:
-            self.state.edits[st.job.uid] = None
+            self._state.edits[st.job.uid] = None
 
     def _take_deleted(self, now: float, uid: str) -> None:
-        st = self.state.jobs.pop(uid, None)
+        st = self._state.jobs.pop(uid, None)
         if st is None:
             return
-        self.state.touched.pop(uid, None)
-        self.state.active.pop(uid, None)
-        self.state.live.pop(uid, None)
-        self.state.edits.pop(uid, None)
-        self.state.searches.drop(uid)
-        if self.state.miss is not None:
-            self.state.miss.leave(uid)
-        self.state.unbook(uid)
-        if self.state.line is None and (st.state in LIVE or st.record.chunks):
-            self.state.stale = True
+        self._state.touched.pop(uid, None)
+        self._state.active.pop(uid, None)
+        self._state.live.pop(uid, None)
+        self._state.edits.pop(uid, None)
+        self._state.searches.drop(uid)
+        if self._state.miss is not None:
+            self._state.miss.leave(uid)
+        self._state.unbook(uid)
+        if self._state.schedule.counts_on_ends and (st.state in LIVE or st.record.chunks):
+            self._state.stale = True
         for chunk in st.record.chunks:
             pod = st.watch(chunk).pod
             if pod is None:  # never seen: if the pod appears, _take_pod ends it
-                self.state.processors.leave(self.state.occupant(uid, chunk))
+                self._state.processors.leave(self._state.occupant(uid, chunk))
             else:
-                self.lifecycle.end(now, pod)
+                self._lifecycle.end(now, pod)
 
     def _take_node(self, now: float, node: NodeObserved) -> None:
-        was = self.state.processors.nodes.get(node.name)
-        if self.state.spec is None:
-            self.state.processors.nodes[node.name] = node
+        was = self._state.processors.nodes.get(node.name)
+        if self._state.spec is None:
+            self._state.processors.nodes[node.name] = node
             return
-        if self.state.processors.observe(node, self.state.spec):
-            self.state.stale = True
+        if self._state.processors.observe(node, self._state.spec):
+            self._state.stale = True
         self._hold()
         if not node.ready and was is not None and was.ready:
             self._lose_node(now, node.name)
 
     def _lose_node(self, now: float, name: str) -> None:
         """Take back the chunks of a lost node. Results from that node are no longer accounted."""
-        for uid in list(self.state.active):
-            st = self.state.jobs[uid]
+        for uid in list(self._state.active):
+            st = self._state.jobs[uid]
             for chunk in [c for c in st.record.chunks if c.node == name]:
-                self.lifecycle.end_and_lose(
+                self._lifecycle.end_and_lose(
                     now, st, chunk, reasons.NODE_LOST, f"node {name} is not ready or gone", own=False
                 )
-        for place in [p for p in self.state.processors.occupants if p.node == name]:
-            self.state.processors.leave(self.state.processors.occupants[place])
+        for place in [p for p in self._state.processors.occupants if p.node == name]:
+            self._state.processors.leave(self._state.processors.occupants[place])
 
     def _lose_nodes_gone(self, now: float) -> None:
         """Take back chunks on nodes that went away while there was no leader: no event will report them."""
-        nodes = self.state.processors.nodes
-        on = {c.node for uid in self.state.active for c in self.state.jobs[uid].record.chunks}
+        nodes = self._state.processors.nodes
+        on = {c.node for uid in self._state.active for c in self._state.jobs[uid].record.chunks}
         for name in sorted(on):
             if name not in nodes or not nodes[name].ready:
                 self._lose_node(now, name)
@@ -498,17 +463,17 @@ class Pool:
 
         The cause is the job's own (its namespace's quota, its template), so other jobs' processors do not wait.
         """
-        st = self.state.jobs.get(event.job)
+        st = self._state.jobs.get(event.job)
         chunk = st.chunk(event.kind, event.begin, event.attempt) if st else None
         if st is None or chunk is None:
             return
-        self.state.processors.leave(self.state.occupant(event.job, chunk))
-        self.lifecycle.lose(now, st, chunk, reasons.POD_REFUSED, event.message, own=False)
+        self._state.processors.leave(self._state.occupant(event.job, chunk))
+        self._lifecycle.lose(now, st, chunk, reasons.POD_REFUSED, event.message, own=False)
         if not event.taken:
             st.refused_until = now + BLOCKED
 
     def _take_pod(self, now: float, pod: PodObserved) -> None:
-        state = self.state
+        state = self._state
         state.pods[pod.namespace, pod.name] = pod
         st = state.jobs.get(pod.job)
         occupant = Occupant(pod.job, pod.kind, pod.begin, pod.attempt)
@@ -531,9 +496,9 @@ class Pool:
         watch.told_turn = watch.told_turn or pod.turn
         watch.pod = pod
         state.watched[pod.uid] = (pod.job, chunk.key)
-        self.lifecycle.aim(chunk, watch)
+        self._lifecycle.aim(chunk, watch)
         if pod.phase == "Running" and watch.running_since is None:
-            watch.running_since = self.lifecycle.running_since(now, chunk, pod)
+            watch.running_since = self._lifecycle.running_since(now, chunk, pod)
             st.imageless_since = None
             watch.moved = now
             if chunk.created < watch.running_since and not state.recreate and not st.job.fetches:
@@ -543,16 +508,16 @@ class Pool:
     def _see_sending(self, pod: PodObserved, occupant: Occupant) -> None:
         """Note whether the pod's input may be in transfer, even if no job owns the pod any more."""
         if pod.fetched or pod.phase != "Pending":
-            self.state.sending.discard(occupant)
+            self._state.sending.discard(occupant)
         elif pod.turn:
-            self.state.sending.add(occupant)
+            self._state.sending.add(occupant)
 
     def _judge_pod(self, now: float, st: JobState, chunk: Chunk, watch: ChunkObservation, pod: PodObserved) -> None:
         """Account, lose, query or keep the chunk, according to its pod's state."""
-        if not self.lifecycle.see_input(now, st, chunk, pod):
+        if not self._lifecycle.see_input(now, st, chunk, pod):
             return
         if pod.phase == "Succeeded":
-            self.lifecycle.succeeded(now, st, chunk, watch)
+            self._lifecycle.succeeded(now, st, chunk, watch)
         elif pod.phase == "Failed":
             own = not pod.disrupted and not pod.deleting and pod.reason not in NOT_OWN
             code = f"exit code {pod.exit_code}" if pod.exit_code is not None else pod.reason or "failed"
@@ -561,26 +526,26 @@ class Pool:
                 text += f": {pod.message[:SAID]}"
             elif words := last_words(pod.message):
                 text += f"; its log ends: {words}"
-            self.lifecycle.lose(now, st, chunk, reasons.CHUNK_FAILED if own else reasons.CAPACITY_LOST, text, own=own)
-            self.lifecycle.end_unless_kept(now, st, pod)
+            self._lifecycle.lose(now, st, chunk, reasons.CHUNK_FAILED if own else reasons.CAPACITY_LOST, text, own=own)
+            self._lifecycle.end_unless_kept(now, st, pod)
         elif pod.deleting:
             # A person, an eviction or the scheduler (for a higher priority) deletes it. Its end may take its whole
             # grace period, which no margin covers.
             text = f"pod {pod.name} is being {'evicted' if pod.disrupted else 'deleted'}"
-            self.lifecycle.end_and_lose(now, st, chunk, reasons.CAPACITY_LOST, text, own=False)
+            self._lifecycle.end_and_lose(now, st, chunk, reasons.CAPACITY_LOST, text, own=False)
         elif pod.phase == "Running" and chunk.offered is not None and watch.offered_at is None:
             # An earlier leader recorded the offer and may have crashed before it sent it.
-            self.dispatcher.offer(now, st, chunk, chunk.offered)
+            self._dispatcher.offer(now, st, chunk, chunk.offered)
 
     def _end_unowned(self, now: float, st: JobState | None, pod: PodObserved) -> None:
         """End a pod that no longer owns its units: its work is not accounted."""
         if st is not None and pod.phase in OVER:
-            self.lifecycle.end_unless_kept(now, st, pod)
-        elif st is not None or (pod.phase != "Failed" and self.state.spec is not None):
-            self.lifecycle.end(now, pod)
+            self._lifecycle.end_unless_kept(now, st, pod)
+        elif st is not None or (pod.phase != "Failed" and self._state.spec is not None):
+            self._lifecycle.end(now, pod)
 
     def _take_gone(self, now: float, namespace: str, name: str) -> None:
-        state = self.state
+        state = self._state
         pod = state.pods.pop((namespace, name), None)
         if pod is None:
             return
@@ -593,12 +558,12 @@ class Pool:
         st = state.jobs.get(pod.job)
         chunk = st.chunk(pod.kind, pod.begin, pod.attempt) if st else None
         if st and chunk:
-            self.lifecycle.lose(now, st, chunk, reasons.CAPACITY_LOST, f"pod {name} was deleted", own=False)
+            self._lifecycle.lose(now, st, chunk, reasons.CAPACITY_LOST, f"pod {name} was deleted", own=False)
 
     def _take_report(self, now: float, report: Reported) -> None:
         for p in report.pods:
-            uid, key = self.state.watched.get(p.pod, ("", None))
-            st = self.state.jobs.get(uid)
+            uid, key = self._state.watched.get(p.pod, ("", None))
+            st = self._state.jobs.get(uid)
             chunk = st.chunk(*key) if st and key else None
             if st is None or chunk is None:
                 continue
@@ -617,210 +582,36 @@ class Pool:
                 watch.moved, watch.cpu = now, max(watch.cpu, p.cpu_seconds)
             if done > watch.done:
                 watch.done = done
-                self.state.progressed[st.job.uid] = None
+                self._state.progressed[st.job.uid] = None
             if p.received is not None and p.received > watch.received:
                 watch.moved, watch.received = now, p.received
-                self.state.progressed[st.job.uid] = None
+                self._state.progressed[st.job.uid] = None
             # An end that gives no unit back may answer an offer of an earlier leader, which this leader does not know
             # of. An end that was given may still be drawn in further.
             asked = chunk.offered is not None or chunk.end < chunk.origin or watch.pod.offered
             if asked and p.end is not None and p.end < chunk.end:
-                self.lifecycle.answered(now, st, chunk, p.end)
+                self._lifecycle.answered(now, st, chunk, p.end)
             elif watch.ended_at is not None and p.over:
                 # The arrival time of the report does not decide: it may have been read before the end and delayed.
                 watch.ended_at = -math.inf
-            self.lifecycle.see_success(now, st, chunk.key)
+            self._lifecycle.see_success(now, st, chunk.key)
 
     def _tell_faults(self, st: JobState, pod: str, faults: frozenset[str]) -> None:
         """Emit one event per job for faults in its workers' files: all its chunks run the same program."""
         if new := faults - st.faults:
             st.faults |= new
             text = f"pod {pod}: {', '.join(sorted(new))}; the last valid value is used"
-            self.state.after.append(Emit(st.job.uid, "Warning", reasons.FILE_FAULT, text))
-
-    def _decide(self, now: float) -> None:
-        if not self.state.waiting:
-            return
-        if self.state.plan.begins_before(now):  # a chunk has not begun as planned
-            self.planner.replan(now)
-        if self.state.line is None:
-            self.state.plan = self.planner.current(now)
-        budget = PLACEMENTS
-        while self.state.waiting and budget > 0:
-            self.mode.settle(now)
-            st = self._next_waiting()
-            if st is None:
-                continue
-            application = self._application(now, st)
-            if application is None:
-                continue
-            if self.state.line is not None:
-                self._answer_by_line(now, st, application)
-                budget -= 1
-            elif self.together > 1 and self._is_plain(application) and self._needs_another_order(application.demand):
-                budget -= 1 + self._answer_together(now, application)
-            else:
-                budget -= 1 + self._answer(now, st, application)
-
-    def _next_waiting(self) -> JobState | None:
-        """Take the first job off the queue; None if it no longer waits for a decision."""
-        _, uid = heapq.heappop(self.state.waiting)
-        st = self.state.jobs.get(uid)
-        return st if st is not None and st.state == "Waiting" else None
-
-    def _is_plain(self, application: Application) -> bool:
-        """Whether only the plan can prevent admission, and admission would add a placement."""
-        return not application.job.dry_run and objection(application) is None
-
-    def _needs_another_order(self, demand: Demand) -> bool:
-        """Whether the demand does not fit behind the plan, but might fit before another placement."""
-        plan = self.state.plan
-        if plan.overloaded(demand):
-            return False
-        return not plan.might_follow(demand) or isinstance(plan.append(demand), Shortfall)
-
-    def _answer_together(self, now: float, first: Application) -> int:
-        """Admit several jobs at once that fit only in another order; return the number of placements tested.
-
-        One test of many jobs costs as much as a test of one. If they do not all fit, the group size is halved and they
-        are tested again in the order of arrival. So a refused job was tested alone, behind all jobs before it.
-        """
-        group = [first]
-        while self.state.waiting and len(group) < self.together:
-            entry = self.state.waiting[0]
-            st = self._next_waiting()
-            application = self._application(now, st) if st else None
-            if application is None:
-                continue
-            if not self._is_plain(application):
-                heapq.heappush(self.state.waiting, entry)
-                break
-            group.append(application)
-        plan = self.state.plan.insert_all(a.demand for a in group)
-        if isinstance(plan, Plan):
-            self.together = min(2 * self.together, PLACEMENTS)
-            self.state.plan = plan
-            for a in group:
-                self._promise(now, self.state.jobs[a.job.uid], plan.booking_of(a.job.uid))
-            return len(plan)
-        self.together //= 2
-        for a in group:
-            self.state.ask(self.state.jobs[a.job.uid])
-        return len(self.state.plan)
-
-    def _application(self, now: float, st: JobState) -> Application | None:
-        """Return the job's admission request; None if the job needs no admission test."""
-        assert self.state.spec is not None
-        job = st.job
-        self.state.live[job.uid] = st
-        self.state.touch(st)
-        st.record = st.record._replace(observed_generation=st.asked.generation)
-        if job.suspend:
-            text = "spec.suspend is true, so the job has no promise: set it to false to request one"
-            st.record = st.record._replace(admitted=Verdict("False", reasons.SUSPENDED, text), refused=None)
-            return None
-        if st.work_done and job.reduce_duration is None:  # after an edit, no work is left to promise
-            self.lifecycle.finish(now, st)
-            return None
-        if st.cost is None and job.refusal is None and not self.state.deleting:
-            text = "neither cost nor profile: pilot chunks on free processors measure what a unit costs"
-            st.record = st.record._replace(admitted=Verdict("Unknown", reasons.MEASURING, text), refused=None)
-            return None
-        st.record = st.record._replace(cost=st.cost)
-        demand = self.planner.demand(st, now) if st.cost else None
-        if demand is None:
-            demand = Demand(order=Order(job.deadline, job.arrival, job.uid), ranges=ledger.remaining(0, JobRecord()),
-                            cost=Cost(chi=1.0), due=job.deadline)  # fmt: skip
-        return Application(
-            job=job, demand=demand, plan=self.state.plan, now=now, cpu=self.state.spec.cpu, deleting=self.state.deleting
-        )
-
-    def _answer_by_line(self, now: float, st: JobState, application: Application) -> None:
-        """Decide one job by the fast test. If that test cannot judge it, queue it for the exact test."""
-        demand = application.demand
-        room = self.mode.judge(now, application)
-        line = self.state.line
-        if room is None:
-            self.state.ask(st)
-        elif isinstance(room, Rejected):
-            self._reject(now, st, room, demand)
-            if self.state.miss is not None and room.by_time:
-                self.state.miss.turned_away = True
-        else:
-            assert line is not None
-            seconds = max(demand.due - now - demand.cost.setup, demand.cost.per_unit)
-            some_of = min(self.state.processors.total, max(1, math.ceil(demand.work / seconds)))
-            finish, length = demand.due, seconds
-            if isinstance(room, SlackAnswer):
-                finish, length = max(now, demand.due - room.slack), room.length
-            self._promise(now, st, Outlook(demand, some_of, max(now, finish - length), finish))
-            if not st.job.dry_run:
-                self._join(line, demand, room)
-
-    def _join(
-        self, line: FastSchedule | StatisticalQueue, demand: Demand, room: SlackAnswer | UtilizationAnswer
-    ) -> None:
-        if isinstance(line, FastSchedule):
-            assert isinstance(room, SlackAnswer)
-            line.join(demand, room)
-            return
-        line.join(demand)
-        if self.state.miss is not None:
-            self.state.miss.accept(demand.uid, demand.due + demand.kept_back)
-
-    def _answer(self, now: float, st: JobState, application: Application) -> int:
-        """Decide one job by the exact test; return the number of placements tested."""
-        answer = admit(application)
-        if isinstance(answer, Rejected):
-            self._reject(now, st, answer, application.demand)
-            return answer.placements
-        if not answer.appended:
-            self.together = 2  # the next job may need another order too
-        self._promise(now, st, answer.booking)
-        if not st.job.dry_run:
-            self.state.plan = answer.plan
-        return 1 if answer.appended else 1 + len(answer.plan)
-
-    def _reject(self, now: float, st: JobState, answer: Rejected, demand: Demand) -> None:
-        self.lifecycle.refuse(now, st, answer.reason, answer.message)
-        if answer.by_time and self.offers:
-            self.state.searches.ask(st.job.uid, demand)
-
-    def _promise(self, now: float, st: JobState, outlook: Placement | Outlook) -> None:
-        job = st.job
-        margin = outlook.demand.kept_back - outlook.demand.reduce
-        text = (
-            f"{some(outlook.demand.ranges.total, 'unit')} on {some(outlook.processors, 'processor')} from "
-            f"{span(max(0.0, outlook.start - now))} on, forecast in {span(outlook.finish - now)}, "
-            f"deadline in {span(job.deadline - now)}, margin {span(margin)}"
-        )
-        if job.dry_run:
-            verdict = Verdict("True", reasons.DRY_RUN, f"would be promised: {text}; a dry run reserves nothing")
-            st.record = st.record._replace(admitted=verdict, refused=None)
-            return
-        st.record = st.record._replace(
-            admitted=Verdict("True", self._word(), text),
-            on_track=Verdict("True", reasons.ON_TRACK, "the forecast is before the deadline"),
-            offer=None,
-            refused=None,
-            promise=Promise(job.deadline, outlook.finish, margin, outlook.processors, max(now, outlook.start)),
-        )
-        self.state.after.append(Emit(job.uid, "Normal", self._word(), text))
-
-    def _word(self) -> str:
-        """Return the reason for an admission."""
-        assert self.state.spec is not None
-        return reasons.ADMITTED_STATISTICALLY if self.state.spec.loose else reasons.FEASIBLE
+            self._state.after.append(Emit(st.job.uid, "Warning", reasons.FILE_FAULT, text))
 
     def _search_offers(self, now: float) -> None:
-        if self.state.waiting or not self.state.searches:  # decisions come first
+        if self._state.waiting or not self._state.searches:  # decisions come first
             return
-        for uid, offer in self.state.searches.work(self.test(now), now, size=len(self.state.plan)):
-            st = self.state.jobs.get(uid)
+        for uid, offer in self._state.searches.work(self._test(now), now, size=len(self._state.plan)):
+            st = self._state.jobs.get(uid)
             if st is None or st.state != "Refused":
                 continue
             st.record = st.record._replace(offer=offer)
-            self.state.touch(st)
+            self._state.touch(st)
 
 
 def _restore_order(event: Event) -> int:

@@ -15,9 +15,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from punctual.scheduling.admission import offers
-from punctual.scheduling.engine.planner import PATIENCE
-from punctual.scheduling.engine.reservations import ASKED
 from punctual.scheduling.model.actions import AnswerReservation, CreateChunk, EndPod, OfferEnd, WriteStatus
 from punctual.scheduling.model.discipline import Discipline
 from punctual.scheduling.model.events import (
@@ -37,6 +34,7 @@ from punctual.scheduling.model.events import (
 from punctual.scheduling.model.job import Job, JobRecord, Restart
 from punctual.scheduling.model.pool_spec import Admission, PoolSpec
 from punctual.scheduling.model.reservation import Reservation
+from punctual.scheduling.model.timing import ASKED, PATIENCE
 from punctual.scheduling.pool import Pool
 from punctual.sim.cluster import Cluster, Running
 from punctual.sim.gc_pause import uncollected
@@ -165,6 +163,7 @@ class _Run:
         self.tell = tell
         # Offers are searched for in this module, at the time of the decision.
         self.pool = Pool(1, leave=0.0, offers=False)
+        self.view = self.pool.view()
         self.cluster = Cluster(one_port=options.discipline.one_port)
         self.found = Result()
         loads = [line.load for line in trace.lines if isinstance(line, JobLine)]
@@ -175,6 +174,7 @@ class _Run:
         self.true: dict[str, Cost] = {}
         self.costs: dict[tuple[str, float], Cost] = {}
         self.records: dict[str, JobRecord] = {}
+        self.deadlines: dict[str, float] = {}
         self.mail: list[Event] = []
         self.vacated = False
         """Whether the Pool has ended chunks and still needs the events that free their processors."""
@@ -308,11 +308,10 @@ class _Run:
             self.found.chunks.append(made)
 
     def _sample(self, now: float) -> None:
-        miss, periods = self.pool.state.miss, self.found.periods
-        assert miss is not None
+        last, periods = self.view.bound_sample, self.found.periods
         assert periods is not None
-        if miss.last is not None:
-            periods.append(Period(miss.last.time, miss.last.miss_ratio, miss.last.bound, 0.0))
+        if last is not None:
+            periods.append(Period(last.time, last.miss_ratio, last.bound, 0.0))
         if self.heap:  # otherwise nothing is left to measure
             self._at(now + self.options.sample_period, _Sample())
 
@@ -344,6 +343,7 @@ class _Run:
             chunk_retries=2**31,
             stall_timeout=math.inf,
         )
+        self.deadlines[job.uid] = job.deadline
         began = time.perf_counter()
         self._step(now, [JobApplied(job)])
         self.found.seconds.append(time.perf_counter() - began)
@@ -352,7 +352,7 @@ class _Run:
         accepted = record.admitted.status == "True"
         earliest = None
         if not accepted and options.offers:
-            earliest = self._earliest(now, line.id)
+            earliest = self.pool.quote(now, job).earliest_deadline()
         finish = record.promise.finish if accepted and record.promise else None
         self.found.decisions.append(
             Decision(
@@ -408,18 +408,6 @@ class _Run:
         """Count the processor seconds that a reservation has had since its processors last changed."""
         self.found.booked += held.number * max(0.0, min(until, line.end) - max(held.since, line.start))
 
-    def _earliest(self, now: float, uid: str) -> float | None:
-        """Return a relative deadline with which the job would have been accepted at this time."""
-        st = self.pool.state.jobs[uid]
-        demand = self.pool.planner.demand(st, now)
-        assert demand is not None
-        search = offers.earliest_deadline(self.pool.test(now), demand, now)
-        while True:
-            try:
-                next(search)
-            except StopIteration as end:
-                return None if end.value is None else float(end.value)
-
     def _forget(self, uid: str) -> None:
         self.mail.append(JobDeleted(uid))
         self.records.pop(uid)
@@ -445,8 +433,7 @@ class _Run:
                         self._note(now, action.job, action.record)
                     case _:
                         pass
-            self.pool.windows.searches.clear()
-            if (opens := self.pool.state.due) is not None and opens != self.opens:
+            if (opens := self.view.due) is not None and opens != self.opens:
                 self.opens = opens
                 self._at(opens, _Open())
             news = self.vacated or any(isinstance(e, (Reported, PodObserved)) for e in self.mail)
@@ -516,7 +503,7 @@ class _Run:
             if running.chunk.key not in owned:  # given up before it was observed: it ends as soon as it is
                 self._kill(now, running)
         if record.finished is not None:
-            deadline = self.pool.state.jobs[uid].job.deadline
+            deadline = self.deadlines.pop(uid)
             met = record.finished <= deadline + tolerance(deadline)
             self.found.jobs.append(Finished(uid, record.finished, met))
             self._forget(uid)

@@ -8,6 +8,7 @@ from world import Worker, World, job
 
 from punctual import reasons
 from punctual.scheduling.model.discipline import Order
+from punctual.scheduling.model.events import NodeGone
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.placement.demand import Demand
@@ -123,7 +124,8 @@ def anomaly() -> World:
         asked = job(f"j{k}", units=units, chi=chi, theta_cp=setup, arrival=w.now, deadline=w.now + deadline)
         w.apply(replace(asked, min_processors=least, max_processors=most))
         w.run(w.now + 0.25)
-    _, missed = w.pool.planner.trial(w.now)
+    plan = w.pool.view().plan
+    _, missed = Plan.of(plan.places, plan.ground, plan.demands)
     assert missed
     return w
 
@@ -131,13 +133,13 @@ def anomaly() -> World:
 @pytest.mark.parametrize("crash", [False, True], ids=["goes on", "crashes"])
 def test_a_plan_that_keeps_what_one_made_anew_would_break_stands_over_a_crash(crash):
     w = anomaly()
-    before = {b.demand.uid: b.processors for b in w.pool.state.plan.bookings}
+    before = {b.demand.uid: b.processors for b in w.pool.view().plan.bookings}
     assert before == {uid: w.records[uid].promise.processors for uid in before}
-    w.pool.state.stale = True
+    w.pool.step(w.now, [replace(w.nodes["n1"], name="n4"), NodeGone("n4")])  # all is planned anew
     if crash:
         w.crash()
     w.tick()
-    assert {b.demand.uid: b.processors for b in w.pool.state.plan.bookings} == before
+    assert {b.demand.uid: b.processors for b in w.pool.view().plan.bookings} == before
     assert {track(w, uid) for uid in before} == {("True", reasons.ON_TRACK)}
     w.run_until(lambda w: all(w.done(uid) for uid in before))
     assert {track(w, uid) for uid in before} == {("True", reasons.ON_TRACK)}
@@ -188,7 +190,7 @@ def test_a_job_whose_units_have_a_hole_follows_its_own_chunks_at_its_maximum(cra
         w.run(18)
         w.crash()
     w.run(20)
-    (waits,) = w.pool.state.plan.bookings
+    (waits,) = w.pool.view().plan.bookings
     first = min(chunk.promised_end for chunk in w.records["j1"].chunks)
     assert waits.starts.tolist() == [first], "behind the hole it begins where the part before it ends"
     w.run_until(lambda w: w.done("j1"))

@@ -86,6 +86,6 @@ def test_a_slow_node_does_not_make_the_work_look_slow():
     w = mixed()
     w.workers = lambda _uid, chunk: Worker(pace=1.3 * PACE[chunk.node])
     w.apply(job("a", units=40, deadline=90.0, min_processors=4))
-    w.run_until(lambda w: w.pool.state.jobs["a"].slowed > 1.0 if "a" in w.pool.state.jobs else False)
+    w.run_until(lambda w: w.pool.view().slowed("a") > 1.0 if "a" in w.pool.view().jobs else False)
     w.run_until(lambda w: w.done("a"))
-    assert w.pool.state.jobs["a"].slowed < 1.6
+    assert w.pool.view().slowed("a") < 1.6

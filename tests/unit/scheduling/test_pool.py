@@ -6,7 +6,7 @@ import pytest
 from world import Worker, World, job
 
 from punctual import reasons
-from punctual.scheduling import pool
+from punctual.scheduling.engine import decisions
 from punctual.scheduling.model.actions import Emit
 from punctual.scheduling.model.events import PoolApplied, Progress, Reported
 
@@ -244,12 +244,12 @@ def test_many_jobs_that_fit_only_in_another_order_are_answered_together_and_kept
 
 
 def test_a_step_that_plans_all_anew_leaves_answers_to_the_next_but_not_for_ever(monkeypatch):
-    monkeypatch.setattr(pool, "PLACEMENTS", 3)
+    monkeypatch.setattr(decisions, "PLACEMENTS", 3)
     w = small(cpu=1.0)
     for n in range(5):
         w.apply(job(f"early{n}", units=20, deadline=1000.0))
     w.run(1)
-    assert len(w.pool.state.plan) > pool.PLACEMENTS
+    assert len(w.pool.view().plan) > decisions.PLACEMENTS
 
     def step_with_a_new_plan(cpu):
         w.carry_out(w.pool.step(w.now, [*w._mail(), replace(w.nodes["n1"], cpu=cpu)]))

@@ -10,7 +10,6 @@ from world import World, job
 
 from punctual import reasons
 from punctual.errors import InvariantError
-from punctual.scheduling.admission import offers
 from punctual.scheduling.engine.health import finding
 from punctual.scheduling.engine.job_state import ChunkObservation, expected_end
 from punctual.scheduling.model import ledger, pilots
@@ -254,22 +253,9 @@ def test_what_the_core_offers_is_accepted_and_a_millionth_tighter_is_not(units, 
     for k, (load, due) in enumerate(earlier):
         w.apply(job(f"e{k}", units=load, deadline=due))
     w.run(1)
-    plan = w.pool.state.plan.at(w.now)
-    asked = w.pool.planner.demand(_standing(w, units, deadline), w.now)
-    assume(not plan.fits(asked))
-    search = offers.earliest_deadline(plan, asked, w.now)
-    try:
-        while True:
-            next(search)
-    except StopIteration as end:
-        earliest = end.value
+    quote = w.pool.quote(w.now, job("new", units=units, arrival=w.now, deadline=w.now + deadline))
+    assume(not quote.fits())
+    earliest = quote.earliest_deadline()
     assert earliest is not None
-    assert plan.fits(plan.under(asked, w.now + earliest))
-    assert not plan.fits(plan.under(asked, w.now + earliest * (1 - 1.000001e-6)))
-
-
-def _standing(w: World, units: int, deadline: float):
-    from punctual.scheduling.engine.job_state import JobState
-
-    wanted = job("new", units=units, arrival=w.now, deadline=w.now + deadline)
-    return JobState(wanted, wanted)
+    assert quote.fits(earliest)
+    assert not quote.fits(earliest * (1 - 1.000001e-6))

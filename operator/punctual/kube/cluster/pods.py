@@ -22,8 +22,7 @@ from typing import Any, Final, NamedTuple, cast
 from punctual.fetch import CHANGED, LONGEST
 from punctual.kube.format.duration import format_time, parse_duration, parse_time
 from punctual.kube.format.quantity import format_bytes, format_cores, parse_quantity
-from punctual.scheduling.engine.health import NO_VOLUME, NOMINATED
-from punctual.scheduling.model.events import PodObserved, PodPhase
+from punctual.scheduling.model.events import NO_VOLUME, NOMINATED, PodObserved, PodPhase
 from punctual.scheduling.model.job import Chunk, InputVersion, Kind, Transfer
 from punctual.scheduling.model.pool_spec import PoolSpec
 

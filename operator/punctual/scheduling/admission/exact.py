@@ -1,148 +1,197 @@
-"""Exact admission test: plans the whole queue with the new job and returns the answer as a value.
+"""Exact admission: plans the whole queue with the new job, and keeps the plan that proves every promise.
 
-A chain of predicates, each named after the obstacle that it finds. The user sees the first obstacle, with its
-arithmetic. A job without an obstacle is admitted together with the plan that proves it (Mamat 2011, ch. 4: the new task
-is inserted in the queue, the whole queue is scheduled, and the task is rejected if any deadline is missed).
+A job without an obstacle is admitted together with its plan (Mamat 2011, ch. 4: the new task is inserted in the queue,
+the whole queue is scheduled, and the task is rejected if any deadline is missed). The user sees the first obstacle,
+with its arithmetic.
 """
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
 from punctual import reasons
-from punctual.scheduling.model.job import Job
+from punctual.scheduling.admission.application import Application, Rejected, objection
+from punctual.scheduling.admission.schedule import Accepted, Busy, ChunkStart, ReduceStart, ScheduleKind
+from punctual.scheduling.model.processors import Place
+from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.placement.demand import Demand, Shortfall
 from punctual.scheduling.placement.plan import Plan
-from punctual.scheduling.placement.timeline import Placement, Timeline
+from punctual.scheduling.placement.timeline import Placement
+from punctual.theory.tolerance import tolerance
 
 
-class Admitted(NamedTuple):
-    """Admission: the plan that keeps every promise, and the job's placement in it."""
-
-    plan: Plan
-    booking: Placement
-    appended: bool
-    """Whether it is behind all other placements, none of which has moved."""
-
-
-class Rejected(NamedTuple):
-    """Refusal. ``by_time``: another deadline or load might be accepted, so an offer is searched."""
-
-    reason: str
-    message: str
-    by_time: bool = False
-    placements: int = 1
-    """Number of placements tested."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Application:
-    """A job to be tested."""
-
-    job: Job
-    demand: Demand
-    plan: Plan
-    now: float
-    cpu: float
-    """Cores of one processor, for the message."""
-    deleting: bool = False
-
-
-def refused_at_the_door(a: Application) -> Rejected | None:
-    """Refuse a job that the edge of the system found unable to run."""
-    return Rejected(*a.job.refusal) if a.job.refusal else None
-
-
-def pool_is_going(a: Application) -> Rejected | None:
-    """Refuse new work for a pool that is being deleted."""
-    return Rejected(reasons.POOL_DELETED, "the pool is being deleted and takes no new jobs") if a.deleting else None
-
-
-def its_reservation_is_over(a: Application) -> Rejected | None:
-    """Refuse a job that names a reservation without a current window."""
-    if a.job.reservation is None or a.demand.inside is not None:
-        return None
-    return Rejected(reasons.INFEASIBLE_RESERVATION, "its reservation has no window left: name another one")
-
-
-def has_no_processors(a: Application) -> Rejected | None:
-    """Refuse a job if the pool has no processors."""
-    if a.plan.places:
-        return None
-    return Rejected(
-        reasons.INFEASIBLE_CAPACITY,
-        "the pool has no processor; its condition Ready has the reason: kubectl describe pool",
-    )
-
-
-def least_seconds(demand: Demand, ground: Timeline) -> float:
-    """Return the seconds that set-up and one unit take on the fastest processor; 0 if no unit is left."""
-    if not demand.ranges:
-        return 0.0
-    quickest = 1.0 if ground.speeds is None else float(ground.speeds.min(initial=np.inf))
-    return demand.cost.setup + demand.cost.tau + demand.cost.chi * quickest
-
-
-def too_late(demand: Demand, ground: Timeline, now: float) -> bool:
-    """Whether no processor could compute one unit by the due time, even if it were free now."""
-    left = demand.due - now
-    if ground.speeds is None and left >= demand.cost.seconds(1):  # the usual case, tested at every decision
-        return False
-    return demand.surely_late - now < least_seconds(demand, ground)
-
-
-def starts_too_late(a: Application) -> Rejected | None:
-    """Refuse a job if set-up, margin and one unit alone take longer than the time to the deadline."""
-    if not too_late(a.demand, a.plan.ground, a.now):
-        return None
-    least = least_seconds(a.demand, a.plan.ground)
-    left = a.demand.due - a.now
-    ahead = a.job.deadline - a.now
-    if ahead <= 0:
-        return Rejected(reasons.INFEASIBLE_STARTUP, f"the deadline passed {span(-ahead)} ago", by_time=True)
-    return Rejected(
-        reasons.INFEASIBLE_STARTUP,
-        f"the deadline is {span(ahead)} away; set-up and one unit take {span(least)}, "
-        f"margin and reduce {span(ahead - left)} more",
-        by_time=True,
-    )
-
-
-def wants_more_processors_than_there_are(a: Application) -> Rejected | None:
-    """Refuse a processors.min larger than the pool."""
-    if a.demand.least <= len(a.plan.places):
-        return None
-    return Rejected(
-        reasons.INFEASIBLE_CAPACITY,
-        f"spec.processors.min is {a.demand.least}, but the pool has {some(len(a.plan.places), 'processor')}",
-    )
-
-
-CHECKS = (
-    refused_at_the_door,
-    pool_is_going,
-    has_no_processors,
-    its_reservation_is_over,
-    wants_more_processors_than_there_are,
-    starts_too_late,
-)
-
-
-def objection(a: Application) -> Rejected | None:
-    """Return the obstacle to the job that does not depend on the plan, if any."""
-    return next((no for check in CHECKS if (no := check(a))), None)
-
-
-def admit(a: Application) -> Admitted | Rejected:
+def admit(a: Application) -> Accepted[Plan] | Rejected:
     """Return the plan with the job in it, or the first obstacle."""
     if no := objection(a):
         return no
     plan = a.plan.insert(a.demand)
     if isinstance(plan, Shortfall):
         return Rejected(reasons.INFEASIBLE_CAPACITY, _arithmetic(a, plan), by_time=True, placements=plan.placements)
-    return Admitted(plan, plan.booking_of(a.demand.uid), plan.follows(a.plan))
+    return accepted(plan, a.demand.uid, moved=not plan.follows(a.plan))
+
+
+def accepted(plan: Plan, uid: str, *, moved: bool) -> Accepted[Plan]:
+    """Return the answer to a job that the plan contains; ``moved``: other placements are not where they were."""
+    booking = plan.booking_of(uid)
+    tested = 1 + len(plan) if moved else 1
+    return Accepted(booking.demand, booking.processors, booking.start, booking.finish, plan, moved, tested)
+
+
+def current(plan: Plan, now: float, busy: Mapping[Place, float]) -> Plan:
+    """Return the plan for a demand placed now. ``busy``: leftover chunks, too, must first leave their places."""
+    plan = plan.at(now)
+    return plan.held(np.array([busy.get(place, now) for place in plan.places], dtype=np.float64))
+
+
+@dataclass(slots=True)
+class ExactSchedule:
+    """The plan in force, which keeps every promise."""
+
+    kind: ClassVar[ScheduleKind] = "Exact"
+    counts_on_ends: ClassVar[bool] = True
+
+    plan: Plan = field(default_factory=Plan)
+
+    def refresh(self, now: float, busy: Busy) -> None:
+        """Bring the plan up to date: no processor is ready in the past."""
+        self.plan = current(self.plan, now, busy())
+
+    def test(self, now: float, busy: Busy) -> Plan:
+        """Return the plan for demands placed now."""
+        return current(self.plan, now, busy())
+
+    def judge(self, a: Application) -> Accepted[Plan] | Rejected:
+        """Return the plan with the job in it, or the first obstacle."""
+        return admit(a)
+
+    def movable(self, demand: Demand) -> Plan | None:
+        """Return the plan if a demand does not fit behind it, but might fit before another placement."""
+        plan = self.plan
+        if plan.overloaded(demand):
+            return None
+        return plan if not plan.might_follow(demand) or isinstance(plan.append(demand), Shortfall) else None
+
+    def add(self, accepted: Accepted[Plan]) -> None:
+        """Put the plan with the job in force."""
+        self.plan = accepted.proof
+
+    def remove(self, uid: str) -> bool:
+        """Remove a job's placement; the others do not move, but a new plan could move them up."""
+        if not self.plan.has(uid):
+            return False
+        self.plan = self.plan.without(uid)
+        return True
+
+    def uids(self) -> Collection[str]:
+        """Return the jobs that have a placement."""
+        return [demand.uid for demand in self.plan.demands]
+
+    def remaining(self, uid: str) -> Ranges:
+        """Return the units that are placed."""
+        return next((demand.ranges for demand in self.plan.demands if demand.uid == uid), Ranges())
+
+    def starts(self, now: float, free: MutableMapping[Place, None]) -> Iterator[ChunkStart | ReduceStart]:
+        """Yield the first chunk that is planned on each free place, if it may begin, and the reduce steps.
+
+        A place that its chunk cannot use yet waits for it.
+        """
+        places = self.plan.places
+        in_turn = True  # OnePort: no earlier job is still to send
+        for booking in self.plan:
+            if not free:
+                return
+            here = self._turn_of(now, booking, free)
+            for w in booking.where[here].tolist():
+                del free[places[w]]
+            begins = here if booking.demand.not_before <= now else []
+            begins, in_turn = self._those_who_may(booking, begins, in_turn=in_turn)
+            if begins:
+                yield self._started(now, booking, begins)
+            if self._reduce_may(now, booking) and (place := places[booking.reducer or 0]) in free:
+                del free[place]
+                if booking.demand.not_before <= now:
+                    yield ReduceStart(booking.demand.uid, place)
+
+    def _turn_of(self, now: float, booking: Placement, free: Mapping[Place, None]) -> list[int]:
+        """Return the first position on each free place that may start now.
+
+        With reserved windows, a chunk may have to wait although its processor is free. A job later in the plan may use
+        the time until then.
+        """
+        places = self.plan.places
+        here = [i for i, w in enumerate(booking.where.tolist()) if places[w] in free]
+        if not self._windows:
+            return here
+        first: dict[int, int] = {}  # by place: one place may have chunks on both sides of a window
+        for i in here:
+            first.setdefault(int(booking.where[i]), i)
+        return [i for i in first.values() if booking.starts[i] <= now + tolerance(now)]
+
+    def _those_who_may(self, booking: Placement, begins: list[int], *, in_turn: bool) -> tuple[list[int], bool]:
+        """Return the positions with free processors that may begin, and whether later jobs may still send."""
+        discipline = self.plan.ground.discipline
+        if self._windows:  # they begin at their planned times
+            return begins, True
+        whole = len(begins) == booking.where.size
+        if discipline.together and not whole:
+            begins = []
+        if not discipline.one_port:
+            return begins, in_turn
+        if not in_turn:
+            return [], False
+        run = [position for i, position in enumerate(begins) if position == i]  # in transfer order
+        return run, whole
+
+    def _reduce_may(self, now: float, booking: Placement) -> bool:
+        """Whether a reduce step is placed and may begin; with reserved windows, not before its planned start."""
+        if booking.reducer is None:
+            return False
+        return not self._windows or booking.finish - booking.demand.reduce <= now + tolerance(now)
+
+    def _started(self, now: float, booking: Placement, positions: list[int]) -> ChunkStart:
+        """Take the first chunk at each of these positions out of the plan."""
+        plan, pieces = self.plan, booking.pieces()
+        chunks = {position: pieces[position][0] for position in positions}
+        at = booking.where[positions]
+        sizes = np.array([piece.size for piece in chunks.values()])
+        walk = plan.ground.walk(at, sizes, np.full(at.size, now), booking.demand.cost)
+        booked = booking.ends[positions]
+        ends = np.where(np.abs(walk.ends - booked) <= tolerance(now), booked, walk.ends)  # same sum, other rounding
+        walk = walk._replace(ends=ends)
+        self.plan = plan.created(booking, chunks, walk.ends.tolist(), walk.port)
+        placed = [(piece, plan.places[w]) for piece, w in zip(chunks.values(), at.tolist(), strict=True)]
+        return ChunkStart(booking.demand.uid, placed, walk)
+
+    @property
+    def _windows(self) -> bool:
+        """Whether there are reserved windows: work then begins at its planned time, not as soon as it can."""
+        return self.plan.ground.around is not None
+
+    def spare(self, free: Iterable[Place]) -> Iterable[Place]:
+        """Return the places that no placement waits for: all that are left."""
+        return free
+
+    def claimed(self, now: float) -> Iterable[Place]:
+        """Yield the places that placements need, each once; not those of jobs that are held up."""
+        seen: set[int] = set()
+        places = self.plan.places
+        for booking in self.plan:
+            if booking.demand.not_before > now:
+                continue
+            for w in booking.where.tolist():
+                if w not in seen:
+                    seen.add(w)
+                    yield places[w]
+
+    def wake(self, now: float) -> float | None:
+        """Return the next planned start, if reserved windows make work wait for the clock."""
+        if not self._windows:
+            return None
+        starts = (at for b in self.plan for at in b.begins() if at > now + tolerance(now))
+        return min(starts, default=None)
 
 
 def _arithmetic(a: Application, short: Shortfall) -> str:

@@ -1,22 +1,35 @@
 """Jobs of a pool under the fast test: which of them wait, and which part each free processor gets.
 
 It wraps a :class:`~punctual.scheduling.admission.fast_queue.FastQueue`, which knows only lengths and slacks, and adds
-the jobs' units and the places of processors. :mod:`punctual.scheduling.engine.admission_mode` creates it; the
-dispatcher reads it.
+the jobs' units and the places of processors.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, MutableMapping, Sequence
+from dataclasses import dataclass, field
 from math import inf
+from typing import ClassVar
 
-from punctual.scheduling.admission.exact import least_seconds, too_late
+from punctual import reasons
+from punctual.scheduling.admission.application import Application, Rejected, objection
 from punctual.scheduling.admission.fast_queue import FastQueue, SlackAnswer
 from punctual.scheduling.admission.fast_test import Obstacle, obstacle, to_fast, turn_of
+from punctual.scheduling.admission.schedule import (
+    Accepted,
+    Busy,
+    ChunkStart,
+    NextChunk,
+    QueueTest,
+    ScheduleKind,
+    Unable,
+    expected_share,
+    one_by_one,
+)
 from punctual.scheduling.admission.slack_index import Turn
-from punctual.scheduling.admission.statistical import NextChunk, StatisticalQueue
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Range, Ranges
+from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.placement.demand import Demand
+from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.placement.timeline import Timeline
 from punctual.theory.cost import Cost
 from punctual.theory.tolerance import tolerance
@@ -41,12 +54,17 @@ class WaitingJob:
 class FastSchedule:
     """All waiting and running work, as the fast test sees it."""
 
+    kind: ClassVar[ScheduleKind] = "Fast"
+    counts_on_ends: ClassVar[bool] = False
+
     fast: FastQueue
     ground: Timeline
     """The timeline that it was made on: processors, and what they share."""
     jobs: dict[str, WaitingJob]
     ends: dict[Place, float]
     """Times at which busy places become free."""
+    plan: Plan = field(default_factory=Plan)
+    """The places, without a placement."""
 
     @classmethod
     def of(
@@ -62,7 +80,7 @@ class FastSchedule:
             return fast
         ready = zip(places, ground.ready.tolist(), strict=True)
         ends = {place: end for place, end in ready if end > now}
-        return cls(fast, ground, {d.uid: _waiting(d) for d in demands}, ends)
+        return cls(fast, ground, {d.uid: _waiting(d) for d in demands}, ends, Plan.holding(places, ground, (), ground))
 
     def room(self, now: float, demand: Demand) -> SlackAnswer | Obstacle:
         """Test whether one more job fits, or return why the fast test cannot judge it."""
@@ -77,15 +95,81 @@ class FastSchedule:
         """Whether the queue was made for jobs with this share of transfers."""
         return self.fast.beta is None or demand.cost.beta >= self.fast.beta
 
+    def fits(self, now: float, demand: Demand) -> bool:
+        """Whether one more job fits."""
+        room = self.room(now, demand)
+        return not isinstance(room, Obstacle) and room.fits
+
+    def refresh(self, now: float, busy: Busy) -> None:
+        """Do nothing: each answer is for its own time."""
+
+    def test(self, now: float, busy: Busy) -> QueueTest:  # noqa: ARG002  as every schedule
+        """Return the test of the queue at this time."""
+        return QueueTest(self, now)
+
+    def judge(self, a: Application) -> Accepted[SlackAnswer] | Rejected | Unable:
+        """Decide on a job by its own slack and that of the jobs behind it."""
+        demand, now = a.demand, a.now
+        if not self.is_for(demand):
+            beta = demand.cost.beta
+            return Unable(f"spends {1 - beta:.0%} of its work on transfers, more than any waiting job", beta)
+        if no := objection(a):
+            return no._replace(placements=0)
+        room = self.room(now, demand)
+        if isinstance(room, Obstacle):
+            return Unable(room.what)
+        if not room.fits:
+            text = self._arithmetic(a, room)
+            return Rejected(reasons.INFEASIBLE_CAPACITY, text, by_time=True, placements=0)
+        _, processors = expected_share(a)
+        finish = max(now, demand.due - room.slack)
+        return Accepted(demand, processors, max(now, finish - room.length), finish, room)
+
+    def _arithmetic(self, a: Application, room: SlackAnswer) -> str:
+        what = f"{some(a.demand.ranges.total, 'unit')} due in {span(a.demand.due - a.now)}"
+        asks = f"{what} take {span(room.length)} of {some(self.fast.processors, 'processor')} together"
+        if room.slack < 0:
+            return f"{asks}; behind the jobs before it, that is {span(-room.slack)} too late"
+        return f"{asks}; the jobs behind it can wait for only {span(max(0.0, room.spare))}"
+
+    def movable(self, demand: Demand) -> Plan | None:  # noqa: ARG002  as every schedule
+        """Return nothing: testing several demands together is not cheaper."""
+        return None
+
+    def add(self, accepted: Accepted[SlackAnswer]) -> None:
+        """Add a job to the queue."""
+        self.join(accepted.demand, accepted.proof)
+
     def join(self, demand: Demand, room: SlackAnswer) -> None:
         """Add a job to the queue, with its answer from `room`."""
         self.fast.join(turn_of(demand), room)
         self.jobs[demand.uid] = _waiting(demand)
 
-    def leave(self, uid: str) -> None:
-        """Remove the waiting part of a job from the queue."""
+    def remove(self, uid: str) -> bool:
+        """Remove the waiting part of a job from the queue: all jobs behind it gain its length."""
         if (waiting := self.jobs.pop(uid, None)) is not None:
             self.fast.leave(waiting.turn)
+        return False
+
+    def uids(self) -> Collection[str]:
+        """Return the waiting jobs."""
+        return self.jobs.keys()
+
+    def remaining(self, uid: str) -> Ranges:
+        """Return the waiting units of a job."""
+        return self.jobs[uid].left if uid in self.jobs else Ranges()
+
+    def starts(self, now: float, free: MutableMapping[Place, None]) -> Iterator[ChunkStart]:
+        """Yield a chunk of the first work in the queue for each free place; one at a time if they share a port."""
+        return one_by_one(self, now, free)
+
+    def spare(self, free: Iterable[Place]) -> Iterable[Place]:
+        """Return the places if no job waits."""
+        return () if self.jobs else free
+
+    def claimed(self, now: float) -> Iterable[Place]:  # noqa: ARG002  as every schedule
+        """Return all places if a job waits: any of them would take the first work."""
+        return self.plan.places if self.jobs else ()
 
     def free(self, places: Iterable[Place]) -> None:
         """Note that these places are free, even if they were to be free at another time."""
@@ -107,7 +191,7 @@ class FastSchedule:
         """Return the due times of all waiting jobs."""
         return (waiting.turn[0] for waiting in self.jobs.values())
 
-    def opens(self, now: float) -> float | None:
+    def wake(self, now: float) -> float | None:
         """Return when the port will be free, if a chunk must wait for it."""
         if self.fast.beta is None or not self.jobs or self.fast.port <= now + tolerance(now):
             return None
@@ -133,34 +217,6 @@ class FastSchedule:
             del self.jobs[share.uid]
         self.ends[place] = end
         return end
-
-
-@dataclass(frozen=True, slots=True)
-class ScheduleTest:
-    """Admission test of the queue at one time, for callers that test one demand after the other."""
-
-    line: FastSchedule | StatisticalQueue
-    now: float
-
-    def fits(self, demand: Demand) -> bool:
-        """Whether the demand would be admitted."""
-        if not self.line.ground.ready.size or too_late(demand, self.line.ground, self.now):
-            return False
-        room = self.line.room(self.now, demand)
-        return not isinstance(room, Obstacle) and room.fits
-
-    def under(self, demand: Demand, deadline: float) -> Demand:
-        """Return the demand under another absolute deadline."""
-        return self.line.ground.under(demand, deadline)
-
-    def over(self, demand: Demand) -> float:
-        """Return when a demand behind all others is done at the latest; none of the others is due later."""
-        least = self.now + least_seconds(demand, self.line.ground)
-        return max(self.line.over(self.now, demand), least, *self.line.dues())
-
-    def turns(self, demand: Demand) -> Iterable[float]:
-        """Return the absolute deadlines at which the demand moves behind one more job."""
-        return (due + demand.kept_back for due in self.line.dues())
 
 
 def _waiting(demand: Demand) -> WaitingJob:

@@ -10,15 +10,30 @@ The paper's algorithm 12 does not define "the completion of the last dispatched 
 spread over all processors (as in its algorithm 10), since one job's chunks end at many times.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from math import inf
+from typing import ClassVar, Final
 
+from punctual import reasons
+from punctual.scheduling.admission.application import Application, Rejected, objection
 from punctual.scheduling.admission.fast_test import turn_of
+from punctual.scheduling.admission.schedule import (
+    Accepted,
+    Busy,
+    ChunkStart,
+    NextChunk,
+    QueueTest,
+    ScheduleKind,
+    expected_share,
+    one_by_one,
+)
 from punctual.scheduling.admission.slack_index import Turn
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Range, Ranges
+from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.placement.demand import Demand
+from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.placement.timeline import Timeline
 from punctual.theory.cost import Cost
 from punctual.theory.geometric import GroupShares
@@ -36,13 +51,6 @@ WORTH: Final = 10.0
 """A chunk takes at least so many times its set-up, if ``SLOWER`` times its expected time still ends in time."""
 SLOWER: Final = 2.0
 """A chunk may take so many times its expected time and still end in time, unless it has the least size."""
-
-
-class NextChunk(NamedTuple):
-    """The chunk for the next free processor."""
-
-    uid: str
-    piece: Range
 
 
 @dataclass(slots=True)
@@ -80,12 +88,17 @@ class UtilizationAnswer:
 class StatisticalQueue:
     """All waiting and running work. ``bound``: the highest utilization allowed."""
 
+    kind: ClassVar[ScheduleKind] = "Statistical"
+    counts_on_ends: ClassVar[bool] = False
+
     ground: Timeline
     bound: float
     jobs: dict[str, WaitingLoad] = field(default_factory=dict)
     ends: dict[Place, float] = field(default_factory=dict)
     """Times at which busy places are expected to become free."""
-    port: float = -float("inf")
+    port: float = -inf
+    plan: Plan = field(default_factory=Plan)
+    """The places, without a placement."""
 
     @classmethod
     def of(
@@ -93,7 +106,8 @@ class StatisticalQueue:
     ) -> "StatisticalQueue":
         """Make the queue of all waiting demands and the running work."""
         ready = zip(places, ground.ready.tolist(), strict=True)
-        line = cls(ground, bound, ends={place: end for place, end in ready if end > now}, port=ground.port)
+        ends = {place: end for place, end in ready if end > now}
+        line = cls(ground, bound, ends=ends, port=ground.port, plan=Plan.holding(places, ground, (), ground))
         for demand in demands:
             line.join(demand)
         return line
@@ -104,11 +118,11 @@ class StatisticalQueue:
         return int(self.ground.ready.size)
 
     def room(self, now: float, demand: Demand) -> UtilizationAnswer:
-        """Test whether one more job may be admitted (algorithm 12)."""
+        """Test whether a job may be admitted (algorithm 12). Its demand replaces the one that it has in the queue."""
         asked = _loose(demand)
         start = self._start(now)
         highest = 0.0
-        for job in sorted([*self._in_time(now), asked], key=lambda job: job.turn):
+        for job in sorted([*self._in_time(now, but=demand.uid), asked], key=lambda job: job.turn):
             seconds = self._seconds(job)
             window = job.due - start
             pressure = seconds / window if window > 0.0 else float("inf")  # to the letter it is negative, and accepted
@@ -125,21 +139,86 @@ class StatisticalQueue:
         """Return the due times of all waiting jobs."""
         return (job.due for job in self.jobs.values())
 
+    def fits(self, now: float, demand: Demand) -> bool:
+        """Whether one more job may be admitted."""
+        return self.room(now, demand).fits
+
+    def refresh(self, now: float, busy: Busy) -> None:
+        """Do nothing: each answer is for its own time."""
+
+    def test(self, now: float, busy: Busy) -> QueueTest:  # noqa: ARG002  as every schedule
+        """Return the test of the queue at this time."""
+        return QueueTest(self, now)
+
+    def judge(self, a: Application) -> Accepted[None] | Rejected:
+        """Decide on a job by the utilization bound."""
+        if no := objection(a):
+            return no._replace(placements=0)
+        if a.demand.reduce or a.demand.least > 1:
+            what = "ends with a reduce step" if a.demand.reduce else f"needs {a.demand.least} processors at once"
+            text = f"it {what}, which a pool with missRatio cannot promise"
+            return Rejected(reasons.INFEASIBLE_CAPACITY, text, placements=0)
+        pressure = self.room(a.now, a.demand)
+        if pressure.fits:
+            seconds, processors = expected_share(a)
+            finish = a.demand.due
+            return Accepted(a.demand, processors, max(a.now, finish - seconds), finish, None)
+        text = self._arithmetic(pressure.highest, a.now)
+        return Rejected(reasons.INFEASIBLE_CAPACITY, text, by_time=True, placements=0)
+
+    def _arithmetic(self, highest: float, now: float) -> str:
+        allowed = f"the bound is {self.bound:.3g}, with {some(len(self.jobs), 'job')} waiting"
+        if highest == inf:
+            runs = span(max(self.ends.values(), default=now) - now)
+            return (
+                f"running chunks (for {runs} at most) and earlier deadlines would leave a job no time at all; {allowed}"
+            )
+        return f"with this job, a job would need {highest:.3g} of the pool until its deadline; {allowed}"
+
+    def movable(self, demand: Demand) -> Plan | None:  # noqa: ARG002  as every schedule
+        """Return nothing: testing several demands together is not cheaper."""
+        return None
+
+    def add(self, accepted: Accepted[None]) -> None:
+        """Add a job to the queue."""
+        self.join(accepted.demand)
+
     def join(self, demand: Demand) -> None:
         """Add a job to the queue."""
         if demand.ranges:
             self.jobs[demand.uid] = _loose(demand)
 
-    def leave(self, uid: str) -> None:
+    def remove(self, uid: str) -> bool:
         """Remove the waiting part of a job from the queue."""
         self.jobs.pop(uid, None)
+        return False
+
+    def uids(self) -> Collection[str]:
+        """Return the waiting jobs."""
+        return self.jobs.keys()
+
+    def remaining(self, uid: str) -> Ranges:
+        """Return the waiting units of a job."""
+        return self.jobs[uid].left if uid in self.jobs else Ranges()
+
+    def starts(self, now: float, free: MutableMapping[Place, None]) -> Iterator[ChunkStart]:
+        """Yield a chunk of the first work in the queue for each free place; one at a time if they share a port."""
+        return one_by_one(self, now, free)
+
+    def spare(self, free: Iterable[Place]) -> Iterable[Place]:
+        """Return the places if no job waits."""
+        return () if self.jobs else free
+
+    def claimed(self, now: float) -> Iterable[Place]:  # noqa: ARG002  as every schedule
+        """Return all places if a job waits: any of them would take the first work."""
+        return self.plan.places if self.jobs else ()
 
     def free(self, places: Iterable[Place]) -> None:
         """Note that these places are free."""
         for place in places:
             self.ends.pop(place, None)
 
-    def opens(self, now: float) -> float | None:
+    def wake(self, now: float) -> float | None:
         """Return when the port will be free, if a chunk must wait for it."""
         one_port = self.ground.discipline.one_port
         return self.port if one_port and self.jobs and self.port > now + tolerance(now) else None
@@ -173,8 +252,8 @@ class StatisticalQueue:
         self.ends[place] = end = now + job.cost.seconds(piece.size)
         return end
 
-    def _in_time(self, now: float) -> Iterable[WaitingLoad]:
-        return (job for job in self.jobs.values() if job.due > now)
+    def _in_time(self, now: float, *, but: str) -> Iterable[WaitingLoad]:
+        return (job for job in self.jobs.values() if job.due > now and job.turn[2] != but)
 
     def _start(self, now: float) -> float:
         """Return when the first waiting job begins."""

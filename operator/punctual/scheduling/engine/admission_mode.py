@@ -1,28 +1,44 @@
-"""Choice of a pool's admission test: when the fast test takes over, its answers, and when the exact one returns.
+"""Choice of a pool's schedule: which admission test decides, and the switch from one to another.
 
-While a fast queue is in force there is no plan: processors take the first work in the queue as they become free.
-Demands that the fast queue cannot judge (several processors at once, a reduce step, units in several ranges) go to the
-exact test, which then takes over the whole queue. The same happens in a shortage: if the fast queue cannot keep every
-promise, the plan and its repair decide.
+This module alone knows the three kinds of schedules. While a fast queue is in force there is no plan: processors take
+the first work in the queue as they become free. Demands that the fast queue cannot judge (several processors at once, a
+reduce step, units in several ranges) go to the exact test, which then takes over the whole queue. The same happens in a
+shortage: if the fast queue cannot keep every promise, the plan and its repair decide.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
+from typing import Any, NamedTuple
 
 from punctual import reasons
-from punctual.scheduling.admission.exact import Application, Rejected, objection
-from punctual.scheduling.admission.fast_queue import SlackAnswer
+from punctual.scheduling.admission.application import Application, Rejected
 from punctual.scheduling.admission.fast_schedule import FastSchedule
 from punctual.scheduling.admission.fast_test import Obstacle, wanted
-from punctual.scheduling.admission.statistical import StatisticalQueue, UtilizationAnswer
-from punctual.scheduling.engine.planner import Planner
+from punctual.scheduling.admission.schedule import Accepted, Unable
+from punctual.scheduling.admission.statistical import StatisticalQueue
+from punctual.scheduling.engine.job_state import JobState
+from punctual.scheduling.engine.planner import Changes, Planner
 from punctual.scheduling.engine.state import PoolState
 from punctual.scheduling.model.wording import some, span
+from punctual.scheduling.placement.demand import Demand
+from punctual.scheduling.placement.plan import Plan
+
+
+class KeptByPlan(NamedTuple):
+    """A changed job, and the plan that keeps every promise with it."""
+
+    plan: Plan
+
+
+class KeptByBound(NamedTuple):
+    """A changed job that the utilization bound allows, and its waiting work; None: nothing waits."""
+
+    demand: Demand | None
 
 
 @dataclass(slots=True)
 class AdmissionMode:
-    """Switches a pool between its admission tests."""
+    """Switches a pool between its schedules."""
 
     state: PoolState
     planner: Planner
@@ -31,37 +47,41 @@ class AdmissionMode:
     in_the_way: str | None = None
     """Uid of the job that would have been late in the plan when the exact test was last to take over."""
 
+    @property
+    def _exact(self) -> bool:
+        return self.state.schedule.kind == "Exact"
+
     def settle(self, now: float) -> None:
         """Put the test in force that should decide now, if it keeps every promise."""
         state = self.state
         spec = state.spec
         assert spec is not None
         if spec.loose:
-            if not isinstance(state.line, StatisticalQueue):
-                self.planner.line_up(now)
+            if state.schedule.kind != "Statistical":
+                self.line_up(now)
             return
         if spec.admission == "Exact":
-            if state.line is not None:
-                self.leave(now)
+            self.to_exact(now)
             return
-        waiting = len(state.line.jobs) if state.line else len(state.plan)
-        test = wanted("Fast" if state.line else "Exact", waiting, threshold=spec.threshold)
+        test = wanted("Exact" if self._exact else "Fast", len(state.schedule.uids()), threshold=spec.threshold)
         if spec.admission == "Fast":
             test = "Fast"
-        if test == "Fast" and state.line is None and self.stayed != now:
+        if test == "Exact":
+            self.to_exact(now)
+        elif self._exact and self.stayed != now:
             self.stayed = None if self.enter(now) else now
-        elif test == "Exact" and state.line is not None:
-            self.leave(now)
 
     def enter(self, now: float) -> bool:
         """Switch to the fast test; return whether it can keep every promise."""
         assert self.state.spec is not None
         if self.state.spec.discipline.order != "EDF":
             return False
-        return self.planner.line_up(now)
+        return self.line_up(now)
 
-    def leave(self, now: float) -> bool:
-        """Switch to the exact test if everything fits into one plan; return whether it does."""
+    def to_exact(self, now: float) -> bool:
+        """Switch to the exact test if everything fits into one plan; return whether it is in force."""
+        if self._exact:
+            return True
         plan, missed = self.planner.trial(now, stop=True)
         if missed:
             self.in_the_way = missed[0]
@@ -70,66 +90,95 @@ class AdmissionMode:
         self.stayed = now
         return True
 
-    def judge(self, now: float, a: Application) -> SlackAnswer | UtilizationAnswer | Rejected | None:
-        """Decide by the test in force; None if the exact test has taken over and should decide."""
-        line = self.state.line
-        assert line is not None
-        if isinstance(line, StatisticalQueue):
-            return objection(a) or _loosely(a, line, now)
-        return self._surely(now, a, line)
+    def line_up(self, now: float, *, beta: float = 1.0) -> bool:
+        """Switch to the fast or statistical test, with all waiting work; return whether it keeps every promise."""
+        places, ground = self.planner.ground(now)
+        spec = self.state.spec
+        assert spec is not None
+        if self.state.ahead.held:  # the fast test assumes all processors at any time
+            return False
+        line: FastSchedule | StatisticalQueue | Obstacle
+        if spec.loose:
+            bound = self.state.miss.bound if self.state.miss else spec.bound
+            assert bound is not None
+            line = StatisticalQueue.of(now, places, ground, self.planner.demands(now), bound=bound)
+        else:
+            line = FastSchedule.of(now, places, ground, self.planner.demands(now), beta=beta)
+        if isinstance(line, Obstacle):
+            return False
+        self.state.schedule = line
+        return True
 
-    def _surely(self, now: float, a: Application, line: FastSchedule) -> SlackAnswer | Rejected | None:
-        if not line.is_for(a.demand):
-            if not self.planner.line_up(now, beta=a.demand.cost.beta):
-                why = f"spends {1 - a.demand.cost.beta:.0%} of its work on transfers, more than any waiting job"
-                return None if self.leave(now) else self._too_full(now, why)
-            made = self.state.line
-            assert isinstance(made, FastSchedule)
-            line = made
-        if no := objection(a):
-            return no
-        room = line.room(now, a.demand)
-        if isinstance(room, Obstacle):
-            return None if self.leave(now) else self._too_full(now, room.what)
-        if room.fits:
-            return room
-        return Rejected(reasons.INFEASIBLE_CAPACITY, _arithmetic(a, room, line, now), by_time=True)
+    def replan(self, now: float) -> None:
+        """Make the schedule again after a change."""
+        state = self.state
+        state.stale = False
+        state.changed = True
+        # Statistical promises need no plan that keeps them: a repair would give them up.
+        if (not self._exact or (state.spec is not None and state.spec.loose)) and self.line_up(now):
+            return
+        self.planner.replan(now)
+
+    def limit(self, bound: float) -> None:
+        """Put another utilization bound in force, if the pool's schedule has one."""
+        if isinstance(self.state.schedule, StatisticalQueue):
+            self.state.schedule.bound = bound
+
+    def judge(self, now: float, a: Application) -> Accepted[Any] | Rejected | None:
+        """Decide by the schedule in force; None if the exact test has taken over and should decide."""
+        answer = self.state.schedule.judge(a)
+        if isinstance(answer, Unable) and answer.beta is not None and self.line_up(now, beta=answer.beta):
+            answer = self.state.schedule.judge(a)
+        if not isinstance(answer, Unable):
+            return answer
+        return None if self.to_exact(now) else self._too_full(now, answer.what)
 
     def _too_full(self, now: float, what: str) -> Rejected:
         """Reject a demand that the fast test cannot judge while the plan would break a promise that it keeps."""
-        return Rejected(reasons.INFEASIBLE_CAPACITY, f"it {what}, which fast admission cannot judge; {self.why(now)}")
+        text = f"it {what}, which fast admission cannot judge; {self.why(now)}"
+        return Rejected(reasons.INFEASIBLE_CAPACITY, text, placements=0)
 
     def why(self, now: float) -> str:
         """Return why the exact test could not take over the last time."""
         assert self.in_the_way is not None
-        waiting = len(self.state.line.jobs) if self.state.line else 0
+        waiting = some(0 if self._exact else len(self.state.schedule.uids()), "waiting job")
         due = self.planner.due(self.state.jobs[self.in_the_way])
-        return (
-            f"the exact test cannot take over yet: in a plan of {some(waiting, 'waiting job')}, the one due in "
-            f"{span(due - now)} would be late"
-        )
+        late = f"the one due in {span(due - now)} would be late"
+        return f"the exact test cannot take over yet: in a plan of {waiting}, {late}"
+
+    def test_change(self, now: float, st: JobState) -> KeptByPlan | KeptByBound | str:
+        """Test a promised job with a changed spec; return what the change would do if it is refused."""
+        line = self.state.schedule
+        if not isinstance(line, StatisticalQueue):
+            plan, missed = self.planner.trial(now, Changes(job=st))
+            if missed or self.planner.is_late(st, now):
+                return f"break {_whose(st.job.uid, missed)}"
+            return KeptByPlan(plan)
+        demand = self.planner.demand(st, now)
+        if demand is None:
+            return KeptByBound(None)
+        if demand.least > 1:
+            return "need several processors at once, which a pool with missRatio does not give"
+        pressure = line.room(now, demand)
+        if not pressure.fits:
+            return f"need {pressure.highest:.3g} of the pool until a deadline, but the bound is {line.bound:.3g}"
+        return KeptByBound(demand)
+
+    def change(self, now: float, st: JobState, kept: KeptByPlan | KeptByBound) -> None:
+        """Put the schedule with a changed job in force."""
+        if isinstance(kept, KeptByPlan):
+            self.planner.adopt(kept.plan, now)
+            return
+        line = self.state.schedule
+        assert isinstance(line, StatisticalQueue)
+        line.remove(st.job.uid)
+        if kept.demand is not None:
+            line.join(kept.demand)
 
 
-def _loosely(a: Application, line: StatisticalQueue, now: float) -> UtilizationAnswer | Rejected:
-    if a.demand.reduce or a.demand.least > 1:
-        what = "ends with a reduce step" if a.demand.reduce else f"needs {a.demand.least} processors at once"
-        text = f"it {what}, which a pool with missRatio cannot promise"
-        return Rejected(reasons.INFEASIBLE_CAPACITY, text)
-    pressure = line.room(now, a.demand)
-    if pressure.fits:
-        return pressure
-    allowed = f"the bound is {line.bound:.3g}, with {some(len(line.jobs), 'job')} waiting"
-    if pressure.highest == inf:
-        runs = span(max(line.ends.values(), default=now) - now)
-        text = f"running chunks (for {runs} at most) and earlier deadlines would leave a job no time at all; {allowed}"
-    else:
-        text = f"with this job, a job would need {pressure.highest:.3g} of the pool until its deadline; {allowed}"
-    return Rejected(reasons.INFEASIBLE_CAPACITY, text, by_time=True)
-
-
-def _arithmetic(a: Application, room: SlackAnswer, line: FastSchedule, now: float) -> str:
-    what = f"{some(a.demand.ranges.total, 'unit')} due in {span(a.demand.due - now)}"
-    asks = f"{what} take {span(room.length)} of {some(line.fast.processors, 'processor')} together"
-    if room.slack < 0:
-        return f"{asks}; behind the jobs before it, that is {span(-room.slack)} too late"
-    return f"{asks}; the jobs behind it can wait for only {span(max(0.0, room.spare))}"
+def _whose(uid: str, missed: Sequence[str]) -> str:
+    """Return a text for the promises in the way; if none is missed, the job's own running chunks would be late."""
+    others = some(len(missed) - (uid in missed), "promise")
+    if uid in missed or not missed:
+        return "its own promise" if len(missed) < 2 else f"its own promise and {others} more"
+    return others

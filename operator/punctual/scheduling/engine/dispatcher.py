@@ -12,18 +12,19 @@ from itertools import chain
 import numpy as np
 
 from punctual import reasons
-from punctual.scheduling.admission.fast_schedule import FastSchedule
-from punctual.scheduling.admission.statistical import StatisticalQueue
+from punctual.scheduling.admission.schedule import ReduceStart
+from punctual.scheduling.engine.admission_mode import AdmissionMode
 from punctual.scheduling.engine.job_state import ChunkObservation, JobState
-from punctual.scheduling.engine.lifecycle import GRACE, LOOK, Lifecycle
-from punctual.scheduling.engine.planner import NOTICE, PATIENCE, Planner
+from punctual.scheduling.engine.lifecycle import Lifecycle
+from punctual.scheduling.engine.planner import Planner
 from punctual.scheduling.engine.state import PoolState
 from punctual.scheduling.model import ledger, pilots
 from punctual.scheduling.model.actions import CreateChunk, OfferEnd
 from punctual.scheduling.model.job import Chunk, Kind
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Range, Ranges
-from punctual.scheduling.placement.timeline import Placement, Timeline, Walk
+from punctual.scheduling.model.timing import GRACE, LOOK, NOTICE, PATIENCE
+from punctual.scheduling.placement.timeline import Timeline, Walk
 from punctual.theory.tolerance import tolerance
 
 UNBOOKED = frozenset({"Measuring", "Leftover"})
@@ -44,6 +45,7 @@ class Dispatcher:
     state: PoolState
     lifecycle: Lifecycle
     planner: Planner
+    mode: AdmissionMode
 
     def work(self, now: float) -> None:
         """Run all stages after a change, otherwise twice a second for work that is due by the clock."""
@@ -62,20 +64,8 @@ class Dispatcher:
         """Ask leftover chunks to leave the processors that planned chunks need; end those that do not leave soon."""
         if not any(st.state == "Leftover" or any(c.leftover for c in st.record.chunks) for st in self._active()):
             return
-        if self.state.line is not None:
-            places = self.state.plan.places if self.state.line.jobs else ()
-            for place in places:
-                self._vacate_one(now, place)
-            return
-        seen: set[int] = set()
-        for booking in self.state.plan:
-            if booking.demand.not_before > now:
-                continue
-            for w in booking.where.tolist():
-                if w in seen:
-                    continue
-                seen.add(w)
-                self._vacate_one(now, self.state.plan.places[w])
+        for place in self.state.schedule.claimed(now):
+            self._vacate_one(now, place)
 
     def _vacate_one(self, now: float, place: Place) -> None:
         """Ask a leftover chunk to leave, or end it if it has been asked and has not answered."""
@@ -161,32 +151,21 @@ class Dispatcher:
         return [place for place, there in zip(idle, room, strict=True) if there]
 
     def dispatch(self, now: float) -> None:
-        """Create the first planned chunk of each free processor, and run leftover work on unplanned processors."""
+        """Create the chunks that begin now on free processors, and run leftover work on processors that none needs."""
         # Work that was held up starts late, so the placements behind it move.
         if self.state.stale or self._held_up(now):
-            self.planner.replan(now)
-        if self.state.line is not None:
-            self._follow_line(now, self.state.line)
-            return
-        free = {p for p in self.state.processors.usable(now) if p not in self.state.processors.occupants}
+            self.mode.replan(now)
+        occupants = self.state.processors.occupants
+        free = dict.fromkeys(place for place in self.state.processors.usable(now) if place not in occupants)
         if not free:
             return
-        places = self.state.plan.places
-        in_turn = True  # OnePort: no earlier job is still to send
-        for booking in self.state.plan:
-            if not free:
-                break
-            here = self._turn_of(now, booking, free)
-            free.difference_update([places[w] for w in booking.where[here].tolist()])
-            begins = here if booking.demand.not_before <= now else []
-            begins, in_turn = self._those_who_may(booking, begins, in_turn=in_turn)
-            if begins:
-                self._create_booked(now, booking, begins)
-            if self._reduce_may(now, booking) and (place := places[booking.reducer or 0]) in free:
-                free.discard(place)
-                if booking.demand.not_before <= now:
-                    self._create_reduce(now, self.state.jobs[booking.demand.uid], place)
-        self._use_leftovers(now, free)
+        for start in self.state.schedule.starts(now, free):
+            st = self.state.jobs[start.uid]
+            if isinstance(start, ReduceStart):
+                self._create_reduce(now, st, start.place)
+            else:
+                self._create(now, st, start.pieces, start.walk)
+        self._use_leftovers(now, self.state.schedule.spare(free))
 
     def _held_up(self, now: float) -> bool:
         """Whether a job starts late after a hold-up: the work planned behind it counted on an earlier end."""
@@ -203,72 +182,10 @@ class Dispatcher:
         overdue = (b.where[b.starts < late].tolist() for b in self.state.plan if b.start < late)
         return any(places[w] not in occupants for w in chain.from_iterable(overdue))
 
-    def _follow_line(self, now: float, line: FastSchedule | StatisticalQueue) -> None:
-        """Assign each free processor the first work in the queue; one at a time if the processors share a port."""
-        free = [p for p in self.state.processors.usable(now) if p not in self.state.processors.occupants]
-        line.free(free)
-        while free and line.opens(now) is None and (share := line.next(now)):
-            place = free.pop(0)
-            end = np.array([line.start(now, share, place)])
-            self._create(now, self.state.jobs[share.uid], [(share.piece, place)], Walk(np.array([now]), end, -np.inf))
-        if not line.jobs:
-            self._use_leftovers(now, free)
-
-    def _turn_of(self, now: float, booking: Placement, free: set[Place]) -> list[int]:
-        """Return the first position on each free place that may start now.
-
-        With reserved windows, a chunk may have to wait although its processor is free. A job later in the plan may use
-        the time until then.
-        """
-        places = self.state.plan.places
-        here = [i for i, w in enumerate(booking.where.tolist()) if places[w] in free]
-        if not self.state.ahead.held:
-            return here
-        first: dict[int, int] = {}  # by place: one place may have chunks on both sides of a window
-        for i in here:
-            first.setdefault(int(booking.where[i]), i)
-        return [i for i in first.values() if booking.starts[i] <= now + tolerance(now)]
-
     def _unbooked(self, now: float, free: Iterable[Place]) -> list[Place]:
         """Return the free places that are not planned: with reserved windows, some wait for their chunk."""
         left = set(free).intersection(self._idle(now)) if self.state.ahead.held else free
         return sorted(left, key=lambda p: (p.slot, p.node))
-
-    def _reduce_may(self, now: float, booking: Placement) -> bool:
-        """Whether a reduce step is placed and may begin; with reserved windows, not before its planned start."""
-        if booking.reducer is None:
-            return False
-        return not self.state.ahead.held or booking.finish - booking.demand.reduce <= now + tolerance(now)
-
-    def _those_who_may(self, booking: Placement, begins: list[int], *, in_turn: bool) -> tuple[list[int], bool]:
-        """Return the positions with free processors that may begin, and whether later jobs may still send."""
-        assert self.state.spec is not None
-        discipline = self.state.spec.discipline
-        if self.state.ahead.held:  # they begin at their planned times
-            return begins, True
-        whole = len(begins) == booking.where.size
-        if discipline.together and not whole:
-            begins = []
-        if not discipline.one_port:
-            return begins, in_turn
-        if not in_turn:
-            return [], False
-        run = [position for i, position in enumerate(begins) if position == i]  # in transfer order
-        return run, whole
-
-    def _create_booked(self, now: float, booking: Placement, positions: list[int]) -> None:
-        """Create the first chunk that is placed at each of these positions."""
-        plan, pieces = self.state.plan, booking.pieces()
-        chunks = {position: pieces[position][0] for position in positions}
-        at = booking.where[positions]
-        sizes = np.array([piece.size for piece in chunks.values()])
-        walk = plan.ground.walk(at, sizes, np.full(at.size, now), booking.demand.cost)
-        booked = booking.ends[positions]
-        ends = np.where(np.abs(walk.ends - booked) <= tolerance(now), booked, walk.ends)  # same sum, other rounding
-        walk = walk._replace(ends=ends)
-        pieces_at = [(piece, plan.places[w]) for piece, w in zip(chunks.values(), at.tolist(), strict=True)]
-        self._create(now, self.state.jobs[booking.demand.uid], pieces_at, walk)
-        self.state.plan = plan.created(booking, chunks, walk.ends.tolist(), walk.port)
 
     def _create_reduce(self, now: float, st: JobState, place: Place) -> None:
         if not st.work_done or st.record.chunks or st.job.reduce_duration is None:
@@ -278,7 +195,7 @@ class Dispatcher:
         assert cost is not None
         end = np.array([now + st.job.reduce_duration + cost.theta_cp])
         self._create(now, st, [(Range(units, units + 1), place)], Walk(np.array([now]), end, -np.inf), kind="Reduce")
-        self.state.plan = self.state.plan.without(st.job.uid)
+        self.state.schedule.remove(st.job.uid)
 
     def _create(
         self,

@@ -4,20 +4,17 @@ A job without a promise is tested again as a new job. A job with a promise keeps
 ``suspend`` gives the promise up.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from punctual import reasons
-from punctual.scheduling.admission.statistical import StatisticalQueue
+from punctual.scheduling.engine.admission_mode import AdmissionMode, KeptByBound
 from punctual.scheduling.engine.job_state import JobState
 from punctual.scheduling.engine.lifecycle import Lifecycle
-from punctual.scheduling.engine.planner import Planner
 from punctual.scheduling.engine.state import PoolState
 from punctual.scheduling.model import ledger
 from punctual.scheduling.model.actions import Emit
 from punctual.scheduling.model.job import Job, Verdict
-from punctual.scheduling.model.wording import some, span
-from punctual.scheduling.placement.plan import Plan
+from punctual.scheduling.model.wording import span
 
 
 @dataclass(slots=True)
@@ -26,7 +23,7 @@ class Edits:
 
     state: PoolState
     lifecycle: Lifecycle
-    planner: Planner
+    mode: AdmissionMode
 
     def apply(self, now: float, st: JobState) -> None:
         """Apply the edited spec as far as possible."""
@@ -84,9 +81,8 @@ class Edits:
             reservation=old.reservation,
         )
         if _tested(job) != _tested(old):
-            st.job = fixed
-            plan, against = self._test(now, st)
-            if against:
+            kept = self.mode.test_change(now, replace(st, job=fixed))
+            if isinstance(kept, str):
                 st.job = replace(
                     fixed,
                     deadline=old.deadline,
@@ -96,47 +92,20 @@ class Edits:
                 what = f"a deadline {span(job.deadline - now)} from now"
                 if job.deadline == old.deadline:
                     what = f"processors.min {job.min_processors}, max {job.max_processors or 'none'}"
-                text = f"{what} would {against}; the previous promise stays in force"
+                text = f"{what} would {kept}; the previous promise stays in force"
                 st.record = st.record._replace(spec_applied=Verdict("False", reasons.EDIT_REFUSED, text))
                 self.state.after.append(Emit(job.uid, "Warning", reasons.EDIT_REFUSED, text))
-                self._line_up_again(now, st)
                 return
             processors = max(job.min_processors, min(promise.processors, job.max_processors or promise.processors))
             st.record = st.record._replace(promise=promise._replace(deadline=job.deadline, processors=processors))
-            if plan is not None:
-                self.planner.adopt(plan, now)
-            else:
-                self._line_up_again(now, st)
+            st.job = fixed
+            self.mode.change(now, st, kept)
+            if isinstance(kept, KeptByBound):
                 if self.state.miss is not None:
                     self.state.miss.accept(job.uid, job.deadline)
                 st.record = st.record._replace(on_track=Verdict("True", reasons.ON_TRACK, "its deadline has changed"))
         st.job = fixed
         st.record = st.record._replace(spec_applied=Verdict("True", reasons.APPLIED, "the change is in force"))
-
-    def _test(self, now: float, st: JobState) -> tuple[Plan | None, str | None]:
-        """Return the plan with a changed job in it (None: the bound decides), and the violation that it causes.
-
-        For the test against the bound, the job is taken out of the queue; ``_line_up_again`` puts it back.
-        """
-        line = self.state.line
-        if not isinstance(line, StatisticalQueue):
-            plan, missed = self.planner.trial(now)
-            wrong = missed or self.planner.is_late(st, now)
-            return plan, f"break {_whose(st.job.uid, missed)}" if wrong else None
-        line.leave(st.job.uid)
-        demand = self.planner.demand(st, now)
-        if demand is None:
-            return None, None
-        if demand.least > 1:
-            return None, "need several processors at once, which a pool with missRatio does not give"
-        pressure = line.room(now, demand)
-        text = f"need {pressure.highest:.3g} of the pool until a deadline, but the bound is {line.bound:.3g}"
-        return None, None if pressure.fits else text
-
-    def _line_up_again(self, now: float, st: JobState) -> None:
-        line, demand = self.state.line, self.planner.demand(st, now)
-        if isinstance(line, StatisticalQueue) and demand is not None:
-            line.join(demand)
 
     def _suspend(self, now: float, st: JobState, job: Job) -> None:
         if self._take_back(now, st, reasons.SUSPENDED):
@@ -153,14 +122,6 @@ class Edits:
             admitted=verdict, on_track=None, promise=None, offer=None, eta=None, input=version
         )
         self.state.after.append(Emit(job.uid, "Normal", reasons.SUSPENDED, verdict.message))
-
-
-def _whose(uid: str, missed: Sequence[str]) -> str:
-    """Return a text for the promises in the way; if none is missed, the job's own running chunks would be late."""
-    others = some(len(missed) - (uid in missed), "promise")
-    if uid in missed or not missed:
-        return "its own promise" if len(missed) < 2 else f"its own promise and {others} more"
-    return others
 
 
 def _tested(job: Job) -> tuple[float, int, int | None]:

@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 from punctual import reasons
 from punctual.scheduling.engine.job_state import ChunkObservation
+from punctual.scheduling.model.events import NO_VOLUME, NOMINATED
 from punctual.scheduling.model.job import Chunk, Job
 from punctual.scheduling.model.wording import span
 
-NO_VOLUME = "NoVolume"
-"""Punctual's own reason for a pod that cannot be scheduled because a claim that it names is missing or not bound."""
 NO_IMAGE = frozenset({"ErrImagePull", "ImagePullBackOff", "ImageInspectError", "RegistryUnavailable"})
 """Waiting reasons of a container with an image that cannot be pulled: a wrong name, or a registry that is away."""
 NO_START = frozenset({
@@ -20,8 +19,6 @@ NO_START = frozenset({
     NO_VOLUME,
 })  # fmt: skip
 """Waiting reasons of a container that its own template causes."""
-NOMINATED = "Nominated"
-"""Waiting reason of a pod for which the scheduler is preempting other pods."""
 NO_ROOM = frozenset({"Unschedulable", NOMINATED})
 SAID = 300
 """Maximum characters of a container's, a step's or the cluster's failure message that an event passes on."""

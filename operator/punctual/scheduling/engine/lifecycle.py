@@ -14,20 +14,14 @@ from punctual.scheduling.model.actions import DeleteJob, Emit, EndPod, Measured,
 from punctual.scheduling.model.events import PodObserved
 from punctual.scheduling.model.job import Chunk, InputVersion, PilotSample, Transfers, Verdict
 from punctual.scheduling.model.processors import Occupant
+from punctual.scheduling.model.timing import GRACE, LOOK
 from punctual.scheduling.model.wording import some, span
 from punctual.theory.tolerance import tolerance
 
-LOOK = 0.5
-"""Seconds between two supervisions of all running chunks: their findings have time scales of seconds.
-
-A last supervision in the future means that the API server's clock was set back; it is ignored.
-"""
 LAST_WORD = 30.0
 """Seconds to wait for the agent's last report of a pod that ended while an offer was open."""
 SEEN = 2.0
 """Seconds within which the observed start or end of a pod counts as its actual time."""
-GRACE = 2.0
-"""Grace period, in seconds, of a pod that is told to end. Its work no longer counts, and its processor is needed."""
 BLOCKED = 10.0
 """Seconds without new pods on a node where a pod did not fit, or for a job of which a pod was refused."""
 

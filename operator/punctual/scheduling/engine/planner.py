@@ -7,15 +7,14 @@ the jobs that caused the shortage, then the newest.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from punctual import reasons
-from punctual.scheduling.admission.fast_schedule import FastSchedule
-from punctual.scheduling.admission.fast_test import Obstacle
-from punctual.scheduling.admission.statistical import StatisticalQueue
+from punctual.scheduling.admission.exact import ExactSchedule, current
 from punctual.scheduling.engine.job_state import JobState, expected_end
-from punctual.scheduling.engine.lifecycle import GRACE, LOOK, Lifecycle
+from punctual.scheduling.engine.lifecycle import Lifecycle
 from punctual.scheduling.engine.state import PoolState
 from punctual.scheduling.engine.transfers import expected_inputs, someone_fetches
 from punctual.scheduling.model import ledger
@@ -23,6 +22,7 @@ from punctual.scheduling.model.actions import Emit
 from punctual.scheduling.model.discipline import Order
 from punctual.scheduling.model.job import Verdict
 from punctual.scheduling.model.processors import Place
+from punctual.scheduling.model.timing import GRACE, NOTICE
 from punctual.scheduling.model.wording import span
 from punctual.scheduling.placement.demand import Demand, Shortfall
 from punctual.scheduling.placement.plan import Plan
@@ -30,16 +30,36 @@ from punctual.scheduling.placement.timeline import Timeline
 from punctual.theory.cost import Cost
 from punctual.theory.tolerance import tolerance
 
-PATIENCE = 2.0
-"""Seconds for which an offer may stay unanswered when its processor is needed."""
-NOTICE = PATIENCE + LOOK + GRACE
-"""Seconds in which a leftover chunk leaves its processor even if it answers no offer and ignores its end."""
 MAKING_ROOM = 2.0
 """Minimum seconds that are reserved if a placeholder must be preempted before a chunk starts."""
 SPARING = 2000
 """Placements that a repair may spend on finding promises that can be kept after all."""
 FORECAST_STEP = 1.0
 """Minimum change of a forecast, seconds, that is reported."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """Changes of the state that a trial assumes."""
+
+    but: frozenset[str] = frozenset()
+    """Uids of jobs without a promise."""
+    without: Collection[str] = ()
+    """Nodes that are lost, with the work that runs there."""
+    job: JobState | None = None
+    """State of one job, in place of its own."""
+
+
+UNCHANGED = Changes()
+
+
+class Outcome(NamedTuple):
+    """Result of a trial."""
+
+    plan: Plan
+    """Incomplete if the trial stopped at the first miss."""
+    missed: list[str]
+    """Uids of the jobs that miss their due time in it."""
 
 
 @dataclass(slots=True)
@@ -49,31 +69,28 @@ class Planner:
     state: PoolState
     lifecycle: Lifecycle
 
-    def trial(
-        self, now: float, *, but: frozenset[str] = frozenset(), without: Collection[str] = (), stop: bool = False
-    ) -> tuple[Plan, list[str]]:
-        """Plan all promised jobs again; return the plan, and the uids of the jobs that miss their due time in it.
+    def trial(self, now: float, changes: "Changes | None" = None, *, stop: bool = False) -> "Outcome":
+        """Plan all promised jobs again, as if the state had changed; ``stop`` at the first miss."""
+        changes = changes or UNCHANGED
+        planner = self if changes.job is None else Planner(self.state.with_job(changes.job), self.lifecycle)
+        places, ground = planner.ground(now, changes)
+        plan, missed = Plan.of(places, ground, planner.demands(now, changes), stop=stop)
+        return Outcome(plan, [short.uid for short in missed])
 
-        ``but``: jobs that are treated as without a promise. ``without``: nodes that are treated as lost, with the work
-        that runs there. ``stop`` at the first miss: the plan is then incomplete.
-        """
-        places, ground = self.ground(now, but=but, without=without)
-        plan, missed = Plan.of(places, ground, self.demands(now, but=but, without=without), stop=stop)
-        return plan, [short.uid for short in missed]
-
-    def ground(
-        self, now: float, *, but: frozenset[str] = frozenset(), without: Collection[str] = ()
-    ) -> tuple[list[Place], Timeline]:
-        """Return the places that planning may use, and the times from which they are free; see :meth:`trial`."""
-        ends = self._ends(now, but)
-        places = [p for p in self.state.processors.usable(now, ends) if p.node not in without]
+    def ground(self, now: float, changes: "Changes | None" = None) -> tuple[list[Place], Timeline]:
+        """Return the places that planning may use, and the times from which they are free."""
+        changes = changes or UNCHANGED
+        ends = self._ends(now, changes.but)
+        places = [p for p in self.state.processors.usable(now, ends) if p.node not in changes.without]
         return places, self._ground(now, places, ends)
 
     def current(self, now: float) -> Plan:
         """Return the plan for a demand placed now: leftover chunks have yet to be told to leave."""
-        plan = self.state.plan.at(now)
-        ends = self._ends(now, frozenset())
-        return plan.held(np.array([ends.get(place, now) for place in plan.places], dtype=np.float64))
+        return current(self.state.plan, now, self.busy(now))
+
+    def busy(self, now: float) -> dict[Place, float]:
+        """Return when each occupied place is expected to be free."""
+        return self._ends(now, frozenset())
 
     def _ground(self, now: float, places: Sequence[Place], ends: Mapping[Place, float]) -> Timeline:
         assert self.state.spec is not None
@@ -211,24 +228,19 @@ class Planner:
             processors=self.state.processors.total,
         )
 
-    def demands(self, now: float, *, but: frozenset[str] = frozenset(), without: Collection[str] = ()) -> list[Demand]:
-        """Return the demands of all promised jobs except those in ``but``.
-
-        ``without``: nodes that are treated as lost; the work that runs there must be placed again.
-        """
+    def demands(self, now: float, changes: "Changes | None" = None) -> list[Demand]:
+        """Return the demands of all promised jobs."""
+        changes = changes or UNCHANGED
         out = []
         for uid, st in self.state.live.items():
-            if st.state == "Promised" and uid not in but and (demand := self.demand(_off(st, without), now)):
+            if st.state != "Promised" or uid in changes.but:
+                continue
+            if demand := self.demand(_off(st, changes.without), now):
                 out.append(demand)
         return out
 
     def replan(self, now: float) -> None:
         """Plan again after a change; keep the old plan if the new one breaks a promise that the old one keeps."""
-        self.state.stale = False
-        self.state.changed = True
-        # Statistical promises need no plan that keeps them: a repair would give them up.
-        if (self.state.line is not None or self._loose) and self.line_up(now):
-            return
         plan, missed = self.trial(now)
         late = [st.job.uid for st in self._promised() if self.is_late(st, now)]
         if missed or late:
@@ -237,30 +249,6 @@ class Planner:
         self.state.causes.clear()
         self.adopt(plan, now)
         self._promise_again(now)
-
-    def line_up(self, now: float, *, beta: float = 1.0) -> bool:
-        """Switch to the fast or statistical test, with all waiting work; return whether it keeps every promise."""
-        places, ground = self.ground(now)
-        spec = self.state.spec
-        assert spec is not None
-        if self.state.ahead.held:  # the fast test assumes all processors at any time
-            return False
-        line: FastSchedule | StatisticalQueue | Obstacle
-        if spec.loose:
-            bound = self.state.miss.bound if self.state.miss else spec.bound
-            assert bound is not None
-            line = StatisticalQueue.of(now, places, ground, self.demands(now), bound=bound)
-        else:
-            line = FastSchedule.of(now, places, ground, self.demands(now), beta=beta)
-        if isinstance(line, Obstacle):
-            return False
-        self.state.line = line
-        self.state.plan = Plan.holding(places, ground, (), ground)
-        return True
-
-    @property
-    def _loose(self) -> bool:
-        return self.state.spec is not None and self.state.spec.loose
 
     def _promised(self) -> Iterable[JobState]:
         return (st for st in list(self.state.live.values()) if st.state == "Promised")
@@ -303,16 +291,16 @@ class Planner:
         causes = refused | self.state.causes
         at_fault = [uid for uid in causes if uid in self.state.jobs and self.state.jobs[uid].state == "Promised"]
         newest = sorted(self._promised(), key=lambda st: (-st.job.arrival, st.job.uid))
-        alone, _ = self.trial(now, but=frozenset(st.job.uid for st in newest))
+        alone, _ = self.trial(now, Changes(but=frozenset(st.job.uid for st in newest)))
         hopeless = [d.uid for d in self.demands(now) if isinstance(alone.append(d), Shortfall)]
         first = list(dict.fromkeys([*late, *hopeless]))
         queue = list(dict.fromkeys([*first, *at_fault, *(st.job.uid for st in newest)]))
         low, high = len(first), len(queue)  # dropping ``high`` jobs is enough: without any job, everything fits
-        if not self.trial(now, but=frozenset(queue[:low]), stop=True)[1]:
+        if not self.trial(now, Changes(but=frozenset(queue[:low])), stop=True).missed:
             high = low
         while high - low > 1:
             middle = (low + high) // 2
-            if self.trial(now, but=frozenset(queue[:middle]), stop=True)[1]:
+            if self.trial(now, Changes(but=frozenset(queue[:middle])), stop=True).missed:
                 low = middle
             else:
                 high = middle
@@ -321,7 +309,7 @@ class Planner:
             if uid in gone:
                 reason = causes.get(uid, reasons.OVERRUN if uid in late else reasons.CAPACITY_LOST)
                 self._give_up(now, self.state.jobs[uid], reason)
-        return self.trial(now, but=gone)[0]
+        return self.trial(now, Changes(but=gone)).plan
 
     def _spare(self, now: float, gone: frozenset[str], *, oldest: list[str]) -> frozenset[str]:
         """Return the subset of ``gone`` that must be dropped after jobs that still fit are taken back, oldest first.
@@ -333,7 +321,7 @@ class Planner:
         while groups and placements > 0:
             group = groups.pop()
             fewer = gone.difference(group)
-            plan, missed = self.trial(now, but=fewer, stop=True)
+            plan, missed = self.trial(now, Changes(but=fewer), stop=True)
             placements -= 1 + len(plan)
             if not missed:
                 gone = fewer
@@ -365,20 +353,21 @@ class Planner:
             demand = self.demand(st, now)
             if demand and self.state.plan.at(now).overloaded(demand):
                 continue
-            was, text = st.record, "processors are planned for it again"
-            chunks = tuple(c._replace(leftover=False) for c in was.chunks)
-            st.record = was._replace(on_track=Verdict("True", reasons.ON_TRACK, text), chunks=chunks)
-            plan, missed = self.trial(now, stop=True)
-            if missed or self.is_late(st, now):
-                st.record = was
+            text = "processors are planned for it again"
+            chunks = tuple(c._replace(leftover=False) for c in st.record.chunks)
+            promised = st.record._replace(on_track=Verdict("True", reasons.ON_TRACK, text), chunks=chunks)
+            again = replace(st, record=promised)
+            plan, missed = self.trial(now, Changes(job=again), stop=True)
+            if missed or self.is_late(again, now):
                 continue
+            st.record = promised
             self.state.touch(st)
             self.state.after.append(Emit(st.job.uid, "Normal", reasons.ON_TRACK, text))
             self.adopt(plan, now)
 
     def adopt(self, plan: Plan, now: float) -> None:
         """Put a plan in force and update the forecasts that it changes."""
-        self.state.plan, self.state.line = plan, None
+        self.state.schedule = ExactSchedule(plan)
         booked = {b.demand.uid: b for b in plan}
         for st in self._promised():
             promise = st.record.promise

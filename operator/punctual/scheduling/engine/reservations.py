@@ -15,23 +15,20 @@ from punctual.scheduling.admission.reservation_test import Accepted, BookedReser
 from punctual.scheduling.engine.admission_mode import AdmissionMode
 from punctual.scheduling.engine.dispatcher import Dispatcher
 from punctual.scheduling.engine.job_state import expected_end
-from punctual.scheduling.engine.lifecycle import GRACE, LOOK, Lifecycle
+from punctual.scheduling.engine.lifecycle import Lifecycle
 from punctual.scheduling.engine.offer_searches import TESTS
-from punctual.scheduling.engine.planner import PATIENCE, Planner
+from punctual.scheduling.engine.planner import Planner
 from punctual.scheduling.engine.state import PoolState
 from punctual.scheduling.model.actions import AnswerReservation, OfferWindow
 from punctual.scheduling.model.events import ReservationApplied, Share
 from punctual.scheduling.model.job import Verdict
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.reservation import Reservation
+from punctual.scheduling.model.timing import ASKED
 from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.placement.plan import Plan
 from punctual.theory.tolerance import tolerance
 
-LEAVE = GRACE + 2.0
-"""Seconds from the deletion of a pod until its processor is certainly empty, on a cluster."""
-ASKED = PATIENCE + 2 * LOOK
-"""Seconds before that time in which a chunk that would run on is offered an end."""
 MENDED = 4
 """Reservations per step for which lost processors are replaced: each costs a test of the whole queue."""
 ROUNDS = 3
@@ -47,6 +44,8 @@ class Reservations:
     planner: Planner
     dispatcher: Dispatcher
     mode: AdmissionMode
+    offers: bool = True
+    """Whether another window is searched for refused reservations."""
     asked: dict[str, Reservation] = field(default_factory=dict)
     """Reservations that wait for a decision, in order."""
     found: dict[str, ReservationApplied] = field(default_factory=dict)
@@ -174,7 +173,7 @@ class Reservations:
         if state.spec is not None and state.spec.loose:
             text = "a pool with missRatio cannot reserve processors: use a pool without missRatio"
             return Verdict("False", reasons.INFEASIBLE_RESERVATION, text), ()
-        if state.line is not None and not self.mode.leave(now):
+        if not self.mode.to_exact(now):
             text = f"fast admission accepts no reservation, and {self.mode.why(now)}"
             return Verdict("False", reasons.INFEASIBLE_RESERVATION, text), ()
         if asked.sends and not self._one_port:
@@ -189,7 +188,8 @@ class Reservations:
             state.ahead.book(answer.held)
             self.planner.adopt(answer.plan, now)
             return self._accepted(asked, len(answer.held.places)), answer.held.places
-        self.searches[asked.uid] = _from_a_whole_second(asked, state.ahead, plan, now)
+        if self.offers:
+            self.searches[asked.uid] = _from_a_whole_second(asked, state.ahead, plan, now)
         return Verdict("False", answer.reason, answer.message), ()
 
     @property

@@ -6,13 +6,14 @@ itself. The contents of the jobs' records survive a crash; all other state is de
 
 import heapq
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from punctual import reasons
 from punctual.control.miss_ratio import MissCount, MissRatio
-from punctual.scheduling.admission.fast_schedule import FastSchedule
+from punctual.scheduling.admission.exact import ExactSchedule
 from punctual.scheduling.admission.reservation_test import BookedReservations
-from punctual.scheduling.admission.statistical import StatisticalQueue
+from punctual.scheduling.admission.schedule import Schedule
 from punctual.scheduling.engine.job_state import ChunkObservation, JobState, Key
 from punctual.scheduling.engine.offer_searches import OfferSearches
 from punctual.scheduling.model.actions import Action, CreateChunk, HoldCapacity, WritePool, WriteStatus
@@ -58,9 +59,8 @@ class PoolState:
     active: dict[str, None] = field(default_factory=dict)
     """Uids of the jobs that own chunks, in order."""
     processors: Processors = field(default_factory=Processors)
-    plan: Plan = field(default_factory=Plan)
-    line: FastSchedule | StatisticalQueue | None = None
-    """The queue of the fast or statistical test while that test is in force; the plan then holds no placements."""
+    schedule: Schedule[Any] = field(default_factory=ExactSchedule)
+    """The promised work that waits for processors."""
     miss: MissRatio | None = None
     """The controller of the utilization bound, if the pool has one."""
     miss_found: MissCount | None = None
@@ -111,6 +111,16 @@ class PoolState:
     after: list[Action] = field(default_factory=list)
     """Actions to carry out after the statuses are written."""
 
+    @property
+    def plan(self) -> Plan:
+        """The work that is fixed on a place and at a time."""
+        return self.schedule.plan
+
+    def with_job(self, st: JobState) -> "PoolState":
+        """Return the state with another state of one job, for a trial; all else is shared and must not be changed."""
+        uid = st.job.uid
+        return replace(self, jobs={**self.jobs, uid: st}, live={**self.live, uid: st})
+
     def occupant(self, uid: str, chunk: Chunk) -> Occupant:
         """Return the occupant that stands for a chunk on a processor."""
         return Occupant(uid, chunk.kind, chunk.begin, chunk.attempt)
@@ -127,18 +137,15 @@ class PoolState:
         heapq.heappush(self.waiting, (st.job.arrival, st.job.uid))
 
     def freed(self, now: float, chunk: Chunk | None) -> None:
-        """Note that a processor is free. If it became free exactly when planned, the plan stays valid."""
-        if self.line is not None and chunk is not None:
-            return  # the fast queue accounts for it when it assigns the processor
-        if chunk is None or chunk.kind != "Chunk" or abs(now - chunk.promised_end) > tolerance(now):
+        """Note that a processor is free. If it became free exactly when planned, the schedule stays valid."""
+        if chunk is None:
             self.stale = True
+        elif self.schedule.counts_on_ends:
+            self.stale = self.stale or chunk.kind != "Chunk" or abs(now - chunk.promised_end) > tolerance(now)
 
     def unbook(self, uid: str) -> None:
-        """Remove a job's placement from the plan, or the job from the fast queue."""
-        if self.line is not None:
-            self.line.leave(uid)
-        if self.plan.state(uid):
-            self.plan = self.plan.without(uid)
+        """Remove a job's waiting work from the schedule."""
+        if self.schedule.remove(uid):
             self.stale = True
 
     def touch(self, st: JobState) -> None:
@@ -171,8 +178,7 @@ class PoolState:
             if self.processors.total
             else Verdict("False", reasons.NO_NODES, self._why_none())
         )
-        promised = [*(self.line.jobs if self.line else ()), *(d.uid for d in self.plan.demands)]
-        queue = len(self.waiting) + sum(1 for uid in promised if not self.jobs[uid].record.started)
+        queue = len(self.waiting) + sum(1 for uid in self.schedule.uids() if not self.jobs[uid].record.started)
         assert self.asked is not None
         return PoolRecord(
             epoch=self.epoch,

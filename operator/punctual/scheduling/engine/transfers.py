@@ -21,11 +21,11 @@ from itertools import chain
 
 from punctual import reasons
 from punctual.scheduling.engine.job_state import JobState
-from punctual.scheduling.engine.lifecycle import LOOK
 from punctual.scheduling.engine.state import PoolState
 from punctual.scheduling.model.actions import GiveTurn
 from punctual.scheduling.model.job import Chunk
 from punctual.scheduling.model.processors import Occupant
+from punctual.scheduling.model.timing import LOOK
 
 Entry = tuple[JobState, Chunk]
 

@@ -9,6 +9,11 @@ from punctual.scheduling.model.reservation import Reservation
 
 PodPhase = Literal["Pending", "Running", "Succeeded", "Failed", "Unknown"]
 
+NO_VOLUME = "NoVolume"
+"""Punctual's own reason for a pod that cannot be scheduled because a claim that it names is missing or not bound."""
+NOMINATED = "Nominated"
+"""Waiting reason of a pod for which the scheduler is preempting other pods."""
+
 
 @dataclass(frozen=True, slots=True)
 class PoolApplied:

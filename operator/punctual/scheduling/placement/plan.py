@@ -246,7 +246,7 @@ class Plan:
                 return self.row.booking(i)
         raise KeyError(uid)
 
-    def state(self, uid: str) -> bool:
+    def has(self, uid: str) -> bool:
         """Whether the plan has a placement of a job."""
         return any(demand.uid == uid for demand in self.demands)
 

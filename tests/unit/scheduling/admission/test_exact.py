@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from punctual import reasons
-from punctual.scheduling.admission.exact import Admitted, Application, Rejected, admit
+from punctual.scheduling.admission.application import Application, Rejected
+from punctual.scheduling.admission.exact import admit
+from punctual.scheduling.admission.schedule import Accepted
 from punctual.scheduling.model.discipline import Discipline, Order
 from punctual.scheduling.model.job import Job
 from punctual.scheduling.model.processors import Place
@@ -96,10 +98,10 @@ def case(sentence, plan, wanted, expected, **more):
 def test_an_application_is_answered(plan, wanted, expected, more):
     answer = admit(asked(plan, wanted, **more))
     if isinstance(expected, int):
-        assert isinstance(answer, Admitted), answer
-        assert answer.booking.processors == expected
-        answer.plan.check()
-        assert answer.plan.keeps_all()
+        assert isinstance(answer, Accepted), answer
+        assert answer.processors == expected
+        answer.proof.check()
+        assert answer.proof.keeps_all()
     else:
         assert isinstance(answer, Rejected)
         assert answer.reason == expected

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from punctual.scheduling.admission import offers
-from punctual.scheduling.admission.fast_schedule import FastSchedule, ScheduleTest
+from punctual.scheduling.admission.fast_schedule import FastSchedule
+from punctual.scheduling.admission.schedule import QueueTest
 from punctual.scheduling.admission.statistical import StatisticalQueue
 from punctual.scheduling.model.discipline import Discipline, Order
 from punctual.scheduling.model.processors import Place
@@ -120,7 +121,7 @@ def searched(test, wanted):
 
 
 def bound_line(*waiting, bound):
-    return ScheduleTest(StatisticalQueue.of(0.0, PLACES, Timeline(np.zeros(4)), waiting, bound=bound), 0.0)
+    return QueueTest(StatisticalQueue.of(0.0, PLACES, Timeline(np.zeros(4)), waiting, bound=bound), 0.0)
 
 
 def test_a_job_that_would_press_on_one_due_later_is_offered_to_come_behind_it():
@@ -177,4 +178,4 @@ def test_what_sends_more_than_the_line_is_for_gets_no_offer_by_it():
     ground = Timeline(np.zeros(4), Discipline(network="OnePort"), 0.0)
     line = FastSchedule.of(0.0, PLACES, ground, [demand(10, 100.0, "first")])
     assert isinstance(line, FastSchedule)
-    assert searched(ScheduleTest(line, 0.0), demand(10, 1.0, cost=Cost(chi=1.0, tau=1.0))) == (None, 0)
+    assert searched(QueueTest(line, 0.0), demand(10, 1.0, cost=Cost(chi=1.0, tau=1.0))) == (None, 0)

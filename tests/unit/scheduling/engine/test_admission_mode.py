@@ -38,12 +38,12 @@ def kept(w: World) -> bool:
 def test_hybrid_is_fast_while_many_wait_and_exact_again_when_few_do():
     w = pool("Hybrid")
     crowd(w)
-    assert w.pool.state.line is not None
+    assert w.pool.view().schedule == "Fast"
     assert len(promised(w)) == MANY
-    w.run_until(lambda w: len(w.pool.state.line.jobs) <= 1)
+    w.run_until(lambda w: len(w.pool.view().promised) <= 1)
     w.apply(job("last", units=5, deadline=w.now + 400, arrival=w.now))
     w.run(w.now + 1)
-    assert w.pool.state.line is None, "two wait, less than half of four"
+    assert w.pool.view().schedule == "Exact", "two wait, less than half of four"
     assert kept(w)
 
 
@@ -77,7 +77,7 @@ def test_a_processor_lost_is_no_promise_lost_where_there_is_time(admission):
 def test_what_the_line_cannot_judge_is_judged_exactly(more):
     w = pool("Fast")
     crowd(w, 3)
-    assert w.pool.state.line is not None
+    assert w.pool.view().schedule == "Fast"
     w.apply(job("odd", units=8, deadline=w.now + 300, arrival=w.now, **more))
     w.run(w.now + 1)
     assert w.state("odd") == ("True", reasons.FEASIBLE)
@@ -149,7 +149,7 @@ def test_a_suspended_job_leaves_the_line():
     w.apply(replace(w.jobs["second"], suspend=True, generation=2))
     w.run(2)
     assert w.state("second") == ("False", reasons.SUSPENDED)
-    assert "second" not in w.pool.state.line.jobs
+    assert "second" not in w.pool.view().promised
     assert kept(w)
 
 
@@ -159,7 +159,7 @@ def test_the_queue_is_of_those_that_wait_for_their_first_chunk():
     w.apply(job("large", units=100, deadline=75.0))
     w.apply(job("last", units=10, deadline=90.0))
     w.run(1)
-    assert list(w.pool.state.line.jobs) == ["large", "last"]
+    assert list(w.pool.view().promised) == ["large", "last"]
     assert w.records["large"].started is not None
     assert w.pool_record.queue == 1
     assert kept(w)
@@ -169,13 +169,13 @@ def test_the_last_node_goes_while_offers_are_searched_for():
     """The line of a pool without processors divided by them, and took the operator with it."""
     w = pool("Fast")
     w.pool.step(w.now, [JobApplied(job(f"j{i}", units=1000, deadline=w.now + 50 + i)) for i in range(MANY)])
-    while w.pool.state.waiting:
+    while w.pool.view().undecided:
         w.pool.step(w.now, [])
-    assert len(w.pool.state.searches) > 1, "a step's budget is not enough for all"
+    assert w.pool.view().searches > 1, "a step's budget is not enough for all"
     w.lose("n1")
     w.run(w.now + 1)
-    assert not w.pool.state.searches
-    assert {st.state for st in w.pool.state.jobs.values()} == {"Refused"}
+    assert not w.pool.view().searches
+    assert {w.pool.view().state(uid) for uid in w.pool.view().jobs} == {"Refused"}
     w.node("n2", 2.0)
     w.apply(job("late", units=1, deadline=w.now + 50, arrival=w.now))
     w.tick()

@@ -102,7 +102,7 @@ def test_the_offer_for_an_earlier_question_is_not_shown_for_a_new_one():
     w.apply(job(units=50, deadline=20.0))
     w.now += 0.25
     w.carry_out(w.pool.step(w.now, w._mail()))
-    while w.pool.state.waiting:
+    while w.pool.view().undecided:
         w.carry_out(w.pool.step(w.now, []))
     assert w.state("j1") == ("False", reasons.INFEASIBLE_CAPACITY)
     assert w.records["j1"].offer is None

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from world import Worker, World, job
 
-from punctual.scheduling.model.events import ReservationApplied, Share
+from punctual.scheduling.model.events import PoolApplied, ReservationApplied, Share
 from punctual.scheduling.model.pool_spec import PoolSpec
 from punctual.scheduling.model.reservation import Reservation
 
@@ -212,7 +212,7 @@ def test_an_edit_of_the_pool_that_would_rob_a_reservation_is_not_in_force():
     w.run(2.0)
     assert w.pool_record.spec_applied[:2] == ("False", "EditRefused")
     assert "1 reservation would lose processors" in w.pool_record.spec_applied.message
-    assert len(w.pool.state.ahead.held["r"].places) == 2
+    assert len(w.pool.view().reservations["r"]) == 2
     w.edit_pool(replace(SPEC, generation=3, cpu=0.5))
     w.run(3.0)
     assert w.pool_record.spec_applied.status == "True"
@@ -238,7 +238,7 @@ def test_a_new_leader_keeps_the_window_and_who_runs_inside(crash):
     w.run(crash)
     w.crash()
     w.tick()
-    assert sum(len(h.places) for h in w.pool.state.ahead.held.values()) == 3
+    assert sum(len(places) for places in w.pool.view().reservations.values()) == 3
     w.run(crash + 1.0)
     inside = 0
     while w.now < 74.0:
@@ -254,7 +254,7 @@ def test_a_new_leader_keeps_the_window_and_who_runs_inside(crash):
 
 def test_a_pool_that_is_being_deleted_takes_no_reservation():
     w = world()
-    w.pool.state.deleting = True
+    w.inbox.append(PoolApplied(w.spec, deleting=True))
     w.reserve("r", 10.0, 30.0, 1)
     w.tick()
     assert w.answers["r"].answer[:2] == ("False", "PoolDeleted")
@@ -275,4 +275,4 @@ def test_more_processors_than_were_asked_for_in_what_is_written_down_end_no_lead
     asked = Reservation(uid="r", arrival=w.now, start=30.0, end=80.0, processors=1)
     w.inbox.append(ReservationApplied(asked, (Share("n1", 2),)))
     w.tick()
-    assert len(w.pool.state.ahead.held["r"].places) == 2
+    assert len(w.pool.view().reservations["r"]) == 2

@@ -1,0 +1,200 @@
+"""Schedule: the promised work of a pool, in the form in which promises are tested and processors get their work.
+
+There are three, each in a module of its own, and a pool has one at a time:
+
+    exact          ExactSchedule      a plan: every chunk has its processor and its time
+    fast_schedule  FastSchedule       a queue by deadline: a free processor takes the first work that it can do
+    statistical    StatisticalQueue   a queue under a utilization bound, for uncertain costs
+
+Each keeps its promises by its own way of dispatching work, so they are not mixed. Only
+:mod:`punctual.scheduling.engine.admission_mode` knows which one is in force; every other stage uses the verbs below. A
+schedule knows demands, places and times. It knows no records, pods or events.
+"""
+
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
+from dataclasses import dataclass
+from typing import ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from punctual.scheduling.admission.application import Application, Rejected, least_seconds, too_late
+from punctual.scheduling.admission.offers import Test
+from punctual.scheduling.model.processors import Place
+from punctual.scheduling.model.ranges import Range, Ranges
+from punctual.scheduling.placement.demand import Demand
+from punctual.scheduling.placement.plan import Plan
+from punctual.scheduling.placement.timeline import Timeline, Walk
+
+ScheduleKind = Literal["Exact", "Fast", "Statistical"]
+Proof = TypeVar("Proof")
+Busy = Callable[[], Mapping[Place, float]]
+"""Returns when each occupied place is expected to be free. It is computed only by the schedules that need it."""
+
+
+class Accepted(NamedTuple, Generic[Proof]):
+    """A promise that the schedule can make, and what it expects of the job: absolute times, seconds."""
+
+    demand: Demand
+    processors: int
+    start: float
+    finish: float
+    proof: Proof
+    """Value that :meth:`Schedule.add` needs to make the promise."""
+    moved: bool = False
+    """Whether other jobs' placements have moved for it."""
+    placements: int = 0
+    """Number of placements tested."""
+
+
+class Unable(NamedTuple):
+    """The schedule cannot judge a request."""
+
+    what: str
+    """What the job does that the schedule cannot judge."""
+    beta: float | None = None
+    """χ/(τ + χ) of the job, if a queue made for it could judge it."""
+
+
+class ChunkStart(NamedTuple):
+    """Work of a job that begins now: ranges with their places, and the times of each."""
+
+    uid: str
+    pieces: list[tuple[Range, Place]]
+    walk: Walk
+
+
+class NextChunk(NamedTuple):
+    """The chunk for the next free processor."""
+
+    uid: str
+    piece: Range
+
+
+class ReduceStart(NamedTuple):
+    """A job's reduce step may begin now on this place."""
+
+    uid: str
+    place: Place
+
+
+class Schedule(Protocol[Proof]):
+    """Promised work that is still to be dispatched, and the processors that it is promised on."""
+
+    kind: ClassVar[ScheduleKind]
+    counts_on_ends: ClassVar[bool]
+    """Whether work is fixed behind the planned ends of other work, so another end makes a new plan worthwhile."""
+
+    @property
+    def plan(self) -> Plan:
+        """The work that is fixed on a place and at a time; a queue fixes none."""
+
+    def refresh(self, now: float, busy: Busy) -> None:
+        """Note that no processor is ready in the past, before jobs are judged."""
+
+    def test(self, now: float, busy: Busy) -> Test:
+        """Return the admission test in force, for searches that test one demand after the other."""
+
+    def judge(self, a: Application) -> Accepted[Proof] | Rejected | Unable:
+        """Test whether a job can be promised beside all others. Nothing changes."""
+
+    def movable(self, demand: Demand) -> Plan | None:
+        """Return the plan that might have place for a demand only in another order; None: test the demand alone."""
+
+    def add(self, accepted: Accepted[Proof]) -> None:
+        """Promise a job; nothing has changed since it was judged."""
+
+    def remove(self, uid: str) -> bool:
+        """Remove the waiting work of a job; return whether work that is fixed elsewhere could move up."""
+
+    def uids(self) -> Collection[str]:
+        """Return the jobs that have waiting work."""
+
+    def remaining(self, uid: str) -> Ranges:
+        """Return the waiting units of a job."""
+
+    def starts(self, now: float, free: MutableMapping[Place, None]) -> Iterator[ChunkStart | ReduceStart]:
+        """Yield the work that begins now on free places. It removes from ``free`` those that its work uses or needs."""
+
+    def spare(self, free: Iterable[Place]) -> Iterable[Place]:
+        """Return which of the places that :meth:`starts` left may serve jobs without a promise."""
+
+    def claimed(self, now: float) -> Iterable[Place]:
+        """Return the places from which jobs without a promise must leave."""
+
+    def wake(self, now: float) -> float | None:
+        """Return when work could begin although nothing has happened; None: not before an event."""
+
+
+class Queue(Protocol):
+    """Queue of waiting jobs: it tests one demand at a time, and serves one processor at a time."""
+
+    @property
+    def ground(self) -> Timeline:
+        """The timeline that it was made on: processors, and what they share."""
+
+    def fits(self, now: float, demand: Demand) -> bool:
+        """Whether the demand would be admitted, if it is not too late anyway."""
+
+    def over(self, now: float, demand: Demand) -> float:
+        """Return a due time with which a demand behind all others is admitted."""
+
+    def dues(self) -> Iterable[float]:
+        """Return the due times of all waiting jobs."""
+
+    def free(self, places: Iterable[Place]) -> None:
+        """Note that these places are free."""
+
+    def wake(self, now: float) -> float | None:
+        """Return when the port will be free, if a chunk must wait for it."""
+
+    def next(self, now: float) -> NextChunk | None:
+        """Return the chunk for a processor that is free now."""
+
+    def start(self, now: float, share: NextChunk, place: Place) -> float:
+        """Assign the chunk to the processor at a place; return when it is expected to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTest:
+    """Admission test of a queue at one time, for callers that test one demand after the other."""
+
+    line: Queue
+    now: float
+
+    def fits(self, demand: Demand) -> bool:
+        """Whether the demand would be admitted."""
+        if not self.line.ground.ready.size or too_late(demand, self.line.ground, self.now):
+            return False
+        return self.line.fits(self.now, demand)
+
+    def under(self, demand: Demand, deadline: float) -> Demand:
+        """Return the demand under another absolute deadline."""
+        return self.line.ground.under(demand, deadline)
+
+    def over(self, demand: Demand) -> float:
+        """Return when a demand behind all others is done at the latest; none of the others is due later."""
+        least = self.now + least_seconds(demand, self.line.ground)
+        return max(self.line.over(self.now, demand), least, *self.line.dues())
+
+    def turns(self, demand: Demand) -> Iterable[float]:
+        """Return the absolute deadlines at which the demand moves behind one more job."""
+        return (due + demand.kept_back for due in self.line.dues())
+
+
+def one_by_one(queue: Queue, now: float, free: MutableMapping[Place, None]) -> Iterator[ChunkStart]:
+    """Yield a chunk of the first work in a queue for each free place, until the port is busy or no work fits."""
+    queue.free(free)
+    for place in tuple(free):
+        if queue.wake(now) is not None or not (share := queue.next(now)):
+            return
+        del free[place]
+        end = np.array([queue.start(now, share, place)])
+        yield ChunkStart(share.uid, [(share.piece, place)], Walk(np.array([now]), end, -math.inf))
+
+
+def expected_share(a: Application) -> tuple[float, int]:
+    """Return the seconds that a job has for its work, and the number of processors that it then needs."""
+    demand = a.demand
+    seconds = max(demand.due - a.now - demand.cost.setup, demand.cost.per_unit)
+    return seconds, min(a.processors, max(1, math.ceil(demand.work / seconds)))

@@ -1,0 +1,200 @@
+"""Decisions: answers the jobs that wait, a bounded number per step, by the schedule in force.
+
+A decision changes the schedule and the record of its own job, nothing else. The record is written before a chunk of the
+job is created.
+"""
+
+import heapq
+from dataclasses import dataclass
+from typing import Any
+
+from punctual import reasons
+from punctual.scheduling.admission.application import Application, Rejected, objection
+from punctual.scheduling.admission.exact import ExactSchedule, accepted
+from punctual.scheduling.admission.schedule import Accepted
+from punctual.scheduling.engine.admission_mode import AdmissionMode
+from punctual.scheduling.engine.job_state import JobState
+from punctual.scheduling.engine.lifecycle import Lifecycle
+from punctual.scheduling.engine.planner import Planner
+from punctual.scheduling.engine.state import PoolState
+from punctual.scheduling.model import ledger
+from punctual.scheduling.model.actions import Emit
+from punctual.scheduling.model.discipline import Order
+from punctual.scheduling.model.job import JobRecord, Promise, Verdict
+from punctual.scheduling.model.wording import some, span
+from punctual.scheduling.placement.demand import Demand
+from punctual.scheduling.placement.plan import Plan
+from punctual.theory.cost import Cost
+
+PLACEMENTS = 64
+"""Placements that one step may spend on decisions. One placement tests one demand against the plan."""
+
+
+@dataclass(slots=True)
+class Decisions:
+    """Promises or refuses waiting jobs."""
+
+    state: PoolState
+    lifecycle: Lifecycle
+    planner: Planner
+    mode: AdmissionMode
+    offers: bool = True
+    """Whether an offer is searched for refused jobs."""
+    together: int = 1
+    """Number of jobs that are tested together if one does not fit behind the plan. It grows while such tests
+    succeed."""
+    put_off: bool = False
+    """Whether the last step left its decisions to the next step."""
+
+    def work(self, now: float, *, planned: bool = False) -> None:
+        """Answer waiting jobs in order of arrival until the step's budget is spent.
+
+        ``planned``: whether this step has made a new schedule. That and decisions on a long plan each place the whole
+        queue, so a step does only one of them. Decisions are put off at most once in a row: otherwise they would never
+        be made if each step must plan again.
+        """
+        self.put_off = planned and not self.put_off and len(self.state.plan) > PLACEMENTS
+        if self.put_off or not self.state.waiting:
+            return
+        if self.state.plan.begins_before(now):  # a chunk has not begun as planned
+            self.mode.replan(now)
+        self.state.schedule.refresh(now, lambda: self.planner.busy(now))
+        budget = PLACEMENTS
+        while self.state.waiting and budget > 0:
+            self.mode.settle(now)
+            st = self._next_waiting()
+            application = self._application(now, st) if st else None
+            if st is None or application is None:
+                continue
+            if (
+                self.together > 1
+                and self._is_plain(application)
+                and (plan := self.state.schedule.movable(application.demand))
+            ):
+                budget -= 1 + self._answer_together(now, application, plan)
+            else:
+                budget -= 1 + self._answer(now, st, application)
+
+    def _next_waiting(self) -> JobState | None:
+        """Take the first job off the queue; None if it no longer waits for a decision."""
+        _, uid = heapq.heappop(self.state.waiting)
+        st = self.state.jobs.get(uid)
+        return st if st is not None and st.state == "Waiting" else None
+
+    def _is_plain(self, application: Application) -> bool:
+        """Whether only the plan can prevent admission, and admission would add a placement."""
+        return not application.job.dry_run and objection(application) is None
+
+    def _answer_together(self, now: float, first: Application, before: Plan) -> int:
+        """Admit several jobs at once that fit only in another order; return the number of placements tested.
+
+        One test of many jobs costs as much as a test of one. If they do not all fit, the group size is halved and they
+        are tested again in the order of arrival. So a refused job was tested alone, behind all jobs before it.
+        """
+        group = [first]
+        while self.state.waiting and len(group) < self.together:
+            entry = self.state.waiting[0]
+            st = self._next_waiting()
+            application = self._application(now, st) if st else None
+            if application is None:
+                continue
+            if not self._is_plain(application):
+                heapq.heappush(self.state.waiting, entry)
+                break
+            group.append(application)
+        plan = before.insert_all(a.demand for a in group)
+        if isinstance(plan, Plan):
+            self.together = min(2 * self.together, PLACEMENTS)
+            self.state.schedule = ExactSchedule(plan)
+            for a in group:
+                self._promise(now, self.state.jobs[a.job.uid], accepted(plan, a.job.uid, moved=True))
+            return len(plan)
+        self.together //= 2
+        for a in group:
+            self.state.ask(self.state.jobs[a.job.uid])
+        return len(before)
+
+    def _application(self, now: float, st: JobState) -> Application | None:
+        """Return the job's admission request; None if the job needs no admission test."""
+        assert self.state.spec is not None
+        job = st.job
+        self.state.live[job.uid] = st
+        self.state.touch(st)
+        st.record = st.record._replace(observed_generation=st.asked.generation)
+        if job.suspend:
+            text = "spec.suspend is true, so the job has no promise: set it to false to request one"
+            st.record = st.record._replace(admitted=Verdict("False", reasons.SUSPENDED, text), refused=None)
+            return None
+        if st.work_done and job.reduce_duration is None:  # after an edit, no work is left to promise
+            self.lifecycle.finish(now, st)
+            return None
+        if st.cost is None and job.refusal is None and not self.state.deleting:
+            text = "neither cost nor profile: pilot chunks on free processors measure what a unit costs"
+            st.record = st.record._replace(admitted=Verdict("Unknown", reasons.MEASURING, text), refused=None)
+            return None
+        st.record = st.record._replace(cost=st.cost)
+        demand = self.planner.demand(st, now) if st.cost else None
+        if demand is None:
+            demand = Demand(order=Order(job.deadline, job.arrival, job.uid), ranges=ledger.remaining(0, JobRecord()),
+                            cost=Cost(chi=1.0), due=job.deadline)  # fmt: skip
+        return Application(
+            job=job,
+            demand=demand,
+            plan=self.state.plan,
+            now=now,
+            cpu=self.state.spec.cpu,
+            processors=self.state.processors.total,
+            deleting=self.state.deleting,
+        )
+
+    def _answer(self, now: float, st: JobState, application: Application) -> int:
+        """Decide one job; return the number of placements tested. It waits again if another test must decide."""
+        demand = application.demand
+        answer = self.mode.judge(now, application)
+        if answer is None:
+            self.state.ask(st)
+            return 0
+        if isinstance(answer, Rejected):
+            self._reject(now, st, answer, demand)
+            return answer.placements
+        if answer.moved:
+            self.together = 2  # the next job may need another order too
+        self._promise(now, st, answer)
+        if not st.job.dry_run:
+            self.state.schedule.add(answer)
+        return answer.placements
+
+    def _reject(self, now: float, st: JobState, answer: Rejected, demand: Demand) -> None:
+        self.lifecycle.refuse(now, st, answer.reason, answer.message)
+        if answer.by_time and self.state.miss is not None:
+            self.state.miss.turned_away = True
+        if answer.by_time and self.offers:
+            self.state.searches.ask(st.job.uid, demand)
+
+    def _promise(self, now: float, st: JobState, outlook: Accepted[Any]) -> None:
+        job = st.job
+        margin = outlook.demand.kept_back - outlook.demand.reduce
+        text = (
+            f"{some(outlook.demand.ranges.total, 'unit')} on {some(outlook.processors, 'processor')} from "
+            f"{span(max(0.0, outlook.start - now))} on, forecast in {span(outlook.finish - now)}, "
+            f"deadline in {span(job.deadline - now)}, margin {span(margin)}"
+        )
+        if job.dry_run:
+            verdict = Verdict("True", reasons.DRY_RUN, f"would be promised: {text}; a dry run reserves nothing")
+            st.record = st.record._replace(admitted=verdict, refused=None)
+            return
+        st.record = st.record._replace(
+            admitted=Verdict("True", self._word(), text),
+            on_track=Verdict("True", reasons.ON_TRACK, "the forecast is before the deadline"),
+            offer=None,
+            refused=None,
+            promise=Promise(job.deadline, outlook.finish, margin, outlook.processors, max(now, outlook.start)),
+        )
+        self.state.after.append(Emit(job.uid, "Normal", self._word(), text))
+        if self.state.miss is not None:
+            self.state.miss.accept(job.uid, outlook.demand.due + outlook.demand.kept_back)
+
+    def _word(self) -> str:
+        """Return the reason for an admission."""
+        assert self.state.spec is not None
+        return reasons.ADMITTED_STATISTICALLY if self.state.spec.loose else reasons.FEASIBLE

@@ -1,0 +1,17 @@
+"""Seconds that the operator, pods and agents need to react to each other. Plans allow for them."""
+
+LOOK = 0.5
+"""Seconds between two supervisions of all running chunks: their findings have time scales of seconds.
+
+A last supervision in the future means that the API server's clock was set back; it is ignored.
+"""
+GRACE = 2.0
+"""Grace period, in seconds, of a pod that is told to end. Its work no longer counts, and its processor is needed."""
+LEAVE = GRACE + 2.0
+"""Seconds from the deletion of a pod until its processor is certainly empty, on a cluster."""
+PATIENCE = 2.0
+"""Seconds for which an offer may stay unanswered when its processor is needed."""
+NOTICE = PATIENCE + LOOK + GRACE
+"""Seconds in which a leftover chunk leaves its processor even if it answers no offer and ignores its end."""
+ASKED = PATIENCE + 2 * LOOK
+"""Seconds before its processor must be empty in which a chunk that would run on is offered an end."""

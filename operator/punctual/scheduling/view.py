@@ -1,0 +1,176 @@
+"""Views of a Pool for its readers: simulator, command line, snapshots, benchmarks and tests.
+
+Nothing outside of ``scheduling`` touches a Pool's state. A :class:`PoolView` shows it and always shows the present; it
+changes nothing. A :class:`Quote` tells what a job would be promised now.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from punctual.control.miss_ratio import BoundSample
+from punctual.scheduling.admission import offers
+from punctual.scheduling.admission.schedule import ScheduleKind
+from punctual.scheduling.engine.job_state import State
+from punctual.scheduling.engine.state import PoolState
+from punctual.scheduling.model.job import JobRecord, Kind
+from punctual.scheduling.model.pool_spec import NodeProcessors
+from punctual.scheduling.model.processors import Place
+from punctual.scheduling.placement.demand import Demand
+from punctual.scheduling.placement.plan import Plan
+from punctual.theory.cost import Cost
+
+
+class PlacedWork(NamedTuple):
+    """Units of a job on a processor, running or planned: absolute times, seconds."""
+
+    place: Place
+    kind: Kind
+    begin: int
+    end: int
+    start: float
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class PoolView:
+    """What a Pool knows, plans and owes. KeyError for a job that it does not know."""
+
+    _state: PoolState
+
+    @property
+    def jobs(self) -> Collection[str]:
+        """Uids of all jobs that the pool knows, ended ones included."""
+        return self._state.jobs.keys()
+
+    def record(self, uid: str) -> JobRecord:
+        """Return a job's record."""
+        return self._state.jobs[uid].record
+
+    def state(self, uid: str) -> State:
+        """Return a job's state."""
+        return self._state.jobs[uid].state
+
+    def cost(self, uid: str) -> Cost | None:
+        """Return a job's cost: declared, or measured by pilots."""
+        return self._state.jobs[uid].cost
+
+    def slowed(self, uid: str) -> float:
+        """Return the observed slowdown of a job's units against its cost, at least 1."""
+        return self._state.jobs[uid].slowed
+
+    @property
+    def undecided(self) -> int:
+        """Number of jobs that wait for a decision."""
+        return len(self._state.waiting)
+
+    @property
+    def searches(self) -> int:
+        """Number of refused jobs for which an offer is searched."""
+        return len(self._state.searches)
+
+    @property
+    def schedule(self) -> ScheduleKind:
+        """Kind of the schedule in force."""
+        return self._state.schedule.kind
+
+    @property
+    def promised(self) -> Collection[str]:
+        """Uids of the jobs with work in the schedule that has not begun."""
+        return self._state.schedule.uids()
+
+    @property
+    def plan(self) -> Plan:
+        """The work that is fixed on a place and at a time; with a queue, none."""
+        return self._state.plan
+
+    def unplaced(self, uid: str) -> int:
+        """Return the number of units that free processors will take from the queue: no plan says which."""
+        return 0 if self._state.plan.has(uid) else self._state.schedule.remaining(uid).total
+
+    def running(self, uid: str) -> Iterator[PlacedWork]:
+        """Yield a job's chunks."""
+        state = self._state
+        for chunk in state.jobs[uid].record.chunks:
+            place = state.processors.places_of[state.occupant(uid, chunk)]
+            yield PlacedWork(place, chunk.kind, chunk.begin, chunk.end, chunk.created, chunk.promised_end)
+
+    def planned(self, uid: str) -> Iterator[PlacedWork]:
+        """Yield the work that is planned for a job."""
+        plan = self._state.plan
+        if not plan.has(uid):
+            return
+        booking = plan.booking_of(uid)
+        times = booking.where.tolist(), booking.starts.tolist(), booking.ends.tolist()
+        for ranges, where, start, end in zip(booking.pieces(), *times, strict=True):
+            for piece in ranges:
+                yield PlacedWork(plan.places[where], "Chunk", piece.begin, piece.end, start, end)
+        if booking.reducer is not None:
+            units = self._state.jobs[uid].job.units
+            begin = booking.finish - booking.demand.reduce
+            yield PlacedWork(plan.places[booking.reducer], "Reduce", units, units + 1, begin, booking.finish)
+
+    def work(self) -> Iterator[tuple[str, PlacedWork]]:
+        """Yield all work of all jobs with the job's uid: first what runs, then what is planned."""
+        for uid in self._state.active:
+            for piece in self.running(uid):
+                yield uid, piece
+        for booking in self._state.plan.bookings:
+            for piece in self.planned(booking.demand.uid):
+                yield booking.demand.uid, piece
+
+    @property
+    def nodes(self) -> tuple[NodeProcessors, ...]:
+        """The pool's nodes and their processors."""
+        return self._state.processors.lines(self._state.held_since)
+
+    @property
+    def processors(self) -> int:
+        """Number of processors."""
+        return self._state.processors.total
+
+    @property
+    def free(self) -> int:
+        """Number of unoccupied processors."""
+        return self._state.processors.free
+
+    @property
+    def reservations(self) -> Mapping[str, tuple[Place, ...]]:
+        """Places of the accepted reservations, by uid."""
+        return {uid: booked.places for uid, booked in self._state.ahead.held.items()}
+
+    @property
+    def due(self) -> float | None:
+        """Time at which a processor could get work without a new event; None: not before an event."""
+        return self._state.due
+
+    @property
+    def bound_sample(self) -> BoundSample | None:
+        """The last period of the miss-ratio controller; None: no period has ended, or there is no controller."""
+        return self._state.miss.last if self._state.miss else None
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """What a job would be promised at one time. It reserves nothing, and later decisions do not change it."""
+
+    _test: offers.Test
+    _demand: Demand
+    now: float
+
+    def fits(self, deadline: float | None = None) -> bool:
+        """Whether the job would be promised its deadline, or another one: seconds from now."""
+        demand = self._demand if deadline is None else self._test.under(self._demand, self.now + deadline)
+        return self._test.fits(demand)
+
+    def earliest_deadline(self) -> float | None:
+        """Return the earliest deadline later than the job's own that would be promised: seconds from now; None: none.
+
+        Some forty admission tests at most.
+        """
+        search = offers.earliest_deadline(self._test, self._demand, self.now)
+        while True:
+            try:
+                next(search)
+            except StopIteration as end:
+                return None if end.value is None else float(end.value)
