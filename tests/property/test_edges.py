@@ -12,6 +12,7 @@ import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from punctual.scheduling.admission.exact import PlanTest
 from punctual.scheduling.admission.offers import earliest_deadline
 from punctual.scheduling.model.discipline import Discipline, Order
 from punctual.scheduling.model.processors import Place
@@ -169,7 +170,7 @@ def taken(ground, booking):
 def compare(plan, demand, due, reference):
     """Ask a plan and the reference with due times around an edge; return the verdicts."""
     asked = [replace(demand, due=at) for at in around(due)]
-    verdicts = [plan.fits(at) for at in asked]
+    verdicts = [PlanTest(plan).fits(at) for at in asked]
     assert verdicts == [reference(at) for at in asked]
     return verdicts
 
@@ -209,7 +210,7 @@ def test_and_in_front_of_one_due_just_when_it_ends_then(ground, demand, other):
             continue
         plan, missed = Plan.of(places(ground), ground, [asked])
         assert not missed
-        assert plan.fits(demand) == (in_time(asked, behind) or in_time(demand, taken(ground, alone)))
+        assert PlanTest(plan).fits(demand) == (in_time(asked, behind) or in_time(demand, taken(ground, alone)))
 
 
 @given(st.sampled_from([0.0, 1.7e9]), st.integers(65, 200), st.integers(0, 2**32), fineness)
@@ -247,19 +248,20 @@ def test_what_is_offered_is_accepted_and_later_than_what_was_refused(ground, oth
     assume(may_be_cut(demand, plan.after))
     now = float(ground.ready.min())
     due = around(edge(least_end(demand, plan.after)))[step]
-    asked = plan.under(replace(demand, kept_back=kept_back, order=Order(now, now, "new")), due + kept_back)
-    assume(not plan.fits(asked))
-    offered = offer(plan, asked, now)
+    test = PlanTest(plan)
+    asked = test.under(replace(demand, kept_back=kept_back, order=Order(now, now, "new")), due + kept_back)
+    assume(not test.fits(asked))
+    offered = offer(test, asked, now)
     assert offered is not None
     assert now + offered > due + kept_back
-    assert plan.fits(plan.under(asked, now + offered))
+    assert test.fits(test.under(asked, now + offered))
     tighter = now + offered * (1.0 - 1e-6)
-    assert tighter <= due + kept_back or not plan.fits(plan.under(asked, tighter))
+    assert tighter <= due + kept_back or not test.fits(test.under(asked, tighter))
 
 
-def offer(plan, demand, now):
+def offer(test, demand, now):
     """Return the deadline that is offered, seconds after now."""
-    search = earliest_deadline(plan, demand, now)
+    search = earliest_deadline(test, demand, now)
     while True:
         try:
             next(search)

@@ -11,13 +11,13 @@ from typing import NamedTuple
 from punctual.control.miss_ratio import BoundSample
 from punctual.scheduling.admission import offers
 from punctual.scheduling.admission.schedule import ScheduleKind
-from punctual.scheduling.engine.job_state import State
-from punctual.scheduling.engine.state import PoolState
 from punctual.scheduling.model.job import JobRecord, Kind
 from punctual.scheduling.model.pool_spec import NodeProcessors
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.placement.demand import Demand
 from punctual.scheduling.placement.plan import Plan
+from punctual.scheduling.state.job_state import State
+from punctual.scheduling.state.pool_state import PoolState
 from punctual.theory.cost import Cost
 
 
@@ -122,7 +122,7 @@ class PoolView:
     @property
     def nodes(self) -> tuple[NodeProcessors, ...]:
         """The pool's nodes and their processors."""
-        return self._state.processors.lines(self._state.held_since)
+        return self._state.processors.lines(self._state.holding.since)
 
     @property
     def processors(self) -> int:
@@ -147,7 +147,7 @@ class PoolView:
     @property
     def bound_sample(self) -> BoundSample | None:
         """The last period of the miss-ratio controller; None: no period has ended, or there is no controller."""
-        return self._state.miss.last if self._state.miss else None
+        return self._state.misses.last
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from world import World, job
 from punctual import reasons
 from punctual.errors import InvariantError
 from punctual.scheduling.engine.health import finding
-from punctual.scheduling.engine.job_state import ChunkObservation, expected_end
 from punctual.scheduling.model import ledger, pilots
 from punctual.scheduling.model.events import NodeObserved, PodObserved
 from punctual.scheduling.model.job import Chunk, JobRecord, PilotSample, Transfers
@@ -20,6 +19,7 @@ from punctual.scheduling.model.processors import Occupant, Place, Processors, pr
 from punctual.scheduling.model.ranges import Count, Counts, Ranges
 from punctual.scheduling.model.startup_times import StartupTimes
 from punctual.scheduling.model.wording import span
+from punctual.scheduling.state.job_state import ChunkObservation, expected_end
 from punctual.theory.cost import Cost
 
 pairs = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=6)

@@ -19,6 +19,7 @@ from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.placement.demand import Demand, Shortfall
 from punctual.scheduling.placement.plan import Plan
+from punctual.scheduling.placement.sufficient_test import overloaded
 from punctual.scheduling.placement.timeline import Placement
 from punctual.theory.tolerance import tolerance
 
@@ -46,6 +47,35 @@ def current(plan: Plan, now: float, busy: Mapping[Place, float]) -> Plan:
     return plan.held(np.array([busy.get(place, now) for place in plan.places], dtype=np.float64))
 
 
+@dataclass(frozen=True, slots=True)
+class PlanTest:
+    """Admission test of a plan at one time, for callers that test one demand after the other."""
+
+    plan: Plan
+
+    def fits(self, demand: Demand) -> bool:
+        """Whether the demand would be admitted."""
+        return bool(self.plan.places) and not isinstance(self.plan.insert(demand), Shortfall)
+
+    def under(self, demand: Demand, deadline: float) -> Demand:
+        """Return the demand of a new job under another absolute deadline, with its due time and queue key."""
+        return self.plan.ground.under(demand, deadline)
+
+    def over(self, demand: Demand) -> float:
+        """Return when the demand is done behind all placements and windows at the latest, whatever its partition."""
+        after, demand = self.plan.after, demand.anew()
+        begin = max(float(after.ready.max(initial=0.0)), after.port, demand.not_before, demand.running_until)
+        if after.around is not None:
+            begin = max(begin, after.around.over())
+        cost, slowest = demand.cost, 1.0 if after.speeds is None else max(1.0, float(after.speeds.max(initial=1.0)))
+        chunks = len(self.plan.places) + len(demand.ranges.parts)
+        return begin + chunks * cost.setup + demand.ranges.total * (cost.tau + slowest * cost.chi)
+
+    def turns(self, demand: Demand) -> Iterable[float]:  # noqa: ARG002  as every test
+        """Return the absolute deadlines at which a demand moves behind one more job."""
+        return (d.due + d.kept_back for d in self.plan.demands)
+
+
 @dataclass(slots=True)
 class ExactSchedule:
     """The plan in force, which keeps every promise."""
@@ -59,9 +89,9 @@ class ExactSchedule:
         """Bring the plan up to date: no processor is ready in the past."""
         self.plan = current(self.plan, now, busy())
 
-    def test(self, now: float, busy: Busy) -> Plan:
-        """Return the plan for demands placed now."""
-        return current(self.plan, now, busy())
+    def test(self, now: float, busy: Busy) -> PlanTest:
+        """Return the test of the plan for demands placed now."""
+        return PlanTest(current(self.plan, now, busy()))
 
     def judge(self, a: Application) -> Accepted[Plan] | Rejected:
         """Return the plan with the job in it, or the first obstacle."""
@@ -70,7 +100,7 @@ class ExactSchedule:
     def movable(self, demand: Demand) -> Plan | None:
         """Return the plan if a demand does not fit behind it, but might fit before another placement."""
         plan = self.plan
-        if plan.overloaded(demand):
+        if overloaded(plan.ground, plan.demands, demand):
             return None
         return plan if not plan.might_follow(demand) or isinstance(plan.append(demand), Shortfall) else None
 
@@ -234,7 +264,7 @@ def _broken(a: Application, short: Shortfall) -> str:
 
 def _overload(a: Application) -> str | None:
     """Return the demanded and available processor time, if no order of the promised jobs can finish the load."""
-    if not len(a.plan) or not a.plan.overloaded(a.demand):
+    if not len(a.plan) or not overloaded(a.plan.ground, a.plan.demands, a.demand):
         return None
     due, ready = a.demand.due, a.plan.ground.ready
     promised = [d.work for d in a.plan.demands if d.due <= due]

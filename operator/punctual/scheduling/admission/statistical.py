@@ -70,6 +70,22 @@ class WaitingLoad:
         """The due time."""
         return self.turn[0]
 
+    def seconds(self, processors: int, *, one_port: bool) -> float:
+        """Return E(σ, N), with each processor's set-up."""
+        spread = GroupShares.of(self.cost).powers(processors) if one_port else float(processors)
+        return self.cost.setup + self.left.total * self.cost.per_unit / spread
+
+    def first_chunk(self, window: float, processors: int) -> Range:
+        """Return the chunk for a processor with ``window`` seconds left for computing it."""
+        wanted = max(window / PARTS, WORTH * self.cost.setup)
+        seconds = min(wanted, window / SLOWER)
+        least = LEAST * self.whole / processors
+        size = max(1, int(max(least, seconds / self.cost.per_unit)))
+        first = self.left.parts[0]
+        if first.size - size < self.least_chunk:
+            size = first.size  # the rest is not worth a set-up: truncation can leave one unit
+        return Range(first.begin, first.begin + size)
+
 
 @dataclass(frozen=True, slots=True)
 class UtilizationAnswer:
@@ -120,9 +136,10 @@ class StatisticalQueue:
     def room(self, now: float, demand: Demand) -> UtilizationAnswer:
         """Test whether a job may be admitted (algorithm 12). Its demand replaces the one that it has in the queue."""
         asked = _loose(demand)
+        others = (job for uid, job in self.jobs.items() if job.due > now and uid != demand.uid)
         start = self._start(now)
         highest = 0.0
-        for job in sorted([*self._in_time(now, but=demand.uid), asked], key=lambda job: job.turn):
+        for job in sorted([*others, asked], key=lambda job: job.turn):
             seconds = self._seconds(job)
             window = job.due - start
             pressure = seconds / window if window > 0.0 else float("inf")  # to the letter it is negative, and accepted
@@ -163,17 +180,8 @@ class StatisticalQueue:
             seconds, processors = expected_share(a)
             finish = a.demand.due
             return Accepted(a.demand, processors, max(a.now, finish - seconds), finish, None)
-        text = self._arithmetic(pressure.highest, a.now)
+        text = _arithmetic(self, pressure.highest, a.now)
         return Rejected(reasons.INFEASIBLE_CAPACITY, text, by_time=True, placements=0)
-
-    def _arithmetic(self, highest: float, now: float) -> str:
-        allowed = f"the bound is {self.bound:.3g}, with {some(len(self.jobs), 'job')} waiting"
-        if highest == inf:
-            runs = span(max(self.ends.values(), default=now) - now)
-            return (
-                f"running chunks (for {runs} at most) and earlier deadlines would leave a job no time at all; {allowed}"
-            )
-        return f"with this job, a job would need {highest:.3g} of the pool until its deadline; {allowed}"
 
     def movable(self, demand: Demand) -> Plan | None:  # noqa: ARG002  as every schedule
         """Return nothing: testing several demands together is not cheaper."""
@@ -228,18 +236,7 @@ class StatisticalQueue:
         if not self.jobs:
             return None
         job = min(self.jobs.values(), key=lambda job: (job.due <= now, job.turn))
-        return NextChunk(job.turn[2], self._first(job, job.due - now - job.cost.setup))
-
-    def _first(self, job: WaitingLoad, window: float) -> Range:
-        """Return the chunk of a job for a processor with ``window`` seconds left for computing it."""
-        wanted = max(window / PARTS, WORTH * job.cost.setup)
-        seconds = min(wanted, window / SLOWER)
-        least = LEAST * job.whole / max(1, self.processors)
-        size = max(1, int(max(least, seconds / job.cost.per_unit)))
-        first = job.left.parts[0]
-        if first.size - size < job.least_chunk:
-            size = first.size  # the rest is not worth a set-up: truncation can leave one unit
-        return Range(first.begin, first.begin + size)
+        return NextChunk(job.turn[2], job.first_chunk(job.due - now - job.cost.setup, max(1, self.processors)))
 
     def start(self, now: float, share: NextChunk, place: Place) -> float:
         """Assign the chunk to the processor at a place; return when it is expected to end."""
@@ -252,22 +249,21 @@ class StatisticalQueue:
         self.ends[place] = end = now + job.cost.seconds(piece.size)
         return end
 
-    def _in_time(self, now: float, *, but: str) -> Iterable[WaitingLoad]:
-        return (job for job in self.jobs.values() if job.due > now and job.turn[2] != but)
-
     def _start(self, now: float) -> float:
-        """Return when the first waiting job begins."""
-        return max(now, self.port if self.ground.discipline.one_port else now) + self._running(now)
-
-    def _running(self, now: float) -> float:
-        """Return the seconds that running work takes of all processors together."""
-        return sum(max(0.0, end - now) for end in self.ends.values()) / max(1, self.processors)
+        """Return when the first waiting job begins: running work counts as spread over all processors."""
+        running = sum(max(0.0, end - now) for end in self.ends.values()) / max(1, self.processors)
+        return max(now, self.port if self.ground.discipline.one_port else now) + running
 
     def _seconds(self, job: WaitingLoad) -> float:
-        """Return E(σ, N), with each processor's set-up."""
-        n = max(1, self.processors)
-        spread = GroupShares.of(job.cost).powers(n) if self.ground.discipline.one_port else float(n)
-        return job.cost.setup + job.left.total * job.cost.per_unit / spread
+        return job.seconds(max(1, self.processors), one_port=self.ground.discipline.one_port)
+
+
+def _arithmetic(line: StatisticalQueue, highest: float, now: float) -> str:
+    allowed = f"the bound is {line.bound:.3g}, with {some(len(line.jobs), 'job')} waiting"
+    if highest == inf:
+        runs = span(max(line.ends.values(), default=now) - now)
+        return f"running chunks (for {runs} at most) and earlier deadlines would leave a job no time at all; {allowed}"
+    return f"with this job, a job would need {highest:.3g} of the pool until its deadline; {allowed}"
 
 
 def _loose(demand: Demand) -> WaitingLoad:

@@ -1,1 +1,1 @@
-"""Steps of one pool: its state, and the stages that plan, start, supervise and end work."""
+"""Stages of a Pool's step: they take events in, decide, plan, dispatch and supervise, on one shared state."""

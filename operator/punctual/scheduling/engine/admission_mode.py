@@ -16,12 +16,13 @@ from punctual.scheduling.admission.fast_schedule import FastSchedule
 from punctual.scheduling.admission.fast_test import Obstacle, wanted
 from punctual.scheduling.admission.schedule import Accepted, Unable
 from punctual.scheduling.admission.statistical import StatisticalQueue
-from punctual.scheduling.engine.job_state import JobState
-from punctual.scheduling.engine.planner import Changes, Planner
-from punctual.scheduling.engine.state import PoolState
+from punctual.scheduling.engine.planner import Planner
+from punctual.scheduling.engine.repair import Repair
 from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.placement.demand import Demand
 from punctual.scheduling.placement.plan import Plan
+from punctual.scheduling.state.job_state import JobState
+from punctual.scheduling.state.pool_state import Changes, PoolState
 
 
 class KeptByPlan(NamedTuple):
@@ -42,6 +43,7 @@ class AdmissionMode:
 
     state: PoolState
     planner: Planner
+    repair: Repair
     stayed: float | None = None
     """Time at which the exact test was last found necessary: the fast test is not tried again in the same step."""
     in_the_way: str | None = None
@@ -99,7 +101,7 @@ class AdmissionMode:
             return False
         line: FastSchedule | StatisticalQueue | Obstacle
         if spec.loose:
-            bound = self.state.miss.bound if self.state.miss else spec.bound
+            bound = spec.bound if self.state.misses.bound is None else self.state.misses.bound
             assert bound is not None
             line = StatisticalQueue.of(now, places, ground, self.planner.demands(now), bound=bound)
         else:
@@ -112,12 +114,11 @@ class AdmissionMode:
     def replan(self, now: float) -> None:
         """Make the schedule again after a change."""
         state = self.state
-        state.stale = False
-        state.changed = True
+        state.outdated.scheduled()
         # Statistical promises need no plan that keeps them: a repair would give them up.
         if (not self._exact or (state.spec is not None and state.spec.loose)) and self.line_up(now):
             return
-        self.planner.replan(now)
+        self.repair.replan(now)
 
     def limit(self, bound: float) -> None:
         """Put another utilization bound in force, if the pool's schedule has one."""

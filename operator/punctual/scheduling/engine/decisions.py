@@ -11,12 +11,11 @@ from typing import Any
 from punctual import reasons
 from punctual.scheduling.admission.application import Application, Rejected, objection
 from punctual.scheduling.admission.exact import ExactSchedule, accepted
+from punctual.scheduling.admission.offers import Test
 from punctual.scheduling.admission.schedule import Accepted
 from punctual.scheduling.engine.admission_mode import AdmissionMode
-from punctual.scheduling.engine.job_state import JobState
 from punctual.scheduling.engine.lifecycle import Lifecycle
 from punctual.scheduling.engine.planner import Planner
-from punctual.scheduling.engine.state import PoolState
 from punctual.scheduling.model import ledger
 from punctual.scheduling.model.actions import Emit
 from punctual.scheduling.model.discipline import Order
@@ -24,6 +23,8 @@ from punctual.scheduling.model.job import JobRecord, Promise, Verdict
 from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.placement.demand import Demand
 from punctual.scheduling.placement.plan import Plan
+from punctual.scheduling.state.job_state import JobState
+from punctual.scheduling.state.pool_state import PoolState
 from punctual.theory.cost import Cost
 
 PLACEMENTS = 64
@@ -128,7 +129,7 @@ class Decisions:
         if st.work_done and job.reduce_duration is None:  # after an edit, no work is left to promise
             self.lifecycle.finish(now, st)
             return None
-        if st.cost is None and job.refusal is None and not self.state.deleting:
+        if st.cost is None and job.refusal is None and not self.state.request.deleting:
             text = "neither cost nor profile: pilot chunks on free processors measure what a unit costs"
             st.record = st.record._replace(admitted=Verdict("Unknown", reasons.MEASURING, text), refused=None)
             return None
@@ -144,7 +145,7 @@ class Decisions:
             now=now,
             cpu=self.state.spec.cpu,
             processors=self.state.processors.total,
-            deleting=self.state.deleting,
+            deleting=self.state.request.deleting,
         )
 
     def _answer(self, now: float, st: JobState, application: Application) -> int:
@@ -166,8 +167,8 @@ class Decisions:
 
     def _reject(self, now: float, st: JobState, answer: Rejected, demand: Demand) -> None:
         self.lifecycle.refuse(now, st, answer.reason, answer.message)
-        if answer.by_time and self.state.miss is not None:
-            self.state.miss.turned_away = True
+        if answer.by_time:
+            self.state.misses.turn_away()
         if answer.by_time and self.offers:
             self.state.searches.ask(st.job.uid, demand)
 
@@ -190,11 +191,25 @@ class Decisions:
             refused=None,
             promise=Promise(job.deadline, outlook.finish, margin, outlook.processors, max(now, outlook.start)),
         )
-        self.state.after.append(Emit(job.uid, "Normal", self._word(), text))
-        if self.state.miss is not None:
-            self.state.miss.accept(job.uid, outlook.demand.due + outlook.demand.kept_back)
+        self.state.outbox.add(Emit(job.uid, "Normal", self._word(), text))
+        self.state.misses.accept(job.uid, outlook.demand.due + outlook.demand.kept_back)
 
     def _word(self) -> str:
         """Return the reason for an admission."""
         assert self.state.spec is not None
         return reasons.ADMITTED_STATISTICALLY if self.state.spec.loose else reasons.FEASIBLE
+
+    def test(self, now: float) -> Test:
+        """Return the admission test in force."""
+        return self.state.schedule.test(now, lambda: self.planner.busy(now))
+
+    def search_offers(self, now: float) -> None:
+        """Continue the searches for offers, a bounded number of tests. Decisions come first."""
+        if self.state.waiting or not self.state.searches:
+            return
+        for uid, offer in self.state.searches.work(self.test(now), now, size=len(self.state.plan)):
+            st = self.state.jobs.get(uid)
+            if st is None or st.state != "Refused":
+                continue
+            st.record = st.record._replace(offer=offer)
+            self.state.touch(st)

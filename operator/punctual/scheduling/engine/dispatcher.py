@@ -14,10 +14,8 @@ import numpy as np
 from punctual import reasons
 from punctual.scheduling.admission.schedule import ReduceStart
 from punctual.scheduling.engine.admission_mode import AdmissionMode
-from punctual.scheduling.engine.job_state import ChunkObservation, JobState
 from punctual.scheduling.engine.lifecycle import Lifecycle
 from punctual.scheduling.engine.planner import Planner
-from punctual.scheduling.engine.state import PoolState
 from punctual.scheduling.model import ledger, pilots
 from punctual.scheduling.model.actions import CreateChunk, OfferEnd
 from punctual.scheduling.model.job import Chunk, Kind
@@ -25,6 +23,8 @@ from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Range, Ranges
 from punctual.scheduling.model.timing import GRACE, LOOK, NOTICE, PATIENCE
 from punctual.scheduling.placement.timeline import Timeline, Walk
+from punctual.scheduling.state.job_state import ChunkObservation, JobState
+from punctual.scheduling.state.pool_state import PoolState
 from punctual.theory.tolerance import tolerance
 
 UNBOOKED = frozenset({"Measuring", "Leftover"})
@@ -46,13 +46,15 @@ class Dispatcher:
     lifecycle: Lifecycle
     planner: Planner
     mode: AdmissionMode
+    given: float = -math.inf
+    """Time of the last dispatch."""
 
     def work(self, now: float) -> None:
         """Run all stages after a change, otherwise twice a second for work that is due by the clock."""
         due = self.state.due is not None and now >= self.state.due - tolerance(now)
-        if not (self.state.changed or self.state.stale or due) and abs(now - self.state.given) < LOOK:
+        if not (self.state.outdated.record or self.state.outdated.schedule or due) and abs(now - self.given) < LOOK:
             return
-        self.state.given = now
+        self.given = now
         self.vacate(now)
         self.dispatch(now)
         self.relieve(now)
@@ -89,7 +91,7 @@ class Dispatcher:
         watch.offered_at = now
         st.record = st.record.changed(chunk._replace(offered=end))
         self.state.touch(st)
-        self.state.after.append(OfferEnd(pod.namespace, pod.name, pod.uid, end))
+        self.state.outbox.add(OfferEnd(pod.namespace, pod.name, pod.uid, end))
 
     def relieve(self, now: float) -> None:
         """Offer late chunks an earlier end, so that idle processors can take a part of the rest."""
@@ -153,7 +155,7 @@ class Dispatcher:
     def dispatch(self, now: float) -> None:
         """Create the chunks that begin now on free processors, and run leftover work on processors that none needs."""
         # Work that was held up starts late, so the placements behind it move.
-        if self.state.stale or self._held_up(now):
+        if self.state.outdated.schedule or self._held_up(now):
             self.mode.replan(now)
         occupants = self.state.processors.occupants
         free = dict.fromkeys(place for place in self.state.processors.usable(now) if place not in occupants)
@@ -238,7 +240,7 @@ class Dispatcher:
             self.state.processors.seat_at(self.state.occupant(st.job.uid, chunk), place)
         self.state.active[st.job.uid] = None
         self.state.touch(st)
-        self.state.after += [CreateChunk(st.job.uid, chunk) for chunk in chunks]
+        self.state.outbox.add(*(CreateChunk(st.job.uid, chunk) for chunk in chunks))
 
     def _use_leftovers(self, now: float, places: Iterable[Place]) -> None:
         """Run pilots and jobs without a placement on free places, until the processors are needed."""
@@ -289,7 +291,8 @@ class Dispatcher:
             del free[: len(pieces)]
             self._create(now, st, pieces, walk, leftover=True)
             if walk.port > planned.port:
-                planned.port, self.state.stale = walk.port, True  # all later placements meet it too
+                planned.port = walk.port  # all later placements meet it too
+                self.state.outdated.times_changed()
 
     def _pilot(self, now: float, st: JobState, free: list[Place]) -> None:
         record = st.record
@@ -315,12 +318,12 @@ class Dispatcher:
 
     def take_up(self) -> None:
         """Create the pods of chunks that were not seen after a restore (again). A 409 is a success."""
-        self.state.recreate = False
+        self.state.outdated.pods_created()
         for uid in self.state.active:
             st = self.state.jobs[uid]
             for chunk in st.record.chunks:
                 if st.watch(chunk).pod is None:
-                    self.state.after.append(CreateChunk(uid, chunk))
+                    self.state.outbox.add(CreateChunk(uid, chunk))
 
 
 def _ends_soon(chunk: Chunk, watch: ChunkObservation, now: float) -> bool:

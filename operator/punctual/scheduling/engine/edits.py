@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 from punctual import reasons
 from punctual.scheduling.engine.admission_mode import AdmissionMode, KeptByBound
-from punctual.scheduling.engine.job_state import JobState
 from punctual.scheduling.engine.lifecycle import Lifecycle
-from punctual.scheduling.engine.state import PoolState
 from punctual.scheduling.model import ledger
 from punctual.scheduling.model.actions import Emit
 from punctual.scheduling.model.job import Job, Verdict
 from punctual.scheduling.model.wording import span
+from punctual.scheduling.state.job_state import JobState
+from punctual.scheduling.state.pool_state import PoolState
 
 
 @dataclass(slots=True)
@@ -94,15 +94,14 @@ class Edits:
                     what = f"processors.min {job.min_processors}, max {job.max_processors or 'none'}"
                 text = f"{what} would {kept}; the previous promise stays in force"
                 st.record = st.record._replace(spec_applied=Verdict("False", reasons.EDIT_REFUSED, text))
-                self.state.after.append(Emit(job.uid, "Warning", reasons.EDIT_REFUSED, text))
+                self.state.outbox.add(Emit(job.uid, "Warning", reasons.EDIT_REFUSED, text))
                 return
             processors = max(job.min_processors, min(promise.processors, job.max_processors or promise.processors))
             st.record = st.record._replace(promise=promise._replace(deadline=job.deadline, processors=processors))
             st.job = fixed
             self.mode.change(now, st, kept)
             if isinstance(kept, KeptByBound):
-                if self.state.miss is not None:
-                    self.state.miss.accept(job.uid, job.deadline)
+                self.state.misses.accept(job.uid, job.deadline)
                 st.record = st.record._replace(on_track=Verdict("True", reasons.ON_TRACK, "its deadline has changed"))
         st.job = fixed
         st.record = st.record._replace(spec_applied=Verdict("True", reasons.APPLIED, "the change is in force"))
@@ -111,17 +110,16 @@ class Edits:
         if self._take_back(now, st, reasons.SUSPENDED):
             return
         st.job = job
-        if self.state.miss is not None:
-            self.state.miss.leave(job.uid)
+        self.state.misses.leave(job.uid)
         self.state.unbook(job.uid)
-        self.state.stale = True
+        self.state.outdated.work_changed()
         verdict = Verdict("False", reasons.SUSPENDED, "spec.suspend is true: the promise was given up")
         # Until a unit is completed, the input may change and the spec may name another.
         version = st.record.input if st.record.completed else None
         st.record = st.record._replace(
             admitted=verdict, on_track=None, promise=None, offer=None, eta=None, input=version
         )
-        self.state.after.append(Emit(job.uid, "Normal", reasons.SUSPENDED, verdict.message))
+        self.state.outbox.add(Emit(job.uid, "Normal", reasons.SUSPENDED, verdict.message))
 
 
 def _tested(job: Job) -> tuple[float, int, int | None]:

@@ -1,16 +1,24 @@
-"""Health checks of a running chunk: predicates named after the fault that they find, tried in order.
+"""Health checks of running chunks: predicates named after the fault that they find, tried in order.
 
-Each takes one chunk, its observations and the time, and returns a Finding or None. The pool acts on the first finding.
-A silent agent is no evidence: a chunk without reports has not stalled.
+Each takes one chunk, its observations and the time, and returns a Finding or None. :class:`HealthChecks` acts on the
+first finding, and on chunks that run longer than planned. A silent agent is no evidence: a chunk without reports has
+not stalled.
 """
 
+import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from punctual import reasons
-from punctual.scheduling.engine.job_state import ChunkObservation
+from punctual.scheduling.engine.lifecycle import BLOCKED, Lifecycle
+from punctual.scheduling.engine.set_points import SetPoints
 from punctual.scheduling.model.events import NO_VOLUME, NOMINATED
 from punctual.scheduling.model.job import Chunk, Job
-from punctual.scheduling.model.wording import span
+from punctual.scheduling.model.timing import LOOK
+from punctual.scheduling.model.wording import SAID, some, span
+from punctual.scheduling.state.job_state import ChunkObservation, JobState, expected_end
+from punctual.scheduling.state.pool_state import PoolState
+from punctual.theory.tolerance import tolerance
 
 NO_IMAGE = frozenset({"ErrImagePull", "ImagePullBackOff", "ImageInspectError", "RegistryUnavailable"})
 """Waiting reasons of a container with an image that cannot be pulled: a wrong name, or a registry that is away."""
@@ -20,8 +28,6 @@ NO_START = frozenset({
 })  # fmt: skip
 """Waiting reasons of a container that its own template causes."""
 NO_ROOM = frozenset({"Unschedulable", NOMINATED})
-SAID = 300
-"""Maximum characters of a container's, a step's or the cluster's failure message that an event passes on."""
 START_PATIENCE = 20.0
 """Seconds that a pod may wait for its image or configuration: pulls are retried, and short faults pass."""
 ROOM_PATIENCE = 5.0
@@ -84,17 +90,96 @@ def receives_nothing(job: Job, chunk: Chunk, watch: ChunkObservation, now: float
 CHECKS = (cannot_start, has_no_room, receives_nothing, has_stalled)
 
 
-def last_words(log: str) -> str:
-    """Return the last lines of a log as one line, separated by bars: at most about `SAID` characters."""
-    lines = [line.strip() for line in log[-SAID:].splitlines()]
-    if len(log) > SAID and len(lines) > 1:
-        lines = lines[1:]  # it was cut
-    return " | ".join(line for line in lines if line)
-
-
 def finding(job: Job, chunk: Chunk, watch: ChunkObservation, now: float) -> Finding | None:
     """Return the first fault found in the chunk."""
     for check in CHECKS:
         if found := check(job, chunk, watch, now):
             return found
     return None
+
+
+@dataclass(slots=True)
+class HealthChecks:
+    """Supervises running chunks."""
+
+    state: PoolState
+    lifecycle: Lifecycle
+    set_points: SetPoints
+    looked: float = -math.inf
+    """Time of the last supervision."""
+
+    def run(self, now: float) -> None:
+        """Supervise running chunks: find faults and lateness, and update the agents' set points."""
+        assert self.state.spec is not None
+        if abs(now - self.looked) < LOOK:
+            return
+        self.looked = now
+        # In a pool with estimated costs there is no guarantee to be late against.
+        patience, moment = math.inf if self.state.spec.loose else self.state.spec.margin / 2, tolerance(now)
+        self._give_up_measuring(now)
+        for uid in list(self.state.active):
+            st = self.state.jobs[uid]
+            for chunk in st.record.chunks:
+                if st.record.ended:  # an earlier chunk of the job ended it
+                    break
+                watch = st.watches.get(chunk.key)
+                if watch is not None and watch.pod is not None:
+                    if watch.pod.phase == "Succeeded":
+                        self.lifecycle.succeeded(now, st, chunk, watch)
+                        continue
+                    if found := finding(st.job, chunk, watch, now):
+                        self._end_faulty(now, st, chunk, found)
+                        continue
+                    self.set_points.aim(chunk, watch)
+                if now > chunk.promised_end + patience + moment:
+                    self._overrun(now, st, chunk, st.watch(chunk))
+
+    def _end_faulty(self, now: float, st: JobState, chunk: Chunk, found: Finding) -> None:
+        if found.reason == reasons.CAPACITY_LOST:
+            self.state.processors.blocked_until[chunk.node] = now + BLOCKED
+        elif found.reason == reasons.IMAGE_UNAVAILABLE:
+            found = _without_image(now, st, chunk, found)
+        self.lifecycle.end_and_lose(now, st, chunk, found.reason, found.message, own=found.own)
+
+    def _give_up_measuring(self, now: float) -> None:
+        """Reject jobs with deadlines that passed while pilots still measured the cost of a unit."""
+        late = [st for st in self.state.live.values() if st.state == "Measuring" and now >= st.job.deadline]
+        for st in late:
+            for chunk in st.record.chunks:
+                self.lifecycle.end_and_lose(now, st, chunk, reasons.MEASURING, "the deadline has passed", own=False)
+            if st.record.ended:
+                continue
+            measured = f"{some(len(st.record.pilots), 'pilot chunk')} had ended"
+            text = f"the deadline passed before pilot chunks had measured the cost of a unit: {measured}"
+            self.lifecycle.refuse(now, st, reasons.INFEASIBLE_STARTUP, text)
+            self.state.touch(st)
+
+    def _overrun(self, now: float, st: JobState, chunk: Chunk, watch: ChunkObservation) -> None:
+        """Reserve the time that a chunk needs beyond its planned end if no other job pays for it.
+
+        The remaining work is admitted again, at the pace observed so far. If it is refused, the job continues on
+        leftover capacity (``onMiss: Stop`` ends it). Other jobs are unaffected.
+        """
+        watch.late = True
+        cost = st.cost
+        if cost is not None and watch.done > 0 and watch.running_since is not None:
+            pace = (now - watch.running_since) / watch.done
+            node = self.state.processors.nodes.get(chunk.node)  # a node's slowness is not the workload's
+            st.slowed = max(st.slowed, pace / (cost.tau + cost.chi * (node.speed if node else 1.0)))
+        end = expected_end(chunk, watch, now=now)
+        st.record = st.record.changed(chunk._replace(promised_end=end))
+        self.state.touch(st)
+        self.state.outdated.times_changed()
+        if st.state == "Promised":
+            self.state.outdated.caused_by(st.job.uid, reasons.OVERRUN)
+
+
+def _without_image(now: float, st: JobState, chunk: Chunk, found: Finding) -> Finding:
+    """Return the finding as the cluster's fault, or as the work's once the job's imagePullTimeout is over."""
+    if st.imageless_since is None or now < st.imageless_since:  # the clock was set back
+        st.imageless_since = min(now, chunk.created)
+    left = st.imageless_since + st.job.image_timeout - now
+    if left > 0:
+        text = f"{found.message}; not counted as a failure for another {span(left)} (spec.imagePullTimeout)"
+        return found._replace(message=text)
+    return Finding(reasons.CHUNK_FAILED, found.message, own=True)

@@ -2,26 +2,22 @@
 
 import heapq
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from punctual import reasons
-from punctual.control.cost_estimation import Fetched
-from punctual.scheduling.engine.health import SAID, Finding, finding
-from punctual.scheduling.engine.job_state import ChunkObservation, JobState, Key, expected_end
-from punctual.scheduling.engine.state import PoolState
+from punctual.scheduling.engine.measurements import Measurements
 from punctual.scheduling.model import ledger
-from punctual.scheduling.model.actions import DeleteJob, Emit, EndPod, Measured, SetPoint, StoreResult
+from punctual.scheduling.model.actions import DeleteJob, Emit, EndPod, StoreResult
 from punctual.scheduling.model.events import PodObserved
-from punctual.scheduling.model.job import Chunk, InputVersion, PilotSample, Transfers, Verdict
+from punctual.scheduling.model.job import Chunk, InputVersion, Verdict
 from punctual.scheduling.model.processors import Occupant
-from punctual.scheduling.model.timing import GRACE, LOOK
-from punctual.scheduling.model.wording import some, span
-from punctual.theory.tolerance import tolerance
+from punctual.scheduling.model.timing import GRACE
+from punctual.scheduling.model.wording import SAID, some, span
+from punctual.scheduling.state.job_state import ChunkObservation, JobState, Key, expected_end
+from punctual.scheduling.state.pool_state import PoolState
 
 LAST_WORD = 30.0
 """Seconds to wait for the agent's last report of a pod that ended while an offer was open."""
-SEEN = 2.0
-"""Seconds within which the observed start or end of a pod counts as its actual time."""
 BLOCKED = 10.0
 """Seconds without new pods on a node where a pod did not fit, or for a job of which a pod was refused."""
 
@@ -31,6 +27,9 @@ class Lifecycle:
     """Updates records as pods and agents report."""
 
     state: PoolState
+    measurements: Measurements
+    expiring: list[tuple[float, str]] = field(default_factory=list)
+    """Heap of (end of ttl, uid)."""
 
     def answered(self, now: float, st: JobState, chunk: Chunk, end: int) -> None:
         """Release the tail of the chunk's range after the worker has named the end that it will honour."""
@@ -43,7 +42,7 @@ class Lifecycle:
             if watch.done > 0:  # it now ends earlier, at its own pace, which a plan that was not kept does not contain
                 until = expected_end(kept._replace(promised_end=now), watch, now=now)
                 st.record = st.record.changed(kept._replace(promised_end=min(kept.promised_end, until)))
-            self.state.stale = True
+            self.state.outdated.work_changed()
         if kept.size == 0:  # it had begun no unit
             self.end_and_lose(now, st, kept, reasons.OVERRUN, "gave its whole range back", own=False)
 
@@ -72,7 +71,7 @@ class Lifecycle:
                 text = f"pod {pod.name} ended without its answer"
                 self.end_and_lose(now, st, chunk, reasons.CHUNK_FAILED, text, own=False)
                 return
-        ended = self._ended(now, chunk, watch, pod)
+        ended = self.measurements.ended(now, chunk, watch, pod)
         st.last_end = max(st.last_end, ended)
         done = self._done(now, st)
         self.state.touch(st)
@@ -84,9 +83,9 @@ class Lifecycle:
         else:
             self._keep_result(st, chunk, pod)
             st.record = ledger.account(st.record, chunk)
-            fetched = self._transferred(st, chunk, watch)
+            fetched = self.measurements.transferred(st, chunk, watch)
             if chunk.size:
-                self._measured(now, st, chunk, fetched, seen_late=ended < now)
+                self.measurements.record(now, st, chunk, fetched, seen_late=ended < now)
         self._forget(st, chunk)
         self.end_unless_kept(now, st, pod)
         self._maybe_finish(done, st)
@@ -138,18 +137,18 @@ class Lifecycle:
                     f"units {chunk.begin}-{chunk.end}: the termination message of pod {pod.name} is cut at {pod.cut} "
                     f"bytes, so it is not kept; a result may have at most {pod.cut - 1} (PUNCTUAL_RESULT_LIMIT)"
                 )
-                self.state.after.append(Emit(st.job.uid, "Warning", reasons.RESULT_CUT, text))
+                self.state.outbox.add(Emit(st.job.uid, "Warning", reasons.RESULT_CUT, text))
                 return
             if not pod.message:
                 return
             st.record = st.record._replace(results=True)
-        self.state.before.append(StoreResult(st.job.uid, chunk.begin, chunk.end, pod.message))
+        self.state.outbox.add_result(StoreResult(st.job.uid, chunk.begin, chunk.end, pod.message))
 
     def _tell_cut(self, st: JobState, pod: PodObserved) -> None:
         """Emit an event if the termination message of a reduce is cut. Its log is complete and is the job's result."""
         if pod.cut is not None:
             text = f"reduce: the message of pod {pod.name} is cut at {pod.cut} bytes; its log has the complete output"
-            self.state.after.append(Emit(st.job.uid, "Warning", reasons.RESULT_CUT, text))
+            self.state.outbox.add(Emit(st.job.uid, "Warning", reasons.RESULT_CUT, text))
 
     def end_and_lose(
         self, now: float, st: JobState, chunk: Chunk, reason: str, message: str, *, own: bool, durable: bool = True
@@ -174,17 +173,17 @@ class Lifecycle:
         done = ledger.durable(st.job.restart, watch.done) if counts else 0
         if done and st.job.reduce_duration is not None:
             # Durable units have no termination message; the result entry still shows reduce that the range is complete.
-            self.state.before.append(StoreResult(st.job.uid, chunk.begin, chunk.begin + min(done, chunk.size), ""))
+            self.state.outbox.add_result(StoreResult(st.job.uid, chunk.begin, chunk.begin + min(done, chunk.size), ""))
         st.record = ledger.lose(st.record, chunk, durable=done, own=own)
         self._forget(st, chunk)
         self.state.touch(st)
-        self.state.stale = True
+        self.state.outdated.work_changed()
         what = "reduce" if chunk.kind == "Reduce" else f"units {chunk.begin}-{chunk.end}"
         if message:
             text = f"{what}, attempt {chunk.attempt}: {message}"
-            self.state.after.append(Emit(st.job.uid, "Warning", reason, text))
+            self.state.outbox.add(Emit(st.job.uid, "Warning", reason, text))
         if own:
-            self.state.causes.setdefault(st.job.uid, reasons.CHUNK_FAILED)
+            self.state.outdated.caused_by(st.job.uid, reasons.CHUNK_FAILED)
             if st.record.failed.largest(chunk.begin, chunk.end) > st.job.chunk_retries:
                 last = reasons.REDUCE_FAILED if chunk.kind == "Reduce" else reason
                 self.fail(now, st, last, f"{what} failed {st.job.chunk_retries + 1} times: {message}")
@@ -211,65 +210,10 @@ class Lifecycle:
 
     def end(self, now: float, pod: PodObserved) -> None:
         """Delete a pod, once. This includes a pod that is already terminating: its grace period may be longer."""
-        if pod.uid in self.state.ending:
+        if pod.uid in self.state.pods.ending:
             return
-        self.state.ending[pod.uid] = Occupant(pod.job, pod.kind, pod.begin, pod.attempt), now + GRACE
-        self.state.after.append(EndPod(pod.namespace, pod.name, pod.uid, 1.0 if pod.phase == "Succeeded" else GRACE))
-
-    def running_since(self, now: float, chunk: Chunk, pod: PodObserved) -> float:
-        """Return the time since when a pod has been running: now, unless a new leader or an outage saw it late.
-
-        A late observation uses the kubelet's time, in whole seconds on the node's clock. Impossible values are ignored.
-        """
-        if pod.started is None or not (self.state.recreate or pod.started < now - SEEN):
-            return now
-        return pod.started if chunk.created <= pod.started <= now else chunk.created
-
-    def _ended(self, now: float, chunk: Chunk, watch: ChunkObservation, pod: PodObserved) -> float:
-        """Return when a pod ended: now, unless it had ended some time before it was observed.
-
-        A late observation uses the kubelet's times, in whole seconds. Only the difference between two of them is used,
-        so the offset of the node's clock does not matter. This is too coarse to measure a unit: one second of a small
-        pilot is a large part of the cost of each unit.
-        """
-        if pod.started is None or pod.finished is None:
-            return now
-        since = watch.running_since or self.running_since(now, chunk, pod)
-        end = since + (pod.finished - pod.started) + 1.0
-        return end if end < now - SEEN else now
-
-    def _measured(self, now: float, st: JobState, chunk: Chunk, fetched: Fetched | None, *, seen_late: bool) -> None:
-        """Return what the chunk's units took. Record it for a pilot, even if seen late when no other pilot will follow.
-
-        A chunk that seems to end no later than it began is not a measurement: the clock was set back or stood still.
-        """
-        # The time that it waited for its transfer turn is not part of its cost.
-        seconds = max(0.0, now - max(chunk.created, chunk.turn or chunk.created))
-        measure = seconds > 0.0 and not seen_late
-        if measure:
-            if fetched is not None and fetched.seconds >= seconds:  # an untrusted image: impossible
-                fetched = None
-            self.state.after.append(Measured(st.job.uid, chunk.node, chunk.size, seconds, fetched))
-        if chunk.kind == "Pilot" and (measure or not ledger.remaining(st.job.units, st.record)):
-            st.record = st.record._replace(pilots=(*st.record.pilots, PilotSample(chunk.size, seconds)))
-
-    @staticmethod
-    def _transferred(st: JobState, chunk: Chunk, watch: ChunkObservation) -> Fetched | None:
-        """Return the total cost of its transfer.
-
-        The port is also idle while a transfer turn is handed on. That time counts as set-up of a transfer.
-        """
-        seen = watch.pod.transfer if watch.pod else None
-        if seen is None:
-            return None
-        sending = seen.seconds - seen.opening
-        opening = seen.opening
-        if seen.waited > 0 and chunk.turn is not None and watch.fetched_at is not None:
-            opening = max(opening, watch.fetched_at - chunk.turn - sending)
-        units = chunk.origin - chunk.begin
-        sums = st.record.transfers or Transfers()
-        st.record = st.record._replace(transfers=sums.add(units, seen.size, opening=opening, sending=sending))
-        return Fetched(units, opening, opening + sending)
+        self.state.pods.ending[pod.uid] = Occupant(pod.job, pod.kind, pod.begin, pod.attempt), now + GRACE
+        self.state.outbox.add(EndPod(pod.namespace, pod.name, pod.uid, 1.0 if pod.phase == "Succeeded" else GRACE))
 
     @staticmethod
     def _done(now: float, st: JobState) -> float:
@@ -305,7 +249,7 @@ class Lifecycle:
             completed_condition=verdict, on_track=on_track, finished=ended, eta=None, chunks=()
         )
         self._close(ended, st)
-        self.state.after.append(
+        self.state.outbox.add(
             Emit(st.job.uid, "Normal" if kind == "Normal" else "Warning", verdict.reason, verdict.message)
         )
 
@@ -326,14 +270,14 @@ class Lifecycle:
             eta=None,
         )
         self._close(now, st)
-        self.state.after.append(Emit(st.job.uid, "Warning", reason, message))
+        self.state.outbox.add(Emit(st.job.uid, "Warning", reason, message))
 
     def refuse(self, now: float, st: JobState, reason: str, message: str) -> None:
         """Refuse the job: it is finished until an edit of its spec requests a new decision."""
         since = now if st.record.refused is None else st.record.refused
         st.record = st.record._replace(admitted=Verdict("False", reason, message), promise=None, refused=since)
         self.note_end(st)
-        self.state.after.append(Emit(st.job.uid, "Warning", reason, message))
+        self.state.outbox.add(Emit(st.job.uid, "Warning", reason, message))
 
     def missed(self, now: float, st: JobState) -> None:
         """Record that the deadline of a statistically admitted job has passed before it was done."""
@@ -343,19 +287,18 @@ class Lifecycle:
         elif st.state == "Promised":
             st.record = st.record._replace(on_track=Verdict("False", reasons.LATE, text))
             self.state.touch(st)
-            self.state.after.append(Emit(st.job.uid, "Warning", reasons.LATE, text))
+            self.state.outbox.add(Emit(st.job.uid, "Warning", reasons.LATE, text))
 
     def _close(self, ended: float, st: JobState) -> None:
         uid = st.job.uid
         st.watches.clear()
         self.state.active.pop(uid, None)
-        self.state.causes.pop(uid, None)
+        self.state.outdated.causes.pop(uid, None)
         self.state.searches.drop(uid)
-        if self.state.miss is not None:
-            if st.record.completed_condition is not None:
-                self.state.miss.ended(ended, uid)
-            else:  # caused by the job itself: no bound would have prevented it
-                self.state.miss.leave(uid)
+        if st.record.completed_condition is not None:
+            self.state.misses.ended(ended, uid)
+        else:  # caused by the job itself: no bound would have prevented it
+            self.state.misses.leave(uid)
         self.state.unbook(uid)
         self.state.touch(st)
         self.note_end(st)
@@ -363,114 +306,18 @@ class Lifecycle:
     def note_end(self, st: JobState) -> None:
         """Schedule the job's deletion for the end of its time to live."""
         if st.job.ttl is not None and st.record.over is not None:
-            heapq.heappush(self.state.expiring, (st.record.over + st.job.ttl, st.job.uid))
+            heapq.heappush(self.expiring, (st.record.over + st.job.ttl, st.job.uid))
 
     def expire(self, now: float) -> None:
         """Delete ended and refused jobs that have exceeded their time to live."""
-        while self.state.expiring and self.state.expiring[0][0] <= now:
-            _, uid = heapq.heappop(self.state.expiring)
+        while self.expiring and self.expiring[0][0] <= now:
+            _, uid = heapq.heappop(self.expiring)
             st = self.state.jobs.get(uid)
             # An edit or a new decision may have moved the time since.
             over = st.record.over if st else None
             due = math.inf if st is None or st.job.ttl is None or over is None else over + st.job.ttl
             if due <= now:
-                self.state.after.append(DeleteJob(uid))
-
-    def supervise(self, now: float) -> None:
-        """Supervise running chunks: find faults and lateness, and update the agents' set points."""
-        assert self.state.spec is not None
-        if abs(now - self.state.looked) < LOOK:
-            return
-        self.state.looked = now
-        # In a pool with estimated costs there is no guarantee to be late against.
-        patience, moment = math.inf if self.state.spec.loose else self.state.spec.margin / 2, tolerance(now)
-        self._give_up_measuring(now)
-        for uid in list(self.state.active):
-            st = self.state.jobs[uid]
-            for chunk in st.record.chunks:
-                if st.record.ended:  # an earlier chunk of the job ended it
-                    break
-                watch = st.watches.get(chunk.key)
-                if watch is not None and watch.pod is not None:
-                    if watch.pod.phase == "Succeeded":
-                        self.succeeded(now, st, chunk, watch)
-                        continue
-                    if found := finding(st.job, chunk, watch, now):
-                        self._end_faulty(now, st, chunk, found)
-                        continue
-                    self.aim(chunk, watch)
-                if now > chunk.promised_end + patience + moment:
-                    self._overrun(now, st, chunk, st.watch(chunk))
-
-    def _end_faulty(self, now: float, st: JobState, chunk: Chunk, found: Finding) -> None:
-        if found.reason == reasons.CAPACITY_LOST:
-            self.state.processors.blocked_until[chunk.node] = now + BLOCKED
-        elif found.reason == reasons.IMAGE_UNAVAILABLE:
-            found = _without_image(now, st, chunk, found)
-        self.end_and_lose(now, st, chunk, found.reason, found.message, own=found.own)
-
-    def _give_up_measuring(self, now: float) -> None:
-        """Reject jobs with deadlines that passed while pilots still measured the cost of a unit."""
-        late = [st for st in self.state.live.values() if st.state == "Measuring" and now >= st.job.deadline]
-        for st in late:
-            for chunk in st.record.chunks:
-                self.end_and_lose(now, st, chunk, reasons.MEASURING, "the deadline has passed", own=False)
-            if st.record.ended:
-                continue
-            measured = f"{some(len(st.record.pilots), 'pilot chunk')} had ended"
-            text = f"the deadline passed before pilot chunks had measured the cost of a unit: {measured}"
-            self.refuse(now, st, reasons.INFEASIBLE_STARTUP, text)
-            self.state.touch(st)
-
-    def aim(self, chunk: Chunk, watch: ChunkObservation) -> None:
-        """Send the agent a set point for the chunk if it has changed."""
-        assert self.state.spec is not None
-        pod = watch.pod
-        if pod is None or pod.phase not in {"Pending", "Running"}:
-            return
-        point = (self.state.spec.cpu, chunk.promised_end, pod.uid)
-        if watch.set_point != point:
-            watch.set_point = point
-            self.state.after.append(
-                SetPoint(
-                    node=pod.node,
-                    pod=pod.uid,
-                    cap=self.state.spec.cpu,
-                    period=self.state.spec.period,
-                    units=chunk.origin - chunk.begin,
-                    end=chunk.promised_end,
-                )
-            )
-
-    def _overrun(self, now: float, st: JobState, chunk: Chunk, watch: ChunkObservation) -> None:
-        """Reserve the time that a chunk needs beyond its planned end if no other job pays for it.
-
-        The remaining work is admitted again, at the pace observed so far. If it is refused, the job continues on
-        leftover capacity (``onMiss: Stop`` ends it). Other jobs are unaffected.
-        """
-        watch.late = True
-        cost = st.cost
-        if cost is not None and watch.done > 0 and watch.running_since is not None:
-            pace = (now - watch.running_since) / watch.done
-            node = self.state.processors.nodes.get(chunk.node)  # a node's slowness is not the workload's
-            st.slowed = max(st.slowed, pace / (cost.tau + cost.chi * (node.speed if node else 1.0)))
-        end = expected_end(chunk, watch, now=now)
-        st.record = st.record.changed(chunk._replace(promised_end=end))
-        self.state.touch(st)
-        self.state.stale = True
-        if st.state == "Promised":
-            self.state.causes.setdefault(st.job.uid, reasons.OVERRUN)
-
-
-def _without_image(now: float, st: JobState, chunk: Chunk, found: Finding) -> Finding:
-    """Return the finding as the cluster's fault, or as the work's once the job's imagePullTimeout is over."""
-    if st.imageless_since is None or now < st.imageless_since:  # the clock was set back
-        st.imageless_since = min(now, chunk.created)
-    left = st.imageless_since + st.job.image_timeout - now
-    if left > 0:
-        text = f"{found.message}; not counted as a failure for another {span(left)} (spec.imagePullTimeout)"
-        return found._replace(message=text)
-    return Finding(reasons.CHUNK_FAILED, found.message, own=True)
+                self.state.outbox.add(DeleteJob(uid))
 
 
 def _fault(st: JobState, chunk: Chunk, pod: PodObserved) -> tuple[str, str] | None:

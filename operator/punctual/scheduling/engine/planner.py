@@ -1,8 +1,6 @@
-"""Planning: assign processors and times, keep or repair plans, and give promises up if no plan fits.
+"""Planning: what is still to be placed of each job, when each processor is free, and the plan of both.
 
-A new plan replaces the old one only if it keeps every promise (schedules have anomalies). Otherwise the old plan stays,
-with its new times. If neither keeps every promise, margins are used first. Then promises are given up: first those of
-the jobs that caused the shortage, then the newest.
+A trial plans as if the state were another one, and changes nothing; ``adopt`` puts a plan in force.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -13,44 +11,26 @@ import numpy as np
 
 from punctual import reasons
 from punctual.scheduling.admission.exact import ExactSchedule, current
-from punctual.scheduling.engine.job_state import JobState, expected_end
 from punctual.scheduling.engine.lifecycle import Lifecycle
-from punctual.scheduling.engine.state import PoolState
 from punctual.scheduling.engine.transfers import expected_inputs, someone_fetches
 from punctual.scheduling.model import ledger
-from punctual.scheduling.model.actions import Emit
 from punctual.scheduling.model.discipline import Order
 from punctual.scheduling.model.job import Verdict
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.timing import GRACE, NOTICE
 from punctual.scheduling.model.wording import span
-from punctual.scheduling.placement.demand import Demand, Shortfall
+from punctual.scheduling.placement.demand import Demand
 from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.placement.timeline import Timeline
+from punctual.scheduling.state.job_state import JobState, expected_end
+from punctual.scheduling.state.pool_state import UNCHANGED, Changes, PoolState
 from punctual.theory.cost import Cost
 from punctual.theory.tolerance import tolerance
 
 MAKING_ROOM = 2.0
 """Minimum seconds that are reserved if a placeholder must be preempted before a chunk starts."""
-SPARING = 2000
-"""Placements that a repair may spend on finding promises that can be kept after all."""
 FORECAST_STEP = 1.0
 """Minimum change of a forecast, seconds, that is reported."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
-    """Changes of the state that a trial assumes."""
-
-    but: frozenset[str] = frozenset()
-    """Uids of jobs without a promise."""
-    without: Collection[str] = ()
-    """Nodes that are lost, with the work that runs there."""
-    job: JobState | None = None
-    """State of one job, in place of its own."""
-
-
-UNCHANGED = Changes()
 
 
 class Outcome(NamedTuple):
@@ -69,15 +49,15 @@ class Planner:
     state: PoolState
     lifecycle: Lifecycle
 
-    def trial(self, now: float, changes: "Changes | None" = None, *, stop: bool = False) -> "Outcome":
+    def trial(self, now: float, changes: Changes | None = None, *, stop: bool = False) -> "Outcome":
         """Plan all promised jobs again, as if the state had changed; ``stop`` at the first miss."""
         changes = changes or UNCHANGED
-        planner = self if changes.job is None else Planner(self.state.with_job(changes.job), self.lifecycle)
+        planner = Planner(self.state.assuming(changes), self.lifecycle)
         places, ground = planner.ground(now, changes)
         plan, missed = Plan.of(places, ground, planner.demands(now, changes), stop=stop)
         return Outcome(plan, [short.uid for short in missed])
 
-    def ground(self, now: float, changes: "Changes | None" = None) -> tuple[list[Place], Timeline]:
+    def ground(self, now: float, changes: Changes | None = None) -> tuple[list[Place], Timeline]:
         """Return the places that planning may use, and the times from which they are free."""
         changes = changes or UNCHANGED
         ends = self._ends(now, changes.but)
@@ -94,7 +74,6 @@ class Planner:
 
     def _ground(self, now: float, places: Sequence[Place], ends: Mapping[Place, float]) -> Timeline:
         assert self.state.spec is not None
-        self.state.ahead.clearance = self.state.spec.margin + self.state.leave
         return Timeline(
             np.array([ends.get(place, now) for place in places], dtype=np.float64),
             self.state.spec.discipline,
@@ -118,7 +97,7 @@ class Planner:
         """Return when each occupied place becomes free; jobs in ``evicted`` count as leftover work."""
         places_of = self.state.processors.places_of
         ends = dict.fromkeys(places_of.values(), now + GRACE)  # without an owned chunk: the pod is terminating
-        for occupant, until in self.state.ending.values():
+        for occupant, until in self.state.pods.ending.values():
             if (place := places_of.get(occupant)) is not None:
                 ends[place] = max(now, until)
         for uid in self.state.active:
@@ -228,7 +207,7 @@ class Planner:
             processors=self.state.processors.total,
         )
 
-    def demands(self, now: float, changes: "Changes | None" = None) -> list[Demand]:
+    def demands(self, now: float, changes: Changes | None = None) -> list[Demand]:
         """Return the demands of all promised jobs."""
         changes = changes or UNCHANGED
         out = []
@@ -239,137 +218,15 @@ class Planner:
                 out.append(demand)
         return out
 
-    def replan(self, now: float) -> None:
-        """Plan again after a change; keep the old plan if the new one breaks a promise that the old one keeps."""
-        plan, missed = self.trial(now)
-        late = [st.job.uid for st in self._promised() if self.is_late(st, now)]
-        if missed or late:
-            kept = None if late else self._kept(now, plan) or self._rebuilt(now, plan)
-            plan = kept or self._repair(now, missed, late)
-        self.state.causes.clear()
-        self.adopt(plan, now)
-        self._promise_again(now)
-
-    def _promised(self) -> Iterable[JobState]:
+    def promised(self) -> Iterable[JobState]:
+        """Return the jobs with a promise that planning must keep."""
         return (st for st in list(self.state.live.values()) if st.state == "Promised")
-
-    def _kept(self, now: float, anew: Plan) -> Plan | None:
-        """Return the old plan at the new ready times if it covers all remaining work and keeps every promise."""
-        old = self.state.plan
-        if {d.uid: d.ranges for d in old.demands} != {d.uid: d.ranges for d in self.demands(now)}:
-            return None
-        kept = old.upon(anew.places, anew.ground)
-        return kept if kept and kept.keeps_all() else None
-
-    def _rebuilt(self, now: float, anew: Plan) -> Plan | None:
-        """Return a plan rebuilt from the recorded promises, if it keeps every promise.
-
-        After a takeover, the records are all that is left of a kept plan: each job gets as many processors as it was
-        promised, in the order in which the jobs were to start.
-        """
-        line = []
-        for demand in self.demands(now):
-            st = self.state.jobs[demand.uid]
-            promise = st.record.promise
-            assert promise is not None
-            least = max(demand.least, promise.processors - len(st.record.chunks))
-            line.append((promise.start, demand.order, replace(demand, least=min(least, demand.most or least))))
-        plan, missed = Plan.in_turn(
-            anew.places, anew.ground, [d for *_, d in sorted(line, key=lambda e: e[:2])], stop=True
-        )
-        return None if missed else plan
-
-    def _repair(self, now: float, missed: list[str], late: list[str]) -> Plan:
-        """Find a plan that keeps as many promises as possible: use margins first, then give promises up.
-
-        Drop jobs that cannot be saved first, then the jobs that caused the shortage (isolation), then the newest, until
-        the rest fits. Finally, take back dropped jobs that fit after all: they did not cause the shortage.
-        """
-        for uid in missed:
-            self.state.jobs[uid].squeezed = True
-        refused = {uid: reasons.POD_REFUSED for uid, st in self.state.live.items() if st.refused_until > now}
-        causes = refused | self.state.causes
-        at_fault = [uid for uid in causes if uid in self.state.jobs and self.state.jobs[uid].state == "Promised"]
-        newest = sorted(self._promised(), key=lambda st: (-st.job.arrival, st.job.uid))
-        alone, _ = self.trial(now, Changes(but=frozenset(st.job.uid for st in newest)))
-        hopeless = [d.uid for d in self.demands(now) if isinstance(alone.append(d), Shortfall)]
-        first = list(dict.fromkeys([*late, *hopeless]))
-        queue = list(dict.fromkeys([*first, *at_fault, *(st.job.uid for st in newest)]))
-        low, high = len(first), len(queue)  # dropping ``high`` jobs is enough: without any job, everything fits
-        if not self.trial(now, Changes(but=frozenset(queue[:low])), stop=True).missed:
-            high = low
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self.trial(now, Changes(but=frozenset(queue[:middle])), stop=True).missed:
-                low = middle
-            else:
-                high = middle
-        gone = self._spare(now, frozenset(queue[:high]), oldest=queue[len(first) : high][::-1])
-        for uid in queue[:high]:
-            if uid in gone:
-                reason = causes.get(uid, reasons.OVERRUN if uid in late else reasons.CAPACITY_LOST)
-                self._give_up(now, self.state.jobs[uid], reason)
-        return self.trial(now, Changes(but=gone)).plan
-
-    def _spare(self, now: float, gone: frozenset[str], *, oldest: list[str]) -> frozenset[str]:
-        """Return the subset of ``gone`` that must be dropped after jobs that still fit are taken back, oldest first.
-
-        Dropping more jobs need not help: if one of the oldest does not fit, all newer ones were dropped with it. Many
-        jobs are tested at once, and then in halves if they do not all fit.
-        """
-        groups, placements = [oldest] if oldest else [], SPARING
-        while groups and placements > 0:
-            group = groups.pop()
-            fewer = gone.difference(group)
-            plan, missed = self.trial(now, Changes(but=fewer), stop=True)
-            placements -= 1 + len(plan)
-            if not missed:
-                gone = fewer
-            elif len(group) > 1:
-                middle = len(group) // 2
-                groups += [group[middle:], group[:middle]]
-        return gone
-
-    def _give_up(self, now: float, st: JobState, reason: str) -> None:
-        text = {
-            reasons.OVERRUN: "its units take longer than declared; the rest no longer fits before the deadline",
-            reasons.CHUNK_FAILED: "chunks failed; running them again no longer fits before the deadline",
-            reasons.POD_REFUSED: "its pods are refused; the rest no longer fits before the deadline",
-        }.get(reason, "processors were lost; not every promise still fits, so the newest are given up first")
-        if st.job.on_miss == "Stop":
-            self.lifecycle.fail(now, st, reason, f"{text}; spec.onMiss is Stop")
-            return
-        st.record = st.record._replace(on_track=Verdict("False", reason, f"{text}; it continues on leftover capacity"))
-        self.state.touch(st)
-        self.state.after.append(Emit(st.job.uid, "Warning", reason, text))
-
-    def _promise_again(self, now: float) -> None:
-        """Promise jobs that lost their processors to a lost node again, oldest first, if they fit now."""
-        lost = [
-            st for st in self.state.live.values()
-            if st.state == "Leftover" and st.record.on_track and st.record.on_track.reason == reasons.CAPACITY_LOST
-        ]  # fmt: skip
-        for st in sorted(lost, key=lambda s: (s.job.arrival, s.job.uid))[:8]:
-            demand = self.demand(st, now)
-            if demand and self.state.plan.at(now).overloaded(demand):
-                continue
-            text = "processors are planned for it again"
-            chunks = tuple(c._replace(leftover=False) for c in st.record.chunks)
-            promised = st.record._replace(on_track=Verdict("True", reasons.ON_TRACK, text), chunks=chunks)
-            again = replace(st, record=promised)
-            plan, missed = self.trial(now, Changes(job=again), stop=True)
-            if missed or self.is_late(again, now):
-                continue
-            st.record = promised
-            self.state.touch(st)
-            self.state.after.append(Emit(st.job.uid, "Normal", reasons.ON_TRACK, text))
-            self.adopt(plan, now)
 
     def adopt(self, plan: Plan, now: float) -> None:
         """Put a plan in force and update the forecasts that it changes."""
         self.state.schedule = ExactSchedule(plan)
         booked = {b.demand.uid: b for b in plan}
-        for st in self._promised():
+        for st in self.promised():
             promise = st.record.promise
             if promise is None:
                 continue

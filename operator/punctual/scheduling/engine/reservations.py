@@ -6,7 +6,7 @@ does not, its pod is deleted and its units run elsewhere. Only chunks of jobs th
 """
 
 import math
-from collections.abc import Collection, Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from punctual import reasons
@@ -14,11 +14,8 @@ from punctual.scheduling.admission import reservation_test
 from punctual.scheduling.admission.reservation_test import Accepted, BookedReservation, BookedReservations, admit
 from punctual.scheduling.engine.admission_mode import AdmissionMode
 from punctual.scheduling.engine.dispatcher import Dispatcher
-from punctual.scheduling.engine.job_state import expected_end
 from punctual.scheduling.engine.lifecycle import Lifecycle
-from punctual.scheduling.engine.offer_searches import TESTS
 from punctual.scheduling.engine.planner import Planner
-from punctual.scheduling.engine.state import PoolState
 from punctual.scheduling.model.actions import AnswerReservation, OfferWindow
 from punctual.scheduling.model.events import ReservationApplied, Share
 from punctual.scheduling.model.job import Verdict
@@ -27,6 +24,9 @@ from punctual.scheduling.model.reservation import Reservation
 from punctual.scheduling.model.timing import ASKED
 from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.placement.plan import Plan
+from punctual.scheduling.state.job_state import expected_end
+from punctual.scheduling.state.offer_searches import TESTS
+from punctual.scheduling.state.pool_state import PoolState
 from punctual.theory.tolerance import tolerance
 
 MENDED = 4
@@ -71,19 +71,20 @@ class Reservations:
             line.pop(uid, None)
         if uid in self.state.ahead.held:
             self.state.ahead.release(uid)
-            self.state.stale = True
+            self.state.outdated.capacity_changed()
 
     def take_up(self, now: float) -> None:
         """Restore the reservations of an earlier leader and drop expired ones, before anything is planned."""
         if self.state.ahead.forget(now):
-            self.state.stale = True
+            self.state.outdated.capacity_changed()
         # In order of their starts: each then finds as many free places as it did before.
         for event in sorted(self.found.values(), key=lambda e: (e.reservation.start, e.reservation.uid)):
             asked = event.reservation
             if asked.end > now:
                 places = [place for share in event.held or () for place in self._seats(asked, share)]
                 self.state.ahead.book(BookedReservation(asked, tuple(places)))
-                self.state.stale, self.counts = True, {}
+                self.state.outdated.capacity_changed()
+                self.counts = {}
         self.found.clear()
 
     def _seats(self, asked: Reservation, share: Share) -> Iterable[Place]:
@@ -132,12 +133,11 @@ class Reservations:
         whole = all(len(places) >= asked.processors for asked, places in ahead.held.values())
         self.counts = dict(counts) if whole else {}
 
-    def robbed(self, going: Collection[str]) -> int:
-        """Count the reservations that would lose processors if these nodes went away and the others stayed.
+    def robbed(self, there: Mapping[str, int]) -> int:
+        """Count the reservations that would lose processors if nodes had this many of them.
 
         Reservations for the maintenance of a node request no processors and are not counted.
         """
-        there = {node: n for node, n in self.state.processors.counts.items() if node not in going}
         held = [places for asked, places in self.state.ahead.held.values() if asked.processors]
         return sum(any(place.slot >= there.get(place.node, 0) for place in places) for places in held)
 
@@ -157,18 +157,18 @@ class Reservations:
         if n < asked.processors:
             text = f"{n} of {some(asked.processors, 'processor')} are left, because nodes were lost"
             verdict = Verdict("True", reasons.CAPACITY_LOST, text)
-        self.state.after.append(AnswerReservation(asked.uid, verdict, places))
+        self.state.outbox.add(AnswerReservation(asked.uid, verdict, places))
 
     def answer(self, now: float) -> None:
         """Accept the waiting reservations, in order of arrival, if every promise is still kept."""
         for asked in self.asked.values():
             verdict, places = self._answer(now, asked)
-            self.state.after.append(AnswerReservation(asked.uid, verdict, places))
+            self.state.outbox.add(AnswerReservation(asked.uid, verdict, places))
         self.asked.clear()
 
     def _answer(self, now: float, asked: Reservation) -> tuple[Verdict, tuple[Place, ...]]:
         state = self.state
-        if state.deleting:
+        if state.request.deleting:
             return Verdict("False", reasons.POOL_DELETED, "the pool is being deleted and takes no new reservations"), ()
         if state.spec is not None and state.spec.loose:
             text = "a pool with missRatio cannot reserve processors: use a pool without missRatio"
@@ -212,7 +212,7 @@ class Reservations:
                 budget -= 1
             except StopIteration as end:
                 del self.searches[uid]
-                self.state.after.append(OfferWindow(uid, end.value))
+                self.state.outbox.add(OfferWindow(uid, end.value))
 
     def clear(self, now: float) -> None:
         """Ensure that processors are empty when their window begins, and stay empty."""

@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from itertools import chain
 
 from punctual import reasons
-from punctual.scheduling.engine.job_state import JobState
-from punctual.scheduling.engine.state import PoolState
 from punctual.scheduling.model.actions import GiveTurn
 from punctual.scheduling.model.job import Chunk
 from punctual.scheduling.model.processors import Occupant
 from punctual.scheduling.model.timing import LOOK
+from punctual.scheduling.state.job_state import JobState
+from punctual.scheduling.state.pool_state import PoolState
 
 Entry = tuple[JobState, Chunk]
 
@@ -87,19 +87,19 @@ class TransferQueue:
     def work(self, now: float) -> None:
         """Give the next transfer turn if no chunk has it."""
         state = self.state
-        if not (state.changed or abs(now - self.looked) >= LOOK) or not someone_fetches(state):
+        if not (state.outdated.record or abs(now - self.looked) >= LOOK) or not someone_fetches(state):
             return
         assert state.spec is not None
         self.looked = now
         one_port = state.spec.discipline.one_port
-        state.sending = {occupant for occupant in state.sending if self._may_send(occupant)}
+        state.pods.sending = {occupant for occupant in state.pods.sending if self._may_send(occupant)}
         for st, chunk in line(state):
             if not st.job.fetches:
                 if one_port and chunk.sent is not None and chunk.sent > now:
                     break
                 continue
             if chunk.turn is None:
-                if one_port and (state.sending or st.watch(chunk).pod is None):  # its pod is being created
+                if one_port and (state.pods.sending or st.watch(chunk).pod is None):  # its pod is being created
                     break
                 if one_port and state.ahead.sendable(now, _seconds(st, chunk)) > now:
                     break
@@ -117,7 +117,7 @@ class TransferQueue:
 
     def _give(self, now: float, st: JobState, chunk: Chunk) -> None:
         st.record = st.record.changed(chunk._replace(turn=now))
-        self.state.sending.add(self.state.occupant(st.job.uid, chunk))
+        self.state.pods.sending.add(self.state.occupant(st.job.uid, chunk))
         self.state.touch(st)
 
     def _tell(self, st: JobState, chunk: Chunk) -> None:
@@ -128,7 +128,7 @@ class TransferQueue:
             return
         watch.told_turn = True
         pod = watch.pod
-        self.state.after.append(GiveTurn(pod.namespace, pod.name, pod.uid, kept.turn))
+        self.state.outbox.add(GiveTurn(pod.namespace, pod.name, pod.uid, kept.turn))
 
     def _move(self, now: float) -> None:
         """Move planned ends by the delay of a late transfer: its own job causes it, not the jobs that wait behind it.
@@ -147,5 +147,5 @@ class TransferQueue:
             ends = at + chunk.size * cost.with_headroom(state.spec.headroom).chi
             st.record = st.record.changed(chunk._replace(sent=at, promised_end=max(chunk.promised_end, ends)))
             state.touch(st)
-            state.stale = True
-            state.causes.setdefault(cause, reasons.OVERRUN)
+            state.outdated.times_changed()
+            state.outdated.caused_by(cause, reasons.OVERRUN)

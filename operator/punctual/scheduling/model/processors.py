@@ -5,8 +5,8 @@ ended or is gone, whether or not its job still owns the units. The Pool and the 
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import NamedTuple
 
@@ -90,6 +90,22 @@ class Processors:
         """Compute the processors again for another processor size."""
         self.counts = {name: processors_of(node, spec) for name, node in self.nodes.items()}
         self._count_anew()
+
+    def under(self, spec: PoolSpec, coming: Iterable[NodeObserved]) -> "Processors":
+        """Return the processors under another spec, with more nodes; this object does not change."""
+        after = replace(
+            self,
+            nodes=dict(self.nodes),
+            counts=dict(self.counts),
+            occupants=dict(self.occupants),
+            places_of=dict(self.places_of),
+            blocked_until=dict(self.blocked_until),
+            strays=set(self.strays),
+        )
+        for node in coming:
+            after.nodes[node.name] = node
+        after.resize(spec)
+        return after
 
     def _count_anew(self) -> None:
         self._regular = self._lines = None

@@ -1,5 +1,8 @@
 """Formats numbers for messages to people."""
 
+SAID = 300
+"""Maximum characters of a container's, a step's or the cluster's failure message that an event passes on."""
+
 
 def span(seconds: float) -> str:
     """Write seconds as Kubernetes users do: 2583.4 -> 43m3s, 3.42 -> 3.4s."""
@@ -28,3 +31,11 @@ def amount(count: int) -> str:
             return f"{size:.3g}{unit}" if size < 1000 else f"{size:.0f}{unit}"
         size /= 1024
     return f"{size:.3g}Pi"
+
+
+def last_words(log: str) -> str:
+    """Return the last lines of a log as one line, separated by bars: at most about `SAID` characters."""
+    lines = [line.strip() for line in log[-SAID:].splitlines()]
+    if len(log) > SAID and len(lines) > 1:
+        lines = lines[1:]  # it was cut
+    return " | ".join(line for line in lines if line)

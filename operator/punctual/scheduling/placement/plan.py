@@ -21,6 +21,7 @@ from punctual.scheduling.model.ranges import Range
 from punctual.scheduling.placement.demand import Demand, Shortfall
 from punctual.scheduling.placement.lazy_plan import LOOK, LazyPlan
 from punctual.scheduling.placement.place import place, retimed
+from punctual.scheduling.placement.sufficient_test import overloaded
 from punctual.scheduling.placement.timeline import Placement, Timeline
 
 Floats = NDArray[np.float64]
@@ -126,7 +127,7 @@ class Plan:
         moved.
         """
         cheap = 1 + len(self) // 32  # checking a placement costs so much less than making it
-        if not len(self) or self.overloaded(demand):
+        if not len(self) or overloaded(self.ground, self.demands, demand):
             plan = self.append(demand)
             return plan if isinstance(plan, Plan) or not len(self) else plan._replace(placements=cheap)
         if self.might_follow(demand) and isinstance(plan := self.append(demand), Plan):
@@ -161,36 +162,6 @@ class Plan:
         row = self.row.upon(self.ground, queue)
         missed = row.follow(queue[len(row) :], stop=True)
         return missed[0] if missed else Plan(self.places, self.ground, row)
-
-    def fits(self, demand: Demand) -> bool:
-        """Whether the demand would be admitted."""
-        return bool(self.places) and not isinstance(self.insert(demand), Shortfall)
-
-    def under(self, demand: Demand, deadline: float) -> Demand:
-        """Return the demand of a new job under another absolute deadline, with its due time and queue key."""
-        return self.ground.under(demand, deadline)
-
-    def over(self, demand: Demand) -> float:
-        """Return when the demand is done behind all placements and windows at the latest, whatever its partition."""
-        after, demand = self.after, demand.anew()
-        begin = max(float(after.ready.max(initial=0.0)), after.port, demand.not_before, demand.running_until)
-        if after.around is not None:
-            begin = max(begin, after.around.over())
-        cost, slowest = demand.cost, 1.0 if after.speeds is None else max(1.0, float(after.speeds.max(initial=1.0)))
-        chunks = len(self.places) + len(demand.ranges.parts)
-        return begin + chunks * cost.setup + demand.ranges.total * (cost.tau + slowest * cost.chi)
-
-    def turns(self, demand: Demand) -> Iterable[float]:  # noqa: ARG002  as all that tests admission
-        """Return the absolute deadlines at which a demand moves behind one more job."""
-        return (d.due + d.kept_back for d in self.demands)
-
-    def overloaded(self, demand: Demand) -> bool:
-        """Whether more work is due by the demand's due time than all processors could do until then."""
-        due = demand.due
-        work = sum(d.work for d in self.demands if d.due <= due) + demand.work
-        quickest = 1.0 if self.ground.speeds is None else min(1.0, float(self.ground.speeds.min()))
-        room = np.maximum(due - self.ground.ready, 0.0)
-        return work * quickest > float(room.sum()) + room.size * (demand.surely_late - due)
 
     def upon(self, places: Sequence[Place], ground: Timeline) -> "Plan | None":
         """Return the same placements on other places; None if a place that they use is missing."""

@@ -1,4 +1,4 @@
-"""Sufficient O(1) feasibility test from aggregate work and capacity.
+"""Sufficient O(1) feasibility test from aggregate work and capacity, and the necessary one.
 
 A load partitioned by divisible load theory leaves no gaps: equal concurrent processors begin when they are ready, so
 their total busy time does not depend on which load got which of them. The mean of that time alone shows that a demand
@@ -10,8 +10,10 @@ placed to decide. A demand that passes can be placed, however those before it ar
 floats is included.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import ceil
+
+import numpy as np
 
 from punctual.scheduling.placement.demand import Demand
 from punctual.scheduling.placement.timeline import Timeline
@@ -51,3 +53,12 @@ def surely_fit(ground: Timeline, demands: Sequence[Demand], begin: int = 0) -> i
             return i
         busy += work + holes + processors * (setup + tolerance(demand.due))
     return len(demands)
+
+
+def overloaded(ground: Timeline, demands: Iterable[Demand], demand: Demand) -> bool:
+    """Whether more work is due by a demand's due time than all processors could do until then: it cannot fit."""
+    due = demand.due
+    work = sum(d.work for d in demands if d.due <= due) + demand.work
+    quickest = 1.0 if ground.speeds is None else min(1.0, float(ground.speeds.min()))
+    room = np.maximum(due - ground.ready, 0.0)
+    return work * quickest > float(room.sum()) + room.size * (demand.surely_late - due)

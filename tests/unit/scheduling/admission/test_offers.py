@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from punctual.scheduling.admission import offers
+from punctual.scheduling.admission.exact import PlanTest
 from punctual.scheduling.admission.fast_schedule import FastSchedule
 from punctual.scheduling.admission.schedule import QueueTest
 from punctual.scheduling.admission.statistical import StatisticalQueue
@@ -141,7 +142,7 @@ def test_of_two_deadlines_that_would_do_the_earlier_is_offered():
 def plan(*booked, places=4):
     made, missed = Plan.of(PLACES[:places], Timeline(np.zeros(places)), booked)
     assert not missed
-    return made
+    return PlanTest(made)
 
 
 @pytest.mark.parametrize("jobs", [0, 3, 40])
@@ -159,16 +160,18 @@ def test_a_deadline_is_offered_before_a_slow_processor_can_be_of_use():
     """From 20 s on it gets one of two equal parts, and takes 100 s for it; a third is booked ahead."""
     around = Blackouts.of(3, np.array([2]), np.array([0.0]), np.array([1e6]))
     discipline = Discipline(partition="EPR", assign="AN")
-    test, _ = Plan.of(
+    made, _ = Plan.of(
         PLACES[:3], Timeline(np.zeros(3), discipline, speeds=np.array([1.0, 20.0, 1.0]), around=around), ()
     )
+    test = PlanTest(made)
     assert [test.fits(demand(10, due)) for due in (9.9, 10.1, 19.9, 20.1, 99.9, 100.1)] == [0, 1, 1, 0, 0, 1]
     assert searched(test, demand(10, 5.0))[0] == pytest.approx(10.0, rel=2e-6)
 
 
 def test_inside_windows_that_are_too_short_no_deadline_is_offered():
     around = Blackouts.of(1, np.array([0]), np.array([5.0]), np.array([10.0]), owner=np.array([0]))
-    test, _ = Plan.of(PLACES[:1], Timeline(np.zeros(1), around=around), ())
+    made, _ = Plan.of(PLACES[:1], Timeline(np.zeros(1), around=around), ())
+    test = PlanTest(made)
     earliest, tests = searched(test, demand(6, 9.0, inside=0))
     assert earliest is None
     assert tests <= offers.LOOKS + 1

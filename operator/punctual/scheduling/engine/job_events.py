@@ -1,0 +1,90 @@
+"""Events of jobs: a job is applied, edited, or deleted; after a takeover it comes with its record."""
+
+from dataclasses import dataclass, replace
+
+from punctual.scheduling.engine.lifecycle import Lifecycle
+from punctual.scheduling.model import ledger
+from punctual.scheduling.model.events import JobApplied
+from punctual.scheduling.model.job import JobRecord
+from punctual.scheduling.state.job_state import JobState
+from punctual.scheduling.state.pool_state import LIVE, PoolState
+
+
+@dataclass(slots=True)
+class JobEvents:
+    """Processes what users do with jobs. Edits are noted only; :mod:`punctual.scheduling.engine.edits` applies them."""
+
+    state: PoolState
+    lifecycle: Lifecycle
+
+    def applied(self, event: JobApplied) -> None:
+        """Take in a new job, with the record of an earlier leader if there is one, or note an edit."""
+        job = event.job
+        st = self.state.jobs.get(job.uid)
+        if st is None:
+            st = JobState(job, job)
+            self.state.jobs[job.uid] = st
+            if event.record is not None:
+                self._take_record(st, event.record)
+                # The job may come after a restore, too: a list may have lacked it.
+                self.state.outdated.taken_over()
+            if st.state == "Waiting":
+                self.state.ask(st)
+            return
+        if job != st.asked:
+            st.asked = job
+            self.state.edits[job.uid] = None
+
+    def _take_record(self, st: JobState, record: JobRecord) -> None:
+        """Take over a job that an earlier leader recorded."""
+        st.record = ledger.within(record, st.job.units)
+        st.written = record
+        # Something other than a leader wrote this record, and no leader could process it.
+        chunks = {chunk.key: chunk for chunk in record.chunks}
+        pilots = tuple(sample for sample in record.pilots if sample.units > 0)
+        st.record = st.record._replace(chunks=tuple(chunks.values()), pilots=pilots)
+        if st.state in LIVE and st.state != "Measuring" and (record.promise is None or st.cost is None):
+            st.record = st.record._replace(admitted=None)
+        if st.state in LIVE:
+            self.state.live[st.job.uid] = st
+        asked, promise = st.asked, record.promise
+        if promise is not None:  # the promise is in force, whatever a refused edit asks for
+            st.job = replace(st.job, deadline=promise.deadline)
+            refused = record.spec_applied is not None and record.spec_applied.status == "False"
+            if refused or record.observed_generation < asked.generation:
+                least, most = asked.min_processors, asked.max_processors
+                st.job = replace(
+                    st.job,
+                    min_processors=min(least, promise.processors),
+                    max_processors=None if most is None else max(most, promise.processors),
+                )
+        for chunk in st.record.chunks:
+            occupant = self.state.occupant(st.job.uid, chunk)
+            self.state.processors.seat(occupant, chunk.node)
+            self.state.active[st.job.uid] = None
+            if chunk.turn is not None:  # until its pod is seen to have its input
+                self.state.pods.sending.add(occupant)
+        self.lifecycle.note_end(st)
+        if not record.ended and record.observed_generation < st.asked.generation:
+            self.state.edits[st.job.uid] = None
+
+    def deleted(self, now: float, uid: str) -> None:
+        """Forget a job, and end its pods."""
+        st = self.state.jobs.pop(uid, None)
+        if st is None:
+            return
+        self.state.outbox.drop(uid)
+        self.state.active.pop(uid, None)
+        self.state.live.pop(uid, None)
+        self.state.edits.pop(uid, None)
+        self.state.searches.drop(uid)
+        self.state.misses.leave(uid)
+        self.state.unbook(uid)
+        if self.state.schedule.counts_on_ends and (st.state in LIVE or st.record.chunks):
+            self.state.outdated.work_changed()
+        for chunk in st.record.chunks:
+            pod = st.watch(chunk).pod
+            if pod is None:  # never seen: if the pod appears, it is ended
+                self.state.processors.leave(self.state.occupant(uid, chunk))
+            else:
+                self.lifecycle.end(now, pod)

@@ -1,0 +1,76 @@
+"""Measurements: what chunks have taken, of observations that may be late, and what that tells of costs."""
+
+from dataclasses import dataclass
+
+from punctual.control.cost_estimation import Fetched
+from punctual.scheduling.model import ledger
+from punctual.scheduling.model.actions import Measured
+from punctual.scheduling.model.events import PodObserved
+from punctual.scheduling.model.job import Chunk, PilotSample, Transfers
+from punctual.scheduling.state.job_state import ChunkObservation, JobState
+from punctual.scheduling.state.pool_state import PoolState
+
+SEEN = 2.0
+"""Seconds within which the observed start or end of a pod counts as its actual time."""
+
+
+@dataclass(slots=True)
+class Measurements:
+    """Measures chunks that end."""
+
+    state: PoolState
+
+    def running_since(self, now: float, chunk: Chunk, pod: PodObserved) -> float:
+        """Return the time since when a pod has been running: now, unless a new leader or an outage saw it late.
+
+        A late observation uses the kubelet's time, in whole seconds on the node's clock. Impossible values are ignored.
+        """
+        if pod.started is None or not (self.state.outdated.pods or pod.started < now - SEEN):
+            return now
+        return pod.started if chunk.created <= pod.started <= now else chunk.created
+
+    def ended(self, now: float, chunk: Chunk, watch: ChunkObservation, pod: PodObserved) -> float:
+        """Return when a pod ended: now, unless it had ended some time before it was observed.
+
+        A late observation uses the kubelet's times, in whole seconds. Only the difference between two of them is used,
+        so the offset of the node's clock does not matter. This is too coarse to measure a unit: one second of a small
+        pilot is a large part of the cost of each unit.
+        """
+        if pod.started is None or pod.finished is None:
+            return now
+        since = watch.running_since or self.running_since(now, chunk, pod)
+        end = since + (pod.finished - pod.started) + 1.0
+        return end if end < now - SEEN else now
+
+    def record(self, now: float, st: JobState, chunk: Chunk, fetched: Fetched | None, *, seen_late: bool) -> None:
+        """Return what the chunk's units took. Record it for a pilot, even if seen late when no other pilot will follow.
+
+        A chunk that seems to end no later than it began is not a measurement: the clock was set back or stood still.
+        """
+        # The time that it waited for its transfer turn is not part of its cost.
+        seconds = max(0.0, now - max(chunk.created, chunk.turn or chunk.created))
+        measure = seconds > 0.0 and not seen_late
+        if measure:
+            if fetched is not None and fetched.seconds >= seconds:  # an untrusted image: impossible
+                fetched = None
+            self.state.outbox.add(Measured(st.job.uid, chunk.node, chunk.size, seconds, fetched))
+        if chunk.kind == "Pilot" and (measure or not ledger.remaining(st.job.units, st.record)):
+            st.record = st.record._replace(pilots=(*st.record.pilots, PilotSample(chunk.size, seconds)))
+
+    @staticmethod
+    def transferred(st: JobState, chunk: Chunk, watch: ChunkObservation) -> Fetched | None:
+        """Return the total cost of its transfer.
+
+        The port is also idle while a transfer turn is handed on. That time counts as set-up of a transfer.
+        """
+        seen = watch.pod.transfer if watch.pod else None
+        if seen is None:
+            return None
+        sending = seen.seconds - seen.opening
+        opening = seen.opening
+        if seen.waited > 0 and chunk.turn is not None and watch.fetched_at is not None:
+            opening = max(opening, watch.fetched_at - chunk.turn - sending)
+        units = chunk.origin - chunk.begin
+        sums = st.record.transfers or Transfers()
+        st.record = st.record._replace(transfers=sums.add(units, seen.size, opening=opening, sending=sending))
+        return Fetched(units, opening, opening + sending)

@@ -1,0 +1,192 @@
+"""Events of pods: what the API server, agents and refused creations tell of chunks.
+
+A report counts only from the node of its pod, and a success only if the chunk still owns its range.
+"""
+
+import math
+from dataclasses import dataclass
+
+from punctual import reasons
+from punctual.scheduling.engine.dispatcher import Dispatcher
+from punctual.scheduling.engine.lifecycle import BLOCKED, Lifecycle
+from punctual.scheduling.engine.set_points import SetPoints
+from punctual.scheduling.model.actions import DropSetPoint, Emit
+from punctual.scheduling.model.events import CreateRefused, PodObserved, Reported
+from punctual.scheduling.model.job import Chunk
+from punctual.scheduling.model.processors import Occupant
+from punctual.scheduling.model.wording import SAID, last_words
+from punctual.scheduling.state.job_state import ChunkObservation, JobState
+from punctual.scheduling.state.pool_state import PoolState
+from punctual.theory.tolerance import tolerance
+
+USED = 0.01
+"""Seconds of CPU time that count as work. Less may come from an exec or a probe and is not progress."""
+OVER = frozenset({"Succeeded", "Failed"})
+"""Phases of a pod that has ended."""
+NOT_OWN = frozenset({
+    "Preempted", "Preempting", "NodeLost", "NodeShutdown", "Shutdown", "Terminated", "OutOfcpu", "OutOfmemory",
+    "OutOfpods", "NodeAffinity", "UnexpectedAdmissionError", "DeadlineExceeded",
+})  # fmt: skip
+"""Pod reasons that the cluster causes, not the workload.
+
+Evicted is not one of them. If the node was short of a resource, the kubelet adds DisruptionTarget; without that
+condition, the pod exceeded a limit of its own.
+"""
+
+
+@dataclass(slots=True)
+class PodEvents:
+    """Processes what is observed of pods."""
+
+    state: PoolState
+    lifecycle: Lifecycle
+    dispatcher: Dispatcher
+    set_points: SetPoints
+
+    def observed(self, now: float, pod: PodObserved) -> None:
+        """Seat a pod, and account, lose or keep its chunk. A pod without a chunk is ended."""
+        state = self.state
+        state.pods.seen[pod.namespace, pod.name] = pod
+        st = state.jobs.get(pod.job)
+        occupant = Occupant(pod.job, pod.kind, pod.begin, pod.attempt)
+        chunk = st.chunk(pod.kind, pod.begin, pod.attempt) if st else None
+        if pod.phase in OVER:
+            if state.processors.leave(occupant):
+                state.freed(now, chunk)
+            state.outbox.add(DropSetPoint(pod.node, pod.uid))
+        elif pod.node in state.processors.counts or chunk is not None:
+            state.processors.seat(occupant, pod.node)
+        self._see_sending(pod, occupant)
+        if st is None or chunk is None:
+            self._end_unowned(now, st, pod)
+            return
+        watch = st.watch(chunk)
+        if pod.fetched and watch.pod is not None and not watch.pod.fetched:
+            watch.fetched_at = now
+            if chunk.sent is not None and abs(now - chunk.sent) > tolerance(now):
+                state.outdated.times_changed()  # the port is free, earlier or later than planned
+        watch.told_turn = watch.told_turn or pod.turn
+        watch.pod = pod
+        state.pods.watched[pod.uid] = (pod.job, chunk.key)
+        self.set_points.aim(chunk, watch)
+        if pod.phase == "Running" and watch.running_since is None:
+            watch.running_since = self.lifecycle.measurements.running_since(now, chunk, pod)
+            st.imageless_since = None
+            watch.moved = now
+            if chunk.created < watch.running_since and not state.outdated.pods and not st.job.fetches:
+                state.startups.add(st.job.uid, watch.running_since - chunk.created)
+        self._judge_pod(now, st, chunk, watch, pod)
+
+    def _see_sending(self, pod: PodObserved, occupant: Occupant) -> None:
+        """Note whether the pod's input may be in transfer, even if no job owns the pod any more."""
+        if pod.fetched or pod.phase != "Pending":
+            self.state.pods.sending.discard(occupant)
+        elif pod.turn:
+            self.state.pods.sending.add(occupant)
+
+    def _judge_pod(self, now: float, st: JobState, chunk: Chunk, watch: ChunkObservation, pod: PodObserved) -> None:
+        """Account, lose, query or keep the chunk, according to its pod's state."""
+        if not self.lifecycle.see_input(now, st, chunk, pod):
+            return
+        if pod.phase == "Succeeded":
+            self.lifecycle.succeeded(now, st, chunk, watch)
+        elif pod.phase == "Failed":
+            own = not pod.disrupted and not pod.deleting and pod.reason not in NOT_OWN
+            code = f"exit code {pod.exit_code}" if pod.exit_code is not None else pod.reason or "failed"
+            text = f"pod {pod.name}: {code}" + (f" ({pod.reason})" if pod.reason and pod.exit_code is not None else "")
+            if pod.started is None and pod.message:  # the message of the init step
+                text += f": {pod.message[:SAID]}"
+            elif words := last_words(pod.message):
+                text += f"; its log ends: {words}"
+            self.lifecycle.lose(now, st, chunk, reasons.CHUNK_FAILED if own else reasons.CAPACITY_LOST, text, own=own)
+            self.lifecycle.end_unless_kept(now, st, pod)
+        elif pod.deleting:
+            # A person, an eviction or the scheduler (for a higher priority) deletes it. Its end may take its whole
+            # grace period, which no margin covers.
+            text = f"pod {pod.name} is being {'evicted' if pod.disrupted else 'deleted'}"
+            self.lifecycle.end_and_lose(now, st, chunk, reasons.CAPACITY_LOST, text, own=False)
+        elif pod.phase == "Running" and chunk.offered is not None and watch.offered_at is None:
+            # An earlier leader recorded the offer and may have crashed before it sent it.
+            self.dispatcher.offer(now, st, chunk, chunk.offered)
+
+    def _end_unowned(self, now: float, st: JobState | None, pod: PodObserved) -> None:
+        """End a pod that no longer owns its units: its work is not accounted."""
+        if st is not None and pod.phase in OVER:
+            self.lifecycle.end_unless_kept(now, st, pod)
+        elif st is not None or (pod.phase != "Failed" and self.state.spec is not None):
+            self.lifecycle.end(now, pod)
+
+    def gone(self, now: float, namespace: str, name: str) -> None:
+        """Free the processor of a pod that the API server no longer has; its chunk, if any, is lost."""
+        state = self.state
+        pod = state.pods.seen.pop((namespace, name), None)
+        if pod is None:
+            return
+        state.pods.ending.pop(pod.uid, None)
+        state.pods.watched.pop(pod.uid, None)
+        if state.processors.leave(Occupant(pod.job, pod.kind, pod.begin, pod.attempt)):
+            state.outdated.capacity_changed()
+        if pod.phase not in OVER:  # otherwise the set point was already dropped
+            state.outbox.add(DropSetPoint(pod.node, pod.uid))
+        st = state.jobs.get(pod.job)
+        chunk = st.chunk(pod.kind, pod.begin, pod.attempt) if st else None
+        if st and chunk:
+            self.lifecycle.lose(now, st, chunk, reasons.CAPACITY_LOST, f"pod {name} was deleted", own=False)
+
+    def reported(self, now: float, report: Reported) -> None:
+        """Note what the agent of a node says of its pods: progress, answers to offers, file faults."""
+        for p in report.pods:
+            uid, key = self.state.pods.watched.get(p.pod, ("", None))
+            st = self.state.jobs.get(uid)
+            chunk = st.chunk(*key) if st and key else None
+            if st is None or chunk is None:
+                continue
+            watch = st.watch(chunk)
+            if watch.pod is None or watch.pod.node != report.node:
+                continue  # a report about a pod counts only from the pod's own node
+            if watch.reported is not None and not watch.looked_at(now):
+                watch.moved += now - watch.reported  # there was no report in between: perhaps the whole node was paused
+            watch.reported = now
+            self._tell_faults(st, watch.pod.name, p.faults)
+            # An agent that does not know the chunk's length yet passes on what it reads. A value beyond the chunk is
+            # invalid.
+            done = min(p.done, chunk.size) if p.done is not None and p.done <= chunk.origin - chunk.begin else 0
+            if done > watch.done or p.cpu_seconds > watch.cpu + USED:
+                # This is kept in memory only: small amounts each second add up.
+                watch.moved, watch.cpu = now, max(watch.cpu, p.cpu_seconds)
+            if done > watch.done:
+                watch.done = done
+                self.state.outbox.progressed[st.job.uid] = None
+            if p.received is not None and p.received > watch.received:
+                watch.moved, watch.received = now, p.received
+                self.state.outbox.progressed[st.job.uid] = None
+            # An end that gives no unit back may answer an offer of an earlier leader, which this leader does not know
+            # of. An end that was given may still be drawn in further.
+            asked = chunk.offered is not None or chunk.end < chunk.origin or watch.pod.offered
+            if asked and p.end is not None and p.end < chunk.end:
+                self.lifecycle.answered(now, st, chunk, p.end)
+            elif watch.ended_at is not None and p.over:
+                # The arrival time of the report does not decide: it may have been read before the end and delayed.
+                watch.ended_at = -math.inf
+            self.lifecycle.see_success(now, st, chunk.key)
+
+    def _tell_faults(self, st: JobState, pod: str, faults: frozenset[str]) -> None:
+        """Emit one event per job for faults in its workers' files: all its chunks run the same program."""
+        if new := faults - st.faults:
+            st.faults |= new
+            text = f"pod {pod}: {', '.join(sorted(new))}; the last valid value is used"
+            self.state.outbox.add(Emit(st.job.uid, "Warning", reasons.FILE_FAULT, text))
+
+    def refused(self, now: float, event: CreateRefused) -> None:
+        """Take back a chunk with a pod that the API server refused, and delay the job's next pod.
+
+        The cause is the job's own (its namespace's quota, its template), so other jobs' processors do not wait.
+        """
+        st = self.state.jobs.get(event.job)
+        chunk = st.chunk(event.kind, event.begin, event.attempt) if st else None
+        if st is None or chunk is None:
+            return
+        self.state.processors.leave(self.state.occupant(event.job, chunk))
+        self.lifecycle.lose(now, st, chunk, reasons.POD_REFUSED, event.message, own=False)
+        if not event.taken:
+            st.refused_until = now + BLOCKED

@@ -1,0 +1,155 @@
+"""Repair: makes the plan again after a change, keeps the old one, or gives promises up if no plan fits.
+
+A new plan replaces the old one only if it keeps every promise (schedules have anomalies). Otherwise the old plan stays,
+with its new times. If neither keeps every promise, margins are used first. Then promises are given up: first those of
+the jobs that caused the shortage, then the newest.
+"""
+
+from dataclasses import dataclass, replace
+
+from punctual import reasons
+from punctual.scheduling.engine.lifecycle import Lifecycle
+from punctual.scheduling.engine.planner import Planner
+from punctual.scheduling.model.actions import Emit
+from punctual.scheduling.model.job import Verdict
+from punctual.scheduling.placement.demand import Shortfall
+from punctual.scheduling.placement.plan import Plan
+from punctual.scheduling.placement.sufficient_test import overloaded
+from punctual.scheduling.state.job_state import JobState
+from punctual.scheduling.state.pool_state import Changes, PoolState
+
+SPARING = 2000
+"""Placements that a repair may spend on finding promises that can be kept after all."""
+
+
+@dataclass(slots=True)
+class Repair:
+    """Makes a plan that keeps as many promises as possible."""
+
+    state: PoolState
+    lifecycle: Lifecycle
+    planner: Planner
+
+    def replan(self, now: float) -> None:
+        """Plan again after a change; keep the old plan if the new one breaks a promise that the old one keeps."""
+        plan, missed = self.planner.trial(now)
+        late = [st.job.uid for st in self.planner.promised() if self.planner.is_late(st, now)]
+        if missed or late:
+            kept = None if late else self._kept(now, plan) or self._rebuilt(now, plan)
+            plan = kept or self._repair(now, missed, late)
+        self.state.outdated.causes.clear()
+        self.planner.adopt(plan, now)
+        self._promise_again(now)
+
+    def _kept(self, now: float, anew: Plan) -> Plan | None:
+        """Return the old plan at the new ready times if it covers all remaining work and keeps every promise."""
+        old = self.state.plan
+        if {d.uid: d.ranges for d in old.demands} != {d.uid: d.ranges for d in self.planner.demands(now)}:
+            return None
+        kept = old.upon(anew.places, anew.ground)
+        return kept if kept and kept.keeps_all() else None
+
+    def _rebuilt(self, now: float, anew: Plan) -> Plan | None:
+        """Return a plan rebuilt from the recorded promises, if it keeps every promise.
+
+        After a takeover, the records are all that is left of a kept plan: each job gets as many processors as it was
+        promised, in the order in which the jobs were to start.
+        """
+        line = []
+        for demand in self.planner.demands(now):
+            st = self.state.jobs[demand.uid]
+            promise = st.record.promise
+            assert promise is not None
+            least = max(demand.least, promise.processors - len(st.record.chunks))
+            line.append((promise.start, demand.order, replace(demand, least=min(least, demand.most or least))))
+        plan, missed = Plan.in_turn(
+            anew.places, anew.ground, [d for *_, d in sorted(line, key=lambda e: e[:2])], stop=True
+        )
+        return None if missed else plan
+
+    def _repair(self, now: float, missed: list[str], late: list[str]) -> Plan:
+        """Find a plan that keeps as many promises as possible: use margins first, then give promises up.
+
+        Drop jobs that cannot be saved first, then the jobs that caused the shortage (isolation), then the newest, until
+        the rest fits. Finally, take back dropped jobs that fit after all: they did not cause the shortage.
+        """
+        for uid in missed:
+            self.state.jobs[uid].squeezed = True
+        refused = {uid: reasons.POD_REFUSED for uid, st in self.state.live.items() if st.refused_until > now}
+        causes = refused | self.state.outdated.causes
+        at_fault = [uid for uid in causes if uid in self.state.jobs and self.state.jobs[uid].state == "Promised"]
+        newest = sorted(self.planner.promised(), key=lambda st: (-st.job.arrival, st.job.uid))
+        alone, _ = self.planner.trial(now, Changes(but=frozenset(st.job.uid for st in newest)))
+        hopeless = [d.uid for d in self.planner.demands(now) if isinstance(alone.append(d), Shortfall)]
+        first = list(dict.fromkeys([*late, *hopeless]))
+        queue = list(dict.fromkeys([*first, *at_fault, *(st.job.uid for st in newest)]))
+        low, high = len(first), len(queue)  # dropping ``high`` jobs is enough: without any job, everything fits
+        if not self.planner.trial(now, Changes(but=frozenset(queue[:low])), stop=True).missed:
+            high = low
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.planner.trial(now, Changes(but=frozenset(queue[:middle])), stop=True).missed:
+                low = middle
+            else:
+                high = middle
+        gone = self._spare(now, frozenset(queue[:high]), oldest=queue[len(first) : high][::-1])
+        for uid in queue[:high]:
+            if uid in gone:
+                reason = causes.get(uid, reasons.OVERRUN if uid in late else reasons.CAPACITY_LOST)
+                self._give_up(now, self.state.jobs[uid], reason)
+        return self.planner.trial(now, Changes(but=gone)).plan
+
+    def _spare(self, now: float, gone: frozenset[str], *, oldest: list[str]) -> frozenset[str]:
+        """Return the subset of ``gone`` that must be dropped after jobs that still fit are taken back, oldest first.
+
+        Dropping more jobs need not help: if one of the oldest does not fit, all newer ones were dropped with it. Many
+        jobs are tested at once, and then in halves if they do not all fit.
+        """
+        groups, placements = [oldest] if oldest else [], SPARING
+        while groups and placements > 0:
+            group = groups.pop()
+            fewer = gone.difference(group)
+            plan, missed = self.planner.trial(now, Changes(but=fewer), stop=True)
+            placements -= 1 + len(plan)
+            if not missed:
+                gone = fewer
+            elif len(group) > 1:
+                middle = len(group) // 2
+                groups += [group[middle:], group[:middle]]
+        return gone
+
+    def _give_up(self, now: float, st: JobState, reason: str) -> None:
+        text = {
+            reasons.OVERRUN: "its units take longer than declared; the rest no longer fits before the deadline",
+            reasons.CHUNK_FAILED: "chunks failed; running them again no longer fits before the deadline",
+            reasons.POD_REFUSED: "its pods are refused; the rest no longer fits before the deadline",
+        }.get(reason, "processors were lost; not every promise still fits, so the newest are given up first")
+        if st.job.on_miss == "Stop":
+            self.lifecycle.fail(now, st, reason, f"{text}; spec.onMiss is Stop")
+            return
+        st.record = st.record._replace(on_track=Verdict("False", reason, f"{text}; it continues on leftover capacity"))
+        self.state.touch(st)
+        self.state.outbox.add(Emit(st.job.uid, "Warning", reason, text))
+
+    def _promise_again(self, now: float) -> None:
+        """Promise jobs that lost their processors to a lost node again, oldest first, if they fit now."""
+        lost = [
+            st for st in self.state.live.values()
+            if st.state == "Leftover" and st.record.on_track and st.record.on_track.reason == reasons.CAPACITY_LOST
+        ]  # fmt: skip
+        for st in sorted(lost, key=lambda s: (s.job.arrival, s.job.uid))[:8]:
+            demand = self.planner.demand(st, now)
+            ahead = self.state.plan.at(now)
+            if demand and overloaded(ahead.ground, ahead.demands, demand):
+                continue
+            text = "processors are planned for it again"
+            chunks = tuple(c._replace(leftover=False) for c in st.record.chunks)
+            promised = st.record._replace(on_track=Verdict("True", reasons.ON_TRACK, text), chunks=chunks)
+            again = replace(st, record=promised)
+            plan, missed = self.planner.trial(now, Changes(job=again), stop=True)
+            if missed or self.planner.is_late(again, now):
+                continue
+            st.record = promised
+            self.state.touch(st)
+            self.state.outbox.add(Emit(st.job.uid, "Normal", reasons.ON_TRACK, text))
+            self.planner.adopt(plan, now)

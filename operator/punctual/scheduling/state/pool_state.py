@@ -1,0 +1,177 @@
+"""In-memory state of one pool: jobs, processors, the schedule, and pending writes.
+
+All stages of a step work on one PoolState, which decides nothing itself. Only they touch it; readers get a
+:class:`~punctual.scheduling.view.PoolView`. The contents of the jobs' records survive a crash; all other state is
+deliberately lost.
+"""
+
+import heapq
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from punctual.scheduling.admission.exact import ExactSchedule
+from punctual.scheduling.admission.reservation_test import BookedReservations
+from punctual.scheduling.admission.schedule import Schedule
+from punctual.scheduling.model.events import NodeObserved, PodObserved
+from punctual.scheduling.model.job import Chunk, Verdict
+from punctual.scheduling.model.pool_spec import PoolSpec
+from punctual.scheduling.model.processors import Occupant, Place, Processors
+from punctual.scheduling.model.startup_times import StartupTimes
+from punctual.scheduling.placement.plan import Plan
+from punctual.scheduling.state.holding import Holding
+from punctual.scheduling.state.job_state import JobState, Key
+from punctual.scheduling.state.misses import Misses
+from punctual.scheduling.state.offer_searches import OfferSearches
+from punctual.scheduling.state.outbox import Outbox
+from punctual.scheduling.state.outdated import Outdated
+from punctual.theory.tolerance import tolerance
+
+LIVE = frozenset({"Measuring", "Promised", "Leftover"})
+"""States that planning and dispatch must consider."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """Changes of the state that a trial assumes."""
+
+    but: frozenset[str] = frozenset()
+    """Uids of jobs without a promise."""
+    without: Collection[str] = ()
+    """Nodes that are lost, with the work that runs there."""
+    job: JobState | None = None
+    """State of one job, in place of its own."""
+    spec: PoolSpec | None = None
+    """Spec in force."""
+    processors: Processors | None = None
+
+
+UNCHANGED = Changes()
+
+
+@dataclass(slots=True)
+class PoolRequest:
+    """The pool's spec as last applied, and what became of it."""
+
+    spec: PoolSpec | None = None
+    nodes: tuple[NodeObserved, ...] | None = None
+    """The nodes that it would select; None: the same nodes."""
+    edited: bool = False
+    """It is new and not yet tested."""
+    deleting: bool = False
+    verdict: Verdict | None = None
+    """Whether it is in force."""
+
+
+@dataclass(slots=True)
+class PodTable:
+    """Pods of the pool, by what they are looked up for."""
+
+    seen: dict[tuple[str, str], PodObserved] = field(default_factory=dict)
+    """(namespace, name) -> last observation."""
+    watched: dict[str, tuple[str, Key]] = field(default_factory=dict)
+    """Pod uid -> its job's uid and chunk."""
+    ending: dict[str, tuple[Occupant, float]] = field(default_factory=dict)
+    """Uid of a pod that was told to end -> its processor's occupant, and the end of its grace period."""
+    sending: set[Occupant] = field(default_factory=set)
+    """Occupants that have a transfer turn and were not seen to have their input. Includes pods without a chunk."""
+
+
+@dataclass(slots=True)
+class PoolState:
+    """In-memory state of one pool."""
+
+    epoch: int
+    leave: float = 0.0
+    """Seconds from the deletion of a pod until its processor is certainly empty."""
+    spec: PoolSpec | None = None
+    """The spec in force."""
+    request: PoolRequest = field(default_factory=PoolRequest)
+    jobs: dict[str, JobState] = field(default_factory=dict)
+    edits: dict[str, None] = field(default_factory=dict)
+    """Jobs with a new ``asked`` that is not yet tested. They are tested only after a restore has read all records."""
+    live: dict[str, JobState] = field(default_factory=dict)
+    """Jobs that planning and dispatch must consider. Jobs that no longer need it may still be included."""
+    active: dict[str, None] = field(default_factory=dict)
+    """Uids of the jobs that own chunks, in order."""
+    waiting: list[tuple[float, str]] = field(default_factory=list)
+    """Heap of (arrival, uid): jobs that wait for a decision."""
+    processors: Processors = field(default_factory=Processors)
+    pods: PodTable = field(default_factory=PodTable)
+    schedule: Schedule[Any] = field(default_factory=ExactSchedule)
+    """The promised work that waits for processors."""
+    ahead: BookedReservations = field(default_factory=BookedReservations)
+    """Accepted reservations."""
+    misses: Misses = field(default_factory=Misses)
+    startups: StartupTimes = field(default_factory=StartupTimes)
+    searches: OfferSearches = field(default_factory=OfferSearches)
+    holding: Holding = field(default_factory=Holding)
+    outdated: Outdated = field(default_factory=Outdated)
+    outbox: Outbox = field(default_factory=Outbox)
+    due: float | None = None
+    """Time of the next dispatch without an event; None: not before an event."""
+
+    @property
+    def plan(self) -> Plan:
+        """The work that is fixed on a place and at a time."""
+        return self.schedule.plan
+
+    def assuming(self, changes: Changes) -> "PoolState":
+        """Return the state with changes, for a trial; all else is shared and must not be changed."""
+        if changes.job is not None:
+            job, uid = changes.job, changes.job.job.uid
+            return replace(self, jobs={**self.jobs, uid: job}, live={**self.live, uid: job})
+        if changes.spec is None:
+            return self
+        ahead = replace(self.ahead, clearance=changes.spec.margin + self.leave)
+        return replace(self, spec=changes.spec, processors=changes.processors or self.processors, ahead=ahead)
+
+    def put_in_force(self, spec: PoolSpec) -> None:
+        """Use a spec from now on."""
+        self.spec = spec
+        self.ahead.clearance = spec.margin + self.leave
+
+    def taint(self) -> None:
+        """Taint nodes, or take taints away, as the spec in force asks."""
+        assert self.spec is not None
+        self.outbox.add(*self.holding.taint(self.processors.nodes, self.spec))
+
+    def keep_room(self, now: float) -> None:
+        """Let placeholders keep the processors that no chunk occupies."""
+        if self.spec is None or not self.outdated.record:
+            return
+        free = self.processors.room() if self.spec.hold == "Placeholder" else {}
+        if (wanted := self.holding.keep(now, free, self.spec)) is not None:
+            self.outbox.add(wanted)
+
+    def occupant(self, uid: str, chunk: Chunk) -> Occupant:
+        """Return the occupant that stands for a chunk on a processor."""
+        return Occupant(uid, chunk.kind, chunk.begin, chunk.attempt)
+
+    def on(self, place: Place) -> tuple[JobState, Chunk] | None:
+        """Return the job and chunk on a place; None: the place is free or its chunk is no longer owned."""
+        occupant = self.processors.occupants.get(place)
+        st = self.jobs.get(occupant.job) if occupant else None
+        chunk = st.chunk(occupant.kind, occupant.begin, occupant.attempt) if st and occupant else None
+        return (st, chunk) if st and chunk else None
+
+    def ask(self, st: JobState) -> None:
+        """Queue a job for a decision."""
+        heapq.heappush(self.waiting, (st.job.arrival, st.job.uid))
+
+    def freed(self, now: float, chunk: Chunk | None) -> None:
+        """Note that a processor is free. If it became free exactly when planned, the schedule stays valid."""
+        if chunk is None:
+            self.outdated.capacity_changed()
+        elif self.schedule.counts_on_ends and (chunk.kind != "Chunk" or abs(now - chunk.promised_end) > tolerance(now)):
+            self.outdated.times_changed()
+
+    def unbook(self, uid: str) -> None:
+        """Remove a job's waiting work from the schedule."""
+        if self.schedule.remove(uid):
+            self.outdated.work_changed()
+
+    def touch(self, st: JobState) -> None:
+        """Note that the job's status may have to be written."""
+        self.outdated.record_changed()
+        self.outbox.touched[st.job.uid] = None
