@@ -13,7 +13,8 @@ from figures.figure import FULL, Found, Size
 from figures.index import FIGURES
 
 from punctual.scheduling.model.discipline import Discipline
-from punctual.sim.run import Options, simulate
+from punctual.sim.options import Options
+from punctual.sim.run import simulate
 from punctual.sim.trace import FaultLine, JobLine, ReservationLine, Trace
 from punctual.theory.cost import Cost
 

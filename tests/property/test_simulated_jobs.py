@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from schedule import flaws
 
 from punctual.scheduling.model.discipline import Discipline
-from punctual.sim.run import Options, simulate
+from punctual.sim.options import Options
+from punctual.sim.run import simulate
 from punctual.sim.trace import FaultLine, JobLine, ReservationLine, Trace
 from punctual.theory.cost import Cost
 

@@ -242,7 +242,7 @@ def simulate_jobs(
     from punctual.cli import simulate  # noqa: PLC0415  numpy and the core
     from punctual.scheduling.model.discipline import Discipline  # noqa: PLC0415
     from punctual.sim.gc_pause import uncollected  # noqa: PLC0415
-    from punctual.sim.run import Options  # noqa: PLC0415
+    from punctual.sim.options import Options  # noqa: PLC0415
     from punctual.sim.trace import TraceError  # noqa: PLC0415
     from punctual.sim.workload import Workload  # noqa: PLC0415
     from punctual.theory.cost import Cost  # noqa: PLC0415

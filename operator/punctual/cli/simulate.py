@@ -14,8 +14,9 @@ from rich.console import Console
 from punctual.errors import PunctualError
 from punctual.scheduling.model.discipline import Assignment, Rule
 from punctual.scheduling.model.pool_spec import Admission
+from punctual.sim.options import Options
 from punctual.sim.report import Result
-from punctual.sim.run import Options, simulate
+from punctual.sim.run import simulate
 from punctual.sim.trace import FaultLine, Trace, first_flaw, read
 from punctual.sim.workload import Workload
 

@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from punctual.sim.options import Options
 from punctual.sim.report import Decision, Finished, Result
-from punctual.sim.run import Options
 from punctual.sim.trace import JobLine, Line, ReservationLine, Trace, jobs
 from punctual.view import svg as picture
 from punctual.view.elapsed import clock

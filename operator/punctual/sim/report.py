@@ -1,7 +1,7 @@
 """Results of a simulation: the object that `punctual simulate jobs --json` prints."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,6 +75,18 @@ class Result:
             "utilization": _ratio(busy, self.capacity),
             "decision_seconds": _spread(self.seconds),
         }
+
+    def measure_utilization(self, length: float, processors: int) -> None:
+        """Note in each period of that length the share of its processor seconds that was used."""
+        periods = self.periods or []
+        busy = [0.0] * len(periods)
+        for chunk in self.chunks:
+            k = int(chunk.send_start / length)
+            while k < len(busy) and k * length < chunk.end:
+                busy[k] += min(chunk.end, (k + 1) * length) - max(chunk.send_start, k * length)
+                k += 1
+        whole = processors * length
+        self.periods = [replace(period, utilization=used / whole) for period, used in zip(periods, busy, strict=True)]
 
     def document(self) -> dict[str, Any]:
         """Return the results in the documented JSON format."""

@@ -1,152 +1,46 @@
 """Simulation run: the operator's own Pool on a modelled cluster, driven by a trace under a virtual clock.
 
-The Pool counts whole units, but loads here are real numbers. So a unit is a tiny part of a load: a power of two small
-enough that a float holds any load exactly, and large enough for the Pool's integers. Each processor is a node of its
-own. All events of one time are one step of the Pool: ends first, then faults, then one job after the other.
+Each processor is a node of its own. All events of one time are one step of the Pool: ends first, then faults, then one
+job after the other.
 """
 
-import heapq
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from operator import itemgetter
+from dataclasses import replace
 from typing import NamedTuple
 
-import numpy as np
-
 from punctual.scheduling.model.actions import AnswerReservation, CreateChunk, EndPod, OfferEnd, WriteStatus
-from punctual.scheduling.model.discipline import Discipline
 from punctual.scheduling.model.events import (
     Event,
     JobApplied,
     JobDeleted,
     NodeGone,
-    NodeObserved,
     PodGone,
     PodObserved,
-    PodPhase,
     PoolApplied,
-    Progress,
     Reported,
     ReservationApplied,
 )
-from punctual.scheduling.model.job import Job, JobRecord, Restart
-from punctual.scheduling.model.pool_spec import Admission, PoolSpec
+from punctual.scheduling.model.job import JobRecord
 from punctual.scheduling.model.reservation import Reservation
 from punctual.scheduling.model.timing import ASKED, PATIENCE
 from punctual.scheduling.pool import Pool
 from punctual.sim.cluster import Cluster, Running
 from punctual.sim.gc_pause import uncollected
+from punctual.sim.happenings import ARRIVALS, Away, Back, End, Happening, Happenings, Look, Open, Reminder, Sample, Turn
+from punctual.sim.loads import SECOND, Loads
+from punctual.sim.observations import NAMESPACE, node, node_name, pod, progress
+from punctual.sim.options import Options
 from punctual.sim.report import Decision, Executed, Finished, Period, Result
 from punctual.sim.trace import FaultLine, JobLine, ReservationLine, Trace
-from punctual.theory.cost import Cost
 from punctual.theory.tolerance import tolerance
-
-DIGITS = 52
-"""Bits of a load: the largest load has as many tiny units as a float can count exactly."""
-NAMESPACE = "simulated"
-SECOND = 1.0
-"""With tiny units: minimum seconds of work in a chunk, and between two reads of an offer by a worker."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """The simulated pool. ``speeds``: factor of χ per processor; None: all are equal."""
-
-    processors: int = 16
-    cost: Cost = field(default_factory=lambda: Cost(chi=100.0, tau=1.0))
-    speeds: tuple[float, ...] | None = None
-    discipline: Discipline = field(default_factory=lambda: Discipline(network="OnePort"))
-    admission: Admission = "Exact"
-    threshold: int = 300
-    """Hybrid: number of waiting jobs from which the fast test decides."""
-    bound: float | None = None
-    miss_set_point: float | None = None
-    sample_period: float = 100_000.0
-    headroom: float = 0.0
-    margin: float = 0.0
-    restart: Restart = "Redo"
-    actual: tuple[float, float] = (1.0, 1.0)
-    """Range of the factors on estimated costs: one for τ and one for χ, per job."""
-    silent_faults: bool = False
-    """Whether faults are hidden from the Pool: chunks on the processors concerned never end (Mamat 2011, 7.3.2)."""
-    offers: bool = True
-    """Whether the earliest deadline is searched for refused jobs."""
-    integer_units: bool = False
-    seed: int = 0
-
-    @property
-    def spec(self) -> PoolSpec:
-        """The pool's spec for the core."""
-        return PoolSpec(
-            name="simulated",
-            cpu=1.0,
-            headroom=self.headroom,
-            margin=self.margin,
-            discipline=self.discipline,
-            admission=self.admission,
-            threshold=self.threshold,
-            bound=self.bound,
-            miss_set_point=self.miss_set_point,
-            sample_period=self.sample_period,
-        )
 
 
 def simulate(trace: Trace, options: Options, *, tell: Callable[[int], None] = lambda _: None) -> Result:
     """Run a trace to its end; ``tell(n)`` is called with the number of lines processed."""
     with uncollected():
         return _Run(trace, options, tell).result()
-
-
-@dataclass(slots=True)
-class _Away:
-    processors: Sequence[int]
-
-
-@dataclass(slots=True)
-class _Back:
-    processors: Sequence[int]
-
-
-@dataclass(slots=True)
-class _End:
-    running: Running
-    turn: int
-
-
-@dataclass(slots=True)
-class _Look:
-    running: Running
-    """Late, if it still runs."""
-    turn: int
-
-
-@dataclass(slots=True)
-class _Open:
-    """The port is free, and a chunk waits for it."""
-
-
-@dataclass(slots=True)
-class _Sample:
-    """A period of the miss-ratio controller ends."""
-
-
-@dataclass(slots=True)
-class _Turn:
-    """A reservation's window approaches, begins or ends."""
-
-
-@dataclass(slots=True)
-class _Reminder:
-    """A chunk that was offered an end may have passed it."""
-
-
-_ARRIVALS = frozenset({JobLine, ReservationLine})
-_Happening = _End | _Look | _Open | _Away | _Back | _Sample | _Turn | _Reminder | JobLine | ReservationLine
-_RANK = {
-    _End: 0, _Turn: 0, _Sample: 1, _Look: 2, _Reminder: 2, _Open: 3, _Back: 4, _Away: 5, JobLine: 6, ReservationLine: 6,
-}  # fmt: skip
 
 
 class _Holding(NamedTuple):
@@ -166,13 +60,8 @@ class _Run:
         self.view = self.pool.view()
         self.cluster = Cluster(one_port=options.discipline.one_port)
         self.found = Result()
-        loads = [line.load for line in trace.lines if isinstance(line, JobLine)]
-        self.scale = 1.0 if options.integer_units else 2.0 ** math.floor(DIGITS - math.log2(max([1.0, *loads])))
-        self.heap: list[tuple[float, int, int, _Happening]] = []
-        self.count = 0
-        self.rng = np.random.default_rng(options.seed)
-        self.true: dict[str, Cost] = {}
-        self.costs: dict[tuple[str, float], Cost] = {}
+        self.loads = Loads.of(trace, options)
+        self.happenings = Happenings()
         self.records: dict[str, JobRecord] = {}
         self.deadlines: dict[str, float] = {}
         self.mail: list[Event] = []
@@ -192,37 +81,35 @@ class _Run:
             self._plan(line)
         if options.miss_set_point is not None:
             self.found.periods = []
-            self._at(options.sample_period, _Sample())
+            self.happenings.at(options.sample_period, Sample())
 
     def _plan(self, line: object) -> None:
         match line:
             case JobLine() | ReservationLine():
-                self._at(line.arrival, line)
+                self.happenings.at(line.arrival, line)
             case FaultLine():
-                self._at(line.arrival, _Away(line.processors))
+                self.happenings.at(line.arrival, Away(line.processors))
                 if line.until is not None:  # later than all events of the same time as its arrival
-                    self._at(max(line.until, line.arrival + 3 * tolerance(line.arrival)), _Back(line.processors))
-
-    def _at(self, when: float, what: _Happening) -> None:
-        self.count += 1
-        heapq.heappush(self.heap, (when, _RANK[type(what)], self.count, what))
+                    self.happenings.at(
+                        max(line.until, line.arrival + 3 * tolerance(line.arrival)), Back(line.processors)
+                    )
 
     def result(self) -> Result:
         """Run until there are no more events."""
-        self._step(0.0, [PoolApplied(self.spec), *(self._node(i) for i in range(self.options.processors))])
+        self._step(0.0, [PoolApplied(self.spec), *(node(i, self.options) for i in range(self.options.processors))])
         dealt = 0
-        while self.heap:
-            now, happenings = self._next()
+        while self.happenings:
+            now, happenings = self.happenings.next()
             kinds = {type(what) for what in happenings}
-            if kinds != {_Sample}:
+            if kinds != {Sample}:
                 self.last = max(self.last, now)
             for what in happenings:
                 self._take(now, what)
-            if self.mail or not kinds <= _ARRIVALS:  # everything is dispatched before the next decision
+            if self.mail or not kinds <= ARRIVALS:  # everything is dispatched before the next decision
                 self._step(now, [])
-            if _Sample in kinds:
+            if Sample in kinds:
                 self._sample(now)
-            for line in happenings if kinds & _ARRIVALS else ():
+            for line in happenings if kinds & ARRIVALS else ():
                 if isinstance(line, JobLine):
                     self._arrive(now, line)
                 elif isinstance(line, ReservationLine):
@@ -234,28 +121,17 @@ class _Run:
         self._close()
         return self.found
 
-    def _next(self) -> tuple[float, list[_Happening]]:
-        """Return the next events: all that happen at one time, within the precision of floats."""
-        now = self.heap[0][0]
-        until = now + tolerance(now)
-        heap, entries = self.heap, []
-        while heap and heap[0][0] <= until:
-            entries.append(heapq.heappop(heap))
-        now = entries[-1][0]
-        entries.sort(key=itemgetter(1))
-        return now, [what for *_, what in entries]
-
-    def _take(self, now: float, what: _Happening) -> None:
+    def _take(self, now: float, what: Happening) -> None:
         match what:
-            case _End():
+            case End():
                 self._finish(now, what.running, what.turn)
-            case _Away(processors):
+            case Away(processors):
                 for p in processors:
                     self._take_away(now, p)
-            case _Back(processors):
+            case Back(processors):
                 for p in processors:
                     self.lost += now - self.away.pop(p)
-                    self.mail.append(self._node(p))
+                    self.mail.append(node(p, self.options))
             case _:
                 pass
 
@@ -263,9 +139,9 @@ class _Run:
         if running.turn == turn and running.name in self.cluster.running:
             self._stop(now, running)
             self._execute(running, running.end, running.size)
-            self.mail.append(self._pod(running, "Succeeded"))
+            self.mail.append(pod(running, "Succeeded"))
             if running.offered:  # the Pool waits for its last report
-                self.mail.append(self._progress(running, running.size, over=True))
+                self.mail.append(progress(running, running.size, over=True))
 
     def _take_away(self, now: float, p: int) -> None:
         self.away[p] = now
@@ -276,9 +152,9 @@ class _Run:
         for running in self.cluster.on(p):
             done = running.done(now) if self.options.restart == "Resume" else 0
             if done:
-                self.mail += [self._pod(running, "Running"), self._progress(running, done)]
+                self.mail += [pod(running, "Running"), progress(running, done)]
             self._cut(now, running, done)
-        self.mail.append(NodeGone(self._name(p)))
+        self.mail.append(NodeGone(node_name(p, self.options)))
 
     def _cut(self, now: float, running: Running, done: int) -> None:
         self._stop(now, running)
@@ -293,7 +169,7 @@ class _Run:
         """Remove a chunk from its processor; the chunks behind it at the port move forward and get new end events."""
         for moved in self.cluster.stop(now, running.name):
             if moved.processor not in self.away:  # otherwise its end is not reported
-                self._at(moved.end, _End(moved, moved.turn))
+                self.happenings.at(moved.end, End(moved, moved.turn))
 
     def _execute(self, running: Running, end: float, counts: int) -> None:
         if running.send_start < end or counts:  # otherwise it never had the port
@@ -303,7 +179,7 @@ class _Run:
                 running.send_start,
                 min(running.send_end, end),
                 end,
-                counts / self.scale,
+                counts / self.loads.scale,
             )
             self.found.chunks.append(made)
 
@@ -312,37 +188,13 @@ class _Run:
         assert periods is not None
         if last is not None:
             periods.append(Period(last.time, last.miss_ratio, last.bound, 0.0))
-        if self.heap:  # otherwise nothing is left to measure
-            self._at(now + self.options.sample_period, _Sample())
+        if self.happenings:  # otherwise nothing is left to measure
+            self.happenings.at(now + self.options.sample_period, Sample())
 
     # jobs
 
     def _arrive(self, now: float, line: JobLine) -> None:
-        options = self.options
-        estimate = replace(
-            options.cost,
-            **{
-                name: given
-                for name in ("chi", "tau", "theta_cm", "theta_cp")
-                if (given := getattr(line, name)) is not None
-            },
-        )
-        low, high = options.actual
-        slow_tau, slow_chi = self.rng.uniform(low, high, 2).tolist() if low < high else (low, low)
-        self.true[line.id] = replace(estimate, tau=estimate.tau * slow_tau, chi=estimate.chi * slow_chi)
-        job = Job(
-            uid=line.id,
-            namespace=NAMESPACE,
-            name=line.id,
-            arrival=line.arrival,
-            units=max(1, round(line.load * self.scale)),
-            deadline=line.arrival + line.deadline,
-            cost=replace(estimate, tau=estimate.tau / self.scale, chi=estimate.chi / self.scale),
-            least_chunk=self._units(max(estimate.setup, SECOND) / estimate.per_unit),
-            restart=options.restart,
-            chunk_retries=2**31,
-            stall_timeout=math.inf,
-        )
+        job = self.loads.job(line)
         self.deadlines[job.uid] = job.deadline
         began = time.perf_counter()
         self._step(now, [JobApplied(job)])
@@ -351,7 +203,7 @@ class _Run:
         assert record.admitted is not None
         accepted = record.admitted.status == "True"
         earliest = None
-        if not accepted and options.offers:
+        if not accepted and self.options.offers:
             earliest = self.pool.quote(now, job).earliest_deadline()
         finish = record.promise.finish if accepted and record.promise else None
         self.found.decisions.append(
@@ -366,10 +218,6 @@ class _Run:
         )
         if not accepted:
             self._forget(line.id)
-
-    def _units(self, load: float) -> int:
-        """Return a load in the Pool's units; if the load has whole units, one."""
-        return 1 if self.options.integer_units else max(1, round(load * self.scale))
 
     def _reserve(self, now: float, line: ReservationLine) -> None:
         asked = Reservation(
@@ -399,7 +247,7 @@ class _Run:
         if accepted:
             self.held[line.id] = _Holding(len(self.found.decisions), now, len(action.places))
             for at in (line.start - ASKED, line.start, line.end):
-                self._at(max(now, at + 2 * tolerance(at)), _Turn())
+                self.happenings.at(max(now, at + 2 * tolerance(at)), Turn())
         self.found.decisions.append(
             Decision(id=line.id, time=line.arrival, accepted=accepted, reason=action.answer.reason, processors=places)
         )
@@ -435,7 +283,7 @@ class _Run:
                         pass
             if (opens := self.view.due) is not None and opens != self.opens:
                 self.opens = opens
-                self._at(opens, _Open())
+                self.happenings.at(opens, Open())
             news = self.vacated or any(isinstance(e, (Reported, PodObserved)) for e in self.mail)
             if not self.pool.backlog and not news:
                 return
@@ -444,26 +292,17 @@ class _Run:
     def _create(self, now: float, action: CreateChunk) -> None:
         chunk = action.chunk
         p = int(chunk.node)
-        speed = self.options.speeds[p] if self.options.speeds else 1.0
-        made = Running(action.job, chunk, p, self._true(action.job, speed), size=chunk.size)
+        made = Running(action.job, chunk, p, self.loads.true_cost(action.job, p), size=chunk.size)
         self.cluster.start(now, made)
         if abs(made.end - chunk.promised_end) <= tolerance(made.end):
             made.end = max(made.send_end, chunk.promised_end)  # the same sum in another order
         if p not in self.away:  # otherwise it is silent
-            self._at(made.end, _End(made, 0))
+            self.happenings.at(made.end, End(made, 0))
         if chunk.leftover or self.tells:  # it may be asked to leave as soon as it is known to run
-            self.mail.append(self._pod(made, "Running"))
+            self.mail.append(pod(made, "Running"))
         if made.end > chunk.promised_end and not self.spec.loose:
             late = chunk.promised_end + self.options.margin / 2
-            self._at(late + 2 * tolerance(late), _Look(made, 0))
-
-    def _true(self, uid: str, speed: float) -> Cost:
-        """Return the true cost of a unit of the Pool on a processor of that speed."""
-        if (known := self.costs.get((uid, speed))) is not None:
-            return known
-        cost = self.true[uid]
-        made = self.costs[uid, speed] = replace(cost, chi=cost.chi * speed / self.scale, tau=cost.tau / self.scale)
-        return made
+            self.happenings.at(late + 2 * tolerance(late), Look(made, 0))
 
     def _end_pod(self, now: float, name: str) -> None:
         if (running := self.cluster.running.get(name)) is not None:
@@ -478,23 +317,23 @@ class _Run:
         """
         running = self.cluster.running[name]
         if running.processor in self.away:  # silent
-            self._at(now + PATIENCE + 2 * tolerance(now), _Reminder())
+            self.happenings.at(now + PATIENCE + 2 * tolerance(now), Reminder())
             return
         begin = running.chunk.begin
         done = running.told = running.done(now)
         running.offered = True
         begun = running.chunk.created + tolerance(now) < now
         if begun and now < running.send_end + running.cost.theta_cp:
-            self.mail.append(self._progress(running, 0, begin))
+            self.mail.append(progress(running, 0, begin))
             return
-        look = self._units(SECOND / (running.cost.chi * self.scale))
+        look = self.loads.units(SECOND / (running.cost.chi * self.loads.scale))
         running.size = min(running.size, max(end - begin, (done // look + 1) * look))
         running.end = min(running.end, running.send_end + running.cost.theta_cp + running.size * running.cost.chi)
         running.turn += 1
-        self._at(running.end, _End(running, running.turn))
+        self.happenings.at(running.end, End(running, running.turn))
         if running.end > now + PATIENCE:
-            self._at(now + PATIENCE + 2 * tolerance(now), _Reminder())
-        self.mail.append(self._progress(running, done, begin + running.size))
+            self.happenings.at(now + PATIENCE + 2 * tolerance(now), Reminder())
+        self.mail.append(progress(running, done, begin + running.size))
 
     def _note(self, now: float, uid: str, record: JobRecord) -> None:
         self.records[uid] = record
@@ -518,36 +357,6 @@ class _Run:
         lost = self.lost + sum(self.last - since for since in self.away.values())
         self.found.capacity = self.options.processors * self.last - lost
         if self.found.periods:
-            self.found.periods = self._with_utilization(self.found.periods)
-
-    def _with_utilization(self, periods: list[Period]) -> list[Period]:
-        """Return the periods with the share of their processor seconds that was used."""
-        length = self.options.sample_period
-        busy = [0.0] * len(periods)
-        for chunk in self.found.chunks:
-            k = int(chunk.send_start / length)
-            while k < len(busy) and k * length < chunk.end:
-                busy[k] += min(chunk.end, (k + 1) * length) - max(chunk.send_start, k * length)
-                k += 1
-        whole = self.options.processors * length
-        return [replace(period, utilization=used / whole) for period, used in zip(periods, busy, strict=True)]
+            self.found.measure_utilization(self.options.sample_period, self.options.processors)
 
     # what the Pool is told
-
-    def _name(self, p: int) -> str:
-        return f"{p:0{len(str(self.options.processors - 1))}d}"
-
-    def _node(self, p: int) -> NodeObserved:
-        speed = self.options.speeds[p] if self.options.speeds else 1.0
-        return NodeObserved(name=self._name(p), ready=True, cpu=1.0, memory=0, speed=speed)
-
-    def _pod(self, running: Running, phase: PodPhase) -> PodObserved:
-        chunk, name = running.chunk, running.name
-        key = chunk.kind, chunk.begin, chunk.origin, chunk.attempt
-        # positional arguments: one call for each chunk
-        return PodObserved(name, name, NAMESPACE, running.job, *key, chunk.node, phase, chunk.created)
-
-    @staticmethod
-    def _progress(running: Running, done: int, end: int | None = None, *, over: bool = False) -> Reported:
-        seen = Progress(pod=running.name, done=done, end=end, cpu_seconds=float(done), over=over)
-        return Reported(running.chunk.node, (seen,))

@@ -8,7 +8,8 @@ from figures.draw import COLOURS, grid, legend, sheet, styles
 from figures.figure import Figure, Found, Key, Numbers, Sim, Size, table
 from figures.letter4 import letter
 from punctual.scheduling.model.discipline import Discipline
-from punctual.sim.run import Options, simulate
+from punctual.sim.options import Options
+from punctual.sim.run import simulate
 from punctual.sim.workload import Workload
 from punctual.theory.cost import Cost
 from punctual.theory.execution_time import execution_time, n_star

@@ -11,7 +11,8 @@ from figures.draw import REFUSED, USED, grid, styles
 from figures.figure import Figure, Found, Key, Numbers, Sim, Size, table
 from figures.letter5 import letter
 from punctual.scheduling.model.discipline import Discipline
-from punctual.sim.run import Options, simulate
+from punctual.sim.options import Options
+from punctual.sim.run import simulate
 from punctual.sim.trace import JobLine, ReservationLine, Trace, jobs
 from punctual.sim.workload import Workload
 from punctual.theory.cost import Cost

@@ -13,7 +13,8 @@ from figures.figure import Figure, Found, Key, Numbers, Sim, Size, table
 from punctual.benchmarks import admission
 from punctual.scheduling.model.discipline import Discipline
 from punctual.scheduling.model.pool_spec import Admission
-from punctual.sim.run import Options, _Run, simulate
+from punctual.sim.options import Options
+from punctual.sim.run import _Run, simulate
 from punctual.sim.trace import JobLine, Trace
 from punctual.sim.workload import Workload
 from punctual.theory.cost import Cost

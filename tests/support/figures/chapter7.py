@@ -8,8 +8,9 @@ from figures.draw import COLOURS, legend, mark, sheet, styles
 from figures.figure import Figure, Found, Key, Numbers, Sim, Size, table
 from punctual.control.miss_ratio import GAINS
 from punctual.scheduling.model.discipline import Discipline
+from punctual.sim.options import Options
 from punctual.sim.report import Result
-from punctual.sim.run import Options, simulate
+from punctual.sim.run import simulate
 from punctual.sim.trace import FaultLine, JobLine, Trace, jobs
 from punctual.sim.workload import Workload
 from punctual.theory.cost import Cost

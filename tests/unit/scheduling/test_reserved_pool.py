@@ -5,7 +5,8 @@ from world import World, job
 from punctual.scheduling.model.discipline import Discipline
 from punctual.scheduling.model.events import ReservationApplied
 from punctual.scheduling.model.reservation import Reservation
-from punctual.sim.run import Options, simulate
+from punctual.sim.options import Options
+from punctual.sim.run import simulate
 from punctual.sim.trace import JobLine, ReservationLine, Trace
 
 

@@ -7,7 +7,8 @@ import pytest
 from waste import CUT, FAULT, INPUT, LOST, waste
 
 from punctual.scheduling.model.discipline import Discipline
-from punctual.sim.run import Options, simulate
+from punctual.sim.options import Options
+from punctual.sim.run import simulate
 from punctual.sim.trace import FaultLine, Trace, jobs
 from punctual.sim.workload import Workload
 from punctual.theory.cost import Cost
