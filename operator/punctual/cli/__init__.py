@@ -150,8 +150,8 @@ def plan(
     """Print the answer that a job would get; apply nothing.
 
     The answer is the plan, or the refusal with its arithmetic. Exits with status 0 if the deadline would be promised, 1
-    if not, 2 if there is no answer. A user who may not read all namespaces gets an answer that leaves out the jobs of
-    others, and says so.
+    if not, 2 if there is no answer. Without the right to read all namespaces, the answer leaves out the jobs of other
+    namespaces, and says so.
 
     To plan without the cluster, save its state first:
 

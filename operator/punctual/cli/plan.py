@@ -207,7 +207,7 @@ def documents(text: str, source: str) -> Iterator[Json]:
 def _object(pairs: list[tuple[str, Any]]) -> Json:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError  # read again as YAML, whose error names the line
+        raise ValueError  # read again as YAML: that error names the line
     return found
 
 
