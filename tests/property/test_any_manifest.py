@@ -73,7 +73,7 @@ class Edge:
         """Begin a term with what is written."""
         self.epoch += 1
         spec = to_pool_spec(self.known.pool)
-        written = self.statuses.get("pool:p1")
+        written = self.statuses.get("p1")
         record = to_pool_record("any", api.parse_status(api.PoolStatus, {"status": written})) if written else None
         events = [PoolApplied(spec, record), self.node]
         for uid, known in self.directory.jobs.items():
@@ -135,7 +135,7 @@ class Edge:
                 kind = body["kind"]
                 status = orjson.loads(orjson.dumps(body["status"]))
                 checker(kind).validate(status)
-                self.statuses[key] = status
+                self.statuses[key.uid] = status
             case CreatePod(body=body):
                 orjson.dumps(body)
                 name = body["metadata"]["name"]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from punctual import errors
+from punctual.kube.cluster.keys import Key
 from punctual.kube.cluster.resources import PODS, Resource
 
 if TYPE_CHECKING:  # these values are also made where no client is installed
@@ -132,7 +133,7 @@ class Outcome:
     name of this pod or ConfigMap, or the same pod is being deleted.
     """
 
-    key: str
+    key: Key
     operation: Operation
     result: Literal["done", "gone", "refused", "conflict"]
     message: str = ""
@@ -151,7 +152,7 @@ def same(body: Json, *, labels: tuple[str, ...]) -> Callable[[Json], bool]:
     return verify
 
 
-async def perform(client: ApiClient, key: str, operation: Operation, *, version: str = "") -> Outcome:
+async def perform(client: ApiClient, key: Key, operation: Operation, *, version: str = "") -> Outcome:
     """Try once. Raises Fenced if a newer leader wrote the object, another ClusterError if a later try may help.
 
     ``version`` is the resource version at which the object of a PutStatus was last seen, if known.
@@ -224,7 +225,7 @@ async def _write(client: ApiClient, operation: ApplyConfigMap | DeletePod | Dele
             return await client.patch_merge(path, patch, subresource=subresource, field_manager=FIELD_MANAGER)
 
 
-async def _add(client: ApiClient, key: str, operation: AddToConfigMap) -> Outcome:
+async def _add(client: ApiClient, key: Key, operation: AddToConfigMap) -> Outcome:
     owner, data = operation.meta["ownerReferences"][0], {operation.key: operation.value}
     owned = {"op": "test", "path": "/metadata/ownerReferences/0/uid", "value": owner["uid"]}
     add = [owned, {"op": "add", "path": f"/data/{operation.key}", "value": operation.value}]
@@ -257,7 +258,7 @@ async def _patch(client: ApiClient, path: str, patch: list[Json]) -> Json:
     return await client.patch_json(path, patch, field_manager=FIELD_MANAGER)
 
 
-async def _create_pod(client: ApiClient, key: str, operation: CreatePod) -> Outcome:
+async def _create_pod(client: ApiClient, key: Key, operation: CreatePod) -> Outcome:
     collection = PODS.path(namespace=operation.namespace)
     try:
         pod = await client.create(collection, operation.body, field_manager=FIELD_MANAGER)

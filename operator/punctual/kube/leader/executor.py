@@ -18,6 +18,7 @@ from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.cluster.conditions import standing
 from punctual.kube.cluster.directory import JOBS, POOLS, Directory, KnownJob
 from punctual.kube.cluster.events import EventRecorder, Regarding
+from punctual.kube.cluster.keys import JobKey, Key, PodKey, PoolKey
 from punctual.kube.cluster.operations import Annotate, CreatePod, DeleteObject, DeletePod, PutStatus
 from punctual.kube.cluster.pods import (
     ATTEMPT,
@@ -81,7 +82,7 @@ class Tools:
     bookings: ReservationController
     results: dict[str, Results]
     """By job. Loaded from the API server for jobs that an earlier leader started."""
-    found: dict[str, bytes] = field(default_factory=dict)
+    found: dict[Key, bytes] = field(default_factory=dict)
     """Statuses (JSON) that a new leader found, by the writer's key. A stamp with the same content is not written."""
     job_of: Callable[[str], str | None]
     """Returns the job (uid) of a pod (uid)."""
@@ -107,7 +108,7 @@ class PoolExecutor:
         self._tools = tools
         self._spec: PoolSpec | None = None  # the spec in force, not only the requested one
         self._progress: dict[str, JobRecord] = {}  # by job, oldest first
-        self._unwritten: set[str] = set()  # keys with a status that is not written yet
+        self._unwritten: set[Key] = set()  # those with a status that is not written yet
         self._written = asyncio.Event()
         self._written.set()
 
@@ -123,13 +124,13 @@ class PoolExecutor:
             case CreateChunk():
                 self._create(action)
             case EndPod(namespace, name, uid, grace):
-                tools.writer.submit(tools.job_of(uid) or uid, DeletePod(namespace, name, uid, grace))
+                tools.writer.submit(self._key_of(uid), DeletePod(namespace, name, uid, grace))
             case OfferEnd(namespace, name, uid, end):
                 path = PODS.path(namespace=namespace, name=name)
-                tools.writer.submit(tools.job_of(uid) or uid, Annotate(path, {OFFERED_END: str(end)}, uid))
+                tools.writer.submit(self._key_of(uid), Annotate(path, {OFFERED_END: str(end)}, uid))
             case GiveTurn(namespace, name, uid, at):
                 path = PODS.path(namespace=namespace, name=name)
-                tools.writer.submit(tools.job_of(uid) or uid, Annotate(path, {TURN: format_time(at)}, uid))
+                tools.writer.submit(self._key_of(uid), Annotate(path, {TURN: format_time(at)}, uid))
             case StoreResult():
                 self._store(action)
             case SetPoint():
@@ -145,7 +146,7 @@ class PoolExecutor:
             case DeleteJob(uid):
                 if known := tools.directory.jobs.get(uid):
                     path = JOBS.path(namespace=known.owner.namespace, name=known.owner.name)
-                    tools.writer.submit(uid, DeleteObject(path, uid))
+                    tools.writer.submit(JobKey(uid), DeleteObject(path, uid))
             case Emit():
                 self._emit(action)
             case AnswerReservation():
@@ -162,7 +163,7 @@ class PoolExecutor:
         """
         await self._written.wait()
 
-    def settled(self, key: str) -> None:
+    def settled(self, key: Key) -> None:
         """Record that a status was written or never will be."""
         self._unwritten.discard(key)
         if not self._unwritten:
@@ -174,7 +175,12 @@ class PoolExecutor:
             known = self._tools.directory.jobs.get(uid)
             record = self._progress.pop(uid)
             if known and known.job:
-                self._submit_status(uid, status_write(self._tools, known, known.job, record, urgent=False))
+                self._submit_status(JobKey(uid), status_write(self._tools, known, known.job, record, urgent=False))
+
+    def _key_of(self, pod: str) -> Key:
+        """Return the key of a pod's (uid) writes: that of its job."""
+        job = self._tools.job_of(pod)
+        return JobKey(job) if job else PodKey(pod)
 
     def _write_status(self, known: KnownJob, record: JobRecord, *, urgent: bool) -> None:
         uid = known.owner.uid
@@ -186,9 +192,9 @@ class PoolExecutor:
             return
         self._progress.pop(uid, None)
         if known.job:
-            self._submit_status(uid, status_write(self._tools, known, known.job, record, urgent=True))
+            self._submit_status(JobKey(uid), status_write(self._tools, known, known.job, record, urgent=True))
 
-    def _submit_status(self, key: str, operation: PutStatus) -> None:
+    def _submit_status(self, key: Key, operation: PutStatus) -> None:
         found = self._tools.found.pop(key, None)
         if found is not None and orjson.loads(found) == operation.body["status"]:
             return
@@ -212,7 +218,7 @@ class PoolExecutor:
         known.standing = standing(status["conditions"])
         meta = {"name": self._pool, "uid": known.uid}
         write = PutStatus.of(POOLS, "Pool", meta, status, urgent=action.urgent)
-        self._submit_status(pool_key(known.uid), write)
+        self._submit_status(PoolKey(known.uid), write)
 
     def _hold_room(self, action: HoldCapacity) -> None:
         if known := self._tools.directory.pools.get(self._pool):
@@ -251,20 +257,20 @@ class PoolExecutor:
         )
         if reduce and results:
             for operation in results.look():
-                tools.writer.submit(action.job, operation)
+                tools.writer.submit(JobKey(action.job), operation)
         tools.accounts.created(chunk.kind)
-        tools.writer.submit(action.job, CreatePod(known.owner.namespace, body, _same(body)))
+        tools.writer.submit(JobKey(action.job), CreatePod(known.owner.namespace, body, _same(body)))
 
     def _store(self, action: StoreResult) -> None:
         tools, known = self._tools, self._tools.directory.jobs.get(action.job)
         if known is None:
             return
         if "reduce" not in known.template():
-            tools.writer.submit(action.job, readable(known.owner, action))
+            tools.writer.submit(JobKey(action.job), readable(known.owner, action))
             return
         results = tools.results.setdefault(action.job, Results(known.owner))
         for operation in results.store(action):
-            tools.writer.submit(action.job, operation)
+            tools.writer.submit(JobKey(action.job), operation)
 
     def _emit(self, action: Emit) -> None:
         regarding = self._regarding(action.job)
@@ -288,11 +294,6 @@ class PoolExecutor:
         if known is None:
             return None
         return Regarding(api.API_VERSION, "DivisibleJob", known.owner.namespace, known.owner.name, job)
-
-
-def pool_key(uid: str) -> str:
-    """Return the writer's key of a pool."""
-    return f"pool:{uid}"
 
 
 def status_write(tools: Tools, known: KnownJob, job: Job, record: JobRecord, *, urgent: bool) -> PutStatus:

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 from punctual.kube import api
 from punctual.kube.cluster.client import Json
+from punctual.kube.cluster.keys import PlaceholderKey
 from punctual.kube.cluster.operations import CreatePod, DeletePod, Operation, Outcome, same
 from punctual.kube.cluster.placeholder_pod import Placeholder, PlaceholderSettings, node_of
 from punctual.kube.cluster.pods import PLACEHOLDER, POOL_LABEL, PROCESSOR, label, on_node, toleration
@@ -31,8 +32,6 @@ REST: Final = 10.0
 """Seconds of pause for a node after a placeholder could not be created there, or did not last."""
 LANES: Final = 4
 """Maximum number of placeholder writes at the same time."""
-KEY: Final = "room:"
-"""Prefix of the writer's keys of placeholders."""
 
 
 class _Site(NamedTuple):
@@ -52,7 +51,7 @@ class Placeholders:
     def __init__(
         self,
         manner: PlaceholderSettings,
-        submit: Callable[[str, Operation], None],
+        submit: Callable[[PlaceholderKey, Operation], None],
         refused: Callable[[str, str], None],
         *,
         monotonic: Callable[[], float] = time.monotonic,
@@ -226,12 +225,12 @@ def _size(room: HoldCapacity) -> str:
     return f"{format_cores(room.cpu)} {format_bytes(room.memory)}"
 
 
-def _key(site: _Site) -> str:
+def _key(site: _Site) -> PlaceholderKey:
     """Return the writer's key, one of `LANES`.
 
     At most that many writes run at once, because no promise waits for them.
     """
-    return f"{KEY}{zlib.crc32(site.node.encode()) % LANES}"
+    return PlaceholderKey(zlib.crc32(site.node.encode()) % LANES)
 
 
 def _name(site: _Site, room: HoldCapacity, index: int) -> str:

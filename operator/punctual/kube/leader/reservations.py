@@ -17,6 +17,7 @@ from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.conditions import standing
 from punctual.kube.cluster.directory import HELD, RESERVATIONS, KnownJob, KnownReservation, ReservationWindow
 from punctual.kube.cluster.events import EventRecorder, Regarding
+from punctual.kube.cluster.keys import ReservationKey
 from punctual.kube.cluster.operations import PutStatus
 from punctual.kube.format.duration import format_duration, format_time
 from punctual.kube.leader.recurrence import DAY, Span, windows
@@ -167,7 +168,7 @@ class ReservationController:
 
     def drop(self, known: KnownReservation) -> None:
         """Release its windows: the reservation is being deleted or gone."""
-        self._writer.forget(known.uid)
+        self._writer.forget(ReservationKey(known.uid))
         for name, window in known.windows.items():
             if window.state is None or window.held:
                 self._doors.tell(known.pool, ReservationDeleted(name))
@@ -293,7 +294,7 @@ class ReservationController:
         status = reservation_status(known, epoch=self._epoch, now=self._now())
         known.standing = standing(status["conditions"])
         about = {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}
-        self._writer.submit(meta.uid, PutStatus.of(RESERVATIONS, "Reservation", about, status))
+        self._writer.submit(ReservationKey(meta.uid), PutStatus.of(RESERVATIONS, "Reservation", about, status))
 
 
 def _too_far(spec: api.ReservationSpec, window: Span, *, now: float, days: int) -> str:

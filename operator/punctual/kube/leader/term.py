@@ -56,15 +56,24 @@ from punctual.kube.cluster.directory import (
     settled,
 )
 from punctual.kube.cluster.events import EventRecorder, Regarding
+from punctual.kube.cluster.keys import (
+    FinalizersKey,
+    JobKey,
+    Key,
+    NodeKey,
+    PlaceholderKey,
+    PoolKey,
+    ProfileKey,
+    ReservationKey,
+)
 from punctual.kube.cluster.nodes import Node
 from punctual.kube.cluster.operations import AddToConfigMap, ApplyConfigMap, CreatePod, Outcome, Patch, PutStatus
 from punctual.kube.cluster.placeholder_pod import Placeholder
 from punctual.kube.cluster.pods import ATTEMPT, BEGIN, GROUP, IMAGE, KIND_LABEL
 from punctual.kube.cluster.resources import CONFIG_MAPS, NODES
 from punctual.kube.leader.admission_gate import AdmissionGate
-from punctual.kube.leader.executor import PoolExecutor, Tools, pool_key, status_write
+from punctual.kube.leader.executor import PoolExecutor, Tools, status_write
 from punctual.kube.leader.fencing import Fence
-from punctual.kube.leader.placeholders import KEY as ROOM
 from punctual.kube.leader.placeholders import Placeholders
 from punctual.kube.leader.promise_metrics import PromiseMetrics
 from punctual.kube.leader.reservation_windows import restore as restore_reservation
@@ -538,7 +547,7 @@ class Term:
         if status is None:
             return None
         known.standing = standing(c.manifest() for c in status.conditions)
-        self._tools.found[pool_key(known.uid)] = orjson.dumps(body["status"])
+        self._tools.found[PoolKey(known.uid)] = orjson.dumps(body["status"])
         return to_pool_record(name, status) if status.applied else None
 
     def _restore_job(self, body: Json) -> None:
@@ -558,7 +567,7 @@ class Term:
             known.standing = standing(c.manifest() for c in status.conditions)
             known.record = to_record(status)
             self._miss_results(known)
-            self._tools.found[known.owner.uid] = orjson.dumps(body["status"])
+            self._tools.found[JobKey(known.owner.uid)] = orjson.dumps(body["status"])
 
     def _leave(self, body: Json, text: str) -> None:
         self._left.add(body["metadata"]["uid"])
@@ -655,7 +664,7 @@ class Term:
 
     def _write_profiles(self, *, now: float, last: bool = False) -> None:
         for uid, write in self._learning.due(now, last=last):
-            self._writer.submit(f"profile:{uid}", write)
+            self._writer.submit(ProfileKey(uid), write)
 
     def _tell_speeds(self) -> None:
         for pool in self._directory.pools:
@@ -688,7 +697,7 @@ class Term:
         self._holds.forget_pool(name)
         self._placeholders.forget_pool(known.uid)
         self._metrics.forget_pool(name)
-        self._writer.forget(pool_key(known.uid))
+        self._writer.forget(PoolKey(known.uid))
         for job in self._directory.of_pool(name):
             self._told.pop(job.owner.uid, None)
             self._consider(job)
@@ -862,7 +871,7 @@ class Term:
             about = Regarding(api.API_VERSION, "DivisibleJob", owner.namespace, owner.name, owner.uid)
             self._recorder.emit(about, "Warning", reasons.ANSWER_DELAYED, text)
         write = status_write(self._tools, known, known.job, known.record, urgent=True)
-        self._writer.submit(known.owner.uid, write)
+        self._writer.submit(JobKey(known.owner.uid), write)
 
     def _miss_pool(self, known: KnownJob) -> None:
         if known.record is not None and known.record.ended:
@@ -873,15 +882,17 @@ class Term:
             record = pool_missing(known.record, known.job, known.owner.pool, epoch=self.epoch)
             self._accounts.job(known, record)
             known.record = record
-            self._writer.submit(known.owner.uid, status_write(self._tools, known, known.job, record, urgent=True))
+            self._writer.submit(
+                JobKey(known.owner.uid), status_write(self._tools, known, known.job, record, urgent=True)
+            )
 
     def _drop(self, known: KnownJob) -> None:
         uid = known.owner.uid
         self._read.discard(uid)
         self._aside.pop(uid, None)
         self._intake.forget(uid)
-        self._caches.expect(known.owner, self._writer.forget(uid))
-        self._settled(uid)
+        self._caches.expect(known.owner, self._writer.forget(JobKey(uid)))
+        self._settled(JobKey(uid))
         self._results.pop(uid, None)
         if (pool := self._told.pop(uid, None)) is not None:
             self.tell(pool, JobDeleted(uid))
@@ -889,36 +900,35 @@ class Term:
     # what becomes of writes
 
     def _on_outcome(self, outcome: Outcome) -> None:
-        operation = outcome.operation
-        match operation:
-            case PutStatus():
-                self._settled(outcome.key)
-                self._on_status(outcome)
-            case CreatePod() if outcome.key.startswith(ROOM):
+        match outcome.key, outcome.operation:
+            case key, PutStatus() as write:
+                self._settled(key)
+                self._on_status(outcome, write)
+            case PlaceholderKey(), CreatePod():
                 self._placeholders.settled(outcome)
-            case CreatePod(_, body) if outcome.result in {"refused", "conflict"}:
-                if pool := self._told.get(outcome.key):
-                    self.tell(pool, _refused(outcome, body))
-            case ApplyConfigMap() | Patch() if outcome.key in self._results and outcome.result != "done":
-                self._lose_result(outcome)
-            case AddToConfigMap(path, _, key) if outcome.result != "done":
+            case JobKey(uid), CreatePod(_, body) if outcome.result in {"refused", "conflict"}:
+                if pool := self._told.get(uid):
+                    self.tell(pool, _refused(uid, outcome, body))
+            case JobKey(uid), ApplyConfigMap() | Patch() if uid in self._results and outcome.result != "done":
+                self._lose_result(uid, outcome)
+            case JobKey(uid), AddToConfigMap(path, _, entry) if outcome.result != "done":
                 name = path.rpartition("/")[2]
-                if known := self._directory.jobs.get(outcome.key):
-                    self._tell_lost(known, f"the result of units {key} is not in ConfigMap {name}: {outcome.message}")
-            case Patch(path) if outcome.key.startswith(_NODE):
+                if known := self._directory.jobs.get(uid):
+                    self._tell_lost(known, f"the result of units {entry} is not in ConfigMap {name}: {outcome.message}")
+            case NodeKey(name), Patch(path):
                 log.info("taint_written", path=path, result=outcome.result)
-                self._holds.settled(outcome.key.removeprefix(_NODE))
+                self._holds.settled(name)
             case _:
                 pass
 
-    def _settled(self, key: str) -> None:
+    def _settled(self, key: Key) -> None:
         """Let no pool wait for a status any more: it is written, or never will be."""
         for seat in self._seats.values():
             seat.hands.settled(key)
 
-    def _lose_result(self, outcome: Outcome) -> None:
-        text = self._results[outcome.key].lost(outcome)
-        if text and (known := self._directory.jobs.get(outcome.key)):
+    def _lose_result(self, uid: str, outcome: Outcome) -> None:
+        text = self._results[uid].lost(outcome)
+        if text and (known := self._directory.jobs.get(uid)):
             self._tell_lost(known, text)
 
     def _tell_lost(self, known: KnownJob, text: str) -> None:
@@ -938,34 +948,41 @@ class Term:
                 known, f"the results of {some(missing.total, 'unit')} are gone, those from {first.begin} on the first"
             )
 
-    def _on_status(self, outcome: Outcome) -> None:
-        pool = next((name for name, p in self._directory.pools.items() if pool_key(p.uid) == outcome.key), None)
+    def _on_status(self, outcome: Outcome, write: PutStatus) -> None:
         if outcome.result == "done":
-            if pool in self._halted:
-                self._go_on(pool)
-            self._accounts.written(outcome.key)
-            assert isinstance(outcome.operation, PutStatus)
-            self._bookings.written(outcome.key, outcome.operation.body)
+            self._on_written(outcome.key, write)
         elif outcome.result == "gone":
-            if known := self._directory.forget_job(outcome.key):
-                self.job_gone(known)
-            if reservation := self._directory.forget_reservation(outcome.key):
-                self.reservation_gone(reservation)
-            if pool is not None:
-                self._caches.forget_pool(pool)
+            self._on_gone(outcome.key)
         else:
             # the schema will not have it: a new leader would plan from an older record, so no pod goes beyond that
-            log.error("status_refused", key=outcome.key, message=outcome.message)
-            if pool is None:
-                self._tell_refused(outcome)
-            else:
-                assert isinstance(outcome.operation, PutStatus)
-                self._halt(pool, outcome.message, outcome.operation)
+            log.error("status_refused", key=str(outcome.key), message=outcome.message)
+            match outcome.key:
+                case PoolKey(uid) if pool := self._pool_named(uid):
+                    self._halt(pool, outcome.message, write)
+                case _:
+                    text = f"its status cannot be written: {outcome.message}"
+                    self._recorder.emit(_regarding(write.body), "Warning", reasons.STATUS_REFUSED, text)
 
-    def _tell_refused(self, outcome: Outcome) -> None:
-        assert isinstance(outcome.operation, PutStatus)
-        text = f"its status cannot be written: {outcome.message}"
-        self._recorder.emit(_regarding(outcome.operation.body), "Warning", reasons.STATUS_REFUSED, text)
+    def _on_written(self, key: Key, write: PutStatus) -> None:
+        match key:
+            case JobKey(uid):
+                self._accounts.written(uid)
+            case ReservationKey(uid):
+                self._bookings.written(uid, write.body)
+            case PoolKey(uid) if (pool := self._pool_named(uid)) in self._halted:
+                self._go_on(pool)
+
+    def _on_gone(self, key: Key) -> None:
+        match key:
+            case JobKey(uid) if job := self._directory.forget_job(uid):
+                self.job_gone(job)
+            case ReservationKey(uid) if reservation := self._directory.forget_reservation(uid):
+                self.reservation_gone(reservation)
+            case PoolKey(uid) if pool := self._pool_named(uid):
+                self._caches.forget_pool(pool)
+
+    def _pool_named(self, uid: str) -> str:
+        return next((name for name, known in self._directory.pools.items() if known.uid == uid), "")
 
     # pools that are stopped
 
@@ -995,7 +1012,7 @@ class Term:
                 await self._try_seat(name)
             for name, write in self._halted.items():
                 if write is not None:
-                    self._writer.submit(pool_key(self._directory.pools[name].uid), write)
+                    self._writer.submit(PoolKey(self._directory.pools[name].uid), write)
 
     async def _try_seat(self, name: str) -> None:
         """Stamp a pool that could not be stamped in the takeover, and lead it from then on."""
@@ -1020,7 +1037,7 @@ class Term:
         self._metrics.write_seconds.observe(seconds)
 
     def _write_taints(self, node: str, patch: list[Json]) -> None:
-        self._writer.submit(f"{_NODE}{node}", Patch(NODES.path(name=node), patch))
+        self._writer.submit(NodeKey(node), Patch(NODES.path(name=node), patch))
 
     # keeping house
 
@@ -1035,7 +1052,7 @@ class Term:
                 self._accounts.promises(name, jobs[name])
                 if known := self._directory.pools.get(name):
                     self._guard(known, wanted=any(j.open for j in jobs[name]) or self._bookings.open(name))
-                    if name not in self._halted and (why := self._writer.stuck(pool_key(known.uid))):
+                    if name not in self._halted and (why := self._writer.stuck(PoolKey(known.uid))):
                         self._halt(name, why, None)
             for uid, text in list(self._intake.overdue()):
                 if waiting := self._directory.jobs.get(uid):
@@ -1068,9 +1085,7 @@ class Term:
             {"op": "test", "path": "/metadata/finalizers", "value": list(there) or None},
             {"op": "add", "path": "/metadata/finalizers", "value": after},
         ]
-        self._writer.submit(
-            f"{pool_key(known.uid)}:finalizers", Patch(POOLS.path(name=known.pool.metadata.name), patch)
-        )
+        self._writer.submit(FinalizersKey(known.uid), Patch(POOLS.path(name=known.pool.metadata.name), patch))
 
     def _epoch_seen(self, epoch: int) -> None:
         """End at once where a newer leader has stamped something: deletions and the like are not fenced."""
@@ -1084,9 +1099,6 @@ class Term:
 
     async def _watch_for_failure(self) -> None:
         await self._failure
-
-
-_NODE = "node:"
 
 
 def _regarding(body: Mapping[str, Any]) -> Regarding:
@@ -1107,10 +1119,10 @@ def _stays(pod: PodObserved) -> bool:
     return pod.phase == "Failed" or (pod.kind == "Reduce" and pod.phase == "Succeeded")
 
 
-def _refused(outcome: Outcome, body: Json) -> CreateRefused:
+def _refused(job: str, outcome: Outcome, body: Json) -> CreateRefused:
     notes = body["metadata"]["annotations"]
     return CreateRefused(
-        job=outcome.key,
+        job=job,
         kind=body["metadata"]["labels"][KIND_LABEL],
         begin=int(notes[BEGIN]),
         attempt=int(notes[ATTEMPT]),

@@ -1,6 +1,6 @@
 """All writes of a leader, in the order that each object needs, under one rate limit.
 
-Operations are values, submitted under a key (a job's uid, a pool's name). The operations of one key are carried out
+Operations are values, submitted under a key (`punctual.kube.cluster.keys`). The operations of one key are carried out
 strictly in order, each until it is done or can never be. A chunk's pod is created after the write of the status that
 records the chunk, and a range's pod is deleted after the write of the status that accounts it. Across keys, up to
 `CONCURRENCY` operations run at once.
@@ -36,6 +36,7 @@ import structlog
 
 from punctual import errors
 from punctual.kube.cluster.client import RIGHTS, ApiClient
+from punctual.kube.cluster.keys import Key
 from punctual.kube.cluster.operations import CreatePod, DeletePod, Operation, Outcome, PutStatus, perform
 from punctual.kube.format.bucket import Bucket
 
@@ -75,7 +76,7 @@ class _Entry:
 class _Line:
     """The queue of one key that has work (a list, because queues are short and many)."""
 
-    key: str
+    key: Key
     queue: list[_Entry] = field(default_factory=list)
     state: _State = _State.IDLE
     timer: asyncio.TimerHandle | None = None
@@ -114,16 +115,16 @@ class Writer:
         self._monotonic = monotonic
         self._bucket = Bucket(rate, max(1.0, rate / 5), monotonic)
         self._progress_bucket = Bucket(progress_rate, max(1.0, progress_rate / 5), monotonic)
-        self._lines: dict[str, _Line] = {}
+        self._lines: dict[Key, _Line] = {}
         # by key: digest of the last written status, and its resource version; without an entry the stored one is
         # unknown
-        self._written: dict[str, tuple[bytes, str]] = {}
-        self._progress_at: dict[str, float] = {}  # by key: time of the last written progress
+        self._written: dict[Key, tuple[bytes, str]] = {}
+        self._progress_at: dict[Key, float] = {}  # by key: time of the last written progress
         self._ready: deque[_Line] = deque()
         self._ready_progress: deque[_Line] = deque()
         # pods ("namespace/name") with a create that waits, runs, or is done but not observed yet, by key
-        self._expected: dict[str, dict[str, None]] = {}
-        self._expects: dict[str, str] = {}  # key by pod
+        self._expected: dict[Key, dict[str, None]] = {}
+        self._expects: dict[str, Key] = {}  # key by pod
         self._depth = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
@@ -135,7 +136,7 @@ class Writer:
         self._hurry = False  # during a flush progress does not wait
         self._over = False
 
-    def submit(self, key: str, operation: Operation) -> None:
+    def submit(self, key: Key, operation: Operation) -> None:
         """Queue an operation behind the others of its key. Never blocks. After the end of the term it has no effect."""
         if self._over:
             return
@@ -162,7 +163,7 @@ class Writer:
             self._idle.clear()
         self._schedule(line)
 
-    def forget(self, key: str) -> frozenset[str]:
+    def forget(self, key: Key) -> frozenset[str]:
         """Drop a key's waiting operations and its state, because its object is gone.
 
         A running operation is completed, and waiting deletes of pods are still carried out. Returns the pods
@@ -210,7 +211,7 @@ class Writer:
         first = min((line.queue[0].since for line in self._lines.values() if line.queue), default=None)
         return 0.0 if first is None else self._monotonic() - first
 
-    def stuck(self, key: str) -> str | None:
+    def stuck(self, key: Key) -> str | None:
         """Return why the first operation of a key is not done after `TRIES` tries, while other keys' are.
 
         None: it is not stuck.
@@ -307,7 +308,7 @@ class Writer:
             del line.queue[0]
             self._tell(Outcome(line.key, head.operation, "done"))
 
-    def _progress_wait(self, key: str) -> float:
+    def _progress_wait(self, key: Key) -> float:
         """Return the seconds until its progress may be written again."""
         return self._progress_at.get(key, -math.inf) + self._progress_every - self._monotonic()
 
@@ -416,7 +417,7 @@ class Writer:
             entry.failed = self._monotonic()
         if entry.attempts in {1, 10} or entry.attempts % 100 == 0:
             kind = type(entry.operation).__name__
-            log.warning("write_failed", key=line.key, kind=kind, attempts=entry.attempts, error=str(error))
+            log.warning("write_failed", key=str(line.key), kind=kind, attempts=entry.attempts, error=str(error))
         if entry.forgotten and not isinstance(entry.operation, DeletePod):
             del line.queue[0]
             self._count_down(1)
@@ -440,7 +441,9 @@ class Writer:
         del line.queue[0]
         told = [outcome]
         if outcome.result == "refused":
-            log.warning("write_refused", key=line.key, kind=type(operation).__name__, message=outcome.message[:500])
+            log.warning(
+                "write_refused", key=str(line.key), kind=type(operation).__name__, message=outcome.message[:500]
+            )
             if isinstance(operation, PutStatus):
                 told += self._take_unrecorded(line)
         self._rest(line)

@@ -8,6 +8,7 @@ from punctual import metric_names as names
 from punctual.control.miss_ratio import MissCount
 from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.cluster.directory import Directory
+from punctual.kube.cluster.keys import JobKey, PodKey, PoolKey
 from punctual.kube.cluster.operations import (
     Annotate,
     ApplyConfigMap,
@@ -146,7 +147,7 @@ async def test_what_concerns_a_job_is_submitted_under_its_uid_in_order(hands, lo
     ):
         hands.perform(action)
     kinds = [PutStatus, CreatePod, Annotate, Annotate, ApplyConfigMap, Patch, DeletePod, DeleteObject]
-    assert [(key, type(operation)) for key, operation in log.submitted] == [("j1", kind) for kind in kinds]
+    assert [(key, type(operation)) for key, operation in log.submitted] == [(JobKey("j1"), kind) for kind in kinds]
 
 
 async def test_a_status_is_of_this_very_job_and_of_the_version_it_was_seen_at(hands, log):
@@ -190,10 +191,10 @@ async def test_stamps_are_waited_for(hands):
     hands.perform(WriteStatus("j1", JobRecord(admitted=YES)))
     hands.perform(WritePool(PoolRecord(), urgent=True))
     flush = asyncio.ensure_future(hands.flush())
-    hands.settled("j1")
+    hands.settled(JobKey("j1"))
     await asyncio.sleep(0)
     assert not flush.done()
-    hands.settled("pool:p1")
+    hands.settled(PoolKey("p1"))
     async with asyncio.timeout(60):
         await flush
 
@@ -273,7 +274,7 @@ async def test_the_reduce_pod_is_given_what_was_stored(hands, log):
 
 async def test_a_pod_of_a_job_that_is_gone_is_still_ended(hands, log):
     hands.perform(EndPod("ns", "x-1", "pod9", 1.0))
-    assert log.take() == [("pod9", DeletePod("ns", "x-1", "pod9", 1.0))]
+    assert log.take() == [(PodKey("pod9"), DeletePod("ns", "x-1", "pod9", 1.0))]
 
 
 async def test_nothing_is_written_about_a_job_that_is_gone(hands, log, directory):
@@ -382,7 +383,7 @@ async def test_a_stamp_that_says_what_stands_there_is_not_written_again(hands, l
     record = JobRecord(epoch=3, admitted=YES)
     hands.perform(WriteStatus("j1", record))
     ((_, write),) = log.take()
-    hands._tools.found["j1"] = orjson.dumps(write.body["status"])
+    hands._tools.found[JobKey("j1")] = orjson.dumps(write.body["status"])
     hands.perform(WriteStatus("j1", record))
     assert log.take() == []
     hands.perform(WriteStatus("j1", record))
