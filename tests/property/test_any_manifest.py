@@ -65,7 +65,7 @@ class Edge:
         self.directory = Directory()
         self.known = self.directory.observe_pool({**pool, "metadata": meta("any", "p1", namespace="")})
         none = (reasons.RESERVATION_NOT_FOUND, "there is none here")
-        self.intake = AdmissionGate(Server(), self.directory, lambda _: {}, lambda _: None, reserved=lambda _: none)
+        self.gate = AdmissionGate(Server(), self.directory, lambda _: {}, lambda _: None, reserved=lambda _: none)
         self.statuses, self.pods = {}, {}
         self.node = NodeObserved(name="n1", ready=True, cpu=16.0, memory=2**51, pods=110)
 
@@ -79,7 +79,7 @@ class Edge:
         for uid, known in self.directory.jobs.items():
             if uid in self.statuses:
                 status = api.parse_status(api.DivisibleJobStatus, {"status": self.statuses[uid]})
-                known.job = self.intake.job(known, decided=True)
+                known.job = self.gate.job(known, decided=True)
                 events.append(JobApplied(known.job, to_record(status)))
         events += [pod.observed(self) for pod in self.pods.values()]
         tools = Tools(
@@ -88,23 +88,23 @@ class Edge:
             directory=self.directory,
             writer=self,
             recorder=self,
-            board=SetPointStore(),
-            holds=Taints([], lambda *_: None),
+            set_points=SetPointStore(),
+            taints=Taints([], lambda *_: None),
             placeholders=Placeholders(PlaceholderSettings(namespace="sys"), lambda *_: None, lambda *_: None),
-            accounts=PromiseMetrics(Metrics(), lambda: self.now),
-            bookings=None,
+            promise_metrics=PromiseMetrics(Metrics(), lambda: self.now),
+            windows=None,
             results={},
             job_of=lambda _: None,
         )
-        self.pool, self.hands = Pool(self.epoch), PoolExecutor("any", tools)
+        self.pool, self.executor = Pool(self.epoch), PoolExecutor("any", tools)
         self._perform(self.pool.restore(self.now, events))
 
     async def apply(self, uid, spec):
         """Take in a job as kopf tells it, and what is found out about its pods."""
         body = {"metadata": meta(uid, uid), "spec": {**spec, "pool": "any"}}
         known = self.directory.observe_job(body)
-        while (job := self.intake.job(known, decided=False)) is None:
-            await asyncio.gather(*self.intake._trials._tasks)
+        while (job := self.gate.job(known, decided=False)) is None:
+            await asyncio.gather(*self.gate._trials._tasks)
         known.job = job
         self.step([JobApplied(job)])
 
@@ -113,7 +113,7 @@ class Edge:
         self._perform(self.pool.step(self.now, events))
         while self.pool.backlog:
             self._perform(self.pool.step(self.now, []))
-        self.hands.tell_progress()
+        self.executor.submit_progress()
         self.pool.check()
 
     def work(self, seconds):
@@ -125,9 +125,9 @@ class Edge:
 
     def _perform(self, actions: list[Action]):
         for action in actions:
-            self.hands.perform(action)
+            self.executor.perform(action)
 
-    # what hands need of a writer and a recorder
+    # what an executor needs of a writer and a recorder
 
     def submit(self, key, operation):
         match operation:
@@ -199,7 +199,7 @@ async def _live(pool, jobs):
         conditions = {c["type"]: c for c in edge.statuses[uid]["conditions"]}
         assert conditions["Admitted"]["reason"], known.manifest
         assert conditions["Admitted"]["message"], known.manifest
-    await edge.intake.close()
+    await edge.gate.close()
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -145,7 +145,7 @@ class Operator:
         self._config = config
         self._core = core
         self._metrics = Metrics()
-        self._board = SetPointStore()
+        self._set_points = SetPointStore()
         self._term: Term | None = None
         self._leading: asyncio.Task[None] | None = None
         self._elector: ElectorThread | None = None
@@ -263,7 +263,7 @@ class Operator:
         await _again_until_done(keeper.tend)
         group.begin(keeper.run())
         exchange = ReportServer(
-            self._board,
+            self._set_points,
             Reviewer(self._review(client), time.monotonic),
             ReportCallbacks(
                 epoch=self._epoch,
@@ -356,7 +356,7 @@ class Operator:
             trials=trials,
             caches=caches,
             metrics=self._metrics,
-            board=self._board,
+            set_points=self._set_points,
             instance=self._instance,
             leading=lambda: elector.leads(epoch),
             image=self._config.image,

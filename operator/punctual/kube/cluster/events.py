@@ -14,12 +14,14 @@ from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, Self
 
 import structlog
 
 from punctual import errors
+from punctual.kube import api
 from punctual.kube.cluster.client import ApiClient, Json
+from punctual.kube.cluster.pods import Owner
 from punctual.kube.cluster.resources import EVENTS
 from punctual.kube.format.bucket import Bucket
 
@@ -51,6 +53,22 @@ class Regarding:
     namespace: str
     name: str
     uid: str
+
+    @classmethod
+    def of(cls, body: Json) -> Self:
+        """Return the object of a body of one of Punctual's kinds."""
+        meta = body["metadata"]
+        return cls(api.API_VERSION, body["kind"], meta.get("namespace", ""), meta["name"], meta["uid"])
+
+    @classmethod
+    def job(cls, owner: Owner) -> Self:
+        """Return a job."""
+        return cls(api.API_VERSION, "DivisibleJob", owner.namespace, owner.name, owner.uid)
+
+    @classmethod
+    def pool(cls, name: str, uid: str) -> Self:
+        """Return a pool."""
+        return cls(api.API_VERSION, "Pool", "", name, uid)
 
 
 @dataclass(slots=True)

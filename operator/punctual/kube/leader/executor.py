@@ -13,7 +13,6 @@ from typing import Any, assert_never
 import orjson
 import structlog
 
-from punctual.kube import api
 from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.cluster.conditions import standing
 from punctual.kube.cluster.directory import JOBS, POOLS, Directory, KnownJob
@@ -35,8 +34,8 @@ from punctual.kube.cluster.resources import PODS
 from punctual.kube.format.duration import format_time
 from punctual.kube.leader.placeholders import Placeholders
 from punctual.kube.leader.promise_metrics import PromiseMetrics
-from punctual.kube.leader.reservations import ReservationController
 from punctual.kube.leader.taints import Taints
+from punctual.kube.leader.windows import WindowController
 from punctual.kube.leader.writer import Writer
 from punctual.kube.learning.results import Results, readable
 from punctual.kube.translate import job_status, pool_status, to_pool_spec
@@ -75,11 +74,11 @@ class Tools:
     directory: Directory
     writer: Writer
     recorder: EventRecorder
-    board: SetPointStore
-    holds: Taints
+    set_points: SetPointStore
+    taints: Taints
     placeholders: Placeholders
-    accounts: PromiseMetrics
-    bookings: ReservationController
+    promise_metrics: PromiseMetrics
+    windows: WindowController
     results: dict[str, Results]
     """By job. Loaded from the API server for jobs that an earlier leader started."""
     found: dict[Key, bytes] = field(default_factory=dict)
@@ -134,13 +133,13 @@ class PoolExecutor:
             case StoreResult():
                 self._store(action)
             case SetPoint():
-                tools.board.put(action)
+                tools.set_points.put(action)
             case DropSetPoint():
-                tools.board.drop(action)
+                tools.set_points.drop(action)
             case HoldNode(node, held):
-                tools.holds.hold(node, self._pool, held=held)
+                tools.taints.hold(node, self._pool, held=held)
             case HoldCapacity():
-                self._hold_room(action)
+                self._keep_capacity(action)
             case Measured():
                 tools.learn(self._pool, action)
             case DeleteJob(uid):
@@ -150,9 +149,9 @@ class PoolExecutor:
             case Emit():
                 self._emit(action)
             case AnswerReservation():
-                tools.bookings.answered(action)
+                tools.windows.answered(action)
             case OfferWindow():
-                tools.bookings.offered(action)
+                tools.windows.offered(action)
             case _:
                 assert_never(action)
 
@@ -169,13 +168,15 @@ class PoolExecutor:
         if not self._unwritten:
             self._written.set()
 
-    def tell_progress(self, most: int | None = None) -> None:
+    def submit_progress(self, most: int | None = None) -> None:
         """Submit the waiting progress, oldest first, of at most ``most`` jobs."""
         for uid in list(islice(self._progress, most)):
             known = self._tools.directory.jobs.get(uid)
             record = self._progress.pop(uid)
             if known and known.job:
-                self._submit_status(JobKey(uid), status_write(self._tools, known, known.job, record, urgent=False))
+                self._submit_status(
+                    JobKey(uid), status_write(known, known.job, record, now=self._tools.now(), urgent=False)
+                )
 
     def _key_of(self, pod: str) -> Key:
         """Return the key of a pod's (uid) writes: that of its job."""
@@ -184,7 +185,7 @@ class PoolExecutor:
 
     def _write_status(self, known: KnownJob, record: JobRecord, *, urgent: bool) -> None:
         uid = known.owner.uid
-        self._tools.accounts.job(known, record)
+        self._tools.promise_metrics.job(known, record)
         known.record = record
         if not urgent:
             # one moved forecast moves those of all jobs behind it: most are never made into a status
@@ -192,7 +193,7 @@ class PoolExecutor:
             return
         self._progress.pop(uid, None)
         if known.job:
-            self._submit_status(JobKey(uid), status_write(self._tools, known, known.job, record, urgent=True))
+            self._submit_status(JobKey(uid), status_write(known, known.job, record, now=self._tools.now(), urgent=True))
 
     def _submit_status(self, key: Key, operation: PutStatus) -> None:
         found = self._tools.found.pop(key, None)
@@ -208,10 +209,10 @@ class PoolExecutor:
             return
         record = action.record
         self._spec = record.applied
-        tools.holds.observe_pool(self._pool, holding=record.applied is None or record.applied.hold == "Taint")
+        tools.taints.observe_pool(self._pool, holding=record.applied is None or record.applied.hold == "Taint")
         if record.applied is not None and record.applied.hold != "Placeholder":  # also an earlier leader's
-            self._hold_room(HoldCapacity({}, 0.0, 0))
-        tools.accounts.pool(self._pool, record)
+            self._keep_capacity(HoldCapacity({}, 0.0, 0))
+        tools.promise_metrics.pool(self._pool, record)
         if record.applied is not None:
             tools.in_force(self._pool, record.applied)
         status = pool_status(record, standing=known.standing, now=tools.now())
@@ -220,7 +221,7 @@ class PoolExecutor:
         write = PutStatus.of(POOLS, "Pool", meta, status, urgent=action.urgent)
         self._submit_status(PoolKey(known.uid), write)
 
-    def _hold_room(self, action: HoldCapacity) -> None:
+    def _keep_capacity(self, action: HoldCapacity) -> None:
         if known := self._tools.directory.pools.get(self._pool):
             self._tools.placeholders.want(known.uid, self._pool, action)
             self._tools.keep(self._pool, {node: kept.since for node, kept in action.nodes.items()})
@@ -258,7 +259,7 @@ class PoolExecutor:
         if reduce and results:
             for operation in results.look():
                 tools.writer.submit(JobKey(action.job), operation)
-        tools.accounts.created(chunk.kind)
+        tools.promise_metrics.created(chunk.kind)
         tools.writer.submit(JobKey(action.job), CreatePod(known.owner.namespace, body, _same(body)))
 
     def _store(self, action: StoreResult) -> None:
@@ -289,16 +290,14 @@ class PoolExecutor:
         directory = self._tools.directory
         if job is None:
             pool = directory.pools.get(self._pool)
-            return Regarding(api.API_VERSION, "Pool", "", self._pool, pool.uid) if pool else None
+            return Regarding.pool(self._pool, pool.uid) if pool else None
         known = directory.jobs.get(job)
-        if known is None:
-            return None
-        return Regarding(api.API_VERSION, "DivisibleJob", known.owner.namespace, known.owner.name, job)
+        return None if known is None else Regarding.job(known.owner)
 
 
-def status_write(tools: Tools, known: KnownJob, job: Job, record: JobRecord, *, urgent: bool) -> PutStatus:
+def status_write(known: KnownJob, job: Job, record: JobRecord, *, now: float, urgent: bool) -> PutStatus:
     """Return the write of a job's whole status, and store its conditions."""
-    status = job_status(record, job, owner=known.owner, standing=known.standing, now=tools.now())
+    status = job_status(record, job, owner=known.owner, standing=known.standing, now=now)
     known.standing = standing(status["conditions"])
     owner = known.owner
     meta = {"name": owner.name, "namespace": owner.namespace, "uid": owner.uid}

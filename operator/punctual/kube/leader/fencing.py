@@ -5,6 +5,7 @@ What will not, of one object alone, is left alone: it must not keep a leader fro
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from functools import partial
 from itertools import count
@@ -36,7 +37,7 @@ class Fence:
     """Finds objects and stamps them with an epoch.
 
     ``leave(body, text)`` is called for an object that cannot be stamped while others can, ``forget(resource, meta)``
-    for what was known and is gone, ``moved()`` for each page or object that was read and each stamp that was taken.
+    for what was known and is gone.
     """
 
     def __init__(
@@ -47,15 +48,25 @@ class Fence:
         leading: Callable[[], bool],
         leave: Callable[[Json, str], None],
         forget: Callable[[Resource, Json], None],
-        moved: Callable[[], None] = lambda: None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._epoch = epoch
         self._client = client
         self._leading = leading
         self._leave = leave
         self._forget = forget
-        self._moved = moved
+        self._monotonic = monotonic
+        self._moved = monotonic()
         self._last: tuple[str, Json] | None = None  # path and patch of the last stamp that was taken
+
+    @property
+    def idle(self) -> float:
+        """Seconds since a page or an object was read or a stamp was taken."""
+        return self._monotonic() - self._moved
+
+    def note_progress(self) -> None:
+        """Record that it does not hang."""
+        self._moved = self._monotonic()
 
     async def all(
         self, resource: Resource, known: dict[str, Known], *, aside: Callable[[Json], bool] = lambda _: False
@@ -65,7 +76,7 @@ class Fence:
         Those of the list for which ``aside(body)`` is true are neither stamped nor yielded.
         """
         async for page in walk(self._client, resource.path(), patience=self._wait, page=PAGE):
-            self._moved()
+            self.note_progress()
             wanted = []
             for body in page.items:
                 if aside(body):
@@ -126,7 +137,7 @@ class Fence:
                 await self._wait(error)
             else:
                 self._last = path, patch
-                self._moved()
+                self.note_progress()
                 return body
         raise AssertionError
 
@@ -151,12 +162,12 @@ class Fence:
             try:
                 answer = await call()
             except (Fenced, NotFound, Replaced):
-                self._moved()
+                self.note_progress()
                 raise
             except ClusterError as error:
                 await self._wait(error)
             else:
-                self._moved()
+                self.note_progress()
                 return answer
 
     async def _wait(self, error: ClusterError) -> None:

@@ -1,6 +1,6 @@
 """The windows of a reservation, between its status, the Pool and the jobs that name the reservation.
 
-Pure functions, without the API server: a leader's `ReservationController` and ``punctual plan`` use the same ones.
+Pure functions, without the API server: a leader's `WindowController` and ``punctual plan`` use the same ones.
 """
 
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ def promised(known: KnownReservation, nodes: frozenset[str] | None, now: float) 
 
 
 def inside(known: KnownReservation | None, name: str, *, namespace: str, pool: str) -> str | Refusal | None:
-    """Return the window for a job of this pool that names a reservation; see `ReservationController.of_job`."""
+    """Return the window for a job of this pool that names a reservation; see `WindowController.of_job`."""
     if known is None:
         text = f"there is no Reservation {name} in namespace {namespace}: create it, and this job is evaluated"
         return reasons.RESERVATION_NOT_FOUND, text

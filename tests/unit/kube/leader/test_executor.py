@@ -113,19 +113,19 @@ def directory():
 
 
 @pytest.fixture
-async def hands(directory, log, metrics):
+async def executor(directory, log, metrics):
     tools = Tools(
         epoch=3,
         now=lambda: 4.0,
         directory=directory,
         writer=log,
         recorder=log,
-        board=SetPointStore(),
-        holds=Taints([], lambda *_: None),
+        set_points=SetPointStore(),
+        taints=Taints([], lambda *_: None),
         placeholders=Placeholders(PlaceholderSettings(namespace="sys"), log.submit, lambda *_: None),
         keep=log.kept.__setitem__,
-        accounts=PromiseMetrics(metrics, lambda: 4.0),
-        bookings=None,
+        promise_metrics=PromiseMetrics(metrics, lambda: 4.0),
+        windows=None,
         results={},
         job_of={"pod1": "j1"}.get,
         refuse=lambda pool, event: log.refused.append((pool, event)),
@@ -134,7 +134,7 @@ async def hands(directory, log, metrics):
     return PoolExecutor("main", tools)
 
 
-async def test_what_concerns_a_job_is_submitted_under_its_uid_in_order(hands, log):
+async def test_what_concerns_a_job_is_submitted_under_its_uid_in_order(executor, log):
     record = JobRecord(epoch=3, admitted=YES, chunks=(CHUNK,))
     for action in (
         WriteStatus("j1", record),
@@ -145,13 +145,13 @@ async def test_what_concerns_a_job_is_submitted_under_its_uid_in_order(hands, lo
         EndPod("ns", "render-1", "pod1"),
         DeleteJob("j1"),
     ):
-        hands.perform(action)
+        executor.perform(action)
     kinds = [PutStatus, CreatePod, Annotate, Annotate, ApplyConfigMap, Patch, DeletePod, DeleteObject]
     assert [(key, type(operation)) for key, operation in log.submitted] == [(JobKey("j1"), kind) for kind in kinds]
 
 
-async def test_a_status_is_of_this_very_job_and_of_the_version_it_was_seen_at(hands, log):
-    hands.perform(WriteStatus("j1", JobRecord(epoch=3, admitted=YES)))
+async def test_a_status_is_of_this_very_job_and_of_the_version_it_was_seen_at(executor, log):
+    executor.perform(WriteStatus("j1", JobRecord(epoch=3, admitted=YES)))
     ((_, write),) = log.take()
     assert write.path == "/apis/punctual.dev/v1alpha1/namespaces/ns/divisiblejobs/render"
     assert write.body["metadata"] == {"name": "render", "namespace": "ns", "uid": "j1"}
@@ -160,93 +160,93 @@ async def test_a_status_is_of_this_very_job_and_of_the_version_it_was_seen_at(ha
     assert write.urgent
 
 
-async def test_conditions_keep_their_time_from_one_status_to_the_next(hands, log):
-    hands.perform(WriteStatus("j1", JobRecord(admitted=YES)))
-    hands._tools = replace(hands._tools, now=lambda: 99.0)
-    hands.perform(WriteStatus("j1", JobRecord(admitted=YES, done=1)))
+async def test_conditions_keep_their_time_from_one_status_to_the_next(executor, log):
+    executor.perform(WriteStatus("j1", JobRecord(admitted=YES)))
+    executor._tools = replace(executor._tools, now=lambda: 99.0)
+    executor.perform(WriteStatus("j1", JobRecord(admitted=YES, done=1)))
     first, second = (write.body["status"]["conditions"] for _, write in log.take())
     assert first == second
 
 
-async def test_progress_waits_and_only_the_newest_becomes_a_status(hands, log):
-    hands.perform(WriteStatus("j1", JobRecord(done=1), urgent=False))
-    hands.perform(WriteStatus("j1", JobRecord(done=2), urgent=False))
+async def test_progress_waits_and_only_the_newest_becomes_a_status(executor, log):
+    executor.perform(WriteStatus("j1", JobRecord(done=1), urgent=False))
+    executor.perform(WriteStatus("j1", JobRecord(done=2), urgent=False))
     assert log.take() == []
-    hands.tell_progress()
+    executor.submit_progress()
     ((_, write),) = log.take()
     assert write.body["status"]["units"]["done"] == 2
     assert not write.urgent
-    hands.tell_progress()
+    executor.submit_progress()
     assert log.take() == []
 
 
-async def test_a_decision_takes_the_place_of_progress_that_waits(hands, log):
-    hands.perform(WriteStatus("j1", JobRecord(done=1), urgent=False))
-    hands.perform(WriteStatus("j1", JobRecord(done=1, admitted=YES)))
-    hands.tell_progress()
+async def test_a_decision_takes_the_place_of_progress_that_waits(executor, log):
+    executor.perform(WriteStatus("j1", JobRecord(done=1), urgent=False))
+    executor.perform(WriteStatus("j1", JobRecord(done=1, admitted=YES)))
+    executor.submit_progress()
     assert len(log.take()) == 1
 
 
-async def test_stamps_are_waited_for(hands):
-    hands.perform(WriteStatus("j1", JobRecord(admitted=YES)))
-    hands.perform(WritePool(PoolRecord(), urgent=True))
-    flush = asyncio.ensure_future(hands.flush())
-    hands.settled(JobKey("j1"))
+async def test_stamps_are_waited_for(executor):
+    executor.perform(WriteStatus("j1", JobRecord(admitted=YES)))
+    executor.perform(WritePool(PoolRecord(), urgent=True))
+    flush = asyncio.ensure_future(executor.flush())
+    executor.settled(JobKey("j1"))
     await asyncio.sleep(0)
     assert not flush.done()
-    hands.settled(PoolKey("p1"))
+    executor.settled(PoolKey("p1"))
     async with asyncio.timeout(60):
         await flush
 
 
-async def test_a_recorded_reduce_of_a_job_without_one_is_refused(hands, log, directory):
+async def test_a_recorded_reduce_of_a_job_without_one_is_refused(executor, log, directory):
     known = directory.jobs["j1"]
     spec = known.template()
     del spec["reduce"]
     known.spec = orjson.dumps(spec)
-    hands.perform(CreateChunk("j1", CHUNK._replace(begin=5, end=6, origin=6, kind="Reduce")))
+    executor.perform(CreateChunk("j1", CHUNK._replace(begin=5, end=6, origin=6, kind="Reduce")))
     assert log.take() == []
     message = "spec.reduce is missing"
     assert log.refused == [("main", CreateRefused(job="j1", kind="Reduce", begin=5, attempt=1, message=message))]
 
 
-async def test_a_pod_gets_the_processor_that_is_in_force(hands, log):
-    hands.perform(WritePool(PoolRecord(applied=PoolSpec(name="main", cpu=0.5, memory=2**30, selectors=EVERY))))
-    hands.perform(CreateChunk("j1", CHUNK))
+async def test_a_pod_gets_the_processor_that_is_in_force(executor, log):
+    executor.perform(WritePool(PoolRecord(applied=PoolSpec(name="main", cpu=0.5, memory=2**30, selectors=EVERY))))
+    executor.perform(CreateChunk("j1", CHUNK))
     create = log.take()[-1][1]
     assert create.body["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "500m", "memory": "1Gi"}
     assert create.body["metadata"]["annotations"]["punctual.dev/epoch"] == "3"
 
 
-async def test_a_pod_is_told_the_version_of_the_input_that_stands_on_record(hands, log, directory):
+async def test_a_pod_is_told_the_version_of_the_input_that_stands_on_record(executor, log, directory):
     known = directory.jobs["j1"]
     known.spec = orjson.dumps({**known.template(), "input": {"http": {"url": "http://files/data"}}})
 
     def told():
-        hands.perform(CreateChunk("j1", CHUNK))
+        executor.perform(CreateChunk("j1", CHUNK))
         step = log.take()[-1][1].body["spec"]["initContainers"][0]
         return {e["name"]: e["value"] for e in step["env"]}
 
     assert "PUNCTUAL_INPUT_SIZE" not in told()
-    hands.perform(WriteStatus("j1", JobRecord(input=InputVersion(90, '"a"'))))
+    executor.perform(WriteStatus("j1", JobRecord(input=InputVersion(90, '"a"'))))
     found = told()
     assert (found["PUNCTUAL_INPUT_SIZE"], found["PUNCTUAL_INPUT_VALIDATOR"]) == ("90", '"a"')
 
 
-async def test_what_an_earlier_leader_kept_for_a_pool_that_keeps_nothing_is_let_go(hands, log):
+async def test_what_an_earlier_leader_kept_for_a_pool_that_keeps_nothing_is_let_go(executor, log):
     left = Placeholder("placeholder-1", "u1", "p1", "n1", "1 2Gi", bound=True, going=False, ended=False)
-    hands._tools.placeholders.know_pool("p1")
-    hands._tools.placeholders.observe(left)
-    hands._tools.keep("main", {"n1": 3.0})  # as a pool of this name had it that was deleted
-    hands.perform(
+    executor._tools.placeholders.know_pool("p1")
+    executor._tools.placeholders.observe(left)
+    executor._tools.keep("main", {"n1": 3.0})  # as a pool of this name had it that was deleted
+    executor.perform(
         WritePool(PoolRecord(applied=PoolSpec(name="main", cpu=1.0, memory=2**30, hold="Taint", selectors=EVERY)))
     )
     assert DeletePod("sys", "placeholder-1", "u1", 1.0) in [operation for _, operation in log.take()]
     assert log.kept == {"main": {}}
 
 
-async def test_a_pod_of_its_name_is_the_same_only_if_it_is_the_same_attempt(hands, log):
-    hands.perform(CreateChunk("j1", CHUNK))
+async def test_a_pod_of_its_name_is_the_same_only_if_it_is_the_same_attempt(executor, log):
+    executor.perform(CreateChunk("j1", CHUNK))
     ((_, create),) = log.take()
     assert create.verify(create.body)
     for field, key, value in (
@@ -262,22 +262,22 @@ async def test_a_pod_of_its_name_is_the_same_only_if_it_is_the_same_attempt(hand
         assert not create.verify({**create.body, "metadata": meta})
 
 
-async def test_the_reduce_pod_is_given_what_was_stored(hands, log):
-    hands.perform(StoreResult("j1", 0, 5, "42"))
+async def test_the_reduce_pod_is_given_what_was_stored(executor, log):
+    executor.perform(StoreResult("j1", 0, 5, "42"))
     log.take()
-    hands.perform(CreateChunk("j1", CHUNK._replace(kind="Reduce", begin=5, end=6, origin=6)))
+    executor.perform(CreateChunk("j1", CHUNK._replace(kind="Reduce", begin=5, end=6, origin=6)))
     (_, look), (_, create) = log.take()
     assert look.body == {"data": {}}  # gone if somebody has deleted it
     volume = create.body["spec"]["volumes"][-1]
     assert len(volume["projected"]["sources"]) == 1
 
 
-async def test_a_pod_of_a_job_that_is_gone_is_still_ended(hands, log):
-    hands.perform(EndPod("ns", "x-1", "pod9", 1.0))
+async def test_a_pod_of_a_job_that_is_gone_is_still_ended(executor, log):
+    executor.perform(EndPod("ns", "x-1", "pod9", 1.0))
     assert log.take() == [(PodKey("pod9"), DeletePod("ns", "x-1", "pod9", 1.0))]
 
 
-async def test_nothing_is_written_about_a_job_that_is_gone(hands, log, directory):
+async def test_nothing_is_written_about_a_job_that_is_gone(executor, log, directory):
     directory.forget_job("j1")
     for action in (
         WriteStatus("j1", JobRecord()),
@@ -286,26 +286,26 @@ async def test_nothing_is_written_about_a_job_that_is_gone(hands, log, directory
         DeleteJob("j1"),
         Emit("j1", "Normal", "Feasible", ""),
     ):
-        hands.perform(action)
+        executor.perform(action)
     assert (log.submitted, log.emitted) == ([], [])
 
 
-async def test_what_a_chunk_took_is_told_on(hands, log):
-    hands.perform(Measured("j1", "n1", 5, 2.5))
+async def test_what_a_chunk_took_is_told_on(executor, log):
+    executor.perform(Measured("j1", "n1", 5, 2.5))
     assert log.learned == [("main", Measured("j1", "n1", 5, 2.5))]
 
 
-async def test_set_points_stand_on_the_board_until_dropped(hands):
+async def test_set_points_stand_on_the_board_until_dropped(executor):
     point = SetPoint(node="n1", pod="pod1", cap=0.5, period=0.1, units=5, end=9.0)
-    hands.perform(point)
-    assert len(hands._tools.board) == 1
-    hands.perform(DropSetPoint("n1", "pod1"))
-    assert len(hands._tools.board) == 0
+    executor.perform(point)
+    assert len(executor._tools.set_points) == 1
+    executor.perform(DropSetPoint("n1", "pod1"))
+    assert len(executor._tools.set_points) == 0
 
 
-async def test_events_are_about_the_job_or_the_pool(hands, log):
-    hands.perform(Emit("j1", "Normal", "Feasible", "fits"))
-    hands.perform(Emit(None, "Warning", "NoNodes", "none"))
+async def test_events_are_about_the_job_or_the_pool(executor, log):
+    executor.perform(Emit("j1", "Normal", "Feasible", "fits"))
+    executor.perform(Emit(None, "Warning", "NoNodes", "none"))
     assert log.emitted == [
         ("DivisibleJob", "render", "ns", "Normal", "Feasible", "fits"),
         ("Pool", "main", "", "Warning", "NoNodes", "none"),
@@ -316,40 +316,40 @@ def value(metrics, name, **labels):
     return metrics.registry.get_sample_value(name, labels)
 
 
-async def test_a_decision_is_counted_once(hands, metrics):
+async def test_a_decision_is_counted_once(executor, metrics):
     for done in range(3):
-        hands.perform(WriteStatus("j1", JobRecord(admitted=YES, done=done)))
+        executor.perform(WriteStatus("j1", JobRecord(admitted=YES, done=done)))
     assert value(metrics, names.ADMISSION_DECISIONS.name, result="True", reason="Feasible") == 1.0
-    hands._tools.accounts.written("j1")
-    hands._tools.accounts.written("j1")
+    executor._tools.promise_metrics.written("j1")
+    executor._tools.promise_metrics.written("j1")
     assert value(metrics, f"{names.ADMISSION_DURATION.name}_count") == 1.0
     assert value(metrics, f"{names.ADMISSION_DURATION.name}_sum") == 4.0
 
 
 @pytest.mark.parametrize(("finished", "kept", "late"), [(9.5, 1.0, 0.0), (10.5, 0.0, 1.0)])
-async def test_a_promise_is_kept_or_missed_at_its_end(hands, metrics, finished, kept, late):
-    hands.perform(WriteStatus("j1", JobRecord(admitted=YES, promise=PROMISE)))
+async def test_a_promise_is_kept_or_missed_at_its_end(executor, metrics, finished, kept, late):
+    executor.perform(WriteStatus("j1", JobRecord(admitted=YES, promise=PROMISE)))
     done = Verdict("True", "Completed", "")
     behind = Verdict("False", "Late", "") if late else None
     ended = JobRecord(admitted=YES, promise=PROMISE, finished=finished, completed_condition=done, on_track=behind)
-    hands.perform(WriteStatus("j1", ended))
-    hands.perform(WriteStatus("j1", ended))
+    executor.perform(WriteStatus("j1", ended))
+    executor.perform(WriteStatus("j1", ended))
     assert value(metrics, names.PROMISES_KEPT.name) == kept
     assert value(metrics, names.DEADLINE_MISSES.name, reason="Late") == late
     assert value(metrics, f"{names.FINISH_SLACK.name}_bucket", le="0.0") == late
 
 
 @pytest.mark.parametrize(("finished", "late"), [(9.5, False), (10.5, True)])
-async def test_who_was_let_in_statistically_is_in_accounts_of_its_own(hands, metrics, directory, finished, late):
+async def test_who_was_let_in_statistically_is_in_accounts_of_its_own(executor, metrics, directory, finished, late):
     let_in = Verdict("True", "AdmittedStatistically", "")
-    hands.perform(WriteStatus("j1", JobRecord(admitted=let_in, promise=PROMISE, eta=7.0)))
-    hands._tools.accounts.promises("main", directory.of_pool("main"))
+    executor.perform(WriteStatus("j1", JobRecord(admitted=let_in, promise=PROMISE, eta=7.0)))
+    executor._tools.promise_metrics.promises("main", directory.of_pool("main"))
     assert value(metrics, names.PROMISES_OPEN.name, pool="main") == 0.0
     assert value(metrics, names.STATISTICAL_OPEN.name, pool="main") == 1.0
     done = Verdict("True", "Completed", "")
     behind = Verdict("False", "Late", "") if late else None
     ended = JobRecord(admitted=let_in, promise=PROMISE, finished=finished, completed_condition=done, on_track=behind)
-    hands.perform(WriteStatus("j1", ended))
+    executor.perform(WriteStatus("j1", ended))
     assert value(metrics, names.STATISTICAL_KEPT.name) == float(not late)
     assert value(metrics, names.STATISTICAL_MISSES.name, reason="Late") == float(late)
     assert value(metrics, names.PROMISES_KEPT.name) == 0.0
@@ -357,34 +357,34 @@ async def test_who_was_let_in_statistically_is_in_accounts_of_its_own(hands, met
     assert value(metrics, f"{names.FINISH_SLACK.name}_count") == 0.0
 
 
-async def test_the_bound_of_a_pool_is_shown(hands, metrics):
+async def test_the_bound_of_a_pool_is_shown(executor, metrics):
     for miss, bound, ratio in ((MissCount(bound=0.75, ratio=0.1), 0.75, 0.1), (None, 0.0, 0.0)):
-        hands._tools.accounts.pool("main", PoolRecord(miss=miss))
+        executor._tools.promise_metrics.pool("main", PoolRecord(miss=miss))
         assert value(metrics, names.UTILIZATION_BOUND.name, pool="main") == bound
         assert value(metrics, names.MISS_RATIO.name, pool="main") == ratio
 
 
-async def test_a_job_taken_over_at_its_end_is_not_counted_again(hands, metrics, directory):
+async def test_a_job_taken_over_at_its_end_is_not_counted_again(executor, metrics, directory):
     ended = JobRecord(admitted=YES, promise=PROMISE, finished=9.0)
     directory.jobs["j1"].record = ended
-    hands.perform(WriteStatus("j1", ended))
+    executor.perform(WriteStatus("j1", ended))
     assert value(metrics, names.PROMISES_KEPT.name) == 0.0
 
 
-async def test_open_promises_are_summed_up(hands, metrics, directory):
-    hands.perform(WriteStatus("j1", JobRecord(admitted=YES, promise=PROMISE, done=2, eta=7.0)))
-    hands._tools.accounts.promises("main", directory.of_pool("main"))
+async def test_open_promises_are_summed_up(executor, metrics, directory):
+    executor.perform(WriteStatus("j1", JobRecord(admitted=YES, promise=PROMISE, done=2, eta=7.0)))
+    executor._tools.promise_metrics.promises("main", directory.of_pool("main"))
     assert value(metrics, names.PROMISES_OPEN.name, pool="main") == 1.0
     assert value(metrics, names.SLACK.name, pool="main") == 3.0
     assert value(metrics, names.PROGRESS.name, pool="main") == 0.4
 
 
-async def test_a_stamp_that_says_what_stands_there_is_not_written_again(hands, log):
+async def test_a_stamp_that_says_what_stands_there_is_not_written_again(executor, log):
     record = JobRecord(epoch=3, admitted=YES)
-    hands.perform(WriteStatus("j1", record))
+    executor.perform(WriteStatus("j1", record))
     ((_, write),) = log.take()
-    hands._tools.found[JobKey("j1")] = orjson.dumps(write.body["status"])
-    hands.perform(WriteStatus("j1", record))
+    executor._tools.found[JobKey("j1")] = orjson.dumps(write.body["status"])
+    executor.perform(WriteStatus("j1", record))
     assert log.take() == []
-    hands.perform(WriteStatus("j1", record))
+    executor.perform(WriteStatus("j1", record))
     assert len(log.take()) == 1

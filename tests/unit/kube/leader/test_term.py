@@ -15,7 +15,7 @@ from punctual.kube.cluster.nodes import project_node
 from punctual.kube.cluster.resources import CONFIG_MAPS, PODS
 from punctual.kube.format.clock import ServerClock
 from punctual.kube.format.duration import format_time
-from punctual.kube.leader import admission_gate, fencing, term, writer
+from punctual.kube.leader import admission_gate, fencing, pools, term, writer
 from punctual.kube.leader.term import Term
 from punctual.kube.learning.results import config_map_name
 from punctual.kube.metrics import Metrics
@@ -157,7 +157,7 @@ class Replica:
             trials=self.server,
             caches=self.caches,
             metrics=Metrics(),
-            board=SetPointStore(),
+            set_points=SetPointStore(),
             instance="test",
             leading=lambda: True,
             **more,
@@ -305,7 +305,7 @@ async def test_what_chunks_took_is_written_into_their_profile_when_the_leader_go
     leader.lead(1)
     await world.until(lambda: world.status(job).get("chunks") and world.status(plain).get("chunks"))
     for uid in (job["metadata"]["uid"], plain["metadata"]["uid"], "nobody"):
-        leader.term._learn("main", Measured(uid, "n1", 50, 7.25))
+        leader.term._parts.profiles.measured("main", Measured(uid, "n1", 50, 7.25))
     await leader.term.retire(within=10)
     (learned,) = world.status(profile)["classes"]
     assert learned == {"pool": "main", "nodeClass": "", "units": [50], "seconds": [7.25]}
@@ -418,7 +418,7 @@ async def test_a_result_that_the_namespace_has_no_room_for_is_told_and_the_job_g
     uid = job["metadata"]["uid"]
     path = CONFIG_MAPS.path(namespace="ns", name=config_map_name(uid, 0))
     world.server.broken[path, "apply"] = errors.Forbidden("exceeded quota")
-    new.term._seats["main"].hands.perform(StoreResult(uid, 0, 50, "x"))
+    new.term._parts.actors._running["main"].executor.perform(StoreResult(uid, 0, 50, "x"))
     await world.until(lambda: ("sum", "ResultLost") in world.server.events)
     await world.until(lambda: new.term.depth == 0)
 
@@ -432,7 +432,7 @@ async def test_results_that_somebody_has_deleted_while_nobody_led_are_told_of(wo
     new = world.replica()
     new.lead(2)
     await world.until(lambda: ("sum", "ResultLost") in world.server.events)
-    assert await world.until(lambda: new.term._told.get(job["metadata"]["uid"]))
+    assert await world.until(lambda: new.term._parts.jobs.pool_of(job["metadata"]["uid"]))
 
 
 async def test_a_job_that_is_moved_while_it_is_measured_is_measured_in_its_new_pool(world):
@@ -469,7 +469,7 @@ async def test_a_job_that_is_edited_while_it_is_stamped_is_not_taken_for_gone(wo
     monkeypatch.setattr(world.server, "patch_merge", meet_an_edit)
     new = world.replica()
     new.lead(2)
-    await world.until(lambda: new.term._told.get(job["metadata"]["uid"]))
+    await world.until(lambda: new.term._parts.jobs.pool_of(job["metadata"]["uid"]))
     assert not edited
     assert world.status(job)["epoch"] == 2
     assert world.status(job)["promise"] == promise
@@ -593,7 +593,7 @@ async def test_a_term_that_is_ended_twice_leaves_no_number_behind(world, monkeyp
         closing.set()
         await never.wait()
 
-    monkeypatch.setattr(new.term._intake, "close", close)
+    monkeypatch.setattr(new.term._parts.gate, "close", close)
     new.task.cancel()
     await closing.wait()
     await new.end()
@@ -687,7 +687,7 @@ async def test_a_settled_job_that_is_edited_is_stamped_before_it_is_answered(wor
     await world.settled(refused)
     new = world.replica()
     new.lead(2)
-    await world.until(lambda: new.term._leads)
+    await world.until(lambda: new.term.leads)
     assert world.status(refused)["epoch"] == 1
     new.observe(
         "MODIFIED", world.server.put("DivisibleJob", "refused", "ns", spec={**refused["spec"], "deadline": "9m"})
@@ -726,7 +726,7 @@ async def test_what_an_old_leader_still_promises_a_refused_job_is_taken_over(wor
         promise_late()
     gate.set()
     if when == "after the list":
-        await world.until(lambda: new.term._leads)
+        await world.until(lambda: new.term.leads)
         promise_late()
     await world.until(lambda: world.status(refused)["epoch"] == 2 and world.status(refused).get("chunks"))
     assert world.status(refused)["promise"]["deadline"] == late["promise"]["deadline"]
@@ -741,7 +741,7 @@ async def test_a_job_refused_for_its_namespace_is_asked_again_when_that_changes_
     assert world.admitted(job) == "NotAllowed"
     new = world.replica()
     new.lead(2)
-    await world.until(lambda: new.term._leads)
+    await world.until(lambda: new.term.leads)
     assert world.writes(job) == 0
     new.caches._on_namespace_change("MODIFIED", "ns", {"team": "a"})
     assert await world.until(lambda: world.status(job).get("promise"))
@@ -830,7 +830,7 @@ async def test_a_pod_that_a_settled_job_still_has_is_ended(world, when):
         new.see_pod(body)
     new.lead(2)
     if when == "after":
-        await world.until(lambda: new.term._leads)
+        await world.until(lambda: new.term.leads)
         new.see_pod(body)
     await world.until(lambda: (body["metadata"]["name"], "left") in world.server.deleted)
 
@@ -838,7 +838,7 @@ async def test_a_pod_that_a_settled_job_still_has_is_ended(world, when):
 @pytest.fixture
 def quick(monkeypatch):
     """Look after what is broken often enough for a test."""
-    monkeypatch.setattr(term, "RETRY", 0.01)
+    monkeypatch.setattr(pools, "RETRY", 0.01)
     monkeypatch.setattr(term, "HOUSEKEEPING", 0.01)
     monkeypatch.setattr(writer, "LAST_RETRY", 0.01)
 
@@ -935,11 +935,11 @@ async def test_a_takeover_that_hangs_shows(world):
     new.lead(2, monotonic=lambda: now[0])
     await world.until(lambda: world.status(world.pool).get("epoch") == 2)
     now[0] = 50.0
-    new.term._come_forward()
+    new.term._parts.takeover._fence.note_progress()
     now[0] = 70.0
     assert (new.term.taking_over, new.term.stalled) == (70.0, 20.0)
     gate.set()
-    await world.until(lambda: new.term._leads)
+    await world.until(lambda: new.term.leads)
     assert (new.term.taking_over, new.term.stalled) == (0.0, 0.0)
 
 

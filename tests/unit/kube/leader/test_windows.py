@@ -8,7 +8,7 @@ from punctual.kube import api
 from punctual.kube.cluster.directory import Directory
 from punctual.kube.format.duration import format_time
 from punctual.kube.leader.reservation_windows import restore
-from punctual.kube.leader.reservations import PoolAccess, ReservationController
+from punctual.kube.leader.windows import PoolAccess, WindowController
 from punctual.scheduling.model.actions import AnswerReservation, OfferWindow
 from punctual.scheduling.model.events import ReservationApplied, ReservationDeleted, Share
 from punctual.scheduling.model.job import Verdict
@@ -27,13 +27,13 @@ LATER = (
 
 
 class Edge:
-    """Bookings between a directory and a pool, all of it visible."""
+    """The windows' controller between a directory and a pool, all of it visible."""
 
     def __init__(self, directory=None):
         self.now, self.doubted = BEGIN, False
         self.directory = directory or Directory()
         self.told, self.statuses, self.events, self.changed, self.nodes = [], [], [], [], frozenset({"n1"})
-        self.bookings = ReservationController(
+        self.windows = WindowController(
             7,
             caches=SimpleNamespace(
                 directory=self.directory, labels=lambda _: {"team": "a"}, nodes_of=lambda _pool, _selects: self.nodes
@@ -42,7 +42,7 @@ class Edge:
             recorder=SimpleNamespace(emit=lambda _about, kind, reason, _note: self.events.append((kind, reason))),
             now=lambda: self.now,
             doubted=lambda: self.doubted,
-            doors=PoolAccess(
+            pools=PoolAccess(
                 lambda _pool, event: self.told.append(event),
                 lambda pool: pool in self.directory.pools,
                 lambda known: self.changed.append(known.uid),
@@ -60,7 +60,7 @@ class Edge:
         rights = api.PoolReservations.model_validate(reservations, strict=True)
         self.directory.pools["main"].in_force = api.PoolSelectors(node_selector={}, reservations=rights)
         for known in list(self.directory.reservations.values()):
-            self.bookings.consider(known)
+            self.windows.consider(known)
 
     def add(self, start=60.0, end=120.0, uid="u", **spec):
         meta = {"name": "r", "namespace": "ns", "uid": uid, "generation": 1, "creationTimestamp": format_time(BEGIN)}
@@ -68,15 +68,15 @@ class Edge:
         known = self.directory.observe_reservation(
             {"apiVersion": api.API_VERSION, "kind": "Reservation", "metadata": meta, "spec": spec}
         )
-        self.bookings.consider(known)
+        self.windows.consider(known)
         return known
 
     def answer(self, verdict=YES, places=PLACES, which=0):
         asked = [event for event in self.told if isinstance(event, ReservationApplied)]
-        self.bookings.answered(AnswerReservation(asked[which].reservation.uid, verdict, places))
+        self.windows.answered(AnswerReservation(asked[which].reservation.uid, verdict, places))
 
     def write(self):
-        self.bookings.written("u", self.status(whole=True))
+        self.windows.written("u", self.status(whole=True))
 
     def status(self, *, whole=False):
         api.ReservationStatus.model_validate(self.statuses[-1]["status"], strict=True)
@@ -101,7 +101,7 @@ def test_a_window_is_asked_about_once_and_its_answer_written(edge):
     asked = event.reservation
     assert (asked.start, asked.end, asked.processors, asked.group) == (BEGIN + 60, BEGIN + 120, 2, "u")
     edge.answer()
-    edge.bookings.consider(known)
+    edge.windows.consider(known)
     assert len(edge.told) == 1
     status = edge.status()
     assert (status["state"], status["processors"], status["epoch"]) == ("Booked", 2, 7)
@@ -115,18 +115,18 @@ def test_it_becomes_active_and_is_over_by_the_clock(edge):
     edge.answer()
     written = len(edge.statuses)
     for edge.now in (BEGIN + 30, BEGIN + 59.9):
-        edge.bookings.tend()
+        edge.windows.tend()
     assert len(edge.statuses) == written
     edge.now = BEGIN + 60
-    edge.bookings.tend()
+    edge.windows.tend()
     assert edge.status()["state"] == "Active"
     assert edge.condition("Active")[:2] == ("True", "Active")
     edge.now = BEGIN + 120
-    edge.bookings.tend()
+    edge.windows.tend()
     assert edge.status()["state"] == "Completed"
     assert edge.condition("Completed")[:2] == ("True", "Completed")
     assert known.finished == BEGIN + 120
-    assert not edge.bookings.open("main")
+    assert not edge.windows.open("main")
     assert edge.events == [("Normal", "Feasible"), ("Normal", "Active"), ("Normal", "Completed")]
 
 
@@ -134,17 +134,17 @@ def test_a_refusal_carries_the_window_that_would_do(edge):
     edge.add(processors=2)
     edge.answer(NO, ())
     assert edge.condition("Admitted") == ("False", "InfeasibleReservation", "too few")
-    edge.bookings.offered(OfferWindow(edge.told[0].reservation.uid, BEGIN + 500))
+    edge.windows.offered(OfferWindow(edge.told[0].reservation.uid, BEGIN + 500))
     assert format_time(BEGIN + 500) in edge.condition("Admitted")[2]
     assert format_time(BEGIN + 560) in edge.condition("Admitted")[2]
     assert edge.status()["windows"][0]["offer"] == format_time(BEGIN + 500)
-    assert not edge.bookings.open("main")
+    assert not edge.windows.open("main")
 
 
 def test_a_refusal_that_no_window_cures_says_so(edge):
     edge.add(processors=2)
     edge.answer(NO, ())
-    edge.bookings.offered(OfferWindow(edge.told[0].reservation.uid, None))
+    edge.windows.offered(OfferWindow(edge.told[0].reservation.uid, None))
     assert "no window as long would be reserved at any later time" in edge.condition("Admitted")[2]
 
 
@@ -169,10 +169,10 @@ def test_each_window_of_a_recurrence_is_answered_by_itself_and_new_ones_follow(e
     assert text.startswith(f"1 of 4 windows, that of {format_time(BEGIN + 60 + 7 * DAY)}: too few")
     assert [w["state"] for w in edge.status()["windows"]] == ["Booked", "Refused", "Booked", "Booked"]
     edge.now = BEGIN + 119
-    edge.bookings.tend()
+    edge.windows.tend()
     assert len(edge.told) == 4
     edge.now = BEGIN + 120
-    edge.bookings.tend()
+    edge.windows.tend()
     assert len(edge.told) == 5, "the one that ends in 28 days has come within the horizon"
     edge.answer(which=4)
     assert [w["state"] for w in edge.status()["windows"]] == ["Refused", "Booked", "Booked", "Booked"]
@@ -184,7 +184,7 @@ def test_a_recurrence_is_over_behind_its_last_window(edge):
     for which in (0, 1):
         edge.answer(which=which)
     edge.now = BEGIN + DAY + 120
-    edge.bookings.tend()
+    edge.windows.tend()
     assert known.finished == BEGIN + DAY + 120
     assert [w["state"] for w in edge.status()["windows"]] == ["Completed"]
 
@@ -199,14 +199,14 @@ def test_a_new_leader_tells_the_pool_what_was_promised_and_asks_nothing_twice(ed
     spec = {"pool": "main", "start": format_time(BEGIN + 60), "end": format_time(BEGIN + 120), "processors": 2}
     known = later.directory.observe_reservation({**body, "metadata": meta, "spec": spec})
     restore(known, api.parse_status(api.ReservationStatus, body))
-    (event,) = later.bookings.of_pool("main")
+    (event,) = later.windows.of_pool("main")
     assert event.held == (Share("n1", 2),)
     assert event.reservation == edge.told[0].reservation
-    later.bookings.consider(known)
+    later.windows.consider(known)
     assert later.told == []
-    later.bookings.tend()
+    later.windows.tend()
     assert later.status()["state"] == "Active"
-    assert later.bookings.of_job(later.job()) == "u"
+    assert later.windows.of_job(later.job()) == "u"
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_a_new_leader_tells_the_pool_what_was_promised_and_asks_nothing_twice(ed
 def test_the_part_in_which_the_link_is_kept_is_told_to_the_pool_and_to_the_next_leaders(edge, spec, part):
     edge.add(processors=2, **spec)
     edge.answer()
-    (asked,), (held,) = edge.told, edge.bookings.of_pool("main")
+    (asked,), (held,) = edge.told, edge.windows.of_pool("main")
     assert asked.reservation.io_ratio == part
     assert asked.reservation.sent == BEGIN + 60 + 60 * part
     assert held.reservation == asked.reservation
@@ -226,7 +226,7 @@ def test_a_node_is_kept_for_its_maintenance_as_it_was_promised(edge):
     assert (edge.told[0].reservation.processors, edge.told[0].reservation.nodes) == (0, {"n1"})
     edge.answer()
     edge.nodes = frozenset({"n2"})  # somebody has moved the label
-    (event,) = edge.bookings.of_pool("main")
+    (event,) = edge.windows.of_pool("main")
     assert event.reservation.nodes == {"n1"}
     assert known.windows
 
@@ -235,27 +235,27 @@ def test_deleting_it_gives_all_windows_back(edge):
     known = edge.add(processors=2, recurrence={"every": "7d"})
     edge.answer()
     names = [event.reservation.uid for event in edge.told]
-    edge.bookings.drop(known)
+    edge.windows.drop(known)
     assert edge.told[4:] == [ReservationDeleted(name) for name in names]
     assert edge.changed == ["u"]
 
 
 def test_jobs_wait_until_the_answer_is_written(edge):
-    assert edge.bookings.of_job(edge.job())[0] == "ReservationNotFound"
+    assert edge.windows.of_job(edge.job())[0] == "ReservationNotFound"
     edge.add(processors=2)
-    assert edge.bookings.of_job(edge.job()) is None
+    assert edge.windows.of_job(edge.job()) is None
     edge.answer()
-    assert edge.bookings.of_job(edge.job()) is None
+    assert edge.windows.of_job(edge.job()) is None
     edge.write()
     assert edge.changed == ["u"]
-    assert edge.bookings.of_job(edge.job()) == "u"
-    assert edge.bookings.of_job(edge.job(pool="other"))[0] == "ReservationRefused"
+    assert edge.windows.of_job(edge.job()) == "u"
+    assert edge.windows.of_job(edge.job(pool="other"))[0] == "ReservationRefused"
 
 
 def test_jobs_are_refused_with_the_reservation_that_they_name(edge):
     edge.add(processors=2)
     edge.answer(NO, ())
-    assert edge.bookings.of_job(edge.job()) == ("ReservationRefused", "Reservation r: too few")
+    assert edge.windows.of_job(edge.job()) == ("ReservationRefused", "Reservation r: too few")
 
 
 def test_it_waits_for_its_pool_and_is_asked_about_when_that_comes(edge):
@@ -264,11 +264,11 @@ def test_it_waits_for_its_pool_and_is_asked_about_when_that_comes(edge):
     assert edge.condition("Admitted")[:2] == ("False", "PoolNotFound")
     assert edge.told == []
     edge.add_pool()
-    edge.bookings.consider(known)
+    edge.windows.consider(known)
     edge.answer()
     assert edge.condition("Admitted")[:2] == ("True", "Feasible")
     edge.directory.forget_pool("main")
-    edge.bookings.consider(known)
+    edge.windows.consider(known)
     assert edge.condition("Admitted")[:2] == ("False", "PoolNotFound"), "and with it all it had"
 
 
@@ -334,13 +334,13 @@ def test_while_the_time_is_in_doubt_nothing_is_asked_refused_or_over(edge):
     written = len(edge.statuses)
     edge.doubted = True
     edge.now = BEGIN + 3600.0
-    edge.bookings.tend()
+    edge.windows.tend()
     other = edge.add(start=60.0, end=120.0, uid="v", processors=2)
     assert len(edge.statuses) == written
     assert len(edge.told) == 1
     edge.doubted = False
     edge.now = BEGIN + 5.0
-    edge.bookings.tend()
+    edge.windows.tend()
     assert edge.status()["state"] == "Booked"
     assert [event.reservation.group for event in edge.told] == ["u", other.uid]
 
@@ -349,9 +349,9 @@ def test_a_reservation_that_went_while_the_time_was_in_doubt_is_not_asked_about(
     edge.doubted = True
     known = edge.add(processors=2)
     edge.directory.forget_reservation("u")
-    edge.bookings.drop(known)
+    edge.windows.drop(known)
     edge.doubted = False
-    edge.bookings.tend()
+    edge.windows.tend()
     assert edge.told == []
 
 
@@ -381,7 +381,7 @@ def test_a_window_behind_the_horizon_is_asked_about_when_it_comes_within(edge):
         assert edge.condition("Admitted")[:2] == ("False", "TooFarAhead")
         assert edge.status()["state"] == "Refused"
         edge.now = now
-        edge.bookings.tend()
+        edge.windows.tend()
     edge.answer()
     assert edge.status()["state"] == "Booked"
 
@@ -401,13 +401,13 @@ def test_an_edit_of_the_pools_reservations_changes_nothing_about_what_is_booked(
     booked = edge.status()
     edge.edit_pool(**edit)
     assert edge.status() == booked
-    assert edge.bookings.of_job(edge.job()) == "u"
+    assert edge.windows.of_job(edge.job()) == "u"
     assert [e for e in edge.told if isinstance(e, ReservationDeleted)] == []
     edge.now = BEGIN + 2 * DAY
-    edge.bookings.tend()
+    edge.windows.tend()
     assert edge.status()["state"] == "Active"
     edge.now = BEGIN + 9 * DAY + 60
-    edge.bookings.tend()
+    edge.windows.tend()
     assert [w["state"] for w in edge.status()["windows"]] == ["Booked", "Booked"]
     assert len(edge.told) == 4, "no window more is asked about"
     assert known.finished is None
@@ -420,21 +420,21 @@ def test_a_recurrence_waits_for_a_window_that_is_still_behind_the_horizon(edge):
     edge.answer()
     edge.write()
     edge.now = BEGIN + 120
-    edge.bookings.tend()
+    edge.windows.tend()
     assert edge.status()["windows"][0]["state"] == "Completed"
     assert known.finished is None
     comes = BEGIN + 5 * DAY + 120
-    assert edge.bookings.of_job(edge.job()) == (
+    assert edge.windows.of_job(edge.job()) == (
         "ReservationRefused",
         f"Reservation r: no window is reserved, the next is evaluated at {format_time(comes)}",
     )
     edge.now = comes
-    edge.bookings.tend()
+    edge.windows.tend()
     assert len(edge.told) == 2
     edge.answer(which=1)
     edge.write()
     assert edge.status()["state"] == "Booked"
-    assert edge.bookings.of_job(edge.job()) == "u"
+    assert edge.windows.of_job(edge.job()) == "u"
 
 
 def test_a_new_leader_asks_about_a_window_when_it_comes_within_the_horizon(edge):
@@ -443,16 +443,16 @@ def test_a_new_leader_asks_about_a_window_when_it_comes_within_the_horizon(edge)
     new = Edge()
     known = new.add(start=30 * DAY, end=30 * DAY + 60, processors=2)
     restore(known, status)
-    new.bookings.consider(known)
+    new.windows.consider(known)
     new.now = BEGIN + 2 * DAY + 60
-    new.bookings.tend()
+    new.windows.tend()
     assert len(new.told) == 1
 
 
 def test_no_window_is_offered_behind_the_horizon(edge):
     edge.add(processors=2)
     edge.answer(NO, ())
-    edge.bookings.offered(OfferWindow("u/" + f"{BEGIN + 60:.6f}", BEGIN + 28 * DAY))
+    edge.windows.offered(OfferWindow("u/" + f"{BEGIN + 60:.6f}", BEGIN + 28 * DAY))
     text = edge.condition("Admitted")[2]
     assert text.endswith("no window as long would be reserved within the horizon of Pool main")
     assert "offer" not in edge.status()["windows"][0]

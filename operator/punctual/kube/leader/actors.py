@@ -1,0 +1,125 @@
+"""The actors of the pools that this replica leads: one `PoolActor` with its executor for each, by the pool's name.
+
+They are started with all that is on record, told events, halted while the pool's status cannot be written, and stopped.
+This part knows no object of Kubernetes.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from punctual import metric_names as names
+from punctual.kube.cluster.keys import Key
+from punctual.kube.format.clock import ServerClock
+from punctual.kube.leader.executor import PoolExecutor
+from punctual.kube.metrics import Metrics
+from punctual.runtime.actor import Core, PoolActor
+from punctual.runtime.mailbox import Mailbox
+from punctual.scheduling.model.events import Event
+
+Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
+"""Starts a task of the term. Its failure ends the term."""
+
+
+@dataclass(slots=True)
+class _Running:
+    actor: PoolActor
+    executor: PoolExecutor
+    task: asyncio.Task[None]
+
+
+class PoolActors:
+    """``core()`` makes a Pool, ``executor(pool)`` what carries out its actions."""
+
+    def __init__(
+        self,
+        core: Callable[[], Core],
+        executor: Callable[[str], PoolExecutor],
+        *,
+        clock: ServerClock,
+        metrics: Metrics,
+        spawn: Spawn,
+    ) -> None:
+        self._core = core
+        self._executor = executor
+        self._clock = clock
+        self._metrics = metrics
+        self._spawn = spawn
+        self._running: dict[str, _Running] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._running)
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def runs(self, pool: str) -> bool:
+        """Return whether a pool is led here."""
+        return pool in self._running
+
+    def start(self, pool: str, restored: Sequence[Event]) -> None:
+        """Start a pool. ``restored``: all that is on record about it, its jobs and its reservations."""
+        executor = self._executor(pool)
+        actor = PoolActor(
+            self._core(),
+            Mailbox(),
+            executor,
+            now=self._clock.now,
+            doubted=lambda: self._clock.doubted,
+            timed=self._metrics.step_seconds.observe,
+        )
+        self._running[pool] = _Running(actor, executor, self._spawn(actor.run(restored)))
+        mailbox = actor.mailbox
+        self._metrics.watch_pool(
+            pool, {names.MAILBOX_DEPTH: lambda: float(mailbox.depth), names.MAILBOX_AGE: lambda: mailbox.age}
+        )
+
+    def stop(self, pool: str) -> bool:
+        """Stop a pool that is gone. Returns whether it ran."""
+        running = self._running.pop(pool, None)
+        if running is not None:
+            running.task.cancel()
+        return running is not None
+
+    def retire(self) -> None:
+        """Let no pool decide anything more, and submit the progress that is not written yet."""
+        for running in self._running.values():
+            running.task.cancel()
+            running.executor.submit_progress()
+
+    def tell(self, pool: str, event: Event) -> None:
+        """Put an event into a pool's mailbox. For a pool that is not led here it has no effect."""
+        if running := self._running.get(pool):
+            running.actor.mailbox.put(event)
+
+    def halt(self, pool: str) -> bool:
+        """Let a pool take no step. Returns whether it runs."""
+        if running := self._running.get(pool):
+            running.actor.halt()
+        return running is not None
+
+    def go_on(self, pool: str) -> None:
+        """Let a halted pool step again."""
+        if running := self._running.get(pool):
+            running.actor.go_on()
+
+    def settled(self, key: Key) -> None:
+        """Record that a status was written or never will be: no pool waits for it."""
+        for running in self._running.values():
+            running.executor.settled(key)
+
+    def submit_progress(self, most: int) -> None:
+        """Submit the waiting progress of at most ``most`` jobs of each pool."""
+        for running in self._running.values():
+            running.executor.submit_progress(most)
+
+    @property
+    def silent(self) -> float:
+        """Seconds since the last step of the pool that has been silent longest."""
+        return max((running.actor.silent for running in self._running.values()), default=0.0)
+
+    @property
+    def waiting(self) -> float:
+        """Seconds that a pool has waited for its first step; 0 when all have begun."""
+        return max((running.actor.waiting for running in self._running.values()), default=0.0)

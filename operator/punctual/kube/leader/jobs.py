@@ -1,0 +1,256 @@
+"""The jobs of a term: which pool is told of each, and what is written about those that no pool decides about.
+
+`consider` is where everything about a job leads: an edit, a change of what it names, the answer of the admission gate.
+It tells the job's pool how the job is now, or writes into its status what it waits for: a pool that does not exist, an
+answer that is late. A job that was not read yet is read first (`late`). A Pool's own decisions never pass here.
+"""
+
+from collections.abc import Callable
+
+import structlog
+
+from punctual import reasons
+from punctual.kube.cluster.caches import Caches
+from punctual.kube.cluster.directory import KnownJob, KnownReservation
+from punctual.kube.cluster.events import EventRecorder, Regarding
+from punctual.kube.cluster.keys import JobKey
+from punctual.kube.leader.actors import PoolActors, Spawn
+from punctual.kube.leader.admission_gate import AdmissionGate
+from punctual.kube.leader.executor import status_write
+from punctual.kube.leader.job_results import JobResults
+from punctual.kube.leader.late import LateReader
+from punctual.kube.leader.promise_metrics import PromiseMetrics
+from punctual.kube.leader.statuses import Statuses
+from punctual.kube.leader.writer import Writer
+from punctual.kube.translate import delayed, pool_missing, undecided, without_decision
+from punctual.scheduling.model import ledger
+from punctual.scheduling.model.events import JobApplied, JobDeleted
+from punctual.scheduling.model.job import JobRecord
+
+log = structlog.get_logger(__name__)
+
+
+class Jobs:
+    """All jobs of the directory, for one term.
+
+    ``leads()`` returns whether anything is decided yet, or still. ``was_read(job)`` is called when a job was read after
+    the takeover.
+    """
+
+    def __init__(
+        self,
+        epoch: int,
+        *,
+        caches: Caches,
+        statuses: Statuses,
+        gate: AdmissionGate,
+        late: LateReader,
+        actors: PoolActors,
+        writer: Writer,
+        recorder: EventRecorder,
+        promise_metrics: PromiseMetrics,
+        results: JobResults,
+        now: Callable[[], float],
+        leads: Callable[[], bool],
+        was_read: Callable[[KnownJob], None],
+        spawn: Spawn,
+    ) -> None:
+        self._epoch = epoch
+        self._caches = caches
+        self._directory = caches.directory
+        self._statuses = statuses
+        self._gate = gate
+        self._late = late
+        self._actors = actors
+        self._writer = writer
+        self._recorder = recorder
+        self._promise_metrics = promise_metrics
+        self._results = results
+        self._now = now
+        self._leads = leads
+        self._was_read = was_read
+        self._spawn = spawn
+        self._pools: dict[str, str] = {}  # the pool that was told of a job, by uid
+
+    def pool_of(self, uid: str) -> str | None:
+        """Return the pool that was told of a job."""
+        return self._pools.get(uid)
+
+    def restored(self, pool: str) -> list[JobApplied]:
+        """Return the jobs with a decision of a pool that starts."""
+        events = []
+        for known in self._directory.of_pool(pool):
+            if not undecided(known.record) and not known.deleting:
+                known.job = self._gate.job(known, decided=True)
+                assert known.job is not None
+                self._pools[known.owner.uid] = pool
+                events.append(JobApplied(known.job, known.record))
+        return events
+
+    # changes
+
+    def begin(self) -> None:
+        """Consider the jobs without a decision: the takeover is done."""
+        for known in list(self._directory.jobs.values()):
+            uid = known.owner.uid
+            if uid not in self._pools and (uid not in self._statuses.aside or not known.settled):
+                self.consider(known)
+
+    def changed(self, known: KnownJob) -> None:
+        """Take in that a job is new, edited or being deleted."""
+        self._statuses.left_alone.discard(known.owner.uid)
+        self.consider(known)
+
+    def gone(self, known: KnownJob) -> None:
+        """Take in that a job is gone."""
+        self._statuses.gone.add(known.owner.uid)
+        self._drop(known)
+
+    def pool_changed(self, pool: str) -> None:
+        """Consider the jobs that a changed pool may answer otherwise."""
+        for known in self._directory.of_pool(pool):
+            if self._statuses.depends_on_others(known):
+                self.consider(known)
+
+    def pool_stamped(self, pool: str) -> None:
+        """Consider the jobs of a pool that could not be stamped before."""
+        for known in self._directory.of_pool(pool):
+            if known.owner.uid not in self._pools and known.owner.uid not in self._statuses.aside:
+                self.consider(known)
+
+    def selectors_changed(self, pool: str) -> None:
+        """Consider the jobs that the admission gate refused, because the pool's spec in force selects others."""
+        for known in self._directory.of_pool(pool):
+            if self._statuses.refused_at_edge(known):
+                self.consider(known)
+
+    def pool_gone(self, pool: str) -> None:
+        """Consider the jobs of a pool that is gone."""
+        for known in self._directory.of_pool(pool):
+            self._pools.pop(known.owner.uid, None)
+            self.consider(known)
+
+    def profile_changed(self, namespace: str, name: str) -> None:
+        """Consider the jobs that name a profile and have no promise yet."""
+        for known in list(self._directory.jobs.values()):
+            if (known.owner.namespace, known.profile) == (namespace, name) and self._statuses.depends_on_others(known):
+                self.consider(known)
+
+    def namespace_changed(self, namespace: str) -> None:
+        """Consider the jobs of a namespace that the admission gate refused, because its labels changed."""
+        for known in list(self._directory.jobs.values()):
+            if known.owner.namespace == namespace and self._statuses.refused_at_edge(known):
+                self.consider(known)
+
+    def reservation_changed(self, reservation: KnownReservation) -> None:
+        """Consider the jobs that wait for a reservation, or were refused because of it."""
+        for known in self._directory.inside(*reservation.key):
+            if self._statuses.depends_on_others(known):
+                self.consider(known)
+
+    def again(self, uid: str) -> None:
+        """Consider a job (uid) that waited for the admission gate."""
+        if known := self._directory.jobs.get(uid):
+            self.consider(known)
+
+    # one job
+
+    def consider(self, known: KnownJob) -> None:
+        """Tell the job's pool how the job is now, or the job that its pool does not exist."""
+        uid, pool, statuses = known.owner.uid, known.owner.pool, self._statuses
+        if not self._leads() or uid in statuses.left_alone:
+            return  # an earlier leader's promise is not read (yet): the job would look undecided, and without a pool
+        if known.deleting:
+            self._drop(known)
+            return
+        if statuses.must_read(known):
+            if not self._late.reads(uid):
+                self._spawn(self.read_late(known))
+            return
+        told = self._pools.get(uid)
+        if told is not None and told != pool:
+            self._actors.tell(told, JobDeleted(uid))
+            del self._pools[uid]
+            known.record = _without_chunks(known.record)
+        if pool in statuses.unstamped:
+            return
+        if not self._actors.runs(pool):
+            self._miss_pool(known)
+            return
+        job = self._gate.job(known, decided=self._is_decided(known))
+        if job is None:
+            return
+        known.job = job
+        self._pools[uid] = pool
+        # the Pool cannot see that a job, new to it, was refused for something else than now
+        anew = undecided(known.record) or (told is None and statuses.refused_at_edge(known))
+        self._actors.tell(pool, JobApplied(job, without_decision(known.record) if anew else known.record))
+
+    def _is_decided(self, known: KnownJob) -> bool:
+        """Return whether no pod of a job is to be tried: it has an answer that stands."""
+        record = known.record or JobRecord()
+        promised = not undecided(known.record) and record.admitted is not None and record.admitted.status != "False"
+        stands = record.refused is not None and record.observed_generation == known.generation
+        # refused for want of processors: it only waits for its end
+        return record.ended or promised or (stands and not self._statuses.refused_at_edge(known))
+
+    async def read_late(self, known: KnownJob) -> None:
+        """Read a job's status, then consider the job."""
+        if await self._late.job(known):
+            self.consider(known)
+            self._was_read(known)
+
+    def _drop(self, known: KnownJob) -> None:
+        uid = known.owner.uid
+        self._statuses.forget_job(uid)
+        self._gate.forget(uid)
+        self._caches.expect(known.owner, self._writer.forget(JobKey(uid)))
+        self._actors.settled(JobKey(uid))
+        self._results.forget(uid)
+        if (pool := self._pools.pop(uid, None)) is not None:
+            self._actors.tell(pool, JobDeleted(uid))
+
+    # statuses of jobs that no pool decides about
+
+    def tend(self) -> None:
+        """Say of jobs that have waited long for the admission gate what their answer waits for."""
+        for uid, text in list(self._gate.overdue()):
+            if known := self._directory.jobs.get(uid):
+                self._report_delay(known, text)
+
+    def _report_delay(self, known: KnownJob, text: str) -> None:
+        """Write what an answer waits for. An earlier answer stands until there is another."""
+        said = known.record.admitted if known.record else None
+        if not undecided(known.record) or (said and (said.reason, said.message) == (reasons.ANSWER_DELAYED, text)):
+            return
+        known.job = self._gate.job(known, decided=True)
+        assert known.job is not None
+        known.record = delayed(known.record, known.job, text, epoch=self._epoch)
+        if said is None or said.reason != reasons.ANSWER_DELAYED:
+            self._recorder.emit(Regarding.job(known.owner), "Warning", reasons.ANSWER_DELAYED, text)
+        self._write(known, known.record)
+
+    def _miss_pool(self, known: KnownJob) -> None:
+        """Write that the job's pool does not exist."""
+        if known.record is not None and known.record.ended:
+            return
+        self._gate.forget(known.owner.uid)
+        known.job = self._gate.job(known, decided=True)
+        if known.job is not None:
+            record = pool_missing(known.record, known.job, known.owner.pool, epoch=self._epoch)
+            self._promise_metrics.job(known, record)
+            known.record = record
+            self._write(known, record)
+
+    def _write(self, known: KnownJob, record: JobRecord) -> None:
+        assert known.job is not None
+        write = status_write(known, known.job, record, now=self._now(), urgent=True)
+        self._writer.submit(JobKey(known.owner.uid), write)
+
+
+def _without_chunks(record: JobRecord | None) -> JobRecord | None:
+    """Take its chunks back from a job that moves: they are on the other pool's nodes, which ends their pods."""
+    if record is not None:
+        for chunk in record.chunks:
+            record = ledger.lose(record, chunk)
+    return record

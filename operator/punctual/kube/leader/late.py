@@ -1,0 +1,81 @@
+"""Reads the status of single objects after the takeover, stamped first, before anything is decided about them.
+
+Of such an object an earlier leader may have written, and no list contained it because the server lagged behind: a watch
+that begins where such a list ends shows it as it was created, without what was promised since. Settled jobs that were
+put aside are read here too, when something is due about them.
+"""
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from punctual.kube.cluster.directory import JOBS, POOLS, RESERVATIONS, Directory, KnownJob, KnownReservation
+from punctual.kube.leader.fencing import Fence
+from punctual.kube.leader.restore import Restore
+from punctual.kube.leader.statuses import Statuses
+
+AT_ONCE: Final = 32
+"""Maximum objects that are read at once."""
+
+log = structlog.get_logger(__name__)
+
+
+class LateReader:
+    """Each method returns whether the object was read now and is still the one that was asked for."""
+
+    def __init__(self, fence: Fence, restore: Restore, statuses: Statuses, directory: Directory) -> None:
+        self._fence = fence
+        self._restore = restore
+        self._statuses = statuses
+        self._directory = directory
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._reading: set[str] = set()  # uids
+
+    def reads(self, uid: str) -> bool:
+        """Return whether a job or reservation is being read at this moment."""
+        return uid in self._reading
+
+    async def job(self, known: KnownJob) -> bool:
+        """Read a job."""
+        owner, statuses = known.owner, self._statuses
+        if owner.uid in self._reading:
+            return False
+        self._reading.add(owner.uid)
+        aside = owner.uid in statuses.aside
+        async with self._slots:
+            meta = {"uid": owner.uid, "namespace": owner.namespace, "name": owner.name}
+            async for body in self._fence.missed(JOBS, [meta]):
+                await self._restore.job(body)
+        self._reading.discard(owner.uid)
+        if owner.uid not in statuses.read or self._directory.jobs.get(owner.uid) is not known:
+            return False
+        if known.record and not aside:
+            log.warning("job_found_late", job=owner.uid, namespace=owner.namespace, name=owner.name)
+        return True
+
+    async def reservation(self, known: KnownReservation) -> bool:
+        """Read a reservation."""
+        if known.uid in self._reading:
+            return False
+        self._reading.add(known.uid)
+        async with self._slots:
+            meta = {"uid": known.uid, "namespace": known.metadata.namespace, "name": known.metadata.name}
+            async for body in self._fence.missed(RESERVATIONS, [meta]):
+                self._restore.reservation(body)
+        self._reading.discard(known.uid)
+        return known.uid in self._statuses.read and self._directory.reservations.get(known.uid) is known
+
+    async def pool(self, name: str) -> bool:
+        """Read a pool that could not be stamped before."""
+        known, statuses = self._directory.pools.get(name), self._statuses
+        if known is None:
+            return False
+        statuses.left_alone.discard(known.uid)
+        async for body in self._fence.missed(POOLS, [{"uid": known.uid, "name": name}]):
+            if known.uid in statuses.left_alone or name not in statuses.unstamped:
+                return False
+            self._restore.pool(body)
+            statuses.unstamped.discard(name)
+            return name in self._directory.pools
+        return False

@@ -1,0 +1,64 @@
+"""Which pool is told of each chunk pod, by the informer and by the agents' reports.
+
+A pod's events go to the pool that was told of it first, until it is gone: a job that is gone leaves pods behind that
+keep their processors. This part decides nothing and writes nothing.
+"""
+
+from punctual.kube.cluster.caches import Caches
+from punctual.kube.cluster.directory import KnownJob
+from punctual.kube.leader.actors import PoolActors
+from punctual.kube.leader.jobs import Jobs
+from punctual.kube.leader.statuses import Statuses
+from punctual.scheduling.model.events import PodGone, PodObserved, Progress, Reported
+
+
+class PodEvents:
+    """Chunk pods of all pools, for one term."""
+
+    def __init__(self, caches: Caches, statuses: Statuses, jobs: Jobs, actors: PoolActors) -> None:
+        self._caches = caches
+        self._statuses = statuses
+        self._jobs = jobs
+        self._actors = actors
+        self._pools: dict[str, str] = {}  # the pool that was told of a pod, by uid
+
+    def restored(self, pool: str) -> list[PodObserved]:
+        """Return the pods of a pool that starts, after its jobs (`Jobs.restored`)."""
+        pods = [pod for pod in self._caches.pods.values() if self._pool_of(pod) == pool]
+        self._pools.update((pod.uid, pool) for pod in pods)
+        return pods
+
+    def changed(self, job: str, event: PodObserved | PodGone) -> None:
+        """Take in a change of a pod of a job (uid)."""
+        pool = self._pools.get(event.uid)
+        if pool is None:
+            pool = self._pool_of(event) if isinstance(event, PodObserved) else self._jobs.pool_of(job)
+        if pool is None and job in self._statuses.aside and isinstance(event, PodObserved):
+            self._jobs.consider(self._caches.directory.jobs[job])  # `job_was_read` follows
+        if isinstance(event, PodGone):
+            self._pools.pop(event.uid, None)
+        elif pool:
+            self._pools[event.uid] = pool
+        if pool:
+            self._actors.tell(pool, event)
+
+    def job_was_read(self, known: KnownJob) -> None:
+        """Take in the pods of a job that was read after the takeover."""
+        for _, pod in self._caches.pods_of(known.owner.uid):
+            self.changed(pod.job, pod)
+
+    def reported(self, reported: Reported) -> None:
+        """Take in a node's report: each pool is told of its own pods."""
+        pods: dict[str, list[Progress]] = {}
+        for pod in reported.pods:
+            if pool := self._jobs.pool_of(self._caches.job_of(pod.pod) or ""):
+                pods.setdefault(pool, []).append(pod)
+        for pool, own in pods.items():
+            self._actors.tell(pool, Reported(reported.node, tuple(own)))
+
+    def _pool_of(self, pod: PodObserved) -> str | None:
+        """Return the pool whose processor a pod takes: its job's; if the job is gone, its node's."""
+        known = self._caches.directory.jobs.get(pod.job)
+        if known is None or known.deleting:
+            return self._caches.inventory.owner(pod.node)
+        return self._jobs.pool_of(pod.job)

@@ -1,0 +1,50 @@
+"""What chunks cost, in a term: into the Profiles' statuses, and into the speeds of the nodes' classes.
+
+`punctual.kube.learning.profiles` computes; this part passes on the measurements and submits what is due.
+"""
+
+from collections.abc import Callable
+
+from punctual.control.cost_estimation import Timed
+from punctual.kube.cluster.directory import Directory
+from punctual.kube.cluster.keys import ProfileKey
+from punctual.kube.cluster.nodes import Inventory
+from punctual.kube.leader.writer import Writer
+from punctual.kube.learning.profiles import ProfileLearning, Where
+from punctual.scheduling.model.actions import Measured
+
+
+class Profiles:
+    """All profiles of the directory, for one term."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        inventory: Inventory,
+        learning: ProfileLearning,
+        writer: Writer,
+        now: Callable[[], float],
+    ) -> None:
+        self._directory = directory
+        self._inventory = inventory
+        self._learning = learning
+        self._writer = writer
+        self._now = now
+
+    def measured(self, pool: str, measured: Measured) -> None:
+        """Take in the measured costs of a chunk, if its job names a profile."""
+        known = self._directory.jobs.get(measured.job)
+        if known and known.profile:
+            where = Where(pool, self._inventory.class_of(measured.node))
+            timed = Timed(measured.units, measured.seconds)
+            self._learning.add(known.owner.namespace, known.profile, where, timed, measured.fetched)
+
+    def write(self, *, last: bool = False) -> None:
+        """Submit the statuses that are due; ``last``: all that was learned."""
+        for uid, write in self._learning.due(self._now(), last=last):
+            self._writer.submit(ProfileKey(uid), write)
+
+    def apply_speeds(self) -> None:
+        """Give the inventory the speeds of the nodes' classes."""
+        for pool in self._directory.pools:
+            self._inventory.observe_speeds(pool, self._learning.speeds(pool))
