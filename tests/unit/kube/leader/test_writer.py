@@ -136,11 +136,11 @@ class Term:
 
     def expected(self, key: str) -> set[str]:
         """Return the pods of a key that the writer waits to see."""
-        return set(self.writer._expected.get(key, ()))
+        return set(self.writer._expected.of(key))
 
     async def settle(self, within: float = 60) -> None:
         async with asyncio.timeout(within):
-            await self.writer._idle.wait()
+            await self.writer._queues.idle.wait()
 
 
 @pytest.fixture
@@ -551,7 +551,7 @@ async def test_what_is_forgotten_is_neither_written_nor_remembered(terms):
     assert term.expected("j") == frozenset()
     await term.settle()
     assert sorted(term.server.log) == ["create p2", "put /j 1"]
-    assert not term.writer._lines
+    assert not len(term.writer._queues)
     term.writer.submit("j", status("j", 1))
     await term.settle()
     assert term.server.log.count("put /j 1") == 2
@@ -566,7 +566,7 @@ async def test_what_is_forgotten_while_it_fails_is_not_tried_again(terms):
     await term.settle()
     await asyncio.sleep(30)
     assert term.server.log == ["put /j 1"]
-    assert not term.writer._lines
+    assert not len(term.writer._queues)
 
 
 async def test_pods_that_nobody_has_seen_are_told_when_their_key_is_forgotten(terms):
@@ -578,7 +578,7 @@ async def test_pods_that_nobody_has_seen_are_told_when_their_key_is_forgotten(te
     assert term.writer.forget("j") == {"ns/made", "ns/under way"}
     await term.settle()
     assert term.server.log == ["create seen", "create made", "create under way"]
-    assert not term.writer._expects
+    assert not term.writer._expected._keys
 
 
 @pytest.mark.parametrize("at", [0.005, 0.015, 0.3], ids=["one is under way", "one has failed", "both wait"])
@@ -596,7 +596,7 @@ async def test_pods_are_deleted_also_when_their_key_is_forgotten(terms, at):
     await term.settle()
     assert [what for what in term.server.log if "put" not in what] == ["delete p1"] * 3 + ["delete p2"]
     assert "put /j 2" not in term.server.log
-    assert not term.writer._lines
+    assert not len(term.writer._queues)
 
 
 @pytest.mark.parametrize("at", [0.005, 0.015], ids=["is under way", "has failed"])

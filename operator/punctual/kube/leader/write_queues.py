@@ -1,0 +1,275 @@
+"""The operations that wait, in one queue per key, and the order in which queues are served.
+
+The operations of one key are served in order. A status replaces one of the same path that waits *directly* before it.
+Statuses that are not urgent (progress) wait until no urgent operation waits. They have a rate limit of their own and
+are served at most once per object and some seconds, unless another operation waits behind them. An operation that
+failed waits for its time. Nothing is carried out here.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from punctual.kube.cluster.keys import Key
+from punctual.kube.cluster.operations import DeletePod, Operation, PutStatus
+from punctual.kube.format.bucket import Bucket
+
+CONCURRENCY = 32
+"""Maximum operations that run at once."""
+
+
+class State(Enum):
+    """What a queue does."""
+
+    IDLE = "nothing to do"
+    READY = "ready to be written"
+    READY_PROGRESS = "waits until no urgent operation waits"
+    DELAYED = "waits for its time"
+    BUSY = "is being carried out"
+
+
+@dataclass(slots=True)
+class Entry:
+    """An operation that waits or runs."""
+
+    operation: Operation
+    since: float
+    attempts: int = 0
+    digest: bytes = b""
+    """The digest of a status, once computed."""
+    failed: float = 0.0
+    """The time of its first failure."""
+    error: str = ""
+    """Its last error."""
+    forgotten: bool = False
+    """Its object was deleted while it was carried out, so it is not retried."""
+
+
+@dataclass(slots=True)
+class Queue:
+    """The operations of one key (a list, because queues are short and many)."""
+
+    key: Key
+    entries: list[Entry] = field(default_factory=list)
+    state: State = State.IDLE
+    timer: asyncio.TimerHandle | None = None
+    retrying: bool = False
+    """The first operation failed. Its timer is a back-off, which nothing shortens."""
+
+
+class WriteQueues:
+    """``await next()`` returns the next queue to serve; `rest` and `place`, or `delay`, must follow, and `freed`.
+
+    ``skip_unchanged(queue)`` removes operations at the head of a queue that change nothing. ``progress_wait(key)``
+    returns the seconds until its progress may be written. ``rate`` and ``progress_rate`` are operations per second.
+    """
+
+    def __init__(
+        self,
+        *,
+        rate: float,
+        progress_rate: float,
+        skip_unchanged: Callable[[Queue], None],
+        progress_wait: Callable[[Key], float],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._skip_unchanged = skip_unchanged
+        self._progress_wait = progress_wait
+        self._monotonic = monotonic
+        self._bucket = Bucket(rate, max(1.0, rate / 5), monotonic)
+        self._progress_bucket = Bucket(progress_rate, max(1.0, progress_rate / 5), monotonic)
+        self._queues: dict[Key, Queue] = {}
+        self._ready: deque[Queue] = deque()
+        self._ready_progress: deque[Queue] = deque()
+        self._running = 0
+        self._hurry = False  # during a flush progress does not wait
+        self._closed = False
+        self._wake = asyncio.Event()
+        self.depth = 0
+        """Operations that wait or run."""
+        self.idle = asyncio.Event()
+        """Set while there are none."""
+        self.idle.set()
+        self.caught_up = asyncio.Event()
+        """Set while no urgent operation is ready."""
+        self.caught_up.set()
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    # operations
+
+    def submit(self, key: Key, operation: Operation) -> None:
+        """Add an operation behind the others of its key."""
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = self._queues[key] = Queue(key)
+        last = queue.entries[-1] if queue.entries else None
+        if (
+            last is not None
+            and isinstance(operation, PutStatus)
+            and isinstance(last.operation, PutStatus)
+            and last.operation.path == operation.path
+            and not (queue.state is State.BUSY and len(queue.entries) == 1)
+        ):
+            last.operation = replace(operation, urgent=operation.urgent or last.operation.urgent)
+            last.digest = b""
+        else:
+            queue.entries.append(Entry(operation, self._monotonic()))
+            self.depth += 1
+            self.idle.clear()
+        self.place(queue)
+
+    def forget(self, key: Key) -> list[Entry]:
+        """Drop and return the waiting operations of a key, except deletes of pods. A running one is not repeated."""
+        queue = self._queues.get(key)
+        if queue is None:
+            return []
+        busy = queue.state is State.BUSY
+        if busy:
+            queue.entries[0].forgotten = True
+        waiting = queue.entries[busy:]
+        queue.entries[busy:] = [entry for entry in waiting if isinstance(entry.operation, DeletePod)]
+        dropped = [entry for entry in waiting if not isinstance(entry.operation, DeletePod)]
+        self.count_down(len(dropped))
+        if not busy:
+            self.rest(queue)
+            self.place(queue)
+        return dropped
+
+    def count_down(self, operations: int) -> None:
+        """Record that so many operations ended."""
+        self.depth -= operations
+        if self.depth == 0:
+            self.idle.set()
+
+    def head(self, key: Key) -> Entry | None:
+        """Return the first operation of a key."""
+        queue = self._queues.get(key)
+        return queue.entries[0] if queue is not None and queue.entries else None
+
+    @property
+    def oldest(self) -> float:
+        """Age in seconds of the oldest operation. 0 without any."""
+        first = min((queue.entries[0].since for queue in self._queues.values() if queue.entries), default=None)
+        return 0.0 if first is None else self._monotonic() - first
+
+    async def flush(self, within: float) -> bool:
+        """Wait until no operation waits, with progress served at once. Returns False after ``within`` seconds."""
+        self._hurry = True
+        for queue in list(self._queues.values()):
+            self.place(queue)
+        try:
+            async with asyncio.timeout(within):
+                await self.idle.wait()
+        except TimeoutError:
+            return False
+        finally:
+            self._hurry = False
+        return True
+
+    def close(self) -> None:
+        """Drop everything. `next` returns None from now on."""
+        self._closed = True
+        for queue in self._queues.values():
+            self.rest(queue)
+        self._queues.clear()
+        self._ready.clear()
+        self._ready_progress.clear()
+        self.count_down(self.depth)
+        self._wake.set()
+        self.caught_up.set()
+
+    # order
+
+    def place(self, queue: Queue) -> None:
+        """Put a queue where its first operation belongs. Operations that change nothing end here."""
+        if queue.state is State.BUSY or (queue.state is State.DELAYED and queue.retrying):
+            return
+        self._skip_unchanged(queue)
+        if not queue.entries:
+            self.rest(queue)
+            if self._queues.get(queue.key) is queue:
+                del self._queues[queue.key]  # unless a new queue of this key was created meanwhile
+            return
+        head = queue.entries[0].operation
+        if self._hurry or len(queue.entries) > 1 or not isinstance(head, PutStatus) or head.urgent:
+            self._stand(queue, State.READY, self._ready)
+        elif (wait := self._progress_wait(queue.key)) > 0:
+            if queue.state is not State.DELAYED:
+                self.delay(queue, wait)
+        else:
+            self._stand(queue, State.READY_PROGRESS, self._ready_progress)
+
+    def _stand(self, queue: Queue, state: State, where: deque[Queue]) -> None:
+        if queue.state is not state:
+            self.rest(queue)
+            queue.state = state
+            where.append(queue)  # its old entry elsewhere is skipped, because its state has changed
+            if where is self._ready:
+                self.caught_up.clear()
+            self._wake.set()
+
+    def delay(self, queue: Queue, seconds: float, *, retrying: bool = False) -> None:
+        """Serve a queue again after so many seconds; ``retrying``: whatever is submitted meanwhile."""
+        self.rest(queue)
+        queue.state = State.DELAYED
+        queue.retrying = retrying
+        queue.timer = asyncio.get_running_loop().call_later(seconds, self._due, queue)
+
+    def _due(self, queue: Queue) -> None:
+        self.rest(queue)
+        self.place(queue)
+
+    def rest(self, queue: Queue) -> None:
+        """Take a queue out of the order. `place` puts it back."""
+        if queue.timer is not None:
+            queue.timer.cancel()
+            queue.timer = None
+        queue.retrying = False
+        queue.state = State.IDLE
+
+    async def next(self) -> Queue | None:
+        """Wait for the next queue to serve. None: closed."""
+        while not self._closed:
+            wait: float | None = None
+            if self._running < CONCURRENCY:
+                where = self._standing()
+                if where is not self._ready:
+                    self.caught_up.set()
+                if where is not None:
+                    wait = self._bucket.delay()
+                    if wait == 0 and where is self._ready_progress:
+                        wait = self._progress_bucket.delay()
+                    if wait == 0:
+                        self._bucket.take()
+                        if where is self._ready_progress:
+                            self._progress_bucket.take()
+                        return self._serve(where.popleft())
+            self._wake.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._wake.wait()
+        return None
+
+    def _serve(self, queue: Queue) -> Queue:
+        queue.state = State.BUSY
+        self._running += 1
+        return queue
+
+    def freed(self) -> None:
+        """Record that an operation runs no more."""
+        self._running -= 1
+        self._wake.set()
+
+    def _standing(self) -> deque[Queue] | None:
+        """Return the list with the next queue to serve, after removing stale entries."""
+        for where, state in ((self._ready, State.READY), (self._ready_progress, State.READY_PROGRESS)):
+            while where and where[0].state is not state:
+                where.popleft()
+            if where:
+                return where
+        return None
