@@ -269,7 +269,7 @@ class Operator:
                 epoch=self._epoch,
                 now=client.clock.now,
                 monotonic=time.monotonic,
-                pods_on=caches.pods_on,
+                pods_on=caches.pods.on_node,
                 heard=self._heard,
                 refused=self._refused,
             ),

@@ -5,23 +5,21 @@ listener. The caches live on the main loop; kopf's thread posts into it.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from itertools import islice
-from typing import Any, Final, NamedTuple, Protocol
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Protocol
 
 from punctual.kube import api
+from punctual.kube.cluster.chunk_pods import ChunkPods, SeenPod, see_pod
 from punctual.kube.cluster.client import ApiClient, Json
 from punctual.kube.cluster.directory import Directory, KnownJob, KnownPool, KnownReservation
 from punctual.kube.cluster.informer import Change, Informer
 from punctual.kube.cluster.nodes import Inventory, Node, project_node
-from punctual.kube.cluster.placeholder_pod import Placeholder, PlaceholderSettings, placeholder
-from punctual.kube.cluster.pods import ForeignPod, Owner, foreign_pod, is_chunk_of, project_pod
+from punctual.kube.cluster.placeholder_pod import Placeholder, PlaceholderSettings
+from punctual.kube.cluster.pods import ForeignPod
 from punctual.kube.cluster.resources import NODES, PODS, Resource
 from punctual.scheduling.model.events import Event, NodeGone, NodeObserved, PodGone, PodObserved
 
 NAMESPACES = Resource("v1", "namespaces")
-LATE: Final = 1000
-"""Maximum number of expected pods of deleted jobs. A pod that never appears is not reported."""
 
 
 class Listener(Protocol):
@@ -67,17 +65,6 @@ class Listener(Protocol):
         """Send an event to a pool."""
 
 
-class _Pod(NamedTuple):
-    """A pod as it was last seen."""
-
-    claim: PodObserved | None
-    """Its state, if its labels claim that it belongs to a job."""
-    room: ForeignPod | None
-    """The capacity that it takes on its node if it belongs to no job."""
-    keeps: Placeholder | None = None
-    """Its state, if it is a placeholder."""
-
-
 class Caches:
     """The directory, the node inventory, chunk pods, and the labels of namespaces."""
 
@@ -91,19 +78,17 @@ class Caches:
         self.listener: Listener | None = None
         self.on_node_gone: Callable[[str], None] = lambda _: None
         """Called for each node that is gone, on leaders and standbys."""
-        self.pods: dict[str, PodObserved] = {}
-        """Chunk pods, by "namespace/name"."""
-        self._of_job: dict[str, dict[str, None]] = {}  # their keys, by job
+        self.pods = ChunkPods()
         self.directory.on_job = self._settle_claims
-        self._claims: dict[str, dict[str, _Pod]] = {}  # pods that claim an unknown job, by job and key
-        self._claimed: dict[str, str] = {}  # the claimed job, by key
-        self._late: dict[str, Owner] = {}  # expected pods of deleted jobs, by key
-        self._rooms: dict[str, ForeignPod] = {}  # the capacity counted as taken by other pods, by key
-        self._jobs: dict[str, str] = {}  # of pods, by uid
-        self._on_node: dict[str, dict[str, None]] = {}  # uids of chunk pods by node
+        self._foreign: dict[str, ForeignPod] = {}  # the capacity counted as taken by other pods, by key
         self.informers: tuple[Informer[Any], ...] = (
             Informer(client, NODES.path(), project=project_node, on_change=self._on_node_change),
-            Informer(client, PODS.path(), project=self._seen, on_change=self._on_pod_change),
+            Informer(
+                client,
+                PODS.path(),
+                project=lambda body: see_pod(body, self.manner.namespace),
+                on_change=self._on_pod_change,
+            ),
             Informer(client, NAMESPACES.path(), project=_labels, on_change=self._on_namespace_change),
         )
         self._namespaces: dict[str, Mapping[str, str]] = {}
@@ -128,24 +113,6 @@ class Caches:
     def labels(self, namespace: str) -> Mapping[str, str]:
         """Return the labels of a namespace. Empty while it is not known."""
         return self._namespaces.get(namespace, {})
-
-    def job_of(self, pod: str) -> str | None:
-        """Return the job of a chunk pod (uid)."""
-        return self._jobs.get(pod)
-
-    def pods_on(self, node: str) -> Mapping[str, None]:
-        """Return the uids of the chunk pods on a node."""
-        return self._on_node.get(node, {})
-
-    def pods_of(self, job: str) -> list[tuple[str, PodObserved]]:
-        """Return the chunk pods of a job (uid), by "namespace/name"."""
-        return [(key, self.pods[key]) for key in self._of_job.get(job, ())]
-
-    def expect(self, owner: Owner, pods: Iterable[str]) -> None:
-        """Expect pods ("namespace/name") of a job that is gone. They count as chunk pods when they appear."""
-        self._late |= dict.fromkeys(pods, owner)
-        for key in list(islice(self._late, max(0, len(self._late) - LATE))):
-            del self._late[key]
 
     # Punctual's kinds, from kopf
 
@@ -252,24 +219,23 @@ class Caches:
             if self.listener:
                 self.listener.namespace_changed(key)
 
-    def _on_pod_change(self, change: Change, key: str, pod: _Pod) -> None:
-        self._unclaim(key)
-        if pod.keeps:
+    def _on_pod_change(self, change: Change, key: str, pod: SeenPod) -> None:
+        self.pods.unclaim(key)
+        if pod.placeholder:
             self._count(key, None)
-            self._keep(key, pod.keeps, gone=change == "DELETED")
+            self._keep(key, pod.placeholder, gone=change == "DELETED")
             return
         if before := self.placeholders.get(key):  # its label was removed
             self._keep(key, before, gone=True)
         ours = pod.claim if pod.claim and self._is_ours(key, pod.claim) else None
-        self._count(key, None if ours or change == "DELETED" else pod.room)
+        self._count(key, None if ours or change == "DELETED" else pod.foreign)
         if ours is None:
-            if key in self.pods:  # its job disowned it
+            if key in self.pods.by_key:  # its job disowned it
                 self._forget(key)
             if change != "DELETED" and pod.claim and pod.claim.job not in self.directory.jobs:
-                self._claims.setdefault(pod.claim.job, {})[key] = pod
-                self._claimed[key] = pod.claim.job
+                self.pods.claim(key, pod.claim.job, pod)
             return
-        self._remember(key, ours)
+        self.pods.remember(key, ours)
         # also of a pod that is gone: its result may come with its deletion
         self._say(key, ours.job, ours)
         if change == "DELETED":
@@ -285,68 +251,27 @@ class Caches:
             self.listener.placeholder(key, seen, gone=gone)
 
     def _is_ours(self, key: str, claim: PodObserved) -> bool:
-        """Return whether a pod belongs to a known job, belonged to one before its deletion, or was expected of one."""
         known = self.directory.jobs.get(claim.job)
-        owner = known.owner if known else self._late.get(key)
-        if owner is not None and owner.uid == claim.job:
-            return is_chunk_of(owner, claim)
-        before = self.pods.get(key)
-        return before is not None and (before.uid, before.job) == (claim.uid, claim.job)
+        return self.pods.is_ours(key, claim, known.owner if known else None)
 
     def _settle_claims(self, job: str) -> None:
         """Check the pods again that claimed this job, now that the job is known."""
-        for key, pod in list(self._claims.get(job, {}).items()):
+        for key, pod in self.pods.claims_of(job):
             self._on_pod_change("MODIFIED", key, pod)
 
-    def _unclaim(self, key: str) -> None:
-        if (job := self._claimed.pop(key, None)) is not None:
-            claims = self._claims[job]
-            del claims[key]
-            if not claims:
-                del self._claims[job]
-
-    def _count(self, key: str, room: ForeignPod | None) -> None:
+    def _count(self, key: str, pod: ForeignPod | None) -> None:
         """Count a pod's capacity as taken by other pods, or stop counting it."""
-        before = self._rooms.pop(key, None)
-        if room is not None:
-            self._rooms[key] = room
-            self.inventory.observe_pod(room)
+        before = self._foreign.pop(key, None)
+        if pod is not None:
+            self._foreign[key] = pod
+            self.inventory.observe_pod(pod)
         elif before is not None:
             self.inventory.forget_pod(before)
 
-    def _remember(self, key: str, pod: PodObserved) -> None:
-        self._take_out(key)
-        self.pods[key] = pod
-        self._of_job.setdefault(pod.job, {})[key] = None
-        self._late.pop(key, None)
-        self._jobs[pod.uid] = pod.job
-        if pod.node:
-            self._on_node.setdefault(pod.node, {})[pod.uid] = None
-
-    def _take_out(self, key: str) -> None:
-        if (pod := self.pods.pop(key, None)) is not None:
-            keys = self._of_job[pod.job]
-            del keys[key]
-            if not keys:
-                del self._of_job[pod.job]
-
     def _forget(self, key: str) -> None:
-        pod = self.pods[key]
-        self._take_out(key)
+        pod = self.pods.by_key[key]
+        self.pods.forget(key)
         self._say(key, pod.job, PodGone(pod.namespace, pod.name, pod.uid))
-        self._jobs.pop(pod.uid, None)
-        there = self._on_node.get(pod.node, {})
-        there.pop(pod.uid, None)
-        if not there:
-            self._on_node.pop(pod.node, None)
-
-    def _seen(self, body: Json) -> _Pod | None:
-        if keeps := placeholder(body, self.manner.namespace):
-            return _Pod(None, None, keeps)
-        pod = project_pod(body)
-        if isinstance(pod, PodObserved):
-            return _Pod(pod, foreign_pod(body))
-        return _Pod(None, pod) if pod else None
 
     def _say(self, key: str, job: str, event: PodObserved | PodGone) -> None:
         if self.listener:

@@ -204,7 +204,7 @@ class Jobs:
         uid = known.owner.uid
         self._statuses.forget_job(uid)
         self._gate.forget(uid)
-        self._caches.expect(known.owner, self._writer.forget(JobKey(uid)))
+        self._caches.pods.expect(known.owner, self._writer.forget(JobKey(uid)))
         self._actors.settled(JobKey(uid))
         self._results.forget(uid)
         if (pool := self._pools.pop(uid, None)) is not None:

@@ -269,7 +269,7 @@ def make_parts(
         results=results.by_job,
         found=found,
         image=image,
-        job_of=caches.job_of,
+        job_of=caches.pods.job_of,
         refuse=actors.tell,
         learn=profiles.measured,
         in_force=pools.put_in_force,

@@ -24,7 +24,7 @@ class PodEvents:
 
     def restored(self, pool: str) -> list[PodObserved]:
         """Return the pods of a pool that starts, after its jobs (`Jobs.restored`)."""
-        pods = [pod for pod in self._caches.pods.values() if self._pool_of(pod) == pool]
+        pods = [pod for pod in self._caches.pods.by_key.values() if self._pool_of(pod) == pool]
         self._pools.update((pod.uid, pool) for pod in pods)
         return pods
 
@@ -44,14 +44,14 @@ class PodEvents:
 
     def job_was_read(self, known: KnownJob) -> None:
         """Take in the pods of a job that was read after the takeover."""
-        for _, pod in self._caches.pods_of(known.owner.uid):
+        for pod in self._caches.pods.of_job(known.owner.uid):
             self.changed(pod.job, pod)
 
     def reported(self, reported: Reported) -> None:
         """Take in a node's report: each pool is told of its own pods."""
         pods: dict[str, list[Progress]] = {}
         for pod in reported.pods:
-            if pool := self._jobs.pool_of(self._caches.job_of(pod.pod) or ""):
+            if pool := self._jobs.pool_of(self._caches.pods.job_of(pod.pod) or ""):
                 pods.setdefault(pool, []).append(pod)
         for pool, own in pods.items():
             self._actors.tell(pool, Reported(reported.node, tuple(own)))

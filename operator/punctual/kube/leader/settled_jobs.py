@@ -55,7 +55,7 @@ class SettledJobs:
             return False
         if why == reasons.POOL_NOT_FOUND and str(body["spec"].get("pool")) in self._directory.pools:
             return False
-        if any(not _stays(pod) for _, pod in self._caches.pods_of(uid)):
+        if any(not _stays(pod) for pod in self._caches.pods.of_job(uid)):
             return False
         self._directory.observe_job(body)
         self._statuses.aside[uid] = why

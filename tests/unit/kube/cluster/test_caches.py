@@ -2,7 +2,8 @@
 
 import pytest
 
-from punctual.kube.cluster.caches import LATE, Caches
+from punctual.kube.cluster.caches import Caches
+from punctual.kube.cluster.chunk_pods import EXPECTED
 from punctual.kube.cluster.pods import PLACEHOLDER, Owner, chunk_pod
 from punctual.scheduling.model.events import PodObserved
 from punctual.scheduling.model.job import Chunk
@@ -11,7 +12,7 @@ from punctual.scheduling.model.pool_spec import PoolSpec
 OWNER = Owner(uid="j1", namespace="ns", name="render", pool="main", units=100)
 CHUNK = Chunk(begin=0, end=90, origin=100, node="n1", attempt=2, created=0.0, promised_end=60.0)
 CREATED = "2030-01-01T00:00:00Z"
-TEMPLATE = {"spec": {"containers": [{"name": "main", "image": "img"}]}}
+TEMPEXPECTED = {"spec": {"containers": [{"name": "main", "image": "img"}]}}
 
 
 class Heard:
@@ -45,7 +46,7 @@ def know_job(caches):
 
 
 def chunk_body(uid="p1", phase="Running", chunk=CHUNK, **meta):
-    body = chunk_pod(OWNER, chunk, TEMPLATE, processor=PoolSpec(name="main", cpu=3.0, memory=2**30), epoch=1)
+    body = chunk_pod(OWNER, chunk, TEMPEXPECTED, processor=PoolSpec(name="main", cpu=3.0, memory=2**30), epoch=1)
     body["metadata"] |= {"uid": uid, "creationTimestamp": CREATED, "resourceVersion": "1", **meta}
     body["spec"]["nodeName"] = "n1"
     body["status"] = {"phase": phase}
@@ -76,7 +77,7 @@ def test_a_chunks_pod_is_heard_of_and_takes_no_room_of_others(caches):
     gone(caches, chunk_body(phase="Succeeded"))
     assert caches.listener.pods == ["ns/render Running", "ns/render Succeeded", "ns/render Succeeded", "ns/render gone"]
     assert left(caches) == 8.0
-    assert caches.pods == {}
+    assert caches.pods.by_key == {}
 
 
 @pytest.mark.parametrize(
@@ -98,20 +99,20 @@ def test_a_pod_that_only_says_it_is_a_chunk_is_a_stranger_and_takes_room(caches,
     assert left(caches) == 8.0
     gone(caches, chunk_body(phase="Succeeded", **forged))
     assert caches.listener.pods == []
-    assert caches.pods == {}
-    assert caches.job_of("p1") is None
-    assert caches.pods_on("n1") == {}
+    assert caches.pods.by_key == {}
+    assert caches.pods.job_of("p1") is None
+    assert caches.pods.on_node("n1") == {}
 
 
 def test_a_chunks_pod_that_is_seen_before_its_job_is_ours_when_the_job_is_known(caches):
     told(caches, chunk_body())
     assert left(caches) == 5.0
-    assert caches.pods == {}
+    assert caches.pods.by_key == {}
     know_job(caches)
     assert left(caches) == 8.0
-    assert [pod.uid for pod in caches.pods.values()] == ["p1"]
-    assert caches.job_of("p1") == "j1"
-    assert caches._claims == {}
+    assert [pod.uid for pod in caches.pods.by_key.values()] == ["p1"]
+    assert caches.pods.job_of("p1") == "j1"
+    assert caches.pods._claims == {}
 
 
 def test_a_placeholder_takes_no_room_of_others_while_it_says_that_it_is_one(caches):
@@ -142,7 +143,7 @@ def test_a_pod_that_goes_before_its_job_is_known_leaves_nothing(caches):
     know_job(caches)
     assert caches.listener.pods == []
     assert left(caches) == 8.0
-    assert caches._claims == {}
+    assert caches.pods._claims == {}
 
 
 def test_a_chunks_pod_stays_ours_when_its_job_is_gone(caches):
@@ -159,7 +160,7 @@ def test_a_chunks_pod_that_is_seen_only_when_its_job_is_gone_is_ours_if_it_was_e
     key = f"ns/{body['metadata']['name']}"
     forged = chunk_body(uid="p2", ownerReferences=[{"uid": "j2"}], labels={**body["metadata"]["labels"]})
     forged["metadata"]["labels"]["punctual.dev/job-uid"] = "j2"
-    caches.expect(OWNER, [key])
+    caches.pods.expect(OWNER, [key])
     told(caches, forged)
     assert caches.listener.pods == []
     gone(caches, forged)
@@ -173,10 +174,10 @@ def test_a_chunks_pod_that_is_seen_only_when_its_job_is_gone_is_ours_if_it_was_e
 
 
 def test_pods_that_never_come_are_expected_in_bounds(caches):
-    caches.expect(OWNER, [f"ns/{i}" for i in range(2 * LATE)])
-    caches.expect(OWNER, ["ns/last"])
-    assert len(caches._late) == LATE
-    assert "ns/last" in caches._late
+    caches.pods.expect(OWNER, [f"ns/{i}" for i in range(2 * EXPECTED)])
+    caches.pods.expect(OWNER, ["ns/last"])
+    assert len(caches.pods._expected) == EXPECTED
+    assert "ns/last" in caches.pods._expected
 
 
 def test_a_stranger_that_takes_our_label_and_goes_leaves_its_room(caches):
@@ -208,4 +209,4 @@ def test_a_pod_made_anew_under_the_same_name_is_told_as_gone_first(caches):
     know_job(caches)
     told(caches, chunk_body("p1"), chunk_body("p2"))
     assert caches.listener.pods == ["ns/render Running", "ns/render Running", "ns/render gone", "ns/render Running"]
-    assert [pod.uid for pod in caches.pods.values()] == ["p2"]
+    assert [pod.uid for pod in caches.pods.by_key.values()] == ["p2"]
