@@ -41,10 +41,10 @@ class Stage:
     def __init__(self, client, namespace):
         self.client, self.namespace = client, namespace
         self.epoch, self.heard, self.refused, self.known, self.reviews = 3, [], Counter(), {}, 0
-        self.vault = ClusterCaStore(client, namespace)
-        self.keeper = self.replica(client.clock.now)
-        self.board = SetPointStore()
-        doors = ReportCallbacks(
+        self.store = ClusterCaStore(client, namespace)
+        self.rotation = self.replica(client.clock.now)
+        self.set_points = SetPointStore()
+        callbacks = ReportCallbacks(
             epoch=lambda: self.epoch,
             now=client.clock.now,
             monotonic=time.monotonic,
@@ -53,7 +53,9 @@ class Stage:
             refused=lambda reason, count: self.refused.update({reason: count}),
         )
         account = f"system:serviceaccount:{namespace}:agent"
-        self.exchange = ReportServer(self.board, Reviewer(self.review, lambda: 0.0), doors, account=account)
+        self.report_server = ReportServer(
+            self.set_points, Reviewer(self.review, lambda: 0.0), callbacks, account=account
+        )
         self.port = 0
 
     def replica(self, now, **options):
@@ -66,8 +68,8 @@ class Stage:
         return identity_of(await self.client.review_token(token, (wire.AUDIENCE,)))
 
     async def start(self):
-        await self.keeper.tend()
-        self.port = await self.exchange.start(self.keeper.context, host="127.0.0.1", port=0)
+        await self.rotation.tend()
+        self.port = await self.report_server.start(self.rotation.context, host="127.0.0.1", port=0)
 
     # what the cluster holds
 
@@ -118,7 +120,7 @@ async def stage(client, namespace):
     await stage.account("agent")
     await stage.start()
     yield stage
-    await stage.exchange.stop()
+    await stage.report_server.stop()
 
 
 async def test_an_agent_is_heard_by_its_bound_token_and_told_what_to_hold(stage):
@@ -126,7 +128,7 @@ async def test_an_agent_is_heard_by_its_bound_token_and_told_what_to_hold(stage)
     token = await stage.token("agent", pod=pod)
     stage.known[pod[0]] = {"c1"}
     end = stage.client.clock.now() + 300
-    stage.board.put(SetPoint(node=pod[0], pod="c1", cap=0.1, period=0.1, units=9, end=end))
+    stage.set_points.put(SetPoint(node=pod[0], pod="c1", cap=0.1, period=0.1, units=9, end=end))
     status, answer = await stage.report(token, pod[0], 1, pods=[wire.PodReport(uid="c1", done=4)])
     assert status == 200
     points = wire.SetPoints.model_validate(answer)
@@ -170,7 +172,7 @@ async def test_a_token_ends_with_its_pod(stage):
     found = [()]
     async with asyncio.timeout(60):  # the API server remembers tokens for some seconds itself
         while found[-1] != (401, {"reason": "badToken"}):
-            stage.exchange._reviewer = Reviewer(stage.review, time.monotonic)
+            stage.report_server._reviewer = Reviewer(stage.review, time.monotonic)
             found.append(await stage.report(token, pod[0], len(found)))
 
 
@@ -185,8 +187,8 @@ async def test_replicas_share_one_authority_and_it_changes_while_an_agent_report
     await asyncio.gather(*(r.tend() for r in replicas))  # both begin at once: one create is a 409
     assert replicas[0].trust == replicas[1].trust
     first = replicas[0].trust.signing
-    await stage.exchange.stop()
-    stage.port = await stage.exchange.start(replicas[1].context, host="127.0.0.1", port=0)
+    await stage.report_server.stop()
+    stage.port = await stage.report_server.start(replicas[1].context, host="127.0.0.1", port=0)
     for sequence, seconds in enumerate((0, 2200, 1, 40, 40, 300)):
         offset += seconds
         for replica in replicas:
@@ -206,11 +208,11 @@ async def test_the_agents_own_end_goes_on_while_authority_and_certificate_are_ex
     offset, real = -3000.0, stage.client.clock.now
     lives = Lifetimes(authority=3300, serving=3300, backdate=60, spread=60)
     await stage.client.delete(f"/api/v1/namespaces/{stage.namespace}/secrets/punctual-ca")
-    keeper = Rotation(stage.vault, ("localhost",), lambda: real() + offset, lifetimes=lives)
-    await keeper.tend()
-    first = keeper.trust.signing, keeper.serving
-    await stage.exchange.stop()
-    port = await stage.exchange.start(keeper.context, host="127.0.0.1", port=0)
+    rotation = Rotation(stage.store, ("localhost",), lambda: real() + offset, lifetimes=lives)
+    await rotation.tend()
+    first = rotation.trust.signing, rotation.serving
+    await stage.report_server.stop()
+    port = await stage.report_server.start(rotation.context, host="127.0.0.1", port=0)
 
     def agent():
         return AgentsExchange(f"https://localhost:{port}", token_file=token, ca_file=ca, timeout=60)
@@ -219,7 +221,7 @@ async def test_the_agents_own_end_goes_on_while_authority_and_certificate_are_ex
     kept, sequence = agent(), itertools.count(1)
     for seconds in (0, 2200, 1, 40, 40, 300):
         offset += seconds
-        await keeper.tend()
+        await rotation.tend()
         fresh = agent()
         for one in (kept, fresh):
             said = wire.Report(node=pod[0], instance="i", sequence=next(sequence))
@@ -227,8 +229,8 @@ async def test_the_agents_own_end_goes_on_while_authority_and_certificate_are_ex
         fresh.close()
         ca.write_text(await stage.trusted())  # the kubelet comes round
     kept.close()
-    assert keeper.trust.signing != first[0]
-    assert keeper.serving != first[1]
+    assert rotation.trust.signing != first[0]
+    assert rotation.serving != first[1]
     assert len(stage.heard) == 12
     assert not stage.refused
 
@@ -237,7 +239,7 @@ async def test_a_secret_made_empty_by_the_chart_is_filled_without_the_right_to_c
     """The rendered roles give get and update of this one Secret: enough to begin, not enough to make others."""
     path = f"/api/v1/namespaces/{namespace}/secrets"
     await client.create(path, {"metadata": {"name": "punctual-ca"}, "type": "Opaque"})
-    vault = ClusterCaStore(client, namespace)
+    store = ClusterCaStore(client, namespace)
     created = []
 
     class Watched:
@@ -255,8 +257,8 @@ async def test_a_secret_made_empty_by_the_chart_is_filled_without_the_right_to_c
 
     await Rotation(ClusterCaStore(Watched(), namespace), ["x"], client.clock.now).tend()
     assert created == ["ConfigMap"]
-    data, _ = await vault.read()
-    assert data["ca.crt"] == await vault.published()
+    data, _ = await store.read()
+    assert data["ca.crt"] == await store.published()
     owner = (await client.get(f"/api/v1/namespaces/{namespace}/configmaps/punctual-ca"))["metadata"]["ownerReferences"]
     secret = await client.get(f"{path}/punctual-ca")
     assert [o["uid"] for o in owner] == [secret["metadata"]["uid"]]  # they go together

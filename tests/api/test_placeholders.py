@@ -181,8 +181,8 @@ async def replica(kubeconfig, namespace, tmp_path):
 
     async def start():
         log = tmp_path / f"replica-{len(started)}.log"
-        manner = {"PUNCTUAL_PLACEHOLDER": json.dumps(MANNER)}
-        started.append(OPERATOR["Replica"](kubeconfig, namespace, log, **manner))
+        settings = {"PUNCTUAL_PLACEHOLDER": json.dumps(MANNER)}
+        started.append(OPERATOR["Replica"](kubeconfig, namespace, log, **settings))
         return started[-1]
 
     yield start

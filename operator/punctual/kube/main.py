@@ -90,7 +90,7 @@ class Config:
     kubeconfig: str | None = None
     """None: the pod's own account, or the user's kubeconfig."""
     timing: Timing
-    manner: PlaceholderSettings
+    placeholder_settings: PlaceholderSettings
     """Settings of placeholders."""
 
     @classmethod
@@ -117,11 +117,11 @@ class Config:
             log_level=env.get("PUNCTUAL_LOG_LEVEL", "info"),
             kubeconfig=env.get("KUBECONFIG"),
             timing=timing,
-            manner=_manner(env, namespace),
+            placeholder_settings=_placeholder_settings(env, namespace),
         )
 
 
-def _manner(env: Mapping[str, str], namespace: str) -> PlaceholderSettings:
+def _placeholder_settings(env: Mapping[str, str], namespace: str) -> PlaceholderSettings:
     try:
         return PlaceholderSettings.read(env.get("PUNCTUAL_PLACEHOLDER", ""), namespace)
     except (TypeError, ValueError) as error:
@@ -191,14 +191,14 @@ class Operator:
                 return
             asker = ApiClient(config.kubeconfig, clock=clock, user_agent="punctual-clock", keep=False)
             await stack.enter_async_context(asker)
-            caches = self._caches = Caches(client, config.manner)
+            caches = self._caches = Caches(client, config.placeholder_settings)
             caches.directory.on_unreadable = _tell_unreadable
             group = await stack.enter_async_context(_Tasks(self._fail))
             watches = Watches(self._observe, kubeconfig=config.kubeconfig)
             group.begin(watches.run())
             group.begin(Resync(client, caches.directory, self._observe, watches.renew).run())
             group.begin(caches.run())
-            group.begin(self._feel_lag())
+            group.begin(self._measure_lag())
             group.begin(ask_while_doubted(clock, partial(asker.get, "/version")))
             self._label = LeaderLabel(client, namespace=config.namespace, pod=config.pod)
             group.begin(self._label.run())
@@ -255,14 +255,14 @@ class Operator:
         self, client: ApiClient, caches: Caches, stack: contextlib.AsyncExitStack, group: "_Tasks"
     ) -> tuple[int, int]:
         config, metrics = self._config, self._metrics
-        observatory = ProbeServer(metrics, healthy=self._unhealthy, ready=self._unready)
-        metrics_port = await observatory.start(port=config.metrics_port)
-        stack.push_async_callback(observatory.stop)
-        vault = ClusterCaStore(client, config.namespace, config.authority)
-        keeper = Rotation(vault, service_names(config.service, config.namespace), client.clock.now)
-        await _again_until_done(keeper.tend)
-        group.begin(keeper.run())
-        exchange = ReportServer(
+        probe_server = ProbeServer(metrics, healthy=self._unhealthy, ready=self._unready)
+        metrics_port = await probe_server.start(port=config.metrics_port)
+        stack.push_async_callback(probe_server.stop)
+        store = ClusterCaStore(client, config.namespace, config.authority)
+        rotation = Rotation(store, service_names(config.service, config.namespace), client.clock.now)
+        await _again_until_done(rotation.tend)
+        group.begin(rotation.run())
+        report_server = ReportServer(
             self._set_points,
             Reviewer(self._review(client), time.monotonic),
             ReportCallbacks(
@@ -275,18 +275,18 @@ class Operator:
             ),
             account=config.agent,
         )
-        caches.on_node_gone = exchange.forget
-        report_port = await exchange.start(keeper.context, port=config.report_port)
-        stack.push_async_callback(exchange.stop)
-        self._watch(client.clock, caches, exchange, keeper)
+        caches.on_node_gone = report_server.forget
+        report_port = await report_server.start(rotation.context, port=config.report_port)
+        stack.push_async_callback(report_server.stop)
+        self._watch(client.clock, caches, report_server, rotation)
         self.ports = (report_port, metrics_port)
         return self.ports
 
-    def _watch(self, clock: ServerClock, caches: Caches, exchange: ReportServer, keeper: Rotation) -> None:
+    def _watch(self, clock: ServerClock, caches: Caches, report_server: ReportServer, rotation: Rotation) -> None:
         metrics = self._metrics
         ends = metrics.certificate_end
-        ends.labels("authority").set_function(lambda: keeper.trust.signing.end if keeper.trust else 0.0)
-        ends.labels("serving").set_function(lambda: keeper.serving.end if keeper.serving else 0.0)
+        ends.labels("authority").set_function(lambda: rotation.trust.signing.end if rotation.trust else 0.0)
+        ends.labels("serving").set_function(lambda: rotation.serving.end if rotation.serving else 0.0)
         metrics.watch(names.LEADER, lambda: float(self._epoch() is not None))
         metrics.watch(names.EPOCH, lambda: float(self._term.epoch if self._term else caches.directory.epoch))
         metrics.watch(names.TAKEOVER_AGE, lambda: self._term.taking_over if self._term else 0.0)
@@ -298,15 +298,15 @@ class Operator:
         metrics.watch(names.WRITER_AGE, lambda: self._term.oldest_write if self._term else 0.0)
         metrics.watch(
             names.AGENTS_SILENT,
-            lambda: float(len(exchange.silent(caches.inventory.owners())) if self._epoch() is not None else 0),
+            lambda: float(len(report_server.silent(caches.inventory.owners())) if self._epoch() is not None else 0),
         )
-        metrics.watch(names.REPORTED_QUOTA, exchange.quota)
-        metrics.watch(names.REPORTED_DRIFT, exchange.drift)
+        metrics.watch(names.REPORTED_QUOTA, report_server.quota)
+        metrics.watch(names.REPORTED_DRIFT, report_server.drift)
         for informer in caches.informers:
             resource = informer.path.rpartition("/")[2]
             metrics.informer_staleness.labels(resource).set_function(partial(_staleness, informer))
 
-    async def _feel_lag(self) -> None:
+    async def _measure_lag(self) -> None:
         """Measure the event-loop lag. While the loop is busy, events wait in sockets, where no queue counts them."""
         while True:
             due = time.monotonic() + LOOK

@@ -64,7 +64,7 @@ class PoolActor:
         self,
         core: Core,
         mailbox: Mailbox,
-        hands: Executor,
+        executor: Executor,
         *,
         now: Callable[[], float],
         doubted: Callable[[], bool] = lambda: False,
@@ -73,7 +73,7 @@ class PoolActor:
     ) -> None:
         self.mailbox = mailbox
         self._core = core
-        self._hands = hands
+        self._executor = executor
         self._now = now
         self._doubted = doubted
         self._timed = timed
@@ -92,7 +92,7 @@ class PoolActor:
         """
         await self._sure()
         self._perform(self._core.restore(self._now(), restored))
-        await self._hands.flush()
+        await self._executor.flush()
         while True:
             await self._going.wait()
             await self._sure()
@@ -150,4 +150,4 @@ class PoolActor:
 
     def _perform(self, actions: Sequence[Action]) -> None:
         for action in actions:
-            self._hands.perform(action)
+            self._executor.perform(action)

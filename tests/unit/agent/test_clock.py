@@ -44,7 +44,7 @@ async def test_an_agent_whose_clock_is_wrong_is_heard_and_told_as_any_other(make
     (tmp_path / "tls.pem").write_text(serving.key + serving.certificate)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "tls.pem")
-    doors = ReportCallbacks(
+    callbacks = ReportCallbacks(
         epoch=lambda: 1,
         now=now,
         monotonic=time.monotonic,
@@ -52,10 +52,10 @@ async def test_an_agent_whose_clock_is_wrong_is_heard_and_told_as_any_other(make
         heard=heard.append,
         refused=lambda reason, _count: refused.append(reason),
     )
-    board = SetPointStore()
-    board.put(SetPoint(node="n1", pod=UID, cap=0.3, period=0.1, units=10, end=now() + 3600))
-    exchange = ReportServer(board, Reviewer(review, time.monotonic), doors, account=ACCOUNT)
-    port = await exchange.start(context, host="127.0.0.1", port=0)
+    set_points = SetPointStore()
+    set_points.put(SetPoint(node="n1", pod=UID, cap=0.3, period=0.1, units=10, end=now() + 3600))
+    report_server = ReportServer(set_points, Reviewer(review, time.monotonic), callbacks, account=ACCOUNT)
+    port = await report_server.start(context, host="127.0.0.1", port=0)
 
     tree = make_tree()
     tree.pod(UID)
@@ -97,6 +97,6 @@ async def test_an_agent_whose_clock_is_wrong_is_heard_and_told_as_any_other(make
                 async with asyncio.timeout(120):
                     await agent.wait()
     finally:
-        await exchange.stop()
+        await report_server.stop()
     assert [p.done for p in heard[-1].pods] == [4]
     assert refused == []

@@ -53,7 +53,7 @@ class Time:
 
 
 @pytest.fixture
-def vault():
+def store():
     return MemoryVault()
 
 

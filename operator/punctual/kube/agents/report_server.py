@@ -103,7 +103,7 @@ class ReportCallbacks:
 
 
 @dataclass(slots=True)
-class _Voice:
+class _LastReport:
     """The last accepted report of a node."""
 
     instance: str
@@ -126,13 +126,15 @@ class _Refused(Exception):  # noqa: N818  an outcome, not an error of the progra
 class ReportServer:
     """The server that receives the agents' reports."""
 
-    def __init__(self, board: SetPointStore, reviewer: Reviewer, doors: ReportCallbacks, *, account: str) -> None:
+    def __init__(
+        self, set_points: SetPointStore, reviewer: Reviewer, callbacks: ReportCallbacks, *, account: str
+    ) -> None:
         """``account`` is the agent's: ``system:serviceaccount:<namespace>:<name>``."""
-        self._board = board
+        self._set_points = set_points
         self._reviewer = reviewer
-        self._doors = doors
+        self._callbacks = callbacks
         self._account = account
-        self._voices: dict[str, _Voice] = {}
+        self._reports: dict[str, _LastReport] = {}
         self._runner: web.AppRunner | None = None
 
     async def start(self, context: ssl.SSLContext, *, host: str | None = None, port: int = 8443) -> int:
@@ -153,8 +155,8 @@ class ReportServer:
 
     def silent(self, expected: Collection[str]) -> list[str]:
         """Return those of the expected nodes that have not reported lately, or never."""
-        limit = self._doors.monotonic() - SILENT
-        return sorted(n for n in expected if (v := self._voices.get(n)) is None or v.heard < limit)
+        limit = self._callbacks.monotonic() - SILENT
+        return sorted(n for n in expected if (v := self._reports.get(n)) is None or v.heard < limit)
 
     def quota(self) -> float:
         """Return the sum of the caps in force, in cores, over all nodes that reported lately."""
@@ -166,17 +168,17 @@ class ReportServer:
 
     def forget(self, node: str) -> None:
         """Forget a node that is gone."""
-        self._voices.pop(node, None)
+        self._reports.pop(node, None)
 
-    def _lately(self) -> list[_Voice]:
-        limit = self._doors.monotonic() - SILENT
-        return [v for v in self._voices.values() if v.heard >= limit]
+    def _lately(self) -> list[_LastReport]:
+        limit = self._callbacks.monotonic() - SILENT
+        return [v for v in self._reports.values() if v.heard >= limit]
 
     async def _handle(self, request: web.Request) -> web.Response:
         try:
             return await self._take(request)
         except _Refused as refused:
-            self._doors.refused(refused.reason, 1)
+            self._callbacks.refused(refused.reason, 1)
             response = web.json_response({"reason": refused.reason}, status=_STATUS[refused.reason])
             if refused.reason == "notLeading":
                 response.force_close()  # a kept connection would stay with a replica that no longer leads
@@ -192,18 +194,18 @@ class ReportServer:
         if report.epoch > epoch:
             raise _Refused("higherEpoch")
         fresh = self._order(report)
-        known = self._doors.pods_on(report.node)
+        known = self._callbacks.pods_on(report.node)
         pods = [p for p in report.pods if p.uid in known]
         if fresh:
             if len(pods) < len(report.pods):
-                self._doors.refused("unknownPod", len(report.pods) - len(pods))
-            self._doors.heard(Reported(report.node, tuple(_progress(p) for p in pods)))
+                self._callbacks.refused("unknownPod", len(report.pods) - len(pods))
+            self._callbacks.heard(Reported(report.node, tuple(_progress(p) for p in pods)))
         done = {p.uid: p.done for p in pods}
-        points = self._board.answer(report.node, now=self._doors.now(), epoch=epoch, done=done)
+        points = self._set_points.answer(report.node, now=self._callbacks.now(), epoch=epoch, done=done)
         return web.Response(text=points.model_dump_json(exclude_none=True), content_type="application/json")
 
     def _epoch(self) -> int:
-        if (epoch := self._doors.epoch()) is None:
+        if (epoch := self._callbacks.epoch()) is None:
             raise _Refused("notLeading")
         return epoch
 
@@ -241,9 +243,9 @@ class ReportServer:
 
         Returns False for a repeated report, the answer of which was lost.
         """
-        now = self._doors.monotonic()
+        now = self._callbacks.monotonic()
         born = now - report.started
-        last = self._voices.get(report.node)
+        last = self._reports.get(report.node)
         if last is not None and last.instance == report.instance:
             if report.sequence == last.sequence:
                 return False
@@ -254,7 +256,7 @@ class ReportServer:
             raise _Refused("oldInstance")
         quota = sum(p.cap or 0.0 for p in report.pods)
         drift = sum(p.drift for p in report.pods)
-        self._voices[report.node] = _Voice(report.instance, report.sequence, born, now, quota, drift)
+        self._reports[report.node] = _LastReport(report.instance, report.sequence, born, now, quota, drift)
         return True
 
 

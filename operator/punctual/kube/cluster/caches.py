@@ -68,11 +68,11 @@ class Listener(Protocol):
 class Caches:
     """The directory, the node inventory, chunk pods, and the labels of namespaces."""
 
-    def __init__(self, client: ApiClient, manner: PlaceholderSettings | None = None) -> None:
-        self.manner = manner or PlaceholderSettings(namespace="default")
+    def __init__(self, client: ApiClient, placeholder_settings: PlaceholderSettings | None = None) -> None:
+        self.placeholder_settings = placeholder_settings or PlaceholderSettings(namespace="default")
         """The settings of placeholders."""
         self.directory = Directory()
-        self.inventory = Inventory(self._tell, yielding=self.manner.priority)
+        self.inventory = Inventory(self._tell, yielding=self.placeholder_settings.priority)
         self.placeholders: dict[str, Placeholder] = {}
         """By "namespace/name"."""
         self.listener: Listener | None = None
@@ -86,7 +86,7 @@ class Caches:
             Informer(
                 client,
                 PODS.path(),
-                project=lambda body: see_pod(body, self.manner.namespace),
+                project=lambda body: see_pod(body, self.placeholder_settings.namespace),
                 on_change=self._on_pod_change,
             ),
             Informer(client, NAMESPACES.path(), project=_labels, on_change=self._on_namespace_change),

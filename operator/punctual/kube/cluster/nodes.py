@@ -50,13 +50,13 @@ class _Claim(NamedTuple):
 def project_node(body: Mapping[str, Any]) -> Node:
     """Return the stored state of a node's body."""
     meta, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
-    room = status.get("allocatable") or {}
+    allocatable = status.get("allocatable") or {}
     return Node(
         name=meta["name"],
         ready=any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions") or ()),
-        cpu=parse_cores(room.get("cpu", 0)),
-        memory=parse_bytes(room.get("memory", 0)),
-        pods=parse_bytes(room.get("pods", 110)),
+        cpu=parse_cores(allocatable.get("cpu", 0)),
+        memory=parse_bytes(allocatable.get("memory", 0)),
+        pods=parse_bytes(allocatable.get("pods", 110)),
         labels=meta.get("labels") or {},
         taints=tuple(spec.get("taints") or ()),
     )

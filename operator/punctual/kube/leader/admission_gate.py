@@ -197,6 +197,6 @@ def _read(manifest: Mapping[str, Any], flaw: str) -> api.DivisibleJob:
 
 
 def _key(known: KnownJob, template: Mapping[str, Any], step: InputStep | None, processor: PoolSpec) -> bytes:
-    room = (processor.cpu, processor.memory, processor.hold)
-    about = (known.owner.namespace, known.owner.pool, *room, template, step and tuple(step))
+    size = (processor.cpu, processor.memory, processor.hold)
+    about = (known.owner.namespace, known.owner.pool, *size, template, step and tuple(step))
     return hashlib.blake2b(orjson.dumps(about, option=orjson.OPT_SORT_KEYS), digest_size=16).digest()

@@ -178,7 +178,7 @@ class Fence:
         await asyncio.sleep(error.retry_after)
 
     async def missed(self, resource: Resource, known: Iterable[Json]) -> AsyncIterator[Json]:
-        """Yield what was known (metadata) and not listed but is there all the same; forget what went unheard."""
+        """Yield what was known (metadata) and not listed but exists; forget what is gone."""
         for meta in known:
             body = await self.patiently(partial(still_there, self._client, resource, meta))
             if body is None:

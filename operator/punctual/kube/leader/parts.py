@@ -87,7 +87,7 @@ def make_parts(
     ``leading()`` returns whether this replica holds the Lease, ``leads()`` whether the term decides: not during the
     takeover. ``on_fenced()`` is called when a newer leader has written.
     """
-    directory, clock, manner = caches.directory, client.clock, caches.manner
+    directory, clock, placeholder_settings = caches.directory, client.clock, caches.placeholder_settings
 
     # made below, called later
 
@@ -153,7 +153,7 @@ def make_parts(
     promise_metrics = PromiseMetrics(metrics, clock.now)
     profiles = Profiles(directory, caches.inventory, learning, writer, clock.now)
     taints = Taints(directory.pools, write_taints)
-    placeholders = Placeholders(manner, writer.submit, placeholder_refused)
+    placeholders = Placeholders(placeholder_settings, writer.submit, placeholder_refused)
 
     # what changes
     actors = PoolActors(
@@ -177,7 +177,7 @@ def make_parts(
         directory,
         caches.labels,
         job_again,
-        chunk_class=manner.chunk_class,
+        chunk_class=placeholder_settings.chunk_class,
         reserved=windows.of_job,
         learned=learning.of,
         image=image,
@@ -274,7 +274,7 @@ def make_parts(
         learn=profiles.measured,
         in_force=pools.put_in_force,
         keep=caches.inventory.keep,
-        chunk_class=manner.chunk_class,
+        chunk_class=placeholder_settings.chunk_class,
     )
 
     return Parts(

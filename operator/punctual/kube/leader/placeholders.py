@@ -50,13 +50,13 @@ class Placeholders:
 
     def __init__(
         self,
-        manner: PlaceholderSettings,
+        settings: PlaceholderSettings,
         submit: Callable[[PlaceholderKey, Operation], None],
         refused: Callable[[str, str], None],
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._manner = manner
+        self._settings = settings
         self._submit = submit
         self._refused = refused
         self._monotonic = monotonic
@@ -70,15 +70,15 @@ class Placeholders:
         self._surplus: dict[_Site, float] = {}  # since when
         self._resting: dict[_Site, float] = {}  # until when
 
-    def want(self, pool: str, name: str, room: HoldCapacity) -> None:
+    def want(self, pool: str, name: str, capacity: HoldCapacity) -> None:
         """Record the capacity that a pool (uid, name) wants kept."""
         before = self._wanted.get(pool)
         self._pools.add(pool)
         self._names[pool] = name
-        self._wanted[pool] = room
-        nodes = {site.node for site in self._there if site.pool == pool} | room.nodes.keys()
+        self._wanted[pool] = capacity
+        nodes = {site.node for site in self._there if site.pool == pool} | capacity.nodes.keys()
         for node in sorted(nodes):
-            if before is None or before.nodes.get(node) != room.nodes.get(node) or _size(before) != _size(room):
+            if before is None or before.nodes.get(node) != capacity.nodes.get(node) or _size(before) != _size(capacity):
                 self._compare(_Site(pool, node))
 
     def know_pool(self, pool: str) -> None:
@@ -143,24 +143,24 @@ class Placeholders:
 
     def _compare(self, site: _Site) -> None:
         """Create missing placeholders of a site, and delete surplus ones."""
-        room = self._wanted.get(site.pool)
-        if room is None and site.pool in self._pools:
+        capacity = self._wanted.get(site.pool)
+        if capacity is None and site.pool in self._pools:
             return  # no decision in this term yet
         there = self._there.get(site, {})
-        kept = room.nodes.get(site.node) if room else None
+        kept = capacity.nodes.get(site.node) if capacity else None
         alive = []
         for one in list(there.values()):
-            if one.ended or room is None or kept is None or one.size != _size(room):
+            if one.ended or capacity is None or kept is None or one.size != _size(capacity):
                 self._drop(site, one)
             elif not one.going and one.uid not in self._dropped:
                 alive.append(one)
-        if room is None or kept is None:
+        if capacity is None or kept is None:
             self._surplus.pop(site, None)
             return
         missing = kept.placeholders - len(alive) - len(self._making.get(site, ()))
         if missing >= 0:
             self._surplus.pop(site, None)
-            self._make(site, room, missing)
+            self._make(site, capacity, missing)
             return
         since = self._surplus.setdefault(site, self._monotonic())
         if since + PATIENCE <= self._monotonic():
@@ -169,21 +169,21 @@ class Placeholders:
                 self._drop(site, one)
             del self._surplus[site]
 
-    def _make(self, site: _Site, room: HoldCapacity, count: int) -> None:
+    def _make(self, site: _Site, capacity: HoldCapacity, count: int) -> None:
         if self._resting.get(site, 0.0) > self._monotonic():
             return
         making = self._making.setdefault(site, set()) if count else set()
         taken = self._there.get(site, {}).keys() | making
         index = 0
         while count > 0:
-            name = _name(site, room, index)
+            name = _name(site, capacity, index)
             index += 1
             if name in taken:
                 continue
             count -= 1
-            body = self._body(site, room, name)
+            body = self._body(site, capacity, name)
             making.add(name)
-            self._submit(_key(site), CreatePod(self._manner.namespace, body, same(body, labels=(PLACEHOLDER,))))
+            self._submit(_key(site), CreatePod(self._settings.namespace, body, same(body, labels=(PLACEHOLDER,))))
 
     def _made(self, site: _Site, name: str) -> None:
         self._unseen.pop(name, None)
@@ -196,24 +196,24 @@ class Placeholders:
         if one.going or one.uid in self._dropped:
             return
         self._dropped.add(one.uid)
-        self._submit(_key(site), DeletePod(self._manner.namespace, one.name, one.uid, grace=1.0))
+        self._submit(_key(site), DeletePod(self._settings.namespace, one.name, one.uid, grace=1.0))
 
-    def _body(self, site: _Site, room: HoldCapacity, name: str) -> Json:
+    def _body(self, site: _Site, capacity: HoldCapacity, name: str) -> Json:
         pool = self._names[site.pool]
-        first, *others = self._manner.spec["containers"]
-        asked = {"cpu": format_cores(room.cpu), "memory": format_bytes(room.memory)}
+        first, *others = self._settings.spec["containers"]
+        asked = {"cpu": format_cores(capacity.cpu), "memory": format_bytes(capacity.memory)}
         return {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {
                 "name": name,
-                "namespace": self._manner.namespace,
+                "namespace": self._settings.namespace,
                 "labels": {POOL_LABEL: label(pool), PLACEHOLDER: site.pool},
-                "annotations": {PROCESSOR: _size(room)},
+                "annotations": {PROCESSOR: _size(capacity)},
                 "ownerReferences": [{"apiVersion": api.API_VERSION, "kind": "Pool", "name": pool, "uid": site.pool}],
             },
             "spec": {
-                **self._manner.spec,
+                **self._settings.spec,
                 "containers": [{**first, "resources": {"requests": asked}}, *others],
                 "affinity": on_node({}, site.node),
                 "tolerations": [toleration(pool)],
@@ -221,8 +221,8 @@ class Placeholders:
         }
 
 
-def _size(room: HoldCapacity) -> str:
-    return f"{format_cores(room.cpu)} {format_bytes(room.memory)}"
+def _size(capacity: HoldCapacity) -> str:
+    return f"{format_cores(capacity.cpu)} {format_bytes(capacity.memory)}"
 
 
 def _key(site: _Site) -> PlaceholderKey:
@@ -233,7 +233,7 @@ def _key(site: _Site) -> PlaceholderKey:
     return PlaceholderKey(zlib.crc32(site.node.encode()) % LANES)
 
 
-def _name(site: _Site, room: HoldCapacity, index: int) -> str:
+def _name(site: _Site, capacity: HoldCapacity, index: int) -> str:
     """Return the unique name of a placeholder. Another size gives another name."""
-    about = f"{site.pool}/{site.node}/{_size(room)}/{index}"
+    about = f"{site.pool}/{site.node}/{_size(capacity)}/{index}"
     return f"placeholder-{hashlib.sha256(about.encode()).hexdigest()[:16]}"

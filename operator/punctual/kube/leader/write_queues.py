@@ -197,14 +197,14 @@ class WriteQueues:
             return
         head = queue.entries[0].operation
         if self._hurry or len(queue.entries) > 1 or not isinstance(head, PutStatus) or head.urgent:
-            self._stand(queue, State.READY, self._ready)
+            self._make_ready(queue, State.READY, self._ready)
         elif (wait := self._progress_wait(queue.key)) > 0:
             if queue.state is not State.DELAYED:
                 self.delay(queue, wait)
         else:
-            self._stand(queue, State.READY_PROGRESS, self._ready_progress)
+            self._make_ready(queue, State.READY_PROGRESS, self._ready_progress)
 
-    def _stand(self, queue: Queue, state: State, where: deque[Queue]) -> None:
+    def _make_ready(self, queue: Queue, state: State, where: deque[Queue]) -> None:
         if queue.state is not state:
             self.rest(queue)
             queue.state = state
@@ -237,7 +237,7 @@ class WriteQueues:
         while not self._closed:
             wait: float | None = None
             if self._running < CONCURRENCY:
-                where = self._standing()
+                where = self._next_ready()
                 if where is not self._ready:
                     self.caught_up.set()
                 if where is not None:
@@ -265,7 +265,7 @@ class WriteQueues:
         self._running -= 1
         self._wake.set()
 
-    def _standing(self) -> deque[Queue] | None:
+    def _next_ready(self) -> deque[Queue] | None:
         """Return the list with the next queue to serve, after removing stale entries."""
         for where, state in ((self._ready, State.READY), (self._ready_progress, State.READY_PROGRESS)):
             while where and where[0].state is not state:

@@ -240,15 +240,15 @@ class Writer:
         elif isinstance(operation, CreatePod) and outcome.result != "done":
             self.observed(_pod(operation))
         del queue.entries[0]
-        told = [outcome]
+        outcomes = [outcome]
         if outcome.result == "refused":
             log.warning(
                 "write_refused", key=str(queue.key), kind=type(operation).__name__, message=outcome.message[:500]
             )
             if isinstance(operation, PutStatus):
-                told += self._take_unrecorded(queue)
+                outcomes += self._take_unrecorded(queue)
         self._queues.rest(queue)
-        for one in told:
+        for one in outcomes:
             self._tell(one)
         self._queues.place(queue)
 

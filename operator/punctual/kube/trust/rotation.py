@@ -47,13 +47,13 @@ class Rotation:
 
     def __init__(
         self,
-        vault: CaStore,
+        store: CaStore,
         names: Sequence[str],
         now: Callable[[], float],
         *,
         lifetimes: Lifetimes | None = None,
     ) -> None:
-        self._vault = vault
+        self._store = store
         self._names = tuple(names)
         self._now = now
         self._lifetimes = lifetimes or Lifetimes()
@@ -76,8 +76,8 @@ class Rotation:
     async def tend(self) -> None:
         """Read the authority and take the step that is due. Raises ClusterError if the API server fails or refuses."""
         trust = await self._settle()
-        if await self._vault.published() != trust.bundle:
-            await self._vault.publish(trust.bundle)
+        if await self._store.published() != trust.bundle:
+            await self._store.publish(trust.bundle)
         now = self._now()
         if self._serving is None or self._serving.due(now) or self._signer != trust.signing:
             self._serving = make_serving(trust.signing, self._names, now, lifetimes=self._lifetimes)
@@ -96,17 +96,17 @@ class Rotation:
 
     async def _settle(self) -> Trust:
         for _ in range(ROUNDS):
-            held = await self._vault.read()
+            held = await self._store.read()
             found = _parse(held[0]) if held else None
             version = held[1] if held else None
             # a deleted or damaged Secret is restored from memory, so that agents continue to trust the operator
             trust = found or self._trust or new_trust(self._now(), lifetimes=self._lifetimes)
-            seen = await self._vault.published()
+            seen = await self._store.published()
             wanted = advance(trust, self._now(), seen=seen, lifetimes=self._lifetimes)
             if wanted == found:
                 self._trust = found
                 return found
-            if await self._vault.write(wanted.to_data(), version=version):
+            if await self._store.write(wanted.to_data(), version=version):
                 log.info("authority_written", coming=wanted.coming is not None, retired=len(wanted.retired))
                 self._trust = wanted
                 return wanted

@@ -36,7 +36,7 @@ def report(node="n1", instance="a", sequence=1, **more):
 
 
 class Operator:
-    """All that the exchange talks to, in plain lists and numbers."""
+    """All that the report server talks to, in plain lists and numbers."""
 
     def __init__(self):
         self.epoch = 7
@@ -47,8 +47,8 @@ class Operator:
         self.refused = Counter()
         self.reviews = []
         self.away = False
-        self.board = SetPointStore()
-        doors = ReportCallbacks(
+        self.set_points = SetPointStore()
+        callbacks = ReportCallbacks(
             epoch=lambda: self.epoch,
             now=lambda: self.now,
             monotonic=lambda: self.clock,
@@ -56,7 +56,9 @@ class Operator:
             heard=self.heard.append,
             refused=lambda reason, count: self.refused.update({reason: count}),
         )
-        self.exchange = ReportServer(self.board, Reviewer(self.review, lambda: self.clock), doors, account=AGENT)
+        self.report_server = ReportServer(
+            self.set_points, Reviewer(self.review, lambda: self.clock), callbacks, account=AGENT
+        )
 
     async def review(self, token):
         self.reviews.append(token)
@@ -115,9 +117,9 @@ async def stage(authority, tmp_path):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pem)
     operator = Operator()
-    port = await operator.exchange.start(context, host="127.0.0.1", port=0)
+    port = await operator.report_server.start(context, host="127.0.0.1", port=0)
     yield operator, Agents(port, trust.bundle)
-    await operator.exchange.stop()
+    await operator.report_server.stop()
 
 
 def point(node="n1", pod="p1", **more):
@@ -126,8 +128,8 @@ def point(node="n1", pod="p1", **more):
 
 async def test_a_report_goes_to_the_pool_and_set_points_come_back(stage):
     operator, agents = stage
-    operator.board.put(point())
-    operator.board.put(point(node="n2", pod="p3"))
+    operator.set_points.put(point())
+    operator.set_points.put(point(node="n2", pod="p3"))
     faults = {"progress": {"backwards": 2, "empty": 1}, "end": {"notRegular": 1}}
     pods = [{"uid": "p1", "done": 12, "end": 30, "cpu_seconds": 1.5, "over": True, "faults": faults}]
     status, answer, _ = await agents.post(report(pods=pods))
@@ -148,13 +150,13 @@ def test_there_are_words_for_each_fault():
 
 async def test_seconds_left_are_those_at_the_moment_of_the_answer(stage):
     operator, agents = stage
-    operator.board.put(point())
+    operator.set_points.put(point())
     left = []
     for sequence, now in ((1, 1000.0), (2, 1029.5), (3, 1031.0)):
         operator.now = now
         left.append((await agents.post(report(sequence=sequence)))[1]["pods"][0]["seconds_left"])
     assert left == [30.0, 0.5, -1.0]
-    operator.board.drop(DropSetPoint("n1", "p1"))
+    operator.set_points.drop(DropSetPoint("n1", "p1"))
     assert (await agents.post(report(sequence=4)))[1] == {"epoch": 7, "pods": []}
 
 
@@ -207,7 +209,7 @@ async def test_a_turn_that_ends_while_the_token_is_reviewed_is_over(stage):
         operator.epoch = None
         return TOKENS["n1"]
 
-    operator.exchange._reviewer = Reviewer(review, lambda: operator.clock)
+    operator.report_server._reviewer = Reviewer(review, lambda: operator.clock)
     assert (await agents.post(report()))[0] == 503
     assert operator.heard == []
 
@@ -238,11 +240,11 @@ async def test_of_two_reports_the_newer_speaks(stage, said, answers, heard):
 async def test_a_node_is_silent_that_was_heard_too_long_ago_or_never(stage):
     operator, agents = stage
     await agents.post(report(pods=[{"uid": "p1", "cap": 0.3, "drift": 2}]))
-    assert operator.exchange.silent({"n1", "n2"}) == ["n2"]
-    assert (operator.exchange.quota(), operator.exchange.drift()) == (0.3, 2)
+    assert operator.report_server.silent({"n1", "n2"}) == ["n2"]
+    assert (operator.report_server.quota(), operator.report_server.drift()) == (0.3, 2)
     operator.clock += 10.5
-    assert operator.exchange.silent({"n1", "n2"}) == ["n1", "n2"]
-    assert (operator.exchange.quota(), operator.exchange.drift()) == (0, 0)
+    assert operator.report_server.silent({"n1", "n2"}) == ["n1", "n2"]
+    assert (operator.report_server.quota(), operator.report_server.drift()) == (0, 0)
 
 
 async def test_a_token_is_reviewed_once_a_minute(stage):
@@ -261,20 +263,20 @@ async def test_an_api_server_that_is_away_is_no_verdict(stage):
     assert (await agents.post(report()))[0] == 200  # it was not remembered
 
 
-async def test_authority_and_certificates_change_while_agents_report(vault, time):
+async def test_authority_and_certificates_change_while_agents_report(store, time):
     """One agent keeps its connection, another makes a new one each time: none is refused, both know the new CA."""
     lives = Lifetimes(authority=3300, serving=3300, backdate=60, spread=60)
-    keeper = Rotation(vault, [HOST], time, lifetimes=lives)
-    await keeper.tend()
+    rotation = Rotation(store, [HOST], time, lifetimes=lives)
+    await rotation.tend()
     operator = Operator()
-    port = await operator.exchange.start(keeper.context, host="127.0.0.1", port=0)
-    newcomer = Agents(port, vault.map)
+    port = await operator.report_server.start(rotation.context, host="127.0.0.1", port=0)
+    newcomer = Agents(port, store.map)
     kept = aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=newcomer.context, resolver=Loopback(), limit=1))
     serials, sequence = set(), 0
     async with kept:
         for seconds in (0, 1000, 1190, 1, 30, 31, 200, 200):
             time.now += seconds
-            await keeper.tend()
+            await rotation.tend()
             sequence += 1
             body = report(sequence=sequence)
             async with kept.post(
@@ -282,13 +284,13 @@ async def test_authority_and_certificates_change_while_agents_report(vault, time
             ) as answer:
                 assert answer.status == 200
             assert (await newcomer.post(report("n2", sequence=sequence), token="n2"))[0] == 200
-            serials.add(keeper.serving.certificate)
+            serials.add(rotation.serving.certificate)
             if sequence % 2:
-                newcomer.trust(vault.map)  # the kubelet is late with every other change
+                newcomer.trust(store.map)  # the kubelet is late with every other change
     assert len(serials) == 3  # the first, its renewal, one of the new authority
-    assert len(keeper.trust.retired) == 1
+    assert len(rotation.trust.retired) == 1
     assert not operator.refused
-    await operator.exchange.stop()
+    await operator.report_server.stop()
 
 
 async def test_only_the_one_path_is_there(stage):

@@ -23,9 +23,9 @@ class Cluster:
     def lead(self, *pools):
         """Begin a leader's term: it sees what is there."""
         self.asked.clear()
-        manner = PlaceholderSettings(namespace="sys", priority=0, chunk_class="chunks")
+        settings = PlaceholderSettings(namespace="sys", priority=0, chunk_class="chunks")
         self.deciding = Placeholders(
-            manner, self.submit, lambda *told: self.refused.append(told), monotonic=lambda: self.now
+            settings, self.submit, lambda *told: self.refused.append(told), monotonic=lambda: self.now
         )
         for pool in pools:
             self.deciding.know_pool(pool)
@@ -224,6 +224,6 @@ def test_what_the_chart_says_must_be_what_is_known(text):
 
 
 def test_what_the_chart_says_is_taken():
-    manner = PlaceholderSettings.read('{"priority": 5, "chunkClass": "c", "spec": {"containers": []}}', "sys")
-    assert manner == PlaceholderSettings(namespace="sys", priority=5, chunk_class="c", spec={"containers": []})
+    settings = PlaceholderSettings.read('{"priority": 5, "chunkClass": "c", "spec": {"containers": []}}', "sys")
+    assert settings == PlaceholderSettings(namespace="sys", priority=5, chunk_class="c", spec={"containers": []})
     assert PlaceholderSettings.read("", "sys").priority == 0
