@@ -427,7 +427,7 @@ def test_each_state_of_a_job_looks_different_in_its_first_column(kubectl):
     for state, record in RECORDS.items():
         job = Object(kubectl, DivisibleJob, f"state-{state.lower()}")
         owner = Owner(uid="", namespace="default", name="", pool="main", units=9)
-        status = job_status(record, asked, owner=owner, standing={}, now=NOW)
+        status = job_status(record, asked, owner=owner, transition_times={}, now=NOW)
         assert job.write_status(parse_status(DivisibleJobStatus, {"status": status})).returncode == 0
     head, *rows = [line.split() for line in kubectl("get", "dj", check=True).stdout.splitlines()]
     assert head[:2] == ["NAME", "STATE"]

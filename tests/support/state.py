@@ -44,12 +44,12 @@ def manifest(job: Job, pool: str = "main") -> dict:
 
 def state(w: World, body: dict) -> dict:
     """Return the list of all of it, as `kubectl get -o json` prints it."""
-    items = [{**body, "status": pool_status(w.pool_record, standing={}, now=w.now)}]
+    items = [{**body, "status": pool_status(w.pool_record, transition_times={}, now=w.now)}]
     for uid, job in w.jobs.items():
         made = manifest(job, body["metadata"]["name"])
         made["metadata"] |= {"uid": uid, "generation": 1, "creationTimestamp": format_time(job.arrival)}
         if uid in w.records:
             owner = Owner(uid, job.namespace, job.name, body["metadata"]["name"], job.units)
-            made["status"] = job_status(w.records[uid], job, owner=owner, standing={}, now=w.now)
+            made["status"] = job_status(w.records[uid], job, owner=owner, transition_times={}, now=w.now)
         items.append(made)
     return {"apiVersion": "v1", "kind": "List", "items": items}

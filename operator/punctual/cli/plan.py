@@ -105,7 +105,7 @@ class Answer:
         """Return the answer as JSON, in the notation of statuses."""
         assert self.record.admitted is not None
         owner = Owner(self.job.uid, self.job.namespace, self.job.name, self.pool, self.job.units)
-        status = job_status(self.record, self.job, owner=owner, standing={}, now=self.now)
+        status = job_status(self.record, self.job, owner=owner, transition_times={}, now=self.now)
         said, reason, message = self.record.admitted
         found: Json = {
             "name": self.job.name,

@@ -16,7 +16,7 @@ from punctual.control.miss_ratio import MissCount
 from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.api.fields import MAX_BYTES, MAX_UNITS
-from punctual.kube.cluster.conditions import Since, conditions
+from punctual.kube.cluster.conditions import TransitionTimes, conditions
 from punctual.kube.cluster.pods import Owner, pod_name, results_name
 from punctual.kube.format.duration import format_duration, format_time
 from punctual.scheduling.model.discipline import Discipline
@@ -293,14 +293,14 @@ def _to_miss_count(count: api.MissCount) -> MissCount:
 # out
 
 
-def job_status(record: JobRecord, job: Job, *, owner: Owner, standing: Since, now: float) -> Json:
-    """Return a job's status. ``standing``: its conditions so far."""
+def job_status(record: JobRecord, job: Job, *, owner: Owner, transition_times: TransitionTimes, now: float) -> Json:
+    """Return a job's status. ``transition_times``: those of its conditions so far."""
     deadline = record.promise.deadline if record.promise else job.deadline
     status: Json = {
         "state": job_state(record),
         "conditions": conditions(
             {kind: getattr(record, field) for kind, field in _JOB_CONDITIONS.items()},
-            standing,
+            transition_times,
             now=now,
             generation=record.observed_generation,
         ),
@@ -422,11 +422,11 @@ def _chunk(chunk: Chunk, owner: Owner) -> Json:
     return made
 
 
-def pool_status(record: PoolRecord, *, standing: Since, now: float) -> Json:
+def pool_status(record: PoolRecord, *, transition_times: TransitionTimes, now: float) -> Json:
     """Return a pool's status."""
     verdicts = {"Ready": record.ready, "SpecApplied": record.spec_applied, "NodesOverlap": _overlap(record.nodes)}
     status: Json = {
-        "conditions": conditions(verdicts, standing, now=now, generation=record.observed_generation),
+        "conditions": conditions(verdicts, transition_times, now=now, generation=record.observed_generation),
         "epoch": record.epoch,
         "observedGeneration": record.observed_generation,
         "processors": record.processors,

@@ -9,7 +9,7 @@ from punctual import reasons
 from punctual.control.miss_ratio import MissCount
 from punctual.errors import UserError
 from punctual.kube import api
-from punctual.kube.cluster.conditions import standing
+from punctual.kube.cluster.conditions import transition_times
 from punctual.kube.cluster.pods import Owner
 from punctual.kube.format.duration import parse_time
 from punctual.kube.translate import (
@@ -268,14 +268,14 @@ def through_the_server(kind, status):
 
 @given(records, times)
 def test_a_record_that_is_written_and_read_again_is_the_same(record, now):
-    status = job_status(record, JOB, owner=OWNER, standing={}, now=now)
+    status = job_status(record, JOB, owner=OWNER, transition_times={}, now=now)
     assert to_record(through_the_server(api.DivisibleJobStatus, status)) == record
 
 
 @given(records, times)
 def test_a_record_makes_one_status(record, now):
-    first = job_status(record, JOB, owner=OWNER, standing={}, now=now)
-    again = job_status(record, JOB, owner=OWNER, standing=standing(first["conditions"]), now=now + 60)
+    first = job_status(record, JOB, owner=OWNER, transition_times={}, now=now)
+    again = job_status(record, JOB, owner=OWNER, transition_times=transition_times(first["conditions"]), now=now + 60)
     assert again == first
 
 
@@ -340,14 +340,14 @@ pool_records = st.builds(
 
 @given(pool_records, times)
 def test_a_pools_record_that_is_written_and_read_again_is_the_same(record, now):
-    status = pool_status(record, standing={}, now=now)
+    status = pool_status(record, transition_times={}, now=now)
     assert to_pool_record("main", through_the_server(api.PoolStatus, status)) == record
 
 
 def test_the_spec_in_force_of_a_refused_edit_is_not_the_newest_generation():
     spec = PoolSpec(name="main", generation=3, cpu=1.0, memory=2**30, selectors=SELECTORS)
     record = PoolRecord(observed_generation=4, spec_applied=Verdict("False", "EditRefused", ""), applied=spec)
-    status = pool_status(record, standing={}, now=0.0)
+    status = pool_status(record, transition_times={}, now=0.0)
     back = to_pool_record("main", through_the_server(api.PoolStatus, status))
     assert (status["observedGeneration"], status["appliedGeneration"]) == (4, 3)
     assert status["applied"]["nodeSelector"] == {"matchLabels": {"a": "b"}}
@@ -371,7 +371,7 @@ def test_the_spec_in_force_of_a_refused_edit_is_not_the_newest_generation():
     ],
 )
 def test_what_the_columns_show(record, column, shown):
-    assert job_status(record, JOB, owner=OWNER, standing={}, now=0.0).get(column) == shown
+    assert job_status(record, JOB, owner=OWNER, transition_times={}, now=0.0).get(column) == shown
 
 
 YES, ON_TRACK = Verdict("True", "Feasible", ""), Verdict("True", "OnTrack", "")
@@ -424,17 +424,17 @@ def refused(reason):
 )
 def test_each_state_of_a_job_is_one_word(record, state):
     assert job_state(record) == state
-    status = job_status(record, JOB, owner=OWNER, standing={}, now=0.0)
+    status = job_status(record, JOB, owner=OWNER, transition_times={}, now=0.0)
     assert through_the_server(api.DivisibleJobStatus, status).state == state
 
 
 def test_a_deadline_offered_as_a_moment_leaves_the_time_that_was_tested_until_the_offer_ends():
     record = JobRecord(offer=Offer(earliest_deadline=82.0, valid_until=160.25, largest_load=7))
-    offer = job_status(record, JOB, owner=OWNER, standing={}, now=100.0)["offer"]
+    offer = job_status(record, JOB, owner=OWNER, transition_times={}, now=100.0)["offer"]
     assert offer["earliestDeadline"] == "1m22s"
     assert parse_time(offer["earliestDeadlineTime"]) == 243.0
     assert to_record(through_the_server(api.DivisibleJobStatus, {"offer": offer})).offer == record.offer
-    none = job_status(JobRecord(offer=Offer(None, 160.0, 0)), JOB, owner=OWNER, standing={}, now=100.0)["offer"]
+    none = job_status(JobRecord(offer=Offer(None, 160.0, 0)), JOB, owner=OWNER, transition_times={}, now=100.0)["offer"]
     assert none.keys() == {"validUntilTime", "largestLoad"}
 
 
@@ -442,7 +442,7 @@ def test_bytes_that_no_file_has_are_written_as_the_most_a_status_takes():
     """They are what a file in the pod says, and a status that is refused is that of the whole job."""
     more = {"begin": 0, "end": 9, "origin": 9, "node": "n", "attempt": 1, "created": 0.0, "promised_end": 1.0}
     record = JobRecord(chunks=(Chunk(received=2**63 - 1, **more),), transfers=Transfers(2, 9, 2**54, 1.0, 1.0))
-    status = job_status(record, JOB, owner=OWNER, standing={}, now=0.0)
+    status = job_status(record, JOB, owner=OWNER, transition_times={}, now=0.0)
     assert status["chunks"][0]["received"] == status["input"]["bytes"] == 2**53
     assert to_record(through_the_server(api.DivisibleJobStatus, status))
 
@@ -451,7 +451,7 @@ def test_a_forecast_that_no_calendar_knows_can_be_written_and_read_again():
     """A billion units of a microsecond, each of which takes an hour: no leader may fail over it."""
     chunk = Chunk(begin=0, end=9, origin=9, node="n", attempt=1, created=0.0, promised_end=1e15)
     record = JobRecord(eta=1e15, chunks=(chunk,), promise=Promise(10.0, 1e15, 2.0, 1, 0.0))
-    status = job_status(record, JOB, owner=OWNER, standing={}, now=0.0)
+    status = job_status(record, JOB, owner=OWNER, transition_times={}, now=0.0)
     assert status["chunks"][0]["promisedEnd"] == status["promise"]["finish"] == status["eta"] == "9999-12-31T23:59:59Z"
     back = to_record(through_the_server(api.DivisibleJobStatus, status))
     assert back.chunks[0].promised_end == 253_402_300_799.0
@@ -460,20 +460,20 @@ def test_a_forecast_that_no_calendar_knows_can_be_written_and_read_again():
 def test_the_deadline_shown_is_the_promised_one_and_before_a_promise_the_one_asked_for():
     promised = JobRecord(promise=Promise(10.0, 9.0, 2.0, 1, 0.0))
     for record, deadline in ((JobRecord(), "2001-09-09T01:46:40Z"), (promised, "1970-01-01T00:00:10Z")):
-        status = job_status(record, JOB, owner=OWNER, standing={}, now=0.0)
+        status = job_status(record, JOB, owner=OWNER, transition_times={}, now=0.0)
         assert status["applied"]["deadlineTime"] == deadline
 
 
 def test_startup_times_are_shown_as_quantiles():
     record = PoolRecord(startups=tuple(float(n) for n in range(101)))
-    startup = pool_status(record, standing={}, now=0.0)["startup"]
+    startup = pool_status(record, transition_times={}, now=0.0)["startup"]
     assert (startup["p50"], startup["p95"]) == (50.0, 95.0)
 
 
 def test_nodes_of_an_older_pool_are_a_condition():
     def overlap(*reasons_):
         nodes = tuple(NodeProcessors(name=f"n{i}", processors=0, reason=r) for i, r in enumerate(reasons_))
-        status = pool_status(PoolRecord(nodes=nodes), standing={}, now=0.0)
+        status = pool_status(PoolRecord(nodes=nodes), transition_times={}, now=0.0)
         return next(c for c in status["conditions"] if c["type"] == "NodesOverlap")
 
     assert overlap(None, "StaticCPUManager")["status"] == "False"
@@ -495,13 +495,13 @@ def test_a_job_without_a_pool_is_told_so_and_keeps_what_it_has_done():
 
 def test_a_refused_job_is_finished_until_it_is_asked_again():
     refused = JobRecord(admitted=Verdict("False", "InfeasibleCapacity", ""), refused=7.0, observed_generation=3)
-    status = job_status(refused, JOB, owner=OWNER, standing={}, now=9.0)
+    status = job_status(refused, JOB, owner=OWNER, transition_times={}, now=9.0)
     assert status["finishTime"] == "1970-01-01T00:00:07Z"
     assert to_record(through_the_server(api.DivisibleJobStatus, status)) == refused
     assert without_decision(refused) == JobRecord(refused=7.0, observed_generation=3), "the same answer keeps its time"
     for other in (pool_missing(refused, JOB, "main", epoch=3), delayed(refused, JOB, "a webhook fails", epoch=3)):
         assert other.refused is None
-        assert "finishTime" not in job_status(other, JOB, owner=OWNER, standing={}, now=9.0)
+        assert "finishTime" not in job_status(other, JOB, owner=OWNER, transition_times={}, now=9.0)
 
 
 def test_what_an_undecided_job_brings_along_is_its_ledger():

@@ -13,19 +13,19 @@ from punctual.scheduling.model.job import Status, Verdict
 MESSAGE: Final = 32768
 """The longest message that the schema accepts."""
 
-Since = Mapping[str, tuple[Status, float]]
+TransitionTimes = Mapping[str, tuple[Status, float]]
 """The status of each type of condition, and the time since which it holds."""
 
 
 def conditions(
-    verdicts: Mapping[str, Verdict | None], standing: Since, *, now: float, generation: int
+    verdicts: Mapping[str, Verdict | None], transition_times: TransitionTimes, *, now: float, generation: int
 ) -> list[dict[str, Any]]:
     """Return the conditions of these verdicts (None: no condition), written at ``now`` about ``generation``."""
     made = []
     for kind, verdict in verdicts.items():
         if verdict is None:
             continue
-        status, since = standing.get(kind, (None, now))
+        status, since = transition_times.get(kind, (None, now))
         made.append(
             {
                 "type": kind,
@@ -39,6 +39,6 @@ def conditions(
     return made
 
 
-def standing(made: Iterable[Mapping[str, Any]]) -> Since:
+def transition_times(made: Iterable[Mapping[str, Any]]) -> TransitionTimes:
     """Return the times of conditions that the next call needs."""
     return {c["type"]: (cast(Status, c["status"]), parse_time(c["lastTransitionTime"])) for c in made}

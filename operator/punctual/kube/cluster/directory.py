@@ -17,7 +17,7 @@ import orjson
 from punctual import reasons
 from punctual.errors import UserError
 from punctual.kube import api
-from punctual.kube.cluster.conditions import Since
+from punctual.kube.cluster.conditions import TransitionTimes
 from punctual.kube.cluster.oversize import kept
 from punctual.kube.cluster.pods import Owner
 from punctual.kube.cluster.resources import Resource
@@ -68,7 +68,7 @@ class KnownJob:
     """As the Pool was last told."""
     record: JobRecord | None = None
     """As the Pool last said, or as a new leader found it."""
-    standing: Since = field(default_factory=dict)
+    transition_times: TransitionTimes = field(default_factory=dict)
     """Its conditions."""
 
     @property
@@ -107,7 +107,7 @@ class KnownPool:
     tested yet."""
     finalizers: tuple[str, ...]
     deleting: bool
-    standing: Since = field(default_factory=dict)
+    transition_times: TransitionTimes = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -151,7 +151,7 @@ class KnownReservation:
     """When its next window that is not asked about comes within the pool's horizon."""
     look: float = 0.0
     """When it has to be looked at by the clock alone."""
-    standing: Since = field(default_factory=dict)
+    transition_times: TransitionTimes = field(default_factory=dict)
 
     @property
     def held(self) -> bool:
@@ -309,7 +309,7 @@ class Directory:
             in_force=known.in_force if known and known.uid == pool.metadata.uid else pool.spec,
             finalizers=tuple(pool.metadata.finalizers),
             deleting=pool.metadata.deletion_timestamp is not None,
-            standing=known.standing if known and known.uid == pool.metadata.uid else {},
+            transition_times=known.transition_times if known and known.uid == pool.metadata.uid else {},
         )
         self.pools[pool.metadata.name] = made
         return made

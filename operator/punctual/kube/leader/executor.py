@@ -14,7 +14,7 @@ import orjson
 import structlog
 
 from punctual.kube.agents.set_points import SetPointStore
-from punctual.kube.cluster.conditions import standing
+from punctual.kube.cluster.conditions import transition_times
 from punctual.kube.cluster.directory import JOBS, POOLS, Directory, KnownJob
 from punctual.kube.cluster.events import EventRecorder, Regarding
 from punctual.kube.cluster.keys import JobKey, Key, PodKey, PoolKey
@@ -215,8 +215,8 @@ class PoolExecutor:
         tools.promise_metrics.pool(self._pool, record)
         if record.applied is not None:
             tools.in_force(self._pool, record.applied)
-        status = pool_status(record, standing=known.standing, now=tools.now())
-        known.standing = standing(status["conditions"])
+        status = pool_status(record, transition_times=known.transition_times, now=tools.now())
+        known.transition_times = transition_times(status["conditions"])
         meta = {"name": self._pool, "uid": known.uid}
         write = PutStatus.of(POOLS, "Pool", meta, status, urgent=action.urgent)
         self._submit_status(PoolKey(known.uid), write)
@@ -297,8 +297,8 @@ class PoolExecutor:
 
 def status_write(known: KnownJob, job: Job, record: JobRecord, *, now: float, urgent: bool) -> PutStatus:
     """Return the write of a job's whole status, and store its conditions."""
-    status = job_status(record, job, owner=known.owner, standing=known.standing, now=now)
-    known.standing = standing(status["conditions"])
+    status = job_status(record, job, owner=known.owner, transition_times=known.transition_times, now=now)
+    known.transition_times = transition_times(status["conditions"])
     owner = known.owner
     meta = {"name": owner.name, "namespace": owner.namespace, "uid": owner.uid}
     return PutStatus.of(JOBS, "DivisibleJob", meta, status, urgent=urgent, version=known.version)

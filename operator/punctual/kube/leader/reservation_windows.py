@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from punctual import reasons
 from punctual.kube import api
-from punctual.kube.cluster.conditions import conditions, standing
+from punctual.kube.cluster.conditions import conditions, transition_times
 from punctual.kube.cluster.directory import KnownReservation, ReservationWindow
 from punctual.kube.format.duration import format_time
 from punctual.scheduling.model.events import ReservationApplied, Share
@@ -26,7 +26,7 @@ def restore(known: KnownReservation, status: api.ReservationStatus | None) -> No
     """Load the recorded state of a reservation."""
     if status is None:
         return
-    known.standing = standing(c.manifest() for c in status.conditions)
+    known.transition_times = transition_times(c.manifest() for c in status.conditions)
     known.finished = status.finish_time
     known.windows.clear()
     for w in status.windows:
@@ -104,7 +104,9 @@ def reservation_status(known: KnownReservation, *, epoch: int, now: float) -> di
         windows=[_window(w) for w in answered],
         finish_time=known.finished,
     )
-    found = conditions(_verdicts(known, answered), known.standing, now=now, generation=known.metadata.generation)
+    found = conditions(
+        _verdicts(known, answered), known.transition_times, now=now, generation=known.metadata.generation
+    )
     return {**made.manifest(), "conditions": found}
 
 

@@ -13,7 +13,7 @@ from punctual.errors import NotFound, UserError
 from punctual.kube import api
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.client import ApiClient, Json
-from punctual.kube.cluster.conditions import standing
+from punctual.kube.cluster.conditions import transition_times
 from punctual.kube.cluster.keys import JobKey, Key, PoolKey
 from punctual.kube.cluster.resources import CONFIG_MAPS
 from punctual.kube.leader.fencing import Fence
@@ -84,7 +84,7 @@ class Restore:
         self._caches.inventory.keep(name, kept)
         if status is None:
             return None
-        known.standing = standing(c.manifest() for c in status.conditions)
+        known.transition_times = transition_times(c.manifest() for c in status.conditions)
         self._found[PoolKey(known.uid)] = orjson.dumps(body["status"])
         return to_pool_record(name, status) if status.applied else None
 
@@ -125,7 +125,7 @@ class Restore:
             self._statuses.leave_alone(body, text)
             return
         if status is not None:
-            known.standing = standing(c.manifest() for c in status.conditions)
+            known.transition_times = transition_times(c.manifest() for c in status.conditions)
             known.record = to_record(status)
             self._results.report_missing(known)
             self._found[JobKey(uid)] = orjson.dumps(body["status"])

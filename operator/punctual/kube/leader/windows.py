@@ -14,7 +14,7 @@ from punctual import reasons
 from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.cluster.caches import Caches
-from punctual.kube.cluster.conditions import standing
+from punctual.kube.cluster.conditions import transition_times
 from punctual.kube.cluster.directory import HELD, RESERVATIONS, KnownJob, KnownReservation, ReservationWindow
 from punctual.kube.cluster.events import EventRecorder, Regarding
 from punctual.kube.cluster.keys import ReservationKey
@@ -292,7 +292,7 @@ class WindowController:
     def _write(self, known: KnownReservation) -> None:
         meta = known.metadata
         status = reservation_status(known, epoch=self._epoch, now=self._now())
-        known.standing = standing(status["conditions"])
+        known.transition_times = transition_times(status["conditions"])
         about = {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}
         self._writer.submit(ReservationKey(meta.uid), PutStatus.of(RESERVATIONS, "Reservation", about, status))
 

@@ -23,7 +23,7 @@ from punctual.control.cost_estimation import (
 )
 from punctual.errors import UserError
 from punctual.kube import api
-from punctual.kube.cluster.conditions import Since, conditions, standing
+from punctual.kube.cluster.conditions import TransitionTimes, conditions, transition_times
 from punctual.kube.cluster.directory import PROFILES, Directory
 from punctual.kube.cluster.operations import PutStatus
 from punctual.kube.translate import Estimates, Learned
@@ -58,7 +58,7 @@ class _Profile:
     written: float = -math.inf
     observed: int = 0
     """The generation of the spec that its status tells of."""
-    standing: Since = field(default_factory=dict)
+    transition_times: TransitionTimes = field(default_factory=dict)
     _found: dict[tuple[str, Where, float | None, float | None], Estimate | None] = field(default_factory=dict)
 
     def add(self, where: Where, timed: Timed, fetched: Fetched | None) -> None:
@@ -122,7 +122,7 @@ class ProfileLearning:
         if status is None:
             return
         made.observed = status.observed_generation or 0
-        made.standing = standing(c.manifest() for c in status.conditions)
+        made.transition_times = transition_times(c.manifest() for c in status.conditions)
         for c in status.classes:
             where, t = Where(c.pool, c.node_class), c.transfers
             made.seen[where] = tuple(map(Timed, c.units, c.seconds))
@@ -190,8 +190,10 @@ class ProfileLearning:
                 continue
             known.changed, known.written, known.observed = False, now, generation
             status = _status(known, there.spec).manifest()
-            made = conditions({"Ready": _ready(known, there.spec)}, known.standing, now=now, generation=generation)
-            known.standing = standing(made)
+            made = conditions(
+                {"Ready": _ready(known, there.spec)}, known.transition_times, now=now, generation=generation
+            )
+            known.transition_times = transition_times(made)
             status |= {"conditions": made, "observedGeneration": generation}
             meta = {"name": name, "namespace": namespace, "uid": known.uid}
             out.append((known.uid, PutStatus.of(PROFILES, "Profile", meta, status, urgent=False)))

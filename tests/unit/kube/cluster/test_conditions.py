@@ -1,11 +1,11 @@
-from punctual.kube.cluster.conditions import conditions, standing
+from punctual.kube.cluster.conditions import conditions, transition_times
 from punctual.scheduling.model.job import Verdict
 
 YES, NO = Verdict("True", "Feasible", "all fits"), Verdict("False", "InfeasibleCapacity", "9 are free")
 
 
 def at(now, verdict, before=()):
-    return conditions({"Admitted": verdict}, standing(before), now=now, generation=3)
+    return conditions({"Admitted": verdict}, transition_times(before), now=now, generation=3)
 
 
 def test_a_condition_says_all_that_kubernetes_asks_for():

@@ -100,10 +100,10 @@ def test_a_pool_changes_with_its_spec_and_its_deletion_only(directory):
 
 def test_a_pool_made_anew_under_its_name_is_another_pool(directory):
     first = directory.observe_pool(pool())
-    first.standing = {"Ready": ("True", 0.0)}
+    first.transition_times = {"Ready": ("True", 0.0)}
     again = directory.observe_pool(pool(uid="u2"))
     assert again.uid == "u2"
-    assert again.standing == {}
+    assert again.transition_times == {}
 
 
 def test_a_pool_that_cannot_be_read_does_not_replace_one_that_could(directory):
