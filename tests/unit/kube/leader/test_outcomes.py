@@ -1,0 +1,104 @@
+"""Where the outcome of a write goes: the types of its key and of its operation tell, and nothing else."""
+
+from unittest.mock import Mock
+
+import pytest
+
+from punctual.kube import api
+from punctual.kube.cluster.keys import (
+    FinalizersKey,
+    JobKey,
+    NodeKey,
+    PlaceholderKey,
+    PoolKey,
+    ProfileKey,
+    ReservationKey,
+)
+from punctual.kube.cluster.operations import ApplyConfigMap, CreatePod, Outcome, Patch, PutStatus
+from punctual.kube.leader.outcomes import Outcomes
+from punctual.scheduling.model.events import CreateRefused
+
+PARTS = [
+    "directory",
+    "actors",
+    "jobs",
+    "pools",
+    "reservations",
+    "windows",
+    "results",
+    "placeholders",
+    "taints",
+    "promise_metrics",
+    "recorder",
+]
+NOTES = {"punctual.dev/begin": "10", "punctual.dev/attempt": "2"}
+POD = {"metadata": {"name": "p", "labels": {"punctual.dev/kind": "Chunk"}, "annotations": NOTES}}
+
+
+def status(kind):
+    return PutStatus(
+        "/path", {"apiVersion": api.API_VERSION, "kind": kind, "metadata": {"name": "x", "uid": "u"}, "status": {}}
+    )
+
+
+class Edge:
+    """The parts of a term, and which of their methods were called, in order."""
+
+    def __init__(self):
+        self.all = Mock()
+        self.all.jobs.pool_of.return_value = "main"
+        self.all.pools.status_refused.side_effect = lambda uid, _write, _why: uid == "u"
+        self.outcomes = Outcomes(**{name: getattr(self.all, name) for name in PARTS})
+
+    def take(self, key, operation, result, message=""):
+        self.all.reset_mock()
+        self.outcomes.take(Outcome(key, operation, result, message))
+        return [name for name, _, _ in self.all.mock_calls if name not in {"actors.settled", "jobs.pool_of"}]
+
+
+@pytest.fixture
+def edge():
+    return Edge()
+
+
+@pytest.mark.parametrize(
+    ("key", "result", "called"),
+    [
+        (JobKey("u"), "done", ["promise_metrics.written"]),
+        (PoolKey("u"), "done", ["pools.status_written"]),
+        (ReservationKey("u"), "done", ["windows.written"]),
+        (ProfileKey("u"), "done", []),
+        (JobKey("u"), "gone", ["directory.forget_job", "jobs.gone"]),
+        (PoolKey("u"), "gone", ["pools.status_unfound"]),
+        (ReservationKey("u"), "gone", ["directory.forget_reservation", "reservations.gone"]),
+        (ProfileKey("u"), "gone", []),
+        (JobKey("u"), "refused", ["recorder.emit"]),
+        (PoolKey("u"), "refused", ["pools.status_refused"]),
+        (PoolKey("a pool that is gone"), "refused", ["pools.status_refused", "recorder.emit"]),
+        (ReservationKey("u"), "refused", ["recorder.emit"]),
+        (ProfileKey("u"), "refused", ["recorder.emit"]),
+    ],
+)
+def test_a_status_goes_to_the_part_of_its_keys_type_alone(edge, key, result, called):
+    assert edge.take(key, status("Any"), result, "too large") == called
+    edge.all.actors.settled.assert_called_once_with(key)
+
+
+def test_a_pod_that_is_refused_is_its_pools_unless_it_is_a_placeholder(edge):
+    create = CreatePod("ns", POD, lambda _: True)
+    assert edge.take(JobKey("j"), create, "done") == []
+    assert edge.take(JobKey("j"), create, "conflict", "another") == ["actors.tell"]
+    refused = CreateRefused(job="j", kind="Chunk", begin=10, attempt=2, message="another", taken=True)
+    edge.all.actors.tell.assert_called_once_with("main", refused)
+    for result in ("done", "refused"):
+        assert edge.take(PlaceholderKey(0), create, result) == ["placeholders.settled"]
+
+
+def test_a_patch_is_a_result_a_taint_or_a_finalizer_by_its_key(edge):
+    patch = Patch("/path", {})
+    assert edge.take(NodeKey("n1"), patch, "refused") == ["taints.settled"]
+    assert edge.take(NodeKey("n1"), patch, "done") == ["taints.settled"]
+    assert edge.take(JobKey("j"), patch, "done") == []
+    assert edge.take(JobKey("j"), patch, "gone") == ["results.failed"]
+    assert edge.take(JobKey("j"), ApplyConfigMap("/path", {}), "refused") == ["results.failed"]
+    assert edge.take(FinalizersKey("u"), patch, "refused") == []
