@@ -21,6 +21,7 @@ from decisions import TOP, apiserver
 
 from punctual.kube.cluster.client import ApiClient
 from punctual.kube.cluster.directory import JOBS
+from punctual.kube.cluster.keys import JobKey
 from punctual.kube.cluster.operations import CreatePod, PutStatus, same
 from punctual.kube.cluster.resources import PODS
 from punctual.kube.leader.writer import Writer
@@ -91,7 +92,7 @@ async def measure(kubeconfig, count, chunks):
             operations = [make(job) for job in jobs]
             wall, cpu = time.perf_counter(), time.process_time()
             for job, operation in zip(jobs, operations, strict=True):
-                writer.submit(job["metadata"]["uid"], operation)
+                writer.submit(JobKey(job["metadata"]["uid"]), operation)
             if not await writer.flush(300):
                 raise SystemExit("not written in 300 s")
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu

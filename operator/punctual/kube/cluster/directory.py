@@ -1,7 +1,7 @@
 """What the edge knows of our kinds: the newest of each pool, job, reservation and profile, as the API server has them.
 
 kopf's events and a new leader's lists fill it, on one loop, on each replica. It tells its listener what changed; a
-leader's :class:`~punctual.kube.leader.term.Term` reads the rest from it. A job's spec is kept as bytes: these take a
+leader's term reads the rest from it. A job's spec is kept as bytes: these take a
 tenth of the memory of dicts, and only a new pod needs the spec. Statuses are not kept: a new leader reads them anew,
 after its stamp.
 """

@@ -1,7 +1,7 @@
-"""An epoch stamped onto what stands in the API server: from then on it refuses what earlier leaders write.
+"""Stamps the epoch onto stored objects: from then on the API server refuses what earlier leaders write onto them.
 
-What comes back from a stamp is what an earlier leader wrote last. Whatever may get better while we lead is tried again.
-What will not, of one object alone, is left alone: it must not keep a leader from the others.
+The answer to a stamp is what an earlier leader wrote last. A call that may succeed later is repeated while this replica
+leads. An object that cannot be stamped while others can is left alone: it must not keep a leader from the others.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ from punctual.kube.cluster.resync import still_there
 from punctual.kube.cluster.walk import walk
 
 AT_ONCE: Final = 32
-"""Stamps under way at once."""
+"""Maximum stamps that run at once."""
 TRIES: Final = 5
-"""Times that the stamp of an object is tried before it is asked whether others can be stamped."""
+"""Tries to stamp an object before another object is stamped to find the cause."""
 PAGE: Final = 250
-"""Objects listed at once: two such pages are in memory, and bodies take ten times what is kept of them."""
+"""Objects per page of a list. Two pages are in memory; a body takes ten times as much as what is kept of it."""
 
 log = structlog.get_logger(__name__)
 
@@ -34,10 +34,10 @@ T = TypeVar("T")
 
 
 class Fence:
-    """Finds objects and stamps them with an epoch.
+    """Reads objects and stamps them with an epoch.
 
     ``leave(body, text)`` is called for an object that cannot be stamped while others can, ``forget(resource, meta)``
-    for what was known and is gone.
+    for one that was known and is gone.
     """
 
     def __init__(
@@ -71,9 +71,9 @@ class Fence:
     async def all(
         self, resource: Resource, known: dict[str, Known], *, aside: Callable[[Json], bool] = lambda _: False
     ) -> AsyncIterator[Json]:
-        """Yield each object of a kind, stamped unless it has come to its end; also what is known, by uid, alone.
+        """Yield each object of a kind, stamped unless it has ended; also known ones (by uid) that no page contains.
 
-        Those of the list for which ``aside(body)`` is true are neither stamped nor yielded.
+        Objects of the list with ``aside(body)`` are neither stamped nor yielded.
         """
         async for page in walk(self._client, resource.path(), patience=self._wait, page=PAGE):
             self.note_progress()
@@ -90,7 +90,7 @@ class Fence:
             yield body
 
     async def _stamp_all(self, resource: Resource, bodies: Iterable[Json]) -> list[Json]:
-        """Write the epoch onto each; return them as they are with it, without those that are gone."""
+        """Write the epoch onto each. Returns them with it, without those that are gone."""
         if resource is PROFILES:  # their status carries no promise
             return list(bodies)
         slots = asyncio.Semaphore(AT_ONCE)
@@ -116,22 +116,22 @@ class Fence:
         return [b for b in await asyncio.gather(*(stamp(b) for b in bodies)) if b is not None]
 
     def _is_forged(self, resource: Resource, body: Json) -> bool:
-        """Whether an object carries an epoch that no leader has: it fences itself off, and no other object.
+        """Return whether an object has an epoch that no leader has. It keeps only itself from being written.
 
-        Where honest epochs have come that far, a newer leader still shows: in pools, which are stamped first.
+        If real epochs are that high, a newer leader still shows in the pools, which are stamped first.
         """
         forged = (body.get("status") or {}).get("epoch", 0) > HIGHEST
         return forged and (resource is JOBS or self._epoch <= HIGHEST)
 
     async def _stamp(self, path: str, patch: Json) -> Json:
-        """Stamp an object, however often it takes; raises ClusterError where it is about this one alone."""
+        """Stamp an object, with as many tries as needed. Raises ClusterError if it concerns this object alone."""
         for tries in count(1):
             try:
                 body = await self._client.patch_merge(path, patch, subresource="status", field_manager=FIELD_MANAGER)
             except (Fenced, NotFound, Replaced):
                 raise
             except ClusterError as error:
-                # what is Invalid is so by what the object says, and stays so
+                # an object that is Invalid stays so
                 if isinstance(error, Invalid) or (tries >= TRIES and await self._others_can_be_stamped()):
                     raise
                 await self._wait(error)
@@ -142,7 +142,7 @@ class Fence:
         raise AssertionError
 
     async def _others_can_be_stamped(self) -> bool:
-        """Whether what was stamped last can be stamped again at this moment."""
+        """Return whether the object that was stamped last can be stamped again at this moment."""
         if self._last is None:
             return False
         path, patch = self._last
@@ -157,7 +157,7 @@ class Fence:
         return False
 
     async def patiently(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Call until there is an answer; raises what another try would not change."""
+        """Call until there is an answer. Raises an error that another try would not change."""
         while True:
             try:
                 answer = await call()
@@ -171,14 +171,14 @@ class Fence:
                 return answer
 
     async def _wait(self, error: ClusterError) -> None:
-        """Wait before the next try of what may get better while we lead."""
+        """Wait before the next try. Raises the error if this replica no longer leads."""
         if not self._leading():
             raise error
         log.warning("takeover_delayed", error=str(error))
         await asyncio.sleep(error.retry_after)
 
     async def missed(self, resource: Resource, known: Iterable[Json]) -> AsyncIterator[Json]:
-        """Yield what was known (metadata) and not listed but exists; forget what is gone."""
+        """Yield the known objects (metadata) that exist, stamped. Calls ``forget`` for those that are gone."""
         for meta in known:
             body = await self.patiently(partial(still_there, self._client, resource, meta))
             if body is None:

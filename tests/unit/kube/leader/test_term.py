@@ -411,7 +411,8 @@ async def test_a_pool_deleted_during_the_takeover_is_not_taken_from_the_list(wor
 
 
 async def test_a_result_that_the_namespace_has_no_room_for_is_told_and_the_job_goes_on(world):
-    job = world.job("sum")
+    template = {"spec": {"containers": [{"name": "sum", "image": "sum:1"}]}}
+    job = world.job("sum", reduce={"duration": "1s", "template": template})
     new = world.replica()
     new.lead(1)
     await world.until(lambda: world.status(job).get("chunks"))
