@@ -79,7 +79,7 @@ class NodeKey:
 
 @dataclass(frozen=True, slots=True)
 class PlaceholderKey:
-    """Some of the placeholders: those whose nodes share the number."""
+    """Some of the placeholders: those on nodes that share the number."""
 
     lane: int
 

@@ -57,7 +57,7 @@ class PodEvents:
             self._actors.tell(pool, Reported(reported.node, tuple(own)))
 
     def _pool_of(self, pod: PodObserved) -> str | None:
-        """Return the pool whose processor a pod takes: its job's; if the job is gone, its node's."""
+        """Return the pool that has the processor of a pod: that of its job; if the job is gone, that of its node."""
         known = self._caches.directory.jobs.get(pod.job)
         if known is None or known.deleting:
             return self._caches.inventory.owner(pod.node)
