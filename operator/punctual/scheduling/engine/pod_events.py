@@ -155,7 +155,7 @@ class PodEvents:
                 # This is kept in memory only: small amounts each second add up.
                 watch.moved, watch.cpu = now, max(watch.cpu, p.cpu_seconds)
             if done > watch.done:
-                watch.done = done
+                watch.report_done(now, done)
                 self.state.outbox.progressed[st.job.uid] = None
             if p.received is not None and p.received > watch.received:
                 watch.moved, watch.received = now, p.received

@@ -28,6 +28,10 @@ class ChunkObservation:
     pod: PodObserved | None = None
     running_since: float | None = None
     done: int = 0
+    first_step: tuple[float, int] | None = None
+    """When units were first reported done, and how many ..."""
+    last_step: tuple[float, int] | None = None
+    """... and when the number last rose."""
     cpu: float = 0.0
     moved: float = 0.0
     """When it last made progress or used CPU."""
@@ -46,6 +50,12 @@ class ChunkObservation:
     late: bool = False
     set_point: tuple[float, float, str] | None = None
     """(cap, end, pod uid) last sent."""
+
+    def report_done(self, now: float, done: int) -> None:
+        """Note that more units are reported done."""
+        self.done = done
+        self.last_step = now, done
+        self.first_step = self.first_step or self.last_step
 
     def looked_at(self, now: float) -> bool:
         """Whether its agent has reported it recently. Silence is no evidence of a stall or of slowness."""
@@ -143,3 +153,17 @@ def expected_end(chunk: Chunk, watch: ChunkObservation, *, now: float) -> float:
         left = max(0, chunk.size - watch.done)
         return now + max(0.5, left * elapsed / watch.done)
     return now + max(1.0, 0.1 * elapsed)
+
+
+def forecast_end(chunk: Chunk, watch: ChunkObservation, *, now: float) -> float:
+    """Return when a chunk will end by the pace of its reported units; as `expected_end` says until there is a pace.
+
+    The pace is that between the first and the last report with a new unit, so it does not contain the start-up. While
+    no further unit is reported, the one under way is assumed to end now.
+    """
+    if watch.first_step is None or watch.last_step is None or watch.last_step[1] <= watch.first_step[1]:
+        return expected_end(chunk, watch, now=now)
+    (began, before), (at, done) = watch.first_step, watch.last_step
+    pace = max(0.0, at - began) / (done - before)
+    left = max(0, chunk.size - done)
+    return max(at + left * pace, now + max(0, left - 1) * pace)
