@@ -1,5 +1,6 @@
 """The shape of the program: who may import whom, and what the pure core may not even mention."""
 
+import ast
 import io
 import re
 import subprocess
@@ -69,7 +70,7 @@ def test_words_and_names_are_free(source):
 
 
 READERS = ("cli", "kube", "sim", "runtime", "benchmarks", "view")
-INSIDE = re.compile(r"\bpool\._\w+|\._(state|planner|lifecycle|dispatcher|mode|windows|decisions)\.\w+")
+INSIDE = re.compile(r"\bpool\._[a-z]")
 
 
 def test_readers_of_a_pool_use_its_view():
@@ -84,3 +85,41 @@ def test_readers_of_a_pool_use_its_view():
                     if INSIDE.search(line)
                 ]
     assert not found
+
+
+KINDS = re.compile(r"\b(FastSchedule|StatisticalQueue)\b|schedule\.kind\b")
+CHOICE = "engine/admission_mode.py"
+
+
+def test_one_module_alone_tells_the_kinds_of_schedules_apart():
+    folder = ROOT / "operator/punctual/scheduling"
+    known = {path for name in ("engine", "state") for path in (folder / name).glob("*.py") if path != folder / CHOICE}
+    assert [path.name for path in sorted({*known, folder / "pool.py"}) if KINDS.search(path.read_text())] == []
+    assert KINDS.search((folder / CHOICE).read_text())
+
+
+METHODS, FIELDS, MODULES = 25, 20, 16
+
+
+def classes_of(path):
+    """Yield the classes of a module: name, number of methods, of fields if it is a dataclass that can change."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(node, ast.ClassDef):
+            continue
+        methods = sum(isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef) for part in node.body)
+        decorators = " ".join(ast.unparse(decorator) for decorator in node.decorator_list)
+        changes = "dataclass" in decorators and "frozen" not in decorators
+        yield node.name, methods, sum(isinstance(part, ast.AnnAssign) for part in node.body) if changes else 0
+
+
+def test_no_class_and_no_folder_of_the_core_is_too_large_to_be_one_thing():
+    paths = [*pure_modules(), *sorted((ROOT / "operator/punctual/sim").glob("*.py"))]
+    large = [
+        f"{path.name}: {name} has {methods} methods, {fields} fields"
+        for path in paths
+        for name, methods, fields in classes_of(path)
+        if methods > METHODS or fields > FIELDS
+    ]
+    assert not large
+    modules = [path.parent for path in paths if path.name != "__init__.py"]
+    assert {folder.name: n for folder in modules if (n := modules.count(folder)) > MODULES} == {}
