@@ -232,7 +232,7 @@ def test_so_it_is_among_many_processors(origin, size, seed, fine):
     found = ground
     for demand in demands:
         booking = first_cut(demand, found)
-        assert plan.state(demand.uid) == (booking is not None)
+        assert plan.has(demand.uid) == (booking is not None)
         if booking is not None:
             assert plan.booking_of(demand.uid).finish == booking.finish
             found = taken(found, booking)
