@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from punctual.scheduling.placement.capacity import Capacity, too_late_for_reduce
 from punctual.scheduling.placement.demand import Demand, Floats, Shortfall
 from punctual.scheduling.placement.slotted import place_around, retimed_around
 from punctual.scheduling.placement.timeline import Placement, Timeline, extra_fragments
@@ -30,10 +31,9 @@ def place(demand: Demand, ground: Timeline) -> Placement | Shortfall:
         demand.inside is not None or not ground.around.begins_behind(demand.due + demand.reduce)
     ):
         return place_around(demand, ground, ground.around)
-    cost, due = demand.cost, demand.due
-    units, late = demand.ranges.total, demand.late
-    if demand.reduce and demand.running_until > late:
-        return Shortfall(demand.uid, units, 0, None, ground.ready.size, 0, demand.running_until)
+    cost, units, late = demand.cost, demand.ranges.total, demand.late
+    if short := too_late_for_reduce(demand, ground.ready.size):
+        return short
     if units == 0:
         return _place_reduce(demand, ground.ready)
     ready = np.maximum(ground.ready, demand.not_before)
@@ -46,9 +46,8 @@ def place(demand: Demand, ground: Timeline) -> Placement | Shortfall:
     room = np.floor((demand.surely_late - cost.setup - begin) / (cost.tau + ground.chi(cost, order)))
     useful = np.flatnonzero(room >= 1)
     usable = int(useful[-1]) + 1 if useful.size else 0
-    total = np.maximum(room[:usable], 0.0).cumsum()
-    first = max(demand.least, 1 + int(total.searchsorted(units)))
-    most = min(usable, demand.most or usable)
+    capacity = Capacity(np.maximum(room[:usable], 0.0).cumsum())
+    first, most = capacity.numbers(demand)
     if ground.discipline.assign == "AN":
         numbers = _of_use(demand, ground, order, line, first)
     else:
@@ -57,17 +56,7 @@ def place(demand: Demand, ground: Timeline) -> Placement | Shortfall:
         booking = _cut(demand, ground, order[:n], line[:n])
         if booking.finish <= late:
             return _with_reduce(booking)
-    window = due - cost.setup - float(line[0]) if line.size else 0.0
-    alone = int(window / cost.per_unit * (1 + 1e-12)) if window > 0 else 0
-    return Shortfall(
-        uid=demand.uid,
-        units=units,
-        fit=int(total[most - 1]) if most > 0 else 0,
-        needed=max(demand.least, -(-units // alone)) if alone else None,
-        processors=ready.size,
-        usable=usable,
-        first_ready=float(line[0]) if line.size else due,
-    )
+    return capacity.shortfall(demand, processors=ready.size, first=float(line[0]) if line.size else np.inf)
 
 
 def _among_few(demand: Demand, ground: Timeline, ready: Floats) -> Placement | None:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from punctual.scheduling.placement.blackouts import Blackouts, Places, Slots
+from punctual.scheduling.placement.capacity import Capacity, too_late_for_reduce
 from punctual.scheduling.placement.demand import Demand, Floats, Shortfall
 from punctual.scheduling.placement.timeline import Placement, Timeline, extra_fragments
 from punctual.theory.cost import Cost
@@ -24,8 +25,8 @@ from punctual.theory.tolerance import tolerance, tolerances
 def place_around(demand: Demand, ground: Timeline, around: Blackouts) -> Placement | Shortfall:
     """Place a demand on the fewest processors that meet its due time, in all their slots; or return why not."""
     late = demand.late
-    if demand.reduce and demand.running_until > late:
-        return Shortfall(demand.uid, demand.ranges.total, 0, None, ground.ready.size, 0, demand.running_until)
+    if none := too_late_for_reduce(demand, ground.ready.size):
+        return none
     slots = around.slots(np.maximum(ground.ready, demand.not_before), demand.inside)
     if not demand.ranges.total:
         return _place_reduce(demand, ground, slots, late)
@@ -198,8 +199,7 @@ class _Search:
     """By slot, whole units that end by its end or the due time, with the port to itself."""
     rank: Places
     """By slot, the rank of its processor in the order in which the processors can begin."""
-    total: NDArray[np.int64]
-    """Capacity of the first 1, 2, … processors, in units."""
+    capacity: Capacity
     begins: list[float]
     """The same numbers as lists, for walks: begin, end, τ + χ and rank by slot."""
     untils: list[float]
@@ -229,13 +229,14 @@ class _Search:
         holes = np.cumsum([r.size for r in parts])[:-1].tolist() if len(parts) > 1 else []
         lists = slots.begin.tolist(), slots.until.tolist(), per_unit[order].tolist(), rank.tolist()
         whole = room.astype(np.int64)
-        return cls(demand, ground, around, late, slots, per_unit[order], whole, rank, total.cumsum(), *lists, holes)
+        return cls(
+            demand, ground, around, late, slots, per_unit[order], whole, rank, Capacity(total.cumsum()), *lists, holes
+        )
 
     def bookings(self) -> Iterator[Placement]:
         """Return placements that meet the due time, the one on the fewest processors first."""
         d, demand = self.ground.discipline, self.demand
-        most = min(self.total.size, demand.most or self.total.size)
-        first = max(demand.least, 1 + int(self.total.searchsorted(demand.ranges.total)))
+        first, most = self.capacity.numbers(demand)
         cut = self._equal
         if d.partition == "OPR":
             cut = self._walk_to_common_end if self.holes or d.one_port else self._common_end
@@ -398,19 +399,9 @@ class _Search:
 
     def shortfall(self) -> Shortfall:
         """Return the arithmetic of a refusal."""
-        demand, cost, units = self.demand, self.demand.cost, self.demand.ranges.total
-        first = float(self.slots.begin.min()) if self.total.size else float(self.ground.ready.min(initial=np.inf))
-        alone = int((demand.due - cost.setup - first) / cost.per_unit * (1 + 1e-12)) if first < demand.due else 0
-        most = min(self.total.size, demand.most or self.total.size)
-        return Shortfall(
-            uid=demand.uid,
-            units=units,
-            fit=int(self.total[most - 1]) if most else 0,
-            needed=max(demand.least, -(-units // alone)) if alone > 0 else None,
-            processors=self.ground.ready.size,
-            usable=int(self.total.size),
-            first_ready=first if first < np.inf else demand.due,
-        )
+        begins = self.slots.begin if self.capacity.usable else self.ground.ready
+        first = float(begins.min(initial=np.inf))
+        return self.capacity.shortfall(self.demand, processors=self.ground.ready.size, first=first)
 
 
 def _sendable(cost: Cost, seconds: float, wanted: int) -> int:
