@@ -158,7 +158,7 @@ class Dispatcher:
         if self.state.outdated.schedule or self._held_up(now):
             self.mode.replan(now)
         occupants = self.state.processors.occupants
-        free = dict.fromkeys(place for place in self.state.processors.usable(now) if place not in occupants)
+        free: dict[Place, None] = {place: None for place in self.state.processors.usable(now) if place not in occupants}
         if not free:
             return
         for start in self.state.schedule.starts(now, free):
