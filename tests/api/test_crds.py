@@ -133,6 +133,8 @@ def test_defaults_are_filled_in_as_documented(kubectl):
         "processors": {"min": 1},
         "restart": "Redo",
         "chunkRetries": 3,
+        "imagePullTimeout": "5m",
+        "podRetention": "Failed",
         "stallTimeout": "1m",
         "onMiss": "Continue",
         "dryRun": False,
