@@ -17,6 +17,8 @@ State = Literal["Waiting", "Measuring", "Promised", "Leftover", "Refused", "Answ
 GIVEN_UP = frozenset({reasons.OVERRUN, reasons.CAPACITY_LOST, reasons.CHUNK_FAILED, reasons.POD_REFUSED})
 """Reasons of OnTrack=False under which a job has no placement any more and continues on leftover capacity."""
 Key = tuple[str, int, int]
+STEADY = 5.0
+"""Seconds of reported steps from which a pace is taken: a shorter time says little where a quota stops the chunk."""
 FRESH = 5.0
 """Seconds for which an agent's report counts as current."""
 
@@ -156,14 +158,18 @@ def expected_end(chunk: Chunk, watch: ChunkObservation, *, now: float) -> float:
 
 
 def forecast_end(chunk: Chunk, watch: ChunkObservation, *, now: float) -> float:
-    """Return when a chunk will end by the pace of its reported units; as `expected_end` says until there is a pace.
+    """Return when a chunk will end by the pace of its reported units; as `expected_end` until there is a pace.
 
     The pace is that between the first and the last report with a new unit, so it does not contain the start-up. While
     no further unit is reported, the one under way is assumed to end now.
     """
-    if watch.first_step is None or watch.last_step is None or watch.last_step[1] <= watch.first_step[1]:
+    if watch.first_step is None or watch.last_step is None:
         return expected_end(chunk, watch, now=now)
     (began, before), (at, done) = watch.first_step, watch.last_step
-    pace = max(0.0, at - began) / (done - before)
-    left = max(0, chunk.size - done)
-    return max(at + left * pace, now + max(0, left - 1) * pace)
+    left = chunk.size - done
+    if left <= 0:
+        return now
+    if done <= before or at - began < STEADY:
+        return expected_end(chunk, watch, now=now)
+    pace = (at - began) / (done - before)
+    return max(at + left * pace, now + (left - 1) * pace)
