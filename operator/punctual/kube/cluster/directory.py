@@ -177,6 +177,8 @@ class Known(NamedTuple):
     namespace: str
     generation: int
     deleting: bool
+    finalizers: tuple[str, ...] | None = None
+    """None: they do not matter."""
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -378,7 +380,10 @@ class Directory:
                 for j in self.jobs.values()
             ]
         elif resource is POOLS:
-            known = [Known(p.uid, name, "", p.pool.metadata.generation, p.deleting) for name, p in self.pools.items()]
+            known = [
+                Known(p.uid, name, "", p.pool.metadata.generation, p.deleting, p.finalizers)
+                for name, p in self.pools.items()
+            ]
         elif resource is RESERVATIONS:
             each = [(r.metadata, r.deleting) for r in self.reservations.values()]
             known = [Known(m.uid, m.name, m.namespace, m.generation, deleting) for m, deleting in each]

@@ -112,6 +112,8 @@ def is_news(meta: Json, known: Known | None) -> bool:
     """Return whether an object with this metadata differs from the known one."""
     if known is None or meta["generation"] > known.generation:
         return True
+    if known.finalizers is not None and known.finalizers != tuple(meta.get("finalizers") or ()):
+        return True  # edits of finalizers raise no generation, and the next one is refused without them
     return "deletionTimestamp" in meta and not known.deleting
 
 

@@ -79,8 +79,9 @@ async def test_what_is_known_as_it_is_is_not_missed(world):
         (pool(), pool(generation=2), None),
         (pool(), pool(deletionTimestamp="2026-01-01T00:01:00Z"), None),
         (pool(), None, "DELETED"),
+        (pool(), pool(finalizers=["punctual.dev/jobs"]), None),
     ],
-    ids=["new", "edited", "going", "gone"],
+    ids=["new", "edited", "going", "gone", "with a finalizer"],
 )
 async def test_a_change_that_the_watches_missed_is_taken_in(world, known, there, change):
     if known:
