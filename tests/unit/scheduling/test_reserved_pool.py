@@ -1,9 +1,11 @@
 """A Pool with reservations, as stories: what was planned around a window is begun around it."""
 
+import pytest
 from world import World, job
 
 from punctual.scheduling.model.discipline import Discipline
 from punctual.scheduling.model.events import ReservationApplied
+from punctual.scheduling.model.pool_spec import PoolSpec
 from punctual.scheduling.model.reservation import Reservation
 from punctual.sim.options import Options
 from punctual.sim.run import simulate
@@ -56,3 +58,18 @@ def test_a_trace_with_inputs_of_reservations_runs_where_no_port_is_shared_too():
         sent[network] = [(chunk["send_start"], chunk["send_end"]) for chunk in found["chunks"]]
     assert not [s for s in sent["OnePort"] if s[0] < 10.0 and s[1] > 5.0]
     assert [s for s in sent["Concurrent"] if s[0] < 10.0]
+
+
+@pytest.mark.parametrize("window", [False, True], ids=["alone", "beside a window"])
+@pytest.mark.parametrize(("least", "processors"), [(1, 8), (2, 8), (3, 5), (5, 3), (16, 1)])
+def test_of_all_useful_processors_as_many_are_taken_as_have_chunks_that_are_worth_their_set_up(
+    window, least, processors
+):
+    w = World(spec=PoolSpec(name="main", cpu=1.0, margin=2.0, discipline=Discipline(assign="AN")))
+    w.node("n1", 8.0)
+    if window:
+        w.inbox.append(ReservationApplied(Reservation(uid="r", arrival=0.0, start=100.0, end=110.0, processors=1)))
+    w.tick()
+    w.apply(job(units=16, deadline=400, least_chunk=least))
+    w.tick()
+    assert w.records["j1"].promise.processors == processors
