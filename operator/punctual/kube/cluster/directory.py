@@ -31,8 +31,8 @@ PROFILES: Final = Resource(api.API_VERSION, "profiles")
 RESERVATIONS: Final = Resource(api.API_VERSION, "reservations")
 
 HIGHEST: Final = 2**30
-"""Highest epoch that is believed: with an election a second it takes 34 years to get there. The Lease, whose number has
-32 bits, leaves as many again above it, whatever number a status carries."""
+"""Highest epoch that is believed: with an election a second it takes 34 years to get there. The number in
+the Lease has 32 bits, so it leaves as many again above it, whatever number a status carries."""
 
 ENDED: Final = "Ended"
 """Why a job is `settled` that has come to its end, well or not."""
