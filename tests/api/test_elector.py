@@ -7,7 +7,7 @@ import pytest
 from server import Server
 
 from punctual.kube.cluster.resources import LEASES
-from punctual.kube.leader.elector import ElectorThread, Timing
+from punctual.kube.election.elector import ElectorThread, Timing
 
 LONG = Timing(lease=600, renew=500, retry=0.5)
 """Nobody loses it because the machine is slow, nobody wins it because time passes."""
@@ -57,7 +57,7 @@ async def test_a_leader_that_ends_hands_over_at_once(candidates, client, namespa
 
 
 async def test_after_a_crash_a_standby_leads_when_the_lease_is_over(candidates, tunnel, eventually):
-    """How soon, to the second, is shown under a clock of its own (tests/unit/kube/leader/test_elector.py)."""
+    """How soon, to the second, is shown under a clock of its own (tests/unit/kube/election/test_elector.py)."""
     log: list = []
     async with candidates("a", log, path=tunnel.kubeconfig, timing=SHORT) as a:
         await eventually(lambda: a.leading)

@@ -10,7 +10,8 @@ import pytest
 from punctual import errors
 from punctual.kube.cluster.client import ApiClient, Json
 from punctual.kube.cluster.informer import Informer
-from punctual.kube.cluster.operations import (
+from punctual.kube.cluster.resources import CONFIG_MAPS, PODS, Resource
+from punctual.kube.writes.operations import (
     AddToConfigMap,
     Annotate,
     ApplyConfigMap,
@@ -23,8 +24,7 @@ from punctual.kube.cluster.operations import (
     PutStatus,
     same,
 )
-from punctual.kube.cluster.resources import CONFIG_MAPS, PODS, Resource
-from punctual.kube.leader.writer import Writer
+from punctual.kube.writes.writer import Writer
 
 POOLS = Resource("punctual.dev/v1alpha1", "pools")
 LABELS = ("punctual.dev/job", "punctual.dev/begin", "punctual.dev/attempt")

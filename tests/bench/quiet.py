@@ -18,7 +18,7 @@ import time
 
 from installed import Installed
 
-from punctual.kube.leader.elector import Timing
+from punctual.kube.election.elector import Timing
 
 TARGET = {"resident_mib": 120.0, "writes_per_minute_besides_lease_and_reviews": 0, "reviews_per_node_and_minute": 1.0}
 OURS = "/apis/punctual.dev/v1alpha1"

@@ -21,10 +21,10 @@ from decisions import TOP, apiserver
 
 from punctual.kube.cluster.client import ApiClient
 from punctual.kube.cluster.directory import JOBS
-from punctual.kube.cluster.keys import JobKey
-from punctual.kube.cluster.operations import CreatePod, PutStatus, same
 from punctual.kube.cluster.resources import PODS
-from punctual.kube.leader.writer import Writer
+from punctual.kube.writes.keys import JobKey
+from punctual.kube.writes.operations import CreatePod, PutStatus, same
+from punctual.kube.writes.writer import Writer
 
 TARGET = {"statuses_per_second": 400.0}
 

@@ -21,16 +21,16 @@ from punctual.errors import UserError
 from punctual.kube import api, crd
 from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.cluster.directory import Directory
-from punctual.kube.cluster.operations import CreatePod, PutStatus
 from punctual.kube.cluster.placeholder_pod import PlaceholderSettings
 from punctual.kube.cluster.pods import project_pod
+from punctual.kube.holding.placeholders import Placeholders
+from punctual.kube.holding.taints import Taints
 from punctual.kube.leader.admission_gate import AdmissionGate
 from punctual.kube.leader.executor import PoolExecutor, Tools
-from punctual.kube.leader.placeholders import Placeholders
 from punctual.kube.leader.promise_metrics import PromiseMetrics
-from punctual.kube.leader.taints import Taints
 from punctual.kube.metrics import Metrics
 from punctual.kube.translate import to_pool_record, to_pool_spec, to_record
+from punctual.kube.writes.operations import CreatePod, PutStatus
 from punctual.scheduling.model.actions import Action
 from punctual.scheduling.model.events import JobApplied, NodeObserved, PoolApplied, Progress, Reported
 from punctual.scheduling.pool import Pool

@@ -40,7 +40,7 @@ placeholders-{{ include "punctual.clusterName" . }}
 chunks-{{ include "punctual.clusterName" . }}
 {{- end -}}
 
-{{- /* What the operator must know to keep room: see operator/punctual/kube/leader/placeholders.py. */ -}}
+{{- /* What the operator must know to keep room: see operator/punctual/kube/holding/placeholders.py. */ -}}
 {{- define "punctual.placeholder" -}}
 priority: {{ .Values.placeholder.priority }}
 chunkClass: {{ include "punctual.chunkClass" . }}

@@ -38,9 +38,9 @@ from punctual.kube.cluster.placeholder_pod import PlaceholderSettings
 from punctual.kube.cluster.pods import IMAGE
 from punctual.kube.cluster.resync import Resync
 from punctual.kube.cluster.walk import walk
+from punctual.kube.election.elector import ElectorThread, Timing
+from punctual.kube.election.leader_label import LeaderLabel
 from punctual.kube.format.clock import ServerClock, ask_while_doubted
-from punctual.kube.leader.elector import ElectorThread, Timing
-from punctual.kube.leader.leader_label import LeaderLabel
 from punctual.kube.leader.term import Term
 from punctual.kube.leader.trials import DEADLINE
 from punctual.kube.metrics import Metrics

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from punctual import metric_names as names
-from punctual.kube.cluster.keys import Key
 from punctual.kube.format.clock import ServerClock
 from punctual.kube.leader.executor import PoolExecutor
 from punctual.kube.metrics import Metrics
+from punctual.kube.writes.keys import Key
 from punctual.runtime.actor import Core, PoolActor
 from punctual.runtime.mailbox import Mailbox
 from punctual.scheduling.model.events import Event

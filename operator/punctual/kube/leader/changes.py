@@ -8,14 +8,14 @@ from collections.abc import Callable
 from punctual.kube.cluster.directory import KnownJob, KnownPool, KnownReservation
 from punctual.kube.cluster.nodes import Node
 from punctual.kube.cluster.placeholder_pod import Placeholder
+from punctual.kube.holding.placeholders import Placeholders
+from punctual.kube.holding.taints import Taints
 from punctual.kube.leader.actors import PoolActors
 from punctual.kube.leader.jobs import Jobs
-from punctual.kube.leader.placeholders import Placeholders
 from punctual.kube.leader.pod_events import PodEvents
 from punctual.kube.leader.pools import Pools
 from punctual.kube.leader.reservations import Reservations
-from punctual.kube.leader.taints import Taints
-from punctual.kube.leader.writer import Writer
+from punctual.kube.writes.writer import Writer
 from punctual.scheduling.model.events import Event, NodeGone, PodGone, PodObserved
 
 

@@ -17,8 +17,6 @@ from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.cluster.conditions import transition_times
 from punctual.kube.cluster.directory import JOBS, POOLS, Directory, KnownJob
 from punctual.kube.cluster.events import EventRecorder, Regarding
-from punctual.kube.cluster.keys import JobKey, Key, PodKey, PoolKey
-from punctual.kube.cluster.operations import Annotate, CreatePod, DeleteObject, DeletePod, PutStatus
 from punctual.kube.cluster.pods import (
     ATTEMPT,
     BEGIN,
@@ -32,13 +30,15 @@ from punctual.kube.cluster.pods import (
 )
 from punctual.kube.cluster.resources import PODS
 from punctual.kube.format.duration import format_time
-from punctual.kube.leader.placeholders import Placeholders
+from punctual.kube.holding.placeholders import Placeholders
+from punctual.kube.holding.taints import Taints
 from punctual.kube.leader.promise_metrics import PromiseMetrics
-from punctual.kube.leader.taints import Taints
-from punctual.kube.leader.windows import WindowController
-from punctual.kube.leader.writer import Writer
 from punctual.kube.learning.results import Results, readable
 from punctual.kube.translate import job_status, pool_status, to_pool_spec
+from punctual.kube.windows.controller import WindowController
+from punctual.kube.writes.keys import JobKey, Key, PodKey, PoolKey
+from punctual.kube.writes.operations import Annotate, CreatePod, DeleteObject, DeletePod, PutStatus
+from punctual.kube.writes.writer import Writer
 from punctual.scheduling.model.actions import (
     Action,
     AnswerReservation,

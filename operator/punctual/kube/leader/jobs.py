@@ -13,16 +13,16 @@ from punctual import reasons
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.directory import KnownJob, KnownReservation
 from punctual.kube.cluster.events import EventRecorder, Regarding
-from punctual.kube.cluster.keys import JobKey
 from punctual.kube.leader.actors import PoolActors, Spawn
 from punctual.kube.leader.admission_gate import AdmissionGate
 from punctual.kube.leader.executor import status_write
-from punctual.kube.leader.job_results import JobResults
-from punctual.kube.leader.late import LateReader
 from punctual.kube.leader.promise_metrics import PromiseMetrics
-from punctual.kube.leader.statuses import Statuses
-from punctual.kube.leader.writer import Writer
+from punctual.kube.takeover.job_results import JobResults
+from punctual.kube.takeover.late import LateReader
+from punctual.kube.takeover.statuses import Statuses
 from punctual.kube.translate import delayed, pool_missing, undecided, without_decision
+from punctual.kube.writes.keys import JobKey
+from punctual.kube.writes.writer import Writer
 from punctual.scheduling.model import ledger
 from punctual.scheduling.model.events import JobApplied, JobDeleted
 from punctual.scheduling.model.job import JobRecord

@@ -10,18 +10,18 @@ from punctual import reasons
 from punctual.kube.cluster.client import Json
 from punctual.kube.cluster.directory import Directory
 from punctual.kube.cluster.events import EventRecorder, Regarding
-from punctual.kube.cluster.keys import JobKey, Key, NodeKey, PlaceholderKey, PoolKey, ReservationKey
-from punctual.kube.cluster.operations import AddToConfigMap, ApplyConfigMap, CreatePod, Outcome, Patch, PutStatus
 from punctual.kube.cluster.pods import ATTEMPT, BEGIN, KIND_LABEL
+from punctual.kube.holding.placeholders import Placeholders
+from punctual.kube.holding.taints import Taints
 from punctual.kube.leader.actors import PoolActors
-from punctual.kube.leader.job_results import JobResults
 from punctual.kube.leader.jobs import Jobs
-from punctual.kube.leader.placeholders import Placeholders
 from punctual.kube.leader.pools import Pools
 from punctual.kube.leader.promise_metrics import PromiseMetrics
 from punctual.kube.leader.reservations import Reservations
-from punctual.kube.leader.taints import Taints
-from punctual.kube.leader.windows import WindowController
+from punctual.kube.takeover.job_results import JobResults
+from punctual.kube.windows.controller import WindowController
+from punctual.kube.writes.keys import JobKey, Key, NodeKey, PlaceholderKey, PoolKey, ReservationKey
+from punctual.kube.writes.operations import AddToConfigMap, ApplyConfigMap, CreatePod, Outcome, Patch, PutStatus
 from punctual.scheduling.model.events import CreateRefused
 
 log = structlog.get_logger(__name__)

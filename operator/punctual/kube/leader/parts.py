@@ -12,33 +12,33 @@ from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.client import ApiClient, Json
 from punctual.kube.cluster.directory import KnownJob, KnownReservation
 from punctual.kube.cluster.events import EventRecorder
-from punctual.kube.cluster.keys import Key, NodeKey
-from punctual.kube.cluster.operations import Outcome, Patch
 from punctual.kube.cluster.resources import NODES
+from punctual.kube.holding.placeholders import Placeholders
+from punctual.kube.holding.taints import Taints
 from punctual.kube.leader.actors import PoolActors, Spawn
 from punctual.kube.leader.admission_gate import AdmissionGate
 from punctual.kube.leader.changes import Changes
 from punctual.kube.leader.executor import PoolExecutor, Tools
-from punctual.kube.leader.fencing import Fence
-from punctual.kube.leader.job_results import JobResults
 from punctual.kube.leader.jobs import Jobs
-from punctual.kube.leader.late import LateReader
 from punctual.kube.leader.outcomes import Outcomes
-from punctual.kube.leader.placeholders import Placeholders
 from punctual.kube.leader.pod_events import PodEvents
 from punctual.kube.leader.pools import Pools
 from punctual.kube.leader.profiles import Profiles
 from punctual.kube.leader.promise_metrics import PromiseMetrics
 from punctual.kube.leader.reservations import Reservations
-from punctual.kube.leader.restore import Restore
 from punctual.kube.leader.settled_jobs import SettledJobs
-from punctual.kube.leader.statuses import Statuses
-from punctual.kube.leader.taints import Taints
-from punctual.kube.leader.takeover import Takeover
-from punctual.kube.leader.windows import PoolAccess, WindowController
-from punctual.kube.leader.writer import Writer
 from punctual.kube.learning.profiles import ProfileLearning
 from punctual.kube.metrics import Metrics
+from punctual.kube.takeover.fencing import Fence
+from punctual.kube.takeover.job_results import JobResults
+from punctual.kube.takeover.late import LateReader
+from punctual.kube.takeover.restore import Restore
+from punctual.kube.takeover.statuses import Statuses
+from punctual.kube.takeover.takeover import Takeover
+from punctual.kube.windows.controller import PoolAccess, WindowController
+from punctual.kube.writes.keys import Key, NodeKey
+from punctual.kube.writes.operations import Outcome, Patch
+from punctual.kube.writes.writer import Writer
 from punctual.runtime.actor import Core
 
 

@@ -8,7 +8,7 @@ from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.directory import KnownJob
 from punctual.kube.leader.actors import PoolActors
 from punctual.kube.leader.jobs import Jobs
-from punctual.kube.leader.statuses import Statuses
+from punctual.kube.takeover.statuses import Statuses
 from punctual.scheduling.model.events import PodGone, PodObserved, Progress, Reported
 
 

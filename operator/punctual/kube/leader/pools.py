@@ -17,22 +17,22 @@ from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.client import Json
 from punctual.kube.cluster.directory import POOLS, KnownJob, KnownPool
 from punctual.kube.cluster.events import EventRecorder, Regarding
-from punctual.kube.cluster.keys import FinalizersKey, PoolKey
-from punctual.kube.cluster.operations import Patch, PutStatus
 from punctual.kube.cluster.pods import GROUP
+from punctual.kube.holding.placeholders import Placeholders
+from punctual.kube.holding.taints import Taints
 from punctual.kube.leader.actors import PoolActors, Spawn
 from punctual.kube.leader.jobs import Jobs
-from punctual.kube.leader.late import LateReader
-from punctual.kube.leader.placeholders import Placeholders
 from punctual.kube.leader.pod_events import PodEvents
 from punctual.kube.leader.promise_metrics import PromiseMetrics
 from punctual.kube.leader.reservations import Reservations
-from punctual.kube.leader.statuses import RETRY, Statuses
-from punctual.kube.leader.taints import Taints
-from punctual.kube.leader.windows import WindowController
-from punctual.kube.leader.writer import Writer
 from punctual.kube.metrics import Metrics
+from punctual.kube.takeover.late import LateReader
+from punctual.kube.takeover.statuses import RETRY, Statuses
 from punctual.kube.translate import to_pool_spec, to_selectors
+from punctual.kube.windows.controller import WindowController
+from punctual.kube.writes.keys import FinalizersKey, PoolKey
+from punctual.kube.writes.operations import Patch, PutStatus
+from punctual.kube.writes.writer import Writer
 from punctual.scheduling.model.events import Event, PoolApplied
 from punctual.scheduling.model.pool_spec import PoolSpec
 

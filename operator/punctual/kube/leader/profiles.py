@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from punctual.control.cost_estimation import Timed
 from punctual.kube.cluster.directory import Directory
-from punctual.kube.cluster.keys import ProfileKey
 from punctual.kube.cluster.nodes import Inventory
-from punctual.kube.leader.writer import Writer
 from punctual.kube.learning.profiles import ProfileLearning, Where
+from punctual.kube.writes.keys import ProfileKey
+from punctual.kube.writes.writer import Writer
 from punctual.scheduling.model.actions import Measured
 
 

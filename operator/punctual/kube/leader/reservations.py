@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from punctual.kube.cluster.directory import Directory, KnownReservation
 from punctual.kube.leader.actors import PoolActors, Spawn
-from punctual.kube.leader.late import LateReader
-from punctual.kube.leader.statuses import Statuses
-from punctual.kube.leader.windows import WindowController
+from punctual.kube.takeover.late import LateReader
+from punctual.kube.takeover.statuses import Statuses
+from punctual.kube.windows.controller import WindowController
 
 
 class Reservations:

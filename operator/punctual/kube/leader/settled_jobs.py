@@ -20,7 +20,7 @@ from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.client import Json
 from punctual.kube.cluster.directory import ENDED, KnownJob, settled
 from punctual.kube.leader.jobs import Jobs
-from punctual.kube.leader.statuses import Statuses
+from punctual.kube.takeover.statuses import Statuses
 from punctual.scheduling.model.events import PodObserved
 
 

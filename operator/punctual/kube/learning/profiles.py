@@ -25,8 +25,8 @@ from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.cluster.conditions import TransitionTimes, conditions, transition_times
 from punctual.kube.cluster.directory import PROFILES, Directory
-from punctual.kube.cluster.operations import PutStatus
 from punctual.kube.translate import Estimates, Learned
+from punctual.kube.writes.operations import PutStatus
 from punctual.scheduling.model.job import Verdict
 from punctual.scheduling.model.wording import some
 

@@ -18,9 +18,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from punctual.kube.cluster.operations import AddToConfigMap, ApplyConfigMap, Operation, Outcome, Patch
 from punctual.kube.cluster.pods import JOB_LABEL, JOB_UID_LABEL, Owner, label, owner_reference, results_name
 from punctual.kube.cluster.resources import CONFIG_MAPS
+from punctual.kube.writes.operations import AddToConfigMap, ApplyConfigMap, Operation, Outcome, Patch
 from punctual.scheduling.model.actions import StoreResult
 from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.model.wording import some

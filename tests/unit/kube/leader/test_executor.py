@@ -8,8 +8,14 @@ from punctual import metric_names as names
 from punctual.control.miss_ratio import MissCount
 from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.cluster.directory import Directory
-from punctual.kube.cluster.keys import JobKey, PodKey, PoolKey
-from punctual.kube.cluster.operations import (
+from punctual.kube.cluster.placeholder_pod import Placeholder, PlaceholderSettings
+from punctual.kube.holding.placeholders import Placeholders
+from punctual.kube.holding.taints import Taints
+from punctual.kube.leader.executor import PoolExecutor, Tools
+from punctual.kube.leader.promise_metrics import PromiseMetrics
+from punctual.kube.metrics import Metrics
+from punctual.kube.writes.keys import JobKey, PodKey, PoolKey
+from punctual.kube.writes.operations import (
     Annotate,
     ApplyConfigMap,
     CreatePod,
@@ -18,12 +24,6 @@ from punctual.kube.cluster.operations import (
     Patch,
     PutStatus,
 )
-from punctual.kube.cluster.placeholder_pod import Placeholder, PlaceholderSettings
-from punctual.kube.leader.executor import PoolExecutor, Tools
-from punctual.kube.leader.placeholders import Placeholders
-from punctual.kube.leader.promise_metrics import PromiseMetrics
-from punctual.kube.leader.taints import Taints
-from punctual.kube.metrics import Metrics
 from punctual.scheduling.model.actions import (
     CreateChunk,
     DeleteJob,

@@ -5,7 +5,8 @@ from unittest.mock import Mock
 import pytest
 
 from punctual.kube import api
-from punctual.kube.cluster.keys import (
+from punctual.kube.leader.outcomes import Outcomes
+from punctual.kube.writes.keys import (
     FinalizersKey,
     JobKey,
     NodeKey,
@@ -14,8 +15,7 @@ from punctual.kube.cluster.keys import (
     ProfileKey,
     ReservationKey,
 )
-from punctual.kube.cluster.operations import ApplyConfigMap, CreatePod, Outcome, Patch, PutStatus
-from punctual.kube.leader.outcomes import Outcomes
+from punctual.kube.writes.operations import ApplyConfigMap, CreatePod, Outcome, Patch, PutStatus
 from punctual.scheduling.model.events import CreateRefused
 
 PARTS = [

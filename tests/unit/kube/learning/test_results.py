@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from punctual.kube.cluster.operations import ApplyConfigMap, Outcome, Patch
 from punctual.kube.cluster.pods import Owner
 from punctual.kube.learning.results import RANGES, Results, config_map_name
+from punctual.kube.writes.operations import ApplyConfigMap, Outcome, Patch
 from punctual.scheduling.model.actions import StoreResult
 from punctual.scheduling.model.ranges import Ranges
 

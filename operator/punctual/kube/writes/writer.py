@@ -1,6 +1,6 @@
 """All writes of a leader, in the order that each object needs, under one rate limit.
 
-Operations are values, submitted under a key (`punctual.kube.cluster.keys`). The operations of one key are carried out
+Operations are values, submitted under a key (`punctual.kube.writes.keys`). The operations of one key are carried out
 strictly in order, each until it is done or can never be. A chunk's pod is created after the write of the status that
 records the chunk, and a range's pod is deleted after the write of the status that accounts it. Across keys, up to
 `write_queues.CONCURRENCY` operations run at once.
@@ -31,11 +31,11 @@ import structlog
 
 from punctual import errors
 from punctual.kube.cluster.client import RIGHTS, ApiClient
-from punctual.kube.cluster.keys import Key
-from punctual.kube.cluster.operations import CreatePod, DeletePod, Operation, Outcome, PutStatus, perform
-from punctual.kube.leader.expected_pods import ExpectedPods
-from punctual.kube.leader.write_queues import Entry, Queue, WriteQueues
-from punctual.kube.leader.written_statuses import WrittenStatuses, digest_of
+from punctual.kube.writes.expected_pods import ExpectedPods
+from punctual.kube.writes.keys import Key
+from punctual.kube.writes.operations import CreatePod, DeletePod, Operation, Outcome, PutStatus, perform
+from punctual.kube.writes.write_queues import Entry, Queue, WriteQueues
+from punctual.kube.writes.written_statuses import WrittenStatuses, digest_of
 
 FIRST_RETRY, LAST_RETRY = 0.2, 5.0
 """Seconds of back-off of one operation, doubled in between."""

@@ -2,10 +2,10 @@
 
 import pytest
 
-from punctual.kube.cluster.keys import PlaceholderKey
-from punctual.kube.cluster.operations import CreatePod, DeletePod, Outcome
 from punctual.kube.cluster.placeholder_pod import PlaceholderSettings, placeholder
-from punctual.kube.leader.placeholders import PATIENCE, REST, Placeholders
+from punctual.kube.holding.placeholders import PATIENCE, REST, Placeholders
+from punctual.kube.writes.keys import PlaceholderKey
+from punctual.kube.writes.operations import CreatePod, DeletePod, Outcome
 from punctual.scheduling.model.actions import HeldCapacity, HoldCapacity
 
 

@@ -17,11 +17,8 @@ from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.conditions import transition_times
 from punctual.kube.cluster.directory import HELD, RESERVATIONS, KnownJob, KnownReservation, ReservationWindow
 from punctual.kube.cluster.events import EventRecorder, Regarding
-from punctual.kube.cluster.keys import ReservationKey
-from punctual.kube.cluster.operations import PutStatus
 from punctual.kube.format.duration import format_duration, format_time
-from punctual.kube.leader.recurrence import DAY, Span, windows
-from punctual.kube.leader.reservation_windows import (
+from punctual.kube.windows.records import (
     Refusal,
     asked,
     inside,
@@ -30,7 +27,10 @@ from punctual.kube.leader.reservation_windows import (
     reservation_status,
     window_name,
 )
-from punctual.kube.leader.writer import Writer
+from punctual.kube.windows.recurrence import DAY, Span, windows
+from punctual.kube.writes.keys import ReservationKey
+from punctual.kube.writes.operations import PutStatus
+from punctual.kube.writes.writer import Writer
 from punctual.scheduling.model.actions import AnswerReservation, OfferWindow
 from punctual.scheduling.model.events import ReservationApplied, ReservationDeleted, Share
 from punctual.scheduling.model.wording import some

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from punctual.kube.cluster.nodes import Node
-from punctual.kube.leader.taints import Taints
+from punctual.kube.holding.taints import Taints
 
 NODE = Node(name="n1", ready=True, cpu=4.0, memory=1000, pods=10, labels={}, taints=())
 OTHERS = {"key": "gpu", "effect": "NoExecute", "timeAdded": "2030-01-01T00:00:00Z"}

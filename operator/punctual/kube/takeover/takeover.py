@@ -18,9 +18,9 @@ from typing import Final
 from punctual.kube.cluster.client import Json
 from punctual.kube.cluster.directory import JOBS, POOLS, PROFILES, RESERVATIONS, Directory
 from punctual.kube.format.clock import ServerClock
-from punctual.kube.leader.fencing import Fence
-from punctual.kube.leader.restore import Restore
-from punctual.kube.leader.statuses import Statuses
+from punctual.kube.takeover.fencing import Fence
+from punctual.kube.takeover.restore import Restore
+from punctual.kube.takeover.statuses import Statuses
 from punctual.sim.gc_pause import uncollected
 
 LOOK: Final = 0.25

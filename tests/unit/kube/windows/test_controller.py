@@ -7,8 +7,8 @@ import pytest
 from punctual.kube import api
 from punctual.kube.cluster.directory import Directory
 from punctual.kube.format.duration import format_time
-from punctual.kube.leader.reservation_windows import restore
-from punctual.kube.leader.windows import PoolAccess, WindowController
+from punctual.kube.windows.controller import PoolAccess, WindowController
+from punctual.kube.windows.records import restore
 from punctual.scheduling.model.actions import AnswerReservation, OfferWindow
 from punctual.scheduling.model.events import ReservationApplied, ReservationDeleted, Share
 from punctual.scheduling.model.job import Verdict

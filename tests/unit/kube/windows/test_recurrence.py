@@ -8,7 +8,7 @@ import yaml
 from punctual.errors import UserError
 from punctual.kube.api import Recurrence, Reservation, ReservationSpec, parse
 from punctual.kube.format.duration import format_time, parse_time
-from punctual.kube.leader.recurrence import ComingWindows, Span, windows
+from punctual.kube.windows.recurrence import ComingWindows, Span, windows
 
 DAY = 86400.0
 HORIZON = 28 * DAY

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from punctual.kube.cluster.keys import Key
-from punctual.kube.cluster.operations import DeletePod, Operation, PutStatus
 from punctual.kube.format.bucket import Bucket
+from punctual.kube.writes.keys import Key
+from punctual.kube.writes.operations import DeletePod, Operation, PutStatus
 
 CONCURRENCY = 32
 """Maximum operations that run at once."""

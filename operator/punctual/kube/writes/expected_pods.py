@@ -3,7 +3,7 @@
 If their job goes meanwhile, they must be ended as soon as they appear. Pods are named "namespace/name".
 """
 
-from punctual.kube.cluster.keys import Key
+from punctual.kube.writes.keys import Key
 
 
 class ExpectedPods:

@@ -11,8 +11,8 @@ from punctual import reasons
 from punctual.kube.cluster.client import Json
 from punctual.kube.cluster.directory import Directory, KnownJob, ended
 from punctual.kube.cluster.events import EventRecorder, Regarding
-from punctual.kube.cluster.operations import AddToConfigMap, Outcome
 from punctual.kube.learning.results import Results, config_map_name
+from punctual.kube.writes.operations import AddToConfigMap, Outcome
 from punctual.scheduling.model.wording import some
 
 ConfigMap = Mapping[str, Any]

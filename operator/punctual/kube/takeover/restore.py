@@ -14,14 +14,14 @@ from punctual.kube import api
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.client import ApiClient, Json
 from punctual.kube.cluster.conditions import transition_times
-from punctual.kube.cluster.keys import JobKey, Key, PoolKey
 from punctual.kube.cluster.resources import CONFIG_MAPS
-from punctual.kube.leader.fencing import Fence
-from punctual.kube.leader.job_results import JobResults
-from punctual.kube.leader.reservation_windows import restore as restore_windows
-from punctual.kube.leader.statuses import Statuses
 from punctual.kube.learning.profiles import ProfileLearning
+from punctual.kube.takeover.fencing import Fence
+from punctual.kube.takeover.job_results import JobResults
+from punctual.kube.takeover.statuses import Statuses
 from punctual.kube.translate import to_pool_record, to_record
+from punctual.kube.windows.records import restore as restore_windows
+from punctual.kube.writes.keys import JobKey, Key, PoolKey
 from punctual.scheduling.model.pool_spec import PoolRecord
 
 

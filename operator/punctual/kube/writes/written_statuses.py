@@ -9,8 +9,8 @@ from hashlib import blake2b
 
 import orjson
 
-from punctual.kube.cluster.keys import Key
-from punctual.kube.cluster.operations import PutStatus
+from punctual.kube.writes.keys import Key
+from punctual.kube.writes.operations import PutStatus
 
 
 class WrittenStatuses:

@@ -14,8 +14,8 @@ import pytest
 
 from punctual import errors
 from punctual.kube.cluster.client import Json
+from punctual.kube.election.elector import Elector, Timing
 from punctual.kube.format.clock import ServerClock
-from punctual.kube.leader.elector import Elector, Timing
 
 TIMING = Timing(lease=15, renew=10, retry=2)
 pytestmark = pytest.mark.looptime

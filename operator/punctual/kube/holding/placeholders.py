@@ -19,11 +19,11 @@ from typing import Final, NamedTuple
 
 from punctual.kube import api
 from punctual.kube.cluster.client import Json
-from punctual.kube.cluster.keys import PlaceholderKey
-from punctual.kube.cluster.operations import CreatePod, DeletePod, Operation, Outcome, same
 from punctual.kube.cluster.placeholder_pod import Placeholder, PlaceholderSettings, node_of
 from punctual.kube.cluster.pods import PLACEHOLDER, POOL_LABEL, PROCESSOR, label, on_node, toleration
 from punctual.kube.format.quantity import format_bytes, format_cores
+from punctual.kube.writes.keys import PlaceholderKey
+from punctual.kube.writes.operations import CreatePod, DeletePod, Operation, Outcome, same
 from punctual.scheduling.model.actions import HoldCapacity
 
 PATIENCE: Final = 2.0

@@ -4,7 +4,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from punctual.errors import Unreachable
-from punctual.kube.leader.leader_label import LEADER, LeaderLabel
+from punctual.kube.election.leader_label import LEADER, LeaderLabel
 
 
 class Pods:

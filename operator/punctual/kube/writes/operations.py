@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from punctual import errors
-from punctual.kube.cluster.keys import Key
 from punctual.kube.cluster.resources import PODS, Resource
+from punctual.kube.writes.keys import Key
 
 if TYPE_CHECKING:  # these values are also made where no client is installed
     from punctual.kube.cluster.client import ApiClient

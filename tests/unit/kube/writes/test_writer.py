@@ -14,7 +14,7 @@ import pytest
 
 from punctual import errors
 from punctual.kube.cluster.client import RIGHTS, Json
-from punctual.kube.cluster.operations import (
+from punctual.kube.writes.operations import (
     Annotate,
     ApplyConfigMap,
     CreatePod,
@@ -25,7 +25,7 @@ from punctual.kube.cluster.operations import (
     PutStatus,
     same,
 )
-from punctual.kube.leader.writer import Writer
+from punctual.kube.writes.writer import Writer
 
 pytestmark = pytest.mark.looptime
 LABELS = ("punctual.dev/job", "punctual.dev/begin", "punctual.dev/attempt")

@@ -11,9 +11,9 @@ from typing import Final
 import structlog
 
 from punctual.kube.cluster.directory import JOBS, POOLS, RESERVATIONS, Directory, KnownJob, KnownReservation
-from punctual.kube.leader.fencing import Fence
-from punctual.kube.leader.restore import Restore
-from punctual.kube.leader.statuses import Statuses
+from punctual.kube.takeover.fencing import Fence
+from punctual.kube.takeover.restore import Restore
+from punctual.kube.takeover.statuses import Statuses
 
 AT_ONCE: Final = 32
 """Maximum objects that are read at once."""

@@ -16,10 +16,10 @@ import structlog
 from punctual.errors import ClusterError, Fenced, Invalid, NotFound, Replaced
 from punctual.kube.cluster.client import ApiClient, Json
 from punctual.kube.cluster.directory import HIGHEST, JOBS, PROFILES, Known, ended
-from punctual.kube.cluster.operations import FIELD_MANAGER
 from punctual.kube.cluster.resources import Resource
 from punctual.kube.cluster.resync import still_there
 from punctual.kube.cluster.walk import walk
+from punctual.kube.writes.operations import FIELD_MANAGER
 
 AT_ONCE: Final = 32
 """Maximum stamps that run at once."""

@@ -1,0 +1,1 @@
+"""What a leader writes: operations as values, their order, rate and repetition."""
