@@ -15,7 +15,6 @@ from punctual.kube import api
 from punctual.kube.cluster.directory import Directory
 from punctual.kube.cluster.oversize import kept
 from punctual.kube.format.duration import format_time
-from punctual.kube.leader import reservation_windows
 from punctual.kube.learning.profiles import ProfileLearning
 from punctual.kube.translate import (
     MOST_NODES,
@@ -29,6 +28,7 @@ from punctual.kube.translate import (
     undecided,
     without_decision,
 )
+from punctual.kube.windows import records as reservation_windows
 from punctual.scheduling.model.events import Event, JobApplied, NodeObserved, PoolApplied, ReservationApplied
 from punctual.scheduling.model.job import Job, JobRecord
 from punctual.scheduling.model.pool_spec import PoolSpec

@@ -15,10 +15,12 @@ from punctual.kube.cluster.nodes import project_node
 from punctual.kube.cluster.resources import CONFIG_MAPS, PODS
 from punctual.kube.format.clock import ServerClock
 from punctual.kube.format.duration import format_time
-from punctual.kube.leader import admission_gate, fencing, pools, term, writer
+from punctual.kube.leader import admission_gate, pools, term
 from punctual.kube.leader.term import Term
 from punctual.kube.learning.results import config_map_name
 from punctual.kube.metrics import Metrics
+from punctual.kube.takeover import fencing
+from punctual.kube.writes import writer
 from punctual.scheduling.model.actions import Measured, StoreResult
 
 API = "punctual.dev/v1alpha1"
