@@ -280,7 +280,7 @@ class PoolMachine(RuleBasedStateMachine):
         w = self.w
         self.next_worker = Worker(pace=0.2)
         for pod in w.pods.values():
-            pod.worker = Worker(pace=0.2)
+            self.w.set_worker(pod, Worker(pace=0.2))
         for n in range(4):
             w.node(f"n{n}", 4)
         for wanted in list(w.jobs.values()):

@@ -50,6 +50,7 @@ from punctual.scheduling.model.job import Chunk, InputVersion, Job, JobRecord, T
 from punctual.scheduling.model.pool_spec import PoolRecord, PoolSpec
 from punctual.scheduling.model.reservation import Reservation
 from punctual.scheduling.pool import Pool
+from punctual.sim.work import Work
 from punctual.theory.cost import Cost
 
 TICK = 0.25
@@ -103,6 +104,7 @@ class Pod:
     worker: Worker
     phase: str = "Pending"
     started: float | None = None
+    work: Work | None = None
     finished: float | None = None
     offered: int | None = None
     heard: int | None = None
@@ -185,6 +187,8 @@ class World:
     held: set[str] = field(default_factory=set)
     kept: dict[str, HeldCapacity] = field(default_factory=dict)
     """What placeholders keep, by node."""
+    rates: dict[str, float] = field(default_factory=dict)
+    """Speed of a node's processors, by node; 1 where there is none (`set_rate`)."""
     silent_agents: set[str] = field(default_factory=set)
     processed: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     pool: Pool = field(init=False)
@@ -223,6 +227,19 @@ class World:
             del self.pods[pod.name]
             self.inbox.append(PodGone("default", pod.name, pod.uid))
         self.inbox.append(NodeGone(name))
+
+    def set_rate(self, node: str, rate: float) -> None:
+        """Let a node's processors go on at another speed: 0.5 is half as fast as its nodes say."""
+        self.rates[node] = rate
+        for pod in self.pods.values():
+            if pod.work is not None and pod.chunk.node == node:
+                pod.work.set_rate(self.now, rate)
+
+    def set_worker(self, pod: Pod, worker: Worker) -> None:
+        """Let a pod's program go on in another manner and at another pace."""
+        pod.worker = worker
+        if pod.work is not None:
+            pod.work.set_rate(self.now, self.rates.get(pod.chunk.node, 1.0) * pod.work.chi / worker.pace)
 
     def apply(self, wanted: Job) -> None:
         self.jobs[wanted.uid] = wanted
@@ -302,6 +319,8 @@ class World:
             for of in ("born", "started", "finished", "ends_at", "fetch_began", "fetch_ended"):
                 if (at := getattr(pod, of)) is not None:
                     setattr(pod, of, at - seconds)
+            if pod.work is not None:
+                pod.work.shift(-seconds)
         return self
 
     def _mail(self) -> list[Event]:
@@ -340,15 +359,17 @@ class World:
                     self._observe(pod)
             elif self.now >= pod.born + self.startup and self._input_is_there(pod):
                 pod.phase, pod.started = "Running", self.now
+                size = pod.chunk.origin - pod.chunk.begin
+                pod.work = Work(size, w.pace, self.now, rate=self.rates.get(pod.chunk.node, 1.0))
                 self._observe(pod)
             return
-        if pod.phase != "Running" or pod.started is None or (pod.deleting and not w.deaf):
+        if pod.phase != "Running" or pod.started is None or pod.work is None or (pod.deleting and not w.deaf):
             return
         run = self.now - pod.started
         if w.hangs:
             return
         pod.cpu = run
-        begun = min(pod.chunk.origin - pod.chunk.begin, int(run / w.pace + 1e-9))
+        begun = pod.work.done(self.now)
         if pod.offered is not None and pod.offered != pod.heard and w.answers:
             pod.heard = pod.offered
             last = pod.chunk.origin if pod.answered is None else pod.answered

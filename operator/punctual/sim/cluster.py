@@ -7,6 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from punctual.scheduling.model.job import Chunk
+from punctual.sim.work import Work
 from punctual.theory.cost import Cost
 
 
@@ -19,10 +20,10 @@ class Running:
     processor: int
     cost: Cost
     """Its true cost, the processor's speed included."""
+    work: Work
     send_start: float = 0.0
     send_end: float = 0.0
     end: float = 0.0
-    size: int = 0
     turn: int = 0
     """Version of its times: an event with an older version is void."""
     offered: bool = False
@@ -36,16 +37,12 @@ class Running:
         """Compute the name once: it is read often."""
         self.name = f"{self.job}/{self.chunk.kind}/{self.chunk.begin}/{self.chunk.attempt}"
 
-    def done(self, now: float) -> int:
-        """Return the units that are computed by ``now``."""
-        since = self.send_end + self.cost.theta_cp
-        return max(0, min(self.size, int((now - since) / self.cost.chi + 1e-9)))
-
     def time(self, port: float | None, created: float) -> None:
         """Set its times: it sends from ``created`` on, but not before the port is free."""
         self.send_start = created if port is None else max(created, port)
-        self.send_end = self.send_start + self.cost.theta_cm + self.size * self.cost.tau
-        self.end = self.send_end + self.cost.theta_cp + self.size * self.cost.chi
+        self.send_end = self.send_start + self.cost.theta_cm + self.work.size * self.cost.tau
+        self.work = Work(self.work.size, self.cost.chi, self.send_end + self.cost.theta_cp)
+        self.end = self.work.ends
 
 
 class Cluster:

@@ -34,6 +34,7 @@ from punctual.sim.observations import NAMESPACE, node, node_name, pod, progress
 from punctual.sim.options import Options
 from punctual.sim.report import Decision, Executed, Finished, Period, Result
 from punctual.sim.trace import FaultLine, JobLine, ReservationLine, Trace
+from punctual.sim.work import Work
 from punctual.theory.tolerance import tolerance
 
 
@@ -138,10 +139,10 @@ class _Run:
     def _finish(self, now: float, running: Running, turn: int) -> None:
         if running.turn == turn and running.name in self.cluster.running:
             self._stop(now, running)
-            self._execute(running, running.end, running.size)
+            self._execute(running, running.end, running.work.size)
             self.mail.append(pod(running, "Succeeded"))
             if running.offered:  # the Pool waits for its last report
-                self.mail.append(progress(running, running.size, over=True))
+                self.mail.append(progress(running, running.work.size, over=True))
 
     def _take_away(self, now: float, p: int) -> None:
         self.away[p] = now
@@ -150,7 +151,7 @@ class _Run:
                 running.turn += 1  # its end is not reported
             return
         for running in self.cluster.on(p):
-            done = running.done(now) if self.options.restart == "Resume" else 0
+            done = running.work.done(now) if self.options.restart == "Resume" else 0
             if done:
                 self.mail += [pod(running, "Running"), progress(running, done)]
             self._cut(now, running, done)
@@ -162,7 +163,7 @@ class _Run:
 
     def _kill(self, now: float, running: Running) -> None:
         """End a chunk that the Pool has given up; only its reported units count."""
-        self._cut(now, running, min(running.told, running.size) if self.options.restart == "Resume" else 0)
+        self._cut(now, running, min(running.told, running.work.size) if self.options.restart == "Resume" else 0)
         self.vacated = True
 
     def _stop(self, now: float, running: Running) -> None:
@@ -292,7 +293,8 @@ class _Run:
     def _create(self, now: float, action: CreateChunk) -> None:
         chunk = action.chunk
         p = int(chunk.node)
-        made = Running(action.job, chunk, p, self.loads.true_cost(action.job, p), size=chunk.size)
+        cost = self.loads.true_cost(action.job, p)
+        made = Running(action.job, chunk, p, cost, Work(chunk.size, cost.chi, now))
         self.cluster.start(now, made)
         if abs(made.end - chunk.promised_end) <= tolerance(made.end):
             made.end = max(made.send_end, chunk.promised_end)  # the same sum in another order
@@ -320,20 +322,20 @@ class _Run:
             self.happenings.at(now + PATIENCE + 2 * tolerance(now), Reminder())
             return
         begin = running.chunk.begin
-        done = running.told = running.done(now)
+        done = running.told = running.work.done(now)
         running.offered = True
         begun = running.chunk.created + tolerance(now) < now
-        if begun and now < running.send_end + running.cost.theta_cp:
+        if begun and now < running.work.begins:
             self.mail.append(progress(running, 0, begin))
             return
         look = self.loads.units(SECOND / (running.cost.chi * self.loads.scale))
-        running.size = min(running.size, max(end - begin, (done // look + 1) * look))
-        running.end = min(running.end, running.send_end + running.cost.theta_cp + running.size * running.cost.chi)
+        running.work.size = min(running.work.size, max(end - begin, (done // look + 1) * look))
+        running.end = min(running.end, running.work.ends)
         running.turn += 1
         self.happenings.at(running.end, End(running, running.turn))
         if running.end > now + PATIENCE:
             self.happenings.at(now + PATIENCE + 2 * tolerance(now), Reminder())
-        self.mail.append(progress(running, done, begin + running.size))
+        self.mail.append(progress(running, done, begin + running.work.size))
 
     def _note(self, now: float, uid: str, record: JobRecord) -> None:
         self.records[uid] = record

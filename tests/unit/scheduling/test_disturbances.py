@@ -221,7 +221,7 @@ def test_an_answer_to_an_earlier_offer_is_not_taken_for_one_to_a_new_leaders_off
     first = next(c.end for c in w.records["j1"].chunks if c.begin == 0)
     w.crash()
     for pod in running(w):
-        pod.worker = Worker(pace=12.0)
+        w.set_worker(pod, Worker(pace=12.0))
     w.run_until(lambda w: sum("offer" in line for line in w.log) > 1)
     w.run_until(lambda w: w.done("j1"))
     assert min(e for b, e in w.processed["j1"] if b == 0) < first, "it was not cut a second time"

@@ -42,6 +42,18 @@ def test_work_three_times_as_slow_shows_at_once_though_later_help_makes_it_faste
     assert w.met("j1")
 
 
+def test_a_node_that_is_suddenly_half_as_fast_shows_before_the_planned_end():
+    w = running(1.0)
+    w.run(15.0)
+    planned = w.records["j1"].eta
+    w.set_rate("n1", 0.5)
+    w.run(30.0)
+    assert w.now < planned
+    assert w.records["j1"].eta > planned + 10
+    w.run_until(lambda w: w.done("j1"))
+    assert w.met("j1")
+
+
 CHUNK = Chunk(begin=0, end=100, origin=100, node="n1", attempt=1, created=0.0, promised_end=110.0)
 
 

@@ -420,7 +420,7 @@ def test_a_chunk_on_leftovers_that_neither_answers_nor_ends_costs_nobody_a_deadl
     w = on_leftovers(answers=False)
     w.workers = lambda _u, _c: Worker()
     for pod in w.pods.values():
-        pod.worker = Worker(answers=False, deaf=True)
+        w.set_worker(pod, Worker(answers=False, deaf=True))
     w.run(41)
     uid = tightest(w, 20)
     w.run_until(lambda w: w.done(uid))
