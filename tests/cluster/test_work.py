@@ -107,7 +107,7 @@ async def test_work_is_killed_hangs_cannot_start_is_evicted_deleted_or_does_not_
 
 
 def without_image(space):
-    job = space.manifest("imageless", units=100, chunkRetries=0, **QUICK, **ONE)
+    job = space.manifest("imageless", units=100, chunkRetries=0, imagePullTimeout="30s", **QUICK, **ONE)
     (main,) = job["spec"]["template"]["spec"]["containers"]
     main |= {"image": "punctual.invalid/none:1", "imagePullPolicy": "IfNotPresent"}
     return job
@@ -166,10 +166,11 @@ async def hangs(space):
 
 
 async def imageless(space):
-    """A pod whose image does not exist is given its patience, then fails as any other work."""
+    """An image that does not exist is waited for, by one pod after the other, and then counts as failed work."""
     await eventually(lambda: space.is_so("imageless", "Failed", "ChunkFailed"), within=180)
     assert "cannot start: " in space.condition("imageless", "Failed")["message"]
-    assert len(space.pods_of("imageless")) == 1
+    assert "cannot start: " in (await space.events("imageless"))["ImageUnavailable"]
+    assert len(space.pods_of("imageless")) > 1
     await eventually(lambda: not space.pods_of("imageless", gone=False))
 
 
