@@ -171,7 +171,7 @@ def refuse_strangely(s):
         (end_unfinished, "it has not ended"),
         (fail, "failed by ChunkFailed"),
         (leave_a_pod, "pod a (Chunk, Succeeded) is still there"),
-        (vanish, "it is gone, and nobody has deleted it"),
+        (vanish, "it is gone, but was not deleted"),
         (outlive, "pod a outlives it"),
         (do_again, "pod b ended well, and there was another of that name"),
         (take_in_late, "pod r ended well, and was taken in 96 s later"),
