@@ -387,11 +387,10 @@ def _ours(meta: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str,
     states = {s["name"]: s.get("state") or {} for s in status.get("containerStatuses") or ()}
     state = states.get(first, {})
     ended = state.get("terminated")
-    failed_init = ended is None and _failed_init(status)
-    if failed_init:
-        ended = failed_init
-    elif status.get("phase") == "Failed" and not (ended or {}).get("exitCode"):
-        ended = _failed_beside(status) or ended
+    if ended is None:  # an init container's failure is the chunk's, although its main container never ran
+        ended = _failure(status.get("initContainerStatuses"))
+    if status.get("phase") == "Failed" and not (ended or {}).get("exitCode"):  # the main container is well
+        ended = _failure(status.get("containerStatuses")) or ended
     began = (state.get("running") or state.get("terminated") or {}).get("startedAt")
     phase = status.get("phase") or "Pending"
     waiting = {} if ended else _waiting(status, state)
@@ -470,21 +469,9 @@ def _transfer(told: Mapping[str, Any]) -> Transfer | None:
     return Transfer(size, float(opening), float(seconds), float(waited))
 
 
-def _failed_init(status: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return how an init container failed.
-
-    It counts as a failure of the chunk, although its main container never ran.
-    """
-    for init in status.get("initContainerStatuses") or ():
-        ended = (init.get("state") or {}).get("terminated")
-        if ended and ended.get("exitCode"):
-            return cast(Mapping[str, Any], ended)
-    return None
-
-
-def _failed_beside(status: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return how another container failed, if the first one did not."""
-    for container in status.get("containerStatuses") or ():
+def _failure(containers: Sequence[Mapping[str, Any]] | None) -> Mapping[str, Any] | None:
+    """Return how the first of these containers that failed did, by their statuses."""
+    for container in containers or ():
         ended = (container.get("state") or {}).get("terminated")
         if ended and ended.get("exitCode"):
             return cast(Mapping[str, Any], ended)

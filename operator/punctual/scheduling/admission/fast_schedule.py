@@ -4,7 +4,7 @@ It wraps a :class:`~punctual.scheduling.admission.fast_queue.FastQueue`, which k
 the jobs' units and the places of processors.
 """
 
-from collections.abc import Collection, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import ClassVar
@@ -16,13 +16,12 @@ from punctual.scheduling.admission.fast_test import Obstacle, obstacle, to_fast,
 from punctual.scheduling.admission.schedule import (
     Accepted,
     Busy,
-    ChunkStart,
     NextChunk,
+    Queue,
     QueueTest,
     ScheduleKind,
     Unable,
     expected_share,
-    one_by_one,
 )
 from punctual.scheduling.admission.slack_index import Turn
 from punctual.scheduling.model.processors import Place
@@ -51,7 +50,7 @@ class WaitingJob:
 
 
 @dataclass(slots=True)
-class FastSchedule:
+class FastSchedule(Queue):
     """All waiting and running work, as the fast test sees it."""
 
     kind: ClassVar[ScheduleKind] = "Fast"
@@ -132,10 +131,6 @@ class FastSchedule:
             return f"{asks}; behind the jobs before it, that is {span(-room.slack)} too late"
         return f"{asks}; the jobs behind it can wait for only {span(max(0.0, room.spare))}"
 
-    def movable(self, demand: Demand) -> Plan | None:  # noqa: ARG002  as every schedule
-        """Return nothing: testing several demands together is not cheaper."""
-        return None
-
     def add(self, accepted: Accepted[SlackAnswer]) -> None:
         """Add a job to the queue."""
         self.join(accepted.demand, accepted.proof)
@@ -150,26 +145,6 @@ class FastSchedule:
         if (waiting := self.jobs.pop(uid, None)) is not None:
             self.fast.leave(waiting.turn)
         return False
-
-    def uids(self) -> Collection[str]:
-        """Return the waiting jobs."""
-        return self.jobs.keys()
-
-    def remaining(self, uid: str) -> Ranges:
-        """Return the waiting units of a job."""
-        return self.jobs[uid].left if uid in self.jobs else Ranges()
-
-    def starts(self, now: float, free: MutableMapping[Place, None]) -> Iterator[ChunkStart]:
-        """Yield a chunk of the first work in the queue for each free place; one at a time if they share a port."""
-        return one_by_one(self, now, free)
-
-    def spare(self, free: Iterable[Place]) -> Iterable[Place]:
-        """Return the places if no job waits."""
-        return () if self.jobs else free
-
-    def claimed(self, now: float) -> Iterable[Place]:  # noqa: ARG002  as every schedule
-        """Return all places if a job waits: any of them would take the first work."""
-        return self.plan.places if self.jobs else ()
 
     def free(self, places: Iterable[Place]) -> None:
         """Note that these places are free, even if they were to be free at another time."""

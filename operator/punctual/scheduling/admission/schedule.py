@@ -12,6 +12,7 @@ schedule knows demands, places and times. It knows no records, pods or events.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar
@@ -126,33 +127,85 @@ class Schedule(Protocol[Proof]):
         """Return when work could begin although nothing has happened; None: not before an event."""
 
 
-class Queue(Protocol):
-    """Queue of waiting jobs: it tests one demand at a time, and serves one processor at a time."""
+class Waiting(Protocol):
+    """The waiting part of a job."""
 
     @property
-    def ground(self) -> Timeline:
-        """The timeline that it was made on: processors, and what they share."""
+    def left(self) -> Ranges:
+        """The waiting units."""
 
+
+class Queue(ABC):
+    """Queue of waiting jobs: it tests one demand at a time, and serves one processor at a time.
+
+    It is the part of a :class:`Schedule` that is the same in every queue.
+    """
+
+    __slots__ = ()
+
+    ground: Timeline
+    """The timeline that it was made on: processors, and what they share."""
+    jobs: Mapping[str, Waiting]
+    plan: Plan
+    """The places, without a placement."""
+
+    @abstractmethod
     def fits(self, now: float, demand: Demand) -> bool:
         """Whether the demand would be admitted, if it is not too late anyway."""
 
+    @abstractmethod
     def over(self, now: float, demand: Demand) -> float:
         """Return a due time with which a demand behind all others is admitted."""
 
+    @abstractmethod
     def dues(self) -> Iterable[float]:
         """Return the due times of all waiting jobs."""
 
+    @abstractmethod
     def free(self, places: Iterable[Place]) -> None:
         """Note that these places are free."""
 
+    @abstractmethod
     def wake(self, now: float) -> float | None:
         """Return when the port will be free, if a chunk must wait for it."""
 
+    @abstractmethod
     def next(self, now: float) -> NextChunk | None:
         """Return the chunk for a processor that is free now."""
 
+    @abstractmethod
     def start(self, now: float, share: NextChunk, place: Place) -> float:
         """Assign the chunk to the processor at a place; return when it is expected to end."""
+
+    def movable(self, demand: Demand) -> Plan | None:  # noqa: ARG002  as every schedule
+        """Return nothing: testing several demands together is not cheaper."""
+        return None
+
+    def uids(self) -> Collection[str]:
+        """Return the waiting jobs."""
+        return self.jobs.keys()
+
+    def remaining(self, uid: str) -> Ranges:
+        """Return the waiting units of a job."""
+        return self.jobs[uid].left if uid in self.jobs else Ranges()
+
+    def starts(self, now: float, free: MutableMapping[Place, None]) -> Iterator[ChunkStart]:
+        """Yield a chunk of the first work for each free place, until the port is busy or no work fits."""
+        self.free(free)
+        for place in tuple(free):
+            if self.wake(now) is not None or not (share := self.next(now)):
+                return
+            del free[place]
+            end = np.array([self.start(now, share, place)])
+            yield ChunkStart(share.uid, [(share.piece, place)], Walk(np.array([now]), end, -math.inf))
+
+    def spare(self, free: Iterable[Place]) -> Iterable[Place]:
+        """Return the places if no job waits."""
+        return () if self.jobs else free
+
+    def claimed(self, now: float) -> Iterable[Place]:  # noqa: ARG002  as every schedule
+        """Return all places if a job waits: any of them would take the first work."""
+        return self.plan.places if self.jobs else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,17 +233,6 @@ class QueueTest:
     def turns(self, demand: Demand) -> Iterable[float]:
         """Return the absolute deadlines at which the demand moves behind one more job."""
         return (due + demand.kept_back for due in self.line.dues())
-
-
-def one_by_one(queue: Queue, now: float, free: MutableMapping[Place, None]) -> Iterator[ChunkStart]:
-    """Yield a chunk of the first work in a queue for each free place, until the port is busy or no work fits."""
-    queue.free(free)
-    for place in tuple(free):
-        if queue.wake(now) is not None or not (share := queue.next(now)):
-            return
-        del free[place]
-        end = np.array([queue.start(now, share, place)])
-        yield ChunkStart(share.uid, [(share.piece, place)], Walk(np.array([now]), end, -math.inf))
 
 
 def expected_share(a: Application) -> tuple[float, int]:

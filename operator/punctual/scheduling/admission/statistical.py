@@ -10,7 +10,7 @@ The paper's algorithm 12 does not define "the completion of the last dispatched 
 spread over all processors (as in its algorithm 10), since one job's chunks end at many times.
 """
 
-from collections.abc import Collection, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import ClassVar, Final
@@ -21,12 +21,11 @@ from punctual.scheduling.admission.fast_test import turn_of
 from punctual.scheduling.admission.schedule import (
     Accepted,
     Busy,
-    ChunkStart,
     NextChunk,
+    Queue,
     QueueTest,
     ScheduleKind,
     expected_share,
-    one_by_one,
 )
 from punctual.scheduling.admission.slack_index import Turn
 from punctual.scheduling.model.processors import Place
@@ -101,7 +100,7 @@ class UtilizationAnswer:
 
 
 @dataclass(slots=True)
-class StatisticalQueue:
+class StatisticalQueue(Queue):
     """All waiting and running work. ``bound``: the highest utilization allowed."""
 
     kind: ClassVar[ScheduleKind] = "Statistical"
@@ -183,10 +182,6 @@ class StatisticalQueue:
         text = _arithmetic(self, pressure.highest, a.now)
         return Rejected(reasons.INFEASIBLE_CAPACITY, text, by_time=True, placements=0)
 
-    def movable(self, demand: Demand) -> Plan | None:  # noqa: ARG002  as every schedule
-        """Return nothing: testing several demands together is not cheaper."""
-        return None
-
     def add(self, accepted: Accepted[None]) -> None:
         """Add a job to the queue."""
         self.join(accepted.demand)
@@ -200,26 +195,6 @@ class StatisticalQueue:
         """Remove the waiting part of a job from the queue."""
         self.jobs.pop(uid, None)
         return False
-
-    def uids(self) -> Collection[str]:
-        """Return the waiting jobs."""
-        return self.jobs.keys()
-
-    def remaining(self, uid: str) -> Ranges:
-        """Return the waiting units of a job."""
-        return self.jobs[uid].left if uid in self.jobs else Ranges()
-
-    def starts(self, now: float, free: MutableMapping[Place, None]) -> Iterator[ChunkStart]:
-        """Yield a chunk of the first work in the queue for each free place; one at a time if they share a port."""
-        return one_by_one(self, now, free)
-
-    def spare(self, free: Iterable[Place]) -> Iterable[Place]:
-        """Return the places if no job waits."""
-        return () if self.jobs else free
-
-    def claimed(self, now: float) -> Iterable[Place]:  # noqa: ARG002  as every schedule
-        """Return all places if a job waits: any of them would take the first work."""
-        return self.plan.places if self.jobs else ()
 
     def free(self, places: Iterable[Place]) -> None:
         """Note that these places are free."""
