@@ -60,7 +60,7 @@ def test_what_kubectl_says_is_passed_on(plan):
 
 @pytest.fixture
 def guest(kubectl, kubeconfig, tmp_path, environment):
-    """Environment of a user who may read our kinds in one namespace, of the user's name, and get pools."""
+    """Environment of a user with the right to read our kinds in one namespace of the same name, and to get pools."""
     name = f"guest-{uuid.uuid4().hex[:8]}"
     kinds = "divisiblejobs.punctual.dev,profiles.punctual.dev,reservations.punctual.dev"
     kubectl("create", "namespace", name, check=True)

@@ -488,7 +488,7 @@ def test_without_patience_an_image_that_cannot_be_pulled_is_a_failure_at_once():
     w.run_until(lambda w: w.done("j1"), within=60)
 
 
-# results that nobody puts together
+# results without a reduce step
 
 
 def test_without_a_reduce_the_results_that_chunks_leave_are_kept_to_be_read():

@@ -266,7 +266,7 @@ class PoolExecutor:
         tools, known = self._tools, self._tools.directory.jobs.get(action.job)
         if known is None:
             return
-        if "reduce" not in known.template():
+        if not action.for_reduce:
             tools.writer.submit(JobKey(action.job), readable(known.owner, action))
             return
         results = tools.results.setdefault(action.job, Results(known.owner))

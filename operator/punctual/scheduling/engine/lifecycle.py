@@ -131,7 +131,8 @@ class Lifecycle:
 
     def _keep_result(self, st: JobState, chunk: Chunk, pod: PodObserved) -> None:
         """Store the termination message of an accounted chunk; without a reduce step only if it is complete."""
-        if st.job.reduce_duration is None:
+        for_reduce = st.job.reduce_duration is not None
+        if not for_reduce:
             if pod.cut is not None:
                 text = (
                     f"units {chunk.begin}-{chunk.end}: the termination message of pod {pod.name} is cut at {pod.cut} "
@@ -142,7 +143,7 @@ class Lifecycle:
             if not pod.message:
                 return
             st.record = st.record._replace(results=True)
-        self.state.outbox.add_result(StoreResult(st.job.uid, chunk.begin, chunk.end, pod.message))
+        self.state.outbox.add_result(StoreResult(st.job.uid, chunk.begin, chunk.end, pod.message, for_reduce))
 
     def _tell_cut(self, st: JobState, pod: PodObserved) -> None:
         """Emit an event if the termination message of a reduce is cut. Its log is complete and is the job's result."""

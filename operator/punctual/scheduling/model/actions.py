@@ -95,6 +95,8 @@ class StoreResult:
     begin: int
     end: int
     message: str
+    for_reduce: bool = True
+    """Whether the job has a reduce step; otherwise the result is kept for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
