@@ -22,6 +22,27 @@ worker.result(str(done))
 """
 """Stands still in the middle of its first attempt, without using CPU."""
 
+SLOWS = """
+import os, time
+from punctual import worker
+
+first = os.environ["PUNCTUAL_ATTEMPT"] == "1"
+done = 0
+for unit in worker.units():
+    time.sleep(2 if first and done >= 5 else float(os.environ["PAUSE"]))
+    done += 1
+worker.result(str(done))
+"""
+"""Is still at work, however long a call takes that ends its first attempt."""
+
+CRASHES = """
+import sys
+
+print("reads 17 lines")
+sys.exit("line 18: no such protein")
+"""
+"""Tells on its standard streams why it ends, as most programs do."""
+
 DEAF = """
 import os, time
 from pathlib import Path
@@ -29,12 +50,15 @@ from pathlib import Path
 begin, end = int(os.environ["PUNCTUAL_BEGIN"]), int(os.environ["PUNCTUAL_END"])
 folder = Path(os.environ["PUNCTUAL_DIR"])
 for unit in range(begin, end):
+    if "STANDS" in os.environ and unit == begin + 5 and os.environ["PUNCTUAL_ATTEMPT"] == "1":
+        time.sleep(3600)
     time.sleep(float(os.environ["PAUSE"]))
     (folder / "draft").write_text(str(unit + 1 - begin))
     (folder / "draft").replace(folder / "progress")
 Path("/dev/termination-log").write_text(str(end - begin))
 """
-"""Reports what it has done, but hears nothing: neither offers nor SIGTERM."""
+"""Reports what it has done, but hears nothing: neither offers nor SIGTERM. With STANDS its first attempt stands still
+halfway, until something ends it."""
 
 MEEK = """
 import os, time
@@ -89,21 +113,27 @@ LIE = {"deadline": "4m", "cost": {"perUnit": "50ms", "startup": "2s"}, "pause": 
 
 async def test_work_is_killed_hangs_cannot_start_is_evicted_deleted_or_does_not_listen(cluster, space):
     await space.apply(
-        space.manifest("killed", units=100, chunkRetries=1, **QUICK, **ONE),
+        space.manifest("killed", units=100, program=SLOWS, chunkRetries=1, **QUICK, **ONE),
+        space.manifest("crashes", units=100, program=CRASHES, chunkRetries=0, **QUICK, **ONE),
         space.manifest("hangs", units=100, program=HANGS, stallTimeout="8s", **QUICK, **ONE),
         without_image(space),
-        space.manifest("evicted", units=100, chunkRetries=0, **QUICK, **ONE),
-        space.manifest("removed", units=100, chunkRetries=0, program=DEAF, **QUICK, **ONE),
+        space.manifest("evicted", units=100, program=SLOWS, chunkRetries=0, **QUICK, **ONE),
+        standing(space.manifest("removed", units=100, program=DEAF, chunkRetries=0, **QUICK, **ONE)),
         space.manifest("deaf", units=40, program=DEAF, **LIE),
         space.manifest("meek", units=40, program=MEEK, **LIE),
         of_five("full", space),
         of_five("cut", space, beyond=1),
         of_five("torn", space, beyond=5000),
     )
-    stories = (killed, hangs, imageless, evicted, removed, deaf, meek, full, cut)
+    stories = (killed, crashes, hangs, imageless, evicted, removed, deaf, meek, full, cut)
     ends = await asyncio.gather(*(story(space) for story in stories), return_exceptions=True)
     if failures := [end for end in ends if isinstance(end, Exception)]:
         raise ExceptionGroup("not as told", failures)
+
+
+def standing(job):
+    job["spec"]["template"]["spec"]["containers"][0]["env"].append({"name": "STANDS", "value": ""})
+    return job
 
 
 def without_image(space):
@@ -153,6 +183,16 @@ async def killed(space):
     (failed,) = space.pods_of("killed", phase="Failed")
     assert failed["metadata"]["uid"] == pod["metadata"]["uid"]
     assert "exit code 137" in (await space.events("killed"))["ChunkFailed"]
+
+
+async def crashes(space):
+    """What a failed chunk wrote last can be read in the job's event and condition, without a look at any pod."""
+    await space.end("crashes")
+    assert space.is_so("crashes", "Failed", "ChunkFailed"), space.status("crashes")["conditions"]
+    (pod,) = space.pods_of("crashes")
+    (main,) = pod["spec"]["containers"]
+    assert main["terminationMessagePolicy"] == "FallbackToLogsOnError"
+    assert "line 18: no such protein" in (await space.events("crashes"))["ChunkFailed"]
 
 
 async def hangs(space):
