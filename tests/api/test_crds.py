@@ -435,6 +435,11 @@ def test_each_state_of_a_job_looks_different_in_its_first_column(kubectl):
     assert head[:2] == ["NAME", "STATE"]
     shown = {row[0]: row[1] for row in rows}
     assert {state: shown[f"state-{state.lower()}"] for state in RECORDS} == {state: state for state in RECORDS}
+    finished = "Refused", "Completed", "Missed", "Failed"
+    unfinished = ",".join(["spec.pool=main", *(f"status.state!={state}" for state in finished)])
+    listed = kubectl("get", "dj", "-o", "name", "--field-selector", unfinished, check=True).stdout.split()
+    ours = {name.rpartition("/state-")[2] for name in listed if "/state-" in name}
+    assert ours == {"measuring", "running", "late"}
     done = ["wait", "--for=jsonpath={.status.state}=Completed", "dj/state-completed", "--timeout=60s"]
     assert "condition met" in kubectl(*done, check=True).stdout
 

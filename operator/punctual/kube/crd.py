@@ -247,6 +247,7 @@ def crd(kind: type[Resource]) -> dict[str, Any]:
                     "storage": True,
                     **({"subresources": {"status": {}}} if "status" in schema["properties"] else {}),
                     "additionalPrinterColumns": columns,
+                    **({"selectableFields": [{"jsonPath": f} for f in kind.SELECTABLE]} if kind.SELECTABLE else {}),
                     "schema": {"openAPIV3Schema": schema},
                 }
             ],

@@ -70,7 +70,7 @@ def test_lint_finds_nothing_to_warn_of(values):
     assert [m for m in report["messages"] if m["severity"] > 1] == []
 
 
-@pytest.mark.parametrize("version", ["1.29", "1.33", "1.37"])
+@pytest.mark.parametrize("version", ["1.30", "1.33", "1.37"])
 @pytest.mark.parametrize("values", CASES.values(), ids=CASES)
 def test_every_object_is_strictly_valid(render, values, version):
     objects = render(values)
@@ -286,7 +286,7 @@ def test_placeholders_are_below_chunks_and_the_operator_and_may_no_more_than_the
     operator = of(objects, "Deployment")["spec"]["template"]["spec"]
     assert operator["priorityClassName"] == (asked or manner.chunk_class)
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": manner.spec}
-    kubernetes_validate.validate(pod, "1.29", strict=True)
+    kubernetes_validate.validate(pod, "1.30", strict=True)
     (container,) = manner.spec["containers"]
     assert ("command" in container) == ("placeholder" not in values)  # another image has a sleep of its own
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}

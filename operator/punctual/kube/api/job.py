@@ -224,6 +224,7 @@ class DivisibleJob(Resource):
         Column("Finish", ".status.promise.finish", "string", 1, "planned end"),
         Column("Reason", '.status.conditions[?(@.type=="Admitted")].reason', "string", 1),
     )
+    SELECTABLE: ClassVar = (".spec.pool", ".status.state")
     EXAMPLE: ClassVar = """\
 apiVersion: punctual.dev/v1alpha1
 kind: DivisibleJob

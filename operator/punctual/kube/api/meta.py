@@ -116,6 +116,8 @@ class Resource(Model):
 
     NAMES: ClassVar[Names]
     COLUMNS: ClassVar[tuple[Column, ...]]
+    SELECTABLE: ClassVar[tuple[str, ...]] = ()
+    """Fields by which the API server selects: `kubectl get … --field-selector`."""
     EXAMPLE: ClassVar[str]
     """A manifest, YAML, that the documentation shows and the tests apply."""
 

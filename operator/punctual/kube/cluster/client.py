@@ -70,6 +70,8 @@ class Listing:
     resource_version: str
     rest: str = ""
     """Continue token of the following objects. Empty: there are none."""
+    left: int = 0
+    """How many these are, if the server says so."""
 
 
 def load_configuration(kubeconfig: str | None) -> Configuration:
@@ -227,10 +229,17 @@ class ApiClient:
             del data
             meta = answer["metadata"]
             rest = meta.get("continue") or ""
-            yield Listing(answer.get("items") or [], meta["resourceVersion"], rest)
+            left = meta.get("remainingItemCount") or 0
+            yield Listing(answer.get("items") or [], meta["resourceVersion"], rest, left)
             if not rest:
                 return
             params["continue"] = rest
+
+    async def first(self, path: str, *, field_selector: str = "") -> Listing:
+        """Fetch the metadata of one object of a collection, and how many more there are."""
+        pages = self.pages(path, field_selector=field_selector, page=1, accept=METADATA)
+        async with contextlib.aclosing(pages):
+            return await anext(pages)
 
     async def watch(
         self,

@@ -21,7 +21,13 @@ Patience = Callable[[ClusterError], Awaitable[None]]
 
 
 async def walk(
-    client: ApiClient, path: str, *, patience: Patience, page: int = 500, accept: str = JSON
+    client: ApiClient,
+    path: str,
+    *,
+    patience: Patience,
+    page: int = 500,
+    accept: str = JSON,
+    field_selector: str = "",
 ) -> AsyncGenerator[Listing, None]:
     """Yield each object that exists throughout, at least once. Objects repeat only if the list has to restart.
 
@@ -30,7 +36,7 @@ async def walk(
     """
     start = ""
     while True:
-        pages = _ahead(client.pages(path, page=page, accept=accept, start=start))
+        pages = _ahead(client.pages(path, page=page, accept=accept, start=start, field_selector=field_selector))
         try:
             async with contextlib.aclosing(pages):
                 async for some in pages:

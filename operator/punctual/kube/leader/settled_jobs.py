@@ -2,7 +2,8 @@
 
 They are neither stamped nor told to a Pool. The fence holds for them all the same:
 
-- The list that put a job aside was read after the lease was acquired. What an earlier leader writes onto it later is
+- The list that put a job aside, because the job is settled in it or because it has only unfinished jobs and lacks this
+  one, was read after the lease was acquired. What an earlier leader writes onto it later is
   either another answer without a promise, which changes nothing, or a promise.
 - Nothing is decided about the job before it is stamped and read: all that concerns it (an edit, its namespace, its
   profile, its pool, one of its pods) leads to `late`. After that stamp the API server refuses earlier leaders; what one
@@ -45,20 +46,27 @@ class SettledJobs:
         self._reserved = reserved
         self._caught_up = caught_up
 
-    def put_aside(self, body: Json) -> bool:
-        """Put a job aside if it is settled and nothing of it is left to be done; also one that is gone."""
-        uid, why = body["metadata"]["uid"], settled(body)
+    def put_aside(self, uid: str, body: Json | None) -> bool:
+        """Put a job aside if it is settled and nothing of it is left to be done; also one that is gone.
+
+        Without a body: a list of the unfinished jobs does not contain it, so it is finished.
+        """
         known = self._directory.jobs.get(uid)
-        if uid in self._statuses.gone:
+        if uid in self._statuses.gone or (known is None and body is None):
             return True
-        if not why or (known is not None and not known.settled):  # the watch shows what this list does not contain yet
+        if known is not None and not known.settled:  # the watch shows what this list does not contain yet
             return False
-        if why == reasons.POOL_NOT_FOUND and str(body["spec"].get("pool")) in self._directory.pools:
+        if body is not None:
+            if not settled(body):
+                return False
+            self._directory.observe_job(body)
+            known = self._directory.jobs[uid]
+        assert known is not None
+        if known.settled == reasons.POOL_NOT_FOUND and known.owner.pool in self._directory.pools:
             return False
         if any(not _stays(pod) for pod in self._caches.pods.of_job(uid)):
             return False
-        self._directory.observe_job(body)
-        self._statuses.aside[uid] = why
+        self._statuses.aside[uid] = known.settled
         return True
 
     async def run(self) -> None:

@@ -1,6 +1,7 @@
 """The takeover: reads what the API server has on record, in an order in which nothing can be lost.
 
-    list       pools, profiles, reservations and jobs as they are now
+    list       pools, profiles, reservations and jobs as they are now; of the jobs only the unfinished ones, if nearly
+               all are known
     stamp      the new epoch onto each pool and each unfinished job and reservation, by itself: the answer is what an
                earlier leader wrote last, because from then on the API server refuses what it still has under way
     restore    the records from these answers
@@ -18,7 +19,7 @@ from typing import Final
 from punctual.kube.cluster.client import Json
 from punctual.kube.cluster.directory import JOBS, POOLS, PROFILES, RESERVATIONS, Directory
 from punctual.kube.format.clock import ServerClock
-from punctual.kube.takeover.fencing import Fence
+from punctual.kube.takeover.fencing import UNFINISHED, Fence
 from punctual.kube.takeover.restore import Restore
 from punctual.kube.takeover.statuses import Statuses
 from punctual.sim.gc_pause import uncollected
@@ -28,7 +29,7 @@ LOOK: Final = 0.25
 
 
 class Takeover:
-    """Reads everything once: ``await run()``. ``put_aside(body)`` returns whether a job is neither stamped nor read."""
+    """Reads everything once: ``await run()``. ``put_aside(uid, body)``: see `settled_jobs`."""
 
     def __init__(
         self,
@@ -37,7 +38,7 @@ class Takeover:
         statuses: Statuses,
         directory: Directory,
         *,
-        put_aside: Callable[[Json], bool],
+        put_aside: Callable[[str, Json | None], bool],
         clock: ServerClock,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -62,7 +63,8 @@ class Takeover:
                 restore.pool(body)
             async for body in fence.all(RESERVATIONS, before[RESERVATIONS]):
                 restore.reservation(body)
-            async for body in fence.all(JOBS, before[JOBS], aside=self._put_aside):
+            selector = UNFINISHED if await fence.lists_unfinished(len(before[JOBS])) else ""
+            async for body in fence.all(JOBS, before[JOBS], aside=self._put_aside, selector=selector):
                 await restore.job(body)
         while self._clock.doubted:
             fence.note_progress()  # this wait does not count as a stall

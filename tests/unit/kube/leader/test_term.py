@@ -48,6 +48,8 @@ class Server:
         self.deleted = []  # (name, uid) of pods
         self.broken = {}
         self.gates = {}
+        self.selects = True  # by the fields that the CRD makes selectable; an older one does not
+        self.sent = []  # names of jobs in lists
         self._count = 0
 
     def put(self, kind, name, namespace="", *, spec, status=None, **meta):
@@ -83,12 +85,25 @@ class Server:
         if body["status"].get("epoch", HIGHEST) < there.get("status", {}).get("epoch", 0):
             raise errors.Fenced("epoch must not fall")
 
-    async def pages(self, path, **_):
+    async def pages(self, path, *, field_selector="", **_):
         await asyncio.sleep(0)
+        if field_selector and not self.selects:
+            raise errors.Invalid("field label not supported: status.state")
+        unlike = [wanted.removeprefix("status.state!=") for wanted in filter(None, field_selector.split(","))]
         items = [copy.deepcopy(o) for o in self.objects.values() if KINDS[o["kind"]].path() == path]
+        items = [o for o in items if o.get("status", {}).get("state") not in unlike]
         if gate := self.gates.get(path):
             await gate.wait()
+        if path == JOBS.path():
+            self.sent += [o["metadata"]["name"] for o in items]
         yield SimpleNamespace(items=items, rest="")
+
+    async def first(self, path, *, field_selector=""):
+        await asyncio.sleep(0)
+        if field_selector and not self.selects:
+            raise errors.Invalid("field label not supported: status.state")
+        items = [o for o in self.objects.values() if KINDS[o["kind"]].path() == path]
+        return SimpleNamespace(items=items[:1], left=max(0, len(items) - 1))
 
     async def get(self, path):
         await asyncio.sleep(0)
@@ -251,7 +266,7 @@ class World:
         status = self.status(body)
         del status["promise"], status["chunks"]
         status["completed"] = [{"begin": 0, "end": 100}]
-        status["finishTime"] = since["lastTransitionTime"]
+        status |= {"state": "Completed", "finishTime": since["lastTransitionTime"]}
         status["conditions"].append({**done, **since})
 
 
@@ -673,16 +688,44 @@ async def test_a_leader_decides_nothing_while_the_time_is_in_doubt(world, seated
     assert "Overrun" not in str(world.server.written)
 
 
-async def test_settled_jobs_are_neither_stamped_nor_written_by_a_new_leader(world):
+@pytest.mark.parametrize(
+    ("how", "sent"),
+    [
+        ("the server selects", ["trial"]),
+        ("the CRD is older than the operator", ["refused", "trial", "ended"]),
+        ("a replica knows few of the jobs", ["refused", "trial", "ended"]),
+    ],
+)
+async def test_settled_jobs_are_neither_stamped_nor_written_by_a_new_leader(world, monkeypatch, how, sent):
     refused, trial, ended = world.job("refused", deadline="2s"), world.job("trial", dryRun=True), world.job("ended")
     await world.promised(ended)
     world.end(ended)
     await world.settled(refused, trial)
     assert [world.admitted(b) for b in (refused, trial)] == ["InfeasibleStartup", "DryRun"]
     new = world.replica()
+    if how == "the CRD is older than the operator":
+        world.server.selects = False
+    elif how == "a replica knows few of the jobs":
+        monkeypatch.setattr(fencing, "PAGE", 1)
+        for body in (refused, ended):
+            new.caches.directory.forget_job(body["metadata"]["uid"])
+    world.server.sent.clear()
     new.lead(2)
     await decides(world, new)
+    assert set(world.server.sent) - {"other"} == set(sent)
     assert [world.writes(b) for b in (refused, trial, ended)] == [0, 0, 0]
+
+
+async def test_a_settled_job_that_is_gone_since_is_forgotten(world):
+    refused = world.job("refused", deadline="2s")
+    await world.settled(refused)
+    new = world.replica()
+    del world.server.objects[world.path(refused)]
+    new.lead(2)
+    await decides(world, new)
+    new.observe("DELETED", refused)
+    assert refused["metadata"]["uid"] not in new.caches.directory.jobs
+    assert not new.term._parts.statuses.aside
 
 
 async def test_a_settled_job_that_is_edited_is_stamped_before_it_is_answered(world):
