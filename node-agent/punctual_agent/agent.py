@@ -9,7 +9,7 @@ rest cap, with which a chunk finishes in time without control. A pod that the op
 set point, because a new leader may not know the pod yet. Rest caps are saved before caps are written, so the watchdog
 always knows a safe cap, however the agent ends.
 
-An answer with a lower epoch than one seen is refused and changes nothing. The highest epoch survives a restart.
+An answer with an epoch below the highest one seen is refused and changes nothing. The highest epoch survives a restart.
 """
 
 import logging
@@ -29,9 +29,9 @@ log = logging.getLogger(__name__)
 FORGET_AFTER = 60.0
 """Seconds without a cgroup and a volume after which a pod is forgotten."""
 LAST_LOOK = 2.4
-"""Maximum age, in seconds, of the last read of a pod's files at which that read counts as final once the files are
-gone. The kubelet removes the files when the containers have ended, and a worker waits longer than this between its
-answer and its exit."""
+"""When a pod's files are gone, the last read of them counts as final if it is at most this many seconds old. The
+kubelet removes the files when the containers have ended, and a worker waits longer than this between its answer and its
+exit."""
 MOST_PODS = 1000
 """The limit of the wire format. The kubelet's default limit is 110."""
 MOST_CORES = 4096.0
@@ -132,7 +132,7 @@ class Agent:
         return True
 
     def rest(self) -> None:
-        """Shut down in order.
+        """Shut down.
 
         Every pod gets its rest cap, and the heartbeat is removed, so that the watchdog does not act.
         """
@@ -197,7 +197,7 @@ class Agent:
     def _count(self, pod: _Pod, held: Held) -> None:
         pod.held = held
         pod.drift += held.drift
-        if held.use is not None:  # the counter of a container ends with it
+        if held.use is not None:  # a container's counter disappears with the container
             pod.use = Use(max(pod.use.cpu, held.use.cpu), max(pod.use.throttled, held.use.throttled))
         if held.drift:
             self._metrics.drift.inc(held.drift)

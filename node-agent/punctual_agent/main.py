@@ -1,17 +1,17 @@
-"""``punctual-agent``: settings from the environment, one loop, an end in order.
+"""``punctual-agent``: settings from the environment, one loop, an orderly shutdown.
 
     NODE_NAME       this node's name (downward API)                         required
     OPERATOR_URL    https:// address of the operator's service              required
     TOKEN_FILE      projected token with the operator's audience            /var/run/secrets/punctual/token
-    CA_FILE         certificate(s) the operator's own is checked against    /etc/punctual/ca/ca.crt
+    CA_FILE         CA certificate(s) that verify the operator's            /etc/punctual/ca/ca.crt
     CGROUP_ROOT     the host's /sys/fs/cgroup, writable                     /sys/fs/cgroup
     PODS_ROOT       the kubelet's pods folder, read-only is enough          /var/lib/kubelet/pods
     STATE_DIR       a folder shared with the watchdog only                  /run/punctual
-    METRICS_PORT    /metrics and /healthz; 0: a free one                    9464
-    METRICS_ADDRESS the address they listen on                              all
+    METRICS_PORT    port of /metrics and /healthz; 0: any free port         9464
+    METRICS_ADDRESS address of /metrics and /healthz                        all
     LEASE           seconds without a heartbeat until the watchdog acts     5
-    PATIENCE        seconds without an answer until pods go to rest         60
-    TIMEOUT         seconds one step of an exchange may take                3
+    PATIENCE        seconds without an answer until pods get rest caps      60
+    TIMEOUT         seconds that one step of a request may take             3
     LOG_LEVEL       DEBUG, INFO, WARNING, ERROR                             INFO
 
 ``punctual-agent watchdog`` is the other container of the pod: ``punctual_agent.watchdog``.

@@ -80,7 +80,7 @@ class State:
         os.pwrite(self._handle, b"%020.6f" % now, 0)
 
     def heartbeat(self) -> float | None:
-        """Return the time of the last heartbeat. None means that the agent never started or shut down in order."""
+        """Return the time of the last heartbeat. None: the agent never started, or shut down properly."""
         try:
             return float(self._beat.read_text())
         except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Brings pods to their rest caps when the agent is gone, so that each chunk still finishes in time.
+"""Sets each pod's rest cap (a safe CPU limit) when the agent is gone, so that each chunk still finishes in time.
 
 It is a small process in the agent's pod (``python -m punctual_agent.watchdog``). It needs the standard library only, so
 it survives ``kill -9`` of the agent and errors in the agent's libraries. Each second it reads the heartbeat. While the
@@ -29,7 +29,7 @@ from punctual_agent.state import State
 EVERY: Final = 1.0
 STATE_DIR: Final = "/run/punctual"
 LAST_WATCH: Final = 20.0
-"""Seconds after SIGTERM for which it waits for the agent to end."""
+"""Seconds after SIGTERM for which the watchdog waits for the agent to end."""
 
 
 class Watchdog:
@@ -43,8 +43,8 @@ class Watchdog:
     def step(self, now: float) -> dict[str, Cap] | None:
         """Apply the rest caps if the heartbeat is old. Returns the caps by pod.
 
-        None means that nothing was due: the agent runs, shut down in order, or never started. A heartbeat in the future
-        is from an earlier boot and counts as old.
+        None means that nothing was due: the agent runs, has shut down properly, or never started. A heartbeat in the
+        future is from an earlier boot and counts as old.
         """
         beat = self._state.heartbeat()
         if beat is None:

@@ -1,4 +1,4 @@
-"""The interface of a program that is cut into chunks: its range, its progress, early stops, its result.
+"""The interface between a user's program and Punctual: the range of units, progress, early stops, results.
 
     from punctual import worker
 
@@ -11,9 +11,10 @@ and in the job's ``reduce``:
 
     print(sum(int(data) for begin, end, data in worker.results()))
 
-Users' programs call it in chunk pods. The node agent reads each second what is written here, and the operator offers
-ends. The module needs the standard library only, Python 3.9 or newer, and nothing else of Punctual: this one file may
-be copied into any image. It also works outside Punctual (``PUNCTUAL_TOTAL=100 python program.py``).
+Users' programs call it in chunk pods. It writes progress to files that the node agent reads each second, and answers
+offers: the operator may ask a chunk to stop at an earlier end. The module needs the standard library only, Python 3.9
+or newer, and nothing else of Punctual: this one file may be copied into any image. It also works outside Punctual
+(``PUNCTUAL_TOTAL=100 python program.py``).
 
 The invariant: **a unit at or after an answered end is not started**, because another pod may process it by then. An
 answer and the end of the loop therefore change together under one lock, and an answer that could not be written leaves
@@ -50,7 +51,7 @@ these. A message of exactly the limit may have been cut, so a result is one byte
 """
 
 _PERIOD: Final = 0.25
-"""Seconds between two looks: the minimum time between two writes of progress or two answers to offers."""
+"""Seconds between two checks for progress to write and for offers to answer."""
 _ANSWER_STANDS: Final = 2.5
 """Seconds that an answer stands before a finished worker exits. The agent reads once a second. If a worker exits before
 the agent has read its answer, it is unknown which range was done, and the whole range must be done again."""
@@ -74,8 +75,8 @@ def units(total: int | None = None) -> Iterator[int]:
     """Iterate over the units of this chunk, in order.
 
     A unit counts as done when the next one is asked for. ``total`` is the number of units of the whole job, for a
-    program that knows it. Outside Punctual it is the range. Under Punctual, a job with another number of units raises
-    WorkerError. The iteration stops early at an offered end that was honoured. A process iterates once.
+    program that knows it. Outside Punctual, the range is all of these units. Under Punctual, a job with another number
+    of units raises WorkerError. The iteration stops early at an offered end that was honoured. A process iterates once.
     """
     chunk = _this(total)
     return chunk.units()
@@ -84,7 +85,7 @@ def units(total: int | None = None) -> Iterator[int]:
 def records(path: str | os.PathLike[str], *, separator: bytes = b"\n", total: int | None = None) -> Iterator[bytes]:
     r"""Iterate over the records of a file that belong to this chunk, each without its separator.
 
-    ``separator``: one byte or more. Where it has a line end, its bytes up to the last line end close a record, and the
+    ``separator``: one byte or more. If it has a line end, its bytes up to the last line end close a record, and the
     rest begins the next one: with ``b"\n>"`` each record of a FASTA file begins with its ``>``. A separator must not
     overlap itself, as ``b"\n\n"`` does.
 
@@ -95,7 +96,7 @@ def records(path: str | os.PathLike[str], *, separator: bytes = b"\n", total: in
     """
     if not separator or _overlaps(separator):
         # where a record starts would depend on where reading began
-        raise WorkerError(f"separator must be a byte or more and not overlap itself, as {separator!r} does")
+        raise WorkerError(f"separator is {separator!r}: it must have a byte or more and must not overlap itself")
     if not Path(path).is_file():
         raise WorkerError(f"{os.fspath(path)} is not a file that can be cut into records")
     return _this(total, otherwise=1).records(path, separator)
@@ -132,7 +133,7 @@ def result(data: str | bytes) -> None:
     if len(raw) > limit:
         raise WorkerError(
             f"a result of {len(raw)} bytes does not fit into the {limit} that the kubelet passes on from this "
-            "container: store it elsewhere under a name made of its range and give the name"
+            "container: store it elsewhere under a name made of its range and use the name as the result"
         )
     try:
         raw.decode()
@@ -211,7 +212,7 @@ class _Chunk:
     def records(self, path: str | os.PathLike[str], separator: bytes) -> Iterator[bytes]:
         total = self.total
         if total is None:
-            raise WorkerError("PUNCTUAL_TOTAL is not set: without it no unit's share of the file is known")
+            raise WorkerError("PUNCTUAL_TOTAL is not set: without it the share of a unit in the file is unknown")
         loop = self.units()
 
         def read() -> Iterator[bytes]:
@@ -231,7 +232,7 @@ class _Chunk:
     def pieces(self) -> Iterator[bytes]:
         path, total = os.environ.get("PUNCTUAL_INPUT", ""), self.total
         if not path or total is None:
-            raise WorkerError("PUNCTUAL_INPUT is not set: it names the file that spec.input had fetched for this chunk")
+            raise WorkerError("PUNCTUAL_INPUT is not set: it names the file that the input step (spec.input) fetched")
         offset, size = (_read(Path(path).with_name(name)) for name in ("offset", "size"))
         if offset is None or size is None:
             raise WorkerError(f"{path} has no offset and size beside it: punctual.fetch did not fetch it")
@@ -324,7 +325,7 @@ def _mapped(file: BinaryIO) -> bytes | mmap.mmap:
 
 
 def _start(data: bytes | mmap.mmap, at: int, separator: bytes) -> int:
-    """Return where the first record begins at byte ``at`` or later; the data's length where none does."""
+    """Return where the first record begins at byte ``at`` or later; the data's length if none does."""
     if at == 0:
         return 0
     closing = _closing(separator)
@@ -333,7 +334,7 @@ def _start(data: bytes | mmap.mmap, at: int, separator: bytes) -> int:
 
 
 def _record(data: bytes | mmap.mmap, at: int, separator: bytes) -> tuple[bytes, int]:
-    """Return the record that begins at byte ``at``, and where the next one does."""
+    """Return the record that begins at byte ``at``, and the start of the next one."""
     closing = _closing(separator)
     found = data.find(separator, at)
     if found >= 0:
@@ -399,7 +400,7 @@ def _count(name: str, what: str = "units") -> int | None:
 def _read(path: Path) -> int | None:
     """Return the number in a file, or None if it has none.
 
-    The annotation behind an offer comes later, if ever.
+    The file of an offer is empty until the operator sets the pod's annotation.
     """
     try:
         text = path.read_bytes().strip()

@@ -1,4 +1,4 @@
-"""``punctual plan``: the answer that admission would give to a job that is not applied, and how the job would run.
+"""``punctual plan``: the answer that admission would give to a job, and how the job would run. Nothing is applied.
 
 The answer is the Pool's own: a Pool is rebuilt from what the API server stores (:mod:`punctual.kube.snapshot`), gets
 the job, and is discarded. This module reads the input and returns answers; :mod:`punctual.cli.plan_screen` draws them.
@@ -33,19 +33,19 @@ from punctual.scheduling.pool import Pool
 Json = dict[str, Any]
 NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 STATE = {"Pool", "Profile", "Reservation", "Namespace"}
-"""Kinds of which a saved state has at least one."""
+"""A saved state has an object of at least one of these kinds."""
 SHOWN = 3
-"""Kinds that a message names."""
+"""Maximum number of kinds that a message names."""
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as kubectl reads it: a time is a string, and a field stands once."""
+    """YAML as kubectl reads it: a time is a string, and a duplicate field is an error."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002  as it is there
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002  as in the base class
         names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
-            raise ConstructorError(None, None, f"{twice}: stands twice in one object", node.start_mark)
+            raise ConstructorError(None, None, f"{twice}: appears twice in one object", node.start_mark)
         return super().construct_mapping(node, deep)
 
 
@@ -56,7 +56,7 @@ _Loader.yaml_implicit_resolvers = {at: [(tag, what) for tag, what in some if tag
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A chunk on a processor: of the job, or (``own`` False) of another one. Absolute times, s."""
+    """A chunk on a processor: of the job, or, if ``own`` is False, of another job. Absolute times, s."""
 
     place: Place
     kind: Kind
@@ -69,14 +69,14 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """What the user's rights leave out of an answer: the jobs of all namespaces but some."""
+    """What an answer leaves out because the user may not read it: jobs of other namespaces."""
 
     namespaces: tuple[str, ...]
-    """Those that were read."""
+    """The namespaces that were read."""
     busy: int
     """Processors of the pool on which chunks of other jobs run now."""
     processors: int
-    """All of the pool."""
+    """Number of the pool's processors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +88,9 @@ class Answer:
     now: float
     record: JobRecord
     pieces: tuple[Piece, ...] = ()
-    """Those of the job in order of processors, and what else these processors do until its deadline."""
+    """The job's chunks in order of processors, then other jobs' chunks on these processors until the deadline."""
     left: int = 0
-    """Units that are assigned as processors become free. No plan says to which."""
+    """Units that are assigned when processors become free. No plan states the processors."""
     known: bool = False
     """A job of this name exists. The answer is as if it were deleted first."""
     unread: Unread | None = None
@@ -164,7 +164,7 @@ def _saved(file: Path) -> Snapshot:
     bodies = list(documents(_read(str(file)), str(file)))
     snapshot = Snapshot.of(bodies)
     if bodies and not any(body.get("kind") in STATE for body in bodies):
-        raise PunctualError(f"{file}: holds {_kinds(bodies)}, expected pools, and what else --pool-state names")
+        raise PunctualError(f"{file}: holds {_kinds(bodies)}, expected pools and other kinds that --pool-state names")
     return snapshot
 
 
@@ -242,13 +242,13 @@ def _created(body: Json, source: str, namespace: str, now: float) -> api.Divisib
     meta["uid"] = f"planned {meta['namespace']}/{name}"
     if isinstance(name, str) and not NAME.fullmatch(name if given.get("name") else f"{name}x"):
         raise PunctualError(
-            f"{source}: metadata.name: {name[:80]!r} is no name: write at most 253 lower-case letters, digits, '-' and "
-            "'.', with a letter or digit at both ends"
+            f"{source}: metadata.name: {name[:80]!r} is not a valid name: use at most 253 lower-case letters, digits, "
+            "'-' and '.', with a letter or digit at both ends"
         )
     spec = body.get("spec")
     if flaw := refusal(len(json.dumps(spec, separators=(",", ":"), ensure_ascii=False).encode())):
         raise PunctualError(f"{source}: {flaw}")
-    if isinstance(spec, dict):  # the answer is that of the same job in earnest
+    if isinstance(spec, dict):  # answer as for the same job without dryRun and suspend
         spec = {field: value for field, value in spec.items() if field not in {"dryRun", "suspend"}}
     manifest = {**body, "metadata": meta, "status": None, "spec": spec}
     try:
@@ -262,7 +262,7 @@ def _created(body: Json, source: str, namespace: str, now: float) -> api.Divisib
 
 
 def _fetch(cluster: ClusterState, asked: Sequence[api.DivisibleJob]) -> tuple[Snapshot, tuple[str, ...]]:
-    """Read off the cluster what the operator decides by. Also return the namespaces that were read; (): all."""
+    """Read the objects that the operator decides by. Also return the namespaces that were read; (): all."""
     pools, namespaces = {job.spec.pool for job in asked}, {job.metadata.namespace for job in asked}
     found = cluster.objects(pools, namespaces)
     snapshot = Snapshot.of(found.bodies)
@@ -302,7 +302,7 @@ def answers(snapshot: Snapshot, asked: Iterable[api.DivisibleJob], *, now: float
 
 
 def ask(pool: Pool, job: Job, name: str, *, now: float, known: bool = False) -> Answer:
-    """Submit a job to a Pool that no one else uses, and return its decision."""
+    """Submit a job to a Pool that has no other user, and return its decision."""
     settle(pool, now, [JobApplied(job)])
     view = pool.view()
     own = [Piece(*work) for work in (*view.running(job.uid), *view.planned(job.uid))]

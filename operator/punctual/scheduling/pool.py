@@ -5,8 +5,8 @@ something changed, decides on a bounded number of waiting jobs, gives free proce
 what must be written. A step never reads the time and never waits. Every decision is in the records that ``WriteStatus``
 carries. A new leader rebuilds a Pool from those records alone (``restore``); all other state is deliberately lost.
 
-This module contains the cycle, and nothing else: the order of the stages, and the module that takes each event. The
-stages are in ``engine``; they share one state. Readers use :meth:`Pool.view` and :meth:`Pool.quote`.
+This module contains only the cycle: the order of the stages, and which module handles each event. The stages are in
+``engine``; they share one state. Readers use :meth:`Pool.view` and :meth:`Pool.quote`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -55,8 +55,8 @@ from punctual.scheduling.view import PoolView, Quote
 class Pool:
     """One pool's jobs, processors and promises.
 
-    The runtime calls :meth:`step` with the time (seconds, the API server's clock) and the events, the newest per key,
-    and carries out the returned actions. A new leader makes a Pool with its epoch and calls :meth:`restore` with
+    The runtime calls :meth:`step` with the time (seconds, the API server's clock) and the newest event per key, and
+    carries out the returned actions. A new leader makes a Pool with its epoch and calls :meth:`restore` with
     everything that the API server holds before the first step.
     """
 
@@ -84,7 +84,7 @@ class Pool:
         self._nodes = NodeEvents(state, lifecycle)
         self._pool_edits = PoolEdits(state, planner, self._reservations, self._nodes)
         self._unread: list[Event] = []
-        """Events that a restore leaves to the first step."""
+        """Events of a restore that the first step processes."""
 
     def restore(self, now: float, events: Iterable[Event]) -> list[Action]:
         """Read the recorded state; return only the stamps (WriteStatus, WritePool) of the new epoch.
@@ -222,7 +222,7 @@ class Pool:
 
 
 def _restore_order(event: Event) -> int:
-    """Return the rank of an event in a restore: pools, nodes, jobs, pods. Each is interpreted with those before it."""
+    """Return the rank of an event in a restore: pools, nodes, jobs, pods. Later kinds refer to earlier ones."""
     match event:
         case PoolApplied():
             return 0

@@ -166,7 +166,7 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise TraceError(f"{twice[:SHOWN]}: stands twice in one object")
+        raise TraceError(f"{twice[:SHOWN]}: appears twice in one object")
     return found
 
 

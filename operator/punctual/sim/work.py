@@ -18,7 +18,7 @@ class Work:
     begins: float
     """When the first unit begins: after transfer and start-up."""
     rate: float = 1.0
-    """Speed relative to a whole processor at its nominal speed; 0: it stands still."""
+    """Speed relative to a whole processor at its nominal speed; 0: the work stands still."""
     _computed: float = 0.0
     """Units computed when the rate last changed."""
     _since: float = field(init=False)
@@ -39,13 +39,13 @@ class Work:
         return self._since + (self.size - self._computed) * self.chi / self.rate
 
     def set_rate(self, now: float, rate: float) -> None:
-        """Go on at another rate, from ``now`` on."""
+        """Change the rate from ``now`` on."""
         if now > self._since:
             self._computed = min(self.size, self._computed + (now - self._since) * self.rate / self.chi)
             self._since = now
         self.rate = rate
 
     def shift(self, seconds: float) -> None:
-        """Move all times: the clock was set."""
+        """Move all times, because the clock was set."""
         self.begins += seconds
         self._since += seconds

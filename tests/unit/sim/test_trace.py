@@ -44,7 +44,7 @@ JOB = '{"id": "a", "arrival": 0, "load": 1, "deadline": 1}'
         pytest.param(f'{{"id": "a", "load": {"[" * 500}{"]" * 500}}}', ["line 1: Invalid JSON"], id="less deep"),
         ('{"id": "\\ud800", "arrival": 0, "load": 1, "deadline": 1}', ["line 1: Invalid JSON"]),
         ('{"id": "\udcff", "arrival": 0, "load": 1, "deadline": 1}', ["line 1: is not UTF-8, in column 9"]),
-        ('{"id": "a", "load": 1, "arrival": 0, "load": 2, "deadline": 1}', ["line 1: load: stands twice"]),
+        ('{"id": "a", "load": 1, "arrival": 0, "load": 2, "deadline": 1}', ["line 1: load: appears twice"]),
         ('{"id": "a\\u001b[31m", "arrival": 0, "load": 1, "deadline": 1}', ["line 1: id: 'a\\x1b[31m' has characters"]),
         ('{"id": "a", "kind": [], "arrival": 0}', ["line 1: kind: [] is none of job, reservation, fault"]),
         pytest.param(JOB.replace("0", f'"{"9" * 999}"'), ["line 1: arrival", "999…"], id="long"),

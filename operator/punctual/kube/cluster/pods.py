@@ -1,11 +1,11 @@
 """Builds the pod of a chunk, and reads the state of a pod's body.
 
 Building: a job's template becomes the pod of one chunk. Its name is derived from job, kind, begin and attempt, so a
-second create is a 409 and not a second pod. It requests one processor on one node, and the scheduler still decides
-whether that fits. Progress goes through an emptyDir that the node's agent reads from outside, and offers arrive through
-a downward-API volume. Neither needs a token or the network. If chunks have an input, the input step runs before the
-template's containers. It gets its turn by another annotation in that volume and reports its measurements in its
-termination message.
+second create is a 409 and not a second pod. It requests one processor on one node, and kube-scheduler still
+decides whether it fits. Progress goes through an emptyDir that the node's agent reads from outside, and offers arrive
+through a downward-API volume. Neither needs a token or the network. If chunks have an input, the input step runs before
+the template's containers. Another annotation in the downward-API volume gives it the transfer turn. It reports its
+measurements in its termination message.
 
 Reading: the informer sees every pod of the cluster and stores only the values that decisions need: of chunk pods a
 :class:`~punctual.scheduling.model.events.PodObserved`, of other pods the capacity that they request.
@@ -57,11 +57,11 @@ VOLUME: Final = "punctual"
 
 MOST_BYTES: Final = 2**53
 _MESSAGE: Final = 4096
-"""Bytes that the kubelet reads of a container's termination message: the last ones, from version 1.0 on."""
+"""The kubelet reads at most the last so many bytes of a container's termination message, from version 1.0 on."""
 _MESSAGES: Final = 12288
-"""Bytes that it passes on of all containers of a pod, divided evenly: the first ones of each."""
+"""The kubelet passes on so many bytes for all containers of a pod: of each message the first ones, an equal share."""
 MOST_SECONDS: Final = 10.0**9
-_DIGITS = 19  # of the highest number of units; int() refuses texts of thousands
+_DIGITS = 19  # of the highest number of units; int() raises an error for thousands of digits
 RESULTS_SUFFIX: Final = "-results"
 _NAME = 253  # the longest name of an object
 _LABEL = 63  # the longest value of a label
@@ -79,7 +79,7 @@ class Owner(NamedTuple):
 
 
 class ForeignPod(NamedTuple):
-    """The capacity on a node that another pod requests: cores and bytes."""
+    """A pod that is not a chunk pod, with the capacity that it requests on its node: cores and bytes."""
 
     uid: str
     node: str
@@ -228,9 +228,9 @@ def _input_volumes(step: InputStep) -> list[dict[str, Any]]:
 
 
 def _input_container(step: InputStep, spec: Mapping[str, Any], processor: PoolSpec) -> dict[str, Any]:
-    """Return the init container of the input step. It satisfies the strictest Pod Security policy.
+    """Return the init container of the input step. It satisfies the Pod Security standard "restricted".
 
-    The pod's own user may be another.
+    Exception: a template with ``runAsUser: 0``, because the input step runs as the template's user.
     """
     asked = step.asked
     values = {"PUNCTUAL_INPUT_TIMEOUT": f"{step.patience:g}"}
@@ -387,9 +387,9 @@ def _ours(meta: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str,
     states = {s["name"]: s.get("state") or {} for s in status.get("containerStatuses") or ()}
     state = states.get(first, {})
     ended = state.get("terminated")
-    if ended is None:  # an init container's failure is the chunk's, although its main container never ran
+    if ended is None:  # a failed init container fails the chunk, although the main container never ran
         ended = _failure(status.get("initContainerStatuses"))
-    if status.get("phase") == "Failed" and not (ended or {}).get("exitCode"):  # the main container is well
+    if status.get("phase") == "Failed" and not (ended or {}).get("exitCode"):  # the main container did not fail
         ended = _failure(status.get("containerStatuses")) or ended
     began = (state.get("running") or state.get("terminated") or {}).get("startedAt")
     phase = status.get("phase") or "Pending"
@@ -426,7 +426,7 @@ def _ours(meta: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str,
 def _fetched(status: Mapping[str, Any]) -> dict[str, Any]:
     """Return whether the input step has ended successfully, and its reported measurements and version.
 
-    Its image may be any, so impossible values are ignored.
+    The user may choose the step's image, so impossible values are ignored.
     """
     for init in status.get("initContainerStatuses") or ():
         ended = (init.get("state") or {}).get("terminated") if init["name"] == STEP else None
@@ -470,7 +470,7 @@ def _transfer(told: Mapping[str, Any]) -> Transfer | None:
 
 
 def _failure(containers: Sequence[Mapping[str, Any]] | None) -> Mapping[str, Any] | None:
-    """Return how the first of these containers that failed did, by their statuses."""
+    """Return the ``terminated`` state of the first failed container."""
     for container in containers or ():
         ended = (container.get("state") or {}).get("terminated")
         if ended and ended.get("exitCode"):
@@ -494,7 +494,7 @@ def _reason(status: Mapping[str, Any], state: Mapping[str, Any]) -> str:
 
 
 def _waiting(status: Mapping[str, Any], state: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the reason for which a container waits.
+    """Return the ``waiting`` state of the first init container that waits, otherwise that of the main container.
 
     If the input step lacks its Secret, the message names the field.
     """
@@ -508,13 +508,13 @@ def _waiting(status: Mapping[str, Any], state: Mapping[str, Any]) -> Mapping[str
 
 
 def _unplaced(status: Mapping[str, Any]) -> str:
-    """Return why the scheduler has found no node. Empty if it has."""
+    """Return why kube-scheduler has found no node; empty if it has found one."""
     for condition in status.get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            # the scheduler has preempted other pods and reserves their capacity for this one
+            # kube-scheduler has preempted other pods and reserves their capacity for this one
             if status.get("nominatedNodeName"):
                 return NOMINATED
-            # no node caused it: a claim failed, so no node is to be avoided
+            # a volume claim failed: the node is not the cause and need not be avoided
             lacks = "persistentvolumeclaim" in (condition.get("message") or "").lower()
             return NO_VOLUME if lacks else str(condition.get("reason") or "")
     return ""
@@ -531,7 +531,7 @@ def foreign_pod(body: Mapping[str, Any]) -> ForeignPod | None:
 
 
 def room_of(spec: Mapping[str, Any]) -> tuple[float, int]:
-    """Return the cores and bytes that the scheduler counts for a pod."""
+    """Return the cores and bytes that kube-scheduler counts for a pod."""
     return float(_room(spec, "cpu")), math.ceil(_room(spec, "memory"))
 
 
@@ -544,10 +544,10 @@ def _bound(body: Mapping[str, Any]) -> float:
 
 
 def _room(spec: Mapping[str, Any], name: str) -> Decimal:
-    """Return what the scheduler counts for a pod: the larger of start and run, plus the overhead.
+    """Return the request that kube-scheduler counts for a pod: the larger of start-up and run, plus the overhead.
 
-    Init containers run one after the other. Those with restartPolicy Always continue beside all that follow (KEP-753).
-    A pod-level request replaces all of them (KEP-2837).
+    Init containers run one after the other. Sidecars (restartPolicy Always, KEP-753) continue beside all later
+    containers. A pod-level request replaces the containers' requests (KEP-2837).
     """
 
     def asked(part: Mapping[str, Any]) -> Decimal:

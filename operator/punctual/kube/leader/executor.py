@@ -1,7 +1,8 @@
 """Carries out a Pool's actions: each becomes an operation of the writer, a set point, or an event.
 
-Everything about one job is submitted under its uid, in the order of the Pool's actions, so a chunk's pod follows the
-status that records it. Nothing is decided here. The only state is what conditions and results need.
+Everything about one job is submitted under its uid, in the order of the Pool's actions, so a chunk's pod is
+created after the status that records it. The executor decides nothing. It keeps only the state that conditions, results
+and unwritten statuses need.
 """
 
 import asyncio
@@ -80,7 +81,7 @@ class Tools:
     promise_metrics: PromiseMetrics
     windows: WindowController
     results: dict[str, Results]
-    """By job. Loaded from the API server for jobs that an earlier leader started."""
+    """Results by job (uid). Those of jobs that an earlier leader started are loaded from the API server."""
     found: dict[Key, bytes] = field(default_factory=dict)
     """Statuses (JSON) that a new leader found, by the writer's key. A stamp with the same content is not written."""
     job_of: Callable[[str], str | None]
@@ -107,7 +108,7 @@ class PoolExecutor:
         self._tools = tools
         self._spec: PoolSpec | None = None  # the spec in force, not only the requested one
         self._progress: dict[str, JobRecord] = {}  # by job, oldest first
-        self._unwritten: set[Key] = set()  # those with a status that is not written yet
+        self._unwritten: set[Key] = set()  # objects with a status that is not written yet
         self._written = asyncio.Event()
         self._written.set()
 
@@ -188,7 +189,7 @@ class PoolExecutor:
         self._tools.promise_metrics.job(known, record)
         known.record = record
         if not urgent:
-            # one moved forecast moves those of all jobs behind it: most are never made into a status
+            # a changed forecast changes those of all later jobs, so most records are replaced before they are written
             self._progress[uid] = record
             return
         self._progress.pop(uid, None)
@@ -210,7 +211,7 @@ class PoolExecutor:
         record = action.record
         self._spec = record.applied
         tools.taints.observe_pool(self._pool, holding=record.applied is None or record.applied.hold == "Taint")
-        if record.applied is not None and record.applied.hold != "Placeholder":  # also an earlier leader's
+        if record.applied is not None and record.applied.hold != "Placeholder":  # also an earlier leader's placeholders
             self._keep_capacity(HoldCapacity({}, 0.0, 0))
         tools.promise_metrics.pool(self._pool, record)
         if record.applied is not None:
@@ -305,7 +306,7 @@ def status_write(known: KnownJob, job: Job, record: JobRecord, *, now: float, ur
 
 
 def _same(body: Mapping[str, Any]) -> Callable[[dict[str, Any]], bool]:
-    """Return a test for the exact attempt in a pod of that name: its job (label and owner), range and number."""
+    """Return a test whether an existing pod is this attempt: same job (label and owner), range and attempt number."""
     job, notes = body["metadata"]["labels"][JOB_UID_LABEL], body["metadata"]["annotations"]
     wanted = {key: notes[key] for key in (BEGIN, END, ATTEMPT)}
 
@@ -313,7 +314,7 @@ def _same(body: Mapping[str, Any]) -> Callable[[dict[str, Any]], bool]:
         meta = pod["metadata"]
         there = meta.get("annotations") or {}
         if not any(owner.get("uid") == job for owner in meta.get("ownerReferences") or ()):
-            return False  # otherwise it would not be seen as a chunk pod, and its chunk would wait for ever
+            return False  # `project_pod` would not return it as a chunk pod, and the chunk would wait for ever
         return (meta.get("labels") or {}).get(JOB_UID_LABEL) == job and wanted.items() <= there.items()
 
     return same

@@ -1,12 +1,12 @@
-"""One term of a leader: takes over what is on record, lets each pool's actor decide, and ends.
+"""One term of a leader: takes over the recorded state, runs each pool's actor until the term is over, and ends.
 
-A term has an epoch, runs the loops of its `parts`, and shows a replica how it is doing. What each part may decide:
+A term has an epoch, runs the loops of its `parts`, and reports its health to the replica. The parts:
 
-    takeover, restore, late       what is on record: read after the stamp (`fencing`), before anything is decided
-    statuses                      which statuses were read, left alone, put aside
-    jobs, reservations, pools     what follows when one of them changes; `settled_jobs`, `windows`, `pod_events` help
-    actors, executor              the Pools of the core, and what carries out their actions
-    changes, outcomes             what the caches and the writer report: routed to the parts above
+    takeover, restore, late       read objects after stamping them (`fencing`), before anything is decided about them
+    statuses                      knows which statuses were read, left alone or put aside
+    jobs, reservations, pools     act when such an object changes; `settled_jobs`, `windows`, `pod_events` help
+    actors, executor              run the Pools of the core, and carry out their actions
+    changes, outcomes             route what the caches and the writer report to the parts above
 
 A term never continues after an error: its decisions are recorded, and the next term begins from the records.
 """
@@ -110,14 +110,14 @@ class Term:
                 self._caches.listener = None
                 directory.on_epoch = lambda _: None
                 directory.on_unsettled = lambda _: None
-            # before anything is waited for: a replica that loses its lease twice in a row may not get behind that
+            # before the first await: if the replica loses its lease twice in a row, what follows an await may not run
             self._end()
             self._set_points.clear()
             self._metrics.forget_pools()
             await self._parts.gate.close()
 
     async def retire(self, within: float) -> None:
-        """Decide nothing more, and write what was decided, within so many seconds."""
+        """Stop deciding, and write the decisions made so far, in at most ``within`` seconds."""
         self._end()
         self._parts.actors.retire()
         self._parts.profiles.write(last=True)
@@ -126,7 +126,7 @@ class Term:
         await self._parts.recorder.flush(1.0)
 
     def _begin(self) -> None:
-        """Start every pool, and let it answer the jobs without a decision."""
+        """Start every pool. It then answers the jobs that have no decision yet."""
         self._parts.takeover.end()
         self._decides = True
         for node in self._caches.inventory.nodes():
@@ -156,7 +156,7 @@ class Term:
 
     @property
     def stopped(self) -> int:
-        """Pools in which nothing is decided, because their status cannot be written."""
+        """Number of pools that decide nothing, because their status cannot be written."""
         return self._parts.pools.stopped
 
     @property
@@ -171,12 +171,12 @@ class Term:
 
     @property
     def depth(self) -> int:
-        """Writes that wait."""
+        """Number of writes that wait."""
         return self._parts.writer.depth
 
     @property
     def oldest_write(self) -> float:
-        """Seconds that the oldest of them has waited."""
+        """Seconds that the oldest waiting write has waited."""
         return self._parts.writer.oldest
 
     def reported(self, reported: Reported) -> None:
@@ -205,15 +205,15 @@ class Term:
 
     @property
     def leads(self) -> bool:
-        """Whether it has taken over and continues."""
-        # a group that ends cancels `_watch_for_failure` at that moment, and accepts no more tasks from then on
+        """Whether the takeover is done and the term is not over."""
+        # a TaskGroup that ends accepts no more tasks; at once it cancels `_watch_for_failure`, and thereby `_failure`
         return self._decides and not self._failure.done()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return self._group.create_task(work)
 
     def _epoch_seen(self, epoch: int) -> None:
-        """End at once if a newer leader has stamped something: deletions and the like are not fenced."""
+        """End at once if a newer leader has stamped something, because writes such as deletions are not fenced."""
         if epoch > self.epoch:
             self._parts.writer.drop_all()
             self._fail(Fenced(f"a status carries epoch {epoch}: a newer leader has begun"))

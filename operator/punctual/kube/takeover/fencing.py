@@ -1,7 +1,8 @@
-"""Stamps the epoch onto stored objects: from then on the API server refuses what earlier leaders write onto them.
+"""Writes ("stamps") the epoch into stored objects: from then on the API server refuses earlier leaders' writes to them.
 
-The answer to a stamp is what an earlier leader wrote last. A call that may succeed later is repeated while this replica
-leads. An object that cannot be stamped while others can is left alone: it must not keep a leader from the others.
+The response to a stamp has the last status that an earlier leader wrote. A call that may succeed later is repeated
+while this replica leads. An object that cannot be stamped while others can is left alone, so that it does not stop the
+takeover.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""Reads the status of single objects after the takeover, stamped first, before anything is decided about them.
+"""Stamps and reads single objects after the takeover, before anything is decided about them.
 
-Of such an object an earlier leader may have written, and no list contained it because the server lagged behind: a watch
-that begins where such a list ends shows it as it was created, without what was promised since. Settled jobs that were
-put aside are read here too, when something is due about them.
+A list from an API server that lags behind may lack an object that an earlier leader has written to. A watch that begins
+at such a list shows the object as it was created, without the promises made since. Settled jobs that were put aside are
+read here too, when something is due about them.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 
 
 class LateReader:
-    """Each method returns whether the object was read now and is still the one that was asked for."""
+    """Reads single objects. Each coroutine returns whether it read the object, and the object was not replaced."""
 
     def __init__(self, fence: Fence, restore: Restore, statuses: Statuses, directory: Directory) -> None:
         self._fence = fence

@@ -1,7 +1,7 @@
-"""Takes over what the stored objects say: from a body, read after the stamp, into the directory.
+"""Restores records from stored objects: from a body that was read after its stamp, into the directory.
 
-It writes nothing and decides nothing. A job's or a reservation's status that cannot be read leaves that object alone; a
-pool's is written anew, because its jobs' records are in their own statuses.
+This module writes nothing and decides nothing. A job or reservation with an unreadable status is left alone. An
+unreadable status of a pool is written anew, because the records of its jobs are in their own statuses.
 """
 
 from collections.abc import Mapping

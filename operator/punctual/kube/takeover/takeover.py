@@ -1,14 +1,14 @@
-"""The takeover: reads what the API server has on record, in an order in which nothing can be lost.
+"""The takeover: reads the stored objects in an order that loses no write of an earlier leader.
 
-    list       pools, profiles, reservations and jobs as they are now; of the jobs only the unfinished ones, if nearly
-               all are known
-    stamp      the new epoch onto each pool and each unfinished job and reservation, by itself: the answer is what an
-               earlier leader wrote last, because from then on the API server refuses what it still has under way
-    restore    the records from these answers
-    wait       while the time is in doubt: a decision at a wrong time is permanent
+    list       pools, profiles, reservations and jobs as they are now. A replica that already knows nearly all jobs lists
+               only the unfinished ones
+    stamp      write the new epoch into each pool and each unfinished job and reservation. Each response has the last
+               status that an earlier leader wrote, because the API server refuses its later writes
+    restore    the records from these responses
+    wait       until the time is certain: a decision at a wrong time is permanent
 
-Nothing is decided before its end. Settled jobs (`directory.settled`: ended, refused, a dry run) are put aside
-(`settled_jobs`). A pool with a status that cannot be written is not led until it can. Others go on.
+Nothing is decided before the takeover ends. Settled jobs (`directory.settled`: ended, refused, a dry run) are put aside
+(`settled_jobs`). A pool is not led while its status cannot be written; other pools are unaffected.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class Takeover:
         """Read all objects, and wait until the time is known."""
         before = {resource: self._directory.metadata(resource) for resource in (PROFILES, POOLS, RESERVATIONS, JOBS)}
         fence, restore = self._fence, self._restore
-        with uncollected():  # to look for cycles in so many bodies takes half of the CPU that reading them takes
+        with uncollected():  # garbage collection of so many bodies would take half as much CPU as reading them
             async for body in fence.all(PROFILES, before[PROFILES]):
                 restore.profile(body)
             async for body in fence.all(POOLS, before[POOLS]):
@@ -72,17 +72,17 @@ class Takeover:
             self._statuses.begun = self._clock.now()
 
     def end(self) -> None:
-        """End it: it is done, or the term ends before."""
+        """Mark the takeover as over: it is done, or the term ended first."""
         self._over = True
 
     @property
     def seconds(self) -> float:
-        """Seconds since it began."""
+        """Seconds since the takeover began."""
         return self._monotonic() - self._began
 
     @property
     def age(self) -> float:
-        """Seconds since it began; 0 when it is over."""
+        """Seconds since the takeover began; 0 when it is over."""
         return 0.0 if self._over else self.seconds
 
     @property

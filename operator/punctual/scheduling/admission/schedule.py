@@ -1,14 +1,14 @@
-"""Schedule: the promised work of a pool, in the form in which promises are tested and processors get their work.
+"""Schedule: the promised work of a pool. It tests new promises and assigns work to free processors.
 
-There are three, each in a module of its own, and a pool has one at a time:
+There are three kinds, each in its own module. A pool uses one at a time:
 
     exact          ExactSchedule      a plan: every chunk has its processor and its time
     fast_schedule  FastSchedule       a queue by deadline: a free processor takes the first work that it can do
     statistical    StatisticalQueue   a queue under a utilization bound, for uncertain costs
 
-Each keeps its promises by its own way of dispatching work, so they are not mixed. Only
-:mod:`punctual.scheduling.engine.admission_mode` knows which one is in force; every other stage uses the verbs below. A
-schedule knows demands, places and times. It knows no records, pods or events.
+Each kind keeps its promises only if it also dispatches the work, so kinds are not mixed. Only
+:mod:`punctual.scheduling.engine.admission_mode` knows which kind is in use; every other stage uses the methods below. A
+schedule knows demands (work to place), places (processors) and times. It knows no records, pods or events.
 """
 
 import math
@@ -30,7 +30,7 @@ from punctual.scheduling.placement.timeline import Timeline, Walk
 ScheduleKind = Literal["Exact", "Fast", "Statistical"]
 Proof = TypeVar("Proof")
 Busy = Callable[[], Mapping[Place, float]]
-"""Returns when each occupied place is expected to be free. It is computed only by the schedules that need it."""
+"""Returns when each occupied place is expected to be free. Only the schedules that need it call it."""
 
 
 class Accepted(NamedTuple, Generic[Proof]):
@@ -84,14 +84,14 @@ class Schedule(Protocol[Proof]):
 
     kind: ClassVar[ScheduleKind]
     counts_on_ends: ClassVar[bool]
-    """Whether work is fixed behind the planned ends of other work, so another end makes a new plan worthwhile."""
+    """Whether planned work starts at the planned end of other work, so that another end makes a new plan worthwhile."""
 
     @property
     def plan(self) -> Plan:
         """The work that is fixed on a place and at a time; a queue fixes none."""
 
     def refresh(self, now: float, busy: Busy) -> None:
-        """Note that no processor is ready in the past, before jobs are judged."""
+        """Move ready times that have passed to ``now``, before jobs are judged."""
 
     def test(self, now: float, busy: Busy) -> Test:
         """Return the admission test in force, for searches that test one demand after the other."""
@@ -100,13 +100,13 @@ class Schedule(Protocol[Proof]):
         """Test whether a job can be promised beside all others. Nothing changes."""
 
     def movable(self, demand: Demand) -> Plan | None:
-        """Return the plan that might have place for a demand only in another order; None: test the demand alone."""
+        """Return the plan if it may fit the demand only before other placements; None: test the demand alone."""
 
     def add(self, accepted: Accepted[Proof]) -> None:
-        """Promise a job; nothing has changed since it was judged."""
+        """Promise a job. Nothing may have changed since it was judged."""
 
     def remove(self, uid: str) -> bool:
-        """Remove the waiting work of a job; return whether work that is fixed elsewhere could move up."""
+        """Remove the waiting work of a job; return whether a new plan could start other work earlier."""
 
     def uids(self) -> Collection[str]:
         """Return the jobs that have waiting work."""
@@ -124,7 +124,7 @@ class Schedule(Protocol[Proof]):
         """Return the places from which jobs without a promise must leave."""
 
     def wake(self, now: float) -> float | None:
-        """Return when work could begin although nothing has happened; None: not before an event."""
+        """Return when work could begin without a further event; None: only after an event."""
 
 
 class Waiting(Protocol):
@@ -138,7 +138,7 @@ class Waiting(Protocol):
 class Queue(ABC):
     """Queue of waiting jobs: it tests one demand at a time, and serves one processor at a time.
 
-    It is the part of a :class:`Schedule` that is the same in every queue.
+    Implements the part of :class:`Schedule` that all queues share.
     """
 
     __slots__ = ()
@@ -167,7 +167,7 @@ class Queue(ABC):
 
     @abstractmethod
     def wake(self, now: float) -> float | None:
-        """Return when the port will be free, if a chunk must wait for it."""
+        """Return when the port (the connection to the source of inputs) will be free, if a chunk must wait for it."""
 
     @abstractmethod
     def next(self, now: float) -> NextChunk | None:
@@ -226,7 +226,7 @@ class QueueTest:
         return self.line.ground.under(demand, deadline)
 
     def over(self, demand: Demand) -> float:
-        """Return when a demand behind all others is done at the latest; none of the others is due later."""
+        """Return the latest time at which a demand behind all others is done; no other demand is due later."""
         least = self.now + least_seconds(demand, self.line.ground)
         return max(self.line.over(self.now, demand), least, *self.line.dues())
 

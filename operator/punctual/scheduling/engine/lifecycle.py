@@ -1,4 +1,4 @@
-"""State transitions of chunks and jobs: account, lose, fail, finish; and the supervision of running chunks."""
+"""State transitions of chunks and jobs: account, lose, fail, finish, refuse, expire."""
 
 import heapq
 import math
@@ -19,7 +19,7 @@ from punctual.scheduling.state.pool_state import PoolState
 LAST_WORD = 30.0
 """Seconds to wait for the agent's last report of a pod that ended while an offer was open."""
 BLOCKED = 10.0
-"""Seconds without new pods on a node where a pod did not fit, or for a job of which a pod was refused."""
+"""Seconds without new pods on a node where a pod did not fit, or for a job with a refused pod."""
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class Lifecycle:
         assert kept is not None
         if kept.end < chunk.end:
             watch = st.watch(kept)
-            if watch.done > 0:  # it now ends earlier, at its own pace, which a plan that was not kept does not contain
+            if watch.done > 0:  # the new end follows from the observed pace, not from the planned one
                 until = expected_end(kept._replace(promised_end=now), watch, now=now)
                 st.record = st.record.changed(kept._replace(promised_end=min(kept.promised_end, until)))
             self.state.outdated.work_changed()
@@ -218,9 +218,9 @@ class Lifecycle:
 
     @staticmethod
     def _done(now: float, st: JobState) -> float:
-        """Return when the units accounted by now were complete: when the last pod ended, even if seen late.
+        """Return when the units accounted so far were complete: when the last pod ended, even if that was seen later.
 
-        The time is not used for a job that was off track: an earlier leader may have seen another of its pods end late.
+        For a job that is not on track it is ``now``: an earlier leader may have seen a pod end late.
         """
         on_track = st.record.on_track
         return st.last_end if on_track and on_track.status == "True" else now
@@ -322,12 +322,12 @@ class Lifecycle:
 
 
 def _fault(st: JobState, chunk: Chunk, pod: PodObserved) -> tuple[str, str] | None:
-    """Return reason and message if a chunk does not count although its pod has succeeded; None: it counts."""
+    """Return the reason and message if a chunk does not count although its pod has succeeded; None: it counts."""
     if pod.cut is not None and st.job.reduce_duration is not None and chunk.kind != "Reduce":
         return reasons.RESULT_CUT, (
             f"pod {pod.name}: its result is cut: the kubelet passes on {pod.cut} bytes of each of its containers' "
             f"messages, so a result may have at most {pod.cut - 1} (PUNCTUAL_RESULT_LIMIT); store it elsewhere under a "
-            "name made of its range and leave the name"
+            "name made of its range and use the name as the result"
         )
     if st.job.fetches and chunk.kind != "Reduce" and not st.watch(chunk).input_known:
         return reasons.CHUNK_FAILED, f"pod {pod.name} has succeeded without a record that it has read its input"

@@ -1,8 +1,8 @@
 """Plan of a pool: which processors compute which part of each promised job, and when.
 
 A plan places one demand after the other, in the pool's order, at the times at which processors become ready
-(:mod:`punctual.scheduling.placement.place`). Admission makes a plan with one more demand; the Pool keeps a new plan
-only if it keeps every promise.
+(:mod:`punctual.scheduling.placement.place`). Admission makes a plan with one more demand; the Pool adopts a new
+plan only if it keeps every promise.
 
 A plan stays valid over time while processors do as planned; ``retimed`` gives the plan after a deviation.
 """
@@ -38,11 +38,11 @@ class Plan:
     places: tuple[Place, ...] = ()
     ground: Timeline = field(default_factory=_nothing)
     row: LazyPlan = field(default_factory=lambda: LazyPlan(_nothing()))
-    """The lazy plan behind this plan; placements that were not read are still to be made."""
+    """The lazy plan that this plan is based on. It makes placements when they are first read."""
     first: tuple[Placement, ...] = ()
     """The current versions of the first placements."""
     past: int = 0
-    """Number of the lazy plan's placements that ``first`` stands for."""
+    """Number of the lazy plan's placements that ``first`` replaces."""
     since: float = -inf
     """Time before which no processor is ready behind the last placement."""
     behind: Timeline | None = None
@@ -54,7 +54,7 @@ class Plan:
     ) -> "tuple[Plan, tuple[Shortfall, ...]]":
         """Place all demands in their order; a demand that cannot be placed in time is left out and returned.
 
-        ``stop`` at the first of those: the plan is then incomplete.
+        ``stop``: end at the first such demand; the plan is then incomplete.
         """
         return cls.in_turn(places, ground, sorted(demands, key=attrgetter("order")), stop=stop)
 
@@ -122,11 +122,10 @@ class Plan:
         """Return a plan with one more demand that keeps every placement in time, or the reason why there is none.
 
         The demand is first placed behind all placements: if it is in time there, nothing else moves, O(N). Otherwise
-        the whole queue is placed again in its order. That is the test, and its refusal is final. A load that no order
-        could finish is refused at once. O(W N) at worst, for W placements; less if there is slack, or if nothing is
-        moved.
+        the whole queue is placed again in its order, and a refusal by this test is final. A load that no order could
+        finish is refused at once. O(W N) at worst, for W placements; less if there is slack, or if no placement moves.
         """
-        cheap = 1 + len(self) // 32  # checking a placement costs so much less than making it
+        cheap = 1 + len(self) // 32  # checking a placement costs about 1/32 of making it
         if not len(self) or overloaded(self.ground, self.demands, demand):
             plan = self.append(demand)
             return plan if isinstance(plan, Plan) or not len(self) else plan._replace(placements=cheap)
@@ -152,7 +151,7 @@ class Plan:
         return self.row.might_follow(demand)
 
     def follows(self, before: "Plan") -> bool:
-        """Whether this is that plan with one more placement behind, and none has moved."""
+        """Whether this plan is ``before`` with one more placement at its end, and no placement has moved."""
         whole = self.row.whole and before.row.whole
         return whole and len(self) == len(before) + 1 and all(map(is_, self, before))
 
