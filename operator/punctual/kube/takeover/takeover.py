@@ -1,7 +1,7 @@
 """The takeover: reads the stored objects in an order that loses no write of an earlier leader.
 
-    list       pools, profiles, reservations and jobs as they are now. A replica that already knows nearly all jobs lists
-               only the unfinished ones
+    list       pools, profiles, reservations and jobs as they are now. A replica that already knows nearly all jobs
+               lists only the unfinished ones
     stamp      write the new epoch into each pool and each unfinished job and reservation. Each response has the last
                status that an earlier leader wrote, because the API server refuses its later writes
     restore    the records from these responses

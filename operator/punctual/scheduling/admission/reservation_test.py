@@ -184,7 +184,7 @@ def admit(asked: Reservation, ahead: BookedReservations, plan: Plan, now: float)
     return Refused(
         reasons.INFEASIBLE_RESERVATION,
         f"{some(where.size, 'processor')} from {span(asked.start - now)} on for {span(asked.end - asked.start)} "
-        f"would break an earlier promise: {missed[0].uid} would no longer fit",
+        f"would break an earlier promise: a job due in {span(missed[0].due - now)} would be late",
     )
 
 

@@ -130,6 +130,10 @@ class Decisions:
             self.lifecycle.finish(now, st)
             return None
         if st.cost is None and job.refusal is None and not self.state.request.deleting:
+            if job.dry_run:
+                text = "spec.cost: a dry run starts no pilot chunks; state it, or name a profile that knows the cost"
+                self.lifecycle.refuse(now, st, reasons.INVALID_SPEC, text)
+                return None
             text = "neither cost nor profile: pilot chunks on free processors measure what a unit costs"
             st.record = st.record._replace(admitted=Verdict("Unknown", reasons.MEASURING, text), refused=None)
             return None
