@@ -178,7 +178,7 @@ def test_dry_run_answers_and_books_nothing():
 
 def test_a_dry_run_of_a_job_without_a_cost_starts_no_pilots():
     w = small()
-    w.apply(job(units=100, deadline=100, cost=None, dry_run=True))
+    w.apply(job(units=100, deadline=100, chi=None, dry_run=True))
     w.run(10)
     assert w.state("j1") == ("False", reasons.INVALID_SPEC)
     assert "spec.cost: a dry run starts no pilot chunks" in w.records["j1"].admitted.message

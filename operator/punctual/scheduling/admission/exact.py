@@ -232,7 +232,7 @@ def _arithmetic(a: Application, short: Shortfall) -> str:
             f"{some(short.usable, 'processor')} can begin in time, and they finish {some(short.fit, 'unit')}"
         )
     if short.uid != a.demand.uid:
-        return f"{what} would fit only by breaking an earlier promise: {_broken(a, short)}"
+        return f"{what} would fit only by breaking an earlier promise: {broken(a.plan.demands, short, a.now)}"
     first = span(max(0.0, short.first_ready - a.now))
     if short.units == 0:
         return (
@@ -254,9 +254,9 @@ def _arithmetic(a: Application, short: Shortfall) -> str:
     )
 
 
-def _broken(a: Application, short: Shortfall) -> str:
-    """Describe the broken promise by its lateness; its name may be another tenant's and stays private."""
-    due = span(next(d.due for d in a.plan.demands if d.uid == short.uid) - a.now)
+def broken(promised: Iterable[Demand], short: Shortfall, now: float) -> str:
+    """Describe a promise that would be broken by its lateness; its name may be another tenant's and stays private."""
+    due = span(next(d.due for d in promised if d.uid == short.uid) - now)
     if 0 <= short.fit < short.units:
         return f"a job due in {due} would finish {short.fit} of its {some(short.units, 'unit')} in time"
     return f"a job due in {due} would be late"

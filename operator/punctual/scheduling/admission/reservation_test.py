@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from punctual import reasons
+from punctual.scheduling.admission.exact import broken
 from punctual.scheduling.model.discipline import Discipline
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.reservation import Reservation
@@ -184,7 +185,7 @@ def admit(asked: Reservation, ahead: BookedReservations, plan: Plan, now: float)
     return Refused(
         reasons.INFEASIBLE_RESERVATION,
         f"{some(where.size, 'processor')} from {span(asked.start - now)} on for {span(asked.end - asked.start)} "
-        f"would break an earlier promise: a job due in {span(missed[0].due - now)} would be late",
+        f"would break an earlier promise: {broken(plan.demands, missed[0], now)}",
     )
 
 

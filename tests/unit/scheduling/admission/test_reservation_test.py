@@ -251,7 +251,8 @@ def test_promised_jobs_make_way_where_they_can_and_stand_where_they_cannot():
     no = answered(BookedReservations(), tight, asked(10.0, 30.0, 1))
     assert no == Refused(
         "InfeasibleReservation",
-        "1 processor from 10s on for 20s would break an earlier promise: a job due in 41s would be late",
+        "1 processor from 10s on for 20s would break an earlier promise: a job due in 41s would finish 19 of its 20 "
+        "units in time",
     )
     # behind it there is room: 1 + 20 s of work
     assert offered(BookedReservations(), tight, asked(10.0, 30.0, 1)) == pytest.approx(21.0, rel=1e-6)
