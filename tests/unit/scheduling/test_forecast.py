@@ -3,8 +3,11 @@
 import pytest
 from world import Worker, World, job
 
+from punctual.scheduling.model.actions import WriteStatus
+from punctual.scheduling.model.events import JobDeleted, Progress, Reported
 from punctual.scheduling.model.job import Chunk
 from punctual.scheduling.state.job_state import ChunkObservation, forecast_end
+from punctual.scheduling.state.statuses import TELL
 
 
 def running(pace: float, *, startup: float = 1.0, deadline: float = 400.0, units: int = 80) -> World:
@@ -76,3 +79,22 @@ def test_the_pace_is_that_between_the_first_and_the_last_step(steps, now, end):
     for at, done in steps:
         watch.report_done(at, done)
     assert forecast_end(CHUNK, watch, now=now) == pytest.approx(end)
+
+
+def test_a_deleted_job_does_not_hold_up_the_progress_of_another():
+    w = World()
+    w.node("n1", 2.0)
+    w.tick()
+    for uid in ("j1", "j2"):
+        w.apply(job(uid, units=20, deadline=400.0, max_processors=1))
+    w.run(5.0)
+    chunks = {uid: next(p for p in w.pods.values() if p.job == uid) for uid in ("j1", "j2")}
+
+    def report(now: float, done: int) -> list:
+        told = tuple(Progress(pod=p.uid, done=done, end=None, cpu_seconds=now, over=False) for p in chunks.values())
+        return w.pool.step(now, [Reported("n1", told)])
+
+    assert {a.job for a in report(w.now + TELL, 7) if isinstance(a, WriteStatus)} == {"j1", "j2"}
+    at = w.now + 1.5 * TELL
+    assert not [a for a in report(at, 8) if isinstance(a, WriteStatus)]  # so soon, both wait
+    assert [a.job for a in w.pool.step(at + TELL, [JobDeleted("j1")]) if isinstance(a, WriteStatus)] == ["j2"]
