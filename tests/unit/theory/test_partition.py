@@ -1,11 +1,15 @@
+import itertools
+import random
+from bisect import bisect_right
 from math import inf, nan
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from punctual.theory.cost import Cost
 from punctual.theory.execution_time import execution_time_equal
-from punctual.theory.partition import equal_partition, least_processors, partition
+from punctual.theory.partition import _bracket, equal_partition, least_processors, partition
 
 UNIT = Cost(chi=1.0)
 
@@ -152,3 +156,23 @@ def test_equal_shares_that_start_together_end_as_the_paper_says(n):
 def test_equal_shares_of_no_load_are_refused(load):
     with pytest.raises(ValueError, match="load"):
         equal_partition(load, [0.0], UNIT)
+
+
+def test_the_common_end_is_found_on_any_line_that_never_falls():
+    for seed in range(300):
+        rng = random.Random(seed)
+        ends, totals, slopes = [0.0], [0.0], []
+        for _ in range(rng.randint(2, 8)):
+            slopes.append(10 ** rng.uniform(-3, 3))
+            ends.append(ends[-1] + 10 ** rng.uniform(-2, 2))
+            totals.append(totals[-1] + slopes[-1] * (ends[-1] - ends[-2]))
+        walks = itertools.count(1)
+
+        def walk(at: float, ends=ends, totals=totals, slopes=slopes, walks=walks) -> SimpleNamespace:
+            assert next(walks) < 100, "the bracket does not shrink"
+            piece = min(max(bisect_right(ends, at) - 1, 0), len(slopes) - 1)
+            return SimpleNamespace(total=totals[piece] + slopes[piece] * (at - ends[piece]), slope=slopes[piece])
+
+        load = rng.uniform(0.0, totals[-1])
+        _, found = _bracket(load, walk, first=0.0, high=ends[-1])
+        assert found.total == pytest.approx(load, rel=1e-9)
