@@ -181,6 +181,8 @@ class World:
     log: list[str] = field(default_factory=list)
     said: list[tuple[str | None, str, str]] = field(default_factory=list)
     """Events: job, reason, message."""
+    warned: set[tuple[str | None, str]] = field(default_factory=set)
+    """Job and reason of the events that are warnings."""
     inbox: list[Event] = field(default_factory=list)
     measured: list[Measured] = field(default_factory=list)
     workers: Callable[[str, Chunk], Worker] = lambda _job, _chunk: Worker()
@@ -485,9 +487,11 @@ class World:
                 self.jobs.pop(uid, None)
                 self.records.pop(uid, None)
                 self.inbox.append(JobDeleted(uid))
-            case Emit(uid, _, reason, message):
+            case Emit(uid, kind, reason, message):
                 self.log.append(f"{self.now:g} event {uid} {reason}")
                 self.said.append((uid, reason, message))
+                if kind == "Warning":
+                    self.warned.add((uid, reason))
             case _:
                 pass
 

@@ -400,6 +400,7 @@ def test_reduce_steps_that_a_lost_node_has_made_late_are_told_so():
     assert track(w, "a") == ("False", reasons.CAPACITY_LOST)
     w.run_until(lambda w: w.done("a"))
     assert w.records["a"].completed_condition.reason == reasons.DEADLINE_MISSED
+    assert w.warned >= {("a", reasons.CAPACITY_LOST), ("a", reasons.DEADLINE_MISSED)}
 
 
 # pods that neither answer nor end

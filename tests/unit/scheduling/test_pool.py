@@ -168,6 +168,14 @@ def test_a_tighter_deadline_that_does_not_fit_leaves_the_promise():
     assert w.met("j1")
 
 
+def test_a_job_that_goes_as_planned_warns_of_nothing():
+    w = small()
+    w.apply(job(units=20, deadline=100))
+    w.run_until(lambda w: w.done("j1"))
+    assert {reason for _, reason, _ in w.said} >= {reasons.FEASIBLE, reasons.COMPLETED}
+    assert not w.warned
+
+
 def test_dry_run_answers_and_books_nothing():
     w = small()
     w.apply(job(units=100, deadline=100, dry_run=True))

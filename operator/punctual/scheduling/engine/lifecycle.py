@@ -237,12 +237,11 @@ class Lifecycle:
         """
         deadline = st.job.deadline
         taken = span(ended - (st.record.started or ended))
-        if st.record.promise is None or ended <= deadline:
-            verdict = Verdict("True", reasons.COMPLETED, f"{some(st.job.units, 'unit')} done in {taken}")
-            kind: str = "Normal"
-        else:
+        missed = st.record.promise is not None and ended > deadline
+        if missed:
             verdict = Verdict("True", reasons.DEADLINE_MISSED, f"done in {taken}, {span(ended - deadline)} late")
-            kind = "Warning"
+        else:
+            verdict = Verdict("True", reasons.COMPLETED, f"{some(st.job.units, 'unit')} done in {taken}")
         on_track = st.record.on_track
         if on_track and ended <= deadline:
             on_track = Verdict("True", reasons.ON_TRACK, f"finished {span(deadline - ended)} before the deadline")
@@ -250,9 +249,7 @@ class Lifecycle:
             completed_condition=verdict, on_track=on_track, finished=ended, eta=None, chunks=()
         )
         self._close(ended, st)
-        self.state.outbox.add(
-            Emit(st.job.uid, "Normal" if kind == "Normal" else "Warning", verdict.reason, verdict.message)
-        )
+        self.state.outbox.add(Emit(st.job.uid, "Warning" if missed else "Normal", verdict.reason, verdict.message))
 
     def fail(self, now: float, st: JobState, reason: str, message: str) -> None:
         """End the job without success: its running pods are ended, its completed units stay on record."""
