@@ -104,7 +104,7 @@ async def measure(kubeconfig, options):
         second = None if options.cold else Replica(kubeconfig, bench.namespace, "second")
         if second:
             stack.callback(second.kill)
-            await second.reached("started")
+            await second.reached("caught_up")  # a standby has had time: kopf's first list takes it minutes
         await bench.create("before")
         await bench.decided(["before"], within=600)
         await asyncio.sleep(options.rest)

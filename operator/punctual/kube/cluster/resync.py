@@ -1,9 +1,9 @@
 """Periodic resync: finds changes of Punctual's kinds that kopf's watches missed.
 
 kopf does not report a deletion between two of its lists, and it continues without a watch that has failed for good.
-Each replica therefore compares its state with a list of metadata. A list can be older than the known state, and an
-event can be on its way, so a difference counts only if it still exists some seconds later. A difference that counts is
-processed as an event, and the second one makes kopf list and watch again.
+Each replica therefore compares its state with a list of metadata. A list can be older than the known state, and events
+can be on their way, so differences count only when no more of them disappear within some seconds. A difference that
+counts is processed as an event, and the second one makes kopf list and watch again.
 """
 
 import asyncio
@@ -50,12 +50,15 @@ class Resync:
 
     async def run(self) -> None:
         """Compare until cancelled."""
-        took, soon = 0.0, True
+        took, soon, caught_up = 0.0, True, False
         while True:
             await asyncio.sleep(max(SOON if soon else PAUSE, took / SHARE))
             began = time.monotonic()
             try:
                 soon = await self.compare() > 0
+                if not soon and not caught_up:
+                    caught_up = True
+                    log.info("caught_up", jobs=len(self._directory.jobs))
             except ClusterError as error:
                 log.warning("resync_failed", error=str(error))
             took = time.monotonic() - began
@@ -89,17 +92,19 @@ class Resync:
                     if is_news(meta, known.get(meta["uid"])):
                         new.append((resource, meta))
             gone += [(resource, one.metadata) for uid, one in known.items() if uid not in listed]
-        if not new and not gone:
-            return
-        await asyncio.sleep(SETTLE)
-        now = {resource: self._directory.metadata(resource) for resource in RESOURCES}
+        left = len(new) + len(gone) + 1
+        # kopf needs a minute for its first list of 20,000 objects; as long as differences disappear, it is at work
+        while 0 < len(new) + len(gone) < left:
+            left = len(new) + len(gone)
+            await asyncio.sleep(SETTLE)
+            now = {resource: self._directory.metadata(resource) for resource in RESOURCES}
+            new = [(resource, meta) for resource, meta in new if is_news(meta, now[resource].get(meta["uid"]))]
+            gone = [(resource, meta) for resource, meta in gone if meta["uid"] in now[resource]]
         for resource, meta in gone:
-            if meta["uid"] in now[resource] and await still_there(self._client, resource, meta) is None:
+            if await still_there(self._client, resource, meta) is None:
                 yield resource, "DELETED", {"metadata": meta}
         for resource, meta in new:
-            if is_news(meta, now[resource].get(meta["uid"])) and (
-                body := await still_there(self._client, resource, meta)
-            ):
+            if body := await still_there(self._client, resource, meta):
                 yield resource, None, body
 
 

@@ -100,6 +100,37 @@ async def test_a_change_of_which_a_watch_tells_a_moment_later_is_not_missed(worl
     assert world.taken == []
 
 
+async def test_a_watch_that_is_still_busy_with_its_first_list_has_missed_nothing(world, monkeypatch):
+    late = [pool(f"p{n}") for n in range(20)]
+    for body in late:
+        world.make(body)
+
+    async def settle(_):
+        for _ in range(7):
+            if late:
+                world.know(late.pop())
+
+    monkeypatch.setattr(resync.asyncio, "sleep", settle)
+    await world.resync.compare()
+    assert (world.taken, world.renewed) == ([], 0)
+
+
+async def test_what_a_watch_that_has_stopped_halfway_lacks_is_taken_in(world, monkeypatch):
+    bodies = [pool(f"p{n}") for n in range(20)]
+    for body in bodies:
+        world.make(body)
+    some = bodies[:12]
+
+    async def settle(_):
+        if some:
+            world.know(some.pop())
+
+    monkeypatch.setattr(resync.asyncio, "sleep", settle)
+    await world.resync.compare()
+    assert [name for _, _, name in world.taken] == [f"p{n}" for n in range(12, 20)]
+    assert world.renewed == 1
+
+
 async def test_an_object_that_goes_behind_the_list_is_not_missed(world):
     world.make(pool())
     world.meanwhile = world.there.clear
