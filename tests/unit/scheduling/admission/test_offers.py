@@ -133,11 +133,13 @@ def test_a_job_that_would_press_on_one_due_later_is_offered_to_come_behind_it():
     assert earliest > 205.0
 
 
-def test_of_two_deadlines_that_would_do_the_earlier_is_offered():
+@pytest.mark.parametrize("kept_back", [0.0, 30.0, 400.0])
+def test_of_two_deadlines_that_would_do_the_earlier_is_offered(kept_back):
     """One in front of a job due later, one behind it; between the two none would do."""
     test = bound_line(demand(800, 1000.0, "other"), bound=0.5)
     assert [test.fits(demand(1960, due)) for due in (979.0, 981.0, 1001.0, 1179.0, 1181.0)] == [0, 1, 0, 0, 1]
-    assert searched(test, demand(1960, 500.0))[0] == pytest.approx(980.0, rel=2e-6)
+    found, _ = searched(test, demand(1960, 500.0, kept_back=kept_back))
+    assert found == pytest.approx(980.0 + kept_back, rel=2e-6)
 
 
 def plan(*booked, places=4):
