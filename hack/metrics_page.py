@@ -21,11 +21,11 @@ Base units throughout; no label holds a job's name. `reason` is a word of the [l
 
 The first to watch:
 
-- `punctual_deadline_miss_total`: a promise was broken. Why is its label;
+- `punctual_deadline_misses_total`: a promise was broken. Its label `reason` says why;
 - `punctual_slack_seconds` below 0: a promise is forecast to be broken;
 - `punctual_agents_silent` above 0: a node is neither steered nor followed;
-- `punctual_planner_age_seconds` above 10: the scheduling loop is stalled;
-- `punctual_clock_doubt_seconds` above 10: nothing is decided, as API servers tell different times;
+- `time() - punctual_planner_tick_timestamp_seconds` above 10 on the leader: the scheduling loop is stalled;
+- `punctual_clock_doubt_begin_timestamp_seconds` above 0: nothing is decided, as API servers tell different times;
 - `punctual_clock_doubts_total` that keeps rising: one of several API servers has a wrong clock.
 """
 

@@ -212,7 +212,7 @@ class Agent:
     def _measure(self, now: float, *, may_write: bool) -> None:
         self._metrics.pods.set(len(self._pods))
         self._metrics.epoch.set(self.epoch)
-        self._metrics.answer_age.set(now - self._answered)
+        self._metrics.answered(now - self._answered)
         self._metrics.may_write.set(may_write)
         self._metrics.caps({pod.uid: pod.held.cap for pod in self._pods.values() if pod.held.cap is not None})
 

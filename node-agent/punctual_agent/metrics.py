@@ -6,15 +6,18 @@ The agent is healthy if it ticked lately; a running process is not enough. The n
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from punctual import metric_names as names
 from punctual.metric_names import Metric
 from punctual_agent.cgroup import Cap
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # of the whole library: each would double the counters
 
 
 class Metrics:
@@ -26,7 +29,7 @@ class Metrics:
         self.drift = self._counter(names.CGROUP_DRIFT)
         self.faults = self._counter(names.FILE_FAULTS)
         self.exchanges = self._counter(names.AGENT_EXCHANGES)
-        self.answer_age = self._gauge(names.ANSWER_AGE)
+        self._answered = self._gauge(names.ANSWERED)
         self.epoch = self._gauge(names.AGENT_EPOCH)
         self.pods = self._gauge(names.AGENT_PODS)
         self.may_write = self._gauge(names.MAY_WRITE)
@@ -41,6 +44,10 @@ class Metrics:
 
     def _gauge(self, metric: Metric) -> Gauge:
         return Gauge(metric.name, metric.help, metric.labels, registry=self.registry)
+
+    def answered(self, ago: float) -> None:
+        """Set how many seconds ago the operator answered last."""
+        self._answered.set(time.time() - ago)
 
     def caps(self, caps: Mapping[str, Cap]) -> None:
         """Set the caps in force by pod. Series of pods that are not named are removed."""

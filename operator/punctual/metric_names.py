@@ -1,8 +1,9 @@
 """Every metric of operator and agent, defined once: name, kind, help, labels.
 
-Names are API, because dashboards and alerts use them. Units are base units. Labels are bounded: a pool's name, a
-constant of :mod:`punctual.reasons`, or a fixed word; never the name of a job or a pod. The operator's metrics come
-first, then the agent's. A test checks these rules.
+Names are API, because dashboards and alerts use them. Units are base units. An age is exported as the time at which it
+began, so that it also grows between two scrapes: ``time() - x``; 0 means that nothing has begun. Labels are bounded: a
+pool's name, a namespace's (in at most `TENANTS` pairs with a pool), a constant of :mod:`punctual.reasons`, or a fixed
+word; never the name of a job or a pod. The operator's metrics come first, then the agent's. A test checks these rules.
 """
 
 from typing import Final, Literal, NamedTuple
@@ -21,8 +22,15 @@ class Metric(NamedTuple):
     """Upper bounds of a histogram, in the metric's unit."""
 
 
+TENANTS: Final = 50
+"""Pairs of pool and namespace with series of their own. Later ones share the namespace `OTHERS`."""
+OTHERS: Final = "_others"
+
 _SHORT: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 _STEP: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0, 5.0)
+_WAIT: Final = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0)
+_RATIO: Final = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 3.0)
+_JOB: Final = ("pool", "namespace")
 _SLACK: Final = (-3600.0, -600.0, -60.0, -10.0, -1.0, 0.0, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0)
 
 # The operator: promises
@@ -32,29 +40,57 @@ ADMISSION_DECISIONS: Final = Metric(
     "punctual_admission_decisions_total",
     "counter",
     "Decisions on jobs by answer (True, False, Unknown: the condition Admitted) and reason.",
-    ("result", "reason"),
+    ("pool", "result", "reason"),
 )
 ADMISSION_DURATION: Final = Metric(
     "punctual_admission_duration_seconds",
     "histogram",
-    "Time from a job's creation until its decision was written.",
+    "Time from when the leader first saw a job until its first decision was written.",
     buckets=_SHORT,
+)
+OFFER_LATENESS: Final = Metric(
+    "punctual_offer_lateness_seconds",
+    "histogram",
+    "How much later than the requested deadline the deadline is that a refused job is offered.",
+    ("pool",),
+    buckets=_WAIT,
+)
+FIRST_CHUNK: Final = Metric(
+    "punctual_first_chunk_seconds",
+    "histogram",
+    "Time from a promise until the job's first chunk ran.",
+    ("pool",),
+    buckets=_WAIT,
 )
 PROMISES_OPEN: Final = Metric(
     "punctual_promises_open", "gauge", "Promises that are neither kept nor missed.", ("pool",)
 )
-PROMISES_KEPT: Final = Metric("punctual_promises_kept_total", "counter", "Jobs finished by their promised deadline.")
+PROMISES_LATE: Final = Metric(
+    "punctual_promises_late", "gauge", "Open promises with a forecast after their deadline.", ("pool",)
+)
+PROMISES_KEPT: Final = Metric(
+    "punctual_promises_kept_total", "counter", "Jobs finished by their promised deadline.", _JOB
+)
 DEADLINE_MISSES: Final = Metric(
-    "punctual_deadline_miss_total", "counter", "Promised deadlines that were missed, by cause.", ("reason",)
+    "punctual_deadline_misses_total",
+    "counter",
+    "Broken promises by cause. Jobs that failed by their own fault are in `punctual_jobs_failed_total`.",
+    (*_JOB, "reason"),
+)
+JOBS_FAILED: Final = Metric(
+    "punctual_jobs_failed_total",
+    "counter",
+    "Admitted jobs that failed by their own fault (their image, program, input or results), by cause.",
+    (*_JOB, "reason"),
 )
 STATISTICAL_KEPT: Final = Metric(
-    "punctual_statistical_kept_total", "counter", "Statistically admitted jobs done by their deadline."
+    "punctual_statistical_kept_total", "counter", "Statistically admitted jobs done by their deadline.", _JOB
 )
 STATISTICAL_MISSES: Final = Metric(
-    "punctual_statistical_miss_total",
+    "punctual_statistical_misses_total",
     "counter",
     "Statistically admitted jobs that were not done by their deadline, by cause.",
-    ("reason",),
+    (*_JOB, "reason"),
 )
 STATISTICAL_OPEN: Final = Metric(
     "punctual_statistical_open", "gauge", "Statistically admitted jobs that have not ended.", ("pool",)
@@ -71,8 +107,16 @@ MISS_RATIO: Final = Metric(
 FINISH_SLACK: Final = Metric(
     "punctual_finish_slack_seconds",
     "histogram",
-    "Deadline minus finish of finished promised jobs. Negative: late.",
+    "Deadline minus finish of promised jobs that were completed. Negative: late.",
+    ("pool",),
     buckets=_SLACK,
+)
+MARGIN_USED: Final = Metric(
+    "punctual_margin_used_ratio",
+    "histogram",
+    "Share of its margin that a completed promised job used. Below 0: it finished before its margin. Above 1: late.",
+    ("pool",),
+    buckets=_RATIO,
 )
 SLACK: Final = Metric(
     "punctual_slack_seconds",
@@ -94,9 +138,16 @@ STEP_DURATION: Final = Metric(
     "punctual_step_duration_seconds", "histogram", "Duration of one Pool.step: events in, actions out.", buckets=_STEP
 )
 MAILBOX_DEPTH: Final = Metric("punctual_mailbox_depth", "gauge", "Events waiting for the planner.", ("pool",))
-MAILBOX_AGE: Final = Metric("punctual_mailbox_age_seconds", "gauge", "Age of the oldest waiting event.", ("pool",))
+MAILBOX_OLDEST: Final = Metric(
+    "punctual_mailbox_oldest_timestamp_seconds",
+    "gauge",
+    "When the oldest waiting event came. 0: none waits.",
+    ("pool",),
+)
 WRITER_DEPTH: Final = Metric("punctual_writer_queue_depth", "gauge", "Writes waiting for the API server.")
-WRITER_AGE: Final = Metric("punctual_writer_queue_age_seconds", "gauge", "Age of the oldest waiting write.")
+WRITER_OLDEST: Final = Metric(
+    "punctual_writer_oldest_timestamp_seconds", "gauge", "When the oldest waiting write was submitted. 0: none waits."
+)
 LOOP_LAG: Final = Metric(
     "punctual_loop_lag_seconds",
     "histogram",
@@ -112,25 +163,31 @@ WRITE_DURATION: Final = Metric(
     "Duration of one write, from the request to the answer.",
     buckets=_SHORT,
 )
-INFORMER_STALENESS: Final = Metric(
-    "punctual_informer_staleness_seconds", "gauge", "Time since the watch last received anything.", ("resource",)
+INFORMER_HEARD: Final = Metric(
+    "punctual_informer_received_timestamp_seconds", "gauge", "When the watch last received anything.", ("resource",)
 )
 LEADER: Final = Metric("punctual_leader", "gauge", "1 on the replica that leads, 0 on the others.")
 EPOCH: Final = Metric("punctual_epoch", "gauge", "Highest epoch this replica has led with or seen.")
-TAKEOVER_AGE: Final = Metric(
-    "punctual_takeover_age_seconds", "gauge", "Time since this replica began its takeover. 0 after it."
+TAKEOVER_BEGUN: Final = Metric(
+    "punctual_takeover_begin_timestamp_seconds", "gauge", "When this replica began its takeover. 0: none is under way."
 )
-TAKEOVER_STALLED: Final = Metric(
-    "punctual_takeover_stalled_seconds", "gauge", "Time since the takeover last read or wrote. 0 after it."
+TAKEOVER_MOVED: Final = Metric(
+    "punctual_takeover_progress_timestamp_seconds",
+    "gauge",
+    "When the takeover last read or wrote. 0: none is under way.",
 )
 POOLS_STOPPED: Final = Metric(
     "punctual_pools_stopped", "gauge", "Pools without decisions, because their status cannot be written."
 )
-PLANNER_AGE: Final = Metric("punctual_planner_age_seconds", "gauge", "Time since the planner last ticked.")
-CLOCK_DOUBT: Final = Metric(
-    "punctual_clock_doubt_seconds",
+PLANNER_TICK: Final = Metric(
+    "punctual_planner_tick_timestamp_seconds",
     "gauge",
-    "Time for which the API server's answers have contradicted each other's clock. 0: they agree.",
+    "When the pool that has been silent longest took its last step. 0: this replica leads no pool.",
+)
+CLOCK_DOUBT: Final = Metric(
+    "punctual_clock_doubt_begin_timestamp_seconds",
+    "gauge",
+    "Since when the API server's answers have contradicted each other's clock. 0: they agree.",
 )
 CLOCK_DOUBTS: Final = Metric(
     "punctual_clock_doubts_total",
@@ -196,8 +253,8 @@ AGENT_EXCHANGES: Final = Metric(
     "Exchanges with the operator by result: answered, or why there was no answer.",
     ("result",),
 )
-ANSWER_AGE: Final = Metric(
-    "punctual_agent_answer_age_seconds", "gauge", "Time since the operator last answered, or since the start."
+ANSWERED: Final = Metric(
+    "punctual_agent_answered_timestamp_seconds", "gauge", "When the operator last answered, or when the agent started."
 )
 AGENT_EPOCH: Final = Metric("punctual_agent_epoch", "gauge", "Highest epoch of accepted set points.")
 AGENT_PODS: Final = Metric("punctual_agent_pods", "gauge", "Pods that the agent follows.")

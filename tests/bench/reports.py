@@ -267,9 +267,11 @@ async def watch(bench, operator, port, agents, options):
             seen = await asyncio.to_thread(metrics, port)
             mailbox = f'{{pool="{bench.namespace}"}}'
             deepest = max(deepest, seen[f"punctual_mailbox_depth{mailbox}"])
-            oldest = max(
-                oldest, seen[f"punctual_mailbox_age_seconds{mailbox}"], seen["punctual_writer_queue_age_seconds"]
+            since = (
+                seen[f"punctual_mailbox_oldest_timestamp_seconds{mailbox}"],
+                seen["punctual_writer_oldest_timestamp_seconds"],
             )
+            oldest = max(oldest, *(time.time() - at for at in since if at))
         if now < began + options.seconds / 2:
             middle = operator.used()[1]
         await asyncio.sleep(0.25)

@@ -289,13 +289,13 @@ class Operator:
         ends.labels("serving").set_function(lambda: rotation.serving.end if rotation.serving else 0.0)
         metrics.watch(names.LEADER, lambda: float(self._epoch() is not None))
         metrics.watch(names.EPOCH, lambda: float(self._term.epoch if self._term else caches.directory.epoch))
-        metrics.watch(names.TAKEOVER_AGE, lambda: self._term.taking_over if self._term else 0.0)
-        metrics.watch(names.TAKEOVER_STALLED, lambda: self._term.stalled if self._term else 0.0)
+        metrics.watch_age(names.TAKEOVER_BEGUN, lambda: self._term.taking_over if self._term else 0.0)
+        metrics.watch_age(names.TAKEOVER_MOVED, lambda: self._term.stalled if self._term else 0.0)
         metrics.watch(names.POOLS_STOPPED, lambda: float(self._term.stopped if self._term else 0))
-        metrics.watch(names.PLANNER_AGE, lambda: self._term.silent if self._term else 0.0)
-        metrics.watch(names.CLOCK_DOUBT, lambda: clock.doubt)
+        metrics.watch_age(names.PLANNER_TICK, lambda: self._term.silent if self._term else 0.0)
+        metrics.watch_age(names.CLOCK_DOUBT, lambda: clock.doubt)
         metrics.watch(names.WRITER_DEPTH, lambda: float(self._term.depth if self._term else 0))
-        metrics.watch(names.WRITER_AGE, lambda: self._term.oldest_write if self._term else 0.0)
+        metrics.watch_age(names.WRITER_OLDEST, lambda: self._term.oldest_write if self._term else 0.0)
         metrics.watch(
             names.AGENTS_SILENT,
             lambda: float(len(report_server.silent(caches.inventory.owners())) if self._epoch() is not None else 0),
@@ -304,7 +304,7 @@ class Operator:
         metrics.watch(names.REPORTED_DRIFT, report_server.drift)
         for informer in caches.informers:
             resource = informer.path.rpartition("/")[2]
-            metrics.informer_staleness.labels(resource).set_function(partial(_staleness, informer))
+            metrics.informer_heard.labels(resource).set_function(partial(_heard, informer))
 
     async def _measure_lag(self) -> None:
         """Measure the event-loop lag. While the loop is busy, events wait in sockets, where no queue counts them."""
@@ -454,8 +454,8 @@ def _seen(ended: "asyncio.Future[None]") -> None:
         ended.exception()
 
 
-def _staleness(informer: Informer[Any]) -> float:
-    return informer.staleness
+def _heard(informer: Informer[Any]) -> float:
+    return time.time() - informer.staleness
 
 
 async def _patiently(call: Callable[[], Any], stop: asyncio.Event) -> Any:

@@ -4,17 +4,18 @@ The runtime counts events as they happen and sets a pool's gauges when it proces
 read are read at scrape time (``watch``).
 """
 
+import time
 from collections.abc import Callable
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.process_collector import ProcessCollector
 
-from punctual import __version__
+from punctual import __version__, reasons
 from punctual import metric_names as names
 
 _BY_POOL = (
     names.PROMISES_OPEN,
+    names.PROMISES_LATE,
     names.STATISTICAL_OPEN,
     names.UTILIZATION_BOUND,
     names.MISS_RATIO,
@@ -24,8 +25,12 @@ _BY_POOL = (
     names.PROCESSORS,
     names.PROCESSORS_FREE,
     names.MAILBOX_DEPTH,
-    names.MAILBOX_AGE,
+    names.MAILBOX_OLDEST,
 )
+_CAUSES = reasons.CAPACITY_LOST, reasons.OVERRUN, reasons.LATE
+"""Causes of broken promises. Their series begin with a tenant's first promise: so the first miss is an increase."""
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # of the whole library: each would double the counters
 
 
 class Metrics:
@@ -38,22 +43,41 @@ class Metrics:
         self.decision_seconds = self._histogram(names.ADMISSION_DURATION)
         self.promises_kept = self._counter(names.PROMISES_KEPT)
         self.misses = self._counter(names.DEADLINE_MISSES)
+        self.jobs_failed = self._counter(names.JOBS_FAILED)
         self.statistical_kept = self._counter(names.STATISTICAL_KEPT)
         self.statistical_misses = self._counter(names.STATISTICAL_MISSES)
         self.finish_slack = self._histogram(names.FINISH_SLACK)
+        self.margin_used = self._histogram(names.MARGIN_USED)
+        self.offer_lateness = self._histogram(names.OFFER_LATENESS)
+        self.first_chunk = self._histogram(names.FIRST_CHUNK)
         self.chunks_created = self._counter(names.CHUNKS_CREATED)
         self.step_seconds = self._histogram(names.STEP_DURATION)
         self.writes = self._counter(names.WRITES)
         self.write_seconds = self._histogram(names.WRITE_DURATION)
         self.loop_lag = self._histogram(names.LOOP_LAG)
-        self.informer_staleness = self._gauge(names.INFORMER_STALENESS)
+        self.informer_heard = self._gauge(names.INFORMER_HEARD)
         self.reports = self._counter(names.AGENT_REPORTS)
         self.refusals = self._counter(names.EXCHANGE_REFUSALS)
         self.clock_doubts = self._counter(names.CLOCK_DOUBTS)
         self.token_reviews = self._counter(names.TOKEN_REVIEWS)
         self.certificate_end = self._gauge(names.CERTIFICATE_END)
+        for outcome in ("dismissed", "followed"):  # an increase shows only in a series that exists
+            self.clock_doubts.labels(outcome)
         self._pools = {m: self._gauge(m) for m in _BY_POOL}
+        self._tenants: set[tuple[str, str]] = set()
         self._gauge(names.OPERATOR_BUILD).labels(__version__).set(1)
+
+    def tenant(self, pool: str, namespace: str) -> tuple[str, str]:
+        """Return the labels for a pool's jobs of a namespace, and begin their series at 0."""
+        pair = pool, namespace
+        if pair not in self._tenants and len(self._tenants) >= names.TENANTS:
+            pair = pool, names.OTHERS
+        if pair not in self._tenants:
+            self._tenants.add(pair)
+            self.promises_kept.labels(*pair)
+            for cause in _CAUSES:
+                self.misses.labels(*pair, cause)
+        return pair
 
     def pool(self, pool: str, values: dict[names.Metric, float]) -> None:
         """Set gauges of a pool."""
@@ -68,8 +92,7 @@ class Metrics:
     def forget_pool(self, pool: str) -> None:
         """Remove a deleted pool from all gauges, because its last values must not stay."""
         for gauge in self._pools.values():
-            if (pool,) in gauge._metrics:  # noqa: SLF001  remove() of an unknown label warns
-                gauge.remove(pool)
+            gauge.remove_by_labels({"pool": pool})
 
     def forget_pools(self) -> None:
         """Remove all pools: this replica no longer leads, and another exports their metrics."""
@@ -80,14 +103,16 @@ class Metrics:
         """Export a gauge without labels that is read at each scrape."""
         self._gauge(metric).set_function(ask)
 
+    def watch_age(self, metric: names.Metric, age: Callable[[], float]) -> None:
+        """Export when something began, from its age in seconds. An age of 0 means that nothing has begun."""
+        self.watch(metric, lambda: began(age()))
+
     def text(self) -> bytes:
         """Return all metrics in the text format."""
         return generate_latest(self.registry)
 
     def _counter(self, metric: names.Metric) -> Counter:
-        made = Counter(metric.name, metric.help, metric.labels, registry=self.registry)
-        _settle(made, metric)
-        return made
+        return Counter(metric.name, metric.help, metric.labels, registry=self.registry)
 
     def _gauge(self, metric: names.Metric) -> Gauge:
         return Gauge(metric.name, metric.help, metric.labels, registry=self.registry)
@@ -96,14 +121,6 @@ class Metrics:
         return Histogram(metric.name, metric.help, metric.labels, registry=self.registry, buckets=metric.buckets)
 
 
-def _settle(made: MetricWrapperBase, metric: names.Metric) -> None:
-    """Create a counter's known label sets at 0. Otherwise the first increase would not show as one."""
-    for known in _KNOWN.get(metric, ()):
-        made.labels(*known)
-
-
-_KNOWN: dict[names.Metric, tuple[tuple[str, ...], ...]] = {
-    names.DEADLINE_MISSES: (("CapacityLost",), ("Overrun",), ("ChunkFailed",), ("Late",)),
-    names.STATISTICAL_MISSES: (("ChunkFailed",), ("Late",)),
-    names.CLOCK_DOUBTS: (("dismissed",), ("followed",)),
-}
+def began(age: float) -> float:
+    """Return the time at which something of that age (seconds) began; 0 for the age 0."""
+    return time.time() - age if age else 0.0

@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 
+import punctual_agent.metrics
 from punctual.wire import SetPoint, SetPoints
 from punctual_agent.actuator import Actuator
 from punctual_agent.agent import FORGET_AFTER, Agent
@@ -246,14 +247,15 @@ def test_without_a_pods_folder_caps_are_held_all_the_same(tree, start):
     assert agent.tick(2.0).pods[0].cap == 0.3
 
 
-def test_the_metrics_tell_the_caps_and_the_age_of_the_last_answer(tree, start):
+def test_the_metrics_tell_the_caps_and_when_the_last_answer_came(tree, start, monkeypatch):
+    monkeypatch.setattr(punctual_agent.metrics.time, "time", lambda: 1000.0)
     tree.pod(A)
     agent = start()
     agent.tell(SetPoints(epoch=3, pods=[point(A, 0.3)]), 1.0)
     agent.tick(4.0)
     assert value(agent, "punctual_cpu_quota_cores", uid=A) == 0.3
     assert value(agent, "punctual_cpu_period_seconds", uid=A) == 0.1
-    assert value(agent, "punctual_agent_answer_age_seconds") == 3.0
+    assert value(agent, "punctual_agent_answered_timestamp_seconds") == 997.0
     assert value(agent, "punctual_agent_epoch") == 3
     assert value(agent, "punctual_agent_pods") == 1
     assert value(agent, "punctual_agent_may_write") == 1

@@ -40,9 +40,9 @@ async def test_probes_say_what_is_wrong(get):
 
 async def test_what_is_counted_is_exported(get):
     metrics = get.metrics
-    metrics.decisions.labels("True", reasons.FEASIBLE).inc()
+    metrics.decisions.labels("main", "True", reasons.FEASIBLE).inc()
     metrics.decision_seconds.observe(0.12)
-    metrics.misses.labels(reasons.CAPACITY_LOST).inc()
+    metrics.misses.labels(*metrics.tenant("main", "ns"), reasons.CAPACITY_LOST).inc()
     metrics.pool("main", {metric_names.SLACK: 12.5, metric_names.MAILBOX_DEPTH: 3})
     metrics.pool("other", {metric_names.SLACK: 1.0})
     metrics.watch(metric_names.AGENTS_SILENT, lambda: 2.0)
@@ -52,16 +52,17 @@ async def test_what_is_counted_is_exported(get):
     samples = {
         (s.name, *sorted(s.labels.values())): s.value for f in text_string_to_metric_families(text) for s in f.samples
     }
-    assert samples["punctual_admission_decisions_total", "Feasible", "True"] == 1
+    assert samples["punctual_admission_decisions_total", "Feasible", "True", "main"] == 1
     assert samples["punctual_admission_duration_seconds_bucket", "0.15"] == 1
     assert samples["punctual_admission_duration_seconds_bucket", "0.1"] == 0
-    assert samples["punctual_deadline_miss_total", "CapacityLost"] == 1
-    assert samples["punctual_deadline_miss_total", "Overrun"] == 0  # there from the start: an increase shows
+    assert samples["punctual_deadline_misses_total", "CapacityLost", "main", "ns"] == 1
+    assert samples["punctual_deadline_misses_total", "Overrun", "main", "ns"] == 0  # so that an increase shows
+    assert not [name for name, *_ in samples if name.endswith("_created")]
     assert samples["punctual_slack_seconds", "main"] == 12.5
     assert ("punctual_slack_seconds", "other") not in samples
     assert samples["punctual_agents_silent",] == 2
     metrics.forget_pools()
-    assert b'pool="main"' not in metrics.text()
+    assert b"punctual_slack_seconds{" not in metrics.text()
 
 
 def test_names_keep_the_rules():
@@ -71,8 +72,9 @@ def test_names_keep_the_rules():
         assert (m.kind == "counter") == m.name.endswith("_total"), m.name
         assert (m.kind == "histogram") == bool(m.buckets), m.name
         assert m.help.endswith("."), m.name
+        assert not re.search("(age|staleness|stalled)_seconds", m.name), f"{m.name}: export the time at which it began"
         # uid: of the pods on one node, on that node's agent alone
-        assert not {"job", "pod", "namespace", *(() if m in agents() else ("uid",))} & set(m.labels), m.name
+        assert not {"job", "pod", *(() if m in agents() else ("uid",))} & set(m.labels), m.name
 
 
 def agents():
@@ -88,6 +90,16 @@ def test_every_name_of_the_operator_is_exported_or_asked_for():
     for m in ALL:
         if m not in agents() and (m.labels or m.kind != "gauge"):  # gauges without labels are watched by the runtime
             assert m.name in registered, m.name
+
+
+def test_series_of_namespaces_are_bounded():
+    metrics = Metrics()
+    for n in range(metric_names.TENANTS + 30):
+        metrics.promises_kept.labels(*metrics.tenant("main", f"ns-{n}")).inc()
+        metrics.promises_kept.labels(*metrics.tenant("main", "ns-3")).inc()
+    kept = [line for line in metrics.text().decode().splitlines() if line.startswith("punctual_promises_kept_total{")]
+    assert len(kept) == metric_names.TENANTS + 1
+    assert f'punctual_promises_kept_total{{namespace="{metric_names.OTHERS}",pool="main"}} 30.0' in kept
 
 
 @pytest.mark.parametrize("first", [0, 1])

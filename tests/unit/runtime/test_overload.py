@@ -7,7 +7,7 @@ import pytest
 from world import World, job
 
 from punctual import metric_names as names
-from punctual.kube.metrics import Metrics
+from punctual.kube.metrics import Metrics, began
 from punctual.runtime.mailbox import Mailbox
 from punctual.scheduling.model.events import Progress, Reported
 
@@ -35,20 +35,22 @@ async def test_only_the_newest_report_of_each_node_waits():
     assert all(p.done == 99 for r in taken for p in r.pods)
 
 
-async def test_depth_and_age_are_those_of_the_moment_of_the_scrape():
+async def test_depth_and_age_are_those_of_the_moment_of_the_scrape(monkeypatch):
+    monkeypatch.setattr("punctual.kube.metrics.time.time", lambda: 1000.0)
     now, metrics = [100.0], Metrics()
     mailbox = Mailbox(monotonic=lambda: now[0])
-    metrics.watch_pool("main", {names.MAILBOX_DEPTH: lambda: mailbox.depth, names.MAILBOX_AGE: lambda: mailbox.age})
+    oldest = {names.MAILBOX_OLDEST: lambda: began(mailbox.age)}
+    metrics.watch_pool("main", {names.MAILBOX_DEPTH: lambda: mailbox.depth} | oldest)
     assert value(metrics, "punctual_mailbox_depth{") == 0
     for node in NODES:
         mailbox.put(report(node, 1))
     now[0] += 7.0
     mailbox.put(report("n0", 2))  # newer mail does not make the oldest younger
     assert value(metrics, "punctual_mailbox_depth{") == len(NODES)
-    assert value(metrics, "punctual_mailbox_age_seconds{") == 7.0
+    assert value(metrics, "punctual_mailbox_oldest_timestamp_seconds{") == 993.0
     mailbox.take()
     assert value(metrics, "punctual_mailbox_depth{") == 0
-    assert value(metrics, "punctual_mailbox_age_seconds{") == 0.0
+    assert value(metrics, "punctual_mailbox_oldest_timestamp_seconds{") == 0.0
     metrics.forget_pool("main")
     assert "punctual_mailbox_depth{" not in metrics.text().decode()
 

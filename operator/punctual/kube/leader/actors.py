@@ -12,7 +12,7 @@ from typing import Any
 from punctual import metric_names as names
 from punctual.kube.format.clock import ServerClock
 from punctual.kube.leader.executor import PoolExecutor
-from punctual.kube.metrics import Metrics
+from punctual.kube.metrics import Metrics, began
 from punctual.kube.writes.keys import Key
 from punctual.runtime.actor import Core, PoolActor
 from punctual.runtime.mailbox import Mailbox
@@ -72,7 +72,7 @@ class PoolActors:
         self._running[pool] = _Running(actor, executor, self._spawn(actor.run(restored)))
         mailbox = actor.mailbox
         self._metrics.watch_pool(
-            pool, {names.MAILBOX_DEPTH: lambda: float(mailbox.depth), names.MAILBOX_AGE: lambda: mailbox.age}
+            pool, {names.MAILBOX_DEPTH: lambda: float(mailbox.depth), names.MAILBOX_OLDEST: lambda: began(mailbox.age)}
         )
 
     def stop(self, pool: str) -> bool:

@@ -94,11 +94,13 @@ class Jobs:
         for known in list(self._directory.jobs.values()):
             uid = known.owner.uid
             if uid not in self._pools and (uid not in self._statuses.aside or not known.settled):
+                self._promise_metrics.seen(uid)
                 self.consider(known)
 
     def changed(self, known: KnownJob) -> None:
         """Take in that a job is new, edited or being deleted."""
         self._statuses.left_alone.discard(known.owner.uid)
+        self._promise_metrics.seen(known.owner.uid)
         self.consider(known)
 
     def gone(self, known: KnownJob) -> None:
@@ -207,6 +209,7 @@ class Jobs:
         self._caches.pods.expect(known.owner, self._writer.forget(JobKey(uid)))
         self._actors.settled(JobKey(uid))
         self._results.forget(uid)
+        self._promise_metrics.forget(uid)
         if (pool := self._pools.pop(uid, None)) is not None:
             self._actors.tell(pool, JobDeleted(uid))
 

@@ -5,13 +5,17 @@ written twice, or taken over from an earlier leader, is not counted twice.
 """
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from punctual import metric_names as names
 from punctual import reasons
 from punctual.kube.cluster.directory import KnownJob
 from punctual.kube.metrics import Metrics
-from punctual.scheduling.model.job import JobRecord
+from punctual.scheduling.model.job import JobRecord, Promise
 from punctual.scheduling.model.pool_spec import PoolRecord
+
+BROKEN: Final = frozenset({reasons.CAPACITY_LOST, reasons.OVERRUN, reasons.LATE})
+"""Reasons of a job's end that break its promise. With any other reason the job failed by its own fault."""
 
 
 class PromiseMetrics:
@@ -20,7 +24,18 @@ class PromiseMetrics:
     def __init__(self, metrics: Metrics, now: Callable[[], float]) -> None:
         self._metrics = metrics
         self._now = now
-        self._undecided: dict[str, float] = {}
+        self._seen: dict[str, float] = {}  # jobs without an answer, and when they were first seen
+        self._undecided: dict[str, float] = {}  # the same of jobs with an answer that is not written yet
+        self._promised: dict[str, float] = {}  # jobs without a chunk, and when they were promised
+
+    def seen(self, uid: str) -> None:
+        """Note that a job is there."""
+        self._seen.setdefault(uid, self._now())
+
+    def forget(self, uid: str) -> None:
+        """Note that a job is gone."""
+        for times in (self._seen, self._undecided, self._promised):
+            times.pop(uid, None)
 
     def job(self, known: KnownJob, record: JobRecord) -> None:
         """Count the changes in a record before it is written. ``known`` still has the one before."""
@@ -29,20 +44,47 @@ class PromiseMetrics:
         if answer and answer.reason == reasons.ANSWER_DELAYED:
             return
         if answer and (before.admitted is None or before.admitted[:2] != answer[:2]):
-            self._metrics.decisions.labels(answer.status, answer.reason).inc()
-            first = before.admitted is None or before.admitted.reason == reasons.ANSWER_DELAYED
-            if first and known.job:
-                self._undecided[known.owner.uid] = known.job.arrival
+            self._metrics.decisions.labels(known.owner.pool, answer.status, answer.reason).inc()
+            if (seen := self._seen.pop(known.owner.uid, None)) is not None:
+                self._undecided[known.owner.uid] = seen
+        self._offered(known, before, record)
+        self._begun(known, before, record)
         if record.ended and not before.ended and (promise := record.promise or before.promise):
-            assert record.finished is not None
-            well = record.completed_condition is not None and record.completed_condition.status == "True"
-            metrics, loose = self._metrics, _loose(record)
-            if not loose:
-                metrics.finish_slack.observe(promise.deadline - record.finished)
-            if well and record.finished <= promise.deadline:
-                (metrics.statistical_kept if loose else metrics.promises_kept).inc()
-            else:
-                (metrics.statistical_misses if loose else metrics.misses).labels(_cause(record)).inc()
+            self._ended(known, record, promise)
+
+    def _offered(self, known: KnownJob, before: JobRecord, record: JobRecord) -> None:
+        offer, job = record.offer, known.job
+        if offer and not before.offer and job and offer.earliest_deadline is not None:
+            late = offer.valid_until + offer.earliest_deadline - job.deadline
+            self._metrics.offer_lateness.labels(known.owner.pool).observe(late)
+
+    def _begun(self, known: KnownJob, before: JobRecord, record: JobRecord) -> None:
+        uid, owner = known.owner.uid, known.owner
+        if record.promise and not before.promise:
+            self._metrics.tenant(owner.pool, owner.namespace)
+            self._promised[uid] = self._now()
+        if record.started is not None and (at := self._promised.pop(uid, None)) is not None:
+            self._metrics.first_chunk.labels(owner.pool).observe(max(0.0, record.started - at))
+
+    def _ended(self, known: KnownJob, record: JobRecord, promise: Promise) -> None:
+        """Count the end of a job: a promise that was kept or broken, or a failure by its own fault."""
+        assert record.finished is not None
+        metrics, loose, pool = self._metrics, _loose(record), known.owner.pool
+        tenant = metrics.tenant(pool, known.owner.namespace)
+        self._promised.pop(known.owner.uid, None)
+        failed = record.failed_condition
+        if failed is not None and failed.reason not in BROKEN:
+            metrics.jobs_failed.labels(*tenant, failed.reason).inc()
+            return
+        slack = promise.deadline - record.finished
+        if failed is None and not loose:
+            metrics.finish_slack.labels(pool).observe(slack)
+            if promise.margin > 0.0:
+                metrics.margin_used.labels(pool).observe(1.0 - slack / promise.margin)
+        if failed is None and slack >= 0.0:
+            (metrics.statistical_kept if loose else metrics.promises_kept).labels(*tenant).inc()
+        else:
+            (metrics.statistical_misses if loose else metrics.misses).labels(*tenant, _cause(record)).inc()
 
     def written(self, uid: str) -> None:
         """Record that a job's status was written. From now on its first decision is visible."""
@@ -76,6 +118,7 @@ class PromiseMetrics:
             pool,
             {
                 names.PROMISES_OPEN: len(kept),
+                names.PROMISES_LATE: sum(slack < 0.0 for slack in slacks),
                 names.STATISTICAL_OPEN: len(let_in) - len(kept),
                 names.SLACK: min(slacks, default=0.0),
                 names.PROGRESS: sum(r.done for _, r in kept) / asked if asked else 0.0,
@@ -88,7 +131,8 @@ def _loose(record: JobRecord) -> bool:
 
 
 def _cause(record: JobRecord) -> str:
-    for verdict in (record.failed_condition, record.on_track):
-        if verdict and verdict.status == ("True" if verdict is record.failed_condition else "False"):
-            return verdict.reason
-    return "Late"
+    """Return the reason for which a promise was broken."""
+    if record.failed_condition is not None:
+        return record.failed_condition.reason
+    lost = record.on_track is not None and record.on_track.status == "False" and record.on_track.reason
+    return lost or reasons.LATE

@@ -1,0 +1,149 @@
+"""What is counted about promises: kept, broken, failed by the job's own fault, and how long answers and starts took."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from punctual import reasons
+from punctual.kube.leader.promise_metrics import PromiseMetrics
+from punctual.kube.metrics import Metrics
+from punctual.scheduling.model.job import JobRecord, Offer, Promise, Verdict
+
+YES = Verdict("True", reasons.FEASIBLE, "")
+STATISTICAL = Verdict("True", reasons.ADMITTED_STATISTICALLY, "")
+PROMISED = JobRecord(admitted=YES, promise=Promise(100.0, 80.0, 10.0, 2, 5.0))
+TENANT = "main", "ns"
+DONE = Verdict("True", reasons.COMPLETED, "")
+LATE = Verdict("True", reasons.DEADLINE_MISSED, "")
+
+
+def off_track(reason):
+    return Verdict("False", reason, "")
+
+
+def failed(reason):
+    return {"failed_condition": Verdict("True", reason, ""), "on_track": off_track(reason)}
+
+
+class Ledger:
+    """One job whose records are counted in turn."""
+
+    def __init__(self):
+        self.now, self.metrics = 10.0, Metrics()
+        self.counts = PromiseMetrics(self.metrics, lambda: self.now)
+        self.known = SimpleNamespace(
+            owner=SimpleNamespace(uid="j", pool="main", namespace="ns"), record=None, job=SimpleNamespace(deadline=60.0)
+        )
+
+    def records(self, *records):
+        for record in records:
+            self.counts.job(self.known, record)
+            self.known.record = record
+        return self
+
+    def samples(self):
+        """Return what is not 0, without what all histograms share."""
+        return {
+            (sample.name.removeprefix("punctual_"), *sample.labels.values()): sample.value
+            for family in self.metrics.registry.collect()
+            for sample in family.samples
+            if sample.value and sample.name.startswith("punctual_") and "le" not in sample.labels
+        }
+
+    def buckets(self, name):
+        """Return (upper bound, count up to it) of a histogram."""
+        samples = (s for f in self.metrics.registry.collect() for s in f.samples)
+        return [(s.labels["le"], s.value) for s in samples if s.name == f"punctual_{name}_bucket"]
+
+
+@pytest.mark.parametrize(
+    ("how", "end", "counted"),
+    [
+        ("in time", {"completed_condition": DONE, "finished": 90.0}, ("promises_kept_total", *TENANT)),
+        (
+            "late as nodes were lost",
+            {"completed_condition": LATE, "finished": 130.0, "on_track": off_track(reasons.CAPACITY_LOST)},
+            ("deadline_misses_total", *TENANT, "CapacityLost"),
+        ),
+        (
+            "late although it was never told so",
+            {"completed_condition": LATE, "finished": 130.0, "on_track": Verdict("True", reasons.ON_TRACK, "")},
+            ("deadline_misses_total", *TENANT, "Late"),
+        ),
+        ("stopped", {**failed(reasons.OVERRUN), "finished": 50.0}, ("deadline_misses_total", *TENANT, "Overrun")),
+        ("program", {**failed(reasons.CHUNK_FAILED), "finished": 9.0}, ("jobs_failed_total", *TENANT, "ChunkFailed")),
+        ("input", {**failed(reasons.INPUT_CHANGED), "finished": 9.0}, ("jobs_failed_total", *TENANT, "InputChanged")),
+    ],
+)  # fmt: skip
+def test_an_end_is_counted_once_for_what_caused_it(how, end, counted):
+    ledger = Ledger().records(PROMISED, PROMISED._replace(**end), PROMISED._replace(**end))
+    found = {key: value for key, value in ledger.samples().items() if key[0].endswith("_total")}
+    assert found.pop(("admission_decisions_total", "main", "True", "Feasible")) == 1
+    assert found == {counted: 1.0}, how
+
+
+@pytest.mark.parametrize(
+    ("finished", "below", "used"), [(90.0, "10.0", 0.0), (95.0, "5.0", 0.5), (110.0, "-10.0", 2.0)]
+)
+def test_slack_and_the_margin_used_are_those_of_completed_jobs(finished, below, used):
+    verdict = DONE if finished <= 100.0 else LATE
+    ledger = Ledger().records(PROMISED, PROMISED._replace(completed_condition=verdict, finished=finished))
+    found, buckets = ledger.samples(), ledger.buckets("finish_slack_seconds")
+    assert next(bound for bound, count in buckets if count) == below
+    assert found.get(("margin_used_ratio_sum", "main"), 0.0) == pytest.approx(used)
+    assert found["margin_used_ratio_count", "main"] == 1
+
+
+def test_a_failed_job_has_no_slack():
+    found = Ledger().records(PROMISED, PROMISED._replace(**failed(reasons.CHUNK_FAILED), finished=50.0)).samples()
+    assert not [key for key in found if key[0].startswith(("finish_slack", "margin_used"))]
+
+
+def test_statistical_admission_is_counted_apart():
+    admitted = PROMISED._replace(admitted=STATISTICAL)
+    kept = Ledger().records(admitted, admitted._replace(completed_condition=DONE, finished=90.0)).samples()
+    assert kept["statistical_kept_total", *TENANT] == 1
+    late = admitted._replace(completed_condition=LATE, finished=130.0, on_track=off_track(reasons.LATE))
+    assert Ledger().records(admitted, late).samples()["statistical_misses_total", *TENANT, "Late"] == 1
+    assert not [key for key in kept if key[0].startswith(("promises_kept", "deadline", "finish_slack"))]
+
+
+def test_an_answer_takes_from_when_the_job_was_first_seen_until_it_is_written():
+    ledger = Ledger()
+    ledger.counts.seen("j")
+    ledger.now = 10.5
+    ledger.counts.seen("j")  # an edit
+    ledger.records(PROMISED)
+    ledger.now = 10.75
+    ledger.counts.written("j")
+    ledger.counts.written("j")
+    assert ledger.samples()["admission_duration_seconds_sum",] == pytest.approx(0.75)
+    assert ledger.samples()["admission_duration_seconds_count",] == 1
+
+
+def test_the_first_chunk_takes_from_the_promise_until_it_runs():
+    ledger = Ledger().records(PROMISED)
+    ledger.now = 40.0
+    ledger.records(PROMISED._replace(started=25.0), PROMISED._replace(started=25.0, done=3))
+    assert ledger.samples()["first_chunk_seconds_sum", "main"] == 15.0
+    assert ledger.samples()["first_chunk_seconds_count", "main"] == 1
+
+
+def test_an_offer_is_later_than_what_was_requested():
+    no = JobRecord(admitted=Verdict("False", reasons.INFEASIBLE_CAPACITY, ""))
+    offer = Offer(earliest_deadline=50.0, valid_until=30.0, largest_load=4)
+    found = Ledger().records(no, no._replace(offer=offer), no._replace(offer=offer)).samples()
+    assert found["offer_lateness_seconds_sum", "main"] == 20.0
+    assert found["offer_lateness_seconds_count", "main"] == 1
+
+
+def test_open_promises_that_are_forecast_late_are_counted():
+    ledger = Ledger()
+    jobs = [
+        SimpleNamespace(owner=SimpleNamespace(units=10), record=PROMISED._replace(eta=eta, done=5))
+        for eta in (90.0, 101.0, 130.0, None)
+    ]
+    ledger.counts.promises("main", jobs)
+    found = ledger.samples()
+    assert (found["promises_open", "main"], found["promises_late", "main"]) == (4, 2)
+    assert found["slack_seconds", "main"] == -30.0
