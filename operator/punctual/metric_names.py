@@ -202,7 +202,7 @@ AGENT_REPORTS: Final = Metric("punctual_agent_reports_total", "counter", "Accept
 EXCHANGE_REFUSALS: Final = Metric(
     "punctual_exchange_refusals_total",
     "counter",
-    "Refused reports (unknownPod: pods in reports), by cause.",
+    "Refused reports (unknownPod: pods in reports that have not ended), by cause.",
     ("reason",),
 )
 AGENTS_SILENT: Final = Metric(

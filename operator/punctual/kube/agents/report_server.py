@@ -197,8 +197,9 @@ class ReportServer:
         known = self._callbacks.pods_on(report.node)
         pods = [p for p in report.pods if p.uid in known]
         if fresh:
-            if len(pods) < len(report.pods):
-                self._callbacks.refused("unknownPod", len(report.pods) - len(pods))
+            # an agent reports a pod for a minute after its end, when its object may be gone
+            if unknown := sum(p.uid not in known and not p.over for p in report.pods):
+                self._callbacks.refused("unknownPod", unknown)
             self._callbacks.heard(Reported(report.node, tuple(_progress(p) for p in pods)))
         done = {p.uid: p.done for p in pods}
         points = self._set_points.answer(report.node, now=self._callbacks.now(), epoch=epoch, done=done)

@@ -188,7 +188,9 @@ async def test_a_report_is_refused(stage, body, how, status, reason):
 
 async def test_pods_of_other_nodes_are_left_out_and_counted(stage):
     operator, agents = stage
-    status, _, _ = await agents.post(report(pods=[{"uid": "p1"}, {"uid": "p3"}, {"uid": "stranger"}]))
+    status, _, _ = await agents.post(
+        report(pods=[{"uid": "p1"}, {"uid": "p3"}, {"uid": "stranger"}, {"uid": "ended", "over": True}])
+    )
     assert status == 200
     assert [p.pod for r in operator.heard for p in r.pods] == ["p1"]
     assert operator.refused == {"unknownPod": 2}
