@@ -5,7 +5,6 @@ import orjson
 import pytest
 
 from punctual import metric_names as names
-from punctual.control.miss_ratio import MissCount
 from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.cluster.directory import Directory
 from punctual.kube.cluster.placeholder_pod import Placeholder, PlaceholderSettings
@@ -312,71 +311,11 @@ async def test_events_are_about_the_job_or_the_pool(executor, log):
     ]
 
 
-def value(metrics, name, **labels):
-    return metrics.registry.get_sample_value(name, labels)
-
-
-async def test_a_decision_is_counted_once(executor, metrics):
+async def test_a_record_is_counted_once_however_often_it_is_written(executor, metrics):
     for done in range(3):
         executor.perform(WriteStatus("j1", JobRecord(admitted=YES, done=done)))
-    assert value(metrics, names.ADMISSION_DECISIONS.name, result="True", reason="Feasible") == 1.0
-    executor._tools.promise_metrics.written("j1")
-    executor._tools.promise_metrics.written("j1")
-    assert value(metrics, f"{names.ADMISSION_DURATION.name}_count") == 1.0
-    assert value(metrics, f"{names.ADMISSION_DURATION.name}_sum") == 4.0
-
-
-@pytest.mark.parametrize(("finished", "kept", "late"), [(9.5, 1.0, 0.0), (10.5, 0.0, 1.0)])
-async def test_a_promise_is_kept_or_missed_at_its_end(executor, metrics, finished, kept, late):
-    executor.perform(WriteStatus("j1", JobRecord(admitted=YES, promise=PROMISE)))
-    done = Verdict("True", "Completed", "")
-    behind = Verdict("False", "Late", "") if late else None
-    ended = JobRecord(admitted=YES, promise=PROMISE, finished=finished, completed_condition=done, on_track=behind)
-    executor.perform(WriteStatus("j1", ended))
-    executor.perform(WriteStatus("j1", ended))
-    assert value(metrics, names.PROMISES_KEPT.name) == kept
-    assert value(metrics, names.DEADLINE_MISSES.name, reason="Late") == late
-    assert value(metrics, f"{names.FINISH_SLACK.name}_bucket", le="0.0") == late
-
-
-@pytest.mark.parametrize(("finished", "late"), [(9.5, False), (10.5, True)])
-async def test_who_was_let_in_statistically_is_in_accounts_of_its_own(executor, metrics, directory, finished, late):
-    let_in = Verdict("True", "AdmittedStatistically", "")
-    executor.perform(WriteStatus("j1", JobRecord(admitted=let_in, promise=PROMISE, eta=7.0)))
-    executor._tools.promise_metrics.promises("main", directory.of_pool("main"))
-    assert value(metrics, names.PROMISES_OPEN.name, pool="main") == 0.0
-    assert value(metrics, names.STATISTICAL_OPEN.name, pool="main") == 1.0
-    done = Verdict("True", "Completed", "")
-    behind = Verdict("False", "Late", "") if late else None
-    ended = JobRecord(admitted=let_in, promise=PROMISE, finished=finished, completed_condition=done, on_track=behind)
-    executor.perform(WriteStatus("j1", ended))
-    assert value(metrics, names.STATISTICAL_KEPT.name) == float(not late)
-    assert value(metrics, names.STATISTICAL_MISSES.name, reason="Late") == float(late)
-    assert value(metrics, names.PROMISES_KEPT.name) == 0.0
-    assert value(metrics, names.DEADLINE_MISSES.name, reason="Late") == 0.0
-    assert value(metrics, f"{names.FINISH_SLACK.name}_count") == 0.0
-
-
-async def test_the_bound_of_a_pool_is_shown(executor, metrics):
-    for miss, bound, ratio in ((MissCount(bound=0.75, ratio=0.1), 0.75, 0.1), (None, 0.0, 0.0)):
-        executor._tools.promise_metrics.pool("main", PoolRecord(miss=miss))
-        assert value(metrics, names.UTILIZATION_BOUND.name, pool="main") == bound
-        assert value(metrics, names.MISS_RATIO.name, pool="main") == ratio
-
-
-async def test_a_job_taken_over_at_its_end_is_not_counted_again(executor, metrics, directory):
-    ended = JobRecord(admitted=YES, promise=PROMISE, finished=9.0)
-    directory.jobs["j1"].record = ended
-    executor.perform(WriteStatus("j1", ended))
-    assert value(metrics, names.PROMISES_KEPT.name) == 0.0
-
-
-async def test_open_promises_are_summed_up(executor, metrics, directory):
-    executor.perform(WriteStatus("j1", JobRecord(admitted=YES, promise=PROMISE, done=2, eta=7.0)))
-    executor._tools.promise_metrics.promises("main", directory.of_pool("main"))
-    assert value(metrics, names.PROMISES_OPEN.name, pool="main") == 1.0
-    assert value(metrics, names.SLACK.name, pool="main") == 3.0
-    assert value(metrics, names.PROGRESS.name, pool="main") == 0.4
+    labels = {"pool": "main", "result": "True", "reason": "Feasible"}
+    assert metrics.registry.get_sample_value(names.ADMISSION_DECISIONS.name, labels) == 1.0
 
 
 async def test_a_stamp_that_says_what_stands_there_is_not_written_again(executor, log):

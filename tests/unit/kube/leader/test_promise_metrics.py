@@ -4,15 +4,18 @@ from types import SimpleNamespace
 
 import pytest
 
+import punctual
 from punctual import reasons
 from punctual.kube.leader.promise_metrics import PromiseMetrics
 from punctual.kube.metrics import Metrics
 from punctual.scheduling.model.job import JobRecord, Offer, Promise, Verdict
+from punctual.scheduling.model.pool_spec import MissCount, PoolRecord
 
 YES = Verdict("True", reasons.FEASIBLE, "")
 STATISTICAL = Verdict("True", reasons.ADMITTED_STATISTICALLY, "")
 PROMISED = JobRecord(admitted=YES, promise=Promise(100.0, 80.0, 10.0, 2, 5.0))
 TENANT = "main", "ns"
+BUILD = {("operator_build_info", punctual.__version__)}
 DONE = Verdict("True", reasons.COMPLETED, "")
 LATE = Verdict("True", reasons.DEADLINE_MISSED, "")
 
@@ -147,3 +150,33 @@ def test_open_promises_that_are_forecast_late_are_counted():
     found = ledger.samples()
     assert (found["promises_open", "main"], found["promises_late", "main"]) == (4, 2)
     assert found["slack_seconds", "main"] == -30.0
+    assert found["progress_ratio", "main"] == 0.5
+
+
+def test_a_job_taken_over_at_its_end_is_not_counted_again():
+    ledger = Ledger()
+    ended = PROMISED._replace(completed_condition=DONE, finished=90.0)
+    ledger.known.record = ended
+    assert not ledger.records(ended).samples().keys() - BUILD
+
+
+def test_the_bound_of_a_pool_is_shown():
+    ledger = Ledger()
+    ledger.counts.pool("main", PoolRecord(miss=MissCount(bound=0.75, ratio=0.1), processors=4))
+    found = ledger.samples()
+    assert (found["utilization_bound", "main"], found["miss_ratio", "main"], found["processors", "main"]) == (
+        0.75,
+        0.1,
+        4,
+    )
+    ledger.counts.pool("main", PoolRecord())
+    assert not ledger.samples().keys() - BUILD
+
+
+def test_statistically_admitted_jobs_are_no_open_promises():
+    ledger = Ledger()
+    job = SimpleNamespace(owner=SimpleNamespace(units=10), record=PROMISED._replace(admitted=STATISTICAL, eta=7.0))
+    ledger.counts.promises("main", [job])
+    found = ledger.samples()
+    assert found["statistical_open", "main"] == 1
+    assert ("promises_open", "main") not in found

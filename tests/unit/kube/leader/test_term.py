@@ -615,7 +615,7 @@ async def test_a_term_that_is_ended_twice_leaves_no_number_behind(world, monkeyp
     new.task.cancel()
     await closing.wait()
     await new.end()
-    assert b"{pool=" not in metrics.text()
+    assert b"punctual_promises_open{" not in metrics.text()
 
 
 async def test_what_comes_while_a_term_ends_is_left_to_the_next(world):
