@@ -252,6 +252,7 @@ def _to_chunk(chunk: api.ChunkRecord) -> Chunk:
         promised_end=chunk.promised_end,
         offered=chunk.offered_end,
         leftover=bool(chunk.leftover),
+        late=bool(chunk.late),
         done=chunk.done or 0,
         sent=chunk.input_time,
         turn=chunk.turn_time,
@@ -411,6 +412,8 @@ def _chunk(chunk: Chunk, owner: Owner) -> Json:
         made["offeredEnd"] = chunk.offered
     if chunk.leftover:
         made["leftover"] = True
+    if chunk.late:
+        made["late"] = True
     if chunk.done:
         made["done"] = chunk.done
     if chunk.sent is not None:

@@ -186,3 +186,22 @@ def test_a_job_that_no_list_told_of_is_taken_over_when_it_turns_up(pods):
     assert w.met("j1")
     assert w.met("j2")
     assert w.processed["j1"] == [(0, 20)]
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_a_late_chunk_gets_help_from_a_processor_that_becomes_free_after_a_takeover(crash):
+    w = World()
+    w.node("n1", 2.0)
+    w.tick()
+    w.workers = lambda uid, _c: Worker(pace=6.0 if uid == "slow" else 1.0)
+    w.apply(job("slow", units=40, deadline=1000.0, min_processors=1))
+    w.apply(job("other", units=100, deadline=1000.0, max_processors=1))
+    w.run(60.0)
+    (chunk,) = w.records["slow"].chunks
+    assert chunk.late
+    assert len(w.records["other"].chunks) == 1, "no processor is free"
+    if crash:
+        w.crash()
+    w.run_until(lambda w: w.done("other"))
+    w.run_until(lambda w: len(w.records["slow"].chunks) == 2, within=20.0)
+    w.run_until(lambda w: w.done("slow"))

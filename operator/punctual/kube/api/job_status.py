@@ -110,6 +110,8 @@ class ChunkRecord(UnitRange):
     """The end that it was offered and has not answered yet."""
     leftover: bool | None = None
     """true: runs on capacity that no promise holds, and ends when a promise needs it."""
+    late: bool | None = None
+    """true: was not done at its planned end; idle processors may take a part of its rest."""
     done: Units | None = None
     """Units that it has reported; absent: none yet."""
     input_time: Time | None = None

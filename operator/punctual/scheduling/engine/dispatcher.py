@@ -95,7 +95,7 @@ class Dispatcher:
 
     def relieve(self, now: float) -> None:
         """Offer late chunks an earlier end, so that idle processors can take a part of the rest."""
-        if not any(w.late for st in self._active() for w in st.watches.values()):
+        if not any(chunk.late for st in self._active() for chunk in st.record.chunks):
             return
         idle = len(self._idle(now))
         for uid in list(self.state.active):
@@ -107,8 +107,9 @@ class Dispatcher:
             for chunk in st.record.chunks:
                 watch = st.watch(chunk)
                 if (
-                    not watch.late
+                    not chunk.late
                     or chunk.offered is not None
+                    or chunk.end < chunk.origin  # it has answered, perhaps an earlier leader
                     or chunk.kind == "Reduce"
                     or watch.offered_at is not None
                     or not watch.looked_at(now)  # its answer and its progress are unknown

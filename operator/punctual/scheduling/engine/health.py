@@ -160,14 +160,13 @@ class HealthChecks:
         The remaining work is admitted again, at the pace observed so far. If it is refused, the job continues on
         leftover capacity (``onMiss: Stop`` ends it). Other jobs are unaffected.
         """
-        watch.late = True
         cost = st.cost
         if cost is not None and watch.done > 0 and watch.running_since is not None:
             pace = (now - watch.running_since) / watch.done
             node = self.state.processors.nodes.get(chunk.node)  # a node's slowness is not the workload's
             st.slowed = max(st.slowed, pace / (cost.tau + cost.chi * (node.speed if node else 1.0)))
         end = expected_end(chunk, watch, now=now)
-        st.record = st.record.changed(chunk._replace(promised_end=end))
+        st.record = st.record.changed(chunk._replace(promised_end=end, late=True))
         self.state.touch(st)
         self.state.outdated.times_changed()
         if st.state == "Promised":

@@ -174,6 +174,8 @@ class Chunk(NamedTuple):
     """End offered to it and not yet answered."""
     leftover: bool = False
     """It runs on leftover capacity: it must leave when the processor is needed."""
+    late: bool = False
+    """It was not done at its planned end, and got a later one: idle processors may take a part of its rest."""
     done: int = 0
     """Units it has reported (for people; no decision uses it)."""
     received: int = 0

@@ -49,7 +49,6 @@ class ChunkObservation:
     """It was seen to have read the recorded version of the input."""
     told_turn: bool = False
     """Its pod was told, or is being told, that it has the transfer turn."""
-    late: bool = False
     set_point: tuple[float, float, str] | None = None
     """(cap, end, pod uid) last sent."""
 
