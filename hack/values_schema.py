@@ -104,6 +104,7 @@ class Monitoring(_Values):
     monitors: Literal["Auto", "Always", "Never"] = "Auto"
     labels: Labels = {}
     interval: Duration = "30s"
+    runbooks: Annotated[str, Field(min_length=1)] = "docs/runbooks"
 
 
 class Values(_Values):

@@ -41,6 +41,21 @@ def install(missing: Sequence[str]) -> None:
         ) from error
 
 
+def unpack(package: str, folder: Path) -> None:
+    """Fetch a package and unpack its files into `folder`, without its dependencies and its scripts."""
+    if not shutil.which("apt-get"):
+        raise MissingError(f"The Debian package {package} cannot be had: this machine has no apt-get.")
+    folder.mkdir(parents=True)
+    try:
+        process.run(["apt-get", "update"], timeout=300)
+        process.run(["apt-get", "download", "-o", "APT::Sandbox::User=root", package], cwd=folder, timeout=600)
+        (archive,) = folder.glob("*.deb")
+        process.run(["dpkg-deb", "--extract", archive, folder])
+    except process.CommandError as error:
+        raise MissingError(f"The Debian package {package} cannot be had ({error}).") from error
+    archive.unlink()
+
+
 def bootstrap(folder: Path, packages: Sequence[str]) -> subprocess.Popen[bytes]:
     """Begin to fill `folder` with a small Debian that has `packages`; it goes on beside other work."""
     need_commands({"debootstrap": "debootstrap"})

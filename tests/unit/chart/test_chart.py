@@ -82,9 +82,19 @@ def test_every_object_is_strictly_valid(render, values, version):
 
 def test_monitors_are_made_where_asked_for_only(render):
     kinds = {o["kind"] for o in render({"monitoring": {"monitors": "Always", "labels": {"release": "prometheus"}}})}
-    assert {"ServiceMonitor", "PodMonitor"} <= kinds
+    monitors = {"ServiceMonitor", "PodMonitor", "PrometheusRule"}
+    assert monitors <= kinds
     for wish in ("Auto", "Never"):  # offline there is no cluster that could have these kinds
-        assert not {"ServiceMonitor", "PodMonitor"} & {o["kind"] for o in render({"monitoring": {"monitors": wish}})}
+        assert not monitors & {o["kind"] for o in render({"monitoring": {"monitors": wish}})}
+
+
+def test_the_rules_of_the_chart_are_those_of_the_file_and_name_the_runbooks(render):
+    rule = of(
+        render({"monitoring": {"monitors": "Always", "runbooks": "https://wiki.example.com/r"}}), "PrometheusRule"
+    )
+    text = (CHART / "alerts/punctual.yaml").read_text()
+    assert rule["spec"] == yaml.safe_load(text.replace("docs/runbooks", "https://wiki.example.com/r"))
+    assert "https://wiki.example.com/r/PunctualPromiseBroken.md" in str(rule)
 
 
 @pytest.mark.parametrize(("kind", "part"), [("Deployment", "operator"), ("DaemonSet", "agent")])
