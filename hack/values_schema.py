@@ -98,6 +98,13 @@ class NetworkPolicy(_Values):
     metrics_from: Objects = []
 
 
+class Dashboards(_Values):
+    """For Grafana."""
+
+    enabled: bool = True
+    labels: Labels = {"grafana_dashboard": "1"}
+
+
 class Monitoring(_Values):
     """For the Prometheus operator."""
 
@@ -105,6 +112,7 @@ class Monitoring(_Values):
     labels: Labels = {}
     interval: Duration = "30s"
     runbooks: Annotated[str, Field(min_length=1)] = "docs/runbooks"
+    dashboards: Dashboards = Dashboards()
 
 
 class Values(_Values):

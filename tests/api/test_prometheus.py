@@ -16,6 +16,7 @@ sys.path.append(str(ROOT / "hack"))
 
 from lib import prometheus  # noqa: E402
 from monitoring_lib.alerts import ALERTS  # noqa: E402
+from monitoring_lib.panels import DASHBOARDS  # noqa: E402
 
 from punctual import metric_names as names  # noqa: E402
 from punctual.kube import metrics  # noqa: E402
@@ -176,6 +177,17 @@ def test_metrics_keep_the_conventions_of_prometheus(promtool):
     operator.tenant("main", "ns")
     for registry in (operator.registry, agent.registry):
         assert promtool("check", "metrics", input=generate_latest(registry).decode()) == (0, "")
+
+
+def test_each_query_of_a_dashboard_is_one_that_prometheus_reads(promtool, tmp_path):
+    rules = [
+        {"record": f"q:{n}", "expr": re.sub(r"\$__\w+", "5m", query.expr).replace("$pool", ".*")}
+        for n, query in enumerate(query for board in DASHBOARDS for panel in board.panels for query in panel.queries)
+    ]
+    file = tmp_path / "queries.json"
+    file.write_text(json.dumps({"groups": [{"name": "queries", "rules": rules}]}))
+    code, said = promtool("check", "rules", str(file))
+    assert (code, f"{len(rules)} rules found" in said) == (0, True), said
 
 
 def test_only_a_broken_promise_pages():

@@ -9,10 +9,42 @@ sys.path.append(str(ROOT / "hack"))
 
 import monitoring  # noqa: E402
 from monitoring_lib.alerts import ALERTS, RUNBOOKS  # noqa: E402
+from monitoring_lib.panels import DASHBOARDS  # noqa: E402
+
+from punctual import metric_names as names  # noqa: E402
+
+UNSEEN = {names.OPERATOR_BUILD, names.STATISTICAL_OPEN, names.CPU_PERIOD, names.AGENT_EPOCH, names.CLOCK_DOUBTS,
+          names.REPORTED_QUOTA, names.REPORTED_DRIFT}  # fmt: skip
+"""Metrics that no panel shows: details for a query by hand, or sums of what agents export themselves."""
 
 
 def test_the_file_of_alerts_is_up_to_date():
     assert monitoring.RULES.read_text() == monitoring.rules_text(), "run: make docs"
+
+
+def test_the_dashboards_are_up_to_date():
+    there = {path.name: path.read_text() for path in monitoring.BOARDS.glob("*")}
+    assert there == monitoring.boards(), "run: make docs"
+
+
+def test_each_panel_shows_metrics_that_are_exported_and_says_what():
+    known = {metric.name for metric in vars(names).values() if isinstance(metric, names.Metric)}
+    for board in DASHBOARDS:
+        titles = [panel.title for panel in board.panels]
+        assert len(set(titles)) == len(titles), board.name
+        for panel in board.panels:
+            for query in panel.queries:
+                shown = set(re.findall(r"punctual_\w+?(?=_bucket\b|[^\w]|$)", query.expr))
+                assert shown, (board.name, panel.title)
+                assert shown <= known, (board.name, panel.title)
+
+
+def test_each_metric_of_ours_is_in_a_panel_or_an_alert():
+    shown = " ".join(query.expr for board in DASHBOARDS for panel in board.panels for query in panel.queries)
+    shown += " ".join(alert.expr for alert in ALERTS)
+    for metric in vars(names).values():
+        if isinstance(metric, names.Metric) and metric not in UNSEEN:
+            assert re.search(rf"\b{metric.name}\b|\b{metric.name}_bucket\b", shown), metric.name
 
 
 def test_each_alert_has_a_runbook_and_each_runbook_an_alert():

@@ -88,6 +88,17 @@ def test_monitors_are_made_where_asked_for_only(render):
         assert not monitors & {o["kind"] for o in render({"monitoring": {"monitors": wish}})}
 
 
+def test_the_dashboards_of_the_chart_are_those_of_the_files(render):
+    found = {}
+    for o in render({"monitoring": {"dashboards": {"labels": {"wanted": "yes"}}}}):
+        if o["kind"] == "ConfigMap" and o["metadata"]["labels"].get("wanted") == "yes":
+            found |= o["data"]
+    assert found == {path.name: path.read_text() for path in (CHART / "dashboards").glob("*.json")}
+    assert len(found) == 4
+    off = render({"monitoring": {"dashboards": {"enabled": False}}})
+    assert not [o for o in off if o["metadata"]["name"].endswith("-dashboard")]
+
+
 def test_the_rules_of_the_chart_are_those_of_the_file_and_name_the_runbooks(render):
     rule = of(
         render({"monitoring": {"monitors": "Always", "runbooks": "https://wiki.example.com/r"}}), "PrometheusRule"

@@ -1,0 +1,406 @@
+"""The dashboards as values: what each panel shows, in which unit, from which queries.
+
+Only the leader exports metrics of promises, so queries combine replicas by `sum` or `max`. `$pool` is the choice of
+pools at the top of a dashboard; Grafana replaces `$__rate_interval` (a few scrapes) and `$__range` (the time shown).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from punctual import metric_names as names
+from punctual.metric_names import Metric
+
+POOL = 'pool=~"$pool"'
+FULL, HALF, THIRD, QUARTER = 24, 12, 8, 6
+"""Widths of panels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query and the name of its curves."""
+
+    expr: str
+    legend: str = "__auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One panel. ``unit``: one of Grafana's; ``help``: what a reader must know beyond the title."""
+
+    title: str
+    unit: str
+    queries: tuple[Query, ...]
+    kind: Literal["lines", "bars", "number", "heat"] = "lines"
+    width: int = HALF
+    help: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Dashboard:
+    """Rows of panels under a title. ``pools``: whether pools can be chosen."""
+
+    name: str
+    title: str
+    rows: tuple[tuple[str, tuple[Panel, ...]], ...]
+    pools: bool = True
+
+    @property
+    def panels(self) -> list[Panel]:
+        """Return the panels of all rows."""
+        return [panel for _, panels in self.rows for panel in panels]
+
+
+def _gauge(metric: Metric, *, by: str = "pool", fold: str = "sum") -> str:
+    chosen = f"{{{POOL}}}" if "pool" in metric.labels else ""
+    return f"{fold} by ({by}) ({metric.name}{chosen})" if by else f"{fold}({metric.name}{chosen})"
+
+
+def _count(metric: Metric, *, by: str = "", within: str = "$__rate_interval", **labels: str) -> str:
+    chosen = [POOL] if "pool" in metric.labels else []
+    chosen += [f'{label}="{value}"' for label, value in labels.items()]
+    selector = f"{{{','.join(chosen)}}}" if chosen else ""
+    return f"sum{f' by ({by})' if by else ''} (increase({metric.name}{selector}[{within}]))"
+
+
+def _rate(metric: Metric, *, by: str = "") -> str:
+    return f"sum{f' by ({by})' if by else ''} (rate({metric.name}[$__rate_interval]))"
+
+
+def _quantile(share: float, metric: Metric, *, within: str = "$__rate_interval") -> str:
+    chosen = f"{{{POOL}}}" if "pool" in metric.labels else ""
+    return f"histogram_quantile({share:g}, sum by (le) (rate({metric.name}_bucket{chosen}[{within}])))"
+
+
+def _quantiles(metric: Metric, *, within: str = "$__rate_interval") -> tuple[Query, ...]:
+    return tuple(Query(_quantile(share, metric, within=within), f"p{100 * share:g}") for share in (0.5, 0.9, 0.99))
+
+
+def _since(metric: Metric, *, by: str = "") -> str:
+    """Return the age of a time; 0 while there is none."""
+    found = f"(time() - ({metric.name} > 0)) or ({metric.name} == 0)"
+    return f"max{f' by ({by})' if by else ''} ({found})"
+
+
+DEADLINES = Dashboard(
+    "punctual-deadlines",
+    "Punctual / Deadlines",
+    (
+        (
+            "Promises",
+            (
+                Panel("Open promises", "short", (Query(_gauge(names.PROMISES_OPEN, by="")),), "number", QUARTER),
+                Panel(
+                    "Promises kept",
+                    "short",
+                    (Query(_count(names.PROMISES_KEPT, within="$__range")),),
+                    "number",
+                    QUARTER,
+                ),
+                Panel(
+                    "Promises broken",
+                    "short",
+                    (Query(_count(names.DEADLINE_MISSES, within="$__range")),),
+                    "number",
+                    QUARTER,
+                    help="Without jobs that failed by their own fault.",
+                ),
+                Panel(
+                    "Forecast to be broken",
+                    "short",
+                    (Query(_gauge(names.PROMISES_LATE, by="")),),
+                    "number",
+                    QUARTER,
+                    help="Open promises with a forecast after their deadline.",
+                ),
+                Panel(
+                    "Broken promises by cause",
+                    "short",
+                    (Query(_count(names.DEADLINE_MISSES, by="reason"), "{{reason}}"),),
+                    "bars",
+                ),
+                Panel(
+                    "Smallest slack of an open promise",
+                    "s",
+                    (Query(_gauge(names.SLACK, fold="min"), "{{pool}}"),),
+                    help="Deadline minus forecast. Below 0: a promise is forecast to be broken.",
+                ),
+            ),
+        ),
+        (
+            "Promised against actual finish",
+            (
+                Panel(
+                    "Jobs by slack at their end",
+                    "s",
+                    (
+                        Query(
+                            _count(names.FINISH_SLACK, by="le").replace(
+                                names.FINISH_SLACK.name, f"{names.FINISH_SLACK.name}_bucket"
+                            ),
+                            "{{le}}",
+                        ),
+                    ),
+                    "heat",
+                    help="Deadline minus actual finish. Below 0: late.",
+                ),
+                Panel(
+                    "Share of the margin that was used",
+                    "percentunit",
+                    _quantiles(names.MARGIN_USED, within="1h"),
+                    help="Above 1: late. Below 0: the job ended before its margin began.",
+                ),
+                Panel(
+                    "Progress of promised jobs", "percentunit", (Query(_gauge(names.PROGRESS, fold="max"), "{{pool}}"),)
+                ),
+                Panel("From the promise to the first chunk", "s", _quantiles(names.FIRST_CHUNK, within="1h")),
+            ),
+        ),
+        (
+            "Answers",
+            (
+                Panel(
+                    "Refused jobs by reason",
+                    "short",
+                    (Query(_count(names.ADMISSION_DECISIONS, by="reason", result="False"), "{{reason}}"),),
+                    "bars",
+                ),
+                Panel(
+                    "How late offers are",
+                    "s",
+                    _quantiles(names.OFFER_LATENESS, within="1h"),
+                    help="The deadline that a refused job is offered, minus the one it requested.",
+                ),
+                Panel(
+                    "Admitted jobs",
+                    "short",
+                    (Query(_count(names.ADMISSION_DECISIONS, by="reason", result="True"), "{{reason}}"),),
+                    "bars",
+                ),
+                Panel(
+                    "Jobs that failed by their own fault",
+                    "short",
+                    (Query(_count(names.JOBS_FAILED, by="reason"), "{{reason}}"),),
+                    "bars",
+                    help="Image, program, input or results. They broke no promise of Punctual's.",
+                ),
+            ),
+        ),
+    ),
+)
+
+POOLS = Dashboard(
+    "punctual-pools",
+    "Punctual / Pools",
+    (
+        (
+            "Processors",
+            (
+                Panel("Processors", "short", (Query(_gauge(names.PROCESSORS, fold="max"), "{{pool}}"),)),
+                Panel("Free processors", "short", (Query(_gauge(names.PROCESSORS_FREE, fold="max"), "{{pool}}"),)),
+                Panel(
+                    "Utilization",
+                    "percentunit",
+                    (
+                        Query(
+                            f"1 - {_gauge(names.PROCESSORS_FREE, fold='max')}"
+                            f" / ({_gauge(names.PROCESSORS, fold='max')} > 0)",
+                            "{{pool}}",
+                        ),
+                    ),
+                    help="Share of processors with a chunk.",
+                ),
+                Panel(
+                    "Jobs waiting for an answer or a chunk",
+                    "short",
+                    (Query(_gauge(names.JOBS_WAITING, fold="max"), "{{pool}}"),),
+                ),
+                Panel("Pods created", "short", (Query(_count(names.CHUNKS_CREATED, by="kind"), "{{kind}}"),), "bars"),
+                Panel("Open promises", "short", (Query(_gauge(names.PROMISES_OPEN, fold="max"), "{{pool}}"),)),
+            ),
+        ),
+        (
+            "Statistical admission",
+            (
+                Panel(
+                    "Bound on utilization",
+                    "percentunit",
+                    (Query(f"{_gauge(names.UTILIZATION_BOUND, fold='max')} > 0", "{{pool}}"),),
+                    width=THIRD,
+                    help="Pools with `missRatio` only.",
+                ),
+                Panel(
+                    "Share of late jobs",
+                    "percentunit",
+                    (Query(_gauge(names.MISS_RATIO, fold="max"), "{{pool}}"),),
+                    width=THIRD,
+                ),
+                Panel(
+                    "Jobs done by their deadline, and not",
+                    "short",
+                    (
+                        Query(_count(names.STATISTICAL_KEPT), "in time"),
+                        Query(_count(names.STATISTICAL_MISSES, by="reason"), "{{reason}}"),
+                    ),
+                    "bars",
+                    THIRD,
+                ),
+            ),
+        ),
+    ),
+)
+
+NODES = Dashboard(
+    "punctual-nodes",
+    "Punctual / Nodes and agents",
+    (
+        (
+            "Agents",
+            (
+                Panel(
+                    "Silent agents", "short", (Query(_gauge(names.AGENTS_SILENT, by="", fold="max")),), "number", THIRD
+                ),
+                Panel(
+                    "Reports",
+                    "reqps",
+                    (
+                        Query(_rate(names.AGENT_REPORTS), "accepted"),
+                        Query(_rate(names.EXCHANGE_REFUSALS, by="reason"), "{{reason}}"),
+                    ),
+                    width=THIRD,
+                ),
+                Panel(
+                    "Exchanges as the agents see them",
+                    "reqps",
+                    (Query(_rate(names.AGENT_EXCHANGES, by="result"), "{{result}}"),),
+                    width=THIRD,
+                ),
+                Panel(
+                    "Time since the operator's last answer",
+                    "s",
+                    (Query(_since(names.ANSWERED, by="instance"), "{{instance}}"),),
+                ),
+                Panel(
+                    "Duration of a pass over a node's pods, p99",
+                    "s",
+                    (Query(_quantile(0.99, names.LOOK_DURATION), "p99"),),
+                ),
+            ),
+        ),
+        (
+            "CPU caps",
+            (
+                Panel(
+                    "CPU caps in force",
+                    "short",
+                    (Query(f"sum by (instance) ({names.CPU_QUOTA.name})", "{{instance}}"),),
+                    help="Cores.",
+                ),
+                Panel(
+                    "Pods that agents follow",
+                    "short",
+                    (Query(f"sum by (instance) ({names.AGENT_PODS.name})", "{{instance}}"),),
+                ),
+                Panel(
+                    "Writes of caps", "short", (Query(_count(names.CGROUP_WRITES, by="result"), "{{result}}"),), "bars"
+                ),
+                Panel(
+                    "Caps that other programs changed",
+                    "short",
+                    (Query(_count(names.CGROUP_DRIFT, by="instance"), "{{instance}}"),),
+                    "bars",
+                ),
+                Panel(
+                    "Malformed files of workers",
+                    "short",
+                    (Query(_count(names.FILE_FAULTS, by="kind"), "{{kind}}"),),
+                    "bars",
+                ),
+                Panel(
+                    "Agents that may write caps",
+                    "short",
+                    (
+                        Query(f"sum({names.MAY_WRITE.name})", "may write"),
+                        Query(f"count({names.MAY_WRITE.name})", "all"),
+                    ),
+                ),
+            ),
+        ),
+    ),
+    pools=False,
+)
+
+CONTROL_PLANE = Dashboard(
+    "punctual-control-plane",
+    "Punctual / Control plane",
+    (
+        (
+            "Decisions",
+            (
+                Panel("From the first sight of a job to its answer", "s", _quantiles(names.ADMISSION_DURATION)),
+                Panel("Decisions", "reqps", (Query(_rate(names.ADMISSION_DECISIONS, by="result"), "{{result}}"),)),
+                Panel("Duration of a step of a pool", "s", _quantiles(names.STEP_DURATION)),
+                Panel(
+                    "Events waiting for a pool", "short", (Query(_gauge(names.MAILBOX_DEPTH, fold="max"), "{{pool}}"),)
+                ),
+                Panel("Age of the oldest event", "s", (Query(_since(names.MAILBOX_OLDEST, by="pool"), "{{pool}}"),)),
+                Panel("Lag of the event loop", "s", _quantiles(names.LOOP_LAG)),
+            ),
+        ),
+        (
+            "API server",
+            (
+                Panel("Writes by result", "reqps", (Query(_rate(names.WRITES, by="result"), "{{result}}"),)),
+                Panel("Duration of a write", "s", _quantiles(names.WRITE_DURATION)),
+                Panel(
+                    "Writes waiting",
+                    "short",
+                    (Query(_gauge(names.WRITER_DEPTH, by="instance", fold="max"), "{{instance}}"),),
+                ),
+                Panel(
+                    "Age of the oldest write", "s", (Query(_since(names.WRITER_OLDEST, by="instance"), "{{instance}}"),)
+                ),
+                Panel(
+                    "Time since a watch last received anything",
+                    "s",
+                    (Query(_since(names.INFORMER_HEARD, by="resource"), "{{resource}}"),),
+                ),
+                Panel("TokenReviews", "reqps", (Query(_rate(names.TOKEN_REVIEWS, by="result"), "{{result}}"),)),
+            ),
+        ),
+        (
+            "Leadership and clocks",
+            (
+                Panel("Leader", "short", (Query(f"{names.LEADER.name}", "{{instance}}"),), width=THIRD),
+                Panel(
+                    "Time that a takeover has taken",
+                    "s",
+                    (Query(_since(names.TAKEOVER_BEGUN), "takeover"),),
+                    width=THIRD,
+                ),
+                Panel("Epoch", "short", (Query(f"max({names.EPOCH.name})", "epoch"),), width=THIRD),
+                Panel(
+                    "Time for which API servers' clocks have disagreed",
+                    "s",
+                    (Query(_since(names.CLOCK_DOUBT), "doubt"),),
+                    width=THIRD,
+                ),
+                Panel(
+                    "Pools that are not led",
+                    "short",
+                    (Query(_gauge(names.POOLS_STOPPED, by="", fold="max"), "stopped"),),
+                    width=THIRD,
+                ),
+                Panel(
+                    "Time until a certificate expires",
+                    "s",
+                    (Query(f"min by (certificate) ({names.CERTIFICATE_END.name} > 0) - time()", "{{certificate}}"),),
+                    width=THIRD,
+                ),
+            ),
+        ),
+    ),
+)
+
+DASHBOARDS = (DEADLINES, POOLS, NODES, CONTROL_PLANE)
