@@ -15,9 +15,11 @@ INTRO = """# Metrics
 <!-- Made by hack/generate from operator/punctual/metric_names.py; edit that. -->
 
 Operator (port 8080) and agent (port 9464) serve `/metrics` for Prometheus and `/healthz`. Where the cluster has the
-Prometheus operator's kinds, the chart brings a ServiceMonitor and a PodMonitor (`monitoring` in its values).
+Prometheus operator's kinds, the chart brings a ServiceMonitor, a PodMonitor and a PrometheusRule (`monitoring` in its
+values). The same alerts are a plain file, `charts/punctual/alerts/punctual.yaml`, each with a [runbook](runbooks/README.md).
+The chart also brings four dashboards as ConfigMaps for Grafana's sidecar; `charts/punctual/dashboards` has them as JSON.
 
-Base units throughout; no label holds a job's name. `reason` is a word of the [list of reasons](reasons.md).
+Base units throughout; no label holds a job's name. Series of namespaces are bounded: 50 pairs of pool and namespace, then `_others`. `reason` is a word of the [list of reasons](reasons.md).
 
 The first to watch:
 
