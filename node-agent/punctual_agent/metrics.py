@@ -9,12 +9,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from punctual import metric_names as names
 from punctual.metric_names import Metric
+from punctual.wire import Fault
 from punctual_agent.cgroup import Cap
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # of the whole library: each would double the counters
@@ -28,6 +30,8 @@ class Metrics:
         self.writes = self._counter(names.CGROUP_WRITES)
         self.drift = self._counter(names.CGROUP_DRIFT)
         self.faults = self._counter(names.FILE_FAULTS)
+        for fault in get_args(Fault):  # an increase shows only in a series that exists
+            self.faults.labels(fault)
         self.exchanges = self._counter(names.AGENT_EXCHANGES)
         self._answered = self._gauge(names.ANSWERED)
         self.epoch = self._gauge(names.AGENT_EPOCH)

@@ -22,7 +22,7 @@ class Metric(NamedTuple):
     """Upper bounds of a histogram, in the metric's unit."""
 
 
-TENANTS: Final = 50
+TENANTS: Final = 30
 """Pairs of pool and namespace with series of their own. Later ones share the namespace `OTHERS`."""
 OTHERS: Final = "_others"
 
@@ -31,7 +31,7 @@ _STEP: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0, 
 _WAIT: Final = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0)
 _RATIO: Final = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 3.0)
 _JOB: Final = ("pool", "namespace")
-_SLACK: Final = (-3600.0, -600.0, -60.0, -10.0, -1.0, 0.0, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0)
+_SLACK: Final = (-3600.0, -600.0, -60.0, -10.0, 0.0, 2.0, 10.0, 60.0, 300.0, 1800.0, 7200.0)
 
 # The operator: promises
 

@@ -20,7 +20,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import structlog
 
@@ -284,6 +284,8 @@ class Operator:
 
     def _watch(self, clock: ServerClock, caches: Caches, report_server: ReportServer, rotation: Rotation) -> None:
         metrics = self._metrics
+        for reason in get_args(Refusal):  # an increase shows only in a series that exists
+            metrics.refusals.labels(reason)
         ends = metrics.certificate_end
         ends.labels("authority").set_function(lambda: rotation.trust.signing.end if rotation.trust else 0.0)
         ends.labels("serving").set_function(lambda: rotation.serving.end if rotation.serving else 0.0)

@@ -6,12 +6,14 @@ read are read at scrape time (``watch``).
 
 import time
 from collections.abc import Callable
+from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.process_collector import ProcessCollector
 
 from punctual import __version__, reasons
 from punctual import metric_names as names
+from punctual.scheduling.model.job import Kind
 
 _BY_POOL = (
     names.PROMISES_OPEN,
@@ -27,6 +29,13 @@ _BY_POOL = (
     names.MAILBOX_DEPTH,
     names.MAILBOX_OLDEST,
 )
+_ANSWERS = {
+    "True": (reasons.FEASIBLE, reasons.ADMITTED_STATISTICALLY),
+    "False": (reasons.INFEASIBLE_CAPACITY, reasons.INFEASIBLE_STARTUP),
+}
+"""The usual answers to jobs."""
+_FAULTS = reasons.CHUNK_FAILED, reasons.STALLED, reasons.REDUCE_FAILED, reasons.INPUT_CHANGED, reasons.RESULT_CUT
+"""Faults of jobs themselves."""
 _CAUSES = reasons.CAPACITY_LOST, reasons.OVERRUN, reasons.LATE
 """Causes of broken promises. Their series begin with a tenant's first promise: so the first miss is an increase."""
 
@@ -61,11 +70,21 @@ class Metrics:
         self.clock_doubts = self._counter(names.CLOCK_DOUBTS)
         self.token_reviews = self._counter(names.TOKEN_REVIEWS)
         self.certificate_end = self._gauge(names.CERTIFICATE_END)
-        for outcome in ("dismissed", "followed"):  # an increase shows only in a series that exists
-            self.clock_doubts.labels(outcome)
+        # an increase shows only in a series that exists
+        _begin(self.clock_doubts, "dismissed", "followed")
+        _begin(self.token_reviews, "known", "unknown")
+        _begin(self.chunks_created, *get_args(Kind))
         self._pools = {m: self._gauge(m) for m in _BY_POOL}
         self._tenants: set[tuple[str, str]] = set()
         self._gauge(names.OPERATOR_BUILD).labels(__version__).set(1)
+
+    def begin_pool(self, pool: str) -> None:
+        """Begin the series of a pool at 0."""
+        for status, usual in _ANSWERS.items():
+            for reason in usual:
+                self.decisions.labels(pool, status, reason)
+        for histogram in (self.finish_slack, self.margin_used, self.offer_lateness, self.first_chunk):
+            histogram.labels(pool)
 
     def tenant(self, pool: str, namespace: str) -> tuple[str, str]:
         """Return the labels for a pool's jobs of a namespace, and begin their series at 0."""
@@ -75,8 +94,12 @@ class Metrics:
         if pair not in self._tenants:
             self._tenants.add(pair)
             self.promises_kept.labels(*pair)
+            self.statistical_kept.labels(*pair)
+            self.statistical_misses.labels(*pair, reasons.LATE)
             for cause in _CAUSES:
                 self.misses.labels(*pair, cause)
+            for fault in _FAULTS:
+                self.jobs_failed.labels(*pair, fault)
         return pair
 
     def pool(self, pool: str, values: dict[names.Metric, float]) -> None:
@@ -119,6 +142,12 @@ class Metrics:
 
     def _histogram(self, metric: names.Metric) -> Histogram:
         return Histogram(metric.name, metric.help, metric.labels, registry=self.registry, buckets=metric.buckets)
+
+
+def _begin(counter: Counter, *values: str) -> None:
+    """Begin the series of a counter with one label at 0."""
+    for value in values:
+        counter.labels(value)
 
 
 def began(age: float) -> float:

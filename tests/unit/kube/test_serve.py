@@ -92,6 +92,17 @@ def test_every_name_of_the_operator_is_exported_or_asked_for():
             assert m.name in registered, m.name
 
 
+def test_twenty_pools_and_any_number_of_namespaces_are_at_most_2000_series():
+    metrics = Metrics()
+    for n in range(20):
+        metrics.begin_pool(f"p{n}")
+        metrics.pool(f"p{n}", dict.fromkeys(metrics._pools, 1.0))
+        for m in range(20):
+            metrics.tenant(f"p{n}", f"ns-{m}")
+    lines = [line for line in metrics.text().decode().splitlines() if not line.startswith("#")]
+    assert len(lines) <= 1_900, "and as many again of what only the runtime sets"
+
+
 def test_series_of_namespaces_are_bounded():
     metrics = Metrics()
     for n in range(metric_names.TENANTS + 30):

@@ -71,6 +71,7 @@ class PoolActors:
         )
         self._running[pool] = _Running(actor, executor, self._spawn(actor.run(restored)))
         mailbox = actor.mailbox
+        self._metrics.begin_pool(pool)
         self._metrics.watch_pool(
             pool, {names.MAILBOX_DEPTH: lambda: float(mailbox.depth), names.MAILBOX_OLDEST: lambda: began(mailbox.age)}
         )
