@@ -109,7 +109,6 @@ class Dispatcher:
                 if (
                     not chunk.late
                     or chunk.offered is not None
-                    or chunk.end < chunk.origin  # it has answered, perhaps an earlier leader
                     or chunk.kind == "Reduce"
                     or watch.offered_at is not None
                     or not watch.looked_at(now)  # its answer and its progress are unknown

@@ -87,7 +87,7 @@ def within(record: JobRecord, units: int) -> JobRecord:
 def cut(record: JobRecord, chunk: Chunk, at: int) -> JobRecord:
     """End the chunk at the end that the worker will honour: the tail remains. An end above its own changes nothing."""
     end = max(chunk.begin, min(at, chunk.end))
-    return record.changed(chunk._replace(end=end, offered=None))
+    return record.changed(chunk._replace(end=end, offered=None, late=False))
 
 
 def durable(restart: Restart, done: int | None) -> int:

@@ -86,7 +86,7 @@ def test_an_end_is_counted_once_for_what_caused_it(how, end, counted):
 
 
 @pytest.mark.parametrize(
-    ("finished", "below", "used"), [(90.0, "10.0", 0.0), (95.0, "5.0", 0.5), (110.0, "-10.0", 2.0)]
+    ("finished", "below", "used"), [(90.0, "10.0", 0.0), (95.0, "10.0", 0.5), (99.0, "2.0", 0.9), (110.0, "-10.0", 2.0)]
 )
 def test_slack_and_the_margin_used_are_those_of_completed_jobs(finished, below, used):
     verdict = DONE if finished <= 100.0 else LATE
