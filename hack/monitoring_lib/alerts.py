@@ -6,7 +6,6 @@ the leader alone, so a query combines the replicas by `max` or `sum`, never by i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -143,9 +142,4 @@ ALERTS = (
 
 def rules() -> dict[str, Any]:
     """Return the file of rules."""
-    return {"groups": [{"name": "punctual", "rules": list(_rules())}]}
-
-
-def _rules() -> Iterator[dict[str, Any]]:
-    for alert in ALERTS:
-        yield alert.rule()
+    return {"groups": [{"name": "punctual", "rules": [alert.rule() for alert in ALERTS]}]}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,8 +9,9 @@ from grafana_foundation_sdk.builders import common, dashboard, heatmap, promethe
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import common as common_models
 from grafana_foundation_sdk.models import dashboard as models
+from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
-from monitoring_lib.panels import FULL, HALF, Dashboard, Panel
+from monitoring_lib.panels import FULL, Dashboard, Panel
 from punctual import metric_names as names
 
 SOURCE = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
@@ -20,7 +20,7 @@ HEIGHTS = {"number": 4, "lines": 8, "bars": 8, "heat": 8}
 
 def text(board: Dashboard) -> str:
     """Return a dashboard as JSON."""
-    return json.dumps(json.loads(JSONEncoder(sort_keys=True, indent=1).encode(_board(board).build())), indent=1) + "\n"
+    return JSONEncoder(sort_keys=True, indent=1).encode(_board(board).build()) + "\n"
 
 
 def _board(board: Dashboard) -> dashboard.Dashboard:
@@ -87,12 +87,8 @@ def _panel(panel: Panel) -> Any:
     for query in panel.queries:
         target = prometheus.Dataquery().expr(query.expr).legend_format(query.legend)
         if panel.kind == "heat":
-            target.format(_HEAT)
+            target.format(PromQueryFormat.HEATMAP)
         if panel.kind == "number":
             target.instant()
         made.with_target(target)
     return made
-
-
-_HEAT = prometheus.prometheus.PromQueryFormat.HEATMAP
-assert HALF * 2 == FULL

@@ -57,11 +57,11 @@ def _gauge(metric: Metric, *, by: str = "pool", fold: str = "sum") -> str:
     return f"{fold} by ({by}) ({metric.name}{chosen})" if by else f"{fold}({metric.name}{chosen})"
 
 
-def _count(metric: Metric, *, by: str = "", within: str = "$__rate_interval", **labels: str) -> str:
+def _count(metric: Metric, *, by: str = "", within: str = "$__rate_interval", part: str = "", **labels: str) -> str:
     chosen = [POOL] if "pool" in metric.labels else []
     chosen += [f'{label}="{value}"' for label, value in labels.items()]
     selector = f"{{{','.join(chosen)}}}" if chosen else ""
-    return f"sum{f' by ({by})' if by else ''} (increase({metric.name}{selector}[{within}]))"
+    return f"sum{f' by ({by})' if by else ''} (increase({metric.name}{part}{selector}[{within}]))"
 
 
 def _rate(metric: Metric, *, by: str = "") -> str:
@@ -134,14 +134,7 @@ DEADLINES = Dashboard(
                 Panel(
                     "Jobs by slack at their end",
                     "s",
-                    (
-                        Query(
-                            _count(names.FINISH_SLACK, by="le").replace(
-                                names.FINISH_SLACK.name, f"{names.FINISH_SLACK.name}_bucket"
-                            ),
-                            "{{le}}",
-                        ),
-                    ),
+                    (Query(_count(names.FINISH_SLACK, by="le", part="_bucket"), "{{le}}"),),
                     "heat",
                     help="Deadline minus actual finish. Below 0: late.",
                 ),

@@ -43,7 +43,7 @@ from punctual.kube.election.leader_label import LeaderLabel
 from punctual.kube.format.clock import ServerClock, ask_while_doubted
 from punctual.kube.leader.term import Term
 from punctual.kube.leader.trials import DEADLINE
-from punctual.kube.metrics import Metrics
+from punctual.kube.metrics import Metrics, begin
 from punctual.kube.serve import ProbeServer
 from punctual.kube.trust.ca import service_names
 from punctual.kube.trust.ca_store import ClusterCaStore
@@ -284,8 +284,7 @@ class Operator:
 
     def _watch(self, clock: ServerClock, caches: Caches, report_server: ReportServer, rotation: Rotation) -> None:
         metrics = self._metrics
-        for reason in get_args(Refusal):  # an increase shows only in a series that exists
-            metrics.refusals.labels(reason)
+        begin(metrics.refusals, *get_args(Refusal))
         ends = metrics.certificate_end
         ends.labels("authority").set_function(lambda: rotation.trust.signing.end if rotation.trust else 0.0)
         ends.labels("serving").set_function(lambda: rotation.serving.end if rotation.serving else 0.0)

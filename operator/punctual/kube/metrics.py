@@ -70,10 +70,9 @@ class Metrics:
         self.clock_doubts = self._counter(names.CLOCK_DOUBTS)
         self.token_reviews = self._counter(names.TOKEN_REVIEWS)
         self.certificate_end = self._gauge(names.CERTIFICATE_END)
-        # an increase shows only in a series that exists
-        _begin(self.clock_doubts, "dismissed", "followed")
-        _begin(self.token_reviews, "known", "unknown")
-        _begin(self.chunks_created, *get_args(Kind))
+        begin(self.clock_doubts, "dismissed", "followed")
+        begin(self.token_reviews, "known", "unknown")
+        begin(self.chunks_created, *get_args(Kind))
         self._pools = {m: self._gauge(m) for m in _BY_POOL}
         self._tenants: set[tuple[str, str]] = set()
         self._gauge(names.OPERATOR_BUILD).labels(__version__).set(1)
@@ -144,8 +143,8 @@ class Metrics:
         return Histogram(metric.name, metric.help, metric.labels, registry=self.registry, buckets=metric.buckets)
 
 
-def _begin(counter: Counter, *values: str) -> None:
-    """Begin the series of a counter with one label at 0."""
+def begin(counter: Counter, *values: str) -> None:
+    """Begin the series of a counter with one label at 0: an increase shows only in a series that exists."""
     for value in values:
         counter.labels(value)
 

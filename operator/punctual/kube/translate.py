@@ -388,10 +388,9 @@ def _counts(counts: Counts) -> list[Json]:
 
 def _offer(offer: Offer) -> Json:
     made: Json = {"validUntilTime": format_time(offer.valid_until), "largestLoad": offer.largest_load}
-    if offer.earliest_deadline is not None:
+    if offer.earliest_deadline is not None and offer.earliest_time is not None:
         made["earliestDeadline"] = format_duration(offer.earliest_deadline)
-        # counted from when the offer ends: an edit until then has no less time than was tested
-        made["earliestDeadlineTime"] = format_time(math.ceil(offer.valid_until + offer.earliest_deadline))
+        made["earliestDeadlineTime"] = format_time(offer.earliest_time)
     return made
 
 

@@ -45,7 +45,9 @@ class PromiseMetrics:
             return
         if answer and (before.admitted is None or before.admitted[:2] != answer[:2]):
             self._metrics.decisions.labels(known.owner.pool, answer.status, answer.reason).inc()
-            if (seen := self._seen.pop(known.owner.uid, None)) is not None:
+            seen = self._seen.pop(known.owner.uid, None)
+            first = before.admitted is None or before.admitted.reason == reasons.ANSWER_DELAYED
+            if first and seen is not None:  # an edit of a job with an answer is seen too
                 self._undecided[known.owner.uid] = seen
         self._offered(known, before, record)
         self._begun(known, before, record)
@@ -54,9 +56,8 @@ class PromiseMetrics:
 
     def _offered(self, known: KnownJob, before: JobRecord, record: JobRecord) -> None:
         offer, job = record.offer, known.job
-        if offer and not before.offer and job and offer.earliest_deadline is not None:
-            late = offer.valid_until + offer.earliest_deadline - job.deadline
-            self._metrics.offer_lateness.labels(known.owner.pool).observe(late)
+        if offer and not before.offer and job and (earliest := offer.earliest_time) is not None:
+            self._metrics.offer_lateness.labels(known.owner.pool).observe(earliest - job.deadline)
 
     def _begun(self, known: KnownJob, before: JobRecord, record: JobRecord) -> None:
         uid, owner = known.owner.uid, known.owner

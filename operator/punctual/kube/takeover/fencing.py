@@ -29,7 +29,7 @@ TRIES: Final = 5
 PAGE: Final = 250
 """Objects per page of a list. Two pages are in memory; a body takes ten times as much as what is kept of it."""
 UNFINISHED: Final = ",".join(f"status.state!={state}" for state in ("Refused", "Completed", "Missed", "Failed"))
-"""Selects the jobs with something left to be done. An API server sends so few of 20,000 jobs in a tenth of the time."""
+"""Selects the jobs with something left to be done, so that the API server does not send thousands of finished ones."""
 
 log = structlog.get_logger(__name__)
 

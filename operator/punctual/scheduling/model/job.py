@@ -3,6 +3,7 @@
 All times are float seconds on one clock (the API server's), all units int. This module makes no decisions.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -84,6 +85,14 @@ class Offer(NamedTuple):
     valid_until: float
     largest_load: int
     """Units that would fit the requested deadline."""
+
+    @property
+    def earliest_time(self) -> float | None:
+        """The earliest deadline as an absolute time, whole seconds.
+
+        It counts from when the offer ends: an edit until then has no less time than was tested.
+        """
+        return None if self.earliest_deadline is None else math.ceil(self.valid_until + self.earliest_deadline)
 
 
 class PilotSample(NamedTuple):

@@ -29,7 +29,7 @@ def failed(reason):
 
 
 class Ledger:
-    """One job whose records are counted in turn."""
+    """Counts the records of one job, one after the other."""
 
     def __init__(self):
         self.now, self.metrics = 10.0, Metrics()
@@ -121,6 +121,12 @@ def test_an_answer_takes_from_when_the_job_was_first_seen_until_it_is_written():
     ledger.counts.written("j")
     ledger.counts.written("j")
     assert ledger.samples()["admission_duration_seconds_sum",] == pytest.approx(0.75)
+    assert ledger.samples()["admission_duration_seconds_count",] == 1
+    # a later answer to a job that was edited long before is not its first
+    ledger.counts.seen("j")
+    ledger.now = 5000.0
+    ledger.records(PROMISED._replace(admitted=Verdict("False", reasons.SUSPENDED, "")))
+    ledger.counts.written("j")
     assert ledger.samples()["admission_duration_seconds_count",] == 1
 
 
