@@ -123,7 +123,12 @@ DEADLINES = Dashboard(
                 Panel(
                     "Smallest slack of an open promise",
                     "s",
-                    (Query(_gauge(names.SLACK, fold="min"), "{{pool}}"),),
+                    (
+                        Query(
+                            f"{_gauge(names.SLACK, fold='min')} and {_gauge(names.PROMISES_OPEN, fold='max')} > 0",
+                            "{{pool}}",
+                        ),
+                    ),
                     help="Deadline minus forecast. Below 0: a promise is forecast to be broken.",
                 ),
             ),

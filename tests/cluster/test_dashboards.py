@@ -1,0 +1,122 @@
+"""Every panel of every dashboard, on a real Prometheus that scrapes the cluster while all kinds of jobs end.
+
+The pictures are in build/dashboards afterwards: each dashboard drawn from the answers to its own queries.
+"""
+
+import asyncio
+import math
+import re
+import time
+
+import pytest
+from boards import draw
+from lib import prometheus
+from live import ROOT, SYSTEM, eventually, lend, ready
+from monitoring_lib.panels import CONTROL_PLANE, DASHBOARDS, DEADLINES, NODES, POOLS
+from scraped import SCRAPE, Prometheus
+
+from punctual import metric_names as names
+
+WINDOW = 10 * SCRAPE
+"""Seconds that stand for Grafana's `$__rate_interval`."""
+PICTURES = ROOT / "build/dashboards"
+CRASHES = 'import sys; sys.exit("no such protein")'
+QUICK = {"deadline": "4m", "cost": {"perUnit": "300ms", "startup": "3s"}, "pause": 0.2, "processors": {"max": 1}}
+LIE = {"deadline": "60s", "cost": {"perUnit": "50ms", "startup": "2s"}, "pause": 1.0, "processors": {"max": 1}}
+COUNTED = [m.name for m in (names.JOBS_FAILED, names.DEADLINE_MISSES, names.PROMISES_KEPT, names.STATISTICAL_KEPT)]
+"""Counters that the story moves, last of all."""
+
+
+@pytest.mark.timeout(600, func_only=True)
+async def test_each_panel_shows_what_its_title_claims(cluster, client, space, tmp_path):
+    await eventually(cluster.in_order)
+    pods = {p["metadata"]["name"]: 8080 for p in cluster.pods("operator")}
+    pods |= {p["metadata"]["name"]: 9464 for p in cluster.pods("agent")}
+    program = await asyncio.to_thread(prometheus.program, "prometheus")
+    with Prometheus(program, tmp_path, cluster.kubeconfig, SYSTEM, pods) as scraped:
+        node = cluster.nodes[0]
+        async with lend(cluster, client, node, missRatio={"target": "10%"}) as loose:
+            await ready(client, loose, node)
+            await eventually(lambda: newest(scraped, "count(sum_over_time(up[1m]) >= 2)") == len(pods))
+            before = {name: newest(scraped, f"sum({name})") for name in COUNTED}
+            start = time.time()
+            await space.apply(
+                space.manifest("kept", units=60, reduce="5s", **QUICK),
+                space.manifest("refused", units=50_000, **QUICK),
+                space.manifest("stopped", units=600, onMiss="Stop", **LIE),
+                space.manifest("fails", units=100, program=CRASHES, chunkRetries=0, **QUICK),
+                space.manifest("by-the-bound", units=60, **{**QUICK, "pool": loose}),
+            )
+            ends = ("kept", "stopped", "fails", "by-the-bound")
+            await asyncio.gather(*(space.end(name) for name in ends))
+            assert {name: space.status(name)["state"] for name in (*ends, "refused")} == {
+                "kept": "Completed",
+                "stopped": "Failed",
+                "fails": "Failed",
+                "by-the-bound": "Completed",
+                "refused": "Refused",
+            }
+            await eventually(lambda: all(newest(scraped, f"sum({name})") > before[name] for name in COUNTED))
+            ask = Asked(scraped, start, time.time() + SCRAPE)
+            found = {board.name: {panel.title: ask(panel) for panel in board.panels} for board in DASHBOARDS}
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    for board in DASHBOARDS:
+        draw(board, found[board.name], start, PICTURES / f"{board.name}.png")
+    empty = [(name, title, n) for name, panels in found.items() for title, queries in panels.items()
+             for n, curves in enumerate(queries) if not any(numbers(curve) for _, curve in curves)]  # fmt: skip
+    assert not empty
+    deadlines, pools = found[DEADLINES.name], found[POOLS.name]
+    assert last(deadlines["Promises kept"]) == 1
+    assert last(deadlines["Promises broken"]) == 1
+    assert highest(deadlines["Broken promises by cause"], reason="Overrun") > 0
+    assert highest(deadlines["Refused jobs by reason"], reason="InfeasibleCapacity") > 0
+    assert highest(deadlines["Jobs that failed by their own fault"], reason="ChunkFailed") > 0
+    assert lowest(deadlines["Smallest slack of an open promise"], pool="main") < 0
+    assert highest(pools["Bound on utilization"], pool=loose) == 1.0
+    assert highest(pools["Utilization"], pool="main") > 0
+    assert highest(found[NODES.name]["Silent agents"]) == 0
+    assert highest(found[CONTROL_PLANE.name]["Leader"]) == 1
+
+
+def newest(scraped, expr):
+    """Return the one value that an expression has now, 0 without any."""
+    now = time.time()
+    return max((values[-1][1] for _, values in scraped.query(expr, now, now)), default=0)
+
+
+class Asked:
+    """Asks what a panel shows over the story, as Grafana would."""
+
+    def __init__(self, scraped, start, end):
+        self._scraped, self._start, self._end = scraped, start, end
+
+    def __call__(self, panel):
+        """Return for each query of a panel [(labels, [(time, value)])]."""
+        return [self._scraped.query(self._whole(query.expr), self._start, self._end) for query in panel.queries]
+
+    def _whole(self, expr):
+        spans = {"__rate_interval": f"{WINDOW}s", "__range": f"{math.ceil(self._end - self._start)}s"}
+        expr = re.sub(r"\$(__rate_interval|__range)", lambda match: spans[match.group(1)], expr)
+        return expr.replace("$pool", ".*")
+
+
+def numbers(curve):
+    return [value for _, value in curve if not math.isnan(value)]
+
+
+def chosen(queries, labels):
+    found = [numbers(curve) for curves in queries for named, curve in curves if named.items() >= labels.items()]
+    return [value for curve in found for value in curve]
+
+
+def highest(queries, **labels):
+    return max(chosen(queries, labels))
+
+
+def lowest(queries, **labels):
+    return min(chosen(queries, labels))
+
+
+def last(queries):
+    """Return a counter's increase over the whole story; Prometheus extrapolates it to whole seconds of the range."""
+    return round(chosen(queries, {})[-1])
