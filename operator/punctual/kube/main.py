@@ -17,7 +17,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self, get_args
@@ -44,6 +44,10 @@ from punctual.kube.format.clock import ServerClock, ask_while_doubted
 from punctual.kube.leader.term import Term
 from punctual.kube.leader.trials import DEADLINE
 from punctual.kube.metrics import Metrics, begin
+from punctual.kube.page.model import Reading
+from punctual.kube.page.server import PageServer, Rights, Sources
+from punctual.kube.page.viewers import Viewers
+from punctual.kube.page.why import explain
 from punctual.kube.serve import ProbeServer
 from punctual.kube.trust.ca import service_names
 from punctual.kube.trust.ca_store import ClusterCaStore
@@ -86,6 +90,8 @@ class Config:
     """The operator's image. The input step of a chunk runs in it."""
     report_port: int
     metrics_port: int
+    page_ports: tuple[int, int] | None
+    """Ports of the page: with a token, and on loopback. None: no page is served."""
     log_level: str
     kubeconfig: str | None = None
     """None: the pod's own account, or the user's kubeconfig."""
@@ -114,6 +120,7 @@ class Config:
             image=env.get("PUNCTUAL_IMAGE") or f"{IMAGE}:{__version__}",
             report_port=int(_number(env, "PUNCTUAL_REPORT_PORT", 8443)),
             metrics_port=int(_number(env, "PUNCTUAL_METRICS_PORT", 8080)),
+            page_ports=_page_ports(env),
             log_level=env.get("PUNCTUAL_LOG_LEVEL", "info"),
             kubeconfig=env.get("KUBECONFIG"),
             timing=timing,
@@ -126,6 +133,12 @@ def _placeholder_settings(env: Mapping[str, str], namespace: str) -> Placeholder
         return PlaceholderSettings.read(env.get("PUNCTUAL_PLACEHOLDER", ""), namespace)
     except (TypeError, ValueError) as error:
         raise ValueError(f"PUNCTUAL_PLACEHOLDER: {error}") from error
+
+
+def _page_ports(env: Mapping[str, str]) -> tuple[int, int] | None:
+    if not env.get("PUNCTUAL_PAGE_PORT"):
+        return None
+    return int(_number(env, "PUNCTUAL_PAGE_PORT", 0)), int(_number(env, "PUNCTUAL_PAGE_LOOPBACK_PORT", 8090))
 
 
 def _number(env: Mapping[str, str], name: str, standard: float) -> float:
@@ -157,6 +170,8 @@ class Operator:
         self._instance = config.pod or socket.gethostname()
         self.ports: tuple[int, int] = (0, 0)
         """The ports of the report server and of the metrics server."""
+        self.page_ports: tuple[int, int] | None = None
+        """The ports of the page, with a token and on loopback. None: it is not served."""
 
     async def run(self, stop: asyncio.Event) -> None:
         """Start, stand for election, lead for a term whenever elected, and shut down.
@@ -278,6 +293,13 @@ class Operator:
         caches.on_node_gone = report_server.forget
         report_port = await report_server.start(rotation.context, port=config.report_port)
         stack.push_async_callback(report_server.stop)
+        if config.page_ports is not None:
+            read = partial(self._reading, client.clock, caches)
+            why = partial(self._why, client.clock, caches)
+            page_server = PageServer(Sources(read, why), Viewers(client, time.monotonic))
+            port, loopback_port = config.page_ports
+            self.page_ports = await page_server.start(rotation.context, port=port, loopback_port=loopback_port)
+            stack.push_async_callback(page_server.stop)
         self._watch(client.clock, caches, report_server, rotation)
         self.ports = (report_port, metrics_port)
         return self.ports
@@ -306,6 +328,17 @@ class Operator:
         for informer in caches.informers:
             resource = informer.path.rpartition("/")[2]
             metrics.informer_heard.labels(resource).set_function(partial(_heard, informer))
+
+    def _reading(self, clock: ServerClock, caches: Caches) -> Reading | None:
+        """Return what the page shows. None: this replica does not lead."""
+        if self._term is None or self._epoch() is None:
+            return None
+        directory = caches.directory
+        return Reading(clock.now(), self._term.views(), directory.jobs, directory.reservations)
+
+    def _why(self, clock: ServerClock, caches: Caches, uid: str, visible: Rights) -> Sequence[str] | None:
+        reading = self._reading(clock, caches)
+        return None if reading is None else explain(reading, uid, visible)
 
     async def _measure_lag(self) -> None:
         """Measure the event-loop lag. While the loop is busy, events wait in sockets, where no queue counts them."""

@@ -23,6 +23,7 @@ from punctual.errors import ClusterError
 from punctual.runtime.mailbox import Mailbox
 from punctual.scheduling.model.actions import Action
 from punctual.scheduling.model.events import Event
+from punctual.scheduling.view import PoolView
 
 TICK: Final = 0.25
 """Seconds between steps without events: chunks start and jobs overrun by the clock alone."""
@@ -42,6 +43,9 @@ class Core(Protocol):
 
     def step(self, now: float, events: Sequence[Event]) -> list[Action]:
         """Process events, make a bounded number of decisions, return actions."""
+
+    def view(self) -> PoolView:
+        """Return a view of what the pool knows and plans, for readers."""
 
 
 class Executor(Protocol):
@@ -147,6 +151,10 @@ class PoolActor:
     def waiting(self) -> float:
         """Seconds that it has waited for its first step; 0 after that, and while halted."""
         return self._monotonic() - self._made if self._ticked is None and self._going.is_set() else 0.0
+
+    def view(self) -> PoolView:
+        """Return a view of the Pool: what it knows and plans between two steps."""
+        return self._core.view()
 
     def _perform(self, actions: Sequence[Action]) -> None:
         for action in actions:

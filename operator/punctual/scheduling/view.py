@@ -89,11 +89,12 @@ class PoolView:
         return 0 if self._state.plan.has(uid) else self._state.schedule.remaining(uid).total
 
     def running(self, uid: str) -> Iterator[PlacedWork]:
-        """Yield a job's chunks."""
+        """Yield a job's chunks that occupy a processor."""
         state = self._state
         for chunk in state.jobs[uid].record.chunks:
-            place = state.processors.places_of[state.occupant(uid, chunk)]
-            yield PlacedWork(place, chunk.kind, chunk.begin, chunk.end, chunk.created, chunk.promised_end)
+            place = state.processors.places_of.get(state.occupant(uid, chunk))
+            if place is not None:  # else its pod has ended, and its last report is awaited
+                yield PlacedWork(place, chunk.kind, chunk.begin, chunk.end, chunk.created, chunk.promised_end)
 
     def planned(self, uid: str) -> Iterator[PlacedWork]:
         """Yield the work that is planned for a job."""
@@ -112,9 +113,17 @@ class PoolView:
 
     def work(self) -> Iterator[tuple[str, PlacedWork]]:
         """Yield all work of all jobs with the job's uid: first what runs, then what is planned."""
+        yield from self.all_running()
+        yield from self.all_planned()
+
+    def all_running(self) -> Iterator[tuple[str, PlacedWork]]:
+        """Yield the work that runs, with the job's uid."""
         for uid in self._state.active:
             for piece in self.running(uid):
                 yield uid, piece
+
+    def all_planned(self) -> Iterator[tuple[str, PlacedWork]]:
+        """Yield the planned work of all jobs, with the job's uid."""
         for booking in self._state.plan.bookings:
             for piece in self.planned(booking.demand.uid):
                 yield booking.demand.uid, piece

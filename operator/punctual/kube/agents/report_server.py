@@ -127,7 +127,7 @@ class ReportServer:
     """The server that receives the agents' reports."""
 
     def __init__(
-        self, set_points: SetPointStore, reviewer: Reviewer, callbacks: ReportCallbacks, *, account: str
+        self, set_points: SetPointStore, reviewer: Reviewer[Identity], callbacks: ReportCallbacks, *, account: str
     ) -> None:
         """``account`` is the agent's: ``system:serviceaccount:<namespace>:<name>``."""
         self._set_points = set_points

@@ -17,6 +17,7 @@ from punctual.kube.writes.keys import Key
 from punctual.runtime.actor import Core, PoolActor
 from punctual.runtime.mailbox import Mailbox
 from punctual.scheduling.model.events import Event
+from punctual.scheduling.view import PoolView
 
 Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 """Starts a task of the term. Its failure ends the term."""
@@ -104,6 +105,10 @@ class PoolActors:
         """Let a halted pool step again."""
         if running := self._running.get(pool):
             running.actor.go_on()
+
+    def views(self) -> dict[str, PoolView]:
+        """Return a view of each pool that has taken its first step, by name."""
+        return {name: running.actor.view() for name, running in self._running.items() if not running.actor.waiting}
 
     def settled(self, key: Key) -> None:
         """Record that a status was written or never will be: no pool waits for it."""

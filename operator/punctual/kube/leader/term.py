@@ -28,6 +28,7 @@ from punctual.kube.metrics import Metrics
 from punctual.runtime.actor import Core
 from punctual.scheduling.model.events import Reported
 from punctual.scheduling.pool import Pool
+from punctual.scheduling.view import PoolView
 
 PROGRESS: Final = 0.25
 """Seconds between two submissions of progress, and between two ticks of the placeholders."""
@@ -178,6 +179,10 @@ class Term:
     def oldest_write(self) -> float:
         """Seconds that the oldest waiting write has waited."""
         return self._parts.writer.oldest
+
+    def views(self) -> dict[str, PoolView]:
+        """Return a view of each pool that this term leads, by name; none before the takeover is done."""
+        return self._parts.actors.views() if self.leads else {}
 
     def reported(self, reported: Reported) -> None:
         """Take in a node's report."""

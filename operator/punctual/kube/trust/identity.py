@@ -10,7 +10,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from punctual import wire
 
@@ -29,8 +29,8 @@ class Identity:
     """The node of its pod. None for a token that is not bound to a pod."""
 
 
-Review = Callable[[str], Awaitable[Identity | None]]
-"""Reviews a token. None: invalid, or for another audience. Raises ClusterError if the API server gives no answer."""
+T = TypeVar("T")
+"""What a token stands for: the identity of an agent, or a user."""
 
 
 def identity_of(status: Mapping[str, Any]) -> Identity | None:
@@ -43,12 +43,16 @@ def identity_of(status: Mapping[str, Any]) -> Identity | None:
     return Identity(account=str(user.get("username", "")), node=nodes[0])
 
 
-class Reviewer:
-    """Caches identities by token. One review at a time per token, and a bounded number of tokens."""
+class Reviewer(Generic[T]):
+    """Caches identities by token. One review at a time per token, and a bounded number of tokens.
+
+    ``review(token)`` returns None for a token that is invalid or for another audience. It raises ClusterError if the
+    API server gives no answer.
+    """
 
     def __init__(
         self,
-        review: Review,
+        review: Callable[[str], Awaitable[T | None]],
         monotonic: Callable[[], float],
         *,
         size: int = 4096,
@@ -57,14 +61,14 @@ class Reviewer:
         self._review = review
         self._monotonic = monotonic
         self._size = size
-        self._known: OrderedDict[bytes, tuple[float, Identity | None]] = OrderedDict()
-        self._asked: dict[bytes, asyncio.Task[Identity | None]] = {}
+        self._known: OrderedDict[bytes, tuple[float, T | None]] = OrderedDict()
+        self._asked: dict[bytes, asyncio.Task[T | None]] = {}
         self._slots = asyncio.Semaphore(at_once)  # unknown callers must not keep the API server busy with their tokens
 
     def __len__(self) -> int:
         return len(self._known)
 
-    async def identify(self, token: str) -> Identity | None:
+    async def identify(self, token: str) -> T | None:
         """Return the identity of a token, or None if it has none.
 
         Raises ClusterError if the API server does not answer.
@@ -81,12 +85,12 @@ class Reviewer:
             task.add_done_callback(lambda done: self._forget(key, done))
         return await asyncio.shield(task)  # a caller that disconnects must not cancel the answer for the others
 
-    def _forget(self, key: bytes, done: asyncio.Task[Identity | None]) -> None:
+    def _forget(self, key: bytes, done: asyncio.Task[T | None]) -> None:
         self._asked.pop(key, None)
         if not done.cancelled():
             done.exception()  # retrieved here, because every waiting caller may have disconnected
 
-    async def _ask(self, key: bytes, token: str) -> Identity | None:
+    async def _ask(self, key: bytes, token: str) -> T | None:
         async with self._slots:
             asked = self._monotonic()
             identity = await self._review(token)

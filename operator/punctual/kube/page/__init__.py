@@ -1,0 +1,1 @@
+"""The web page of a leader: who may see what, what it shows, and the server."""

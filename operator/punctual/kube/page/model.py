@@ -1,0 +1,153 @@
+"""What the page shows, as JSON: pools with bars on processors, and jobs. Made from a leader's state, without I/O.
+
+``{"now": …, "pools": {name: …}, "jobs": {uid: …}}``; times in seconds since 1970. A viewer gets it once, and then
+patches by RFC 7386: entries that changed, and null for those that are gone.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final, Literal, NamedTuple
+
+from punctual.kube.cluster.directory import KnownJob, KnownReservation
+from punctual.kube.translate import job_state
+from punctual.scheduling.model.job import JobRecord
+from punctual.scheduling.model.processors import Place
+from punctual.scheduling.view import PlacedWork, PoolView
+
+Json = dict[str, Any]
+MOST_BARS: Final = 5000
+"""Maximum number of bars of a pool: work further back in its queue is left out."""
+MOST_JOBS: Final = 2000
+"""Maximum number of jobs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a leader knows at ``now`` (the API server's clock). Nothing of it is copied."""
+
+    now: float
+    pools: Mapping[str, PoolView]
+    jobs: Mapping[str, KnownJob]
+    """By uid."""
+    reservations: Mapping[str, KnownReservation]
+    """By uid."""
+
+
+def page(reading: Reading, visible: Collection[str] | None = None) -> Json:
+    """Return all that a viewer sees. ``visible``: the namespaces; None: all.
+
+    Work and reservations of other namespaces are bars without a name: they show that a processor is busy.
+    """
+    jobs = _jobs(reading, visible)
+    pools = {name: _pool(view, reading, visible) for name, view in sorted(reading.pools.items())}
+    return {
+        "now": round(reading.now, 1),
+        "pools": pools,
+        "jobs": dict(islice(jobs.items(), MOST_JOBS)),
+        "omitted": max(0, len(jobs) - MOST_JOBS),
+    }
+
+
+def patch(before: Json, after: Json) -> Json:
+    """Return the merge patch that turns one page into a later one."""
+    changed: Json = {"now": after["now"], "omitted": after["omitted"]}
+    for part in ("pools", "jobs"):
+        old, new = before[part], after[part]
+        entries = {key: value for key, value in new.items() if old.get(key) != value}
+        entries |= dict.fromkeys(old.keys() - new.keys())
+        if entries:
+            changed[part] = entries
+    return changed
+
+
+def _jobs(reading: Reading, visible: Collection[str] | None) -> dict[str, Json]:
+    """Return the visible jobs of the pools by uid: first those that are not over, the earliest deadline first."""
+    seen = (
+        (uid, known)
+        for view in reading.pools.values()
+        for uid in view.jobs
+        if (known := reading.jobs.get(uid)) and (visible is None or known.owner.namespace in visible)
+    )
+    rows = [(uid, _job(known)) for uid, known in seen]
+    rows.sort(key=lambda row: (row[1]["over"] is not None, -(row[1]["over"] or 0.0), row[1]["deadline"] or 0.0))
+    return dict(rows)
+
+
+def _job(known: KnownJob) -> Json:
+    record, owner = known.record or JobRecord(), known.owner
+    promise = record.promise
+    deadline = promise.deadline if promise else known.job.deadline if known.job else None
+    end = record.finished or record.eta or (promise.finish if promise else None)
+    answer = record.failed_condition or record.completed_condition or record.on_track or record.admitted
+    return {
+        "namespace": owner.namespace,
+        "name": owner.name,
+        "pool": owner.pool,
+        "state": job_state(record),
+        "reason": answer.reason if answer else "",
+        "done": record.done,
+        "units": owner.units,
+        "processors": promise.processors if promise else None,
+        "deadline": deadline,
+        "end": end,
+        "slack": None if deadline is None or end is None or promise is None else round(deadline - end, 1),
+        "over": record.over,
+    }
+
+
+def _pool(view: PoolView, reading: Reading, visible: Collection[str] | None) -> Json:
+    bars = list(islice(_bars(view, reading, visible), MOST_BARS))
+    known = (Place(node.name, slot) for node in view.nodes for slot in range(node.processors))
+    rows = sorted({*known, *(bar.place for bar in bars)})  # a pod may be on a processor that its node no longer has
+    index = {place: i for i, place in enumerate(rows)}
+    return {
+        "processors": view.processors,
+        "free": view.free,
+        "undecided": view.undecided,
+        "rows": [[place.node, place.slot] for place in rows],
+        "bars": [[index[bar.place], *bar[1:]] for bar in bars],
+    }
+
+
+class _Bar(NamedTuple):
+    """Something on a processor. ``start``: None: now; ``end``: None: without end; ``job``: its uid, if visible."""
+
+    place: Place
+    kind: Literal["running", "planned", "reserved", "placeholder"]
+    start: float | None
+    end: float | None
+    job: str = ""
+    label: str = ""
+
+
+def _bars(view: PoolView, reading: Reading, visible: Collection[str] | None) -> Iterator[_Bar]:
+    def work(kind: Literal["running", "planned"], uid: str, piece: PlacedWork) -> _Bar:
+        known = reading.jobs.get(uid)
+        bar = _Bar(piece.place, kind, round(piece.start, 1), round(piece.until, 1))
+        if known is None or not (visible is None or known.owner.namespace in visible):
+            return bar
+        label = f"units {piece.begin} to {piece.end - 1}" if piece.kind == "Chunk" else piece.kind.lower()
+        return bar._replace(job=uid, label=label)
+
+    occupied = set()
+    for uid, piece in view.all_running():
+        occupied.add(piece.place)
+        yield work("running", uid, piece)
+    yield from _reserved(view, reading, visible)
+    for node in view.nodes:
+        if node.held_since is not None:
+            free = (Place(node.name, slot) for slot in range(node.processors))
+            yield from (_Bar(place, "placeholder", None, None) for place in free if place not in occupied)
+    for uid, piece in view.all_planned():
+        yield work("planned", uid, piece)
+
+
+def _reserved(view: PoolView, reading: Reading, visible: Collection[str] | None) -> Iterator[_Bar]:
+    places = view.reservations
+    for known in reading.reservations.values():
+        meta = known.metadata
+        label = f"{meta.namespace}/{meta.name}" if visible is None or meta.namespace in visible else ""
+        for uid, window in known.windows.items():
+            for place in places.get(uid, ()):
+                yield _Bar(place, "reserved", window.start, window.end, label=label)

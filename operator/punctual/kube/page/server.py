@@ -1,0 +1,198 @@
+"""Serves the page, read-only. Its document contains no data, and the data needs a right.
+
+    GET /          the document
+    GET /events    the page as server-sent events: once as a whole, then a merge patch per change
+    GET /why       ?job=UID: why a job is as it is, in sentences
+
+At the port for all interfaces (HTTPS) each request for data carries a bearer token, and its user sees the namespaces in
+which it may list jobs. At the loopback port no token is needed: only a program in the pod reaches it, or a user with
+the right to forward ports of the operator's pod, and that user sees everything.
+"""
+
+import asyncio
+import base64
+import contextlib
+import hashlib
+import re
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from importlib import resources
+from typing import Final, NamedTuple
+
+import orjson
+import structlog
+from aiohttp import web
+
+from punctual.errors import ClusterError
+from punctual.kube.page.model import Json, Reading, page, patch
+from punctual.kube.page.viewers import Viewers
+from punctual.kube.serve import port_of
+
+log = structlog.get_logger(__name__)
+
+EVERY: Final = 1.0
+"""Seconds between two looks at the leader's state, for each open page."""
+REVIEWED: Final = 60.0
+"""Seconds after which an open page's rights are asked again."""
+MOST_PAGES: Final = 50
+"""Open pages at the same time: each costs a look a second."""
+SLOW: Final = 20.0
+"""Seconds for a viewer to accept an event."""
+LOCAL: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+"""Names by which a browser may call the loopback port: another name is a foreign site's that points here."""
+NOT_LEADING: Final = "this replica does not lead: call the leader, which the Service selects"
+
+Rights = frozenset[str] | None
+"""The namespaces that a viewer sees. None: all."""
+
+
+class Sources(NamedTuple):
+    """What the server asks."""
+
+    read: Callable[[], Reading | None]
+    """The leader's state. None: this replica does not lead."""
+    why: Callable[[str, Rights], Sequence[str] | None]
+    """Why a job (uid) is as it is. None: a viewer with these rights sees no such job."""
+
+
+class PageServer:
+    """The server. ``viewers``: asked for the rights of tokens."""
+
+    def __init__(self, sources: Sources, viewers: Viewers) -> None:
+        self._sources = sources
+        self._viewers = viewers
+        self._document = resources.files(__package__).joinpath("page.html").read_bytes()
+        self._headers = {
+            "Content-Security-Policy": _policy(self._document.decode()),
+            "Referrer-Policy": "no-referrer",
+            "X-Content-Type-Options": "nosniff",
+            "Cache-Control": "no-store",
+        }
+        self._open = 0
+        self._runners: list[web.AppRunner] = []
+
+    async def start(self, context: ssl.SSLContext, *, port: int = 8444, loopback_port: int = 8090) -> tuple[int, int]:
+        """Listen: HTTPS on all interfaces, HTTP on loopback. Returns both ports (for 0, the one that was assigned)."""
+        return (
+            await self._listen(self._by_token, port=port, context=context),
+            await self._listen(self._by_loopback, host="127.0.0.1", port=loopback_port),
+        )
+
+    async def stop(self) -> None:
+        """Stop listening. Open pages end."""
+        for runner in self._runners:
+            await runner.cleanup()
+        self._runners.clear()
+
+    async def _listen(
+        self,
+        rights: Callable[[web.Request], Awaitable[Rights]],
+        *,
+        host: str | None = None,
+        port: int,
+        context: ssl.SSLContext | None = None,
+    ) -> int:
+        app = web.Application(client_max_size=1 << 12)
+        app.router.add_get("/", self._page)
+        app.router.add_get("/events", lambda request: self._events(request, rights))
+        app.router.add_get("/why", lambda request: self._why(request, rights))
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        await runner.setup()
+        self._runners.append(runner)
+        await web.TCPSite(runner, host, port, ssl_context=context).start()
+        return port_of(runner)
+
+    # rights
+
+    async def _by_token(self, request: web.Request) -> Rights:
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            raise web.HTTPUnauthorized(text="a bearer token is needed", headers={"WWW-Authenticate": "Bearer"})
+        try:
+            user = await self._viewers.user(token.strip())
+            if user is None:
+                raise web.HTTPUnauthorized(text="the cluster does not accept this token: get a new one")
+            return await self._viewers.visible(user, self._namespaces())
+        except ClusterError as error:
+            log.warning("viewer_not_reviewed", error=str(error))
+            raise web.HTTPServiceUnavailable(text="the API server does not answer: try again") from error
+
+    async def _by_loopback(self, request: web.Request) -> Rights:
+        if re.sub(r":\d+$", "", request.host) not in LOCAL:
+            raise web.HTTPForbidden(text="call this port as localhost or 127.0.0.1")
+        return None
+
+    def _namespaces(self) -> frozenset[str]:
+        reading = self._read()
+        jobs = {known.owner.namespace for known in reading.jobs.values()}
+        return frozenset(jobs | {known.metadata.namespace for known in reading.reservations.values()})
+
+    def _read(self) -> Reading:
+        if (reading := self._sources.read()) is None:
+            raise web.HTTPServiceUnavailable(text=NOT_LEADING)
+        return reading
+
+    # answers
+
+    async def _page(self, _: web.Request) -> web.Response:
+        return web.Response(body=self._document, content_type="text/html", charset="utf-8", headers=self._headers)
+
+    async def _why(self, request: web.Request, rights: Callable[[web.Request], Awaitable[Rights]]) -> web.Response:
+        visible = await rights(request)
+        self._read()
+        sentences = self._sources.why(request.query.get("job", ""), visible)
+        if sentences is None:
+            raise web.HTTPNotFound(text="there is no such job, or you may not see it")
+        return web.Response(
+            body=orjson.dumps({"sentences": list(sentences)}), content_type="application/json", headers=self._headers
+        )
+
+    async def _events(
+        self, request: web.Request, rights: Callable[[web.Request], Awaitable[Rights]]
+    ) -> web.StreamResponse:
+        visible = await rights(request)
+        self._read()
+        if self._open >= MOST_PAGES:
+            raise web.HTTPServiceUnavailable(text=f"{MOST_PAGES} pages are open, which is the maximum: close one")
+        response = web.StreamResponse(headers={**self._headers, "Content-Type": "text/event-stream"})
+        self._open += 1
+        try:
+            await response.prepare(request)
+            with contextlib.suppress(ConnectionError, TimeoutError, web.HTTPException):  # the viewer connects again
+                await self._stream(request, response, rights, visible)
+        finally:
+            self._open -= 1
+        return response
+
+    async def _stream(
+        self,
+        request: web.Request,
+        response: web.StreamResponse,
+        rights: Callable[[web.Request], Awaitable[Rights]],
+        visible: Rights,
+    ) -> None:
+        """Send the page, then what changes, until the viewer goes, its rights end or this replica leads no more."""
+        loop = asyncio.get_running_loop()
+        before: Json | None = None
+        reviewed = loop.time()
+        while True:
+            if loop.time() - reviewed > REVIEWED:
+                visible, reviewed = await rights(request), loop.time()
+            after = page(self._read(), visible)
+            kind, data = ("page", after) if before is None else ("patch", patch(before, after))
+            async with asyncio.timeout(SLOW):
+                await response.write(b"event: %s\ndata: %s\n\n" % (kind.encode(), orjson.dumps(data)))
+            before = after
+            await asyncio.sleep(EVERY)
+
+
+def _policy(document: str) -> str:
+    """Return a policy under which only the document's own script and style run, and only this server is called."""
+    own = {"script": "script-src", "style": "style-src"}
+    allowed = [
+        f"{rule} 'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+        for tag, rule in own.items()
+        for text in re.findall(f"<{tag}>(.*?)</{tag}>", document, re.DOTALL)
+    ]
+    rest = "default-src 'none'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    return "; ".join([rest, "img-src data:", *allowed])
