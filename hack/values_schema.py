@@ -96,6 +96,13 @@ class NetworkPolicy(_Values):
 
     enabled: bool = True
     metrics_from: Objects = []
+    page_from: Objects = []
+
+
+class Page(_Values):
+    """The web page."""
+
+    enabled: bool = False
 
 
 class Dashboards(_Values):
@@ -126,6 +133,7 @@ class Values(_Values):
     placeholder: Placeholder = Placeholder()
     agent: Agent = Agent()
     network_policy: NetworkPolicy = NetworkPolicy()
+    page: Page = Page()
     monitoring: Monitoring = Monitoring()
     global_: Annotated[dict[str, Any], Field(alias="global")] = {}
 

@@ -75,6 +75,19 @@ class Kubectl:
         """Return the namespace of the current context."""
         return self.begin_namespace().answer().strip() or "default"
 
+    def forward(self, namespace: str, pod: str, local: int, port: int) -> "subprocess.Popen[str]":
+        """Begin to forward a local port (0: any) to a pod's port. The first line that it prints names the local one."""
+        words = [
+            "port-forward",
+            "--namespace",
+            namespace,
+            "--address",
+            "127.0.0.1",
+            f"pod/{pod}",
+            f"{local or ''}:{port}",
+        ]
+        return _start([*self._command, *words], stdin=subprocess.DEVNULL)
+
     def watch(self, path: str) -> "subprocess.Popen[str]":
         """Begin to watch a collection: one JSON event per line."""
         words = [*self._command, "get", "--raw", f"{path}{'&' if '?' in path else '?'}watch=1"]

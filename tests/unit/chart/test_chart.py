@@ -10,6 +10,8 @@ import pytest
 import yaml
 
 from punctual import wire
+from punctual.cli.page import LEADER
+from punctual.cli.page import PORT as PAGE_PORT
 from punctual.kube.cluster.placeholder_pod import PlaceholderSettings
 from punctual.kube.trust.ca import service_names
 
@@ -35,7 +37,11 @@ EVERYTHING = {
         "seLinuxOptions": {"type": "spc_t"},
     },
     "placeholder": {"image": "registry.example.org/pause:3", "priority": 10},
-    "networkPolicy": {"metricsFrom": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}]},
+    "networkPolicy": {
+        "metricsFrom": [{"namespaceSelector": {"matchLabels": {"name": "monitoring"}}}],
+        "pageFrom": [{"namespaceSelector": {"matchLabels": {"name": "ingress"}}}],
+    },
+    "page": {"enabled": True},
     "monitoring": {"labels": {"release": "prometheus"}, "interval": "1m"},
 }
 DIGEST = f"sha256:{'0123456789abcdef' * 4}"
@@ -276,7 +282,7 @@ def test_names_that_meet_elsewhere_agree(render):
         service = of(objects, "Service", operator["PUNCTUAL_SERVICE"])
         host, port = re.fullmatch(r"https://(.*):(\d+)", agent["OPERATOR_URL"]).groups()
         assert host in service_names(operator["PUNCTUAL_SERVICE"], "lab")
-        assert [p["port"] for p in service["spec"]["ports"]] == [int(port)]
+        assert [p["port"] for p in service["spec"]["ports"] if p["name"] == "reports"] == [int(port)]
         assert service["spec"]["selector"]["punctual.dev/leader"] == "true"
         account = of(objects, "DaemonSet")["spec"]["template"]["spec"]["serviceAccountName"]
         assert operator["PUNCTUAL_AGENT_ACCOUNT"] == f"system:serviceaccount:lab:{account}"
@@ -338,6 +344,26 @@ def test_services_and_policies_select_the_pods_they_mean(render):
         o["metadata"]["name"] for o in objects if o["kind"] == "Service" and selects(monitor, o["metadata"]["labels"])
     ]
     assert chosen == ["punctual-metrics"]
+
+
+def test_the_page_is_off_unless_it_is_enabled(render):
+    off, on = render(), render(EVERYTHING)
+    assert "8444" not in yaml.safe_dump_all(off)
+    assert "subjectaccessreviews" not in yaml.safe_dump_all(off)
+    (operator,) = of(on, "Deployment")["spec"]["template"]["spec"]["containers"]
+    env = {e["name"]: e.get("value") for e in operator["env"]}
+    ports = {p["name"]: p["containerPort"] for p in operator["ports"]}
+    assert (env["PUNCTUAL_PAGE_PORT"], ports["page"]) == ("8444", 8444)
+    assert int(env["PUNCTUAL_PAGE_LOOPBACK_PORT"]) == PAGE_PORT, "kubectl punctual page forwards it"
+    assert of(on, "Service", "deadlines")["spec"]["ports"][-1] == {"name": "page", "port": 8444, "targetPort": "page"}
+    assert of(on, "NetworkPolicy", "deadlines-operator")["spec"]["ingress"][-1] == {
+        "ports": [{"port": "page"}],
+        "from": [{"namespaceSelector": {"matchLabels": {"name": "ingress"}}}],
+    }
+    reviews = next(o for o in on if o["kind"] == "ClusterRole" and o["metadata"]["name"].endswith("-reviews"))
+    assert {r for rule in reviews["rules"] for r in rule["resources"]} == {"tokenreviews", "subjectaccessreviews"}
+    labels = of(on, "Deployment")["spec"]["template"]["metadata"]["labels"] | {"punctual.dev/leader": "true"}
+    assert dict(word.split("=") for word in LEADER.split(",")).items() <= labels.items()
 
 
 def test_two_releases_share_no_object_but_the_kinds(render):

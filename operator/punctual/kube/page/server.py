@@ -16,6 +16,7 @@ import hashlib
 import re
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from importlib import resources
 from typing import Final, NamedTuple
 
@@ -44,6 +45,8 @@ NOT_LEADING: Final = "this replica does not lead: call the leader, which the Ser
 
 Rights = frozenset[str] | None
 """The namespaces that a viewer sees. None: all."""
+RightsOf = Callable[[web.Request], Awaitable[Rights]]
+"""Identifies a request's viewer; an HTTP error for one without rights."""
 
 
 class Sources(NamedTuple):
@@ -86,7 +89,7 @@ class PageServer:
 
     async def _listen(
         self,
-        rights: Callable[[web.Request], Awaitable[Rights]],
+        rights: RightsOf,
         *,
         host: str | None = None,
         port: int,
@@ -94,8 +97,8 @@ class PageServer:
     ) -> int:
         app = web.Application(client_max_size=1 << 12)
         app.router.add_get("/", self._page)
-        app.router.add_get("/events", lambda request: self._events(request, rights))
-        app.router.add_get("/why", lambda request: self._why(request, rights))
+        app.router.add_get("/events", partial(self._events, rights))
+        app.router.add_get("/why", partial(self._why, rights))
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         self._runners.append(runner)
@@ -137,7 +140,7 @@ class PageServer:
     async def _page(self, _: web.Request) -> web.Response:
         return web.Response(body=self._document, content_type="text/html", charset="utf-8", headers=self._headers)
 
-    async def _why(self, request: web.Request, rights: Callable[[web.Request], Awaitable[Rights]]) -> web.Response:
+    async def _why(self, rights: RightsOf, request: web.Request) -> web.Response:
         visible = await rights(request)
         self._read()
         sentences = self._sources.why(request.query.get("job", ""), visible)
@@ -147,9 +150,7 @@ class PageServer:
             body=orjson.dumps({"sentences": list(sentences)}), content_type="application/json", headers=self._headers
         )
 
-    async def _events(
-        self, request: web.Request, rights: Callable[[web.Request], Awaitable[Rights]]
-    ) -> web.StreamResponse:
+    async def _events(self, rights: RightsOf, request: web.Request) -> web.StreamResponse:
         visible = await rights(request)
         self._read()
         if self._open >= MOST_PAGES:
@@ -168,7 +169,7 @@ class PageServer:
         self,
         request: web.Request,
         response: web.StreamResponse,
-        rights: Callable[[web.Request], Awaitable[Rights]],
+        rights: RightsOf,
         visible: Rights,
     ) -> None:
         """Send the page, then what changes, until the viewer goes, its rights end or this replica leads no more."""
