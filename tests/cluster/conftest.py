@@ -106,6 +106,7 @@ def cluster(alone):
     _clear(cluster)
     repository, _, tag = cluster.image.rpartition(":")
     values = ("--set", f"image.repository={repository}", "--set", f"image.tag={json.dumps(tag)}")
+    values += ("--set", "page.enabled=true")
     cluster.run(ROOT / "hack/install-chart", "--namespace", SYSTEM, *values)
     nodes = json.loads(cluster.kubectl("get", "nodes", "-l", f"{LABEL}={POOL}", "-o", "json"))["items"]
     cluster.nodes = sorted(node["metadata"]["name"] for node in nodes)

@@ -137,10 +137,10 @@ def page(
 
     It forwards a local port to the operator that leads, with your right to forward ports of its pod, until Ctrl-C.
     """
-    from punctual.cli import page as pages  # noqa: PLC0415
     from punctual.cli.kubectl import Kubectl  # noqa: PLC0415
+    from punctual.cli.page import show  # noqa: PLC0415
 
-    pages.show(Kubectl(context), port=port, browser=browser)
+    show(Kubectl(context), port=port, browser=browser)
 
 
 @app.command()
