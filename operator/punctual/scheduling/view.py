@@ -16,6 +16,7 @@ from punctual.scheduling.model.pool_spec import NodeProcessors
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.placement.demand import Demand
 from punctual.scheduling.placement.plan import Plan
+from punctual.scheduling.placement.timeline import Placement
 from punctual.scheduling.state.job_state import State
 from punctual.scheduling.state.pool_state import PoolState
 from punctual.theory.cost import Cost
@@ -99,9 +100,11 @@ class PoolView:
     def planned(self, uid: str) -> Iterator[PlacedWork]:
         """Yield the work that is planned for a job."""
         plan = self._state.plan
-        if not plan.has(uid):
-            return
-        booking = plan.booking_of(uid)
+        if plan.has(uid):
+            yield from self._pieces(plan.booking_of(uid))
+
+    def _pieces(self, booking: Placement) -> Iterator[PlacedWork]:
+        plan, uid = self._state.plan, booking.demand.uid
         times = booking.where.tolist(), booking.starts.tolist(), booking.ends.tolist()
         for ranges, where, start, end in zip(booking.pieces(), *times, strict=True):
             for piece in ranges:
@@ -125,7 +128,7 @@ class PoolView:
     def all_planned(self) -> Iterator[tuple[str, PlacedWork]]:
         """Yield the planned work of all jobs, with the job's uid."""
         for booking in self._state.plan.bookings:
-            for piece in self.planned(booking.demand.uid):
+            for piece in self._pieces(booking):
                 yield booking.demand.uid, piece
 
     @property

@@ -78,8 +78,12 @@ class PageServer:
         """Listen: HTTPS on all interfaces, HTTP on loopback. Returns both ports (for 0, the one that was assigned)."""
         return (
             await self._listen(self._by_token, port=port, context=context),
-            await self._listen(self._by_loopback, host="127.0.0.1", port=loopback_port),
+            await self.listen_on_loopback(loopback_port),
         )
+
+    async def listen_on_loopback(self, port: int) -> int:
+        """Listen to loopback only. Returns the port."""
+        return await self._listen(self._by_loopback, host="127.0.0.1", port=port)
 
     async def stop(self) -> None:
         """Stop listening. Open pages end."""
