@@ -65,7 +65,8 @@ def install(image: str) -> None:
     repository, _, tag = image.rpartition(":")
     if not repository or "/" in tag:
         repository, tag = image, "latest"
-    command("hack/install-chart", "--set", f"image.repository={repository}", "--set", f"image.tag={json.dumps(tag)}")
+    values = {"image.repository": repository, "image.tag": json.dumps(tag), "page.enabled": "true"}
+    command("hack/install-chart", *(word for name, value in values.items() for word in ("--set", f"{name}={value}")))
 
 
 def command(*words: str, quiet: bool = False) -> str:

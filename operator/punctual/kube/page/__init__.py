@@ -1,1 +1,1 @@
-"""The web page of a leader: who may see what, what it shows, and the server."""
+"""The web page of a leader: the rights of its viewers, what it shows, and the server."""
