@@ -158,13 +158,18 @@ async def test_what_changes_follows_the_page(site):
     assert await site.status("/events") == 503
 
 
-async def test_so_many_pages_at_once_and_no_more(site, monkeypatch):
-    monkeypatch.setattr(page_server, "MOST_PAGES", 1)
-    async with site.ask("/events") as answer:
-        await event(answer)
-        assert await site.status("/events") == 503
+async def test_so_many_pages_at_once_and_no_more_and_of_one_user_fewer(site, monkeypatch):
+    monkeypatch.setattr(page_server, "MOST_PAGES", 2)
+    monkeypatch.setattr(page_server, "MOST_OF_ONE", 1)
+    tenant, other = await site.token("tenant"), await site.token("other")
+    async with site.ask("/events", tenant) as first:
+        await event(first)
+        assert await site.status("/events", tenant) == 503
+        async with site.ask("/events", other) as second:
+            await event(second)
+            assert await site.status("/events") == 503
     async with asyncio.timeout(60):
-        while await site.status("/events") != 200:  # noqa: ASYNC110  the server hears of the end a moment later
+        while await site.status("/events", tenant) != 200:  # noqa: ASYNC110  the server hears of the end a moment later
             await asyncio.sleep(0.05)
 
 

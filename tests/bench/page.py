@@ -3,9 +3,9 @@
 
     tests/bench/page.py [--jobs 1000] [--nodes 200] [--rounds 9]
 
-Prints JSON: `page` has the median of the rounds, `spread` the least and the largest. `first_paint_ms`: from the request to the first
-paint; `shown_ms`: to all of the chart and the first rows of the table; `update_ms`: script of one event that changes a
-job (its longest); `view_ms`: what one look costs the operator; `page_bytes`: the first event.
+Prints JSON: `page` has the median of the rounds, `spread` the least and the largest. `first_paint_ms`: from the
+request to the first paint; `shown_ms`: to all of the chart and the first rows of the table; `update_ms`: script of one
+event that changes a job (its longest); `view_ms`: what one look costs the operator; `page_bytes`: the first event.
 """
 
 import argparse

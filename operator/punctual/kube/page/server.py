@@ -15,6 +15,7 @@ import contextlib
 import hashlib
 import re
 import ssl
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from importlib import resources
@@ -32,11 +33,15 @@ from punctual.kube.serve import port_of
 log = structlog.get_logger(__name__)
 
 EVERY: Final = 1.0
-"""Seconds between two looks at the leader's state, for each open page."""
+"""Seconds between two looks at the leader's state, for each open page ..."""
+SHARE: Final = 0.05
+"""... or more: all open pages together take at most this share of the operator's time."""
 REVIEWED: Final = 60.0
 """Seconds after which an open page's rights are asked again."""
 MOST_PAGES: Final = 50
 """Open pages at the same time: each costs a look a second."""
+MOST_OF_ONE: Final = 10
+"""The same of one user: no user keeps the others out."""
 SLOW: Final = 20.0
 """Seconds for a viewer to accept an event."""
 LOCAL: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -45,7 +50,16 @@ NOT_LEADING: Final = "this replica does not lead: call the leader, which the Ser
 
 Rights = frozenset[str] | None
 """The namespaces that a viewer sees. None: all."""
-RightsOf = Callable[[web.Request], Awaitable[Rights]]
+
+
+class Viewer(NamedTuple):
+    """The sender of a request. ``user``: empty at the loopback port."""
+
+    user: str
+    visible: Rights
+
+
+Identify = Callable[[web.Request], Awaitable[Viewer]]
 """Identifies a request's viewer; an HTTP error for one without rights."""
 
 
@@ -71,7 +85,7 @@ class PageServer:
             "X-Content-Type-Options": "nosniff",
             "Cache-Control": "no-store",
         }
-        self._open = 0
+        self._open: Counter[str] = Counter()
         self._runners: list[web.AppRunner] = []
 
     async def start(self, context: ssl.SSLContext, *, port: int = 8444, loopback_port: int = 8090) -> tuple[int, int]:
@@ -93,7 +107,7 @@ class PageServer:
 
     async def _listen(
         self,
-        rights: RightsOf,
+        identify: Identify,
         *,
         host: str | None = None,
         port: int,
@@ -101,8 +115,8 @@ class PageServer:
     ) -> int:
         app = web.Application(client_max_size=1 << 12)
         app.router.add_get("/", self._page)
-        app.router.add_get("/events", partial(self._events, rights))
-        app.router.add_get("/why", partial(self._why, rights))
+        app.router.add_get("/events", partial(self._events, identify))
+        app.router.add_get("/why", partial(self._why, identify))
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         self._runners.append(runner)
@@ -111,7 +125,7 @@ class PageServer:
 
     # rights
 
-    async def _by_token(self, request: web.Request) -> Rights:
+    async def _by_token(self, request: web.Request) -> Viewer:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             raise web.HTTPUnauthorized(text="a bearer token is needed", headers={"WWW-Authenticate": "Bearer"})
@@ -119,15 +133,15 @@ class PageServer:
             user = await self._viewers.user(token.strip())
             if user is None:
                 raise web.HTTPUnauthorized(text="the cluster does not accept this token: get a new one")
-            return await self._viewers.visible(user, self._namespaces())
+            return Viewer(user.name, await self._viewers.visible(user, self._namespaces()))
         except ClusterError as error:
             log.warning("viewer_not_reviewed", error=str(error))
             raise web.HTTPServiceUnavailable(text="the API server does not answer: try again") from error
 
-    async def _by_loopback(self, request: web.Request) -> Rights:
+    async def _by_loopback(self, request: web.Request) -> Viewer:
         if re.sub(r":\d+$", "", request.host) not in LOCAL:
             raise web.HTTPForbidden(text="call this port as localhost or 127.0.0.1")
-        return None
+        return Viewer("", None)
 
     def _namespaces(self) -> frozenset[str]:
         reading = self._read()
@@ -144,37 +158,37 @@ class PageServer:
     async def _page(self, _: web.Request) -> web.Response:
         return web.Response(body=self._document, content_type="text/html", charset="utf-8", headers=self._headers)
 
-    async def _why(self, rights: RightsOf, request: web.Request) -> web.Response:
-        visible = await rights(request)
+    async def _why(self, identify: Identify, request: web.Request) -> web.Response:
+        viewer = await identify(request)
         self._read()
-        sentences = self._sources.why(request.query.get("job", ""), visible)
+        sentences = self._sources.why(request.query.get("job", ""), viewer.visible)
         if sentences is None:
             raise web.HTTPNotFound(text="there is no such job, or you may not see it")
         return web.Response(
             body=orjson.dumps({"sentences": list(sentences)}), content_type="application/json", headers=self._headers
         )
 
-    async def _events(self, rights: RightsOf, request: web.Request) -> web.StreamResponse:
-        visible = await rights(request)
+    async def _events(self, identify: Identify, request: web.Request) -> web.StreamResponse:
+        viewer = await identify(request)
         self._read()
-        if self._open >= MOST_PAGES:
-            raise web.HTTPServiceUnavailable(text=f"{MOST_PAGES} pages are open, which is the maximum: close one")
+        if self._open.total() >= MOST_PAGES or (viewer.user and self._open[viewer.user] >= MOST_OF_ONE):
+            raise web.HTTPServiceUnavailable(
+                text=f"{self._open[viewer.user]} pages are open ({self._open.total()} of all users); the maximum is "
+                f"{MOST_OF_ONE} ({MOST_PAGES}): close one"
+            )
         response = web.StreamResponse(headers={**self._headers, "Content-Type": "text/event-stream"})
-        self._open += 1
+        self._open[viewer.user] += 1
         try:
             await response.prepare(request)
             with contextlib.suppress(ConnectionError, TimeoutError, web.HTTPException):  # the viewer connects again
-                await self._stream(request, response, rights, visible)
+                await self._stream(request, response, identify, viewer.visible)
         finally:
-            self._open -= 1
+            self._open[viewer.user] -= 1
+            self._open += Counter()  # drop users without a page
         return response
 
     async def _stream(
-        self,
-        request: web.Request,
-        response: web.StreamResponse,
-        rights: RightsOf,
-        visible: Rights,
+        self, request: web.Request, response: web.StreamResponse, identify: Identify, visible: Rights
     ) -> None:
         """Send the page, then what changes, until the viewer goes, its rights end or this replica leads no more."""
         loop = asyncio.get_running_loop()
@@ -182,13 +196,16 @@ class PageServer:
         reviewed = loop.time()
         while True:
             if loop.time() - reviewed > REVIEWED:
-                visible, reviewed = await rights(request), loop.time()
+                visible, reviewed = (await identify(request)).visible, loop.time()
+            began = loop.time()
             after = page(self._read(), visible)
-            kind, data = ("page", after) if before is None else ("patch", patch(before, after))
+            kind, data = (b"page", after) if before is None else (b"patch", patch(before, after))
+            event = b"event: %s\ndata: %s\n\n" % (kind, orjson.dumps(data))
+            pause = max(EVERY, (loop.time() - began) * self._open.total() / SHARE)
             async with asyncio.timeout(SLOW):
-                await response.write(b"event: %s\ndata: %s\n\n" % (kind.encode(), orjson.dumps(data)))
+                await response.write(event)
             before = after
-            await asyncio.sleep(EVERY)
+            await asyncio.sleep(pause)
 
 
 def _policy(document: str) -> str:
