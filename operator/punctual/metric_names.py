@@ -28,7 +28,7 @@ OTHERS: Final = "_others"
 
 _SHORT: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 _STEP: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0, 5.0)
-_WAIT: Final = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0)
+_WAIT: Final = (2.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0)
 _RATIO: Final = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 3.0)
 _JOB: Final = ("pool", "namespace")
 _SLACK: Final = (-3600.0, -600.0, -60.0, -10.0, 0.0, 2.0, 10.0, 60.0, 300.0, 1800.0, 7200.0)
@@ -130,6 +130,34 @@ PROGRESS: Final = Metric(
 JOBS_WAITING: Final = Metric("punctual_jobs_waiting", "gauge", "Jobs waiting for an answer or a chunk.", ("pool",))
 PROCESSORS: Final = Metric("punctual_processors", "gauge", "Processors of the pool.", ("pool",))
 PROCESSORS_FREE: Final = Metric("punctual_processors_free", "gauge", "Processors without a chunk.", ("pool",))
+PROCESSORS_RUNNING: Final = Metric(
+    "punctual_processors_running",
+    "gauge",
+    "Processors with a pod of a chunk, also those that their node no longer has.",
+    ("pool",),
+)
+PROCESSORS_PROMISED: Final = Metric(
+    "punctual_processors_promised",
+    "gauge",
+    "Processors with planned work that has not begun. 0 where a queue promises work without a processor (fast and "
+    "statistical admission).",
+    ("pool",),
+)
+FREE_UNTIL: Final = Metric(
+    "punctual_free_until_timestamp_seconds",
+    "gauge",
+    "When planned work first begins on a processor that is free now. 0: no free processor has planned work.",
+    ("pool",),
+)
+PROCESSORS_RESERVED: Final = Metric(
+    "punctual_processors_reserved", "gauge", "Processors of reservations with an open window.", ("pool",)
+)
+NEXT_RESERVATION: Final = Metric(
+    "punctual_reservation_begin_timestamp_seconds",
+    "gauge",
+    "When the next window of an accepted reservation begins. 0: none is booked.",
+    ("pool",),
+)
 CHUNKS_CREATED: Final = Metric("punctual_chunks_created_total", "counter", "Pods created, by kind.", ("kind",))
 
 # The operator: its own health

@@ -1,11 +1,11 @@
 """The operator's metrics in one registry. Names, help and labels come from :mod:`punctual.metric_names`.
 
 The runtime counts events as they happen and sets a pool's gauges when it processes the pool. Values that are cheap to
-read are read at scrape time (``watch``).
+read are read at scrape time (``watch``, ``watch_pool``).
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
@@ -26,6 +26,11 @@ _BY_POOL = (
     names.JOBS_WAITING,
     names.PROCESSORS,
     names.PROCESSORS_FREE,
+    names.PROCESSORS_RUNNING,
+    names.PROCESSORS_PROMISED,
+    names.FREE_UNTIL,
+    names.PROCESSORS_RESERVED,
+    names.NEXT_RESERVATION,
     names.MAILBOX_DEPTH,
     names.MAILBOX_OLDEST,
 )
@@ -74,6 +79,7 @@ class Metrics:
         begin(self.token_reviews, "known", "unknown")
         begin(self.chunks_created, *get_args(Kind))
         self._pools = {m: self._gauge(m) for m in _BY_POOL}
+        self._watched: dict[str, Callable[[], Mapping[names.Metric, float]]] = {}
         self._tenants: set[tuple[str, str]] = set()
         self._gauge(names.OPERATOR_BUILD).labels(__version__).set(1)
 
@@ -101,23 +107,24 @@ class Metrics:
                 self.jobs_failed.labels(*pair, fault)
         return pair
 
-    def pool(self, pool: str, values: dict[names.Metric, float]) -> None:
+    def pool(self, pool: str, values: Mapping[names.Metric, float]) -> None:
         """Set gauges of a pool."""
         for metric, value in values.items():
             self._pools[metric].labels(pool).set(value)
 
-    def watch_pool(self, pool: str, values: dict[names.Metric, Callable[[], float]]) -> None:
-        """Export gauges of a pool that are read at each scrape."""
-        for metric, ask in values.items():
-            self._pools[metric].labels(pool).set_function(ask)
+    def watch_pool(self, pool: str, values: Callable[[], Mapping[names.Metric, float]]) -> None:
+        """Export gauges of a pool that are read at each scrape, all at once."""
+        self._watched[pool] = values
 
     def forget_pool(self, pool: str) -> None:
         """Remove a deleted pool from all gauges, because its last values must not stay."""
+        self._watched.pop(pool, None)
         for gauge in self._pools.values():
             gauge.remove_by_labels({"pool": pool})
 
     def forget_pools(self) -> None:
         """Remove all pools: this replica no longer leads, and another exports their metrics."""
+        self._watched.clear()
         for gauge in self._pools.values():
             gauge.clear()
 
@@ -131,6 +138,8 @@ class Metrics:
 
     def text(self) -> bytes:
         """Return all metrics in the text format."""
+        for pool, values in self._watched.items():
+            self.pool(pool, values())
         return generate_latest(self.registry)
 
     def _counter(self, metric: names.Metric) -> Counter:

@@ -4,9 +4,12 @@ Nothing outside of ``scheduling`` touches a Pool's state. A :class:`PoolView` sh
 changes nothing. A :class:`Quote` tells what a job would be promised now.
 """
 
+import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
+
+import numpy as np
 
 from punctual.control.miss_ratio import BoundSample
 from punctual.scheduling.admission import offers
@@ -31,6 +34,21 @@ class PlacedWork(NamedTuple):
     end: int
     start: float
     until: float
+
+
+class Outlook(NamedTuple):
+    """What a pool's processors do and will do: numbers of processors, and absolute times (None: never), seconds."""
+
+    running: int
+    """Occupied processors, also those that their node no longer has."""
+    promised: int
+    """Processors with planned work that has not begun."""
+    free_until: float | None
+    """First planned start on a processor that is free now."""
+    reserved: int
+    """Processors of reservations' windows that are open."""
+    next_window: float | None
+    """Begin of the next window of an accepted reservation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +164,24 @@ class PoolView:
         """Number of unoccupied processors."""
         return self._state.processors.free
 
+    def outlook(self, now: float) -> Outlook:
+        """Return what the processors do and will do.
+
+        It reads arrays and makes no placement. A plan places all of its work while a processor is free, so only
+        ``promised`` may miss processors: those of work without a placement.
+        """
+        state = self._state
+        places, occupants, ahead = state.plan.places, state.processors.occupants, state.ahead
+        where, starts = state.plan.starts()
+        free = np.fromiter((place not in occupants for place in places), dtype=bool, count=len(places))
+        return Outlook(
+            running=len(occupants),
+            promised=np.unique(where).size,
+            free_until=_finite(starts[free[where]].min(initial=math.inf)),
+            reserved=ahead.open_at(now),
+            next_window=_finite(ahead.begins_after(now)),
+        )
+
     @property
     def reservations(self) -> Mapping[str, tuple[Place, ...]]:
         """Places of the accepted reservations, by uid."""
@@ -160,6 +196,10 @@ class PoolView:
     def bound_sample(self) -> BoundSample | None:
         """The last period of the miss-ratio controller; None: no period has ended, or there is no controller."""
         return self._state.misses.last
+
+
+def _finite(at: float) -> float | None:
+    return float(at) if at < math.inf else None
 
 
 @dataclass(frozen=True, slots=True)

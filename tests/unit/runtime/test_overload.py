@@ -39,8 +39,8 @@ async def test_depth_and_age_are_those_of_the_moment_of_the_scrape(monkeypatch):
     monkeypatch.setattr("punctual.kube.metrics.time.time", lambda: 1000.0)
     now, metrics = [100.0], Metrics()
     mailbox = Mailbox(monotonic=lambda: now[0])
-    oldest = {names.MAILBOX_OLDEST: lambda: began(mailbox.age)}
-    metrics.watch_pool("main", {names.MAILBOX_DEPTH: lambda: mailbox.depth} | oldest)
+    gauges = {names.MAILBOX_DEPTH: lambda: mailbox.depth, names.MAILBOX_OLDEST: lambda: began(mailbox.age)}
+    metrics.watch_pool("main", lambda: {metric: ask() for metric, ask in gauges.items()})
     assert value(metrics, "punctual_mailbox_depth{") == 0
     for node in NODES:
         mailbox.put(report(node, 1))

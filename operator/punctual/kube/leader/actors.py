@@ -17,7 +17,7 @@ from punctual.kube.writes.keys import Key
 from punctual.runtime.actor import Core, PoolActor
 from punctual.runtime.mailbox import Mailbox
 from punctual.scheduling.model.events import Event
-from punctual.scheduling.view import PoolView
+from punctual.scheduling.view import Outlook, PoolView
 
 Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 """Starts a task of the term. Its failure ends the term."""
@@ -71,11 +71,8 @@ class PoolActors:
             timed=self._metrics.step_seconds.observe,
         )
         self._running[pool] = _Running(actor, executor, self._spawn(actor.run(restored)))
-        mailbox = actor.mailbox
         self._metrics.begin_pool(pool)
-        self._metrics.watch_pool(
-            pool, {names.MAILBOX_DEPTH: lambda: float(mailbox.depth), names.MAILBOX_OLDEST: lambda: began(mailbox.age)}
-        )
+        self._metrics.watch_pool(pool, lambda: _gauges(actor.mailbox, actor.view().outlook(self._clock.now())))
 
     def stop(self, pool: str) -> bool:
         """Stop a pool that is gone. Returns whether it ran."""
@@ -129,3 +126,16 @@ class PoolActors:
     def waiting(self) -> float:
         """Seconds that a pool has waited for its first step; 0 when all have begun."""
         return max((running.actor.waiting for running in self._running.values()), default=0.0)
+
+
+def _gauges(mailbox: Mailbox, ahead: Outlook) -> dict[names.Metric, float]:
+    """Return the gauges that are read at each scrape."""
+    return {
+        names.MAILBOX_DEPTH: mailbox.depth,
+        names.MAILBOX_OLDEST: began(mailbox.age),
+        names.PROCESSORS_RUNNING: ahead.running,
+        names.PROCESSORS_PROMISED: ahead.promised,
+        names.FREE_UNTIL: ahead.free_until or 0.0,
+        names.PROCESSORS_RESERVED: ahead.reserved,
+        names.NEXT_RESERVATION: ahead.next_window or 0.0,
+    }

@@ -159,6 +159,14 @@ class BookedReservations:
         assert free is not None  # there is a gap after all bookings
         return free
 
+    def open_at(self, at: float) -> int:
+        """Return the number of processors of the windows that are open then."""
+        return int(np.count_nonzero((self._start <= at) & (at < self._end)))
+
+    def begins_after(self, at: float) -> float:
+        """Return the first begin of a window after ``at``; inf: there is none."""
+        return float(self._start[self._start > at].min(initial=inf))
+
     def ends_after(self, at: float) -> float:
         """Return the first end of a window after ``at``; inf: there is none."""
         return float(self._end[self._end > at].min(initial=inf))

@@ -200,6 +200,14 @@ class Plan:
         """Return the placements made so far."""
         return (*self.first, *self.row.made[self.past :])
 
+    def starts(self) -> tuple[NDArray[np.intp], Floats]:
+        """Return place (index) and start of all chunks and reduce steps placed so far; it places nothing more."""
+        made = self._made()
+        reducers = [b for b in made if b.reducer is not None]
+        where = [*(b.where for b in made), np.array([b.reducer for b in reducers], dtype=np.intp)]
+        starts = [*(b.starts for b in made), np.array([b.finish - b.demand.reduce for b in reducers])]
+        return np.concatenate(where), np.concatenate(starts)
+
     def begins_before(self, now: float) -> bool:
         """Whether a placement begins before ``now``."""
         if any(b.start < now for b in self._made()):
