@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from punctual.wire import NodeReport, PodReport, Report, SetPoint, SetPoints
 from punctual_agent.actuator import Actuator, Held, NodeLock
-from punctual_agent.cgroup import Cap, Hierarchy, Use, valid_uid
+from punctual_agent.cgroup import Cap, Hierarchy, NodeUse, Use, valid_uid
 from punctual_agent.metrics import Metrics
 from punctual_agent.progress import Progress, with_volume
 from punctual_agent.state import Rest, Saved, State
@@ -35,7 +35,6 @@ exit."""
 MOST_PODS = 1000
 """The limit of the wire format. The kubelet's default limit is 110."""
 MOST_CORES = 4096.0
-NOTHING = Use(0.0, 0.0)
 
 
 @dataclass(slots=True)
@@ -46,6 +45,8 @@ class _Pod:
     progress: Progress
     seen: float
     """The time at which the pod last had a cgroup or a volume."""
+    counted: Use | None
+    """Its counters at the last look. None: they had begun before the agent, which may have counted them earlier."""
     looked: float | None = None
     """The time at which its files were last read."""
     over: bool = False
@@ -54,7 +55,9 @@ class _Pod:
     """Cap and period of the last set point since this process started."""
     rest: Rest | None = None
     held: Held = field(default_factory=Held)
-    use: Use = NOTHING
+    cpu: float = 0.0
+    throttled: float = 0.0
+    """The largest values of these counters: a container's counter disappears with the container."""
     drift: int = 0
     error: str | None = None
 
@@ -110,8 +113,9 @@ class Agent:
                 self._forget(pod.uid)
         self._sequence += 1
         self.ticked = now
-        self._measure(now, may_write=may_write)
-        return self._report(now, may_write=may_write)
+        node = self._hierarchy.node()
+        self._measure(now, node, may_write=may_write)
+        return self._report(now, node, may_write=may_write)
 
     def tell(self, answer: SetPoints, now: float) -> bool:
         """Apply the operator's answer. Returns False if the answer is from a replaced leader."""
@@ -145,7 +149,7 @@ class Agent:
     def _pod(self, uid: str, now: float) -> _Pod:
         pod = self._pods.get(uid)
         if pod is None:
-            pod = self._pods[uid] = _Pod(uid, Progress(uid), now)
+            pod = self._pods[uid] = _Pod(uid, Progress(uid), now, Use() if self._sequence else None)
         return pod
 
     def _take(self, pod: _Pod, point: SetPoint) -> None:
@@ -197,8 +201,10 @@ class Agent:
     def _count(self, pod: _Pod, held: Held) -> None:
         pod.held = held
         pod.drift += held.drift
-        if held.use is not None:  # a container's counter disappears with the container
-            pod.use = Use(max(pod.use.cpu, held.use.cpu), max(pod.use.throttled, held.use.throttled))
+        if held.use is not None:
+            pod.cpu, pod.throttled = max(pod.cpu, held.use.cpu), max(pod.throttled, held.use.throttled)
+            self._metrics.throttling(pod.counted, held.use)
+            pod.counted = held.use
         if held.drift:
             self._metrics.drift.inc(held.drift)
             log.info("cap_restored", extra={"uid": pod.uid, "folders": held.drift})
@@ -209,15 +215,15 @@ class Agent:
             if held.error:
                 log.warning("cap_not_written", extra={"uid": pod.uid, "error": held.error})
 
-    def _measure(self, now: float, *, may_write: bool) -> None:
+    def _measure(self, now: float, node: NodeUse, *, may_write: bool) -> None:
+        self._metrics.waited(node.waited)
         self._metrics.pods.set(len(self._pods))
         self._metrics.epoch.set(self.epoch)
         self._metrics.answered(now - self._answered)
         self._metrics.may_write.set(may_write)
         self._metrics.caps({pod.uid: pod.held.cap for pod in self._pods.values() if pod.held.cap is not None})
 
-    def _report(self, now: float, *, may_write: bool) -> Report:
-        node = self._hierarchy.node()
+    def _report(self, now: float, node: NodeUse, *, may_write: bool) -> Report:
         # if there are more pods than fit, those with a set point come first
         pods = sorted(self._pods.values(), key=lambda pod: (pod.told is None, pod.uid))[:MOST_PODS]
         return Report(
@@ -247,8 +253,8 @@ def _pod_report(pod: _Pod) -> PodReport:
         received=pod.progress.received,
         over=pod.over,
         faults={file: dict(kinds) for file, kinds in pod.progress.faults.items()},
-        cpu_seconds=pod.use.cpu,
-        throttled_seconds=pod.use.throttled,
+        cpu_seconds=pod.cpu,
+        throttled_seconds=pod.throttled,
         cap=None if cap is None or cap.cores is None else min(cap.cores, MOST_CORES),
         period=None if cap is None else cap.period / 1e6,
         drift=pod.drift,

@@ -116,19 +116,28 @@ class Cap:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Counters since a folder was made, in seconds."""
+    """Counters of a pod. They fall when a container's folder goes."""
 
-    cpu: float
-    throttled: float
+    cpu: float = 0.0
+    """Seconds."""
+    throttled: float = 0.0
+    """Seconds for which a cap held processes back."""
+    periods: int = 0
+    """CFS periods in which processes ran."""
+    throttled_periods: int = 0
+    """Those of them in which a cap was used up."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeUse:
-    """Node counters from the cgroup root and /proc: seconds, bytes, per cent (None: a kernel without PSI)."""
+    """Node counters from the cgroup root and /proc: seconds, bytes. None: a kernel without PSI."""
 
     cpu: float
     memory: int
     pressure: float | None
+    """Per cent of the last 10 s in which a task waited for a CPU."""
+    waited: float | None
+    """Seconds in which a task waited for a CPU."""
 
 
 def valid_uid(uid: str) -> bool:
@@ -167,18 +176,17 @@ def _translated(error: OSError, what: str) -> CgroupError:
     return CgroupError(f"{what}: {error.strerror}", _KINDS.get(error.errno or 0, "failed"))
 
 
-def _keyed(text: str, key: str) -> int:
-    """Return the value of a line "key number", or 0 if the kernel does not report the key."""
-    for line in text.splitlines():
-        name, _, value = line.partition(" ")
-        if name == key:
-            return int(value)
-    return 0
+def _counters(text: str) -> Callable[[str], int]:
+    """Return the value by the key of lines "key number"; 0 for a key that the kernel does not report."""
+    words = text.split()
+    found = dict(zip(words[::2], words[1::2], strict=False))
+    return lambda key: int(found.get(key, 0))
 
 
-def _pressure(text: str) -> float | None:
-    found = re.search(r"^some avg10=([0-9.]+)", text, re.MULTILINE)
-    return min(float(found[1]), 100.0) if found else None
+def _pressure(text: str) -> tuple[float, float] | None:
+    """Return per cent over 10 s, and seconds in all."""
+    found = re.search(r"^some avg10=([0-9.]+).* total=([0-9]+)", text, re.MULTILINE)
+    return (min(float(found[1]), 100.0), int(found[2]) / 1e6) if found else None
 
 
 class _Kept:
@@ -332,23 +340,23 @@ class Hierarchy:
         return found
 
     def use(self, pod: str, containers: Iterable[str]) -> Use:
-        """Return the CPU used by the pod, and the time that it or its containers were throttled. Raises VanishedError.
+        """Return the CPU used by the pod, and how it or its containers were throttled. Raises VanishedError.
 
         The kernel counts throttling at the folder with the exhausted quota, so the counters of pod and containers are
-        summed.
+        summed. Each of these folders counts the same periods, so the largest number counts.
         """
         read = self._kept.of(pod)
-        counters = read(f"{pod}/cpu.stat")
+        found = [_counters(read(f"{pod}/cpu.stat"))]
         if self.version == "v2":
-            cpu, key, scale = _keyed(counters, "usage_usec") / 1e6, "throttled_usec", 1e6
+            cpu, key, scale = found[0]("usage_usec") / 1e6, "throttled_usec", 1e6
         else:
             usage = read(f"{self.accounting}{pod.removeprefix(self.cpu)}/cpuacct.usage")
             cpu, key, scale = int(usage) / 1e9, "throttled_time", 1e9
-        throttled = _keyed(counters, key)
         for container in containers:
             with contextlib.suppress(VanishedError):
-                throttled += _keyed(read(f"{container}/cpu.stat"), key)
-        return Use(cpu, throttled / scale)
+                found.append(_counters(read(f"{container}/cpu.stat")))
+        throttled, periods, held_back = ([one(name) for one in found] for name in (key, "nr_periods", "nr_throttled"))
+        return Use(cpu, sum(throttled) / scale, max(periods), sum(held_back))
 
     def forget(self, pod: str) -> None:
         """Close the open files of a pod."""
@@ -357,10 +365,11 @@ class Hierarchy:
     def node(self) -> NodeUse:
         """Read the node's counters. A value that the kernel does not report is 0 or None."""
         if self.version == "v2":
-            cpu = _keyed(_read(f"{self.root}/cpu.stat"), "usage_usec") / 1e6
+            cpu = _counters(_read(f"{self.root}/cpu.stat"))("usage_usec") / 1e6
         else:
             cpu = int(_read(f"{self.accounting}/cpuacct.usage")) / 1e9
-        return NodeUse(cpu, self._memory(), self._node_pressure())
+        pressure, waited = self._node_pressure() or (None, None)
+        return NodeUse(cpu, self._memory(), pressure, waited)
 
     def _memory(self) -> int:
         # the root cgroup of a machine has no memory.current; that of a node in a container has one
@@ -375,7 +384,7 @@ class Hierarchy:
         except (CgroupError, KeyError):
             return 0
 
-    def _node_pressure(self) -> float | None:
+    def _node_pressure(self) -> tuple[float, float] | None:
         for path in (f"{self.root}/cpu.pressure", "/proc/pressure/cpu"):
             try:
                 return _pressure(_read(path))

@@ -17,7 +17,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from punctual import metric_names as names
 from punctual.metric_names import Metric
 from punctual.wire import Fault
-from punctual_agent.cgroup import Cap
+from punctual_agent.cgroup import Cap, Use
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # of the whole library: each would double the counters
 
@@ -42,6 +42,11 @@ class Metrics:
         self._quota = self._gauge(names.CPU_QUOTA)
         self._period = self._gauge(names.CPU_PERIOD)
         self._caps: dict[str, Cap] = {}
+        self._throttled = self._counter(names.CPU_THROTTLED)
+        self._periods = self._counter(names.CPU_PERIODS)
+        self._throttled_periods = self._counter(names.CPU_THROTTLED_PERIODS)
+        self._pressure: Counter | None = None
+        self._waited = 0.0
 
     def _counter(self, metric: Metric) -> Counter:
         return Counter(metric.name, metric.help, metric.labels, registry=self.registry)
@@ -52,6 +57,26 @@ class Metrics:
     def answered(self, ago: float) -> None:
         """Set how many seconds ago the operator answered last."""
         self._answered.set(time.time() - ago)
+
+    def throttling(self, before: Use | None, now: Use) -> None:
+        """Count what a pod's counters grew by since the last look.
+
+        ``before``: None at the first look at a pod of which an earlier agent may have counted a part: nothing counts. A
+        counter that has fallen lost a container, and counts from there.
+        """
+        if before is not None:
+            self._throttled.inc(max(now.throttled - before.throttled, 0.0))
+            self._periods.inc(max(now.periods - before.periods, 0))
+            self._throttled_periods.inc(max(now.throttled_periods - before.throttled_periods, 0))
+
+    def waited(self, seconds: float | None) -> None:
+        """Count the time in which a task of the node waited for a CPU, from its total; None: a kernel without PSI."""
+        if seconds is None:
+            return
+        if self._pressure is None:
+            self._pressure, self._waited = self._counter(names.CPU_PRESSURE), seconds
+        self._pressure.inc(max(seconds - self._waited, 0.0))
+        self._waited = seconds
 
     def caps(self, caps: Mapping[str, Cap]) -> None:
         """Set the caps in force by pod. Series of pods that are not named are removed."""

@@ -272,6 +272,24 @@ CPU_PERIOD: Final = Metric(
     "CFS period in force on a pod of this node. The series ends with the pod.",
     ("uid",),
 )
+CPU_PERIODS: Final = Metric(
+    "punctual_cpu_periods_total", "counter", "CFS periods in which chunk pods with a CPU cap ran, summed over pods."
+)
+CPU_THROTTLED_PERIODS: Final = Metric(
+    "punctual_cpu_throttled_periods_total",
+    "counter",
+    "CFS periods in which a chunk pod or one of its containers used up its CPU cap, summed over pods.",
+)
+CPU_THROTTLED: Final = Metric(
+    "punctual_cpu_throttled_seconds_total",
+    "counter",
+    "Time for which CPU caps held chunk pods back, summed over pods and containers.",
+)
+CPU_PRESSURE: Final = Metric(
+    "punctual_node_cpu_pressure_seconds_total",
+    "counter",
+    "Time in which at least one task of the node waited for a CPU (PSI). Not exported where the kernel has no PSI.",
+)
 FILE_FAULTS: Final = Metric(
     "punctual_file_faults_total", "counter", "Malformed files of workers, by kind of fault.", ("kind",)
 )

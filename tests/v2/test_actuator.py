@@ -144,8 +144,13 @@ class ActuatorTest(unittest.TestCase):
         return eventually(share_lies_between)
 
     def throttled(self, node: Node) -> bool:
-        """Whether the cap comes to hold the pod's processes back."""
-        return eventually(lambda: node.hierarchy.use(node.pod, [node.main]).throttled > 0)
+        """Whether the cap comes to hold the pod's processes back, as all three counters of the kernel say."""
+
+        def counted() -> bool:
+            use = node.hierarchy.use(node.pod, [node.main])
+            return use.throttled > 0 and use.throttled_periods > 0 and use.periods > 0
+
+        return eventually(counted)
 
     def test_a_busy_process_gets_the_capped_share_at_either_period(self):
         for period in (0.1, 0.01):

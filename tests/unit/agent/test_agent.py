@@ -3,12 +3,13 @@
 import shutil
 
 import pytest
+from prometheus_client import generate_latest
 
 import punctual_agent.metrics
 from punctual.wire import SetPoint, SetPoints
 from punctual_agent.actuator import Actuator
 from punctual_agent.agent import FORGET_AFTER, Agent
-from punctual_agent.cgroup import Cap
+from punctual_agent.cgroup import Cap, Hierarchy, NodeUse
 from punctual_agent.metrics import Metrics
 from punctual_agent.state import Rest, State
 
@@ -260,3 +261,66 @@ def test_the_metrics_tell_the_caps_and_when_the_last_answer_came(tree, start, mo
     assert value(agent, "punctual_agent_pods") == 1
     assert value(agent, "punctual_agent_may_write") == 1
     assert value(agent, "punctual_cgroup_writes_total", result="written") >= 2
+
+
+THROTTLED = "punctual_cpu_throttled_seconds_total", "punctual_cpu_throttled_periods_total", "punctual_cpu_periods_total"
+
+
+def throttled(agent):
+    """Return what the node's counters of throttling say: seconds, throttled periods, periods."""
+    return tuple(value(agent, name) for name in THROTTLED)
+
+
+def test_throttling_is_counted_over_pods_and_containers_that_come_and_go(tree, start):
+    agent = start()
+    agent.tick(0.5)
+    assert throttled(agent) == (0, 0, 0)
+    pod = tree.pod(A, containers=1)
+    (container,) = (path for path in pod.iterdir() if path.is_dir())
+    tree.volume(A)
+    for folder in (pod, container):
+        tree.count(folder, periods=10, throttled=3, seconds=0.5)
+    agent.tick(1.0)
+    assert throttled(agent) == (1.0, 6, 10)
+    tree.count(container, periods=20, throttled=13, seconds=1.5)
+    agent.tick(2.0)
+    assert throttled(agent) == (2.0, 16, 20)
+    tree.remove(container)
+    agent.tick(3.0)
+    assert throttled(agent) == (2.0, 16, 20), "a container that ended takes nothing back"
+    tree.count(pod, periods=15, throttled=4, seconds=0.75)
+    agent.tick(4.0)
+    assert throttled(agent) == (2.25, 17, 25)
+    tree.remove(pod)
+    other = tree.pod(B, containers=0)
+    tree.volume(B)
+    tree.count(other, periods=2, throttled=1, seconds=0.25)
+    report = agent.tick(5.0)
+    assert throttled(agent) == (2.5, 18, 27)
+    assert {pod.uid: pod.throttled_seconds for pod in report.pods} == {A: 2.0, B: 0.25}, "of a pod the largest value"
+
+
+def test_a_restarted_agent_does_not_count_again_what_was_before_it(tree, start):
+    pod = tree.pod(A, containers=0)
+    tree.volume(A)
+    tree.count(pod, periods=10, throttled=3, seconds=0.5)
+    agent = start()
+    agent.tick(1.0)
+    assert throttled(agent) == (0, 0, 0)
+    tree.count(pod, periods=12, throttled=4, seconds=0.75)
+    agent.tick(2.0)
+    assert throttled(agent) == (0.25, 1, 2)
+
+
+def test_pressure_is_counted_from_the_agents_start_and_not_exported_without_psi(tree, start, monkeypatch):
+    name, total = "punctual_node_cpu_pressure_seconds_total", [None]
+    monkeypatch.setattr(Hierarchy, "node", lambda _: NodeUse(0.0, 0, None, total[0]))
+    agent = start()
+    agent.tick(1.0)
+    assert value(agent, name) is None
+    assert name not in generate_latest(agent._metrics.registry).decode()
+    seen = []
+    for now, total[0] in ((2.0, 100.0), (3.0, 100.5), (4.0, None), (5.0, 101.5)):
+        agent.tick(now)
+        seen.append(value(agent, name))
+    assert seen == [0.0, 0.5, 0.5, 1.5]

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from punctual_agent import cgroup
 from punctual_agent.actuator import Actuator, NodeLock
 from punctual_agent.cgroup import Cap, CgroupError, Hierarchy, NodeUse, Use, VanishedError, _v1_steps
 
@@ -73,17 +74,43 @@ def test_the_joint_v1_controller_is_known(tmp_path):
 def test_counters_are_seconds_and_throttling_adds_up_over_pod_and_containers(tree):
     folder = tree.pod(UID, containers=2)
     hierarchy = tree.hierarchy()
-    assert hierarchy.use(str(folder), hierarchy.containers(str(folder))) == Use(1.5, 0.75)
+    assert hierarchy.use(str(folder), hierarchy.containers(str(folder))) == Use(
+        1.5, 0.75, periods=4, throttled_periods=3
+    )
 
 
 def test_the_node_is_read_at_the_root(make_tree):
     node = make_tree("v2", "systemd").hierarchy().node()
-    assert node == NodeUse(12.5, 1048576, 7.5)
+    assert node == NodeUse(12.5, 1048576, 7.5, 2.5)
 
 
 def test_the_node_is_read_at_the_root_on_v1(make_tree):
     node = make_tree("v1", "cgroupfs").hierarchy().node()
     assert (node.cpu, node.memory) == (12.5, 1048576)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("some avg10=99.01 avg60=1.00 avg300=0.00 total=1500000\n", (99.01, 1.5)),
+        ("", (None, None)),
+        (None, (None, None)),
+        (OSError(95, "Operation not supported"), (None, None)),  # booted with psi=0
+    ],
+)
+def test_on_v1_pressure_is_that_of_proc_and_none_without_psi(make_tree, monkeypatch, text, found):
+    real = cgroup._read
+
+    def read(path):
+        if path != "/proc/pressure/cpu":
+            return real(path)
+        if isinstance(text, str):
+            return text
+        raise cgroup._translated(text or FileNotFoundError(2, "gone"), path)
+
+    monkeypatch.setattr(cgroup, "_read", read)
+    node = make_tree("v1", "cgroupfs").hierarchy().node()
+    assert (node.pressure, node.waited) == found
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,9 @@ class Tree:
         if version == "v2":
             (self.root / "cgroup.controllers").write_text("cpuset cpu io memory\n")
             (self.root / "cpu.stat").write_text("usage_usec 12500000\nuser_usec 1\n")
-            (self.root / "cpu.pressure").write_text("some avg10=7.50 avg60=1.00 avg300=0.00 total=1\n")
+            (self.root / "cpu.pressure").write_text(
+                "some avg10=7.50 avg60=1.00 avg300=0.00 total=2500000\nfull avg10=1.00 avg60=0.00 avg300=0.00 total=7\n"
+            )
             (self.root / "memory.current").write_text("1048576\n")
         else:
             (cpu / "cgroup.procs").write_text("")
@@ -76,7 +78,7 @@ class Tree:
         if self.version == "v2":
             _set(path / "cpu.max", f"{'max' if quota < 0 else quota} {period}\n")
             _set(path / "cpu.max.burst", "0\n")
-            _set(path / "cpu.stat", "usage_usec 1500000\nnr_throttled 1\nthrottled_usec 250000\n")
+            _set(path / "cpu.stat", "usage_usec 1500000\nnr_periods 4\nnr_throttled 1\nthrottled_usec 250000\n")
         else:
             _set(path / "cpu.cfs_quota_us", f"{quota}\n")
             _set(path / "cpu.cfs_period_us", f"{period}\n")
@@ -84,6 +86,11 @@ class Tree:
             _set(path / "cpu.stat", "nr_periods 4\nnr_throttled 1\nthrottled_time 250000000\n")
             _set(self.root / "cpuacct" / path.relative_to(self.cpu) / "cpuacct.usage", "1500000000\n")
         return path
+
+    def count(self, folder: Path, *, periods: int, throttled: int, seconds: float) -> None:
+        """Set the counters of throttling of a folder, as the kernel does."""
+        time = f"throttled_usec {seconds * 1e6:.0f}" if self.version == "v2" else f"throttled_time {seconds * 1e9:.0f}"
+        _set(folder / "cpu.stat", f"usage_usec 1500000\nnr_periods {periods}\nnr_throttled {throttled}\n{time}\n")
 
     def remove(self, folder: Path) -> None:
         """End a pod's or a container's cgroup."""
