@@ -77,6 +77,11 @@ def _quantiles(metric: Metric, *, within: str = "$__rate_interval") -> tuple[Que
     return tuple(Query(_quantile(share, metric, within=within), f"p{100 * share:g}") for share in (0.5, 0.9, 0.99))
 
 
+def _until(metric: Metric) -> str:
+    """Return the time until a time that is announced; no value while none is."""
+    return f"clamp_min({_gauge(metric, fold='max')} > 0, time()) - time()"
+
+
 def _since(metric: Metric, *, by: str = "") -> str:
     """Return the age of a time; 0 while there is none."""
     found = f"(time() - ({metric.name} > 0)) or ({metric.name} == 0)"
@@ -195,8 +200,31 @@ POOLS = Dashboard(
         (
             "Processors",
             (
-                Panel("Processors", "short", (Query(_gauge(names.PROCESSORS, fold="max"), "{{pool}}"),)),
-                Panel("Free processors", "short", (Query(_gauge(names.PROCESSORS_FREE, fold="max"), "{{pool}}"),)),
+                Panel("Processors", "short", (Query(_gauge(names.PROCESSORS, fold="max"), "{{pool}}"),), width=THIRD),
+                Panel(
+                    "Processors that run chunks",
+                    "short",
+                    (Query(_gauge(names.PROCESSORS_RUNNING, fold="max"), "{{pool}}"),),
+                    width=THIRD,
+                ),
+                Panel(
+                    "Free processors",
+                    "short",
+                    (Query(_gauge(names.PROCESSORS_FREE, fold="max"), "{{pool}}"),),
+                    width=THIRD,
+                ),
+                Panel(
+                    "Processors promised to work that has not begun",
+                    "short",
+                    (Query(_gauge(names.PROCESSORS_PROMISED, fold="max"), "{{pool}}"),),
+                    help="0 in pools with fast or statistical admission: a queue promises work without a processor.",
+                ),
+                Panel(
+                    "Time until planned work needs a free processor",
+                    "s",
+                    (Query(_until(names.FREE_UNTIL), "{{pool}}"),),
+                    help="No value: no free processor has planned work.",
+                ),
                 Panel(
                     "Utilization",
                     "percentunit",
@@ -216,6 +244,22 @@ POOLS = Dashboard(
                 ),
                 Panel("Pods created", "short", (Query(_count(names.CHUNKS_CREATED, by="kind"), "{{kind}}"),), "bars"),
                 Panel("Open promises", "short", (Query(_gauge(names.PROMISES_OPEN, fold="max"), "{{pool}}"),)),
+            ),
+        ),
+        (
+            "Reservations",
+            (
+                Panel(
+                    "Processors in open windows",
+                    "short",
+                    (Query(_gauge(names.PROCESSORS_RESERVED, fold="max"), "{{pool}}"),),
+                ),
+                Panel(
+                    "Time until the next window",
+                    "s",
+                    (Query(_until(names.NEXT_RESERVATION), "{{pool}}"),),
+                    help="No value: no window of an accepted reservation is ahead.",
+                ),
             ),
         ),
         (
@@ -287,6 +331,19 @@ NODES = Dashboard(
             ),
         ),
         (
+            "Nodes",
+            (
+                Panel(
+                    "CPU pressure",
+                    "percentunit",
+                    (Query(_rate(names.CPU_PRESSURE, by="instance"), "{{instance}}"),),
+                    width=FULL,
+                    help="Share of time in which at least one task of the node waited for a CPU, chunks held back by "
+                    "their caps included. No value: the node's kernel has no PSI.",
+                ),
+            ),
+        ),
+        (
             "CPU caps",
             (
                 Panel(
@@ -308,6 +365,24 @@ NODES = Dashboard(
                     "short",
                     (Query(_count(names.CGROUP_DRIFT, by="instance"), "{{instance}}"),),
                     "bars",
+                ),
+                Panel(
+                    "Share of periods in which a cap held chunks back",
+                    "percentunit",
+                    (
+                        Query(
+                            f"{_rate(names.CPU_THROTTLED_PERIODS, by='instance')}"
+                            f" / ({_rate(names.CPU_PERIODS, by='instance')} > 0)",
+                            "{{instance}}",
+                        ),
+                    ),
+                    help="A chunk whose program could use more CPU than its cap allows is held back in each period.",
+                ),
+                Panel(
+                    "Pods held back by their caps",
+                    "short",
+                    (Query(_rate(names.CPU_THROTTLED, by="instance"), "{{instance}}"),),
+                    help="Time for which caps held pods back, per second: the average number of such pods.",
                 ),
                 Panel(
                     "Malformed files of workers",

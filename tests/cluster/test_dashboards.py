@@ -16,7 +16,11 @@ from monitoring_lib.panels import CONTROL_PLANE, DASHBOARDS, DEADLINES, NODES, P
 from scraped import SCRAPE, Prometheus
 
 from punctual import metric_names as names
+from punctual.kube.cluster.directory import RESERVATIONS
+from punctual.kube.format.duration import format_time
 
+AHEAD = 40
+"""Seconds from the creation of a reservation until its window begins."""
 WINDOW = 10 * SCRAPE
 """Seconds that stand for Grafana's `$__rate_interval`."""
 PICTURES = ROOT / "build/dashboards"
@@ -40,6 +44,10 @@ async def test_each_panel_shows_what_its_title_claims(cluster, client, space, tm
             await eventually(lambda: newest(scraped, "count(sum_over_time(up[1m]) >= 2)") == len(pods))
             before = {name: newest(scraped, f"sum({name})") for name in COUNTED}
             start = time.time()
+            await reserve(client, space, "soon", begins := math.ceil(client.clock.now()) + AHEAD)
+            await space.apply(space.manifest("inside", units=20, **QUICK, reservation="soon"))
+            free_until = f'{names.FREE_UNTIL.name}{{pool="main"}}'
+            await eventually(lambda: newest(scraped, free_until) >= begins)
             await space.apply(
                 space.manifest("kept", units=60, reduce="5s", **QUICK),
                 space.manifest("refused", units=50_000, **QUICK),
@@ -47,25 +55,27 @@ async def test_each_panel_shows_what_its_title_claims(cluster, client, space, tm
                 space.manifest("fails", units=100, program=CRASHES, chunkRetries=0, **QUICK),
                 space.manifest("by-the-bound", units=60, **{**QUICK, "pool": loose}),
             )
-            ends = ("kept", "stopped", "fails", "by-the-bound")
+            ends = ("kept", "stopped", "fails", "by-the-bound", "inside")
             await asyncio.gather(*(space.end(name) for name in ends))
             assert {name: space.status(name)["state"] for name in (*ends, "refused")} == {
                 "kept": "Completed",
                 "stopped": "Failed",
                 "fails": "Failed",
                 "by-the-bound": "Completed",
+                "inside": "Completed",
                 "refused": "Refused",
             }
             await eventually(lambda: all(newest(scraped, f"sum({name})") > before[name] for name in COUNTED))
             ask = Asked(scraped, start, time.time() + SCRAPE)
             found = {board.name: {panel.title: ask(panel) for panel in board.panels} for board in DASHBOARDS}
+            unmeasured = set() if pressure_is_measured(cluster) else {(NODES.name, "CPU pressure", 0)}
     PICTURES.mkdir(parents=True, exist_ok=True)
     for board in DASHBOARDS:
         draw(board, found[board.name], start, PICTURES / f"{board.name}.png")
-    empty = [(name, title, n) for name, panels in found.items() for title, queries in panels.items()
-             for n, curves in enumerate(queries) if not any(numbers(curve) for _, curve in curves)]  # fmt: skip
-    assert not empty
-    deadlines, pools = found[DEADLINES.name], found[POOLS.name]
+    empty = {(name, title, n) for name, panels in found.items() for title, queries in panels.items()
+             for n, curves in enumerate(queries) if not any(numbers(curve) for _, curve in curves)}  # fmt: skip
+    assert empty == unmeasured
+    deadlines, pools, nodes = found[DEADLINES.name], found[POOLS.name], found[NODES.name]
     assert last(deadlines["Promises kept"]) == 1
     assert last(deadlines["Promises broken"]) == 1
     assert highest(deadlines["Broken promises by cause"], reason="Overrun") > 0
@@ -74,8 +84,31 @@ async def test_each_panel_shows_what_its_title_claims(cluster, client, space, tm
     assert lowest(deadlines["Smallest slack of an open promise"], pool="main") < 0
     assert highest(pools["Bound on utilization"], pool=loose) == 1.0
     assert highest(pools["Utilization"], pool="main") > 0
-    assert highest(found[NODES.name]["Silent agents"]) == 0
+    assert highest(pools["Processors that run chunks"], pool="main") >= 1
+    assert highest(pools["Processors promised to work that has not begun"], pool="main") >= 1
+    assert 1 < highest(pools["Time until planned work needs a free processor"], pool="main") <= AHEAD + 1
+    assert 1 < highest(pools["Time until the next window"], pool="main") <= AHEAD + 1
+    assert highest(pools["Processors in open windows"], pool="main") == 1
+    assert highest(nodes["Silent agents"]) == 0
+    assert 0 < highest(nodes["Share of periods in which a cap held chunks back"]) <= 1
+    assert highest(nodes["Pods held back by their caps"]) > 0
+    assert unmeasured or 0 < highest(nodes["CPU pressure"]) <= 1.05, "Prometheus extrapolates"
     assert highest(found[CONTROL_PLANE.name]["Leader"]) == 1
+
+
+async def reserve(client, space, name, begins):
+    """Create a reservation of one processor for 30 s."""
+    spec = {"pool": "main", "start": format_time(begins), "end": format_time(begins + 30), "processors": 1}
+    meta = {"name": name, "namespace": space.namespace}
+    body = {"apiVersion": "punctual.dev/v1alpha1", "kind": "Reservation", "metadata": meta, "spec": spec}
+    await client.create(RESERVATIONS.path(namespace=space.namespace), body)
+
+
+def pressure_is_measured(cluster):
+    """Return whether the kernel of the nodes has PSI."""
+    pod = cluster.pods("agent")[0]["metadata"]["name"]
+    words = ("kubectl", "exec", "-n", SYSTEM, pod, "-c", "agent", "--", "cat", "/proc/pressure/cpu")
+    return cluster.run(*words, check=False).returncode == 0
 
 
 def newest(scraped, expr):
