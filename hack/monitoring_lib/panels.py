@@ -99,14 +99,14 @@ DEADLINES = Dashboard(
                 Panel(
                     "Promises kept",
                     "short",
-                    (Query(_count(names.PROMISES_KEPT, within="$__range")),),
+                    (Query(f"round({_count(names.PROMISES_KEPT, within='$__range')})"),),
                     "number",
                     QUARTER,
                 ),
                 Panel(
                     "Promises broken",
                     "short",
-                    (Query(_count(names.DEADLINE_MISSES, within="$__range")),),
+                    (Query(f"round({_count(names.DEADLINE_MISSES, within='$__range')})"),),
                     "number",
                     QUARTER,
                     help="Without jobs that failed by their own fault.",

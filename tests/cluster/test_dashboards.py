@@ -66,12 +66,12 @@ async def test_each_panel_shows_what_its_title_claims(cluster, client, space, tm
                 "refused": "Refused",
             }
             await eventually(lambda: all(newest(scraped, f"sum({name})") > before[name] for name in COUNTED))
-            ask = Asked(scraped, start, time.time() + SCRAPE)
+            ask = Asked(scraped, start, end := time.time() + SCRAPE)
             found = {board.name: {panel.title: ask(panel) for panel in board.panels} for board in DASHBOARDS}
             unmeasured = set() if pressure_is_measured(cluster) else {(NODES.name, "CPU pressure", 0)}
     PICTURES.mkdir(parents=True, exist_ok=True)
     for board in DASHBOARDS:
-        draw(board, found[board.name], start, PICTURES / f"{board.name}.png")
+        draw(board, found[board.name], start, end, PICTURES / f"{board.name}.png")
     empty = {(name, title, n) for name, panels in found.items() for title, queries in panels.items()
              for n, curves in enumerate(queries) if not any(numbers(curve) for _, curve in curves)}  # fmt: skip
     assert empty == unmeasured
@@ -151,5 +151,5 @@ def lowest(queries, **labels):
 
 
 def last(queries):
-    """Return a counter's increase over the whole story; Prometheus extrapolates it to whole seconds of the range."""
-    return round(chosen(queries, {})[-1])
+    """Return the last value."""
+    return chosen(queries, {})[-1]

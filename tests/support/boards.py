@@ -1,6 +1,5 @@
 """Draws a dashboard from the answers to its own queries: each panel with its title, unit, curves and legend."""
 
-import datetime as dt
 import itertools
 import math
 import re
@@ -9,8 +8,9 @@ import matplotlib as mpl
 
 mpl.use("agg")
 from matplotlib import pyplot as plt
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 from monitoring_lib.panels import FULL
+from PIL import Image
 
 WIDTH, HEAD, LINE = 16.0, 0.6, 0.3
 """Inches: the page's width, its title, one line of Grafana's grid."""
@@ -21,10 +21,14 @@ COLOURS = ["#3274d9", "#e0752d", "#37872d", "#c4162a", "#8f3bb8", "#e5b000", "#0
 TEXT, FRAME = "#24292e", "#c7d0d9"
 NAMED = 6
 """Of more curves than this, only those that are ever other than 0 are drawn: the legend has no room for all."""
+TIMES = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (0.001, "ms"))
+"""Seconds of a unit. The first unit that a curve exceeds twice is its axis' unit."""
+SHADES = 48
+"""Colours of a picture: enough for its curves, and a small file."""
 UNITS = {"percentunit": lambda value: f"{value:.0%}", "reqps": lambda value: f"{value:g}/s"}
 
 
-def draw(board, found, start, path):
+def draw(board, found, start, end, path):
     """Draw a dashboard; ``found``: per panel's title, for each of its queries [(labels, [(time, value)])]."""
     lines = [line for title, panels in board.rows for line in (title, *_lines(panels))]
     heights = [LINE * (1 if isinstance(line, str) else max(HEIGHTS[panel.kind] for panel in line)) for line in lines]
@@ -42,10 +46,13 @@ def draw(board, found, start, path):
             width = WIDTH * panel.width / FULL
             x, y, w, h = left + LEFT, top + BOTTOM, width - LEFT - RIGHT, height - BOTTOM - ABOVE
             axes = figure.add_axes((x / WIDTH, y / full, w / WIDTH, h / full))
-            _panel(axes, panel, found[panel.title], start)
+            _panel(axes, panel, found[panel.title], start, end)
             left += width
     figure.savefig(path, dpi=75)
     plt.close(figure)
+    with Image.open(path) as picture:
+        few = picture.convert("RGB").quantize(SHADES, dither=Image.Dither.NONE)
+    few.save(path, optimize=True)
 
 
 def _lines(panels):
@@ -59,8 +66,7 @@ def _lines(panels):
     yield line
 
 
-def _panel(axes, panel, answers, start):
-    shown = UNITS.get(panel.unit) or (_seconds if panel.unit == "s" else lambda value: f"{value:g}")
+def _panel(axes, panel, answers, start, end):
     axes.set_title(panel.title, fontsize=10, loc="left", color=TEXT)
     for side in axes.spines.values():
         side.set_color(FRAME)
@@ -69,35 +75,47 @@ def _panel(axes, panel, answers, start):
         axes.set_xticks([], [])
         axes.set_yticks([], [])
         values = [curve[-1][1] for curves in answers for _, curve in curves]
-        text = ", ".join(shown(round(value, 2)) for value in values) or "No data"
+        text = ", ".join(_shown(panel)(value) for value in values) or "No data"
         axes.text(0.5, 0.5, text, ha="center", va="center", fontsize=24, color=COLOURS[0], transform=axes.transAxes)
         return
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} s"))
     if panel.kind == "heat":
-        _heat(axes, answers[0], start, shown)
-        return
+        _heat(axes, answers[0], start, _shown(panel))
+    else:
+        _curves(axes, panel, answers, start)
+    axes.set_xlim(0, end - start)
+
+
+def _curves(axes, panel, answers, start):
+    curves = [(query, labels, [(at - start, value) for at, value in curve if not math.isnan(value)])
+              for query, found in zip(panel.queries, answers, strict=True) for labels, curve in found]  # fmt: skip
+    curves = [one for one in curves if one[2]]
+    if len(curves) > NAMED:
+        curves = [one for one in curves if any(value for _, value in one[2])]
+    high = max((abs(value) for _, _, curve in curves for _, value in curve), default=0.0)
+    size, unit = next((one for one in TIMES if 2 * one[0] <= high), (1.0, "s")) if panel.unit == "s" else (1.0, "")
+    shown = _shown(panel) if not unit else lambda value: f"{value:g} {unit}"
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: shown(value)))
     axes.grid(color=FRAME, linewidth=0.5)
+    axes.set_axisbelow(True)
     below = {}
-    number = 0
-    for query, curves in zip(panel.queries, answers, strict=True):
-        for labels, curve in curves:
-            name = re.sub(r"{{(\w+)}}", lambda match, of=labels: of.get(match.group(1), ""), query.legend)
-            known = [(at - start, value) for at, value in curve if not math.isnan(value)]
-            if not known or (len(curves) > NAMED and not any(value for _, value in known)):
-                continue
-            times, values = zip(*known, strict=True)
-            look = {"label": name.removeprefix("__auto") or None, "color": COLOURS[number % len(COLOURS)]}
-            number += 1
-            if panel.kind == "bars":
-                step = min((b - a for a, b in itertools.pairwise(times)), default=1)
-                base = [below.get(at, 0.0) for at in times]
-                axes.bar(times, values, width=0.8 * step, bottom=base, **look)
-                below |= {at: b + value for at, b, value in zip(times, base, values, strict=True)}
-            else:
-                axes.plot(times, values, **look)
-    if panel.kind == "bars" or axes.get_ylim()[0] >= 0:
-        axes.set_ylim(bottom=0)
+    for number, (query, labels, curve) in enumerate(curves):
+        times, values = [at for at, _ in curve], [value / size for _, value in curve]
+        name = re.sub(r"{{(\w+)}}", lambda match, of=labels: of.get(match.group(1), ""), query.legend)
+        look = {"label": name.removeprefix("__auto") or None, "color": COLOURS[number % len(COLOURS)]}
+        if panel.kind == "bars":
+            step = min((b - a for a, b in itertools.pairwise(times)), default=1)
+            base = [below.get(at, 0.0) for at in times]
+            axes.bar(times, values, width=0.8 * step, bottom=base, **look)
+            below |= {at: b + value for at, b, value in zip(times, base, values, strict=True)}
+        else:
+            axes.plot(times, values, **look)
+    if all(value >= 0 for _, _, curve in curves for _, value in curve):
+        axes.set_ylim(0, None if high else 1)
+    whole = panel.kind == "lines" and all(value == int(value) for _, _, curve in curves for _, value in curve)
+    axes.yaxis.set_major_locator(MaxNLocator(6, integer=whole and panel.unit == "short"))
+    if not high:
+        axes.text(0.5, 0.5, "0 all the time", ha="center", color=TEXT, fontsize=9, transform=axes.transAxes)
     if axes.get_legend_handles_labels()[1]:
         axes.legend(fontsize=8, ncols=8, loc="upper left", bbox_to_anchor=(0, -0.14), frameon=False, borderpad=0)
 
@@ -120,10 +138,11 @@ def _bound(le, shown):
     return "∞" if le == "+Inf" else shown(float(le))
 
 
+def _shown(panel):
+    """Return what writes a value of a panel with its unit."""
+    return UNITS.get(panel.unit) or (_seconds if panel.unit == "s" else lambda value: f"{value:g}")
+
+
 def _seconds(value):
-    if abs(value) < 1:
-        return f"{1000 * value:g} ms" if value else "0 s"
-    if abs(value) < 120:
-        return f"{value:g} s"
-    sign = "-" if value < 0 else ""
-    return sign + str(dt.timedelta(seconds=round(abs(value))))
+    size, unit = next((one for one in TIMES if one[0] <= abs(value)), (1.0, "s"))
+    return f"{value / size:g} {unit}"
