@@ -17,8 +17,8 @@ INTRO = """# Metrics
 Operator (port 8080) and agent (port 9464) serve `/metrics` for Prometheus and `/healthz`. Where the cluster has the
 Prometheus operator's kinds, the chart brings a ServiceMonitor, a PodMonitor and a PrometheusRule (`monitoring` in its
 values). The same alerts are a plain file, `charts/punctual/alerts/punctual.yaml`. Each has a
-[runbook](runbooks/README.md). The chart also brings four dashboards as ConfigMaps for Grafana's sidecar;
-`charts/punctual/dashboards` has them as JSON.
+[runbook](runbooks/README.md). The chart also brings four [dashboards](dashboards.md) as ConfigMaps for Grafana's
+sidecar; `charts/punctual/dashboards` has them as JSON.
 
 Base units throughout; no label holds a job's name. At most 30 pairs of pool and namespace have series of their own;
 later ones share the namespace `_others`. `reason` is a word of the [list of reasons](reasons.md).

@@ -376,7 +376,7 @@ NODES = Dashboard(
                             "{{instance}}",
                         ),
                     ),
-                    help="A chunk whose program could use more CPU than its cap allows is held back in each period.",
+                    help="A cap holds a chunk back in each period in which its program could use more CPU than that.",
                 ),
                 Panel(
                     "Pods held back by their caps",

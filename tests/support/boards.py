@@ -23,8 +23,8 @@ NAMED = 6
 """Of more curves than this, only those that are ever other than 0 are drawn: the legend has no room for all."""
 TIMES = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (0.001, "ms"))
 """Seconds of a unit. The first unit that a curve exceeds twice is its axis' unit."""
-SHADES = 48
-"""Colours of a picture: enough for its curves, and a small file."""
+SHADES = 255
+"""Colours of a picture: curves keep theirs, and the file is small."""
 UNITS = {"percentunit": lambda value: f"{value:.0%}", "reqps": lambda value: f"{value:g}/s"}
 
 
@@ -48,7 +48,7 @@ def draw(board, found, start, end, path):
             axes = figure.add_axes((x / WIDTH, y / full, w / WIDTH, h / full))
             _panel(axes, panel, found[panel.title], start, end)
             left += width
-    figure.savefig(path, dpi=75)
+    figure.savefig(path, dpi=85)
     plt.close(figure)
     with Image.open(path) as picture:
         few = picture.convert("RGB").quantize(SHADES, dither=Image.Dither.NONE)
@@ -113,7 +113,7 @@ def _curves(axes, panel, answers, start):
     if all(value >= 0 for _, _, curve in curves for _, value in curve):
         axes.set_ylim(0, None if high else 1)
     whole = panel.kind == "lines" and all(value == int(value) for _, _, curve in curves for _, value in curve)
-    axes.yaxis.set_major_locator(MaxNLocator(6, integer=whole and panel.unit == "short"))
+    axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10], integer=whole and panel.unit == "short"))
     if not high:
         axes.text(0.5, 0.5, "0 all the time", ha="center", color=TEXT, fontsize=9, transform=axes.transAxes)
     if axes.get_legend_handles_labels()[1]:

@@ -65,3 +65,15 @@ def test_links_of_runbooks_lead_somewhere():
         for path, anchor in re.findall(r"\]\(([^)#]+)#?([^)]*)\)", page.read_text()):
             assert (page.parent / path).exists(), (page.name, path)
             assert not anchor or anchor in anchors, (page.name, anchor)
+
+
+def test_each_dashboard_has_a_section_with_a_picture():
+    page = ROOT / "docs/dashboards.md"
+    text = page.read_text()
+    for board in DASHBOARDS:
+        name = board.name.removeprefix("punctual-")
+        section = text.partition(f"\n## {board.title.removeprefix('Punctual / ')}\n")[2].partition("\n## ")[0]
+        assert f"](img/dashboard-{name}.png)" in section, board.title
+        assert (page.parent / f"img/dashboard-{name}.png").stat().st_size < 100_000, "loads slowly"
+    for path in re.findall(r"\]\(([^)#:]+)\)", text):
+        assert (page.parent / path).exists(), path
