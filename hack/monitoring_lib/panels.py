@@ -379,10 +379,10 @@ NODES = Dashboard(
                     help="A cap holds a chunk back in each period in which its program could use more CPU than that.",
                 ),
                 Panel(
-                    "Pods held back by their caps",
+                    "Pods and containers held back by their caps",
                     "short",
                     (Query(_rate(names.CPU_THROTTLED, by="instance"), "{{instance}}"),),
-                    help="Time for which caps held pods back, per second: the average number of such pods.",
+                    help="Time for which caps held them back, per second: their average number.",
                 ),
                 Panel(
                     "Malformed files of workers",

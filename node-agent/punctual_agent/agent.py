@@ -15,11 +15,12 @@ An answer with an epoch below the highest one seen is refused and changes nothin
 import logging
 import os
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from punctual.wire import NodeReport, PodReport, Report, SetPoint, SetPoints
 from punctual_agent.actuator import Actuator, Held, NodeLock
-from punctual_agent.cgroup import Cap, Hierarchy, NodeUse, Use, valid_uid
+from punctual_agent.cgroup import Cap, Hierarchy, NodeUse, Throttling, valid_uid
 from punctual_agent.metrics import Metrics
 from punctual_agent.progress import Progress, with_volume
 from punctual_agent.state import Rest, Saved, State
@@ -45,8 +46,9 @@ class _Pod:
     progress: Progress
     seen: float
     """The time at which the pod last had a cgroup or a volume."""
-    counted: Use | None
-    """Its counters at the last look. None: they had begun before the agent, which may have counted them earlier."""
+    counted: Mapping[str, Throttling] | None
+    """How it was throttled, by folder, at the last look. None: it had begun before the agent, and an earlier one
+    may have counted it."""
     looked: float | None = None
     """The time at which its files were last read."""
     over: bool = False
@@ -149,7 +151,7 @@ class Agent:
     def _pod(self, uid: str, now: float) -> _Pod:
         pod = self._pods.get(uid)
         if pod is None:
-            pod = self._pods[uid] = _Pod(uid, Progress(uid), now, Use() if self._sequence else None)
+            pod = self._pods[uid] = _Pod(uid, Progress(uid), now, {} if self._sequence else None)
         return pod
 
     def _take(self, pod: _Pod, point: SetPoint) -> None:
@@ -203,8 +205,8 @@ class Agent:
         pod.drift += held.drift
         if held.use is not None:
             pod.cpu, pod.throttled = max(pod.cpu, held.use.cpu), max(pod.throttled, held.use.throttled)
-            self._metrics.throttling(pod.counted, held.use)
-            pod.counted = held.use
+            self._metrics.throttling(pod.counted, held.use.folders)
+            pod.counted = held.use.folders
         if held.drift:
             self._metrics.drift.inc(held.drift)
             log.info("cap_restored", extra={"uid": pod.uid, "folders": held.drift})

@@ -34,7 +34,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, Self
+from typing import Final, Literal, NamedTuple, Self
 
 ROOT: Final = "/sys/fs/cgroup"
 DEFAULT_PERIOD: Final = 100_000
@@ -114,18 +114,30 @@ class Cap:
         return float("inf") if self.quota is None else self.quota / self.period
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
-    """Counters of a pod. They fall when a container's folder goes."""
+class Throttling(NamedTuple):
+    """How a cap held back the processes of one folder, since the folder was made."""
 
-    cpu: float = 0.0
-    """Seconds."""
-    throttled: float = 0.0
-    """Seconds for which a cap held processes back."""
     periods: int = 0
     """CFS periods in which processes ran."""
-    throttled_periods: int = 0
-    """Those of them in which a cap was used up."""
+    throttled: int = 0
+    """Those of them in which the cap was used up."""
+    seconds: float = 0.0
+    """Time for which processes were held back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """Counters of a pod."""
+
+    cpu: float
+    """Seconds."""
+    folders: Mapping[str, Throttling]
+    """By folder: that of the pod, and those of its containers."""
+
+    @property
+    def throttled(self) -> float:
+        """Seconds, summed: the kernel counts throttling at the folder with the exhausted quota."""
+        return sum(one.seconds for one in self.folders.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,23 +352,20 @@ class Hierarchy:
         return found
 
     def use(self, pod: str, containers: Iterable[str]) -> Use:
-        """Return the CPU used by the pod, and how it or its containers were throttled. Raises VanishedError.
-
-        The kernel counts throttling at the folder with the exhausted quota, so the counters of pod and containers are
-        summed. Each of these folders counts the same periods, so the largest number counts.
-        """
+        """Return the CPU used by the pod, and how it and its containers were throttled. Raises VanishedError."""
         read = self._kept.of(pod)
-        found = [_counters(read(f"{pod}/cpu.stat"))]
+        found = {pod: _counters(read(f"{pod}/cpu.stat"))}
         if self.version == "v2":
-            cpu, key, scale = found[0]("usage_usec") / 1e6, "throttled_usec", 1e6
+            cpu, key, scale = found[pod]("usage_usec") / 1e6, "throttled_usec", 1e6
         else:
             usage = read(f"{self.accounting}{pod.removeprefix(self.cpu)}/cpuacct.usage")
             cpu, key, scale = int(usage) / 1e9, "throttled_time", 1e9
         for container in containers:
             with contextlib.suppress(VanishedError):
-                found.append(_counters(read(f"{container}/cpu.stat")))
-        throttled, periods, held_back = ([one(name) for one in found] for name in (key, "nr_periods", "nr_throttled"))
-        return Use(cpu, sum(throttled) / scale, max(periods), sum(held_back))
+                found[container] = _counters(read(f"{container}/cpu.stat"))
+        return Use(
+            cpu, {path: Throttling(of("nr_periods"), of("nr_throttled"), of(key) / scale) for path, of in found.items()}
+        )
 
     def forget(self, pod: str) -> None:
         """Close the open files of a pod."""

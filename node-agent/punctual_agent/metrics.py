@@ -17,7 +17,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from punctual import metric_names as names
 from punctual.metric_names import Metric
 from punctual.wire import Fault
-from punctual_agent.cgroup import Cap, Use
+from punctual_agent.cgroup import Cap, Throttling
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # of the whole library: each would double the counters
 
@@ -58,16 +58,20 @@ class Metrics:
         """Set how many seconds ago the operator answered last."""
         self._answered.set(time.time() - ago)
 
-    def throttling(self, before: Use | None, now: Use) -> None:
-        """Count what a pod's counters grew by since the last look.
+    def throttling(self, before: Mapping[str, Throttling] | None, now: Mapping[str, Throttling]) -> None:
+        """Count how a pod was throttled since the last look, from its folders' counters.
 
-        ``before``: None at the first look at a pod of which an earlier agent may have counted a part: nothing counts. A
-        counter that has fallen lost a container, and counts from there.
+        ``before``: None at the first look at a pod of which an earlier agent may have counted a part: nothing counts.
+
+        A folder of the pod and that of its container use up equal caps in the same periods, so the largest numbers of
+        periods count.
         """
-        if before is not None:
-            self._throttled.inc(max(now.throttled - before.throttled, 0.0))
-            self._periods.inc(max(now.periods - before.periods, 0))
-            self._throttled_periods.inc(max(now.throttled_periods - before.throttled_periods, 0))
+        if before is None:
+            return
+        pairs = [(one, before.get(folder, Throttling())) for folder, one in now.items()]
+        self._periods.inc(max(0, *(one.periods - old.periods for one, old in pairs)))
+        self._throttled_periods.inc(max(0, *(one.throttled - old.throttled for one, old in pairs)))
+        self._throttled.inc(max(0.0, sum(one.seconds - old.seconds for one, old in pairs)))
 
     def waited(self, seconds: float | None) -> None:
         """Count the time in which a task of the node waited for a CPU, from its total; None: a kernel without PSI."""

@@ -5,11 +5,12 @@ changes nothing. A :class:`Quote` tells what a job would be promised now.
 """
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from punctual.control.miss_ratio import BoundSample
 from punctual.scheduling.admission import offers
@@ -172,7 +173,7 @@ class PoolView:
         """
         state = self._state
         places, occupants, ahead = state.plan.places, state.processors.occupants, state.ahead
-        where, starts = state.plan.starts()
+        where, starts = _starts(state.plan.made())
         free = np.fromiter((place not in occupants for place in places), dtype=bool, count=len(places))
         return Outlook(
             running=len(occupants),
@@ -196,6 +197,14 @@ class PoolView:
     def bound_sample(self) -> BoundSample | None:
         """The last period of the miss-ratio controller; None: no period has ended, or there is no controller."""
         return self._state.misses.last
+
+
+def _starts(made: Sequence[Placement]) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """Return place (index) and start of all chunks and reduce steps of placements."""
+    reducers = [b for b in made if b.reducer is not None]
+    where = [*(b.where for b in made), np.array([b.reducer for b in reducers], dtype=np.intp)]
+    starts = [*(b.starts for b in made), np.array([b.finish - b.demand.reduce for b in reducers])]
+    return np.concatenate(where), np.concatenate(starts)
 
 
 def _finite(at: float) -> float | None:

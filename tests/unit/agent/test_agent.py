@@ -281,22 +281,22 @@ def test_throttling_is_counted_over_pods_and_containers_that_come_and_go(tree, s
     for folder in (pod, container):
         tree.count(folder, periods=10, throttled=3, seconds=0.5)
     agent.tick(1.0)
-    assert throttled(agent) == (1.0, 6, 10)
+    assert throttled(agent) == (1.0, 3, 10)
     tree.count(container, periods=20, throttled=13, seconds=1.5)
     agent.tick(2.0)
-    assert throttled(agent) == (2.0, 16, 20)
+    assert throttled(agent) == (2.0, 13, 20)
     tree.remove(container)
     agent.tick(3.0)
-    assert throttled(agent) == (2.0, 16, 20), "a container that ended takes nothing back"
+    assert throttled(agent) == (2.0, 13, 20), "a container that ended takes nothing back"
     tree.count(pod, periods=15, throttled=4, seconds=0.75)
     agent.tick(4.0)
-    assert throttled(agent) == (2.25, 17, 25)
+    assert throttled(agent) == (2.25, 14, 25)
     tree.remove(pod)
     other = tree.pod(B, containers=0)
     tree.volume(B)
     tree.count(other, periods=2, throttled=1, seconds=0.25)
     report = agent.tick(5.0)
-    assert throttled(agent) == (2.5, 18, 27)
+    assert throttled(agent) == (2.5, 15, 27)
     assert {pod.uid: pod.throttled_seconds for pod in report.pods} == {A: 2.0, B: 0.25}, "of a pod the largest value"
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from punctual_agent import cgroup
 from punctual_agent.actuator import Actuator, NodeLock
-from punctual_agent.cgroup import Cap, CgroupError, Hierarchy, NodeUse, Use, VanishedError, _v1_steps
+from punctual_agent.cgroup import Cap, CgroupError, Hierarchy, NodeUse, Throttling, Use, VanishedError, _v1_steps
 
 UID = "7a9e1f0c-3b2d-4c5e-8f70-112233445566"
 
@@ -67,16 +67,17 @@ def test_the_joint_v1_controller_is_known(tmp_path):
     (joint / "kubepods/pod1/cpuacct.usage").write_text("1000000000\n")
     (joint / "kubepods/pod1/cpu.stat").write_text("throttled_time 0\n")
     hierarchy = Hierarchy(str(tmp_path))
-    assert hierarchy.use(hierarchy.find("1"), []) == Use(1.0, 0.0)
+    assert hierarchy.use(hierarchy.find("1"), []) == Use(1.0, {str(joint / "kubepods/pod1"): Throttling()})
     assert hierarchy.node().cpu == 2.0
 
 
 def test_counters_are_seconds_and_throttling_adds_up_over_pod_and_containers(tree):
     folder = tree.pod(UID, containers=2)
     hierarchy = tree.hierarchy()
-    assert hierarchy.use(str(folder), hierarchy.containers(str(folder))) == Use(
-        1.5, 0.75, periods=4, throttled_periods=3
-    )
+    containers = hierarchy.containers(str(folder))
+    use = hierarchy.use(str(folder), containers)
+    assert use == Use(1.5, dict.fromkeys((str(folder), *containers), Throttling(4, 1, 0.25)))
+    assert use.throttled == 0.75
 
 
 def test_the_node_is_read_at_the_root(make_tree):

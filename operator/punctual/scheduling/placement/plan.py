@@ -193,30 +193,22 @@ class Plan:
         ground = self.ground.copy()
         ground.ready[booking.where[list(chunks)]] = ends
         ground.port = max(ground.port, port)
-        there = (left if b is booking else b for b in self._made())
+        there = (left if b is booking else b for b in self.made())
         return replace(self, ground=ground, first=tuple(b for b in there if b is not None), past=len(self.row.made))
 
-    def _made(self) -> tuple[Placement, ...]:
+    def made(self) -> tuple[Placement, ...]:
         """Return the placements made so far."""
         return (*self.first, *self.row.made[self.past :])
 
-    def starts(self) -> tuple[NDArray[np.intp], Floats]:
-        """Return place (index) and start of all chunks and reduce steps placed so far; it places nothing more."""
-        made = self._made()
-        reducers = [b for b in made if b.reducer is not None]
-        where = [*(b.where for b in made), np.array([b.reducer for b in reducers], dtype=np.intp)]
-        starts = [*(b.starts for b in made), np.array([b.finish - b.demand.reduce for b in reducers])]
-        return np.concatenate(where), np.concatenate(starts)
-
     def begins_before(self, now: float) -> bool:
         """Whether a placement begins before ``now``."""
-        if any(b.start < now for b in self._made()):
+        if any(b.start < now for b in self.made()):
             return True
         return bool((self.row.ground.ready < now).any()) and any(b.start < now for b in self)
 
     def booking_of(self, uid: str) -> Placement:
         """Return a job's placement; KeyError if it has none."""
-        for booking in reversed(self._made()):  # the newest is read most often
+        for booking in reversed(self.made()):  # the newest is read most often
             if booking.demand.uid == uid:
                 return booking
         for i in range(max(self.past, len(self.row.made)), len(self.row)):
