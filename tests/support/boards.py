@@ -51,7 +51,7 @@ def draw(board, found, start, end, path):
     figure.savefig(path, dpi=85)
     plt.close(figure)
     with Image.open(path) as picture:
-        few = picture.convert("RGB").quantize(SHADES, dither=Image.Dither.NONE)
+        few = picture.convert("RGB").quantize(SHADES, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
     few.save(path, optimize=True)
 
 
