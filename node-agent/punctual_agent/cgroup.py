@@ -44,6 +44,8 @@ MAX_PERIOD: Final = 1_000_000
 """Kernel limits in microseconds (kernel/sched/core.c: min_cfs_quota_period, max_cfs_quota_period)."""
 
 _UID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}")
+_USED: Final = re.compile(r"^usage_usec (\d+)", re.MULTILINE)
+_THROTTLED: Final = re.compile(r"^nr_periods (\d+)\nnr_throttled (\d+)\nthrottled_(?:usec|time) (\d+)", re.MULTILINE)
 _KUBEPODS: Final = re.compile(r"(?:[\w.]+-)?kubepods(?:\.slice)?")  # kubelet-kubepods.slice below /kubelet
 _QOS: Final = ("", "burstable", "besteffort")
 _DEPTH: Final = 5  # /docker/<id>/kubelet/kubepods is four below the root
@@ -188,11 +190,16 @@ def _translated(error: OSError, what: str) -> CgroupError:
     return CgroupError(f"{what}: {error.strerror}", _KINDS.get(error.errno or 0, "failed"))
 
 
-def _counters(text: str) -> Callable[[str], int]:
-    """Return the value by the key of lines "key number"; 0 for a key that the kernel does not report."""
-    words = text.split()
-    found = dict(zip(words[::2], words[1::2], strict=False))
-    return lambda key: int(found.get(key, 0))
+def _used(text: str) -> float:
+    """Return the seconds of CPU in v2's cpu.stat."""
+    found = _USED.search(text)
+    return int(found[1]) / 1e6 if found else 0.0
+
+
+def _throttling(text: str, scale: float) -> Throttling:
+    """Return the counters of throttling in cpu.stat; 0 if the kernel has none. ``scale``: its ticks in a second."""
+    found = _THROTTLED.search(text)
+    return Throttling(int(found[1]), int(found[2]), int(found[3]) / scale) if found else Throttling()
 
 
 def _pressure(text: str) -> tuple[float, float] | None:
@@ -354,18 +361,17 @@ class Hierarchy:
     def use(self, pod: str, containers: Iterable[str]) -> Use:
         """Return the CPU used by the pod, and how it and its containers were throttled. Raises VanishedError."""
         read = self._kept.of(pod)
-        found = {pod: _counters(read(f"{pod}/cpu.stat"))}
+        counters = read(f"{pod}/cpu.stat")
         if self.version == "v2":
-            cpu, key, scale = found[pod]("usage_usec") / 1e6, "throttled_usec", 1e6
+            cpu, scale = _used(counters), 1e6
         else:
             usage = read(f"{self.accounting}{pod.removeprefix(self.cpu)}/cpuacct.usage")
-            cpu, key, scale = int(usage) / 1e9, "throttled_time", 1e9
+            cpu, scale = int(usage) / 1e9, 1e9
+        folders = {pod: _throttling(counters, scale)}
         for container in containers:
             with contextlib.suppress(VanishedError):
-                found[container] = _counters(read(f"{container}/cpu.stat"))
-        return Use(
-            cpu, {path: Throttling(of("nr_periods"), of("nr_throttled"), of(key) / scale) for path, of in found.items()}
-        )
+                folders[container] = _throttling(read(f"{container}/cpu.stat"), scale)
+        return Use(cpu, folders)
 
     def forget(self, pod: str) -> None:
         """Close the open files of a pod."""
@@ -374,7 +380,7 @@ class Hierarchy:
     def node(self) -> NodeUse:
         """Read the node's counters. A value that the kernel does not report is 0 or None."""
         if self.version == "v2":
-            cpu = _counters(_read(f"{self.root}/cpu.stat"))("usage_usec") / 1e6
+            cpu = _used(_read(f"{self.root}/cpu.stat"))
         else:
             cpu = int(_read(f"{self.accounting}/cpuacct.usage")) / 1e9
         pressure, waited = self._node_pressure() or (None, None)

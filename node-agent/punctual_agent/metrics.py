@@ -66,7 +66,7 @@ class Metrics:
         A folder of the pod and that of its container use up equal caps in the same periods, so the largest numbers of
         periods count.
         """
-        if before is None:
+        if before is None or before == now:
             return
         pairs = [(one, before.get(folder, Throttling())) for folder, one in now.items()]
         self._periods.inc(max(0, *(one.periods - old.periods for one, old in pairs)))
