@@ -1,14 +1,17 @@
 """The small values of the core: ranges, counts, the ledger's moves, start-ups, pilots, offers, findings."""
 
-from dataclasses import astuple
+import pkgutil
+from dataclasses import FrozenInstanceError, astuple, fields, is_dataclass
+from importlib import import_module
 from itertools import pairwise
+from types import ModuleType
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from world import World, job
 
-from punctual import reasons
+from punctual import reasons, scheduling, theory
 from punctual.errors import InvariantError
 from punctual.scheduling.engine.health import finding
 from punctual.scheduling.model import ledger, pilots
@@ -16,11 +19,50 @@ from punctual.scheduling.model.events import NodeObserved, PodObserved
 from punctual.scheduling.model.job import Chunk, JobRecord, PilotSample, Transfers
 from punctual.scheduling.model.pool_spec import PoolSpec
 from punctual.scheduling.model.processors import Occupant, Place, Processors, processors_of
-from punctual.scheduling.model.ranges import Count, Counts, Ranges
+from punctual.scheduling.model.ranges import Count, Counts, Range, Ranges
 from punctual.scheduling.model.startup_times import StartupTimes
-from punctual.scheduling.model.wording import span
+from punctual.scheduling.model.wording import last_words, span
 from punctual.scheduling.state.job_state import ChunkObservation, expected_end
 from punctual.theory.cost import Cost
+
+CHANGE = {
+    "scheduling.model": {"Processors"},
+    "scheduling.placement": {"Blackouts", "LazyPlan", "Placement", "Timeline", "_Port", "_Search"},
+    "scheduling.admission": {
+        "BookedReservations", "ExactSchedule", "FastSchedule", "StatisticalQueue", "WaitingJob", "WaitingLoad",
+    },
+    "scheduling.view": set(),
+    "theory": {"_Line", "_Served", "_Walk"},
+}  # fmt: skip
+"""The classes that are no values, by package. In engine and state nearly all change."""
+
+
+def dataclasses_in(*packages: ModuleType) -> list[type]:
+    names = [found.name for p in packages for found in pkgutil.walk_packages(p.__path__, f"{p.__name__}.")]
+    members = [(name, each) for name in names for each in vars(import_module(name)).values()]
+    own = [each for name, each in members if isinstance(each, type) and each.__module__ == name]
+    return [each for each in own if is_dataclass(each)]
+
+
+@pytest.mark.parametrize("package", CHANGE)
+def test_all_classes_but_the_named_ones_are_values_that_cannot_change(package):
+    """An event or a demand that one reader changed would be another one for all who hold it."""
+    change = set()
+    for each in dataclasses_in(scheduling, theory):
+        if f"{each.__module__}.".startswith(f"punctual.{package}."):
+            try:
+                setattr(object.__new__(each), fields(each)[0].name, None)
+            except FrozenInstanceError:
+                continue
+            change.add(each.__name__)
+    assert change == CHANGE[package]
+
+
+@pytest.mark.parametrize("each", dataclasses_in(scheduling, theory), ids=lambda each: each.__name__)
+def test_no_instance_has_an_attribute_that_its_class_does_not_declare(each):
+    with pytest.raises(AttributeError):
+        object.__setattr__(object.__new__(each), "misspelt", None)
+
 
 pairs = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=6)
 
@@ -71,6 +113,25 @@ def test_counts_are_step_functions(moves):
             naive[u] = {"add": naive[u] + 1, "raise": max(naive[u], 3), "drop": 0}[what]
         made.check()
     assert {u: made.largest(u, u + 1) for u in naive} == naive
+
+
+@pytest.mark.parametrize(
+    ("unsound", "why"),
+    [
+        (Ranges((Range(3, 3),)), "empty or negative"),
+        (Ranges((Range(-1, 3),)), "empty or negative"),
+        (Ranges((Range(0, 3), Range(3, 4))), "touch"),
+        (Ranges((Range(5, 6), Range(0, 3))), "out of order"),
+        (Counts((Count(3, 3, 1),)), "empty count"),
+        (Counts((Count(3, 4, 0),)), "empty count"),
+        (Counts((Count(0, 3, 1), Count(2, 4, 2))), "overlap"),
+        (Counts((Count(0, 3, 1), Count(3, 4, 1))), "should be one"),
+    ],
+    ids=str,
+)
+def test_unsound_ranges_and_counts_are_an_error(unsound, why):
+    with pytest.raises(InvariantError, match=why):
+        unsound.check()
 
 
 def chunk(begin=0, end=10, **more) -> Chunk:
@@ -228,6 +289,27 @@ def watched(**more) -> ChunkObservation:
 def test_what_is_wrong_with_a_chunk(watch, now, reason):
     found = finding(job(stall_timeout=60.0), chunk(), watch, now)
     assert (found.reason if found else None) == reason
+
+
+def test_of_a_long_message_of_the_cluster_the_first_300_characters_are_passed_on():
+    pod = watched(phase="Pending", reason="ErrImagePull").pod
+    found = finding(job(), chunk(), ChunkObservation(pod=pod._replace(message="x" * 999)), 30.0)
+    assert found.message.count("x") == 300
+
+
+@pytest.mark.parametrize(
+    ("log", "text"),
+    [
+        ("x" * 999, "x" * 300),
+        ("first\n \n second\n", "first | second"),
+        (f"cut{'x' * 290}\n0123456789", "0123456789"),
+        (f"whole{'x' * 285}\n012345678", f"whole{'x' * 285} | 012345678"),
+        ("", ""),
+    ],
+    ids=["long", "short", "cut", "just not cut", "none"],
+)
+def test_of_a_log_the_last_300_characters_are_passed_on_as_whole_lines(log, text):
+    assert last_words(log) == text
 
 
 def test_an_end_is_expected_as_planned_then_by_progress():
