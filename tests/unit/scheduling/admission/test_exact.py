@@ -152,6 +152,20 @@ def test_an_application_is_answered(plan, wanted, expected, more):
             "0.0s, and finish 140 units in total, but not in equal parts",
         ),
         case(
+            "the time is there and the least number, but not in equal parts",
+            pool(0, 60, discipline=Discipline(partition="EPR")),
+            demand(130, 100, least=2),
+            "130 units due in 1m40s need 2 processors of 1 CPU from now; 2 of 2 are free early enough, the first in "
+            "0.0s, and finish 140 units in total, but not in equal parts",
+        ),
+        case(
+            "the time is there, but on less than the least number",
+            pool(0, 0, 100),
+            demand(130, 100, least=3),
+            "130 units due in 1m40s need 3 processors of 1 CPU from now; 2 of 3 are free early enough, the first in "
+            "0.0s, and finish 200 units",
+        ),
+        case(
             "processors are booked ahead",
             pool(0, 0, ahead=(1, 50.0, 90.0)),
             demand(180, 100),
