@@ -5,7 +5,7 @@ import pytest
 
 from punctual import reasons
 from punctual.scheduling.admission.application import Application, Rejected
-from punctual.scheduling.admission.exact import admit
+from punctual.scheduling.admission.exact import ExactSchedule, admit
 from punctual.scheduling.admission.schedule import Accepted
 from punctual.scheduling.model.discipline import Discipline, Order
 from punctual.scheduling.model.job import Job
@@ -178,3 +178,21 @@ def test_a_rejection_says_its_arithmetic(plan, wanted, said, _more):
     answer = admit(asked(plan, wanted))
     assert isinstance(answer, Rejected)
     assert answer.message == said
+
+
+@pytest.mark.parametrize(
+    ("network", "free", "begun"),
+    [
+        ("Concurrent", (0, 1, 2), [("a", 0), ("a", 1), ("b", 2)]),
+        ("Concurrent", (0, 2), [("a", 0), ("b", 2)]),
+        ("Concurrent", (1, 2), [("a", 1), ("b", 2)]),
+        ("OnePort", (0, 1, 2), [("a", 0), ("a", 1), ("b", 2)]),
+        ("OnePort", (0, 2), [("a", 0)]),
+        ("OnePort", (1, 2), []),
+    ],
+)
+def test_a_chunk_waits_for_earlier_ones_that_wait_for_their_processors_where_they_share_the_port(network, free, begun):
+    queue = demand(150, 100, uid="a"), demand(80, 110, uid="b")
+    schedule = ExactSchedule(pool(0, 0, 0, booked=queue, discipline=Discipline(network=network)))
+    starts = list(schedule.starts(0.0, dict.fromkeys(Place("n", i) for i in free)))
+    assert [(start.uid, place.slot) for start in starts for _, place in start.pieces] == begun
