@@ -9,6 +9,7 @@ from punctual import reasons
 from punctual.scheduling.engine import decisions
 from punctual.scheduling.model.actions import Emit
 from punctual.scheduling.model.events import PoolApplied, Progress, Reported
+from punctual.scheduling.model.pool_spec import PoolSpec
 
 
 def small(cpu: float = 4.0, **more) -> World:
@@ -139,6 +140,25 @@ def test_reduce_runs_once_after_the_last_chunk_and_its_time_is_part_of_the_plan(
     reduces = [line for line in w.log if "Reduce" in line and "create" in line]
     assert len(reduces) == 1
     assert sum(e - b for _, b, e in w.results) == 100
+
+
+def test_reduce_waits_for_a_chunk_that_still_waits_for_the_processor_of_another_job():
+    w = World(spec=PoolSpec(name="main", cpu=1.0, headroom=0.0, margin=20.0))
+    w.node("n1", 2.0)
+    w.workers = lambda uid, _chunk: Worker(pace=1.25 if uid == "slow" else 1.0)  # late by less than the margin
+    w.apply(job("slow", units=30, deadline=200, theta_cp=1.0))
+    w.tick()
+    w.apply(job(units=39, deadline=64, theta_cp=1.0, reduce_duration=5.0))
+    w.run_until(lambda w: "j1" in w.processed)
+    assert w.processed == {"j1": [(0, 35)]}
+    assert w.records["j1"].promise.processors == 2
+    w.run_until(lambda w: w.done("j1"))
+    assert [line.split()[2:5] for line in w.log if "create j1" in line] == [
+        ["j1", "Chunk", "[0,35)"],
+        ["j1", "Chunk", "[35,39)"],
+        ["j1", "Reduce", "[39,40)"],
+    ]
+    assert w.met("j1")
 
 
 def test_suspend_gives_the_promise_up_and_resuming_asks_again():
