@@ -52,6 +52,16 @@ class Outlook(NamedTuple):
     """Begin of the next window of an accepted reservation."""
 
 
+class ReservedWindow(NamedTuple):
+    """Processors that a reservation holds over [start, end): absolute times, seconds."""
+
+    start: float
+    end: float
+    places: tuple[Place, ...]
+    group: str
+    """What jobs name to run inside (`Reservation.group`)."""
+
+
 @dataclass(frozen=True, slots=True)
 class PoolView:
     """What a Pool knows, plans and owes. KeyError for a job that it does not know."""
@@ -187,6 +197,12 @@ class PoolView:
     def reservations(self) -> Mapping[str, tuple[Place, ...]]:
         """Places of the accepted reservations, by uid."""
         return {uid: booked.places for uid, booked in self._state.ahead.held.items()}
+
+    @property
+    def windows(self) -> tuple[ReservedWindow, ...]:
+        """Windows of the accepted reservations, by start."""
+        held = self._state.ahead.held.values()
+        return tuple(sorted(ReservedWindow(r.start, r.end, tuple(places), r.group) for r, places in held))
 
     @property
     def due(self) -> float | None:

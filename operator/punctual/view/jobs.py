@@ -6,7 +6,7 @@ Times are seconds since 1970, as :mod:`punctual.kube.format.duration` reads them
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from punctual.kube.format.duration import parse_duration, parse_time
 from punctual.view.changes import Change, Reset
@@ -17,6 +17,17 @@ State = Literal["Measuring", "Refused", "Waiting", "Running", "Late", "Suspended
 OVER: frozenset[State] = frozenset({"Completed", "Missed", "Failed"})
 _SAYS_WHY: dict[State, str] = {"Completed": "Completed", "Missed": "Completed", "Failed": "Failed", "Late": "OnTrack"}
 """The condition that explains a state. Of all others it is Admitted."""
+
+
+class Condition(NamedTuple):
+    """A condition of an object: ``status`` is True, False or Unknown."""
+
+    status: str
+    reason: str
+    message: str
+
+
+NOTHING: Final = Condition("Unknown", "", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +42,11 @@ class Chunk:
     created: float
     planned_end: float
     done: int
+    attempt: int = 0
+    late: bool = False
+    """It was not done at its planned end, and got a later one."""
+    leftover: bool = False
+    """It runs on capacity that no promise holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +76,24 @@ class Job:
     chunks: tuple[Chunk, ...]
     started: float | None
     finished: float | None
+    pool: str = ""
+    conditions: Mapping[str, Condition] = field(default_factory=dict)
+    """By type."""
+    answered: bool = True
+    """Whether the status answers the current spec."""
+    margin: float | None = None
+    """Seconds that the plan had to leave free before the deadline."""
+    per_unit: float | None = None
+    """Seconds of a processor per unit by the cost in force, transfer included; None: no cost is known."""
+    startup: float = 0.0
+    """Seconds of a chunk before its first unit by the cost in force, transfer set-up included."""
+    failures: int = 0
+    """Maximum number of times that a unit failed by the work's own fault."""
+    pilots: int = 0
+    """Number of pilot chunks that have ended."""
+    reservation: str | None = None
+    """The Reservation that it runs in."""
+    offer_until: float | None = None
 
     @property
     def slack(self) -> float | None:
@@ -94,12 +128,17 @@ class Pod:
     started: float | None
     finished: float | None
     message: str
+    waiting: str = ""
+    """Why a container has not started, such as ``ImagePullBackOff: Back-off pulling image …``; empty: it has."""
 
 
 def job_of(body: Mapping[str, Any]) -> Job:
     """Read a DivisibleJob."""
     meta, spec, status = body["metadata"], body["spec"], body.get("status") or {}
-    said = {c["type"]: c for c in status.get("conditions") or ()}
+    said = {
+        c["type"]: Condition(c.get("status", "Unknown"), c.get("reason", ""), c.get("message", ""))
+        for c in status.get("conditions") or ()
+    }
     created = parse_time(meta["creationTimestamp"])
     promise, offer, units = status.get("promise") or {}, status.get("offer") or {}, status.get("units") or {}
     deadline = _time((status.get("applied") or {}).get("deadlineTime")) or _time(promise.get("deadline"))
@@ -110,7 +149,9 @@ def job_of(body: Mapping[str, Any]) -> Job:
     chunks = tuple(_chunk(c) for c in status.get("chunks") or ())
     state: State = status.get("state") or "Waiting"
     finished = _time(status.get("finishTime")) if state in OVER else None  # of a refused job: when it was answered
-    word = said.get(_SAYS_WHY.get(state, "Admitted")) or {}
+    word = said.get(_SAYS_WHY.get(state, "Admitted"), NOTHING)
+    cost = status.get("cost") or {}
+    per_unit = cost.get("perUnit")
     return Job(
         uid=meta["uid"],
         namespace=meta.get("namespace", ""),
@@ -119,8 +160,8 @@ def job_of(body: Mapping[str, Any]) -> Job:
         units=spec["units"],
         done=units.get("done") or 0,
         state=state,
-        reason=word.get("reason", ""),
-        message=word.get("message", ""),
+        reason=word.reason,
+        message=word.message,
         deadline=deadline,
         finish=_time(promise.get("finish")),
         processors=promise.get("processors"),
@@ -132,6 +173,16 @@ def job_of(body: Mapping[str, Any]) -> Job:
         chunks=chunks,
         started=_time(status.get("startTime")),
         finished=finished,
+        pool=spec.get("pool", ""),
+        conditions=said,
+        answered=(status.get("observedGeneration") or 0) >= (meta.get("generation") or 0),
+        margin=parse_duration(promise["margin"]) if promise.get("margin") else None,
+        per_unit=None if per_unit is None else per_unit + (cost.get("transferPerUnit") or 0.0),
+        startup=(cost.get("startup") or 0.0) + (cost.get("transferSetup") or 0.0),
+        failures=max((count["count"] for count in status.get("failed") or ()), default=0),
+        pilots=len(status.get("pilots") or ()),
+        reservation=spec.get("reservation"),
+        offer_until=_time(offer.get("validUntilTime")),
     )
 
 
@@ -145,6 +196,9 @@ def _chunk(chunk: Mapping[str, Any]) -> Chunk:
         parse_time(chunk["createdTime"]),
         parse_time(chunk["promisedEnd"]),
         chunk.get("done") or 0,
+        chunk.get("attempt") or 0,
+        bool(chunk.get("late")),
+        bool(chunk.get("leftover")),
     )
 
 
@@ -154,6 +208,8 @@ def pod_of(body: Mapping[str, Any]) -> Pod | None:
     labels, notes = meta.get("labels") or {}, meta.get("annotations") or {}
     if "punctual.dev/job-uid" not in labels or "punctual.dev/begin" not in notes:
         return None
+    steps = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    waits = next((w for step in steps if (w := (step.get("state") or {}).get("waiting"))), {})
     first = (status.get("containerStatuses") or [{}])[0].get("state") or {}
     running, ended = first.get("running") or {}, first.get("terminated") or {}
     return Pod(
@@ -169,6 +225,7 @@ def pod_of(body: Mapping[str, Any]) -> Pod | None:
         started=_time(running.get("startedAt") or ended.get("startedAt")),
         finished=_time(ended.get("finishedAt")),
         message=ended.get("message") or "",
+        waiting=": ".join(word for word in (waits.get("reason"), waits.get("message")) if word),
     )
 
 

@@ -1,0 +1,428 @@
+"""Explanations of a job's state: why it is refused, late, here, or not started, in the operator's own numbers.
+
+The sentences come from what the job's status says, and from a view of its pool. This module does no I/O and reads no
+clock, so the command line and the operator's page give the same explanation. ``names`` has the jobs that the reader may
+know, by uid; every other job is "a job of another namespace".
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from punctual import reasons
+from punctual.kube.format.duration import format_time
+from punctual.scheduling.model.wording import some, span
+from punctual.scheduling.view import PlacedWork, PoolView
+from punctual.view.jobs import Chunk, Job, Pod
+
+STRANGER: Final = "a job of another namespace"
+SHOWN: Final = 5
+"""Maximum sentences of one kind: chunks, other jobs, nodes, windows."""
+OFF: Final = 1.05
+"""Pace of a chunk, over its cost, from which on it is called slow: reports have whole seconds and units."""
+LEAST: Final = 3
+"""Units that a chunk must have reported before its pace is computed."""
+NO_PODS: Final[Mapping[str, Pod]] = {}
+_BY_TIME: Final = {reasons.INFEASIBLE_CAPACITY, reasons.INFEASIBLE_STARTUP}
+"""Refusals with an offer: another deadline or load might be accepted."""
+
+
+def why(
+    job: Job, pool: PoolView | None, now: float, names: Mapping[str, str], pods: Mapping[str, Pod] = NO_PODS
+) -> tuple[str, ...]:
+    """Explain a job's state in sentences.
+
+    ``pool``: its pool; None if it is not known. ``names``: "namespace/name" by uid, of the jobs that may be named.
+    ``pods``: pods of its chunks by name, if they are known: they tell why a chunk has not started.
+    """
+    return tuple(_sentences(_Subject(job, pool, now, names, pods)))
+
+
+def why_chunk(
+    job: Job, chunk: Chunk, pool: PoolView | None, now: float, names: Mapping[str, str], pod: Pod | None = None
+) -> tuple[str, ...]:
+    """Explain a chunk that is under way: what it does, why on this node at this time, whether it is late."""
+    pods = NO_PODS if pod is None else {pod.name: pod}
+    return tuple(_chunk(_Subject(job, pool, now, names, pods), chunk))
+
+
+class _Subject(NamedTuple):
+    """What is explained, and what is known beside it."""
+
+    job: Job
+    pool: PoolView | None
+    now: float
+    names: Mapping[str, str]
+    pods: Mapping[str, Pod]
+
+    def at(self, moment: float) -> str:
+        """Write a time, and how far it is from now."""
+        left = moment - self.now
+        return f"{format_time(round(moment))} ({f'in {span(left)}' if left >= 0 else f'{span(-left)} ago'})"
+
+    def named(self, uid: str) -> str:
+        return "this job" if uid == self.job.uid else self.names.get(uid, STRANGER)
+
+    @property
+    def view(self) -> PoolView | None:
+        """The pool, if it knows the job."""
+        return self.pool if self.pool is not None and self.job.uid in self.pool.jobs else None
+
+
+def _sentences(on: _Subject) -> Iterator[str]:
+    job = on.job
+    match job.state:
+        case "Refused":
+            yield from _refused(on)
+        case "Waiting" if job.promised:
+            yield from _promised(on)
+            yield from _waits(on)
+        case "Waiting" | "Measuring" | "Suspended":
+            yield from _unanswered(on)
+        case "Running":
+            yield from _promised(on)
+            yield from _under_way(on)
+            yield from _waits(on)
+        case "Late":
+            yield from _late(on)
+            yield from _under_way(on)
+            yield from _waits(on)
+        case _:
+            yield from _ended(on)
+    applied = job.conditions.get("SpecApplied")
+    if applied and applied.status == "False":
+        yield _said("The last edit of its spec is not in force", applied.reason, applied.message)
+    if on.pool is None and job.state in {"Refused", "Waiting", "Running", "Late"}:
+        yield "What the pool's processors do is not known here."
+
+
+def _said(what: str, reason: str, message: str) -> str:
+    """Quote a condition."""
+    text = f"{what} ({reason}): {message}" if message else f"{what} ({reason})"
+    return text if text.endswith(".") else f"{text}."
+
+
+# Answers
+
+
+def _refused(on: _Subject) -> Iterator[str]:
+    job = on.job
+    yield _said(f"Pool {job.pool} refused it", job.reason, job.message)
+    if job.reason not in _BY_TIME:
+        return
+    if job.per_unit is not None:
+        work = job.units * job.per_unit
+        yield (
+            f"{some(job.units, 'unit')} of {job.per_unit:.3g}s take {span(work)} of one processor, and each chunk takes "
+            f"{span(job.startup)} more to start."
+        )
+    if on.pool is not None:
+        yield from _load(on, on.pool)
+    yield _offered(on)
+
+
+def _offered(on: _Subject) -> str:
+    job = on.job
+    if job.offer_until is None:
+        return "The operator has not computed an offer yet."
+    parts = []
+    if job.offered_time:
+        parts.append(f"spec.deadlineTime {job.offered_time} (a new job: spec.deadline {job.offered})")
+    if job.offer_load:
+        parts.append(f"{some(job.offer_load, 'unit')} by the requested deadline")
+    if not parts:
+        return "No other deadline and no smaller load would be promised."
+    if job.offer_until >= on.now:
+        return f"Would be promised: {', or '.join(parts)}. This holds until {on.at(job.offer_until)}."
+    return f"Would have been promised until {on.at(job.offer_until)}: {', or '.join(parts)}. An edit asks again."
+
+
+def _load(on: _Subject, pool: PoolView) -> Iterator[str]:
+    """Tell what the pool's processors do, and what is promised on them."""
+    running, planned = _by_job(pool)
+    ends = sorted(piece.until for pieces in running.values() for piece in pieces)
+    free = (
+        f"{pool.free} of them free" if pool.free or not ends else f"none of them free, the first at {on.at(ends[0])}"
+    )
+    yield f"The pool has {some(pool.processors, 'processor')} now, {free}."
+    told = [
+        (
+            min(piece.until for piece in pieces),
+            f"{_these(on, uid)} runs on {some(len(pieces), 'processor')}, by plan until "
+            f"{on.at(max(piece.until for piece in pieces))}.",
+        )
+        for uid, pieces in running.items()
+    ]
+    told += [
+        (
+            min(piece.start for piece in pieces),
+            f"{_these(on, uid)} is promised {some(len({piece.place for piece in pieces}), 'processor')} from "
+            f"{on.at(min(piece.start for piece in pieces))} to {on.at(max(piece.until for piece in pieces))}.",
+        )
+        for uid, pieces in planned.items()
+        if uid != on.job.uid
+    ]
+    yield from _few((text for _, text in sorted(told)), "more of these jobs")
+    yield from _windows(on, pool)
+
+
+def _these(on: _Subject, uid: str) -> str:
+    text = on.named(uid)
+    return text[0].upper() + text[1:] if text in {STRANGER, "this job"} else text
+
+
+def _by_job(pool: PoolView) -> tuple[dict[str, list[PlacedWork]], dict[str, list[PlacedWork]]]:
+    """Return what runs and what is planned, by job."""
+    running: dict[str, list[PlacedWork]] = {}
+    planned: dict[str, list[PlacedWork]] = {}
+    left = {uid: sum(1 for _ in pool.running(uid)) for uid in pool.jobs}
+    for uid, piece in pool.work():  # first what runs
+        runs = left[uid] > 0
+        left[uid] -= runs
+        (running if runs else planned).setdefault(uid, []).append(piece)
+    return running, planned
+
+
+def _windows(on: _Subject, pool: PoolView) -> Iterator[str]:
+    job = on.job
+    ahead = [w for w in pool.windows if w.end > on.now and (job.deadline is None or w.start < job.deadline)]
+    yield from _few(
+        (
+            f"A reservation holds {some(len(w.places), 'processor')} from {on.at(w.start)} to {on.at(w.end)}."
+            for w in ahead
+        ),
+        "more reserved windows",
+    )
+
+
+def _unanswered(on: _Subject) -> Iterator[str]:
+    job = on.job
+    if job.state == "Waiting" and not job.message:
+        yield (
+            f"It has no answer yet, {span(max(0.0, on.now - job.created))} after its creation: the operator has not "
+            "evaluated it. Normally an answer takes less than a second; if it does not come, see whether the operator "
+            "runs."
+        )
+        return
+    word = {"Measuring": "Its cost is being measured", "Suspended": "It is suspended"}
+    yield _said(word.get(job.state, "It has no promise"), job.reason, job.message)
+    if job.state == "Measuring":
+        yield f"{some(job.pilots, 'pilot chunk')} have ended, and {len(job.chunks)} run now."
+        yield from _under_way(on)
+    elif job.state == "Suspended":
+        yield f"{job.done} of {some(job.units, 'unit')} are done and stay done."
+
+
+def _promised(on: _Subject) -> Iterator[str]:
+    job = on.job
+    admitted = job.conditions.get("Admitted")
+    if job.deadline is None or job.finish is None or job.processors is None:
+        if admitted:
+            yield _said(f"Pool {job.pool} promised it", admitted.reason, admitted.message)
+        return
+    end = job.eta or job.finish
+    margin = "" if job.margin is None else f"; the plan had to end {span(job.margin)} before the deadline"
+    yield (
+        f"Pool {job.pool} promised {on.at(job.deadline)}. The forecast is {on.at(end)}, "
+        f"{_distance(job.deadline - end)} the deadline{margin}."
+    )
+    if on.pool is None:
+        return
+    discipline = on.pool.plan.ground.discipline
+    which = "the fewest that meet the deadline" if discipline.assign == "MN" else "all that let it end earlier"
+    yield f"Its plan had {some(job.processors, 'processor')}: those that were free earliest, and {which}."
+
+
+def _distance(seconds: float) -> str:
+    return f"{span(seconds)} before" if seconds >= 0 else f"{span(-seconds)} after"
+
+
+def _ended(on: _Subject) -> Iterator[str]:
+    job = on.job
+    word = {"Completed": "It is done, in time", "Missed": "It is done, but late", "Failed": "It has failed"}[job.state]
+    yield _said(word, job.reason, job.message)
+    track = job.conditions.get("OnTrack")
+    if job.state != "Completed" and track and track.status == "False" and track.message != job.message:
+        yield _said("Its promise could not be kept", track.reason, track.message)
+    if job.state == "Failed":
+        yield f"{job.done} of {some(job.units, 'unit')} are done and stay in status.completed."
+    yield from _failures(job)
+
+
+# What waits
+
+
+def _waits(on: _Subject) -> Iterator[str]:
+    """Tell for what the job's planned chunks wait."""
+    job, pool = on.job, on.view
+    if pool is None:
+        if job.promised and job.start is not None:
+            yield f"Its first chunk is planned to start at {on.at(job.start)}."
+        return
+    work = list(pool.work())
+    planned = sorted(pool.planned(job.uid), key=lambda piece: (piece.start, piece.begin))
+    yield from _few((_wait(on, pool, piece, work) for piece in planned), "more chunks wait in the same way")
+    if left := pool.unplaced(job.uid):
+        yield (
+            f"{some(left, 'unit')} wait in the pool's queue, where work that is due first starts first: they start as "
+            "processors become free."
+        )
+    if job.reservation and planned:
+        yield f"It runs only in the windows of Reservation {job.reservation}."
+
+
+def _wait(on: _Subject, pool: PoolView, piece: PlacedWork, work: Iterable[tuple[str, PlacedWork]]) -> str:
+    what = "The reduce step" if piece.kind == "Reduce" else f"Units {piece.begin}-{piece.end}"
+    waits = f"{what} start at {on.at(piece.start)}" if piece.kind != "Reduce" else f"{what} starts at {on.at(piece.start)}"
+    before = [(other.until, uid, other) for uid, other in work if other.place == piece.place and other is not piece]
+    earlier = [entry for entry in before if entry[0] <= piece.start + 1.0 and entry[2].start < piece.start]
+    node = f"a processor of node {piece.place.node}"
+    if piece.kind == "Reduce" and not earlier:
+        return f"{waits}, when the last chunk has ended."
+    if earlier:
+        until, uid, other = max(earlier)
+        their = "the reduce step" if other.kind == "Reduce" else f"units {other.begin}-{other.end}"
+        verb = "runs" if other.start <= on.now else "first runs"
+        return f"{waits} on {node}, which {verb} {their} of {on.named(uid)} until {on.at(until)}."
+    window = next((w for w in pool.windows if piece.place in w.places and on.now < w.end <= piece.start + 60.0), None)
+    if window is not None:
+        return f"{waits} on {node}, which a reservation holds until {on.at(window.end)}."
+    return f"{waits} on {node}."
+
+
+# What runs
+
+
+def _under_way(on: _Subject) -> Iterator[str]:
+    """Tell how far the chunks are: first those that are late, then those that have not started."""
+    job = on.job
+    if job.chunks:
+        nodes = sorted({chunk.node for chunk in job.chunks})
+        yield (
+            f"{some(len(job.chunks), 'chunk')} run on {some(len(nodes), 'node')}: {', '.join(nodes[:SHOWN])}"
+            f"{f' and {len(nodes) - SHOWN} more' if len(nodes) > SHOWN else ''}; "
+            f"{job.done} of {some(job.units, 'unit')} are done."
+        )
+    asleep = [text for chunk in job.chunks if (text := _not_started(on, chunk))]
+    yield from _few(asleep, "more chunks have not started")
+    slow = sorted(((late, text) for chunk in job.chunks for late, text in _behind(on, chunk)), reverse=True)
+    yield from _few((text for _, text in slow), "more chunks are behind their plan")
+    again = [chunk for chunk in job.chunks if chunk.attempt]
+    if again:
+        ranges = ", ".join(f"{chunk.begin}-{chunk.end}" for chunk in again[:SHOWN])
+        yield f"An earlier attempt at units {ranges} did not complete, so they are done again."
+    yield from _failures(job)
+
+
+def _failures(job: Job) -> Iterator[str]:
+    if job.failures:
+        times = "once" if job.failures == 1 else f"{job.failures} times"
+        yield f"A chunk of it has failed {times} by its own fault: kubectl describe dj {job.name} shows the events."
+
+
+def _chunk(on: _Subject, chunk: Chunk) -> Iterator[str]:
+    job = on.job
+    what = _what(chunk)
+    yield (
+        f"It is {what} of {job.namespace}/{job.name}, on node {chunk.node} since {on.at(chunk.created)}, by plan until "
+        f"{on.at(chunk.planned_end)}."
+    )
+    yield _here(on, chunk)
+    if text := _not_started(on, chunk):
+        yield text
+    elif chunk.kind != "Reduce":
+        yield f"It has reported {chunk.done} of {some(chunk.end - chunk.begin, 'unit')}."
+    for _, text in _behind(on, chunk):
+        yield text
+    if chunk.late and not chunk.leftover:
+        yield "It was not done at its planned end and got a later one; idle processors may take a part of its rest."
+
+
+def _here(on: _Subject, chunk: Chunk) -> str:
+    """Tell why the chunk runs on this node and began when it did."""
+    job, node = on.job, chunk.node
+    if chunk.attempt:
+        return (
+            f"This is attempt {chunk.attempt + 1}: an earlier one at these units did not complete, and a processor of "
+            f"{node} was the earliest free for them."
+        )
+    if chunk.leftover:
+        return f"A processor of {node} was idle. No promise holds it, so the chunk ends when a promise needs the processor."
+    if chunk.kind == "Pilot":
+        return f"It measures the cost of a unit on a free processor of {node}."
+    if chunk.kind == "Reduce":
+        return f"The reduce step runs where the last chunk has ended: on {node}."
+    waited = chunk.created - job.created
+    if waited < 5.0:
+        return f"A processor of {node} was free when the job was promised, {span(max(0.0, waited))} after its creation."
+    return f"It began {span(waited)} after the job's creation: by plan, this processor of {node} was free then."
+
+
+def _what(chunk: Chunk) -> str:
+    if chunk.kind == "Reduce":
+        return "the reduce step"
+    return f"units {chunk.begin}-{chunk.end}" + (" (pilot)" if chunk.kind == "Pilot" else "")
+
+
+def _not_started(on: _Subject, chunk: Chunk) -> str | None:
+    """Return why a chunk's program has not started; None: it has, or nothing is known."""
+    pod, what = on.pods.get(chunk.pod), _what(chunk)
+    since = span(max(0.0, on.now - chunk.created))
+    if pod is None or pod.started is not None or pod.phase != "Pending":
+        return None
+    image = " The image cannot be pulled; another pod tries again every 20 seconds." if "Image" in pod.waiting else ""
+    told = pod.waiting or ("the scheduler has not placed it" if not pod.node else "its containers are being created")
+    return f"Pod {chunk.pod} ({what}, node {chunk.node}) has not started after {since}: {told}.{image}"
+
+
+def _behind(on: _Subject, chunk: Chunk) -> Iterator[tuple[float, str]]:
+    """Yield by how much a chunk will end after its plan, and the arithmetic; nothing if it is on time."""
+    job, size = on.job, chunk.end - chunk.begin
+    if chunk.kind != "Chunk" or job.per_unit is None:
+        return
+    what = f"Units {chunk.begin}-{chunk.end} on node {chunk.node}, planned to end at {on.at(chunk.planned_end)},"
+    spent = on.now - chunk.created - job.startup
+    if chunk.done < LEAST or spent <= 0:
+        if (over := on.now - chunk.planned_end) > 1.0:
+            yield over, f"{what} have reported {chunk.done} of {size}."
+        return
+    pace = spent / chunk.done
+    end = on.now + (size - chunk.done) * pace
+    factor = pace / job.per_unit
+    if factor >= OFF and end > chunk.planned_end + 1.0:
+        yield (
+            end - chunk.planned_end,
+            f"{what} have reported {chunk.done} of {size}: a unit takes {factor:.2g} times its cost of "
+            f"{job.per_unit:.3g}s. At this pace they end at {on.at(end)}, {span(end - chunk.planned_end)} late.",
+        )
+
+
+# What is late
+
+
+def _late(on: _Subject) -> Iterator[str]:
+    job = on.job
+    yield _said("Its deadline cannot be kept", job.reason, job.message)
+    end = job.eta or job.finish
+    if job.deadline is not None and end is not None:
+        yield f"The forecast is {on.at(end)}, {_distance(job.deadline - end)} the deadline at {on.at(job.deadline)}."
+    pool = on.view
+    if pool is not None and (slowed := pool.slowed(job.uid)) >= OFF:
+        yield f"Its units take {slowed:.2g} times the cost that was promised."
+    leftover = [chunk for chunk in job.chunks if chunk.leftover]
+    if leftover:
+        yield (
+            f"{some(len(leftover), 'chunk')} run on leftover capacity: they are ended when a promise needs the "
+            "processor, and their finished units count."
+        )
+    if pool is not None and job.reason in {reasons.CAPACITY_LOST, reasons.NODE_LOST, reasons.LATE}:
+        lost = [node for node in pool.nodes if node.reason and not node.processors]
+        yield from _few((f"Node {node.name} has no processors now: {node.reason}." for node in lost), "more nodes")
+        yield f"The pool has {some(pool.processors, 'processor')} now, {pool.free} of them free."
+
+
+def _few(sentences: Iterable[str], what: str) -> Iterator[str]:
+    """Yield the first sentences, and the number of the others."""
+    told = list(sentences)
+    yield from told[:SHOWN]
+    if len(told) > SHOWN:
+        yield f"And {len(told) - SHOWN} {what}."
