@@ -243,7 +243,10 @@ def settle(pool: Pool, now: float, events: Iterable[Event] = ()) -> None:
 
 
 def _nodes(status: api.PoolStatus, spec: PoolSpec, jobs: Iterable[JobApplied]) -> list[NodeObserved]:
-    """Return the nodes that the status names, just large enough for their number of processors."""
+    """Return the nodes that the status names, just large enough for their number of processors.
+
+    Nodes that are left out have none, and their reason.
+    """
     counts = {node.name: node.processors for node in status.nodes}
     speeds = {node.name: node.speed for node in status.nodes if node.speed}
     if len(counts) == MOST_NODES:  # the status names no more
@@ -254,10 +257,17 @@ def _nodes(status: api.PoolStatus, spec: PoolSpec, jobs: Iterable[JobApplied]) -
                     more[chunk.node] = more.get(chunk.node, 0) + 1
         counts |= more
         counts["other nodes"] = max(0, (status.processors or 0) - sum(counts.values()))
+    left_out = {node.name: node.reason for node in status.nodes if node.reason and not node.processors}
     return [
         NodeObserved(
-            name=name, ready=True, cpu=n * spec.cpu, memory=n * spec.memory, pods=n, speed=speeds.get(name, 1.0)
+            name=name,
+            ready=bool(n),
+            left_out=left_out.get(name),
+            cpu=n * spec.cpu,
+            memory=n * spec.memory,
+            pods=n,
+            speed=speeds.get(name, 1.0),
         )
         for name, n in counts.items()
-        if n
+        if n or name in left_out
     ]

@@ -25,6 +25,8 @@ class Condition(NamedTuple):
     status: str
     reason: str
     message: str
+    since: float | None = None
+    """When its status changed last."""
 
 
 NOTHING: Final = Condition("Unknown", "", "")
@@ -136,7 +138,9 @@ def job_of(body: Mapping[str, Any]) -> Job:
     """Read a DivisibleJob."""
     meta, spec, status = body["metadata"], body["spec"], body.get("status") or {}
     said = {
-        c["type"]: Condition(c.get("status", "Unknown"), c.get("reason", ""), c.get("message", ""))
+        c["type"]: Condition(
+            c.get("status", "Unknown"), c.get("reason", ""), c.get("message", ""), _time(c.get("lastTransitionTime"))
+        )
         for c in status.get("conditions") or ()
     }
     created = parse_time(meta["creationTimestamp"])

@@ -12,13 +12,15 @@ from punctual import reasons
 from punctual.kube.format.duration import format_time
 from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.view import PlacedWork, PoolView
-from punctual.view.jobs import Chunk, Job, Pod
+from punctual.view.jobs import NOTHING, Chunk, Job, Pod
 
 STRANGER: Final = "a job of another namespace"
 SHOWN: Final = 5
 """Maximum sentences of one kind: chunks, other jobs, nodes, windows."""
 OFF: Final = 1.05
 """Pace of a chunk, over its cost, from which on it is called slow: reports have whole seconds and units."""
+NEAR: Final = 12 * 3600.0
+"""Seconds from now within which a time is written without its date."""
 LEAST: Final = 3
 """Units that a chunk must have reported before its pace is computed."""
 NO_PODS: Final[Mapping[str, Pod]] = {}
@@ -55,9 +57,11 @@ class _Subject(NamedTuple):
     pods: Mapping[str, Pod]
 
     def at(self, moment: float) -> str:
-        """Write a time, and how far it is from now."""
+        """Write a time (without its date if that is clear), and how far it is from now."""
         left = moment - self.now
-        return f"{format_time(round(moment))} ({f'in {span(left)}' if left >= 0 else f'{span(-left)} ago'})"
+        text = format_time(round(moment))
+        shown = text.partition("T")[2] if abs(left) < NEAR else text
+        return f"{shown} ({f'in {span(left)}' if left >= 0 else f'{span(-left)} ago'})"
 
     def named(self, uid: str) -> str:
         return "this job" if uid == self.job.uid else self.names.get(uid, STRANGER)
@@ -106,10 +110,12 @@ def _said(what: str, reason: str, message: str) -> str:
 
 def _refused(on: _Subject) -> Iterator[str]:
     job = on.job
-    yield _said(f"Pool {job.pool} refused it", job.reason, job.message)
+    when = job.conditions.get("Admitted", NOTHING).since
+    refused = f"Pool {job.pool} refused it" if when is None else f"Pool {job.pool} refused it at {on.at(when)}"
+    yield _said(refused, job.reason, job.message)
     if job.reason not in _BY_TIME:
         return
-    if job.per_unit is not None:
+    if job.per_unit is not None and "processor time" not in job.message:
         work = job.units * job.per_unit
         yield (
             f"{some(job.units, 'unit')} of {job.per_unit:.3g}s take {span(work)} of one processor, and each chunk takes "
@@ -144,15 +150,14 @@ def _load(on: _Subject, pool: PoolView) -> Iterator[str]:
         f"{pool.free} of them free" if pool.free or not ends else f"none of them free, the first at {on.at(ends[0])}"
     )
     yield f"The pool has {some(pool.processors, 'processor')} now, {free}."
-    told = [
+    told = sorted(
         (
-            min(piece.until for piece in pieces),
+            max(piece.until for piece in pieces),
             f"{_these(on, uid)} runs on {some(len(pieces), 'processor')}, by plan until "
             f"{on.at(max(piece.until for piece in pieces))}.",
         )
         for uid, pieces in running.items()
-    ]
-    told += [
+    ) + sorted(
         (
             min(piece.start for piece in pieces),
             f"{_these(on, uid)} is promised {some(len({piece.place for piece in pieces}), 'processor')} from "
@@ -160,8 +165,8 @@ def _load(on: _Subject, pool: PoolView) -> Iterator[str]:
         )
         for uid, pieces in planned.items()
         if uid != on.job.uid
-    ]
-    yield from _few((text for _, text in sorted(told)), "more of these jobs")
+    )
+    yield from _few((text for _, text in told), "more jobs run or are promised")
     yield from _windows(on, pool)
 
 
@@ -206,7 +211,7 @@ def _unanswered(on: _Subject) -> Iterator[str]:
     word = {"Measuring": "Its cost is being measured", "Suspended": "It is suspended"}
     yield _said(word.get(job.state, "It has no promise"), job.reason, job.message)
     if job.state == "Measuring":
-        yield f"{some(job.pilots, 'pilot chunk')} have ended, and {len(job.chunks)} run now."
+        yield f"Pilot chunks: {job.pilots} ended, {len(job.chunks)} under way."
         yield from _under_way(on)
     elif job.state == "Suspended":
         yield f"{job.done} of {some(job.units, 'unit')} are done and stay done."
@@ -221,15 +226,17 @@ def _promised(on: _Subject) -> Iterator[str]:
         return
     end = job.eta or job.finish
     margin = "" if job.margin is None else f"; the plan had to end {span(job.margin)} before the deadline"
+    statistical = admitted is not None and admitted.reason == reasons.ADMITTED_STATISTICALLY
+    word = "admitted it, without a guarantee, for" if statistical else "promised"
     yield (
-        f"Pool {job.pool} promised {on.at(job.deadline)}. The forecast is {on.at(end)}, "
+        f"Pool {job.pool} {word} {on.at(job.deadline)}. The forecast is {on.at(end)}, "
         f"{_distance(job.deadline - end)} the deadline{margin}."
     )
-    if on.pool is None:
+    if on.pool is None or on.pool.schedule != "Exact":
         return
     discipline = on.pool.plan.ground.discipline
     which = "the fewest that meet the deadline" if discipline.assign == "MN" else "all that let it end earlier"
-    yield f"Its plan had {some(job.processors, 'processor')}: those that were free earliest, and {which}."
+    yield f"Its plan takes {some(job.processors, 'processor')}, {which}: those that are free earliest."
 
 
 def _distance(seconds: float) -> str:
@@ -278,14 +285,16 @@ def _wait(on: _Subject, pool: PoolView, piece: PlacedWork, work: Iterable[tuple[
     node = f"a processor of node {piece.place.node}"
     if piece.kind == "Reduce" and not earlier:
         return f"{waits}, when the last chunk has ended."
+    last = max((until for until, *_ in earlier), default=on.now)
+    window = max((w.end for w in pool.windows if piece.place in w.places and w.end <= piece.start + 1.0), default=0.0)
+    if window > last:
+        return f"{waits} on {node}, which a reservation holds until then."
     if earlier:
         until, uid, other = max(earlier)
         their = "the reduce step" if other.kind == "Reduce" else f"units {other.begin}-{other.end}"
         verb = "runs" if other.start <= on.now else "first runs"
-        return f"{waits} on {node}, which {verb} {their} of {on.named(uid)} until {on.at(until)}."
-    window = next((w for w in pool.windows if piece.place in w.places and on.now < w.end <= piece.start + 60.0), None)
-    if window is not None:
-        return f"{waits} on {node}, which a reservation holds until {on.at(window.end)}."
+        end = "until then" if abs(until - piece.start) < 1.0 else f"until {on.at(until)}"
+        return f"{waits} on {node}, which {verb} {their} of {on.named(uid)} {end}."
     return f"{waits} on {node}."
 
 
@@ -298,7 +307,7 @@ def _under_way(on: _Subject) -> Iterator[str]:
     if job.chunks:
         nodes = sorted({chunk.node for chunk in job.chunks})
         yield (
-            f"{some(len(job.chunks), 'chunk')} run on {some(len(nodes), 'node')}: {', '.join(nodes[:SHOWN])}"
+            f"{_run(len(job.chunks))} on {some(len(nodes), 'node')}: {', '.join(nodes[:SHOWN])}"
             f"{f' and {len(nodes) - SHOWN} more' if len(nodes) > SHOWN else ''}; "
             f"{job.done} of {some(job.units, 'unit')} are done."
         )
@@ -306,11 +315,16 @@ def _under_way(on: _Subject) -> Iterator[str]:
     yield from _few(asleep, "more chunks have not started")
     slow = sorted(((late, text) for chunk in job.chunks for late, text in _behind(on, chunk)), reverse=True)
     yield from _few((text for _, text in slow), "more chunks are behind their plan")
-    again = [chunk for chunk in job.chunks if chunk.attempt]
+    again = [chunk for chunk in job.chunks if chunk.attempt > 1]
     if again:
         ranges = ", ".join(f"{chunk.begin}-{chunk.end}" for chunk in again[:SHOWN])
-        yield f"An earlier attempt at units {ranges} did not complete, so they are done again."
+        more = f" and {len(again) - SHOWN} more ranges" if len(again) > SHOWN else ""
+        yield f"Other chunks had units {ranges}{more} before: they ended, were lost or were cut without these units."
     yield from _failures(job)
+
+
+def _run(chunks: int) -> str:
+    return "1 chunk runs" if chunks == 1 else f"{chunks} chunks run"
 
 
 def _failures(job: Job) -> Iterator[str]:
@@ -340,10 +354,10 @@ def _chunk(on: _Subject, chunk: Chunk) -> Iterator[str]:
 def _here(on: _Subject, chunk: Chunk) -> str:
     """Tell why the chunk runs on this node and began when it did."""
     job, node = on.job, chunk.node
-    if chunk.attempt:
+    if chunk.attempt > 1:
         return (
-            f"This is attempt {chunk.attempt + 1}: an earlier one at these units did not complete, and a processor of "
-            f"{node} was the earliest free for them."
+            f"This is attempt {chunk.attempt}: an earlier chunk ended, was lost or was cut without these units, and a "
+            f"processor of {node} was the earliest free for them."
         )
     if chunk.leftover:
         return f"A processor of {node} was idle. No promise holds it, so the chunk ends when a promise needs the processor."
@@ -403,7 +417,7 @@ def _late(on: _Subject) -> Iterator[str]:
     job = on.job
     yield _said("Its deadline cannot be kept", job.reason, job.message)
     end = job.eta or job.finish
-    if job.deadline is not None and end is not None:
+    if job.deadline is not None and end is not None and end > max(on.now, job.deadline):
         yield f"The forecast is {on.at(end)}, {_distance(job.deadline - end)} the deadline at {on.at(job.deadline)}."
     pool = on.view
     if pool is not None and (slowed := pool.slowed(job.uid)) >= OFF:
@@ -411,10 +425,15 @@ def _late(on: _Subject) -> Iterator[str]:
     leftover = [chunk for chunk in job.chunks if chunk.leftover]
     if leftover:
         yield (
-            f"{some(len(leftover), 'chunk')} run on leftover capacity: they are ended when a promise needs the "
-            "processor, and their finished units count."
+            f"{_run(len(leftover))} on leftover capacity: when a promise needs the processor, the chunk is ended. Its "
+            "finished units count."
         )
-    if pool is not None and job.reason in {reasons.CAPACITY_LOST, reasons.NODE_LOST, reasons.LATE}:
+    if not job.chunks:
+        yield (
+            f"No chunk of it runs now, and {job.done} of {some(job.units, 'unit')} are done. It gets the processors that "
+            "no promise needs."
+        )
+    if pool is not None:
         lost = [node for node in pool.nodes if node.reason and not node.processors]
         yield from _few((f"Node {node.name} has no processors now: {node.reason}." for node in lost), "more nodes")
         yield f"The pool has {some(pool.processors, 'processor')} now, {pool.free} of them free."
