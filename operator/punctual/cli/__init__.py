@@ -1,4 +1,4 @@
-"""The command line: ``punctual …``.
+"""The command line: ``punctual …``, or ``kubectl punctual …`` where its file has the name of kubectl's plugin.
 
 Each command is a function of a module beside this one, registered here by name. This module imports nothing slow
 (numpy, pydantic and rich take longer than all the rest): each command imports what it needs, so ``--help`` and
@@ -15,6 +15,8 @@ from typing import Annotated, Literal
 import typer
 
 from punctual import __version__
+from punctual.cli import cluster_commands, completion, program
+from punctual.cli.cluster_commands import Context, Namespace
 from punctual.errors import PunctualError
 
 app = typer.Typer(
@@ -37,8 +39,6 @@ Start = Literal["ready", "together"]
 Network = Literal["one-port", "concurrent"]
 LONGEST = 1e12
 """Maximum seconds of an option: a simulation must end before infinity."""
-Namespace = Annotated[str | None, typer.Option("-n", "--namespace", help="Default: that of kubectl's context.")]
-Context = Annotated[str | None, typer.Option(help="Context of the kubeconfig, as for kubectl.")]
 
 
 def _print_version(asked: bool) -> None:  # noqa: FBT001  typer's signature
@@ -85,7 +85,9 @@ def crds(
 def watch(
     jobs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="JOB", help="Show only these, and exit when all have ended."),
+        typer.Argument(
+            metavar="JOB", help="Show only these, and exit when all have ended.", autocompletion=completion.jobs
+        ),
     ] = None,
     *,
     namespace: Namespace = None,
@@ -190,7 +192,7 @@ def plan(
 
             found = answers(manifest or file or "-", namespace=namespace, source=source, moment=moment)
     except PunctualError as error:
-        print(f"punctual: {error}", file=sys.stderr)
+        print(f"{program.name()}: {error}", file=sys.stderr)
         sys.exit(2)
     if output == "json":
         for answer in found:
@@ -296,7 +298,7 @@ def simulate_jobs(
             drawn = Workload(cost=cost, processors=processors, load=system_load, average=avg_load, dc_ratio=dc_ratio)
         lines = simulate.lines(trace, drawn, seed=seed, tasks=tasks, horizon=horizon, processors=processors)
     except (TraceError, simulate.MisusedError, ValueError) as error:
-        print(f"punctual: {error}", file=sys.stderr)
+        print(f"{program.name()}: {error}", file=sys.stderr)
         sys.exit(2)
     result = simulate.run(lines, options)
     if as_json:
@@ -310,6 +312,10 @@ def simulate_jobs(
         from punctual.cli.simulate_screen import draw  # noqa: PLC0415  rich
 
         _write(svg, draw(result, lines, options))
+
+
+for _command in cluster_commands.COMMANDS:
+    app.command()(_command)
 
 
 def _write(file: Path, text: str) -> None:
@@ -331,16 +337,19 @@ def main() -> None:
     """Run the command line. An error prints one sentence and exits with status 2."""
     try:
         try:
-            app()
+            if program.started_as() == program.COMPLETION:
+                completion.complete(app)
+                return
+            app(prog_name=program.name())
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()
     except PunctualError as error:
-        print(f"punctual: {error}", file=sys.stderr)
+        print(f"{program.name()}: {error}", file=sys.stderr)
     except BrokenPipeError:  # the reader of a pipe has closed it
         _drop_output()
     except OSError as error:
-        print(f"punctual: {error.filename or 'the output'} cannot be written: {error.strerror}", file=sys.stderr)
+        print(f"{program.name()}: {error.filename or 'the output'} cannot be written: {error.strerror}", file=sys.stderr)
         _drop_output()
     sys.exit(2)
 

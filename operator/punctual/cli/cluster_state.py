@@ -1,4 +1,4 @@
-"""The objects that ``punctual plan`` reads off the cluster.
+"""The objects that ``punctual plan``, ``why`` and ``pools`` read off the cluster.
 
 kubectl starts here at once, before the models and the scheduler are imported: both take their time, so they run side by
 side. This module imports neither.
@@ -55,8 +55,10 @@ class ClusterState:
             self._namespace = self._context.answer().strip() or "default"
         return self._namespace or "default"
 
-    def objects(self, pools: Collection[str], namespaces: Collection[str]) -> Objects:
+    def objects(self, pools: Collection[str] | None, namespaces: Collection[str]) -> Objects:
         """Return all objects, or those of these pools and namespaces if the user may not read more.
+
+        ``pools`` None: the pools that the jobs of these namespaces name.
 
         Raises ClusterError if the cluster does not answer or does not know the kinds, or the user may not read these.
         """
@@ -69,12 +71,21 @@ class ClusterState:
                 raise ClusterError(text) from error
             if "(Forbidden)" not in str(error):
                 raise
-        wanted = [
-            [POOLS, *sorted(pools), "--ignore-not-found"],
-            *([NAMESPACED, "-n", name] for name in sorted(namespaces)),
-        ]
+        some = [[NAMESPACED, "-n", name] for name in sorted(namespaces)]
+        if pools is not None:
+            return Objects(self._read(self._get(pools), *some), whole=False)
+        bodies = self._read(*some)
+        jobs = (one for body in bodies for one in body.get("items") or () if one.get("kind") == "DivisibleJob")
+        named = {str((job.get("spec") or {}).get("pool") or "") for job in jobs} - {""}
+        return Objects([*bodies, *(self._read(self._get(named)) if named else ())], whole=False)
+
+    @staticmethod
+    def _get(pools: Collection[str]) -> list[str]:
+        return [POOLS, *sorted(pools), "--ignore-not-found"]
+
+    def _read(self, *wanted: list[str]) -> list[Json]:
         calls = [self._kubectl.begin("get", "-o", "json", *words) for words in wanted]
-        return Objects([json.loads(text) for call in calls if (text := call.answer().strip())], whole=False)
+        return [json.loads(text) for call in calls if (text := call.answer().strip())]
 
     def labelled(self, namespace: str) -> Json:
         """Return a Namespace, with its labels."""

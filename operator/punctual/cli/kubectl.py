@@ -17,6 +17,7 @@ from punctual.view.changes import Change, Json, Reset
 
 JOBS = "/apis/punctual.dev/v1alpha1/{scope}divisiblejobs"
 PODS = "/api/v1/{scope}pods?labelSelector=punctual.dev/job-uid"
+POOLS = "/apis/punctual.dev/v1alpha1/pools"
 AGAIN = 1.0
 """Seconds before a watch that ended is opened again."""
 
@@ -107,15 +108,21 @@ class Follower:
     """Several watches at once; use it as ``with Follower(kubectl, namespace=…) as follower``.
 
     ``namespace`` None: all namespaces. ``pods``: also the pods of chunks, which a record needs and a screen does not.
-    Only then the user needs the right to watch pods. The changes are in ``news``. An exception there has ended a watch
-    for good.
+    Only then the user needs the right to watch pods. ``pools``: also the pools, if the user may watch them; otherwise
+    ``unread`` has kubectl's words. The changes are in ``news``. An exception there has ended a watch for good.
     """
 
-    def __init__(self, kubectl: Kubectl, *, namespace: str | None, pods: bool = True) -> None:
+    def __init__(self, kubectl: Kubectl, *, namespace: str | None, pods: bool = True, pools: bool = False) -> None:
         self.news: queue.Queue[Change | Reset | PunctualError] = queue.Queue()
         self._kubectl = kubectl
         scope = f"namespaces/{namespace}/" if namespace else ""
-        self._paths = {"DivisibleJob": JOBS.format(scope=scope)} | ({"Pod": PODS.format(scope=scope)} if pods else {})
+        self._paths = {"DivisibleJob": JOBS.format(scope=scope)}
+        if pods:
+            self._paths["Pod"] = PODS.format(scope=scope)
+        if pools:
+            self._paths["Pool"] = POOLS
+        self.unread = ""
+        """Why pools are not watched; empty: they are."""
         self._over = threading.Event()
         self._processes: dict[str, subprocess.Popen[str]] = {}
         self._threads = [threading.Thread(target=self._follow, args=(kind,), daemon=True) for kind in self._paths]
@@ -163,7 +170,10 @@ class Follower:
                 process.terminate()  # it may have more to say than can be read
                 said = process.stderr.read().strip() if process.stderr else ""
             if not answered and not self._over.is_set() and process.returncode:
-                self.news.put(ClusterError(_plainly(said)))
+                if kind == "Pool" and "Forbidden" in said:
+                    self.unread = said
+                else:
+                    self.news.put(ClusterError(_plainly(said)))
                 return
             self._over.wait(AGAIN)
 

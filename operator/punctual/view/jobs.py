@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from punctual.kube.format.duration import parse_duration, parse_time
 from punctual.view.changes import Change, Reset
+from punctual.view.pools import PoolState, pool_of
 
 Json = dict[str, Any]
 State = Literal["Measuring", "Refused", "Waiting", "Running", "Late", "Suspended", "Completed", "Missed", "Failed"]
@@ -247,6 +248,8 @@ class Board:
     """The finish that was forecast when a job was promised, by its uid."""
     planned: dict[str, Chunk] = field(default_factory=dict)
     """The chunk as it was last recorded, by its pod's name."""
+    pools: dict[str, PoolState] = field(default_factory=dict)
+    """By name."""
 
     def take(self, news: Iterable[Change | Reset]) -> None:
         """Apply changes."""
@@ -254,6 +257,8 @@ class Board:
             if isinstance(item, Reset):
                 if item.kind == "DivisibleJob":
                     self.jobs.clear()
+                elif item.kind == "Pool":
+                    self.pools.clear()
             else:
                 self._change(item)
 
@@ -269,6 +274,11 @@ class Board:
                 if job.finish is not None:
                     self.first_finish.setdefault(job.uid, job.finish)
                 self.planned.update((chunk.pod, chunk) for chunk in job.chunks)
+            case "Pool" if gone:
+                self.pools.pop(change.body["metadata"]["name"], None)
+            case "Pool":
+                pool = pool_of(change.body)
+                self.pools[pool.name] = pool
             case "Pod":
                 if pod := pod_of(change.body):
                     self.pods[pod.uid] = pod

@@ -19,6 +19,8 @@ SHOWN: Final = 5
 """Maximum sentences of one kind: chunks, other jobs, nodes, windows."""
 OFF: Final = 1.05
 """Pace of a chunk, over its cost, from which on it is called slow: reports have whole seconds and units."""
+OLD: Final = 3.0
+"""Seconds by which a report in a status may be old: an agent reports each second, and progress is written every two."""
 NEAR: Final = 12 * 3600.0
 """Seconds from now within which a time is written without its date."""
 LEAST: Final = 3
@@ -45,6 +47,18 @@ def why_chunk(
     """Explain a chunk that is under way: what it does, why on this node at this time, whether it is late."""
     pods = NO_PODS if pod is None else {pod.name: pod}
     return tuple(_chunk(_Subject(job, pool, now, names, pods), chunk))
+
+
+def why_over(job: Job, pod: Pod) -> tuple[str, ...]:
+    """Explain a pod that is no longer a chunk of its job: it has ended, or its units are no longer its own."""
+    what = "the reduce step" if pod.kind == "Reduce" else f"units {pod.begin}-{pod.end}"
+    took = "" if None in {pod.started, pod.finished} else f" after {span((pod.finished or 0.0) - (pod.started or 0.0))}"
+    told = [f"It was {what} of {job.namespace}/{job.name}, on node {pod.node or 'none'}. It is {pod.phase}{took}."]
+    if pod.message:
+        told.append(_said("Its container said", "termination message", pod.message))
+    if pod.phase == "Failed":
+        told.append(f"Its units were given to another chunk. The job is {job.state}. kubectl logs {pod.name} shows its log.")
+    return tuple(told)
 
 
 class _Subject(NamedTuple):
@@ -389,18 +403,21 @@ def _not_started(on: _Subject, chunk: Chunk) -> str | None:
 
 
 def _behind(on: _Subject, chunk: Chunk) -> Iterator[tuple[float, str]]:
-    """Yield by how much a chunk will end after its plan, and the arithmetic; nothing if it is on time."""
+    """Yield by how much a chunk will end after its plan, and the arithmetic; nothing if it is on time.
+
+    The report is taken as `OLD` seconds old, so no chunk is called slow that may be on time.
+    """
     job, size = on.job, chunk.end - chunk.begin
     if chunk.kind != "Chunk" or job.per_unit is None:
         return
     what = f"Units {chunk.begin}-{chunk.end} on node {chunk.node}, planned to end at {on.at(chunk.planned_end)},"
-    spent = on.now - chunk.created - job.startup
+    spent = on.now - OLD - chunk.created - job.startup
     if chunk.done < LEAST or spent <= 0:
-        if (over := on.now - chunk.planned_end) > 1.0:
+        if (over := on.now - chunk.planned_end) > OLD:
             yield over, f"{what} have reported {chunk.done} of {size}."
         return
     pace = spent / chunk.done
-    end = on.now + (size - chunk.done) * pace
+    end = on.now - OLD + (size - chunk.done) * pace
     factor = pace / job.per_unit
     if factor >= OFF and end > chunk.planned_end + 1.0:
         yield (

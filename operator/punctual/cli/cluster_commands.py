@@ -1,0 +1,109 @@
+"""The commands that ask a cluster: ``why``, ``top``, ``pools``, ``submit``, ``cancel``.
+
+Like :mod:`punctual.cli`, this module imports nothing slow: each command imports what it needs.
+"""
+
+import json
+import sys
+from typing import Annotated, Literal
+
+import typer
+
+from punctual.cli import completion
+
+Namespace = Annotated[
+    str | None,
+    typer.Option(
+        "-n", "--namespace", help="Default: that of kubectl's context.", autocompletion=completion.namespaces
+    ),
+]
+Context = Annotated[
+    str | None,
+    typer.Option(help="Context of the kubeconfig, as for kubectl.", autocompletion=completion.contexts),
+]
+Everywhere = Annotated[bool, typer.Option("-A", "--all-namespaces", help="Show jobs of all namespaces.")]
+Output = Annotated[Literal["table", "wide", "json"], typer.Option("-o", "--output")]
+
+
+def why(
+    name: Annotated[
+        str, typer.Argument(metavar="JOB|POD", help="A job, or a chunk's pod.", autocompletion=completion.jobs_and_pods)
+    ],
+    *,
+    namespace: Namespace = None,
+    context: Context = None,
+    output: Annotated[Literal["text", "json"], typer.Option("-o", "--output")] = "text",
+) -> None:
+    """Explain why a job is refused, late or not started, or why a pod runs where it does.
+
+    The explanation is in the operator's own numbers. Without the right to read all namespaces, it leaves out what other
+    jobs do, and says so.
+    """
+    import time  # noqa: PLC0415
+
+    from punctual.cli.cluster_state import ClusterState  # noqa: PLC0415
+    from punctual.cli.kubectl import Kubectl  # noqa: PLC0415
+    from punctual.sim.gc_pause import uncollected  # noqa: PLC0415
+
+    kubectl = Kubectl(context)
+    where = ["--namespace", namespace] if namespace else []
+    pods = kubectl.begin("get", "pods", "-l", "punctual.dev/job-uid", "-o", "json", *where)
+    try:
+        # kubectl reads while Python imports the models and the core
+        with ClusterState(kubectl, namespace) as state, uncollected():
+            from punctual.cli.why import explain, show  # noqa: PLC0415
+
+            found = explain(name, state=state, pods=pods, now=time.time())
+    finally:
+        pods.drop()
+    if output == "json":
+        print(json.dumps(found.document()))
+        return
+    from rich.console import Console  # noqa: PLC0415
+
+    show(found, Console())
+
+
+def top(
+    *,
+    namespace: Namespace = None,
+    everywhere: Everywhere = False,
+    context: Context = None,
+    once: Annotated[bool, typer.Option("--once", help="Print one table and exit.")] = False,
+    output: Output = "table",
+) -> None:
+    """Show pools and jobs live, with the last minutes as small curves.
+
+    Without a terminal, and with -o json, it prints the present once and exits.
+    """
+    from punctual.cli.kubectl import Kubectl  # noqa: PLC0415
+    from punctual.cli.top import top as show  # noqa: PLC0415  rich
+
+    kubectl = Kubectl(context)
+    where = None if everywhere else namespace or kubectl.namespace()
+    sys.exit(show(kubectl, where, once=once, output=output))
+
+
+def pools(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="POOL", help="Show only these.", autocompletion=completion.pools)
+    ] = None,
+    *,
+    context: Context = None,
+    output: Output = "table",
+) -> None:
+    """Show the pools: how many processors run, are promised and are free, and until when.
+
+    Without the right to read jobs of all namespaces, it shows what the pools' statuses say.
+    """
+    from punctual.cli.cluster_state import ClusterState  # noqa: PLC0415
+    from punctual.cli.kubectl import Kubectl  # noqa: PLC0415
+    from punctual.sim.gc_pause import uncollected  # noqa: PLC0415
+
+    with ClusterState(Kubectl(context), "default") as state, uncollected():
+        from punctual.cli.pools import pools as show  # noqa: PLC0415
+
+        show(names or (), state, output=output)
+
+
+COMMANDS = why, top, pools

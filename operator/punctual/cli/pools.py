@@ -1,0 +1,128 @@
+"""``punctual pools``: the processors of each pool: what runs, what is promised, what is free and until when.
+
+The plan of a pool is rebuilt from statuses, as ``punctual plan`` does.
+"""
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.table import Table
+from rich.text import Text
+
+from punctual.cli import tables
+from punctual.cli.cluster_state import ClusterState
+from punctual.cli.program import similar
+from punctual.errors import PunctualError
+from punctual.kube.format.duration import format_time
+from punctual.kube.snapshot import Snapshot
+from punctual.scheduling.view import PoolView
+from punctual.view.changes import Json
+from punctual.view.elapsed import clock
+from punctual.view.pools import PoolState, pool_of
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What a pool's plan says. Times are absolute, s."""
+
+    promised: int
+    """Jobs that are promised and have not begun."""
+    waiting: int
+    """Processors with work planned that has not begun."""
+    next_start: float | None
+    """When the first processor that is free now has planned work; None: none has."""
+    next_end: float | None
+    """When the first occupied processor becomes free, by plan."""
+    reserved: int
+    """Processors that reservations hold now."""
+    next_window: float | None
+    """When the next window of a reservation begins."""
+
+
+def outlook(view: PoolView, now: float) -> Outlook:
+    """Return what a pool's plan says now."""
+    running = [piece for uid in view.jobs for piece in view.running(uid)]
+    busy = {piece.place for piece in running}
+    planned = [piece for uid in view.jobs for piece in view.planned(uid)]
+    promised = [uid for uid in view.jobs if uid in view.promised and not view.record(uid).started]
+    starts = [piece.start for piece in planned if piece.place not in busy]
+    windows = view.windows
+    starts += [w.start for w in windows if w.start > now and any(place not in busy for place in w.places)]
+    return Outlook(
+        promised=len(promised),
+        waiting=len({piece.place for piece in planned}),
+        next_start=min(starts, default=None),
+        next_end=min((piece.until for piece in running), default=None),
+        reserved=sum(len(w.places) for w in windows if w.start <= now < w.end),
+        next_window=min((w.start for w in windows if w.start > now), default=None),
+    )
+
+
+def pools(names: Sequence[str], state: ClusterState, *, output: str) -> None:
+    """Print pools. Raises PunctualError if one of ``names`` does not exist."""
+    found = state.objects((), {"default"})
+    snapshot, now = Snapshot.of(found.bodies), time.time()
+    lines = [pool_of(body) for name, body in sorted(snapshot.pools.items()) if not names or name in names]
+    for name in names:
+        if name not in snapshot.pools:
+            raise PunctualError(f"there is no Pool {name}{similar(name, snapshot.pools)}")
+    views = {line.name: _outlook(snapshot, line.name, now) if found.whole else None for line in lines}
+    note = "" if found.whole else "what is promised is left out: you may not read jobs of all namespaces"
+    if output == "json":
+        print(json.dumps([_document(line, views[line.name]) for line in lines]))
+        return
+    table = _table(lines, views, now, wide=output == "wide") if lines else Text("there is no pool yet", "dim")
+    tables.show(table, *([Text(note, "yellow")] if note else []))
+
+
+def _outlook(snapshot: Snapshot, name: str, now: float) -> Outlook | None:
+    try:
+        return outlook(snapshot.pool(name, now=now).view(), now)
+    except PunctualError:  # no operator has processed it yet
+        return None
+
+
+def _table(lines: Sequence[PoolState], views: dict[str, Outlook | None], now: float, *, wide: bool) -> Table:
+    more = ["nodes", "cpu", "hold", "bound", "queue"] if wide else []
+    columns = ["pool", "processors", "running", "promised jobs", "free", "free for", "first end in"]
+    table = tables.grid([*columns, "reservations", "ready", *more])
+    for pool in lines:
+        view = views[pool.name]
+        rest = [str(pool.nodes), pool.cpu, pool.hold, "" if pool.bound is None else f"{pool.bound:.3g}"]
+        table.add_row(
+            Text(pool.name, "bold"),
+            str(pool.processors),
+            str(pool.used),
+            "" if view is None else str(view.promised),
+            str(pool.free),
+            _free_for(pool, view, now),
+            "" if view is None or view.next_end is None else clock(max(0.0, view.next_end - now)),
+            "" if view is None else _reserved(view, now),
+            tables.ready(pool),
+            *([*rest, str(pool.queue)] if wide else []),
+        )
+    return table
+
+
+def _free_for(pool: PoolState, view: Outlook | None, now: float) -> str:
+    if view is None or not pool.free:
+        return ""
+    return "no work planned" if view.next_start is None else clock(max(0.0, view.next_start - now))
+
+
+def _reserved(view: Outlook, now: float) -> str:
+    parts = [f"{view.reserved} held now"] if view.reserved else []
+    if view.next_window is not None:
+        parts.append(f"next in {clock(view.next_window - now)}")
+    return ", ".join(parts)
+
+
+def _document(pool: PoolState, view: Outlook | None) -> Json:
+    found = tables.pool_document(pool)
+    if view is not None:
+        times = {"freeUntil": view.next_start, "firstEnd": view.next_end, "nextWindow": view.next_window}
+        found |= {"promisedJobs": view.promised, "reserved": view.reserved}
+        found |= {name: format_time(at) for name, at in times.items() if at is not None}
+    return found

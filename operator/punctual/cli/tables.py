@@ -1,0 +1,149 @@
+"""Tables of pools and jobs for people, and the same as JSON: ``punctual top``, ``pools`` and ``submit`` show them."""
+
+import io
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from punctual.cli.screen import STYLES, bar
+from punctual.kube.format.duration import format_time
+from punctual.view.changes import Json
+from punctual.view.elapsed import clock
+from punctual.view.history import History, spark
+from punctual.view.jobs import OVER, Job
+from punctual.view.pools import PoolState
+
+CURVE: Final = 18
+"""Cells of a curve."""
+BAR: Final = 12
+WIDE: Final = 2000
+"""Cells of a line in a pipe."""
+TEXTS: Final = {"pool", "namespace", "name", "state", "ready", "progress", "last 3 min", "why", "hold", "reservations"}
+"""Columns of texts; the others have numbers, which stand at the right."""
+
+
+class Past(NamedTuple):
+    """The last minutes, for curves."""
+
+    history: History
+    now: float
+
+    def curve(self, key: str, most: float, style: str) -> Text:
+        """Draw a value's last minutes, ``most`` as the full height."""
+        return Text(spark(self.history.values(key, self.now, CURVE), most), style=style)
+
+
+def show(*parts: RenderableType) -> None:
+    """Print tables and texts. In a pipe, no line is cut or broken, and none ends with blanks."""
+    console = Console()
+    if console.is_terminal:
+        console.print(*parts, sep="\n")
+        return
+    console = Console(width=WIDE, record=True, file=io.StringIO())
+    console.print(*parts, sep="\n")
+    print(*(line.rstrip() for line in console.export_text().splitlines()), sep="\n")
+
+
+def grid(columns: Sequence[str]) -> Table:
+    """Return an empty table; numbers stand at the right."""
+    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
+    for name in columns:
+        text = name in TEXTS
+        table.add_column(name.upper(), justify="left" if text else "right", no_wrap=True, overflow="ellipsis")
+    return table
+
+
+def pools(found: Iterable[PoolState], *, past: Past | None = None, wide: bool = False) -> Table:
+    """Return a table of pools; with ``past``, with a curve of the processors in use."""
+    more = ["nodes", "cpu", "hold", "bound"] if wide else []
+    table = grid(["pool", "processors", "in use", "free", *(["last 3 min"] if past else []), "queue", "ready", *more])
+    for pool in found:
+        curve = [past.curve(f"pool {pool.name}", pool.processors, "blue")] if past else []
+        rest = [str(pool.nodes), pool.cpu, pool.hold, "" if pool.bound is None else f"{pool.bound:.3g}"] if wide else []
+        numbers = str(pool.processors), str(pool.used), str(pool.free)
+        table.add_row(Text(pool.name, "bold"), *numbers, *curve, str(pool.queue), ready(pool), *rest)
+    return table
+
+
+def ready(pool: PoolState) -> Text:
+    """Return whether a pool is ready, and why not."""
+    if pool.ready:
+        return Text("yes", "green")
+    return Text(pool.reason or "not processed yet", "yellow")
+
+
+def jobs(
+    found: Iterable[Job], now: float, *, past: Past | None = None, namespaces: bool = False, wide: bool = False
+) -> Table:
+    """Return a table of jobs; with ``past``, with a curve of their progress."""
+    columns = [*(["namespace"] if namespaces else []), "name", "state", "progress", "%", *(["last 3 min"] if past else [])]
+    table = grid([*columns, "chunks", "deadline", "eta", "slack", *(["pool", "units", "why"] if wide else [])])
+    for job in found:
+        style = STYLES[job.state]
+        curve = [past.curve(job.uid, 1.0, style)] if past else []
+        first = [job.namespace] if namespaces else []
+        share = job.done / job.units
+        rest = [job.pool, f"{job.done}/{job.units}", reason(job)] if wide else []
+        table.add_row(
+            *first,
+            Text(job.name, "bold"),
+            Text(job.state, style),
+            bar(share, BAR, style),
+            str(100 * job.done // job.units),
+            *curve,
+            str(len(job.chunks) or ""),
+            *_times(job, now),
+            *rest,
+        )
+    return table
+
+
+def reason(job: Job) -> str:
+    """Return the reason of a state, with its message."""
+    return f"{job.reason}: {job.message}" if job.message else job.reason
+
+
+def _times(job: Job, now: float) -> tuple[Text, Text, Text]:
+    """Return the time until the deadline and until the end, and the slack."""
+    nothing = Text("")
+    if job.deadline is None or job.state in {"Suspended", "Refused", "Failed"}:
+        return nothing, nothing, nothing
+    late = job.slack is not None and job.slack < 0
+    slack = nothing if job.slack is None else Text(clock(job.slack), "bold red" if late else "green")
+    if job.state in OVER:
+        return nothing, nothing, slack
+    left = Text(clock(job.deadline - now), "bold red" if job.deadline < now else "")
+    end = job.eta or job.finish
+    return left, nothing if end is None else Text(clock(max(0.0, end - now))), slack
+
+
+def in_order(found: Iterable[Job]) -> list[Job]:
+    """Return what is under way by deadline, then what waits for its user, then what has ended, the newest first."""
+    rank: Callable[[Job], int] = lambda job: 2 if job.state in OVER else job.state in {"Refused", "Suspended"}  # noqa: E731
+    far = float("inf")
+    return sorted(found, key=lambda job: (rank(job), -(job.finished or 0.0), job.deadline or far, job.name))
+
+
+def pool_document(pool: PoolState) -> Json:
+    """Return a pool as JSON."""
+    found: Json = {"name": pool.name, "processors": pool.processors, "inUse": pool.used, "free": pool.free}
+    found |= {"queue": pool.queue, "nodes": pool.nodes, "ready": pool.ready, "reason": pool.reason}
+    return found
+
+
+def job_document(job: Job) -> Json:
+    """Return a job as JSON; times as in statuses, spans in seconds."""
+    times = {"deadlineTime": job.deadline, "eta": job.eta or job.finish, "finishTime": job.finished}
+    found: Json = {"namespace": job.namespace, "name": job.name, "pool": job.pool, "state": job.state}
+    found |= {"reason": job.reason, "message": job.message}
+    found |= {"units": {"done": job.done, "total": job.units}, "chunks": len(job.chunks)}
+    found |= {name: format_time(at) for name, at in times.items() if at is not None}
+    if job.slack is not None:
+        found["slackSeconds"] = round(job.slack, 3)
+    if job.offered or job.offer_load:
+        offer = {"earliestDeadline": job.offered, "earliestDeadlineTime": job.offered_time, "largestLoad": job.offer_load}
+        found["offer"] = {name: value for name, value in offer.items() if value is not None}
+    return found

@@ -1,0 +1,117 @@
+"""``punctual why``: explains a job's or pod's state, from what the API server holds.
+
+This module reads and prints; :mod:`punctual.view.why` explains.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from punctual.cli.cluster_state import ClusterState
+from punctual.cli.kubectl import Call
+from punctual.cli.program import similar
+from punctual.cli.screen import STYLES
+from punctual.errors import ClusterError, PunctualError
+from punctual.kube.snapshot import Snapshot
+from punctual.scheduling.view import PoolView
+from punctual.view.changes import Json
+from punctual.view.jobs import Job, Pod, job_of, pod_of
+from punctual.view.why import why, why_chunk, why_over
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """What is explained, its state, and why."""
+
+    what: str
+    state: str
+    sentences: tuple[str, ...]
+    unread: tuple[str, ...]
+    """What the explanation leaves out, and why."""
+
+    def document(self) -> Json:
+        """Return the explanation as JSON."""
+        found: Json = {"name": self.what, "state": self.state, "why": list(self.sentences)}
+        return found | ({"unread": list(self.unread)} if self.unread else {})
+
+
+def explain(name: str, *, state: ClusterState, pods: Call, now: float) -> Explained:
+    """Explain a job, or the pod of a chunk.
+
+    ``pods``: the pods of chunks of the namespace, while kubectl reads them. Raises PunctualError with similar names if
+    there is none of this name.
+    """
+    namespace = state.namespace()
+    found = state.objects(None, {namespace})
+    snapshot = Snapshot.of(found.bodies)
+    bodies = {body["metadata"]["name"]: body for body in snapshot.jobs if body["metadata"]["namespace"] == namespace}
+    seen, unread = _pods(pods)
+    jobs = {one: job_of(body) for one, body in bodies.items()}
+    names = {job.uid: f"{job.namespace}/{job.name}" for job in map(job_of, snapshot.jobs)}
+    job = jobs.get(name) or _job_of_pod(name, jobs.values(), seen)
+    if job is None:
+        known = [*jobs, *seen, *(chunk.pod for one in jobs.values() for chunk in one.chunks)]
+        raise PunctualError(f"namespace {namespace} has no job and no chunk's pod {name}{similar(name, known)}")
+    pool, more = _pool(snapshot, job, namespace, now=now, whole=found.whole)
+    left_out = (*more, *unread)
+    if job.name == name and name in jobs:
+        return Explained(f"{namespace}/{name}", job.state, why(job, pool, now, names, seen), left_out)
+    chunk = next((one for one in job.chunks if one.pod == name), None)
+    pod = seen.get(name)
+    if chunk is not None:
+        told = why_chunk(job, chunk, pool, now, names, pod)
+        return Explained(f"{namespace}/{name}", pod.phase if pod else "Pending", told, left_out)
+    assert pod is not None
+    return Explained(f"{namespace}/{name}", pod.phase, why_over(job, pod), left_out)
+
+
+def _pods(call: Call) -> tuple[dict[str, Pod], tuple[str, ...]]:
+    try:
+        found = json.loads(call.answer())
+    except ClusterError:
+        return {}, ("the pods of its chunks were not read: you may not list pods",)
+    pods = (pod for body in found.get("items") or () if (pod := pod_of(body)))
+    return {pod.name: pod for pod in pods}, ()
+
+
+def _job_of_pod(name: str, jobs: Iterable[Job], pods: dict[str, Pod]) -> Job | None:
+    uid = pods[name].job if name in pods else None
+    return next((job for job in jobs if job.uid == uid or any(chunk.pod == name for chunk in job.chunks)), None)
+
+
+def _pool(
+    snapshot: Snapshot, job: Job, namespace: str, *, now: float, whole: bool
+) -> tuple[PoolView | None, tuple[str, ...]]:
+    """Return the job's pool, rebuilt, or why it is not known."""
+    if not whole:
+        return None, (
+            f"only jobs of namespace {namespace} were read: you may not read others. So what the pool's processors do, and "
+            "what is promised on them, is left out",
+        )
+    if job.pool not in snapshot.pools:
+        return None, ()
+    try:
+        return snapshot.pool(job.pool, now=now).view(), ()
+    except PunctualError as error:
+        return None, (f"the plan of the pool is left out: {error}",)
+
+
+def lines(found: Explained) -> Iterator[tuple[str, str]]:
+    """Yield sentences and notes, each with its style."""
+    yield from ((text, "") for text in found.sentences)
+    yield from ((f"({text}.)", "yellow") for text in found.unread)
+
+
+def show(found: Explained, console: Console) -> None:
+    """Print an explanation; on a terminal, lines are broken between words."""
+    state = Text(found.state, {**STYLES}.get(found.state, "bold"))
+    console.print(Text.assemble((found.what, "bold"), "  ", state), soft_wrap=True)
+    for text, style in lines(found):
+        if console.is_terminal:
+            console.print(Padding(Text(text, style), (0, 0, 0, 2)))
+        else:
+            console.print(Text(f"  {text}", style), soft_wrap=True)
