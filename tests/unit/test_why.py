@@ -86,7 +86,10 @@ def test_an_offer_that_has_ended_is_told_as_such():
 
 def test_a_promised_job_says_what_the_processors_it_waits_for_do_and_until_when():
     found = Cluster().after(10, A, asked("b", units=60, within=200)).why("b")
-    one(found, r"Pool main promised 08:03:20Z \(in 3m10s\)\. The forecast is 08:02:1\dZ .*, 1m\d+s before the deadline; .*")
+    one(
+        found,
+        r"Pool main promised 08:03:20Z \(in 3m10s\)\. The forecast is 08:02:1\dZ .*, 1m\d+s before the deadline; .*",
+    )
     one(found, r"Its plan takes 1 processor, the fewest that meet the deadline: those that are free earliest\.")
     one(found, r"Units 0-60 start at 08:01:0\dZ \(in 5\ds\) on a processor of node n\d, which runs units \d+-\d+ of default/a until then\.")  # fmt: skip
 
@@ -100,7 +103,10 @@ def test_it_waits_for_a_job_of_another_namespace_without_its_name():
 
 def test_a_reduce_step_waits_for_the_last_chunk():
     found = Cluster().after(10, asked("a", units=100, within=200, reduce_duration=5.0)).why("a")
-    one(found, r"The reduce step starts at .* on a processor of node n\d, which runs units 0-100 of this job until then\.")
+    one(
+        found,
+        r"The reduce step starts at .* on a processor of node n\d, which runs units 0-100 of this job until then\.",
+    )
 
 
 def test_a_reserved_window_is_in_the_way():
@@ -121,7 +127,9 @@ def test_a_running_job_says_where_it_runs():
     cluster = Cluster().after(10, A)
     one(cluster.why("a"), r"3 chunks run on 2 nodes: n0, n1; \d+ of 200 units are done\.")
     chunk = cluster.why_chunk("a")
-    one(chunk, r"It is units 0-67 of default/a, on node n0 since 08:00:00Z \(9\.\ds ago\), by plan until 08:01:09Z .*\.")
+    one(
+        chunk, r"It is units 0-67 of default/a, on node n0 since 08:00:00Z \(9\.\ds ago\), by plan until 08:01:09Z .*\."
+    )
     one(chunk, r"A processor of n0 was free when the job was promised, 0\.\ds after its creation\.")
     one(chunk, r"It has reported \d of 67 units\.")
 
@@ -179,7 +187,13 @@ def pending(found, waiting=None):
     state = {"waiting": {"reason": waiting[0], "message": waiting[1]}} if waiting else {}
     labels = {"punctual.dev/job-uid": found.uid}
     notes = {"punctual.dev/begin": str(chunk.begin), "punctual.dev/end": str(chunk.end)}
-    meta = {"name": chunk.pod, "uid": "p", "labels": labels, "annotations": notes, "creationTimestamp": format_time(NOW)}
+    meta = {
+        "name": chunk.pod,
+        "uid": "p",
+        "labels": labels,
+        "annotations": notes,
+        "creationTimestamp": format_time(NOW),
+    }
     return pod_of({
         "metadata": meta, "spec": {"nodeName": chunk.node},
         "status": {"phase": "Pending", "containerStatuses": [{"state": state}]},
@@ -193,11 +207,16 @@ def test_a_pod_that_waits_for_its_image_says_so():
     one(cluster.why("a", pods={pod.name: pod}), said)
     one(cluster.why_chunk("a", pod=pod), said)
     plain = pending(cluster.read("a")[0])
-    one(cluster.why("a", pods={plain.name: plain}), r"Pod .* has not started after .*: its containers are being created\.")
+    one(
+        cluster.why("a", pods={plain.name: plain}),
+        r"Pod .* has not started after .*: its containers are being created\.",
+    )
 
 
 def test_a_job_that_is_measured_suspended_or_done_says_so():
-    cluster = Cluster().after(5, asked("m", units=500, within=2000, chi=None), asked("s", units=50, within=200, suspend=True))
+    cluster = Cluster().after(
+        5, asked("m", units=500, within=2000, chi=None), asked("s", units=50, within=200, suspend=True)
+    )
     one(cluster.why("m"), r"Its cost is being measured \(Measuring\): .*")
     one(cluster.why("m"), r"Pilot chunks: 1 ended, 1 under way\.")
     one(cluster.why("s"), r"It is suspended \(Suspended\): .*")

@@ -15,8 +15,9 @@ from typing import Annotated, Literal
 import typer
 
 from punctual import __version__
-from punctual.cli import cluster_commands, completion, program
-from punctual.cli.cluster_commands import Context, Namespace
+from punctual.cli import completion, program
+from punctual.cli.cluster import commands
+from punctual.cli.cluster.commands import Context, Namespace
 from punctual.errors import PunctualError
 
 app = typer.Typer(
@@ -314,7 +315,7 @@ def simulate_jobs(
         _write(svg, draw(result, lines, options))
 
 
-for _command in cluster_commands.COMMANDS:
+for _command in commands.COMMANDS:
     app.command()(_command)
 
 
@@ -349,7 +350,9 @@ def main() -> None:
     except BrokenPipeError:  # the reader of a pipe has closed it
         _drop_output()
     except OSError as error:
-        print(f"{program.name()}: {error.filename or 'the output'} cannot be written: {error.strerror}", file=sys.stderr)
+        print(
+            f"{program.name()}: {error.filename or 'the output'} cannot be written: {error.strerror}", file=sys.stderr
+        )
         _drop_output()
     sys.exit(2)
 

@@ -20,7 +20,7 @@ SHOWN: Final = 5
 OFF: Final = 1.05
 """Pace of a chunk, over its cost, from which on it is called slow: reports have whole seconds and units."""
 OLD: Final = 3.0
-"""Seconds by which a report in a status may be old: an agent reports each second, and progress is written every two."""
+"""Seconds by which a report in a status may be old: an agent reports each second, and progress is written twice a second."""
 NEAR: Final = 12 * 3600.0
 """Seconds from now within which a time is written without its date."""
 LEAST: Final = 3
@@ -57,7 +57,9 @@ def why_over(job: Job, pod: Pod) -> tuple[str, ...]:
     if pod.message:
         told.append(_said("Its container said", "termination message", pod.message))
     if pod.phase == "Failed":
-        told.append(f"Its units were given to another chunk. The job is {job.state}. kubectl logs {pod.name} shows its log.")
+        told.append(
+            f"Its units were given to another chunk. The job is {job.state}. kubectl logs {pod.name} shows its log."
+        )
     return tuple(told)
 
 
@@ -160,9 +162,7 @@ def _load(on: _Subject, pool: PoolView) -> Iterator[str]:
     """Tell what the pool's processors do, and what is promised on them."""
     running, planned = _by_job(pool)
     ends = sorted(piece.until for pieces in running.values() for piece in pieces)
-    free = (
-        f"{pool.free} of them free" if pool.free or not ends else f"none of them free, the first at {on.at(ends[0])}"
-    )
+    free = f"{pool.free} of them free" if pool.free or not ends else f"none of them free, the first at {on.at(ends[0])}"
     yield f"The pool has {some(pool.processors, 'processor')} now, {free}."
     told = sorted(
         (
@@ -282,6 +282,8 @@ def _waits(on: _Subject) -> Iterator[str]:
     work = list(pool.work())
     planned = sorted(pool.planned(job.uid), key=lambda piece: (piece.start, piece.begin))
     yield from _few((_wait(on, pool, piece, work) for piece in planned), "more chunks wait in the same way")
+    if job.promised and job.start is not None and not planned and not pool.unplaced(job.uid):
+        yield f"Its first chunk was planned to start at {on.at(job.start)}; no processor is planned for it now."
     if left := pool.unplaced(job.uid):
         yield (
             f"{some(left, 'unit')} wait in the pool's queue, where work that is due first starts first: they start as "
@@ -293,7 +295,9 @@ def _waits(on: _Subject) -> Iterator[str]:
 
 def _wait(on: _Subject, pool: PoolView, piece: PlacedWork, work: Iterable[tuple[str, PlacedWork]]) -> str:
     what = "The reduce step" if piece.kind == "Reduce" else f"Units {piece.begin}-{piece.end}"
-    waits = f"{what} start at {on.at(piece.start)}" if piece.kind != "Reduce" else f"{what} starts at {on.at(piece.start)}"
+    waits = (
+        f"{what} start at {on.at(piece.start)}" if piece.kind != "Reduce" else f"{what} starts at {on.at(piece.start)}"
+    )
     before = [(other.until, uid, other) for uid, other in work if other.place == piece.place and other is not piece]
     earlier = [entry for entry in before if entry[0] <= piece.start + 1.0 and entry[2].start < piece.start]
     node = f"a processor of node {piece.place.node}"

@@ -9,13 +9,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from punctual.cli import completion
+from punctual.cli import completion, program
 
 Namespace = Annotated[
     str | None,
-    typer.Option(
-        "-n", "--namespace", help="Default: that of kubectl's context.", autocompletion=completion.namespaces
-    ),
+    typer.Option("-n", "--namespace", help="Default: that of kubectl's context.", autocompletion=completion.namespaces),
 ]
 Context = Annotated[
     str | None,
@@ -51,7 +49,7 @@ def why(
     try:
         # kubectl reads while Python imports the models and the core
         with ClusterState(kubectl, namespace) as state, uncollected():
-            from punctual.cli.why import explain, show  # noqa: PLC0415
+            from punctual.cli.cluster.why import explain, show  # noqa: PLC0415
 
             found = explain(name, state=state, pods=pods, now=time.time())
     finally:
@@ -77,7 +75,7 @@ def top(
     Without a terminal, and with -o json, it prints the present once and exits.
     """
     from punctual.cli.kubectl import Kubectl  # noqa: PLC0415
-    from punctual.cli.top import top as show  # noqa: PLC0415  rich
+    from punctual.cli.cluster.top import top as show  # noqa: PLC0415  rich
 
     kubectl = Kubectl(context)
     where = None if everywhere else namespace or kubectl.namespace()
@@ -101,9 +99,57 @@ def pools(
     from punctual.sim.gc_pause import uncollected  # noqa: PLC0415
 
     with ClusterState(Kubectl(context), "default") as state, uncollected():
-        from punctual.cli.pools import pools as show  # noqa: PLC0415
+        from punctual.cli.cluster.pools import pools as show  # noqa: PLC0415
 
         show(names or (), state, output=output)
 
 
-COMMANDS = why, top, pools
+def submit(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Manifest of jobs; -: standard input.")],
+    *,
+    namespace: Namespace = None,
+    context: Context = None,
+    timeout: Annotated[float, typer.Option(min=0.0, help="Seconds to wait for the answers.")] = 60.0,
+    accept_offer: Annotated[
+        bool, typer.Option("--accept-offer", help="If the deadline is refused, take the one that is offered.")
+    ] = False,
+    output: Output = "table",
+) -> None:
+    """Apply a file, and wait until its jobs are promised or refused.
+
+    Exits with status 0 if all are promised, 1 if one is refused, 2 if one has no answer within the timeout.
+    """
+    from punctual.cli.cluster import writes  # noqa: PLC0415
+    from punctual.cli.kubectl import Kubectl  # noqa: PLC0415
+
+    done = writes.submit(file, kubectl=Kubectl(context), namespace=namespace, timeout=timeout, accept=accept_offer)
+    from punctual.cli.cluster import answers  # noqa: PLC0415  rich
+
+    answers.submitted(list(done.jobs.values()), timeout=timeout, output=output)
+    sys.exit(writes.status(done.jobs.values()))
+
+
+def cancel(
+    jobs: Annotated[list[str], typer.Argument(metavar="JOB", help="Delete these.", autocompletion=completion.jobs)],
+    *,
+    namespace: Namespace = None,
+    context: Context = None,
+    output: Output = "table",
+) -> None:
+    """Delete jobs, with their pods. Their processors are free for others at once.
+
+    It asks nothing. Exits with status 1 if one of the jobs does not exist; the others are deleted.
+    """
+    from punctual.cli.cluster import writes  # noqa: PLC0415
+    from punctual.cli.kubectl import Kubectl  # noqa: PLC0415
+
+    done = writes.Cancelled(jobs, Kubectl(context), namespace)
+    from punctual.cli.cluster import answers  # noqa: PLC0415  rich
+
+    answers.cancelled(done.jobs, output=output)
+    for name, words in done.missing.items():
+        print(f"{program.name()}: there is no job {name}{words}", file=sys.stderr)
+    sys.exit(1 if done.missing else 0)
+
+
+COMMANDS = why, top, pools, submit, cancel

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from rich.table import Table
 from rich.text import Text
 
-from punctual.cli import tables
+from punctual.cli.cluster import tables
 from punctual.cli.cluster_state import ClusterState
 from punctual.cli.program import similar
 from punctual.errors import PunctualError

@@ -79,7 +79,14 @@ def jobs(
     found: Iterable[Job], now: float, *, past: Past | None = None, namespaces: bool = False, wide: bool = False
 ) -> Table:
     """Return a table of jobs; with ``past``, with a curve of their progress."""
-    columns = [*(["namespace"] if namespaces else []), "name", "state", "progress", "%", *(["last 3 min"] if past else [])]
+    columns = [
+        *(["namespace"] if namespaces else []),
+        "name",
+        "state",
+        "progress",
+        "%",
+        *(["last 3 min"] if past else []),
+    ]
     table = grid([*columns, "chunks", "deadline", "eta", "slack", *(["pool", "units", "why"] if wide else [])])
     for job in found:
         style = STYLES[job.state]
@@ -144,6 +151,10 @@ def job_document(job: Job) -> Json:
     if job.slack is not None:
         found["slackSeconds"] = round(job.slack, 3)
     if job.offered or job.offer_load:
-        offer = {"earliestDeadline": job.offered, "earliestDeadlineTime": job.offered_time, "largestLoad": job.offer_load}
+        offer = {
+            "earliestDeadline": job.offered,
+            "earliestDeadlineTime": job.offered_time,
+            "largestLoad": job.offer_load,
+        }
         found["offer"] = {name: value for name, value in offer.items() if value is not None}
     return found

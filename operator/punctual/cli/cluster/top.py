@@ -8,7 +8,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from punctual.cli import tables
+from punctual.cli.cluster import tables
 from punctual.cli.kubectl import Call, Follower, Kubectl
 from punctual.errors import ClusterError
 from punctual.view.changes import Change

@@ -1,0 +1,1 @@
+"""Commands that show, explain and change what is on a cluster: why, top, pools, submit, cancel."""

@@ -1,0 +1,76 @@
+"""What ``punctual submit`` and ``punctual cancel`` print."""
+
+import json
+import time
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from punctual.cli.cluster import tables
+from punctual.cli.screen import offer
+from punctual.cli.cluster.writes import PROMISED, REFUSED, Submitted
+from punctual.kube.format.duration import format_time
+from punctual.scheduling.model.wording import some, span
+from punctual.view.jobs import Job
+
+
+def submitted(found: Sequence[Submitted], *, timeout: float, output: str) -> None:
+    """Print the answers."""
+    if output == "json":
+        print(json.dumps([_document(one) for one in found]))
+        return
+    console = Console()
+    for one in found:
+        word, style = _WORDS[one.answer]
+        name = f"{one.job.namespace}/{one.job.name}"
+        line = Text.assemble((name, "bold"), f" {one.changed}: ", (word, style), f" by pool {one.job.pool}")
+        if one.accepted and one.answer == PROMISED:
+            line.append(", with the deadline that was offered")
+        console.print(line, soft_wrap=True)
+        for text, tone in _lines(one, timeout):
+            console.print(Text(f"  {text}", tone), soft_wrap=True)
+    if output == "wide":
+        tables.show(tables.jobs([one.job for one in found], time.time(), namespaces=True, wide=True))
+
+
+_WORDS = (("promised", "bold green"), ("refused", "bold yellow"), ("not answered yet", "bold cyan"))
+
+
+def _lines(one: Submitted, timeout: float) -> list[tuple[str, str]]:
+    job = one.job
+    admitted = job.conditions.get("Admitted")
+    lines = [(f"{admitted.reason}: {admitted.message}", "")] if admitted and job.answered else []
+    if one.answer == PROMISED and job.deadline is not None and job.finish is not None:
+        at = format_time(round(job.deadline))
+        lines.append((f"the deadline {at} is kept by plan with {span(job.deadline - job.finish)} left", ""))
+    elif one.answer == REFUSED and (job.offered or job.offer_load):
+        lines.append((offer(job.offered, job.offer_load, edit=job.offered_time), "yellow"))
+    elif one.answer == REFUSED and job.offer_until is not None:
+        lines.append(("no other deadline or load would be promised", "yellow"))
+    elif one.answer not in {PROMISED, REFUSED}:
+        lines.append((f"no answer within {span(timeout)}: the job stays; see punctual why {job.name}", "yellow"))
+    return lines
+
+
+def _document(one: Submitted) -> dict[str, object]:
+    answer = ("promised", "refused", "none")[one.answer]
+    more = {"offerAccepted": True} if one.accepted else {}
+    return {**tables.job_document(one.job), "changed": one.changed, "answer": answer, **more}
+
+
+def cancelled(found: Sequence[Job], *, output: str) -> None:
+    """Print what was deleted."""
+    if output == "json":
+        print(json.dumps([tables.job_document(job) for job in found]))
+        return
+    console = Console()
+    for job in found:
+        did = f"{job.done} of {some(job.units, 'unit')} were done"
+        chunks = f", {some(len(job.chunks), 'chunk')} ran: their pods are deleted too" if job.chunks else ""
+        name = Text.assemble(
+            (f"{job.namespace}/{job.name}", "bold"), f" deleted. It was {job.state.lower()}; {did}{chunks}"
+        )
+        console.print(name, soft_wrap=True)
+    if output == "wide" and found:
+        tables.show(tables.jobs(found, time.time(), namespaces=True, wide=True))
