@@ -92,6 +92,23 @@ def plan(environment: dict[str, str]) -> Callable[..., subprocess.CompletedProce
 
 
 @pytest.fixture
+def plugin(environment: dict[str, str]) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """``kubectl punctual …`` as a function, with kubectl's own way to the plugin; ``env=``: another user's."""
+    here = Path(sys.executable).parent
+
+    def run(
+        *words: str, env: dict[str, str] = environment, stdin: object = None
+    ) -> subprocess.CompletedProcess[str]:
+        path = f"{here}:{env['PATH']}"
+        return subprocess.run(
+            ["kubectl", *words], input=None if stdin is None else json.dumps(stdin), env={**env, "PATH": path},
+            capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+
+    return run
+
+
+@pytest.fixture
 async def client(kubeconfig: Path) -> AsyncIterator[ApiClient]:
     """An admin's `ApiClient`, open."""
     async with ApiClient(str(kubeconfig), deadline=60) as client:

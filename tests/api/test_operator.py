@@ -345,6 +345,52 @@ async def test_a_plan_says_what_the_operator_does_then(world, replica, plan):
     assert planned["offer"]["largestLoad"] > 500, "of the last, which is refused"
 
 
+async def test_the_plugin_submits_explains_shows_and_cancels_jobs(world, replica, plugin):
+    async def ask(*words, stdin=None, status=0):
+        found = await asyncio.to_thread(plugin, "punctual", *words, stdin=stdin)
+        assert found.returncode == status, found.stdout + found.stderr
+        return found.stdout
+
+    async def submit(name, *words, status=0, **spec):
+        meta = {"name": name, "namespace": world.namespace}
+        body = {"apiVersion": "punctual.dev/v1alpha1", "kind": "DivisibleJob", "metadata": meta}
+        return await ask("submit", "-", *words, stdin={**body, "spec": world.spec(**spec)}, status=status)
+
+    here = "-n", world.namespace
+    pool = await world.add_pool()
+    await world.add_node()
+    silent = await submit("first", "--timeout", "0", units=4000, deadline="700s", status=2)
+    assert "first created: not answered yet" in silent
+    assert "It has no answer yet" in await ask("why", "first", *here)
+    await replica()
+    assert "first unchanged: promised by pool" in await submit("first", units=4000, deadline="700s")
+    refused = json.loads(await submit("second", "-o", "json", units=4000, deadline="60s", status=1))[0]
+    assert (refused["answer"], refused["reason"]) == ("refused", "InfeasibleCapacity")
+    why = await ask("why", "second", *here)
+    assert "InfeasibleCapacity): 4000 units due in" in why
+    assert f"{world.namespace}/first runs on" in why
+    assert f"spec.deadlineTime {refused['offer']['earliestDeadlineTime']}" in why
+    accepted = await submit("third", "--accept-offer", units=4000, deadline="61s")
+    assert "third created: promised by pool" in accepted
+    assert "with the deadline that was offered" in accepted
+    assert re.search(r"Units \d+-\d+ start at .* of node \S+, which runs units .*/first until", await ask("why", "third", *here))
+
+    top = json.loads(await ask("top", *here, "-o", "json"))
+    assert {job["name"]: job["state"] for job in top["jobs"]}["second"] == "Refused"
+    name = pool["metadata"]["name"]
+    shown = {line.split()[0]: line.split() for line in (await ask("pools", name)).splitlines()}
+    assert shown[name][1:3] == [str(n["processors"]) for n in top["pools"] if n["name"] == name] * 2
+    chunk = (await world.status({"metadata": {"name": "first"}}))["chunks"][0]
+    assert f"It is units {chunk['begin']}-" in await ask("why", chunk["pod"], *here)
+    words = await asyncio.to_thread(plugin, "__complete", "punctual", "why", *here, "fir")
+    assert words.stdout.splitlines()[0] == "first"
+
+    gone = await asyncio.to_thread(plugin, "punctual", "cancel", "first", "secnd", *here)
+    assert gone.returncode == 1
+    assert f"{world.namespace}/first deleted. It was " in gone.stdout
+    assert "kubectl punctual: there is no job secnd; similar: second" in gone.stderr
+
+
 async def test_a_job_is_worked_off_and_its_pods_are_ended(world, replica):
     await world.add_node()
     await world.add_pool()

@@ -214,7 +214,7 @@ def pod_of(body: Mapping[str, Any]) -> Pod | None:
     if "punctual.dev/job-uid" not in labels or "punctual.dev/begin" not in notes:
         return None
     steps = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
-    waits = next((w for step in steps if (w := (step.get("state") or {}).get("waiting"))), {})
+    waits: Json = next((w for step in steps if (w := (step.get("state") or {}).get("waiting"))), {})
     first = (status.get("containerStatuses") or [{}])[0].get("state") or {}
     running, ended = first.get("running") or {}, first.get("terminated") or {}
     return Pod(

@@ -20,7 +20,7 @@ SHOWN: Final = 5
 OFF: Final = 1.05
 """Pace of a chunk, over its cost, from which on it is called slow: reports have whole seconds and units."""
 OLD: Final = 3.0
-"""Seconds by which a report in a status may be old: an agent reports each second, and progress is written twice a second."""
+"""Seconds by which a report in a status may be old: agents report each second, progress is written twice a second."""
 NEAR: Final = 12 * 3600.0
 """Seconds from now within which a time is written without its date."""
 LEAST: Final = 3
@@ -41,7 +41,7 @@ def why(
     return tuple(_sentences(_Subject(job, pool, now, names, pods)))
 
 
-def why_chunk(
+def why_chunk(  # noqa: PLR0917  as why, and which chunk
     job: Job, chunk: Chunk, pool: PoolView | None, now: float, names: Mapping[str, str], pod: Pod | None = None
 ) -> tuple[str, ...]:
     """Explain a chunk that is under way: what it does, why on this node at this time, whether it is late."""
@@ -134,8 +134,8 @@ def _refused(on: _Subject) -> Iterator[str]:
     if job.per_unit is not None and "processor time" not in job.message:
         work = job.units * job.per_unit
         yield (
-            f"{some(job.units, 'unit')} of {job.per_unit:.3g}s take {span(work)} of one processor, and each chunk takes "
-            f"{span(job.startup)} more to start."
+            f"{some(job.units, 'unit')} of {job.per_unit:.3g}s take {span(work)} of one processor, and each chunk "
+            f"takes {span(job.startup)} more to start."
         )
     if on.pool is not None:
         yield from _load(on, on.pool)
@@ -164,23 +164,17 @@ def _load(on: _Subject, pool: PoolView) -> Iterator[str]:
     ends = sorted(piece.until for pieces in running.values() for piece in pieces)
     free = f"{pool.free} of them free" if pool.free or not ends else f"none of them free, the first at {on.at(ends[0])}"
     yield f"The pool has {some(pool.processors, 'processor')} now, {free}."
-    told = sorted(
-        (
-            max(piece.until for piece in pieces),
-            f"{_these(on, uid)} runs on {some(len(pieces), 'processor')}, by plan until "
-            f"{on.at(max(piece.until for piece in pieces))}.",
-        )
-        for uid, pieces in running.items()
-    ) + sorted(
-        (
-            min(piece.start for piece in pieces),
-            f"{_these(on, uid)} is promised {some(len({piece.place for piece in pieces}), 'processor')} from "
-            f"{on.at(min(piece.start for piece in pieces))} to {on.at(max(piece.until for piece in pieces))}.",
-        )
-        for uid, pieces in planned.items()
-        if uid != on.job.uid
-    )
-    yield from _few((text for _, text in told), "more jobs run or are promised")
+    ends_of = {uid: max(piece.until for piece in pieces) for uid, pieces in running.items()}
+    told = [
+        f"{_these(on, uid)} runs on {some(len(running[uid]), 'processor')}, by plan until {on.at(end)}."
+        for uid, end in sorted(ends_of.items(), key=lambda item: item[1])
+    ]
+    starts = {uid: min(piece.start for piece in pieces) for uid, pieces in planned.items() if uid != on.job.uid}
+    for uid, start in sorted(starts.items(), key=lambda item: item[1]):
+        number = some(len({piece.place for piece in planned[uid]}), "processor")
+        end = max(piece.until for piece in planned[uid])
+        told.append(f"{_these(on, uid)} is promised {number} from {on.at(start)} to {on.at(end)}.")
+    yield from _few(told, "more jobs run or are promised")
     yield from _windows(on, pool)
 
 
@@ -294,10 +288,8 @@ def _waits(on: _Subject) -> Iterator[str]:
 
 
 def _wait(on: _Subject, pool: PoolView, piece: PlacedWork, work: Iterable[tuple[str, PlacedWork]]) -> str:
-    what = "The reduce step" if piece.kind == "Reduce" else f"Units {piece.begin}-{piece.end}"
-    waits = (
-        f"{what} start at {on.at(piece.start)}" if piece.kind != "Reduce" else f"{what} starts at {on.at(piece.start)}"
-    )
+    what = "The reduce step starts" if piece.kind == "Reduce" else f"Units {piece.begin}-{piece.end} start"
+    waits = f"{what} at {on.at(piece.start)}"
     before = [(other.until, uid, other) for uid, other in work if other.place == piece.place and other is not piece]
     earlier = [entry for entry in before if entry[0] <= piece.start + 1.0 and entry[2].start < piece.start]
     node = f"a processor of node {piece.place.node}"
@@ -378,7 +370,7 @@ def _here(on: _Subject, chunk: Chunk) -> str:
             f"processor of {node} was the earliest free for them."
         )
     if chunk.leftover:
-        return f"A processor of {node} was idle. No promise holds it, so the chunk ends when a promise needs the processor."
+        return f"A processor of {node} was idle. No promise holds it: when one needs it, the chunk is ended."
     if chunk.kind == "Pilot":
         return f"It measures the cost of a unit on a free processor of {node}."
     if chunk.kind == "Reduce":
@@ -424,11 +416,12 @@ def _behind(on: _Subject, chunk: Chunk) -> Iterator[tuple[float, str]]:
     end = on.now - OLD + (size - chunk.done) * pace
     factor = pace / job.per_unit
     if factor >= OFF and end > chunk.planned_end + 1.0:
-        yield (
-            end - chunk.planned_end,
+        late = end - chunk.planned_end
+        text = (
             f"{what} have reported {chunk.done} of {size}: a unit takes {factor:.2g} times its cost of "
-            f"{job.per_unit:.3g}s. At this pace they end at {on.at(end)}, {span(end - chunk.planned_end)} late.",
+            f"{job.per_unit:.3g}s. At this pace they end at {on.at(end)}, {span(late)} late."
         )
+        yield late, text
 
 
 # What is late
@@ -451,8 +444,8 @@ def _late(on: _Subject) -> Iterator[str]:
         )
     if not job.chunks:
         yield (
-            f"No chunk of it runs now, and {job.done} of {some(job.units, 'unit')} are done. It gets the processors that "
-            "no promise needs."
+            f"No chunk of it runs now, and {job.done} of {some(job.units, 'unit')} are done. It gets the processors "
+            "that no promise needs."
         )
     if pool is not None:
         lost = [node for node in pool.nodes if node.reason and not node.processors]

@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.text import Text
 
 from punctual.cli.cluster import tables
-from punctual.cli.screen import offer
 from punctual.cli.cluster.writes import PROMISED, REFUSED, Submitted
+from punctual.cli.screen import offer
 from punctual.kube.format.duration import format_time
 from punctual.scheduling.model.wording import some, span
 from punctual.view.jobs import Job

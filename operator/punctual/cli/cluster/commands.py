@@ -74,8 +74,8 @@ def top(
 
     Without a terminal, and with -o json, it prints the present once and exits.
     """
-    from punctual.cli.kubectl import Kubectl  # noqa: PLC0415
     from punctual.cli.cluster.top import top as show  # noqa: PLC0415  rich
+    from punctual.cli.kubectl import Kubectl  # noqa: PLC0415
 
     kubectl = Kubectl(context)
     where = None if everywhere else namespace or kubectl.namespace()

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from punctual.cli.cluster import tables
 from punctual.cli.kubectl import Call, Follower, Kubectl
+from punctual.cli.screen import STYLES
 from punctual.errors import ClusterError
 from punctual.view.changes import Change
 from punctual.view.history import History
@@ -70,7 +71,7 @@ def _headline(board: Board, now: float) -> Text:
     """Return the number of jobs by state."""
     states = [job.state for job in board.jobs.values()]
     text = Text(time.strftime("%H:%M:%S", time.localtime(now)), "bold")
-    for state, style in tables.STYLES.items():
+    for state, style in STYLES.items():
         if count := states.count(state):
             text.append(f"   {count} ").append(state.lower(), style)
     return text if states else text.append("   no jobs yet", "dim")

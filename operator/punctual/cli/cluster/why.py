@@ -4,7 +4,7 @@ This module reads and prints; :mod:`punctual.view.why` explains.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -21,6 +21,9 @@ from punctual.scheduling.view import PoolView
 from punctual.view.changes import Json
 from punctual.view.jobs import Job, Pod, job_of, pod_of
 from punctual.view.why import why, why_chunk, why_over
+
+STYLE: Mapping[str, str] = {str(state): style for state, style in STYLES.items()}
+"""Of states of jobs; pods have others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +91,11 @@ def _pool(
 ) -> tuple[PoolView | None, tuple[str, ...]]:
     """Return the job's pool, rebuilt, or why it is not known."""
     if not whole:
-        return None, (
-            f"only jobs of namespace {namespace} were read: you may not read others. So what the pool's processors do, and "
-            "what is promised on them, is left out",
+        text = (
+            f"only jobs of namespace {namespace} were read: you may not read others. So what the pool's processors do, "
+            "and what is promised on them, is left out"
         )
+        return None, (text,)
     if job.pool not in snapshot.pools:
         return None, ()
     try:
@@ -108,7 +112,7 @@ def lines(found: Explained) -> Iterator[tuple[str, str]]:
 
 def show(found: Explained, console: Console) -> None:
     """Print an explanation; on a terminal, lines are broken between words."""
-    state = Text(found.state, {**STYLES}.get(found.state, "bold"))
+    state = Text(found.state, STYLE.get(found.state, "bold"))
     console.print(Text.assemble((found.what, "bold"), "  ", state), soft_wrap=True)
     for text, style in lines(found):
         if console.is_terminal:

@@ -81,7 +81,7 @@ class Submission:
     def _versions(self, text: str, where: Sequence[str]) -> dict[str, int]:
         """Return the generations of the objects that exist already, by uid."""
         told = self.kubectl.run("get", "-f", "-", "--ignore-not-found", "-o", "json", *where, stdin=text)
-        found = json.loads(told) if told.strip() else {"kind": "List", "items": []}
+        found: Json = json.loads(told) if told.strip() else {"kind": "List", "items": []}
         bodies = found["items"] if found.get("kind") == "List" else [found]
         return {body["metadata"]["uid"]: body["metadata"].get("generation", 0) for body in bodies}
 
@@ -91,7 +91,7 @@ class Submission:
         spaces = {one.job.namespace for one in self.jobs.values()}
         space = next(iter(spaces)) if len(spaces) == 1 else None
         with Follower(self.kubectl, namespace=space, pods=False) as follower:
-            while not all([one.settled(time.monotonic()) for one in self.jobs.values()]) and time.monotonic() < end:
+            while self._open(time.monotonic()) and time.monotonic() < end:
                 for news in follower.wait(min(LOOK, max(0.0, end - time.monotonic()))):
                     if isinstance(news, Change) and (one := self.jobs.get(news.body["metadata"]["uid"])):
                         if news.what == "DELETED":
@@ -101,6 +101,10 @@ class Submission:
                         one.job = job_of(news.body)
                 for one in self.jobs.values():
                     self._accept(one)
+
+    def _open(self, now: float) -> list[Submitted]:
+        """Return the jobs that still wait."""
+        return [one for one in self.jobs.values() if not one.settled(now)]
 
     def _accept(self, one: Submitted) -> None:
         """Give a refused job the deadline that it is offered: once, and only if that is asked for."""
