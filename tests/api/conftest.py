@@ -96,9 +96,7 @@ def plugin(environment: dict[str, str]) -> Callable[..., subprocess.CompletedPro
     """``kubectl punctual …`` as a function, with kubectl's own way to the plugin; ``env=``: another user's."""
     here = Path(sys.executable).parent
 
-    def run(
-        *words: str, env: dict[str, str] = environment, stdin: object = None
-    ) -> subprocess.CompletedProcess[str]:
+    def run(*words: str, env: dict[str, str] = environment, stdin: object = None) -> subprocess.CompletedProcess[str]:
         path = f"{here}:{env['PATH']}"
         return subprocess.run(
             ["kubectl", *words], input=None if stdin is None else json.dumps(stdin), env={**env, "PATH": path},

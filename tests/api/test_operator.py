@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import time
@@ -357,13 +358,13 @@ async def test_the_plugin_submits_explains_shows_and_cancels_jobs(world, replica
         return await ask("submit", "-", *words, stdin={**body, "spec": world.spec(**spec)}, status=status)
 
     here = "-n", world.namespace
-    pool = await world.add_pool()
+    await world.add_pool()
     await world.add_node()
-    silent = await submit("first", "--timeout", "0", units=4000, deadline="700s", status=2)
+    silent = await submit("first", "--timeout", "0", units=4000, deadline="130s", status=2)
     assert "first created: not answered yet" in silent
     assert "It has no answer yet" in await ask("why", "first", *here)
     await replica()
-    assert "first unchanged: promised by pool" in await submit("first", units=4000, deadline="700s")
+    assert "first unchanged: promised by pool" in await submit("first", units=4000, deadline="130s")
     refused = json.loads(await submit("second", "-o", "json", units=4000, deadline="60s", status=1))[0]
     assert (refused["answer"], refused["reason"]) == ("refused", "InfeasibleCapacity")
     why = await ask("why", "second", *here)
@@ -373,13 +374,14 @@ async def test_the_plugin_submits_explains_shows_and_cancels_jobs(world, replica
     accepted = await submit("third", "--accept-offer", units=4000, deadline="61s")
     assert "third created: promised by pool" in accepted
     assert "with the deadline that was offered" in accepted
-    assert re.search(r"Units \d+-\d+ start at .* of node \S+, which runs units .*/first until", await ask("why", "third", *here))
+    waits = await ask("why", "third", *here)
+    assert re.search(r"Units \d+-\d+ start at .* of node \S+, which runs units .*/first until", waits)
 
     top = json.loads(await ask("top", *here, "-o", "json"))
     assert {job["name"]: job["state"] for job in top["jobs"]}["second"] == "Refused"
-    name = pool["metadata"]["name"]
-    shown = {line.split()[0]: line.split() for line in (await ask("pools", name)).splitlines()}
-    assert shown[name][1:3] == [str(n["processors"]) for n in top["pools"] if n["name"] == name] * 2
+    shown = [line.split() for line in (await ask("pools", world.pool)).splitlines()]
+    assert shown[1][:3] == [world.pool, "4", "4"]
+    assert [pool["inUse"] for pool in top["pools"] if pool["name"] == world.pool] == [4]
     chunk = (await world.status({"metadata": {"name": "first"}}))["chunks"][0]
     assert f"It is units {chunk['begin']}-" in await ask("why", chunk["pod"], *here)
     words = await asyncio.to_thread(plugin, "__complete", "punctual", "why", *here, "fir")
