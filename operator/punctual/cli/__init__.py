@@ -10,9 +10,10 @@ import os
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
+from typer.core import TyperGroup
 
 from punctual import __version__
 from punctual.cli import completion, program
@@ -20,8 +21,23 @@ from punctual.cli.cluster import commands
 from punctual.cli.cluster.commands import Context, Namespace
 from punctual.errors import PunctualError
 
+
+class _Commands(TyperGroup):
+    """The commands; their help has the name under which the program was started."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command."""
+        found: Any = super().get_command(ctx, cmd_name)
+        for part in (found, *found.params) if found is not None else ():
+            if text := getattr(part, "help", None):
+                part.help = program.spoken(text)
+        return found
+
+
 app = typer.Typer(
     name="punctual",
+    cls=_Commands,
+    add_completion=program.started_as() != program.PLUGIN,  # kubectl completes its plugins
     help="Deadlines that a Kubernetes cluster keeps.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -179,7 +195,7 @@ def plan(
     kubectl get pools,divisiblejobs,profiles,reservations,namespaces -A -o json > state.json
     """  # noqa: D301  the mark before a line that is not wrapped
     if (manifest is None) == (file is None):
-        raise typer.BadParameter("give the job's manifest once: punctual plan FILE")
+        raise typer.BadParameter(f"give the job's manifest once: {program.name()} plan FILE")
     from punctual.cli.cluster_state import ClusterState  # noqa: PLC0415
     from punctual.cli.kubectl import Kubectl  # noqa: PLC0415
     from punctual.sim.gc_pause import uncollected  # noqa: PLC0415
@@ -346,7 +362,7 @@ def main() -> None:
             if sys.stdout is not None:
                 sys.stdout.flush()
     except PunctualError as error:
-        print(f"{program.name()}: {error}", file=sys.stderr)
+        print(f"{program.name()}: {program.spoken(str(error))}", file=sys.stderr)
     except BrokenPipeError:  # the reader of a pipe has closed it
         _drop_output()
     except OSError as error:
