@@ -6,15 +6,12 @@ them (https://github.com/spf13/cobra: ShellCompDirective). One call of kubectl r
 seconds there are none: a shell must not hang.
 """
 
-import io
-import os
-import shlex
 import sys
-from collections.abc import Iterable
-from contextlib import redirect_stdout
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol, get_args, get_origin, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
 FILES: Final = 0
 """Directive: if there is no candidate, complete names of files."""
@@ -26,22 +23,30 @@ _PODS = '{range .items[*]}{.metadata.name}{"\\n"}{range .status.chunks[*]}{.pod}
 _NAMES = '{range .items[*]}{.metadata.name}{"\\n"}{end}'
 
 
-def jobs(ctx: typer.Context, incomplete: str) -> list[str]:
+class Words(Protocol):
+    """What is known of the command line, as a context of typer knows it."""
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """Values by name of the parameter."""
+
+
+def jobs(ctx: Words, incomplete: str) -> list[str]:
     """Return names of jobs."""
     return _names(ctx, incomplete, JOBS, _NAMES)
 
 
-def jobs_and_pods(ctx: typer.Context, incomplete: str) -> list[str]:
+def jobs_and_pods(ctx: Words, incomplete: str) -> list[str]:
     """Return names of jobs, and of the pods of their chunks: statuses have both."""
     return _names(ctx, incomplete, JOBS, _PODS)
 
 
-def pools(ctx: typer.Context, incomplete: str) -> list[str]:
+def pools(ctx: Words, incomplete: str) -> list[str]:
     """Return names of pools."""
     return _names(ctx, incomplete, "pools.punctual.dev", _NAMES)
 
 
-def namespaces(ctx: typer.Context, incomplete: str) -> list[str]:
+def namespaces(ctx: Words, incomplete: str) -> list[str]:
     """Return names of namespaces."""
     return _names(ctx, incomplete, "namespaces", _NAMES)
 
@@ -51,13 +56,13 @@ def contexts(incomplete: str) -> list[str]:
     return _kubectl(None, incomplete, "config", "get-contexts", "--output", "name")
 
 
-def _names(ctx: typer.Context, incomplete: str, kind: str, path: str) -> list[str]:
+def _names(ctx: Words, incomplete: str, kind: str, path: str) -> list[str]:
     namespace = ctx.params.get("namespace")
     where = ["--namespace", namespace] if namespace else []
     if ctx.params.get("everywhere"):
         where = ["--all-namespaces"]
     words = "get", kind, "--output", f"jsonpath={path}", "--request-timeout", PATIENCE, *where
-    given = ctx.params.get("jobs") or ()
+    given = {*(ctx.params.get("jobs") or ()), *(ctx.params.get("names") or ())}
     return [word for word in _kubectl(ctx.params.get("context"), incomplete, *words) if word not in given]
 
 
@@ -73,31 +78,96 @@ def _kubectl(context: str | None, incomplete: str, *words: str) -> list[str]:
 
 
 def answer(app: typer.Typer, words: Iterable[str]) -> str:
-    """Return what kubectl gets for these words: candidates, and the directive."""
+    """Return what kubectl gets for these words: candidates, and the directive.
+
+    The words are matched against the commands' signatures. typer's own completion would also read their values, and
+    import pydantic for that.
+    """
     *before, last = list(words) or [""]
-    found = [] if last.startswith("-") and "=" in last else _candidates(app, [*before, last])
+    found = [word for word in _candidates(app, before, last) if word.startswith(last)]
     files = not found and next((word for word in before if not word.startswith("-")), "") in TAKES_FILES
-    return "\n".join([*found, f":{FILES if files else NO_FILES}"])
+    return "\n".join([*dict.fromkeys(found), f":{FILES if files else NO_FILES}"])
 
 
-def _candidates(app: typer.Typer, words: list[str]) -> list[str]:
-    """Ask typer as the completion of a shell does: by the environment."""
-    asked = {
-        "_PUNCTUAL_COMPLETE": "complete_bash",
-        "COMP_WORDS": shlex.join(["punctual", *words[:-1]]) + " " + (shlex.quote(words[-1]) if words[-1] else ""),
-        "COMP_CWORD": str(len(words)),
+class _Option(NamedTuple):
+    """An option or argument of a command; an argument has no words."""
+
+    name: str
+    words: tuple[str, ...]
+    takes_value: bool
+    choices: tuple[str, ...]
+    complete: Callable[..., list[str]] | None
+
+
+class _Given(NamedTuple):
+    """Values of options so far, as a context of typer has them."""
+
+    params: dict[str, Any]
+
+
+def _candidates(app: typer.Typer, before: list[str], last: str) -> list[str]:
+    commands = _commands(app)
+    while before and (group := commands.get(before[0])) is not None and isinstance(group, typer.Typer):
+        commands, before = _commands(group), before[1:]
+    chosen = commands.get(before[0]) if before else None
+    if not before and last.startswith("-"):
+        return ["--help", "--version"]
+    if chosen is None or isinstance(chosen, typer.Typer):
+        return [] if before else [*commands]
+    options = [_option(name, hint) for name, hint in get_type_hints(chosen, include_extras=True).items()]
+    by_word = {word: option for option in options for word in option.words}
+    argument = next((option for option in options if not option.words), None)
+    given, waiting = _read(before[1:], by_word, argument)
+    if waiting is None and last.startswith("-"):
+        return [*by_word, "--help", "-h"]
+    asked = waiting or argument
+    if asked is None:
+        return []
+    return [*asked.choices, *(_values(asked.complete, given, last) if asked.complete else ())]
+
+
+def _read(words: list[str], by_word: dict[str, _Option], argument: _Option | None) -> tuple[_Given, _Option | None]:
+    """Return the values of options and of the argument, and the option whose value comes next."""
+    given, waiting = _Given({}), None
+    for word in words:
+        if waiting is not None:
+            given.params[waiting.name], waiting = word, None
+        elif word.startswith("-"):
+            name, _, value = word.partition("=")
+            option = by_word.get(name)
+            if option is not None and option.takes_value and not value:
+                waiting = option
+            elif option is not None:
+                given.params[option.name] = value or True
+        elif argument is not None:
+            given.params.setdefault(argument.name, []).append(word)
+    return given, waiting
+
+
+def _commands(app: typer.Typer) -> dict[str, Any]:
+    """Return commands and groups by name."""
+    made = {info.name or info.callback.__name__: info.callback for info in app.registered_commands if info.callback}
+    return made | {
+        info.name: info.typer_instance for info in app.registered_groups if info.name and info.typer_instance
     }
-    os.environ.update(asked)
-    told = io.StringIO()
-    try:
-        with redirect_stdout(told):
-            app(prog_name="punctual", complete_var="_PUNCTUAL_COMPLETE")
-    except SystemExit:
-        pass
-    finally:
-        for name in asked:
-            del os.environ[name]
-    return [line for line in told.getvalue().splitlines() if line]
+
+
+def _option(name: str, hint: Any) -> _Option:
+    """Read a parameter's annotation."""
+    kind, *more = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    info = next(iter(more), None)
+    choices = next((get_args(part) for part in (kind, *get_args(kind)) if get_origin(part) is Literal), ())
+    words: tuple[str, ...] = ()
+    if isinstance(info, OptionInfo):
+        # typer takes the first word for the default until it makes the command
+        told = (info.default, *(info.param_decls or ()))
+        words = tuple(word for part in told if isinstance(part, str) for word in part.split("/"))
+        words = tuple(word for word in words if word.startswith("-")) or (f"--{name.replace('_', '-')}",)
+    return _Option(name, words, kind is not bool, choices, getattr(info, "autocompletion", None))
+
+
+def _values(complete: Callable[..., list[str]], given: _Given, last: str) -> list[str]:
+    return complete(last) if complete is contexts else complete(given, last)
 
 
 def complete(app: typer.Typer) -> None:

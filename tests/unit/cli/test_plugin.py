@@ -1,0 +1,312 @@
+"""``why``, ``top``, ``pools``, completion and the plugin's name, upon a kubectl that knows a saved state."""
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from state import NOW, pool_body, spec_of, state
+from typer.testing import CliRunner
+from world import World, job
+
+from punctual.cli import app, completion, program
+from punctual.cli.cluster import tables, top
+from punctual.cli.cluster.writes import PROMISED, REFUSED, SILENT, Submitted, status
+from punctual.view.changes import Change, Reset
+from punctual.view.history import BLOCKS, SPAN, History, spark
+from punctual.view.jobs import Board, job_of
+
+KUBECTL = """#!/bin/sh
+echo "$*" >> "$FOLDER/calls"
+case "$*" in
+    *config*view*) printf default ;;
+    *get-contexts*) echo kind; echo prod ;;
+    *pods*) cat "$FOLDER/pods.json" ;;
+    *jsonpath*pools*|*pools*jsonpath*|*namespaces*jsonpath*) echo main ;;
+    *jsonpath*) cat "$FOLDER/names" ;;
+    *"get divisiblejobs"*all-namespaces*) cat "$FOLDER/all.json" ;;
+    *"get pools"*"-o json"|*all-namespaces*) cat "$FOLDER/state.json" 2>/dev/null ||
+        { echo 'Error from server (Forbidden): you may not' >&2; exit 1; } ;;
+    *pools*) cat "$FOLDER/pools.json" ;;
+    *) cat "$FOLDER/jobs.json" ;;
+esac
+"""
+
+
+def asked(uid, *, within, **more):
+    return job(uid, deadline=NOW + within, arrival=NOW, **more)
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch):
+    """A folder with what kubectl answers; removing state.json takes the right to read all namespaces."""
+    body = pool_body()
+    w = World(spec=spec_of(body), now=NOW)
+    w.node("n0", 2.0)
+    w.node("n1", 1.0)
+    w.tick()
+    theirs = asked("theirs", units=60, within=300, namespace="other", name="secret")
+    for wanted in (asked("runs", units=200, within=100), theirs, asked("no", units=300, within=90)):
+        w.apply(wanted)
+    w.run(NOW + 10)
+    found = state(w, body)
+    write(tmp_path, "state.json", found)
+    write(tmp_path, "pools.json", {**found, "items": found["items"][:1]})
+    ours = [body for body in found["items"][1:] if body["metadata"]["namespace"] == "default"]
+    write(tmp_path, "jobs.json", {**found, "items": ours})
+    write(tmp_path, "pods.json", {"items": []})
+    write(tmp_path, "all.json", {"items": found["items"][1:]})
+    (tmp_path / "names").write_text("runs\nruns-pod-1\nno\n")
+    (tmp_path / "kubectl").write_text(KUBECTL)
+    (tmp_path / "kubectl").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("FOLDER", str(tmp_path))
+    monkeypatch.setattr("time.time", lambda: NOW + 10)
+    return tmp_path
+
+
+def write(folder, name, body):
+    (folder / name).write_text(json.dumps(body))
+
+
+def run(*words, status=0):
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == status, (done.output, done.exception)
+    return done.stdout
+
+
+def failing(*words):
+    return str(CliRunner().invoke(app, words).exception)
+
+
+# why
+
+
+def test_why_explains_a_job_and_a_pod_of_it(cluster):
+    told = run("why", "no")
+    assert told.splitlines()[0] == "default/no  Refused"
+    assert "InfeasibleCapacity" in told
+    assert "default/runs runs on 3 processors" in told
+    pod = json.loads((cluster / "jobs.json").read_text())["items"][0]["status"]["chunks"][0]["pod"]
+    assert "It is units 0-67 of default/runs, on node n0" in run("why", pod)
+
+
+def test_an_administrator_reads_names_of_all_namespaces_and_others_read_less_and_are_told(cluster):
+    assert "other/secret" in run("why", "no")
+    (cluster / "state.json").unlink()
+    told = run("why", "no")
+    assert "secret" not in told
+    assert "(only jobs of namespace default were read: you may not read others. So what the pool's" in told
+    assert json.loads(run("why", "no", "-o", "json"))["unread"]
+
+
+def test_a_name_that_does_not_exist_is_answered_with_similar_ones(cluster):
+    assert failing("why", "rums") == "namespace default has no job and no chunk's pod rums; similar: runs"
+    assert failing("pools", "mian") == "there is no Pool mian; similar: main"
+    write(cluster, "state.json", {"items": []})
+    assert failing("why", "x") == "namespace default has no job and no chunk's pod x; there is none"
+
+
+# pools and top
+
+
+def test_pools_says_what_runs_is_promised_and_when_processors_become_free(cluster):
+    head, line = run("pools").splitlines()
+    assert head.split()[:3] == ["POOL", "PROCESSORS", "RUNNING"]
+    assert re.fullmatch(r"main +3 +3 +1 +0 +0:5\d +yes", line)
+    found = json.loads(run("pools", "-o", "json"))[0]
+    assert (found["inUse"], found["free"], found["promisedJobs"]) == (3, 0, 1)
+    (cluster / "state.json").unlink()
+    less = run("pools", "main", "-o", "wide")
+    assert "what is promised is left out: you may not read jobs of all namespaces" in less
+
+
+def test_top_prints_one_table_where_there_is_no_terminal(cluster):
+    write(cluster, "state.json", json.loads((cluster / "pools.json").read_text()))
+    told = run("top", "-A").splitlines()
+    assert told[1].split() == ["main", "3", "3", "0", "1", "yes"]
+    assert [line.split()[1] for line in told[4:]] == ["runs", "secret", "no"], "what is under way first, by deadline"
+    assert not any(line.endswith(" ") for line in told)
+    assert "\x1b" not in "".join(told)
+    found = json.loads(run("top", "-A", "-o", "json"))
+    assert [one["state"] for one in found["jobs"]] == ["Running", "Waiting", "Refused"]
+    assert "InfeasibleCapacity: 300 units" in run("top", "-A", "-o", "wide")
+    (cluster / "state.json").unlink()
+    assert "pools are left out: you may not read them" in run("top", "-n", "default")
+
+
+def board_of(cluster):
+    board = Board()
+    for body in json.loads((cluster / "state.json").read_text())["items"]:
+        board.take([Change(body["kind"], "ADDED", body)])
+    return board
+
+
+def shown(screen):
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(screen)
+    return console.export_text()
+
+
+def test_the_live_screen_has_curves_of_what_it_has_seen(cluster):
+    board, history = board_of(cluster), History()
+    for second in range(0, 180, 10):
+        top.note(history, board, NOW - 170 + second)
+    past = tables.Past(history, NOW + 10)
+    text = shown(top.screen(board, past, everywhere=True, wide=False, height=10))
+    assert re.search(r"main +3 +3 +0 +█+ +1 +yes", text)
+    assert re.search(r"runs +Running .*▁+ ", text) or re.search(r"runs +Running .*▂+ ", text)
+    assert "and" not in text
+
+
+def test_more_jobs_than_rows_are_counted_and_missing_pools_are_told(cluster):
+    board = board_of(cluster)
+    past = tables.Past(History(), NOW)
+    text = shown(top.screen(board, past, everywhere=False, wide=True, height=7, unread=top.UNREAD))
+    assert "and 2 more jobs" in text
+    assert "you may not read them" in text
+
+
+def test_a_board_follows_pools():
+    board = Board()
+    board.take([Change("Pool", "ADDED", pool_body("a")), Change("Pool", "ADDED", pool_body("b"))])
+    board.take([Change("Pool", "DELETED", pool_body("a"))])
+    assert (list(board.pools), board.pools["b"].ready) == (["b"], None)
+    board.take([Reset("Pool")])
+    assert not board.pools
+
+
+def test_a_history_keeps_changes_of_some_minutes():
+    history = History()
+    for at in range(400):
+        history.note("x", float(at), float(at // 100))
+    assert history.values("x", 399.0, 4) == [2.0, 3.0, 3.0, 3.0]
+    assert history.values("y", 399.0, 2) == [None, None]
+    history.note("y", 399.0, 1.0)
+    assert history.values("y", 399.0, 2) == [None, 1.0]
+    history.forget({"y"})
+    assert history.values("x", 399.0, 1) == [None]
+    assert SPAN == 180.0
+
+
+@pytest.mark.parametrize(
+    ("values", "most", "drawn"), [([None, 0, 2, 4], 4, " ▁▅█"), ([3], 0, BLOCKS[0]), ([9], 3, BLOCKS[-1]), ([], 1, "")]
+)
+def test_a_curve_is_drawn_in_eighths(values, most, drawn):
+    assert spark(values, most) == drawn
+
+
+# submit
+
+
+def submitted(state="Waiting", *, observed=1, status=None, reason="Feasible", offer=None):
+    said = [{"type": "Admitted", "status": status, "reason": reason, "message": ""}] if status else []
+    meta = {"name": "a", "namespace": "d", "uid": "u", "generation": 1, "creationTimestamp": "2027-01-15T08:00:00Z"}
+    told = {"state": state, "conditions": said, "observedGeneration": observed, "offer": offer}
+    return Submitted(job_of({"metadata": meta, "spec": {"units": 1, "deadline": "1m"}, "status": told}), "created")
+
+
+OFFER = {"validUntilTime": "2027-01-15T08:01:00Z", "largestLoad": 0}
+
+
+@pytest.mark.parametrize(
+    ("one", "answer", "settled"),
+    [
+        (submitted(), SILENT, False),
+        (submitted(status="True", observed=0), SILENT, False),
+        (submitted(status="Unknown", reason="Measuring"), SILENT, False),
+        (submitted(status="True"), PROMISED, True),
+        (submitted(status="True", reason="DryRun"), PROMISED, True),
+        (submitted("Refused", status="False", reason="InfeasibleCapacity"), REFUSED, False),
+        (submitted("Refused", status="False", reason="InfeasibleCapacity", offer=OFFER), REFUSED, True),
+        (submitted("Refused", status="False", reason="NotAllowed"), REFUSED, True),
+    ],
+)
+def test_an_answer_counts_for_the_current_spec_and_a_refusal_waits_for_its_offer(one, answer, settled):
+    assert (one.answer, one.settled(0.0)) == (answer, settled)
+    one.settled(1.0)
+    assert one.settled(10.0) == (settled or answer == REFUSED), "an offer is not awaited for ever"
+
+
+def test_a_missing_answer_counts_more_than_a_refusal():
+    no, yes = submitted("Refused", status="False"), submitted(status="True")
+    assert [status(found) for found in ([yes], [yes, no], [no, submitted()], [])] == [0, 1, 2, 0]
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
+    assert failing("submit", str(tmp_path / "none.yaml")).startswith(f"{tmp_path}/none.yaml: cannot be read: ")
+
+
+# completion and name
+
+
+@pytest.mark.parametrize(
+    ("words", "candidates"),
+    [
+        (["ca"], ["cancel"]),
+        (["why", ""], ["runs", "runs-pod-1", "no"]),
+        (["why", "-n", "default", "r"], ["runs", "runs-pod-1"]),
+        (["cancel", "runs", ""], ["runs-pod-1", "no"]),
+        (["pools", "m"], ["main"]),
+        (["top", "--context", ""], ["kind", "prod"]),
+        (["top", "--on"], ["--once"]),
+        (["top", "-o", "w"], ["wide"]),
+        (["why", "zzz"], []),
+        (["simulate", "j"], ["jobs"]),
+        (["simulate", "jobs", "--order", ""], ["EDF", "FIFO", "MWF"]),
+        (["pools", "main", ""], []),
+        (["top", "-n", ""], ["main"]),
+        (["nothing", ""], []),
+    ],
+    ids=" ".join,
+)
+def test_words_and_names_are_completed(cluster, words, candidates):
+    assert completion.answer(app, words).splitlines() == [*candidates, ":4"]
+    calls = (cluster / "calls").read_text() if (cluster / "calls").exists() else ""
+    assert len(re.findall("get[ -]", calls)) <= 1, "one call of kubectl"
+
+
+def test_files_are_completed_by_the_shell(cluster):
+    assert completion.answer(app, ["plan", ""]) == ":0"
+    assert completion.answer(app, ["submit", "--timeout", "5", "job"]) == ":0"
+
+
+def test_a_cluster_that_does_not_answer_completes_nothing(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert completion.answer(app, ["why", ""]) == ":4"
+
+
+def test_completion_imports_nothing_heavy():
+    lines = [
+        "import sys; sys.argv = ['/x/kubectl_complete-punctual', 'wh']",
+        "from punctual import cli",
+        "cli.main()",
+        "print([m for m in ('pydantic', 'numpy', 'rich', 'yaml') if m in sys.modules])",
+    ]
+    told = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=True).stdout
+    assert told.splitlines() == ["why", ":4", "[]"]
+
+
+@pytest.mark.parametrize(("file", "name"), [("kubectl-punctual", "kubectl punctual"), ("punctual", "punctual")])
+def test_help_and_errors_have_the_name_that_was_typed(file, name):
+    command = Path(sys.executable).with_name(file)
+    said = subprocess.run([command, "crds", "--help"], capture_output=True, text=True, check=True).stdout
+    assert f"Usage: {name} crds" in said
+    assert f"To install them: {name} crds | kubectl apply" in said
+    wrong = subprocess.run([command, "timeline", "/nowhere"], capture_output=True, text=True, check=False)
+    assert (wrong.returncode, wrong.stderr.split(":")[0]) == (2, name)
+    assert (
+        "--install-completion" in subprocess.run([command, "-h"], capture_output=True, text=True, check=True).stdout
+    ) == (name == "punctual")
+
+
+def test_only_words_that_are_commands_get_another_name(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["/bin/kubectl-punctual"])
+    assert program.spoken("punctual watch --record; charts/punctual plan; punctual tops") == (
+        "kubectl punctual watch --record; charts/punctual plan; punctual tops"
+    )
