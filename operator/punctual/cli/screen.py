@@ -96,8 +96,14 @@ def _times(job: Job, now: float) -> Iterable[tuple[str, str, str]]:
             yield "starts in", clock(job.start - now), ""
         if (eta := job.eta or job.finish) and eta > now:
             yield "ETA", clock(eta - now), ""
-    if job.slack is not None and job.state not in {"Waiting", "Refused", "Failed"}:
-        yield "slack", clock(job.slack), "green" if job.slack >= 0 else "bold red"
+    slack = slack_of(job)
+    if slack is not None and job.state not in {"Waiting", "Refused", "Failed"}:
+        yield "slack", clock(slack), "green" if slack >= 0 else "bold red"
+
+
+def slack_of(job: Job) -> float | None:
+    """Return a job's slack; None for a late job without an ETA: its forecast is that of the promise it has lost."""
+    return None if job.state == "Late" and job.eta is None else job.slack
 
 
 def _why(job: Job) -> list[Text]:

@@ -127,8 +127,8 @@ def _said(what: str, reason: str, message: str) -> str:
 def _refused(on: _Subject) -> Iterator[str]:
     job = on.job
     when = job.conditions.get("Admitted", NOTHING).since
-    refused = f"Pool {job.pool} refused it" if when is None else f"Pool {job.pool} refused it at {on.at(when)}"
-    yield _said(refused, job.reason, job.message)
+    ago = "" if when is None else f" {span(max(0.0, on.now - when))} ago"
+    yield _said(f"Pool {job.pool} refused it{ago}", job.reason, job.message)
     if job.reason not in _BY_TIME:
         return
     if job.per_unit is not None and "processor time" not in job.message:
@@ -173,7 +173,8 @@ def _load(on: _Subject, pool: PoolView) -> Iterator[str]:
     for uid, start in sorted(starts.items(), key=lambda item: item[1]):
         number = some(len({piece.place for piece in planned[uid]}), "processor")
         end = max(piece.until for piece in planned[uid])
-        told.append(f"{_these(on, uid)} is promised {number} from {on.at(start)} to {on.at(end)}.")
+        verb = "has more work planned on" if uid in running else "is promised"
+        told.append(f"{_these(on, uid)} {verb} {number} from {on.at(start)} to {on.at(end)}.")
     yield from _few(told, "more jobs run or are promised")
     yield from _windows(on, pool)
 
@@ -244,7 +245,7 @@ def _promised(on: _Subject) -> Iterator[str]:
         return
     discipline = on.pool.plan.ground.discipline
     which = "the fewest that meet the deadline" if discipline.assign == "MN" else "all that let it end earlier"
-    yield f"Its plan takes {some(job.processors, 'processor')}, {which}: those that are free earliest."
+    yield f"Its plan takes {some(job.processors, 'processor')}, {which}, from those that are free earliest."
 
 
 def _distance(seconds: float) -> str:
@@ -399,7 +400,7 @@ def _not_started(on: _Subject, chunk: Chunk) -> str | None:
 
 
 def _behind(on: _Subject, chunk: Chunk) -> Iterator[tuple[float, str]]:
-    """Yield by how much a chunk will end after its plan, and the arithmetic; nothing if it is on time.
+    """Yield by how much a chunk will end after its plan, and the arithmetic; nothing if it keeps the job's plan.
 
     The report is taken as `OLD` seconds old, so no chunk is called slow that may be on time.
     """
@@ -415,13 +416,15 @@ def _behind(on: _Subject, chunk: Chunk) -> Iterator[tuple[float, str]]:
     pace = spent / chunk.done
     end = on.now - OLD + (size - chunk.done) * pace
     factor = pace / job.per_unit
-    if factor >= OFF and end > chunk.planned_end + 1.0:
-        late = end - chunk.planned_end
-        text = (
-            f"{what} have reported {chunk.done} of {size}: a unit takes {factor:.2g} times its cost of "
-            f"{job.per_unit:.3g}s. At this pace they end at {on.at(end)}, {span(late)} late."
-        )
-        yield late, text
+    late = end - chunk.planned_end
+    if factor < OFF or (late <= 1.0 and not chunk.late and job.state != "Late"):
+        return
+    after = f", {span(late)} late" if late > 1.0 else ""
+    text = (
+        f"{what} have reported {chunk.done} of {size}: a unit takes {factor:.2g} times its cost of {job.per_unit:.3g}s. "
+        f"At this pace they end at {on.at(end)}{after}."
+    )
+    yield late, text
 
 
 # What is late

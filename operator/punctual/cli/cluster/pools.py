@@ -73,8 +73,8 @@ def pools(names: Sequence[str], state: ClusterState, *, output: str) -> None:
     if output == "json":
         print(json.dumps([_document(line, views[line.name]) for line in lines]))
         return
-    table = _table(lines, views, now, wide=output == "wide") if lines else Text("there is no pool yet", "dim")
-    tables.show(table, *([Text(note, "yellow")] if note else []))
+    shown = table(lines, views, now, wide=output == "wide") if lines else Text("there is no pool yet", "dim")
+    tables.show(shown, *([Text(note, "yellow")] if note else []))
 
 
 def _outlook(snapshot: Snapshot, name: str, now: float) -> Outlook | None:
@@ -84,10 +84,11 @@ def _outlook(snapshot: Snapshot, name: str, now: float) -> Outlook | None:
         return None
 
 
-def _table(lines: Sequence[PoolState], views: dict[str, Outlook | None], now: float, *, wide: bool) -> Table:
+def table(lines: Sequence[PoolState], views: dict[str, Outlook | None], now: float, *, wide: bool) -> Table:
+    """Return the table of pools with what their plans say; None: nothing is known of a plan."""
     more = ["nodes", "cpu", "hold", "bound", "queue"] if wide else []
-    columns = ["pool", "processors", "running", "promised jobs", "free", "free for", "first end in"]
-    table = tables.grid([*columns, "reservations", "ready", *more])
+    columns = ["pool", "processors", "running", "promised", "free", "free for", "next end"]
+    table = tables.grid([*columns, "reserved", "ready", *more])
     for pool in lines:
         view = views[pool.name]
         rest = [str(pool.nodes), pool.cpu, pool.hold, "" if pool.bound is None else f"{pool.bound:.3g}"]
@@ -113,7 +114,7 @@ def _free_for(pool: PoolState, view: Outlook | None, now: float) -> str:
 
 
 def _reserved(view: Outlook, now: float) -> str:
-    parts = [f"{view.reserved} held now"] if view.reserved else []
+    parts = [f"{view.reserved} now"] if view.reserved else []
     if view.next_window is not None:
         parts.append(f"next in {clock(view.next_window - now)}")
     return ", ".join(parts)

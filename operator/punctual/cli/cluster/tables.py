@@ -8,7 +8,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from punctual.cli.screen import STYLES, bar
+from punctual.cli.screen import STYLES, bar, slack_of
 from punctual.kube.format.duration import format_time
 from punctual.view.changes import Json
 from punctual.view.elapsed import clock
@@ -21,7 +21,7 @@ CURVE: Final = 18
 BAR: Final = 12
 WIDE: Final = 2000
 """Cells of a line in a pipe."""
-TEXTS: Final = {"pool", "namespace", "name", "state", "ready", "progress", "last 3 min", "why", "hold", "reservations"}
+TEXTS: Final = {"pool", "namespace", "name", "state", "ready", "progress", "last 3 min", "why", "hold", "reserved"}
 """Columns of texts; the others have numbers, which stand at the right."""
 
 
@@ -118,8 +118,9 @@ def _times(job: Job, now: float) -> tuple[Text, Text, Text]:
     nothing = Text("")
     if job.deadline is None or job.state in {"Suspended", "Refused", "Failed"}:
         return nothing, nothing, nothing
-    late = job.slack is not None and job.slack < 0
-    slack = nothing if job.slack is None else Text(clock(job.slack), "bold red" if late else "green")
+    left_over = slack_of(job)
+    late = left_over is not None and left_over < 0
+    slack = nothing if left_over is None else Text(clock(left_over), "bold red" if late else "green")
     if job.state in OVER:
         return nothing, nothing, slack
     left = Text(clock(job.deadline - now), "bold red" if job.deadline < now else "")

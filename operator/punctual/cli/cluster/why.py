@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
@@ -111,11 +111,16 @@ def lines(found: Explained) -> Iterator[tuple[str, str]]:
 
 
 def show(found: Explained, console: Console) -> None:
-    """Print an explanation; on a terminal, lines are broken between words."""
+    """Print an explanation. On a terminal, lines are broken between words; in a pipe, a sentence is a line."""
+    if console.is_terminal:
+        console.print(*parts(found), sep="\n")
+        return
+    print(f"{found.what}  {found.state}", *(f"  {text}" for text, _ in lines(found)), sep="\n")
+
+
+def parts(found: Explained) -> Iterator[RenderableType]:
+    """Yield what a terminal shows."""
     state = Text(found.state, STYLE.get(found.state, "bold"))
-    console.print(Text.assemble((found.what, "bold"), "  ", state), soft_wrap=True)
+    yield Text.assemble((found.what, "bold"), "  ", state)
     for text, style in lines(found):
-        if console.is_terminal:
-            console.print(Padding(Text(text, style), (0, 0, 0, 2)))
-        else:
-            console.print(Text(f"  {text}", style), soft_wrap=True)
+        yield Padding(Text(text, style), (0, 0, 0, 2))

@@ -1,0 +1,107 @@
+"""Pictures of the terminal screens, as SVG in build/screens: each is drawn from a real state, to be looked at."""
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from state import NOW, pool_body, spec_of, state
+from world import Worker, World, job
+
+from punctual.cli.cluster import pools, tables, top, why
+from punctual.cli.screen import screen
+from punctual.kube.snapshot import Snapshot
+from punctual.view.changes import Change
+from punctual.view.history import History
+from punctual.view.jobs import Board
+from punctual.view.why import why as explain
+
+ROOT = Path(__file__).parents[3]
+SCREENS = ROOT / "build/screens"
+
+
+def asked(uid, *, within, **more):
+    more.setdefault("namespace", "demo")
+    return job(uid, deadline=NOW + within, arrival=NOW, **more)
+
+
+@pytest.fixture(scope="module")
+def run():
+    """A pool in which jobs run, wait, are late and were refused: each second's objects."""
+    body = pool_body()
+    w = World(spec=spec_of(body), now=NOW)
+    w.workers = lambda uid, chunk: Worker(pace=1.4 if uid == "mertens" else 1.0)
+    w.node("worker-1", 4.0)
+    w.node("worker-2", 4.0)
+    w.tick()
+    w.apply(asked("primes", units=400, within=135))
+    w.apply(asked("mertens", units=120, within=80))
+    states = []
+    for second in range(1, 101):
+        if second == 30:
+            w.apply(asked("clocks", units=500, within=120, min_processors=2))
+            w.apply(asked("invoices", units=90, within=400, namespace="billing", name="invoices"))
+        if second == 60:
+            w.apply(asked("report", units=160, within=390, reduce_duration=5.0))
+        w.run(NOW + second)
+        states.append((w.now, state(w, body)))
+    return states
+
+
+def board_of(found):
+    board = Board()
+    board.take(Change(item["kind"], "ADDED", item) for item in found["items"])
+    return board
+
+
+def draw(name, *parts, width=118):
+    """Print on a terminal of this width, and leave the picture. Return the text."""
+    console = Console(width=width, record=True, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    for part in parts:
+        console.print(part)
+    SCREENS.mkdir(parents=True, exist_ok=True)
+    text = console.export_text(clear=False)
+    picture = console.export_svg(title=f"kubectl punctual {name}")
+    (SCREENS / f"{name}.svg").write_text(picture.replace("<text ", '<text xml:space="preserve" '))
+    return text
+
+
+def test_top(run):
+    history = History()
+    for now, found in run:
+        top.note(history, board_of(found), now)
+    now, found = run[-1]
+    past = tables.Past(history, now)
+    text = draw("top", top.screen(board_of(found), past, everywhere=True, wide=False, height=30))
+    assert "main" in text
+    assert {"primes", "mertens", "clocks", "invoices", "report"} <= set(text.split())
+
+
+def test_watch(run):
+    now, found = run[69]
+    text = draw("watch", screen(board_of(found), now, width=118, height=40))
+    assert "ends in" in text
+
+
+def test_pools(run):
+    now, found = run[69]
+    snapshot = Snapshot.of([found])
+    board = board_of(found)
+    view = {"main": pools.outlook(snapshot.pool("main", now=now).view(), now)}
+    text = draw("pools", pools.table(list(board.pools.values()), view, now, wide=True))
+    assert "PROMISED" in text
+    assert "…" not in text
+
+
+@pytest.mark.parametrize("name", ["clocks", "report", "mertens"])
+def test_why(run, name):
+    now, found = run[69]
+    jobs = board_of(found).jobs
+    view = Snapshot.of([found]).pool("main", now=now).view()
+    names = {uid: f"{one.namespace}/{one.name}" for uid, one in jobs.items() if one.namespace == "demo"}
+    told = why.Explained(f"demo/{name}", jobs[name].state, explain(jobs[name], view, now, names), ())
+    text = draw(f"why {name}", *why.parts(told))
+    assert text.startswith(f"demo/{name}  {jobs[name].state}")
+    assert {"clocks": "A job of another namespace", "report": "The reduce step", "mertens": "times its cost"}[
+        name
+    ] in text
