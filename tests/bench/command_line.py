@@ -3,9 +3,10 @@
 
     tests/bench/command_line.py [--runs 20]
 
-The API server is the bare one (hack/apiserver), with one pool. Beside `--help` and `plan`, each round measures
-`python -c pass`, `python -c 'import pydantic'` and kubectl's own list, so that machines can be compared.
-`plan_beyond_kubectl_ms` is the median of `plan` less that of kubectl: kubectl runs while Python imports.
+The API server is the bare one (hack/apiserver), with one pool and one job. Beside `--help`, completion, `plan`, `why`
+and `top --once`, each round measures `python -c pass`, `python -c 'import pydantic'` and kubectl's own list, so that
+machines can be compared. `plan_beyond_kubectl_ms` is the median of `plan` less that of kubectl, and so are those of
+`why` and `top`: kubectl runs while Python imports.
 """
 
 import argparse
@@ -24,7 +25,8 @@ from decisions import TOP, apiserver
 
 from punctual.cli.cluster_state import NAMESPACED, POOLS
 
-TARGET = {"help_ms": 150.0, "plan_beyond_kubectl_ms": 400.0}
+BEYOND = "plan", "why", "top"
+TARGET = {"help_ms": 150.0, "completion_ms": 300.0, **{f"{name}_beyond_kubectl_ms": 400.0 for name in BEYOND}}
 POOL = {
     "apiVersion": "punctual.dev/v1alpha1", "kind": "Pool", "metadata": {"name": "main"},
     "spec": {"nodeSelector": {"matchLabels": {"a": "b"}}, "processor": {"cpu": "500m", "memory": "512Mi"}},
@@ -52,6 +54,8 @@ def measure(kubeconfig, runs):
     subprocess.run(["kubectl", "create", "-f", "-"], input=json.dumps(POOL), env=env, check=True, stdout=-1, text=True)
     patch = "patch", "pool", "main", "--subresource=status", "--type=merge", "-p", json.dumps(STATUS)
     subprocess.run(["kubectl", *patch], env=env, check=True, stdout=-1)
+    known = json.dumps({**JOB, "metadata": {"name": "known", "namespace": "default"}})
+    subprocess.run(["kubectl", "create", "-f", "-"], input=known, env=env, check=True, stdout=-1, text=True)
     listing = "kubectl", "get", "-o", "json", f"{POOLS},{NAMESPACED}", "--all-namespaces"
     punctual = Path(sys.executable).with_name("punctual")
     with tempfile.TemporaryDirectory() as at:
@@ -65,13 +69,18 @@ def measure(kubeconfig, runs):
             "kubectl": listing,
             "plan": (punctual, "plan", job),
             "plan_saved": (punctual, "plan", job, "--pool-state", state),
+            "why": (punctual, "why", "known"),
+            "top": (punctual, "top", "--once", "-n", "default"),
+            "completion": (punctual.with_name("kubectl_complete-punctual"), "wh"),
+            "completion_of_names": (punctual.with_name("kubectl_complete-punctual"), "why", ""),
         }
         rounds = [{name: once(words, env) for name, words in commands.items()} for _ in range(runs + 1)][1:]
     found = {}
     for name in commands:
         walls, cpus = zip(*(each[name] for each in rounds), strict=True)
         found |= {f"{name}_ms": _ms(walls), f"{name}_cpu_ms": _ms(cpus)}
-    return found | {"plan_beyond_kubectl_ms": round(found["plan_ms"] - found["kubectl_ms"], 1), "runs": runs}
+    beyond = {f"{name}_beyond_kubectl_ms": round(found[f"{name}_ms"] - found["kubectl_ms"], 1) for name in BEYOND}
+    return found | beyond | {"runs": runs}
 
 
 def _ms(seconds):

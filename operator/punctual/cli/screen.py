@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -106,19 +107,17 @@ def slack_of(job: Job) -> float | None:
     return None if job.state == "Late" and job.eta is None else job.slack
 
 
-def _why(job: Job) -> list[Text]:
-    """Return the reason of a state that does not explain itself."""
-    if job.state in {"Refused", "Late", "Missed", "Failed", "Measuring"}:
-        why = Text(f"    {job.reason}: {job.message}", style=STYLES[job.state], overflow="fold")
-        return [
-            why,
-            *(
-                [Text(f"    {offer(job.offered, job.offer_load, edit=job.offered_time)}", style="yellow")]
-                if job.offered or job.offer_load
-                else []
-            ),
-        ]
-    return []
+def _why(job: Job) -> Iterable[Padding]:
+    """Yield the reason of a state that does not explain itself, and the offer."""
+    if job.state not in {"Refused", "Late", "Missed", "Failed", "Measuring"}:
+        return
+    yield _indented(Text(f"{job.reason}: {job.message}", STYLES[job.state], overflow="fold"))
+    if job.offered or job.offer_load:
+        yield _indented(Text(offer(job.offered, job.offer_load, edit=job.offered_time), "yellow"))
+
+
+def _indented(text: Text) -> Padding:
+    return Padding(text, (0, 0, 0, 4))
 
 
 def offer(deadline: str | None, load: int | None, *, edit: str | None = None) -> str:

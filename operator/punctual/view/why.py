@@ -400,7 +400,7 @@ def _not_started(on: _Subject, chunk: Chunk) -> str | None:
 
 
 def _behind(on: _Subject, chunk: Chunk) -> Iterator[tuple[float, str]]:
-    """Yield by how much a chunk will end after its plan, and the arithmetic; nothing if it keeps the job's plan.
+    """Yield by how much a chunk will end after its plan, and the arithmetic; nothing if it keeps the plan.
 
     The report is taken as `OLD` seconds old, so no chunk is called slow that may be on time.
     """
@@ -421,8 +421,8 @@ def _behind(on: _Subject, chunk: Chunk) -> Iterator[tuple[float, str]]:
         return
     after = f", {span(late)} late" if late > 1.0 else ""
     text = (
-        f"{what} have reported {chunk.done} of {size}: a unit takes {factor:.2g} times its cost of {job.per_unit:.3g}s. "
-        f"At this pace they end at {on.at(end)}{after}."
+        f"{what} have reported {chunk.done} of {size}: a unit takes {factor:.2g} times its cost of "
+        f"{job.per_unit:.3g}s. At this pace they end at {on.at(end)}{after}."
     )
     yield late, text
 

@@ -4,12 +4,14 @@ The wheels of the locked packages are fetched once, into build/cli-wheels, and i
 """
 
 import hashlib
+import io
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 from pathlib import Path
 
@@ -138,6 +140,25 @@ def test_simulate(punctual_, tmp_path):
     assert json.loads(punctual_("simulate", "jobs", "-", "--json", "--svg", "sim.svg", stdin=line))["jobs"]
     assert "promised" in punctual_("simulate", "jobs", "-", stdin=line)
     assert (tmp_path / "sim.svg").exists()
+
+
+def test_krews_archive_installs_itself_at_its_first_start(tmp_path):
+    sys.path.append(str(ROOT / "hack"))
+    from krew_lib.archive import build
+
+    with tarfile.open(fileobj=io.BytesIO(build())) as archive:
+        archive.extractall(tmp_path / "store", filter="data")
+    (tmp_path / "bin").mkdir()
+    for name in ("kubectl-punctual", "kubectl_complete-punctual"):  # as krew links it, and as its caveats say
+        (tmp_path / "bin" / name).symlink_to(tmp_path / "store/kubectl-punctual")
+    python = f"{sys.base_prefix}/bin"
+    env = {"PATH": f"{tmp_path}/bin:{python}:{os.defpath}", "HOME": str(tmp_path), "PIP_NO_INDEX": "1"}
+    env["PIP_FIND_LINKS"] = str(wheels())
+    assert run(tmp_path / "bin/kubectl_complete-punctual", "wh", env=env) == ":4\n"
+    assert run(tmp_path / "bin/kubectl-punctual", "--version", env=env) == f"{punctual.__version__}\n"
+    assert run(tmp_path / "bin/kubectl_complete-punctual", "wh", env=env) == "why\n:4\n"
+    assert "Usage: kubectl punctual" in run(tmp_path / "bin/kubectl-punctual", "-h", env={**env, "PIP_FIND_LINKS": ""})
+    assert len(list((tmp_path / ".cache/kubectl-punctual").iterdir())) == 1
 
 
 def test_bench(punctual_):

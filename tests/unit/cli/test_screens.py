@@ -102,6 +102,6 @@ def test_why(run, name):
     told = why.Explained(f"demo/{name}", jobs[name].state, explain(jobs[name], view, now, names), ())
     text = draw(f"why {name}", *why.parts(told))
     assert text.startswith(f"demo/{name}  {jobs[name].state}")
-    assert {"clocks": "A job of another namespace", "report": "The reduce step", "mertens": "times its cost"}[
+    assert {"clocks": "A job of another namespace", "report": "The reduce step", "mertens": "a unit takes 1.3 times"}[
         name
     ] in text

@@ -1,0 +1,1 @@
+"""The archive of kubectl's plugin and its manifest for krew, kubectl's package manager."""
