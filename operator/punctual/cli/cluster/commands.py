@@ -74,12 +74,21 @@ def top(
 
     Without a terminal, and with -o json, it prints the present once and exits.
     """
-    from punctual.cli.cluster.top import top as show  # noqa: PLC0415  rich
     from punctual.cli.kubectl import Kubectl  # noqa: PLC0415
 
     kubectl = Kubectl(context)
-    where = None if everywhere else namespace or kubectl.namespace()
-    sys.exit(show(kubectl, where, once=once, output=output))
+    if once or output == "json" or not sys.stdout.isatty():
+        where = ["--all-namespaces"] if everywhere else ["--namespace", namespace] if namespace else []
+        # kubectl reads while Python imports rich
+        pools = kubectl.begin("get", "pools.punctual.dev", "-o", "json")
+        jobs = kubectl.begin("get", "divisiblejobs.punctual.dev", "-o", "json", *where)
+        from punctual.cli.cluster.top import once as print_once  # noqa: PLC0415
+
+        print_once(pools, jobs, everywhere=everywhere, output=output)
+        return
+    from punctual.cli.cluster.top import top as show  # noqa: PLC0415
+
+    show(kubectl, None if everywhere else namespace or kubectl.namespace(), wide=output == "wide")
 
 
 def pools(

@@ -21,13 +21,9 @@ LOOK = 1.0
 UNREAD = "pools are left out: you may not read them"
 
 
-def top(kubectl: Kubectl, namespace: str | None, *, once: bool, output: str) -> int:
-    """Show pools and jobs until the user interrupts it, or once. Return the exit status."""
-    console = Console()
-    if once or output == "json" or not console.is_terminal:
-        _once(kubectl, namespace, output)
-        return 0
-    board, history = Board(), History()
+def top(kubectl: Kubectl, namespace: str | None, *, wide: bool) -> None:
+    """Show pools and jobs until the user interrupts it. ``namespace`` None: jobs of all namespaces."""
+    console, board, history = Console(), Board(), History()
     with Follower(kubectl, namespace=namespace, pods=False, pools=True) as follower:
         try:
             with Live(console=console, auto_refresh=False, screen=True) as live:
@@ -37,12 +33,12 @@ def top(kubectl: Kubectl, namespace: str | None, *, once: bool, output: str) -> 
                     note(history, board, now)
                     past = tables.Past(history, now)
                     shown = screen(
-                        board, past, everywhere=namespace is None, wide=output == "wide", height=console.size.height,
+                        board, past, everywhere=namespace is None, wide=wide, height=console.size.height,
                         unread=UNREAD if follower.unread else "",
                     )  # fmt: skip
                     live.update(shown, refresh=True)
         except KeyboardInterrupt:
-            return 0
+            return
 
 
 def note(history: History, board: Board, now: float) -> None:
@@ -77,18 +73,16 @@ def _headline(board: Board, now: float) -> Text:
     return text if states else text.append("   no jobs yet", "dim")
 
 
-def _once(kubectl: Kubectl, namespace: str | None, output: str) -> None:
-    where = ["--namespace", namespace] if namespace else ["--all-namespaces"]
-    calls = kubectl.begin("get", "pools.punctual.dev", "-o", "json")
-    found = kubectl.begin("get", "divisiblejobs.punctual.dev", "-o", "json", *where)
+def once(found_pools: Call, found_jobs: Call, *, everywhere: bool, output: str) -> None:
+    """Print pools and jobs as kubectl finds them now."""
     board, unread = Board(), ""
     try:
-        board.take(_all("Pool", calls))
+        board.take(_all("Pool", found_pools))
     except ClusterError as error:
         if "(Forbidden)" not in str(error):
             raise
         unread = UNREAD
-    board.take(_all("DivisibleJob", found))
+    board.take(_all("DivisibleJob", found_jobs))
     pools = sorted(board.pools.values(), key=lambda pool: pool.name)
     jobs = tables.in_order(board.jobs.values())
     if output == "json":
@@ -98,7 +92,7 @@ def _once(kubectl: Kubectl, namespace: str | None, output: str) -> None:
     wide = output == "wide"
     parts: list[RenderableType] = [Text(unread, "yellow") if unread else tables.pools(pools, wide=wide)]
     if jobs:
-        parts += [Text(""), tables.jobs(jobs, time.time(), namespaces=namespace is None, wide=wide)]
+        parts += [Text(""), tables.jobs(jobs, time.time(), namespaces=everywhere, wide=wide)]
     tables.show(*parts)
 
 
