@@ -105,6 +105,38 @@ def test_a_user_of_one_namespace_gets_an_answer_that_says_what_it_leaves_out(pla
     assert 'cannot list resource "divisiblejobs"' in refused.stderr
 
 
+def test_a_user_of_one_namespace_gets_an_explanation_without_jobs_of_others(plugin, kubectl, guest):
+    name, env = guest
+    other = f"secret-{name}"
+    kubectl("create", "namespace", other, check=True)
+    body = pool_body(f"of-{name}")
+    w = World(spec=spec_of(body), now=NOW)
+    w.node("n0", 2.0)
+    w.tick()
+    w.apply(job("theirs", units=190, deadline=NOW + 100, arrival=NOW, namespace=other))
+    w.apply(job("ours", units=150, deadline=NOW + 60, arrival=NOW, namespace=name))
+    w.run(NOW + 5)
+    store(kubectl, state(w, body))
+
+    refused = plugin("punctual", "why", "ours", env=env)
+    assert refused.returncode == 0, refused.stderr
+    assert "InfeasibleCapacity" in refused.stdout
+    assert f"only jobs of namespace {name} were read: you may not read others" in refused.stdout
+    assert "the pods of its chunks were not read: you may not list pods" in refused.stdout
+    assert other not in refused.stdout
+    unknown = plugin("punctual", "why", "oars", env=env)
+    assert (unknown.returncode, unknown.stderr) == (
+        2,
+        f"kubectl punctual: namespace {name} has no job and no chunk's pod oars; similar: ours\n",
+    )
+    pools = plugin("punctual", "pools", env=env)
+    assert pools.returncode == 2
+    assert "cannot list resource" in pools.stderr
+    top = plugin("punctual", "top", env=env)
+    assert "pools are left out: you may not read them" in top.stdout
+    assert "ours" in top.stdout
+
+
 def test_a_user_of_one_namespace_watches_its_jobs(kubectl, guest):
     name, env = guest
     body = manifest(job("done", units=50, deadline=200.0), "shared")

@@ -1,6 +1,7 @@
 """Pictures of the terminal screens, as SVG in build/screens: each is drawn from a real state, to be looked at."""
 
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,7 @@ def draw(name, *parts, width=118):
     SCREENS.mkdir(parents=True, exist_ok=True)
     text = console.export_text(clear=False)
     picture = console.export_svg(title=f"kubectl punctual {name}")
+    picture = re.sub(r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL)  # nothing is fetched from elsewhere
     (SCREENS / f"{name}.svg").write_text(picture.replace("<text ", '<text xml:space="preserve" '))
     return text
 

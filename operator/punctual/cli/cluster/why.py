@@ -67,7 +67,7 @@ def explain(name: str, *, state: ClusterState, pods: Call, now: float) -> Explai
     pod = seen.get(name)
     if chunk is not None:
         told = why_chunk(job, chunk, pool, now, names, pod)
-        return Explained(f"{namespace}/{name}", pod.phase if pod else "Pending", told, left_out)
+        return Explained(f"{namespace}/{name}", pod.phase if pod else "Unknown", told, left_out)
     assert pod is not None
     return Explained(f"{namespace}/{name}", pod.phase, why_over(job, pod), left_out)
 
