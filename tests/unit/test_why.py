@@ -98,7 +98,7 @@ def test_a_promised_job_says_what_the_processors_it_waits_for_do_and_until_when(
 def test_it_waits_for_a_job_of_another_namespace_without_its_name():
     theirs = replace(A, namespace="other", name="secret")
     found = Cluster().after(10, theirs, asked("b", units=60, within=200)).why("b")
-    one(found, rf"Units 0-60 start at .* of {STRANGER} until then\.")
+    one(found, rf"Units 0-60 start at .* of node n\d, which runs {STRANGER} until then\.")
     assert "secret" not in " ".join(found)
 
 

@@ -127,7 +127,7 @@ def _candidates(app: typer.Typer, before: list[str], last: str) -> list[str]:
 
 
 def _read(words: list[str], by_word: dict[str, _Option], argument: _Option | None) -> tuple[_Given, _Option | None]:
-    """Return the values of options and of the argument, and the option whose value comes next."""
+    """Return the values of options and of the argument, and the option that the next word belongs to."""
     given, waiting = _Given({}), None
     for word in words:
         if waiting is not None:

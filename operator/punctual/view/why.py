@@ -304,8 +304,9 @@ def _wait(on: _Subject, pool: PoolView, piece: PlacedWork, work: Iterable[tuple[
         until, uid, other = max(earlier)
         their = "the reduce step" if other.kind == "Reduce" else f"units {other.begin}-{other.end}"
         verb = "runs" if other.start <= on.now else "first runs"
+        load = on.named(uid) if on.named(uid) == STRANGER else f"{their} of {on.named(uid)}"
         end = "until then" if abs(until - piece.start) < 1.0 else f"until {on.at(until)}"
-        return f"{waits} on {node}, which {verb} {their} of {on.named(uid)} {end}."
+        return f"{waits} on {node}, which {verb} {load} {end}."
     return f"{waits} on {node}."
 
 

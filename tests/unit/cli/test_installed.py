@@ -113,9 +113,12 @@ def test_no_cluster_library_is_installed_beside_it(environment):
     assert {re.sub("[_.]", "-", name).lower() for name in names.split()} <= {"punctual-operator"} | locked
 
 
-def test_version_and_help(punctual_):
+def test_version_and_help(punctual_, environment):
     assert punctual_("--version") == punctual_("version") == f"{punctual.__version__}\n"
     assert "plan" in punctual_("--help")
+    plugin = run(environment / "bin/kubectl-punctual", "--help")
+    assert plugin.startswith("Usage: kubectl punctual")
+    assert run(environment / "bin/kubectl_complete-punctual", "wh") == "why\n:4\n"
 
 
 def test_crds(punctual_):

@@ -62,7 +62,7 @@ def outlook(view: PoolView, now: float) -> Outlook:
 
 def pools(names: Sequence[str], state: ClusterState, *, output: str) -> None:
     """Print pools. Raises PunctualError if one of ``names`` does not exist."""
-    found = state.objects((), {"default"})
+    found = state.objects((), ())
     snapshot, now = Snapshot.of(found.bodies), time.time()
     lines = [pool_of(body) for name, body in sorted(snapshot.pools.items()) if not names or name in names]
     for name in names:
