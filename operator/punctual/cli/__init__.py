@@ -146,23 +146,6 @@ def timeline(
 
 
 @app.command()
-def page(
-    *,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Local port; 0: any that is free.")] = 8090,
-    context: Context = None,
-    browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
-) -> None:
-    """Show the operator's page: pools, jobs, deadlines, live.
-
-    It forwards a local port to the operator that leads, with your right to forward ports of its pod, until Ctrl-C.
-    """
-    from punctual.cli.kubectl import Kubectl  # noqa: PLC0415
-    from punctual.cli.page import show  # noqa: PLC0415
-
-    show(Kubectl(context), port=port, browser=browser)
-
-
-@app.command()
 def plan(
     manifest: Annotated[
         str | None, typer.Argument(metavar="FILE", help="Manifest of the job; -: standard input.")

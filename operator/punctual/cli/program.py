@@ -9,7 +9,7 @@ from typing import Final
 PLUGIN: Final = "kubectl-punctual"
 COMPLETION: Final = "kubectl_complete-punctual"
 """kubectl starts this to complete words of the plugin (kubectl 1.26 and later)."""
-_SPOKEN = re.compile(r"(?<![\w/-])punctual (?=(plan|watch|timeline|simulate|crds|submit|why|top|pools|cancel)\b)")
+_SPOKEN = re.compile(r"(?<![\w/-])punctual (?=(plan|watch|timeline|simulate|crds|submit|why|top|pools|cancel|page)\b)")
 
 
 def started_as() -> str:

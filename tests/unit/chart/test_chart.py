@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from punctual import wire
-from punctual.cli.page import LEADER
-from punctual.cli.page import PORT as PAGE_PORT
+from punctual.cli.cluster.page import LEADER
+from punctual.cli.cluster.page import PORT as PAGE_PORT
 from punctual.kube.cluster.placeholder_pod import PlaceholderSettings
 from punctual.kube.trust.ca import service_names
 

@@ -1,4 +1,4 @@
-"""The commands that ask a cluster: ``why``, ``top``, ``pools``, ``submit``, ``cancel``.
+"""The commands that ask a cluster: ``why``, ``top``, ``pools``, ``submit``, ``cancel``, ``page``.
 
 Like :mod:`punctual.cli`, this module imports nothing slow: each command imports what it needs.
 """
@@ -161,4 +161,20 @@ def cancel(
     sys.exit(1 if done.missing else 0)
 
 
-COMMANDS = why, top, pools, submit, cancel
+def page(
+    *,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Local port; 0: any that is free.")] = 8090,
+    context: Context = None,
+    browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
+) -> None:
+    """Show the operator's page: pools, jobs, deadlines, live.
+
+    It forwards a local port to the operator that leads, with your right to forward ports of its pod, until Ctrl-C.
+    """
+    from punctual.cli.cluster.page import show  # noqa: PLC0415
+    from punctual.cli.kubectl import Kubectl  # noqa: PLC0415
+
+    show(Kubectl(context), port=port, browser=browser)
+
+
+COMMANDS = why, top, pools, submit, cancel, page

@@ -3,13 +3,31 @@
 from collections.abc import Collection
 
 from punctual.kube.page.model import Reading
+from punctual.kube.translate import job_status
+from punctual.view.jobs import job_of
+from punctual.view.why import why
 
 
 def explain(reading: Reading, uid: str, visible: Collection[str] | None) -> tuple[str, ...] | None:
-    """Return sentences. None: there is no such job in the namespaces that are visible (None: in all)."""
+    """Return sentences. None: there is no such job in the namespaces that are visible (None: in all).
+
+    Jobs of other namespaces have no name in them.
+    """
     known = reading.jobs.get(uid)
     if known is None or not (visible is None or known.owner.namespace in visible):
         return None
-    record = known.record
-    said = record and [record.failed_condition, record.completed_condition, record.on_track, record.admitted]
-    return tuple(verdict.message for verdict in said or () if verdict)
+    if known.record is None or known.job is None:
+        return ("It has no answer yet.",)
+    status = job_status(
+        known.record, known.job, owner=known.owner, transition_times=known.transition_times, now=reading.now
+    )
+    manifest = known.manifest() if known.spec else {"metadata": {}, "spec": {}}
+    meta = {**manifest["metadata"], "uid": uid, "namespace": known.owner.namespace, "name": known.owner.name}
+    spec = {"pool": known.owner.pool, "units": known.owner.units} | manifest["spec"]
+    names = {
+        other: f"{job.owner.namespace}/{job.owner.name}"
+        for other, job in reading.jobs.items()
+        if visible is None or job.owner.namespace in visible
+    }
+    job = job_of({"metadata": meta, "spec": spec, "status": status})
+    return why(job, reading.pools.get(known.owner.pool), reading.now, names)
