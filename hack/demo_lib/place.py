@@ -10,8 +10,12 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+
+from lib import prometheus
 
 from demo_lib import objects
 from demo_lib.objects import NAMESPACE, NODE_LABEL, POOL
@@ -20,6 +24,8 @@ from punctual.errors import ClusterError, PunctualError
 
 HACK = Path(__file__).resolve().parent.parent
 ROOT = HACK.parent
+SYSTEM = "punctual"
+"""The namespace that hack/install-chart installs into."""
 
 
 def own_cluster() -> bool:
@@ -67,6 +73,22 @@ def install(image: str) -> None:
         repository, tag = image, "latest"
     values = {"image.repository": repository, "image.tag": json.dumps(tag), "page.enabled": "true"}
     command("hack/install-chart", *(word for name, value in values.items() for word in ("--set", f"{name}={value}")))
+
+
+@contextlib.contextmanager
+def scraping(kubectl: Kubectl) -> Iterator[str]:
+    """Scrape operator and agents with a Prometheus of this machine; yield its address."""
+    ports = {"operator": 8080, "agent": 9464}
+    pods = kubectl.get("pods", "-n", SYSTEM, "-l", "app.kubernetes.io/name=punctual")["items"]
+    found = {pod["metadata"]["name"]: ports[pod["metadata"]["labels"]["app.kubernetes.io/component"]] for pod in pods}
+    kubeconfig = Path(os.environ.get("KUBECONFIG") or Path.home() / ".kube/config")
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        prometheus.Prometheus(
+            Path(folder), kubeconfig=kubeconfig, namespace=SYSTEM, pods=found, scrape=5.0, port=9090
+        ) as running,
+    ):
+        yield running.address
 
 
 def command(*words: str, quiet: bool = False) -> str:

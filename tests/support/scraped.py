@@ -1,83 +1,21 @@
-"""A real Prometheus on this machine that scrapes a cluster's operator and agents, through the API server's proxy."""
+"""A real Prometheus on this machine that scrapes a cluster's operator and agents, and answers queries."""
 
-import base64
-import contextlib
 import json
-import socket
-import subprocess
 import time
-from pathlib import Path
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 from urllib.request import urlopen
 
-import yaml
+from lib import prometheus
 
 SCRAPE = 2
 """Seconds between two scrapes."""
-ROOT = Path(__file__).parents[2]
 
 
-class Prometheus:
+class Prometheus(prometheus.Prometheus):
     """Scrapes pods ({name: port}) of a namespace from when it is started; a context manager."""
 
-    def __init__(self, program, folder, kubeconfig, namespace, pods):
-        self.folder, self._program = folder, program
-        with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as free:
-            self.address = f"127.0.0.1:{free.getsockname()[1]}"
-        (folder / "prometheus.yaml").write_text(json.dumps(self._config(kubeconfig, namespace, pods)))
-
-    def _config(self, kubeconfig, namespace, pods):
-        config = yaml.safe_load(Path(kubeconfig).read_text())
-        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
-        files = {
-            "ca_file": cluster["certificate-authority-data"],
-            "cert_file": user["client-certificate-data"],
-            "key_file": user["client-key-data"],
-        }
-        for name, data in files.items():
-            (self.folder / name).write_bytes(base64.b64decode(data))
-            (self.folder / name).chmod(0o600)
-        server = urlsplit(cluster["server"]).netloc
-        targets = [
-            {
-                "targets": [server],
-                "labels": {
-                    "__metrics_path__": f"/api/v1/namespaces/{namespace}/pods/{pod}:{port}/proxy/metrics",
-                    "instance": pod,
-                },
-            }
-            for pod, port in pods.items()
-        ]
-        job = {
-            "job_name": "punctual",
-            "scheme": "https",
-            "honor_labels": True,
-            "tls_config": {name: str(self.folder / name) for name in files},
-            "static_configs": targets,
-        }
-        return {
-            "global": {"scrape_interval": f"{SCRAPE}s", "evaluation_interval": f"{SCRAPE}s"},
-            "rule_files": [str(ROOT / "charts/punctual/alerts/punctual.yaml")],
-            "scrape_configs": [job],
-        }
-
-    def __enter__(self):
-        with (self.folder / "log").open("w") as log:
-            self._process = subprocess.Popen(
-                [
-                    self._program,
-                    f"--config.file={self.folder / 'prometheus.yaml'}",
-                    f"--storage.tsdb.path={self.folder / 'data'}",
-                    f"--web.listen-address={self.address}",
-                ],
-                stdout=log,
-                stderr=log,
-            )
-        return self
-
-    def __exit__(self, *_):
-        self._process.terminate()
-        self._process.wait(30)
+    def __init__(self, folder, kubeconfig, namespace, pods):
+        super().__init__(folder, kubeconfig=kubeconfig, namespace=namespace, pods=pods, scrape=SCRAPE)
 
     def query(self, expr, start, end, step=SCRAPE):
         """Return [(labels, [(time, value)])] of a query over some time."""
