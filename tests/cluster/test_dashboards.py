@@ -41,7 +41,7 @@ async def test_each_panel_shows_what_its_title_claims(cluster, client, space, tm
     await eventually(cluster.in_order)
     pods = {p["metadata"]["name"]: 8080 for p in cluster.pods("operator")}
     pods |= {p["metadata"]["name"]: 9464 for p in cluster.pods("agent")}
-    program = await asyncio.to_thread(prometheus.program, "prometheus")
+    await asyncio.to_thread(prometheus.program, "prometheus")  # fetched before the clock runs
     with Prometheus(tmp_path, cluster.kubeconfig, SYSTEM, pods) as scraped:
         node = cluster.nodes[0]
         async with lend(cluster, client, node, missRatio={"target": "10%"}) as loose:
