@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import pairwise, product
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -274,13 +275,35 @@ def test_demands_that_are_placed_at_once_get_what_each_would_get_by_itself(queue
     assert all(map(same, row.made, alone))
 
 
-def test_as_many_demands_of_a_long_queue_are_placed_at_once_as_one_array_of_ready_times_serves():
-    ground = Timeline(np.linspace(0.0, 1000.0, FRONT))
-    cost = Cost(chi=10.0)
+def long_queue(begin=0, **changed):
+    """Sixty demands for 400 units from ``begin`` on; the first is placed."""
+    ground = replace(Timeline(np.linspace(0.0, 1000.0, FRONT)), **changed)
     demands = [
-        Demand(order=Order(due, 0.0, f"j{n}"), ranges=Ranges.of((0, 400)), cost=cost, due=due)
+        Demand(order=Order(due, 0.0, f"j{n}"), ranges=Ranges.of((begin, begin + 400)), cost=Cost(chi=10.0), due=due)
         for n, due in enumerate(np.arange(1500.0, 1560.0).tolist())
     ]
     first = place(demands[0], ground)
     ground.take(first)
-    assert len(place_next(demands[1:], ground, first)) == len(demands) - 1 > 2 * ROWS
+    return demands[1:], ground, first
+
+
+def test_as_many_demands_of_a_long_queue_are_placed_at_once_as_one_array_of_ready_times_serves():
+    demands, ground, first = long_queue()
+    assert len(place_next(demands, ground, first)) == len(demands) > 2 * ROWS
+
+
+@pytest.mark.parametrize(
+    "queue",
+    [
+        long_queue(),
+        long_queue(begin=16),
+        long_queue(speeds=np.linspace(1.0, 2.0, FRONT)),
+        long_queue(discipline=Discipline(partition="EPR")),
+    ],
+    ids=["usual", "other units", "other speeds", "equal parts"],
+)
+def test_what_is_placed_at_once_is_what_each_would_get_by_itself(queue):
+    demands, ground, first = queue
+    for booking in place_next(demands, ground, first):
+        assert same(booking, place(booking.demand, ground))
+        ground.take(booking)

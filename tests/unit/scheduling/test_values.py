@@ -44,24 +44,40 @@ def dataclasses_in(*packages: ModuleType) -> list[type]:
     return [each for each in own if is_dataclass(each)]
 
 
+DATACLASSES = dataclasses_in(scheduling, theory)
+
+
+def cannot_change(each: type) -> bool:
+    try:
+        setattr(object.__new__(each), fields(each)[0].name, None)
+    except FrozenInstanceError:
+        return True
+    return False
+
+
 @pytest.mark.parametrize("package", CHANGE)
 def test_all_classes_but_the_named_ones_are_values_that_cannot_change(package):
     """An event or a demand that one reader changed would be another one for all who hold it."""
-    change = set()
-    for each in dataclasses_in(scheduling, theory):
-        if f"{each.__module__}.".startswith(f"punctual.{package}."):
-            try:
-                setattr(object.__new__(each), fields(each)[0].name, None)
-            except FrozenInstanceError:
-                continue
-            change.add(each.__name__)
-    assert change == CHANGE[package]
+    there = [each for each in DATACLASSES if f"{each.__module__}.".startswith(f"punctual.{package}.")]
+    assert {each.__name__ for each in there if not cannot_change(each)} == CHANGE[package]
 
 
-@pytest.mark.parametrize("each", dataclasses_in(scheduling, theory), ids=lambda each: each.__name__)
+@pytest.mark.parametrize("each", DATACLASSES, ids=lambda each: each.__name__)
 def test_no_instance_has_an_attribute_that_its_class_does_not_declare(each):
     with pytest.raises(AttributeError):
         object.__setattr__(object.__new__(each), "misspelt", None)
+
+
+def test_values_of_five_or_more_fields_are_made_by_the_names_of_these():
+    many = [each for each in DATACLASSES if cannot_change(each) and sum(f.init for f in fields(each)) >= 5]
+    by_order = {each.__name__ for each in many if not all(f.kw_only for f in fields(each) if f.init)}
+    assert by_order == {"Plan", "StoreResult"}
+
+
+def test_classes_with_arrays_are_compared_by_identity():
+    """Arrays have no single truth value."""
+    found = {each.__name__ for each in DATACLASSES if each.__eq__ is object.__eq__}
+    assert found == {"Blackouts", "LazyPlan", "Partition", "Placement", "Timeline"}
 
 
 pairs = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=6)
@@ -173,6 +189,14 @@ def test_who_begins_where_a_whole_range_was_given_back_is_another_attempt():
     record = ledger.lose(record, empty)
     assert ledger.next_attempt(record, 20, 30) == 2
     assert ledger.remaining(40, record).total == 40
+
+
+def test_fewer_units_leave_the_failures_of_those_that_are_left_and_of_reduce():
+    failed = Counts().add(3, 5).add(10, 11)
+    kept = JobRecord(completed=Ranges.of((0, 10)), failed=failed)
+    assert ledger.within(kept, 10) == kept
+    assert ledger.within(kept, 9).completed == Ranges.of((0, 9))
+    assert ledger.within(kept, 9).failed == Counts().add(3, 5)
 
 
 @pytest.mark.parametrize(("answer", "end"), [(4, 4), (10, 10), (99, 10), (0, 0), (-3, 0)])

@@ -196,3 +196,18 @@ def test_a_chunk_waits_for_earlier_ones_that_wait_for_their_processors_where_the
     schedule = ExactSchedule(pool(0, 0, 0, booked=queue, discipline=Discipline(network=network)))
     starts = list(schedule.starts(0.0, dict.fromkeys(Place("n", i) for i in free)))
     assert [(start.uid, place.slot) for start in starts for _, place in start.pieces] == begun
+
+
+@pytest.mark.parametrize(
+    ("wanted", "moves"),
+    [
+        (demand(100, 200), False),
+        (demand(160, 200, most=1), True),
+        (demand(90, 95), True),
+        (demand(500, 200), False),
+    ],
+    ids=["fits behind", "too slow behind on all that it may use", "no time behind", "more than any order can do"],
+)
+def test_others_move_for_a_demand_that_does_not_fit_behind_them_but_might_before(wanted, moves):
+    schedule = ExactSchedule(pool(0, 0, booked=(demand(100, 300, uid="a"), demand(100, 300, uid="b"))))
+    assert schedule.movable(wanted) is (schedule.plan if moves else None)

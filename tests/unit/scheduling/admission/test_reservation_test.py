@@ -151,6 +151,8 @@ def test_the_reduce_step_does_not_run_into_a_window():
 def test_a_refusal_counts_what_fits_around_the_windows():
     short = place(demand(40, 40.0), ground([0.0, 0.0], [(0, 10.0, 30.0), (1, 10.0, 30.0)]))
     assert (short.units, short.fit, short.usable) == (40, 36, 2)
+    late = place(demand(40, 20.0), ground([30.0], [(0, 40.0, 50.0)], start="Together"))
+    assert (late.units, late.fit, late.usable) == (40, 0, 0)
 
 
 def slots_of(ready, windows):
@@ -370,7 +372,7 @@ def test_windows_of_places_that_are_gone_are_nobodys():
 
 @pytest.mark.parametrize(
     "window",
-    [(5.0, 5.0, 1, 0.0), (5.0, inf, 1, 0.0), (5.0, 9.0, 0, 0.0), (5.0, 9.0, 1, 1.5), (float("nan"), 9.0, 1, 0)],
+    [(5.0, 5.0, 1, 0.0), (5.0, inf, 1, 0.0), (5.0, 9.0, 0, 0.0), (5.0, 9.0, 1, 1.5), (float("nan"), 9.0, 1, 0), (-inf, 9.0, 1, 0)],
 )
 def test_a_reservation_without_length_or_processors_is_none(window):
     start, end, processors, io_ratio = window

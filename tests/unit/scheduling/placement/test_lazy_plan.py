@@ -9,7 +9,7 @@ from punctual.scheduling.model.discipline import Discipline, Order
 from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.placement.blackouts import Blackouts
 from punctual.scheduling.placement.demand import Demand, Shortfall
-from punctual.scheduling.placement.lazy_plan import LazyPlan
+from punctual.scheduling.placement.lazy_plan import MARK, LazyPlan
 from punctual.scheduling.placement.place import place
 from punctual.scheduling.placement.sufficient_test import surely_fit
 from punctual.scheduling.placement.timeline import Timeline
@@ -19,9 +19,9 @@ ONE_PORT = Discipline(network="OnePort")
 AHEAD = Blackouts.of(2, np.array([0]), np.array([50.0]), np.array([60.0]))
 
 
-def demand(units: int, due: float, uid: str = "j") -> Demand:
+def demand(units: int, due: float, uid: str = "j", **setup: float) -> Demand:
     order = Order(due, 0.0, uid)
-    return Demand(order=order, ranges=Ranges.of((0, units)), cost=Cost(chi=1.0, tau=0.1), due=due)
+    return Demand(order=order, ranges=Ranges.of((0, units)), cost=Cost(chi=1.0, tau=0.1, **setup), due=due)
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,22 @@ def test_bookings_are_taken_over_only_upon_a_ground_that_is_the_same(changed):
     assert found == [fresh.booking(i).finish for i in range(2)]
 
 
+def test_demands_that_come_before_others_twice_leave_no_times_of_the_queue_without_them():
+    queue = [demand(4, 1000.0 + n, f"j{n}") for n in range(MARK + 8)]
+    row, ground = LazyPlan(Timeline(np.zeros(2))), Timeline(np.zeros(2))
+    row.follow(queue)
+    row.end()
+    for at in (MARK // 2, MARK + 4):
+        queue.insert(at, demand(40, queue[at].due, f"before {at}"))
+        row = row.upon(ground, queue)
+        assert len(row) == at
+        row.follow(queue[at:])
+        row.end()
+    fresh = LazyPlan(ground)
+    fresh.follow(queue)
+    assert np.array_equal(row.end().ready, fresh.end().ready)
+
+
 @pytest.mark.parametrize(("due", "fits"), [(1.8, False), (2.25, True)])
 def test_sums_alone_tell_of_no_demand_that_whole_units_make_late(due, fits):
     """Three units on two processors: as real numbers 1.65 s each, in whole units 2.2 s."""
@@ -60,5 +76,6 @@ def test_sums_alone_tell_of_no_demand_that_whole_units_make_late(due, fits):
     assert surely_fit(ground, [asked]) == 0
 
 
-def test_sums_alone_tell_of_a_demand_with_a_unit_to_spare():
-    assert surely_fit(Timeline(np.zeros(2)), [demand(3, 2.8)]) == 1
+@pytest.mark.parametrize("setup", [0.0, 5.0])
+def test_sums_alone_tell_of_a_demand_with_a_unit_to_spare(setup):
+    assert surely_fit(Timeline(np.zeros(2)), [demand(3, 2.8 + setup, theta_cp=setup)]) == 1
