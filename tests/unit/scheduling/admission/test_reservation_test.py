@@ -151,7 +151,7 @@ def test_the_reduce_step_does_not_run_into_a_window():
 def test_a_refusal_counts_what_fits_around_the_windows():
     short = place(demand(40, 40.0), ground([0.0, 0.0], [(0, 10.0, 30.0), (1, 10.0, 30.0)]))
     assert (short.units, short.fit, short.usable) == (40, 36, 2)
-    late = place(demand(40, 20.0), ground([30.0], [(0, 40.0, 50.0)], start="Together"))
+    late = place(demand(40, 20.0), ground([30.0], [(0, 10.0, 15.0)], start="Together"))
     assert (late.units, late.fit, late.usable) == (40, 0, 0)
 
 
