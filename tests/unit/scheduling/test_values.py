@@ -57,7 +57,7 @@ def cannot_change(each: type) -> bool:
 
 @pytest.mark.parametrize("package", CHANGE)
 def test_all_classes_but_the_named_ones_are_values_that_cannot_change(package):
-    """An event or a demand that one reader changed would be another one for all who hold it."""
+    """An event or a demand that one reader changed would be another one for all that hold it."""
     there = [each for each in DATACLASSES if f"{each.__module__}.".startswith(f"punctual.{package}.")]
     assert {each.__name__ for each in there if not cannot_change(each)} == CHANGE[package]
 

@@ -1,7 +1,7 @@
 """Reservations and the placement around them, as stories with numbers; at random in tests/property."""
 
 from dataclasses import replace
-from itertools import count, pairwise
+from itertools import pairwise
 from math import inf
 
 import numpy as np
@@ -89,12 +89,13 @@ def accepted(ahead, plan, reservation):
 
 def searched(ahead, plan, reservation):
     """The start that is offered, and how many steps its search took."""
-    search = nearest(reservation, ahead, around(ahead, plan), 0.0)
-    for steps in count():
+    search, steps = nearest(reservation, ahead, around(ahead, plan), 0.0), 0
+    while True:
         try:
             next(search)
         except StopIteration as end:
             return end.value, steps
+        steps += 1
 
 
 def offered(ahead, plan, reservation):
@@ -372,7 +373,14 @@ def test_windows_of_places_that_are_gone_are_nobodys():
 
 @pytest.mark.parametrize(
     "window",
-    [(5.0, 5.0, 1, 0.0), (5.0, inf, 1, 0.0), (5.0, 9.0, 0, 0.0), (5.0, 9.0, 1, 1.5), (float("nan"), 9.0, 1, 0), (-inf, 9.0, 1, 0)],
+    [
+        (5.0, 5.0, 1, 0.0),
+        (5.0, inf, 1, 0.0),
+        (5.0, 9.0, 0, 0.0),
+        (5.0, 9.0, 1, 1.5),
+        (float("nan"), 9.0, 1, 0),
+        (-inf, 9.0, 1, 0),
+    ],
 )
 def test_a_reservation_without_length_or_processors_is_none(window):
     start, end, processors, io_ratio = window
