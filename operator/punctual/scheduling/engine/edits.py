@@ -89,10 +89,7 @@ class Edits:
                     min_processors=old.min_processors,
                     max_processors=old.max_processors,
                 )
-                what = f"a deadline {span(job.deadline - now)} from now"
-                if job.deadline == old.deadline:
-                    what = f"processors.min {job.min_processors}, max {job.max_processors or 'none'}"
-                text = f"{what} would {kept}; the previous promise stays in force"
+                text = f"{_named(job, old, now)} would {kept}; the previous promise stays in force"
                 st.record = st.record._replace(spec_applied=Verdict("False", reasons.EDIT_REFUSED, text))
                 self.state.outbox.add(Emit(job.uid, "Warning", reasons.EDIT_REFUSED, text))
                 return
@@ -120,6 +117,15 @@ class Edits:
             admitted=verdict, on_track=None, promise=None, offer=None, eta=None, input=version
         )
         self.state.outbox.add(Emit(job.uid, "Normal", reasons.SUSPENDED, verdict.message))
+
+
+def _named(job: Job, old: Job, now: float) -> str:
+    """Return what an edit of tested fields requests."""
+    processors = f"processors.min {job.min_processors}, max {job.max_processors or 'none'}"
+    if job.deadline == old.deadline:
+        return processors
+    deadline = f"a deadline {span(job.deadline - now)} from now"
+    return deadline if _tested(job)[1:] == _tested(old)[1:] else f"{deadline} with {processors}"
 
 
 def _tested(job: Job) -> tuple[float, int, int | None]:

@@ -111,3 +111,25 @@ def test_the_offer_for_an_earlier_question_is_not_shown_for_a_new_one():
     assert w.state("j1") == ("False", reasons.INFEASIBLE_CAPACITY)
     assert w.records["x39"].offer is not None
     assert w.records["j1"].offer is None
+
+
+@pytest.mark.parametrize(
+    ("edited", "named"),
+    [
+        ({"deadline": 60.0}, "a deadline 59s from now would"),
+        ({"max_processors": 1}, "processors.min 1, max 1 would"),
+        ({"deadline": 105.0, "max_processors": 1}, "a deadline 1m44s from now with processors.min 1, max 1 would"),
+    ],
+    ids=["earlier", "fewer processors", "a little later with fewer processors"],
+)
+def test_a_refused_edit_names_what_it_requested(edited, named):
+    w = small()
+    w.apply(job("first", units=40, deadline=40))
+    w.apply(job(units=100, deadline=100))  # waits, and needs both processors then
+    w.run(1)
+    assert w.state("j1") == ("True", reasons.FEASIBLE)
+    edit(w, **edited)
+    w.run(2)
+    refused = w.records["j1"].spec_applied
+    assert refused[:2] == ("False", reasons.EDIT_REFUSED)
+    assert refused.message.startswith(named), refused.message
