@@ -1,6 +1,6 @@
 """Every panel of every dashboard, on a real Prometheus that scrapes the cluster while all kinds of jobs end.
 
-The pictures are in build/dashboards afterwards: each dashboard drawn from the answers to its own queries.
+The pictures are in build/pictures/dashboards afterwards: each dashboard drawn from the answers to its own queries.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ AHEAD = 40
 """Seconds from the creation of a reservation until its window begins."""
 WINDOW = 10 * SCRAPE
 """Seconds that stand for Grafana's `$__rate_interval`."""
-PICTURES = ROOT / "build/dashboards"
+PICTURES = ROOT / "build/pictures/dashboards"
 CRASHES = 'import sys; sys.exit("no such protein")'
 QUICK = {"deadline": "4m", "cost": {"perUnit": "300ms", "startup": "3s"}, "pause": 0.2, "processors": {"max": 1}}
 LIE = {"deadline": "60s", "cost": {"perUnit": "50ms", "startup": "2s"}, "pause": 1.0, "processors": {"max": 1}}

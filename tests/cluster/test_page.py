@@ -1,6 +1,6 @@
 """The page as its users meet it: `punctual page` forwards it from the operator on kind, and a browser shows it.
 
-The pictures are in build/page afterwards.
+The pictures are in build/pictures/page afterwards.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import pytest
 from browser import opened
 from live import ROOT, eventually
 
-PICTURES = ROOT / "build/page"
+PICTURES = ROOT / "build/pictures/page"
 SLOW = {"deadline": "10m", "cost": {"perUnit": "300ms", "startup": "3s"}, "pause": 0.2}
 
 

@@ -1,4 +1,4 @@
-"""Pictures of the terminal screens, as SVG in build/screens: each is drawn from a real state, to be looked at."""
+"""Pictures of the terminal screens, as SVG in build/pictures/screens: each is drawn from a real state, to be looked at."""
 
 import io
 import re
@@ -18,7 +18,7 @@ from punctual.view.jobs import Board
 from punctual.view.why import why as explain
 
 ROOT = Path(__file__).parents[3]
-SCREENS = ROOT / "build/screens"
+SCREENS = ROOT / "build/pictures/screens"
 
 
 def asked(uid, *, within, **more):
