@@ -22,7 +22,7 @@ class Server:
         self._connection = None
 
     def call(self, method, path, body=None, content_type="application/json"):
-        """Return (code, answer)."""
+        """Return (code, answer). Of a kind that is not served yet, the server answers 404 in plain text."""
         data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": content_type}
         for again in (False, True):
@@ -31,7 +31,8 @@ class Server:
             try:
                 self._connection.request(method, path, data, headers)
                 answer = self._connection.getresponse()
-                return answer.status, json.loads(answer.read() or b"{}")
+                text = answer.read() or b"{}"
+                return answer.status, json.loads(text) if text.startswith(b"{") else {"message": text.decode()}
             except (http.client.HTTPException, OSError):  # the server ends connections now and then
                 self.close()
                 if again:
