@@ -1,4 +1,4 @@
-"""Pictures of the terminal screens, as SVG in build/pictures/screens: each is drawn from a real state, to be looked at."""
+"""Pictures of the terminal screens, as SVG in build/pictures/screens: each is drawn from a real state, to look at."""
 
 import io
 import re
