@@ -24,7 +24,6 @@ from live import (
     OWN_SPACE,
     POOL,
     ROOT,
-    SYSTEM,
     Cluster,
     Space,
     eventually,
@@ -104,10 +103,7 @@ def cluster(alone):
         cluster = Cluster(dict(os.environ), own=False)
         cluster.image = place.given_image()
     _clear(cluster)
-    repository, _, tag = cluster.image.rpartition(":")
-    values = ("--set", f"image.repository={repository}", "--set", f"image.tag={json.dumps(tag)}")
-    values += ("--set", "page.enabled=true")
-    cluster.run(ROOT / "hack/install-chart", "--namespace", SYSTEM, *values)
+    cluster.install()
     nodes = json.loads(cluster.kubectl("get", "nodes", "-l", f"{LABEL}={POOL}", "-o", "json"))["items"]
     cluster.nodes = sorted(node["metadata"]["name"] for node in nodes)
     assert len(cluster.nodes) >= 2, f"two nodes with the label {LABEL}={POOL} are needed"

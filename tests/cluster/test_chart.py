@@ -17,12 +17,6 @@ def listed(cluster, *words):
     return json.loads(cluster.kubectl("get", *words, "-o", "json"))["items"]
 
 
-def install(cluster):
-    repository, _, tag = cluster.image.rpartition(":")
-    values = ("--set", f"image.repository={repository}", "--set", f"image.tag={json.dumps(tag)}")
-    cluster.run(ROOT / "hack/install-chart", "--namespace", SYSTEM, *values)
-
-
 def account(name):
     return f"system:serviceaccount:{SYSTEM}:punctual-{name}"
 
@@ -145,7 +139,7 @@ async def test_an_upgrade_to_the_same_changes_no_pod_and_keeps_the_authority(clu
         return sorted(p["metadata"]["uid"] for p in pods), secret["data"]
 
     before = seen()
-    install(cluster)
+    cluster.install()
     assert seen() == before
 
 
@@ -162,7 +156,7 @@ async def test_the_kinds_and_their_objects_outlive_the_chart(cluster, pool):
         assert {k["metadata"]["uid"] for k in listed(cluster, "crd", *KINDS)} == kinds
         assert {p["metadata"]["uid"] for p in listed(cluster, "pools")} >= pools
     finally:
-        install(cluster)
+        cluster.install()
     leader = await eventually(cluster.in_order)
 
     def heard():  # the authority is a new one

@@ -110,6 +110,13 @@ class Cluster:
     def kubectl(self, *words, stdin=None):
         return self.run("kubectl", *words, stdin=stdin).stdout
 
+    def install(self):
+        """Install the chart of this checkout, or upgrade it: all tests share it, so each installs it like this."""
+        repository, _, tag = self.image.rpartition(":")
+        values = {"image.repository": repository, "image.tag": json.dumps(tag), "page.enabled": "true"}
+        words = [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
+        self.run(ROOT / "hack/install-chart", "--namespace", SYSTEM, *words)
+
     def refused(self, *words, stdin=None):
         """Run kubectl, which must fail; return what it says."""
         done = self.run("kubectl", *words, stdin=stdin, check=False)
