@@ -5,7 +5,6 @@ The pictures are in build/pictures/page afterwards.
 
 import contextlib
 import os
-import signal
 import subprocess
 import sys
 
@@ -27,8 +26,11 @@ def forwarded(cluster):
             assert "http://127.0.0.1:" in line, line
             yield next(word for word in line.split() if word.startswith("http://"))
         finally:
-            process.send_signal(signal.SIGINT)
-            assert process.wait(30) == 0
+            process.terminate()  # a shell may have its background jobs ignore SIGINT
+            try:
+                assert process.wait(30) == 0
+            finally:
+                process.kill()
 
 
 @pytest.mark.timeout(420, func_only=True)

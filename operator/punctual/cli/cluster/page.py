@@ -1,6 +1,7 @@
 """``punctual page``: forwards a local port to the page of the leading operator, and follows it to the next leader."""
 
 import re
+import signal
 import subprocess
 import time
 import webbrowser
@@ -34,7 +35,8 @@ def leader(kubectl: Kubectl) -> Leader | None:
 
 
 def show(kubectl: Kubectl, *, port: int, browser: bool) -> None:
-    """Forward the page until interrupted. PunctualError: there is no operator, or it serves no page."""
+    """Forward the page until interrupted or terminated. PunctualError: there is no operator, or it serves no page."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # else kubectl would be left behind
     pod = leader(kubectl)
     if pod is None:
         raise PunctualError("no operator leads in this cluster: kubectl get pods -A -l app.kubernetes.io/name=punctual")
