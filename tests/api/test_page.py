@@ -12,9 +12,8 @@ from shown import Shown
 
 from punctual.kube.page import server as page_server
 from punctual.kube.page.model import page
-from punctual.kube.page.server import PageServer, Sources
+from punctual.kube.page.server import PageServer
 from punctual.kube.page.viewers import Viewers
-from punctual.kube.page.why import explain
 from punctual.kube.trust.ca import service_names
 from punctual.kube.trust.ca_store import ClusterCaStore
 from punctual.kube.trust.rotation import Rotation
@@ -32,13 +31,10 @@ class Site:
         self.job = self.shown.job(self.mine, "runs", units=40, most=4, deadline=110.0)
         self.others = self.shown.job(self.other, "waits", units=40, most=4, deadline=230.0)
         self.leads = True
-        self.server = PageServer(Sources(self.read, self.why), Viewers(client, time.monotonic))
+        self.server = PageServer(self.read, Viewers(client, time.monotonic))
 
     def read(self):
         return self.shown.read() if self.leads else None
-
-    def why(self, uid, visible):
-        return explain(self.shown.read(), uid, visible)
 
     async def start(self):
         rotation = Rotation(
@@ -137,7 +133,7 @@ async def test_the_loopback_port_needs_no_token_but_its_own_name(site):
     _, seen = await site.first()
     assert set(seen["jobs"]) == {site.job, site.others}
     assert await site.status("/events", host="localhost:8090") == 200
-    assert await site.status("/events", host="evil.example") == 403, "a foreign page whose name points to 127.0.0.1"
+    assert await site.status("/events", host="evil.example") == 403, "a foreign name that points to 127.0.0.1"
 
 
 async def test_what_changes_follows_the_page(site):

@@ -24,7 +24,7 @@ from browser import opened  # noqa: E402
 from shown import crowd  # noqa: E402
 
 from punctual.kube.page import model  # noqa: E402
-from punctual.kube.page.server import PageServer, Sources  # noqa: E402
+from punctual.kube.page.server import PageServer  # noqa: E402
 
 UPDATES = 4
 """Events that are awaited in each round."""
@@ -56,7 +56,7 @@ async def once(shown, address):
 async def rounds(jobs, nodes, number):
     """Serve a crowd; return the numbers of all rounds."""
     shown = crowd(jobs=jobs, nodes=nodes)
-    server = PageServer(Sources(shown.read, lambda _uid, _visible: None), viewers=None)
+    server = PageServer(shown.read, viewers=None)
     port = await server.listen_on_loopback(0)
     try:
         return [await once(shown, f"http://127.0.0.1:{port}") for _ in range(number)]

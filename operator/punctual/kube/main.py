@@ -17,7 +17,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self, get_args
@@ -45,9 +45,8 @@ from punctual.kube.leader.term import Term
 from punctual.kube.leader.trials import DEADLINE
 from punctual.kube.metrics import Metrics, begin
 from punctual.kube.page.model import Reading
-from punctual.kube.page.server import PageServer, Rights, Sources
+from punctual.kube.page.server import PageServer
 from punctual.kube.page.viewers import Viewers
-from punctual.kube.page.why import explain
 from punctual.kube.serve import ProbeServer
 from punctual.kube.trust.ca import service_names
 from punctual.kube.trust.ca_store import ClusterCaStore
@@ -170,8 +169,6 @@ class Operator:
         self._instance = config.pod or socket.gethostname()
         self.ports: tuple[int, int] = (0, 0)
         """The ports of the report server and of the metrics server."""
-        self.page_ports: tuple[int, int] | None = None
-        """The ports of the page, with a token and on loopback. None: it is not served."""
 
     async def run(self, stop: asyncio.Event) -> None:
         """Start, stand for election, lead for a term whenever elected, and shut down.
@@ -294,11 +291,10 @@ class Operator:
         report_port = await report_server.start(rotation.context, port=config.report_port)
         stack.push_async_callback(report_server.stop)
         if config.page_ports is not None:
-            read = partial(self._reading, client.clock, caches)
-            why = partial(self._why, client.clock, caches)
-            page_server = PageServer(Sources(read, why), Viewers(client, time.monotonic))
+            state = partial(self._reading, client.clock, caches)
+            page_server = PageServer(state, Viewers(client, time.monotonic))
             port, loopback_port = config.page_ports
-            self.page_ports = await page_server.start(rotation.context, port=port, loopback_port=loopback_port)
+            await page_server.start(rotation.context, port=port, loopback_port=loopback_port)
             stack.push_async_callback(page_server.stop)
         self._watch(client.clock, caches, report_server, rotation)
         self.ports = (report_port, metrics_port)
@@ -335,10 +331,6 @@ class Operator:
             return None
         directory = caches.directory
         return Reading(clock.now(), self._term.views(), directory.jobs, directory.reservations)
-
-    def _why(self, clock: ServerClock, caches: Caches, uid: str, visible: Rights) -> Sequence[str] | None:
-        reading = self._reading(clock, caches)
-        return None if reading is None else explain(reading, uid, visible)
 
     async def _measure_lag(self) -> None:
         """Measure the event-loop lag. While the loop is busy, events wait in sockets, where no queue counts them."""

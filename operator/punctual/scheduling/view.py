@@ -155,8 +155,11 @@ class PoolView:
                 yield uid, piece
 
     def all_planned(self) -> Iterator[tuple[str, PlacedWork]]:
-        """Yield the planned work of all jobs, with the job's uid."""
-        for booking in self._state.plan.bookings:
+        """Yield the planned work of all jobs, with the job's uid.
+
+        Placements that the plan has postponed are made as they are read, so a reader that stops early makes no more.
+        """
+        for booking in self._state.plan:
             for piece in self._pieces(booking):
                 yield booking.demand.uid, piece
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
+from punctual import reasons
 from punctual.kube.format.duration import parse_duration, parse_time
 from punctual.view.changes import Change, Reset
 from punctual.view.pools import PoolState, pool_of
@@ -16,6 +17,8 @@ Json = dict[str, Any]
 State = Literal["Measuring", "Refused", "Waiting", "Running", "Late", "Suspended", "Completed", "Missed", "Failed"]
 """As ``status.state`` of a DivisibleJob."""
 OVER: frozenset[State] = frozenset({"Completed", "Missed", "Failed"})
+OFFERED: Final = frozenset({reasons.INFEASIBLE_CAPACITY, reasons.INFEASIBLE_STARTUP})
+"""Refusals that an offer follows: another deadline or load might be accepted."""
 _SAYS_WHY: dict[State, str] = {"Completed": "Completed", "Missed": "Completed", "Failed": "Failed", "Late": "OnTrack"}
 """The condition that explains a state. Of all others it is Admitted."""
 

@@ -12,7 +12,7 @@ from punctual import reasons
 from punctual.kube.format.duration import format_time
 from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.view import PlacedWork, PoolView
-from punctual.view.jobs import NOTHING, Chunk, Job, Pod
+from punctual.view.jobs import NOTHING, OFFERED, Chunk, Job, Pod
 
 STRANGER: Final = "a job of another namespace"
 SHOWN: Final = 5
@@ -26,8 +26,6 @@ NEAR: Final = 12 * 3600.0
 LEAST: Final = 3
 """Units that a chunk must have reported before its pace is computed."""
 NO_PODS: Final[Mapping[str, Pod]] = {}
-_BY_TIME: Final = {reasons.INFEASIBLE_CAPACITY, reasons.INFEASIBLE_STARTUP}
-"""Refusals with an offer: another deadline or load might be accepted."""
 
 
 def why(
@@ -129,7 +127,7 @@ def _refused(on: _Subject) -> Iterator[str]:
     when = job.conditions.get("Admitted", NOTHING).since
     ago = "" if when is None else f" {span(max(0.0, on.now - when))} ago"
     yield _said(f"Pool {job.pool} refused it{ago}", job.reason, job.message)
-    if job.reason not in _BY_TIME:
+    if job.reason not in OFFERED:
         return
     if job.per_unit is not None and "processor time" not in job.message:
         work = job.units * job.per_unit
@@ -160,7 +158,7 @@ def _offered(on: _Subject) -> str:
 
 def _load(on: _Subject, pool: PoolView) -> Iterator[str]:
     """Tell what the pool's processors do, and what is promised on them."""
-    running, planned = _by_job(pool)
+    running, planned = _by_job(pool.all_running()), _by_job(pool.all_planned())
     ends = sorted(piece.until for pieces in running.values() for piece in pieces)
     free = f"{pool.free} of them free" if pool.free or not ends else f"none of them free, the first at {on.at(ends[0])}"
     yield f"The pool has {some(pool.processors, 'processor')} now, {free}."
@@ -184,16 +182,11 @@ def _these(on: _Subject, uid: str) -> str:
     return text[0].upper() + text[1:] if text in {STRANGER, "this job"} else text
 
 
-def _by_job(pool: PoolView) -> tuple[dict[str, list[PlacedWork]], dict[str, list[PlacedWork]]]:
-    """Return what runs and what is planned, by job."""
-    running: dict[str, list[PlacedWork]] = {}
-    planned: dict[str, list[PlacedWork]] = {}
-    left = {uid: sum(1 for _ in pool.running(uid)) for uid in pool.jobs}
-    for uid, piece in pool.work():  # first what runs
-        runs = left[uid] > 0
-        left[uid] -= runs
-        (running if runs else planned).setdefault(uid, []).append(piece)
-    return running, planned
+def _by_job(work: Iterable[tuple[str, PlacedWork]]) -> dict[str, list[PlacedWork]]:
+    found: dict[str, list[PlacedWork]] = {}
+    for uid, piece in work:
+        found.setdefault(uid, []).append(piece)
+    return found
 
 
 def _windows(on: _Subject, pool: PoolView) -> Iterator[str]:

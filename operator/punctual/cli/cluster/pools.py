@@ -29,8 +29,6 @@ class Outlook:
 
     promised: int
     """Jobs that are promised and have not begun."""
-    waiting: int
-    """Processors with work planned that has not begun."""
     next_start: float | None
     """When the first processor that is free now has planned work; None: none has."""
     next_end: float | None
@@ -43,20 +41,18 @@ class Outlook:
 
 def outlook(view: PoolView, now: float) -> Outlook:
     """Return what a pool's plan says now."""
-    running = [piece for uid in view.jobs for piece in view.running(uid)]
+    ahead = view.outlook(now)
+    running = [piece for _, piece in view.all_running()]
     busy = {piece.place for piece in running}
-    planned = [piece for uid in view.jobs for piece in view.planned(uid)]
-    promised = [uid for uid in view.jobs if uid in view.promised and not view.record(uid).started]
-    starts = [piece.start for piece in planned if piece.place not in busy]
-    windows = view.windows
-    starts += [w.start for w in windows if w.start > now and any(place not in busy for place in w.places)]
+    promised = [uid for uid in view.promised if not view.record(uid).started]
+    starts = [piece.start for _, piece in view.all_planned() if piece.place not in busy]
+    starts += [w.start for w in view.windows if w.start > now and any(place not in busy for place in w.places)]
     return Outlook(
         promised=len(promised),
-        waiting=len({piece.place for piece in planned}),
         next_start=min(starts, default=None),
         next_end=min((piece.until for piece in running), default=None),
-        reserved=sum(len(w.places) for w in windows if w.start <= now < w.end),
-        next_window=min((w.start for w in windows if w.start > now), default=None),
+        reserved=ahead.reserved,
+        next_window=ahead.next_window,
     )
 
 

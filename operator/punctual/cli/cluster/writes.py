@@ -9,12 +9,11 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from punctual import reasons
 from punctual.cli.kubectl import Follower, Kubectl
 from punctual.cli.program import similar
 from punctual.errors import ClusterError, PunctualError
 from punctual.view.changes import Change, Json
-from punctual.view.jobs import Job, job_of
+from punctual.view.jobs import OFFERED, Job, job_of
 
 JOBS = "divisiblejobs.punctual.dev"
 LOOK = 0.5
@@ -22,8 +21,6 @@ OFFER = 5.0
 """Seconds that a refused job's offer is awaited."""
 PROMISED, REFUSED, SILENT = 0, 1, 2
 """Exit status of submit: all jobs are promised; one is refused; one has no answer."""
-_SEARCHED = frozenset({reasons.INFEASIBLE_CAPACITY, reasons.INFEASIBLE_STARTUP})
-"""Refusals that an offer follows."""
 
 
 @dataclass(slots=True)
@@ -51,7 +48,7 @@ class Submitted:
         if self.answer != REFUSED:
             return self.answer == PROMISED
         self.answered_at = self.answered_at or now
-        searched = self.job.reason in _SEARCHED and self.job.offer_until is None
+        searched = self.job.reason in OFFERED and self.job.offer_until is None
         return not searched or now >= self.answered_at + OFFER
 
 

@@ -16,7 +16,7 @@ import hashlib
 import re
 import ssl
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 from importlib import resources
 from typing import Final, NamedTuple
@@ -28,6 +28,7 @@ from aiohttp import web
 from punctual.errors import ClusterError
 from punctual.kube.page.model import Json, Reading, page, patch
 from punctual.kube.page.viewers import Viewers
+from punctual.kube.page.why import explain
 from punctual.kube.serve import port_of
 
 log = structlog.get_logger(__name__)
@@ -63,20 +64,11 @@ Identify = Callable[[web.Request], Awaitable[Viewer]]
 """Identifies a request's viewer; an HTTP error for one without rights."""
 
 
-class Sources(NamedTuple):
-    """What the server asks."""
-
-    read: Callable[[], Reading | None]
-    """The leader's state. None: this replica does not lead."""
-    why: Callable[[str, Rights], Sequence[str] | None]
-    """Why a job (uid) is as it is. None: a viewer with these rights sees no such job."""
-
-
 class PageServer:
-    """The server. ``viewers``: asked for the rights of tokens."""
+    """The server. ``state`` returns the leader's, None while this replica does not lead. ``viewers`` knows rights."""
 
-    def __init__(self, sources: Sources, viewers: Viewers) -> None:
-        self._sources = sources
+    def __init__(self, state: Callable[[], Reading | None], viewers: Viewers) -> None:
+        self._state = state
         self._viewers = viewers
         self._document = resources.files(__package__).joinpath("page.html").read_bytes()
         self._headers = {
@@ -149,7 +141,7 @@ class PageServer:
         return frozenset(jobs | {known.metadata.namespace for known in reading.reservations.values()})
 
     def _read(self) -> Reading:
-        if (reading := self._sources.read()) is None:
+        if (reading := self._state()) is None:
             raise web.HTTPServiceUnavailable(text=NOT_LEADING)
         return reading
 
@@ -160,12 +152,11 @@ class PageServer:
 
     async def _why(self, identify: Identify, request: web.Request) -> web.Response:
         viewer = await identify(request)
-        self._read()
-        sentences = self._sources.why(request.query.get("job", ""), viewer.visible)
+        sentences = explain(self._read(), request.query.get("job", ""), viewer.visible)
         if sentences is None:
             raise web.HTTPNotFound(text="there is no such job, or you may not see it")
         return web.Response(
-            body=orjson.dumps({"sentences": list(sentences)}), content_type="application/json", headers=self._headers
+            body=orjson.dumps({"sentences": sentences}), content_type="application/json", headers=self._headers
         )
 
     async def _events(self, identify: Identify, request: web.Request) -> web.StreamResponse:
