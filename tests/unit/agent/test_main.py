@@ -178,8 +178,8 @@ def test_it_keeps_caps_while_the_operator_is_away_and_hears_it_when_it_is_back(r
     back = make_operator(port=operator.port)
     back.respond = answering(0.6)
     assert eventually(told(node, 0.6))
+    assert one.end(signal.SIGTERM) == 0  # the agent obeys first and writes its line afterwards
     assert [line["result"] for line in one.events("operator_exchange")] == ["answered", "unreachable", "answered"]
-    assert one.end(signal.SIGTERM) == 0
 
 
 def test_killed_agents_pods_are_put_to_rest_by_the_watchdog(run, node, operator):
