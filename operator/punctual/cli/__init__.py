@@ -19,6 +19,8 @@ from punctual import __version__
 from punctual.cli import completion, program
 from punctual.cli.cluster import commands
 from punctual.cli.cluster.commands import Context, Namespace
+from punctual.cli.output import write
+from punctual.cli.simulations import commands as simulations
 from punctual.errors import PunctualError
 
 
@@ -46,16 +48,7 @@ app = typer.Typer(
 )
 benches = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Measure the core on this machine.")
 app.add_typer(benches, name="bench")
-simulations = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Simulate jobs with the operator's own code."
-)
-app.add_typer(simulations, name="simulate")
-
-Restart = Literal["redo", "resume"]
-Start = Literal["ready", "together"]
-Network = Literal["one-port", "concurrent"]
-LONGEST = 1e12
-"""Maximum seconds of an option: a simulation must end before infinity."""
+app.add_typer(simulations.app, name="simulate")
 
 
 def _print_version(asked: bool) -> None:  # noqa: FBT001  typer's signature
@@ -141,7 +134,7 @@ def timeline(
     from punctual.view import timeline as timelines  # noqa: PLC0415
 
     drawn = picture.svg(timelines.timeline(recorded.read(record), jobs or ()), title=title)
-    _write(svg, drawn)
+    write(svg, drawn)
     print(svg)
 
 
@@ -217,120 +210,8 @@ def admission(
     admission.show(admission.admission(quick=quick), as_json=as_json)
 
 
-@simulations.command("jobs")
-def simulate_jobs(
-    trace: Annotated[str | None, typer.Argument(metavar="TRACE", help="JSON lines, - for standard input.")] = None,
-    *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of all random draws.")] = 0,
-    horizon: Annotated[
-        float | None, typer.Option(min=0.0, max=LONGEST, help="Leave out jobs that arrive then or later, s.")
-    ] = None,
-    svg: Annotated[Path | None, typer.Option(help="Draw the timeline into this file.")] = None,
-    processors: Annotated[int, typer.Option(min=1, max=1_000_000)] = 16,
-    chi: Annotated[float, typer.Option(min=1e-12, max=LONGEST, help="Seconds to compute a unit.")] = 100.0,
-    tau: Annotated[float, typer.Option(min=0.0, max=LONGEST, help="Seconds to send a unit.")] = 1.0,
-    theta_cm: Annotated[float, typer.Option(min=0.0, max=LONGEST, help="Seconds to set up a transfer.")] = 0.0,
-    theta_cp: Annotated[float, typer.Option(min=0.0, max=LONGEST, help="Seconds to set up a computation.")] = 0.0,
-    speeds: Annotated[Path | None, typer.Option(help="JSON list: per processor, a factor on chi.")] = None,
-    headroom: Annotated[float, typer.Option(min=0.0, max=0.99)] = 0.0,
-    margin: Annotated[float, typer.Option(min=0.0, max=LONGEST, help="Seconds kept free before deadlines.")] = 0.0,
-    restart: Annotated[Restart, typer.Option(help="What is left of a chunk after a fault.")] = "redo",
-    order: Annotated[Literal["EDF", "FIFO", "MWF"], typer.Option()] = "EDF",
-    partition: Annotated[Literal["OPR", "EPR", "optimal", "equal"], typer.Option()] = "OPR",
-    assign: Annotated[Literal["MN", "AN", "fewest", "all"], typer.Option()] = "MN",
-    start: Annotated[Start, typer.Option(help="A job's processors: together, or each when it is free.")] = "ready",
-    admission: Annotated[Literal["exact", "fast", "hybrid"], typer.Option()] = "exact",
-    hybrid_threshold: Annotated[int, typer.Option(min=1, help="Waiting jobs from which on hybrid is fast.")] = 300,
-    network: Annotated[Network, typer.Option()] = "one-port",
-    miss_set_point: Annotated[
-        float | None, typer.Option(min=0.001, max=0.999, help="Have a controller hold this miss ratio.")
-    ] = None,
-    sample_period: Annotated[float, typer.Option(min=1e-6, help="Sample period of that controller, s.")] = 100_000.0,
-    bound: Annotated[float | None, typer.Option(min=1e-6, help="Admit jobs by this utilization bound instead.")] = None,
-    actual: Annotated[str, typer.Option(metavar="LOW,HIGH", help="Actual cost = estimate x uniform factor.")] = "1,1",
-    offers: Annotated[bool, typer.Option(help="Search the earliest deadline for each refused job.")] = True,
-    integer_units: Annotated[bool, typer.Option("--integer-units", help="Cut loads into whole units.")] = False,
-    workload: Annotated[Literal["mamat"] | None, typer.Option(help="Draw jobs as the paper does.")] = None,
-    system_load: Annotated[float, typer.Option(help="System load of the workload.")] = 1.0,
-    avg_load: Annotated[float, typer.Option(help="Mean load of the workload, units.")] = 200.0,
-    dc_ratio: Annotated[float, typer.Option(help="Mean deadline of the workload over E(mean load, N).")] = 2.0,
-    tasks: Annotated[int | None, typer.Option(min=1, help="Number of jobs of the workload.")] = None,
-) -> None:
-    """Run divisible jobs through the operator's own Pool under a virtual clock."""
-    from punctual.cli import simulate  # noqa: PLC0415  numpy and the core
-    from punctual.scheduling.model.discipline import Discipline  # noqa: PLC0415
-    from punctual.sim.gc_pause import uncollected  # noqa: PLC0415
-    from punctual.sim.options import Options  # noqa: PLC0415
-    from punctual.sim.trace import TraceError  # noqa: PLC0415
-    from punctual.sim.workload import Workload  # noqa: PLC0415
-    from punctual.theory.cost import Cost  # noqa: PLC0415
-
-    try:
-        cost = Cost(chi, tau, theta_cm, theta_cp)
-        options = Options(
-            processors=processors,
-            cost=cost,
-            speeds=simulate.speeds(speeds, processors) if speeds else None,
-            discipline=Discipline(
-                order=order,
-                partition=simulate.PARTITIONS[partition],
-                assign=simulate.ASSIGNMENTS[assign],
-                network="OnePort" if network == "one-port" else "Concurrent",
-                start="Together" if start == "together" else "Ready",
-            ),
-            admission=simulate.ADMISSIONS[admission],
-            threshold=hybrid_threshold,
-            bound=bound,
-            miss_set_point=miss_set_point,
-            sample_period=sample_period,
-            headroom=headroom,
-            margin=margin,
-            restart="Redo" if restart == "redo" else "Resume",
-            actual=simulate.factors(actual),
-            offers=offers,
-            integer_units=integer_units,
-            seed=seed,
-        )
-        simulate.check(options)
-        drawn = None
-        if workload is not None:
-            drawn = Workload(cost=cost, processors=processors, load=system_load, average=avg_load, dc_ratio=dc_ratio)
-        lines = simulate.lines(trace, drawn, seed=seed, tasks=tasks, horizon=horizon, processors=processors)
-    except (TraceError, simulate.MisusedError, ValueError) as error:
-        print(f"{program.name()}: {error}", file=sys.stderr)
-        sys.exit(2)
-    result = simulate.run(lines, options)
-    if as_json:
-        with uncollected():
-            print(json.dumps(result.document()))
-    else:
-        from punctual.cli.simulate_screen import show  # noqa: PLC0415  rich
-
-        show(result, lines, options)
-    if svg is not None:
-        from punctual.cli.simulate_screen import draw  # noqa: PLC0415  rich
-
-        _write(svg, draw(result, lines, options))
-
-
 for _command in commands.COMMANDS:
     app.command()(_command)
-
-
-def _write(file: Path, text: str) -> None:
-    """Write a file as a whole, or leave it as it was."""
-    whole = not file.exists() or file.is_file()  # else a device or a pipe
-    file = file.resolve() if whole else file
-    beside = file.with_name(f".{file.name}.{os.getpid()}") if whole else file
-    try:
-        beside.write_text(text, encoding="utf-8")
-        if whole:
-            beside.replace(file)
-    except OSError as error:
-        if whole:
-            beside.unlink(missing_ok=True)
-        raise PunctualError(f"{file} cannot be written: {error.strerror}") from error
 
 
 def main() -> None:
