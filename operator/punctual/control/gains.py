@@ -1,6 +1,6 @@
 """Gains of a PI controller that place the poles of its loop."""
 
-from punctual.control.identification import Model
+from punctual.control.model import Model
 from punctual.control.pi import Gains
 
 

@@ -7,33 +7,10 @@ of the miss ratio (Mamat 2011, ch. 7) is found this way, from samples taken at e
 constant input contains no information, and the fit refuses it.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-
-@dataclass(frozen=True, slots=True)
-class Model:
-    """A linear model; ``r2`` is the share of the output's variance that its one-step forecasts explain (1: all)."""
-
-    a: tuple[float, ...]
-    b: tuple[float, ...]
-    r2: float = 1.0
-
-    def forecast(self, outputs: ArrayLike, inputs: ArrayLike) -> float:
-        """Return y(k) from the outputs and inputs before k, newest last."""
-        y, u = np.asarray(outputs, dtype=np.float64), np.asarray(inputs, dtype=np.float64)
-        past_y, past_u = y[::-1][: len(self.a)], u[::-1][: len(self.b)]
-        return float(past_y @ np.array(self.a) + past_u @ np.array(self.b))
-
-    @property
-    def gain(self) -> float:
-        """Output at which the process settles for a constant input of 1; ValueError if it does not settle."""
-        left = 1.0 - sum(self.a)
-        if abs(left) < 1e-12:
-            raise ValueError("an integrating process does not settle")
-        return sum(self.b) / left
+from punctual.control.model import Model
 
 
 def fit(outputs: ArrayLike, inputs: ArrayLike, *, na: int = 1, nb: int = 1) -> Model:

@@ -6,7 +6,7 @@ from math import floor
 from typing import Final, NamedTuple
 
 from punctual.control.gains import place_poles
-from punctual.control.identification import Model
+from punctual.control.model import Model
 from punctual.control.pi import PI
 from punctual.theory.tolerance import tolerance
 

@@ -1,9 +1,11 @@
 """Proportional-integral (PI) controller with anti-windup.
 
-In steps, u(k) = u(k−1) + Kp (e(k) − e(k−1)) + Ki e(k). The output itself carries the integral, so clamping it is
-sufficient anti-windup, and a controller that begins at the output in force takes over without a jump.
+In steps, u(k) = u(k−1) + Kp (e(k) − e(k−1)) + Ki e(k) (Park and Humphrey, eq. 15). The output itself carries the
+integral, so clamping it is sufficient anti-windup, and a controller that begins at the output in force takes over
+without a jump.
 """
 
+import math
 from dataclasses import dataclass
 
 
@@ -30,10 +32,35 @@ class PI:
         if not self.low <= self.output <= self.high:
             raise ValueError(f"the output must be in [{self.low}, {self.high}], not {self.output}")
 
-    def step(self, error: float) -> float:
-        """Process the error of one period (set point less measured); return the output for the next."""
+    def step(self, error: float, dt: float = 1.0) -> float:
+        """Process the error of one period (set point less measured); return the output for the next.
+
+        ``dt``: length of that period as a multiple of the nominal one, for which the gains were chosen.
+        """
         before = error if self.before is None else self.before
-        wanted = self.output + self.gains.kp * (error - before) + self.gains.ki * error
+        wanted = self.output + self.gains.kp * (error - before) + self.gains.ki * dt * error
         self.before = error
         self.output = min(max(wanted, self.low), self.high)
         return self.output
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuned:
+    """A controller of a chunk's progress: gains (cap per progress, both relative), filter, what the poles promise."""
+
+    gains: Gains
+    alpha: float
+    """Weight of the past in the filter of the measurement."""
+    calm: float = 1.0
+    """Factor on errors within the noise."""
+    threshold: float = 0.0
+    """Filtered error, relative to the progress, beyond which it is not noise."""
+    settling: float = math.inf
+    """Periods until an error of 1 is below 1 % (eq. 18)."""
+    overshoot: float = 0.0
+    """Relative to the step (eqs. 19, 20)."""
+
+    def weigh(self, error: float) -> float:
+        """Return an error with the part of it that may be noise made small."""
+        beyond = max(abs(error) - self.threshold, 0.0)
+        return self.calm * error + (1.0 - self.calm) * math.copysign(beyond, error)

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from punctual.control.identification import Model, fit
+from punctual.control.identification import fit
+from punctual.control.model import Model
 
 
 def run(model, inputs, noise=0.0, seed=1):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from punctual.control.gains import place_poles
-from punctual.control.identification import Model
+from punctual.control.model import Model
 from punctual.control.pi import PI, Gains
 
 poles = st.floats(0.0, 0.95)

@@ -114,3 +114,22 @@ def simulate_jobs(
         from punctual.cli.simulations.jobs_screen import draw  # noqa: PLC0415  rich
 
         write(svg, draw(result, lines, options))
+
+
+@app.command("control")
+def simulate_control(
+    plant: Annotated[str, typer.Argument(metavar="PLANT", help="One JSON object, - for standard input.")],
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all random draws.")] = 0,
+) -> None:
+    """Run jobs on the cores of one node, with the operator's own controllers."""
+    from punctual.cli.simulations import control  # noqa: PLC0415  numpy
+
+    result = control.run(control.load(plant), seed=seed)
+    if as_json:
+        print(json.dumps(result.document()))
+    else:
+        from punctual.cli.simulations.control_screen import show  # noqa: PLC0415  rich
+
+        show(result)

@@ -1,0 +1,102 @@
+"""Turns the wishes of one node's chunks into caps that add up to no more than the node has.
+
+While the wishes fit, each chunk gets its wish. The headroom is used before any wish is cut. If they do not fit, then
+
+1. loops are opened (Park and Humphrey, ch. 7.2): a chunk gets what its model says and not what its feedback asks,
+   first those that wait for something other than CPU, such as a disk, then those with the most slack. A loop closes
+   again when there has been room for a while.
+2. The chunks with the least slack get their wishes, and the others share what is left.
+
+Nothing winds up meanwhile: governors run their models on the CPU that chunks really had.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+TAKEN: Final = 3
+"""Ticks without room after which a loop is opened."""
+GIVEN: Final = 60
+"""Ticks with room after which a loop is closed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What one chunk asks for. CPU in cores."""
+
+    id: str
+    wish: float
+    modelled: float
+    """Its wish by the model alone, without feedback."""
+    low: float = 0.0
+    high: float = 1.0
+    slack: float
+    """Seconds that are left over if it gets its largest cap from now on; negative: it will be late."""
+    starved: bool = False
+    """It does not use the CPU that it has: it waits for something else."""
+
+
+@dataclass(slots=True)
+class Arbiter:
+    """Decides caps, tick by tick. ``cores``: of the node; ``usable``: those that are promised, without the headroom."""
+
+    cores: float
+    usable: float
+    opened: list[str] = field(default_factory=list)
+    """Chunks whose loops are open, the last one opened last."""
+    _over: int = 0
+    _room: int = 0
+
+    def share(self, claims: Sequence[Claim], *, lend: bool = False) -> dict[str, float]:
+        """Return the cap of each chunk, cores.
+
+        ``lend``: CPU that no wish takes is lent to chunks that can use it.
+        """
+        self._switch(claims)
+        wishes = {one.id: self._wish(one) for one in claims}
+        if sum(wishes.values()) > self.cores:
+            return _urgent_first(claims, wishes, self.cores)
+        return _lent(claims, wishes, self.usable) if lend else wishes
+
+    def _wish(self, one: Claim) -> float:
+        wish = min(one.wish, one.modelled) if one.id in self.opened else one.wish
+        return min(max(wish, one.low), one.high)
+
+    def _switch(self, claims: Sequence[Claim]) -> None:
+        there = {one.id for one in claims}
+        self.opened = [name for name in self.opened if name in there]
+        asked = sum(self._wish(one) for one in claims)
+        self._over = self._over + 1 if asked > self.cores else 0
+        self._room = self._room + 1 if asked <= self.usable else 0
+        if self._over >= TAKEN:
+            self._over = 0
+            closed = [one for one in claims if one.id not in self.opened and one.modelled < one.wish]
+            if closed:
+                self.opened.append(max(closed, key=lambda one: (one.starved, one.slack)).id)
+        elif self._room >= GIVEN and self.opened:
+            self._room = 0
+            self.opened.pop()
+
+
+def _urgent_first(claims: Sequence[Claim], wishes: Mapping[str, float], cores: float) -> dict[str, float]:
+    """Give wishes in order of slack. A chunk that will be late in any case comes after those that can be in time."""
+    caps = {one.id: one.low for one in claims}
+    left = cores - sum(caps.values())
+    for one in sorted(claims, key=lambda one: (one.slack < 0.0, one.slack, one.id)):
+        more = min(max(0.0, wishes[one.id] - one.low), max(0.0, left))
+        caps[one.id] += more
+        left -= more
+    return caps
+
+
+def _lent(claims: Sequence[Claim], wishes: Mapping[str, float], usable: float) -> dict[str, float]:
+    """Add what is left of the usable cores, in order of slack, to chunks that use the CPU that they have."""
+    caps = dict(wishes)
+    left = usable - sum(caps.values())
+    for one in sorted(claims, key=lambda one: (one.starved, one.slack, one.id)):
+        if left <= 0.0:
+            break
+        more = min(one.high - caps[one.id], left)
+        caps[one.id] += more
+        left -= more
+    return caps

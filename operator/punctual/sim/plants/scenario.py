@@ -1,0 +1,150 @@
+"""Input of a simulated node: one JSON object. Invalid input ends the run with the field and the accepted values."""
+
+import json
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from punctual.errors import PunctualError
+
+MOST: float = 1e9
+Control = Literal["adaptive", "static", "open", "edf-cores", "none", "published"]
+Number = Annotated[float, Field(ge=0, le=MOST, allow_inf_nan=False)]
+More = Annotated[float, Field(ge=1e-9, le=MOST, allow_inf_nan=False)]
+Part = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+Name = Annotated[str, Field(min_length=1, max_length=253)]
+
+
+class PlantError(PunctualError):
+    """An invalid scenario. The message begins with the field."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class Believed(_Part):
+    """What the profile says of a job's process."""
+
+    a: Part
+    b: More
+    delay: Annotated[int, Field(ge=0, le=2)] = 0
+
+
+class Disturbance(_Part):
+    """The effect of CPU is multiplied by ``factor`` from ``at`` until ``until`` (seconds from 0), or for good."""
+
+    at: Number
+    factor: Number
+    until: Number | None = None
+
+    @model_validator(mode="after")
+    def _span(self) -> Self:
+        if self.until is not None and self.until <= self.at:
+            raise ValueError("until must be later than at")
+        return self
+
+
+class Disk(_Part):
+    """What all jobs together can read and write."""
+
+    capacity: More
+    """MB per period."""
+
+
+class PlantJob(_Part):
+    """One job: P(k) = a P(k−1) + b C(k−1−delay) · factor + noise, units per period."""
+
+    id: Name
+    arrival: Number = 0.0
+    """Seconds from 0."""
+    work: More
+    """Units."""
+    deadline: More
+    """Seconds from its acceptance."""
+    a: Part
+    b: More
+    delay: Annotated[int, Field(ge=0, le=10)] = 0
+    noise: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.0
+    """Standard deviation, relative to the expected progress of the period."""
+    cap: Annotated[tuple[Number, Number], Field(strict=False)] = (0.0, 1.0)
+    """Least and largest cap, cores."""
+    model: Believed | None = None
+    io: Number = 0.0
+    """MB per unit."""
+    disturbances: Annotated[tuple[Disturbance, ...], Field(strict=False)] = ()
+
+    @model_validator(mode="after")
+    def _range(self) -> Self:
+        low, high = self.cap
+        if not low <= high or high <= 0.0:
+            raise ValueError("cap must be [least, largest] with least <= largest and largest > 0")
+        return self
+
+    @property
+    def gain(self) -> float:
+        """Units per period that one core gives once the progress has settled, without noise and disturbances."""
+        return self.b / (1.0 - self.a)
+
+
+class Scenario(_Part):
+    """A node and its jobs."""
+
+    cores: More
+    headroom: Part = 0.125
+    period: Annotated[float, Field(ge=0.01, le=3600, allow_inf_nan=False)] = 1.0
+    """Seconds."""
+    slots: Annotated[int, Field(ge=1)] | None = None
+    """Jobs in memory at once; None: any number."""
+    resubmit: More | None = None
+    """Seconds after which a refused job asks again; None: it does not."""
+    lend: bool | None = None
+    """Whether jobs ahead of their lines get CPU that no line needs. None: where jobs queue (`slots`, `resubmit`)."""
+    control: Control = "adaptive"
+    disk: Disk | None = None
+    jobs: Annotated[tuple[PlantJob, ...], Field(min_length=1, strict=False)]
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Self:
+        names = [job.id for job in self.jobs]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ValueError(f"jobs: the id {twice!r} is there twice")
+        if self.control == "static":
+            for job in self.jobs:
+                if job.model is None:
+                    raise ValueError(f"jobs: {job.id!r} needs a model under control static")
+        return self
+
+    @property
+    def lends(self) -> bool:
+        """Whether CPU that no line needs is lent."""
+        queues = self.slots is not None or self.resubmit is not None
+        return queues if self.lend is None else self.lend
+
+    @property
+    def usable(self) -> float:
+        """Cores that are promised."""
+        return self.cores * (1.0 - self.headroom)
+
+
+def parse(text: str | bytes) -> Scenario:
+    """Read a scenario from JSON. Raises PlantError if it is not valid."""
+    try:
+        return Scenario.model_validate(_object(text))
+    except ValidationError as error:
+        raise PlantError(_flaw(error)) from None
+
+
+def _object(text: str | bytes) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise PlantError(f"this is not one JSON object: {error}") from None
+
+
+def _flaw(error: ValidationError) -> str:
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    said = first["msg"].removeprefix("Value error, ")
+    return f"{where}: {said}" if where else said
