@@ -21,6 +21,8 @@ class Held:
     found: bool = False
     cap: Cap | None = None
     """The cap in force after the pass: the smaller of the pod's cap and the largest container cap."""
+    caps: dict[str, Cap] = field(default_factory=dict)
+    """The cap of each folder, the pod's first."""
     use: Use | None = None
     drift: int = 0
     """The number of cgroup folders that another program changed since the previous pass."""
@@ -39,10 +41,16 @@ class Actuator:
         self._asserted: dict[str, dict[str, Cap]] = {}
 
     def hold(self, uid: str, cap: Cap | None) -> Held:
-        """Bring a pod to the cap and read its CPU use. With None, the pod is only read.
+        """Bring a pod to the cap and read its CPU use. With None, the pod is only read."""
+        held = self.read(uid)
+        if cap is not None:
+            self.write(uid, cap, held)
+        return held
 
-        A pod without a cgroup gives ``found=False``. A pod that vanishes during the pass does too, and a write is
-        counted as vanished.
+    def read(self, uid: str) -> Held:
+        """Read a pod's caps and its CPU use.
+
+        A pod without a cgroup gives ``found=False``. A pod that vanishes meanwhile does too.
         """
         held = Held()
         folder = self._folder.get(uid) or self.hierarchy.find(uid)
@@ -50,17 +58,28 @@ class Actuator:
             return held
         self._folder[uid] = folder
         try:
-            caps = self.hierarchy.caps(folder)
-            if cap is not None:
-                self._assert(uid, caps, cap, held)
-            held.use = self.hierarchy.use(folder, list(caps)[1:])
+            held.caps = self.hierarchy.caps(folder)
+            held.use = self.hierarchy.use(folder, list(held.caps)[1:])
         except VanishedError:
             held.writes["vanished"] += 1
             self.forget(uid)
             return held
         held.found = True
-        held.cap = _in_force(caps)
+        held.cap = _in_force(held.caps)
         return held
+
+    def write(self, uid: str, cap: Cap, held: Held) -> None:
+        """Bring a pod that was just read to the cap. A pod that vanished meanwhile is counted as such."""
+        if not held.found:
+            return
+        try:
+            self._assert(uid, held.caps, cap, held)
+        except VanishedError:
+            held.writes["vanished"] += 1
+            held.found = False
+            self.forget(uid)
+            return
+        held.cap = _in_force(held.caps)
 
     def forget(self, uid: str) -> None:
         """Remove a pod's cached state."""

@@ -4,10 +4,11 @@ The agent follows a pod that the operator names or that has a volume ``punctual`
 first set point. Each :meth:`Agent.tick` reads the workers' files and the cgroups, restores caps that another program
 changed, and returns the report. :meth:`Agent.tell` takes the operator's answer.
 
-While the operator answers, a pod gets the cap of its last set point. After ``patience`` seconds of silence, it gets the
-rest cap, with which a chunk finishes in time without control. A pod that the operator no longer names keeps its last
-set point, because a new leader may not know the pod yet. Rest caps are saved before caps are written, so the watchdog
-always knows a safe cap, however the agent ends.
+While the operator answers, a pod gets the cap of its last set point, or is kept on its line (`steering`). After
+``patience`` seconds of silence, it gets the rest cap, with which a chunk finishes in time without control. A line
+goes on until its end. A pod that the operator no longer names keeps its last set point, because a new leader may not
+know the pod yet. Rest caps are saved before caps are written, so the watchdog always knows a safe cap, however the
+agent ends.
 
 An answer with an epoch below the highest one seen is refused and changes nothing. The highest epoch survives a restart.
 """
@@ -24,6 +25,7 @@ from punctual_agent.cgroup import Cap, Hierarchy, NodeUse, Throttling, valid_uid
 from punctual_agent.metrics import Metrics
 from punctual_agent.progress import Progress, with_volume
 from punctual_agent.state import Rest, Saved, State
+from punctual_agent.steering import Steering
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +38,8 @@ exit."""
 MOST_PODS = 1000
 """The limit of the wire format. The kubelet's default limit is 110."""
 MOST_CORES = 4096.0
+DEAD = 0.01
+"""Part of a cap by which it must change to be written: smaller changes are lost in the kernel's own accounting."""
 
 
 @dataclass(slots=True)
@@ -62,6 +66,8 @@ class _Pod:
     """The largest values of these counters: a container's counter disappears with the container."""
     drift: int = 0
     error: str | None = None
+    steered: float | None = None
+    """Cap that keeps it on its line, cores. None: it has no line."""
 
 
 class Agent:
@@ -85,6 +91,7 @@ class Agent:
         self._hierarchy = hierarchy
         self._actuator = Actuator(hierarchy)
         self._lock = NodeLock(hierarchy)
+        self._steering = Steering()
         self._pods_root = pods_root
         self._state = state
         self._metrics = metrics
@@ -108,11 +115,15 @@ class Agent:
         may_write = self._lock.take() and self._hierarchy.writable
         self._read_files(now)
         for pod in list(self._pods.values()):
-            self._hold(pod, now, may_write=may_write)
+            pod.held = self._actuator.read(pod.uid)
             if pod.held.found:
                 pod.seen = now
+                self._look(pod, now)
             elif now - pod.seen > FORGET_AFTER:
                 self._forget(pod.uid)
+        self._steer(now)
+        for pod in self._pods.values():
+            self._assert(pod, now, may_write=may_write)
         self._sequence += 1
         self.ticked = now
         node = self._hierarchy.node()
@@ -127,7 +138,7 @@ class Agent:
         self._answered = now
         points = {point.uid: point for point in answer.pods if valid_uid(point.uid)}
         for uid, point in points.items():
-            self._take(self._pod(uid, now), point)
+            self._take(self._pod(uid, now), point, now)
         self._save(answer.epoch)
         may_write = self._lock.take() and self._hierarchy.writable
         for uid in points:
@@ -154,10 +165,13 @@ class Agent:
             pod = self._pods[uid] = _Pod(uid, Progress(uid), now, {} if self._sequence else None)
         return pod
 
-    def _take(self, pod: _Pod, point: SetPoint) -> None:
+    def _take(self, pod: _Pod, point: SetPoint, now: float) -> None:
         pod.told = Rest(point.cap, point.period)
         pod.rest = Rest(point.rest_cap, point.period)
         pod.progress.bound(point.units or None)
+        self._steering.tell(pod.uid, point, now)
+        if point.follow is None:
+            pod.steered = None
 
     def _save(self, epoch: int) -> None:
         rests = {pod.uid: pod.rest for pod in self._pods.values() if pod.rest is not None}
@@ -169,6 +183,7 @@ class Agent:
     def _forget(self, uid: str) -> None:
         del self._pods[uid]
         self._actuator.forget(uid)
+        self._steering.forget(uid)
         self._save(self.epoch)
 
     def _read_files(self, now: float) -> None:
@@ -194,11 +209,34 @@ class Agent:
 
     def _wanted(self, pod: _Pod, now: float) -> Cap | None:
         answered = now - self._answered <= self._patience
+        if pod.told is not None and pod.steered is not None and (answered or not self._steering.over(pod.uid, now)):
+            return Cap.of(pod.steered, pod.told.period)
         wanted = pod.told if pod.told is not None and answered else pod.rest
         return None if wanted is None else wanted.cap
 
+    def _look(self, pod: _Pod, now: float) -> None:
+        """Measure the progress of a pod on a line."""
+        cap, use = pod.held.cap, pod.held.use
+        cpu = max(pod.cpu, use.cpu if use is not None else 0.0)
+        self._steering.look(pod.uid, now, done=pod.progress.done, cpu=cpu, cap=cap.cores if cap is not None else None)
+
+    def _steer(self, now: float) -> None:
+        """Choose the caps of the pods on lines."""
+        for uid, cores in self._steering.caps(now).items():
+            pod = self._pods[uid]
+            if pod.steered is None or abs(cores - pod.steered) > DEAD * pod.steered:
+                pod.steered = cores
+
     def _hold(self, pod: _Pod, now: float, *, may_write: bool) -> None:
-        self._count(pod, self._actuator.hold(pod.uid, self._wanted(pod, now) if may_write else None))
+        pod.held = self._actuator.read(pod.uid)
+        self._assert(pod, now, may_write=may_write)
+
+    def _assert(self, pod: _Pod, now: float, *, may_write: bool) -> None:
+        """Bring a pod that was just read to its cap."""
+        wanted = self._wanted(pod, now) if may_write else None
+        if wanted is not None:
+            self._actuator.write(pod.uid, wanted, pod.held)
+        self._count(pod, pod.held)
 
     def _count(self, pod: _Pod, held: Held) -> None:
         pod.held = held
@@ -242,22 +280,22 @@ class Agent:
                 driver=self._hierarchy.driver,
                 can_write=may_write,
             ),
-            pods=[_pod_report(pod) for pod in pods],
+            pods=[self._pod_report(pod, now) for pod in pods],
         )
 
-
-def _pod_report(pod: _Pod) -> PodReport:
-    cap = pod.held.cap
-    return PodReport(
-        uid=pod.uid,
-        done=pod.progress.done,
-        end=pod.progress.end,
-        received=pod.progress.received,
-        over=pod.over,
-        faults={file: dict(kinds) for file, kinds in pod.progress.faults.items()},
-        cpu_seconds=pod.cpu,
-        throttled_seconds=pod.throttled,
-        cap=None if cap is None or cap.cores is None else min(cap.cores, MOST_CORES),
-        period=None if cap is None else cap.period / 1e6,
-        drift=pod.drift,
-    )
+    def _pod_report(self, pod: _Pod, now: float) -> PodReport:
+        cap = pod.held.cap
+        return PodReport(
+            uid=pod.uid,
+            done=pod.progress.done,
+            end=pod.progress.end,
+            received=pod.progress.received,
+            over=pod.over,
+            faults={file: dict(kinds) for file, kinds in pod.progress.faults.items()},
+            cpu_seconds=pod.cpu,
+            throttled_seconds=pod.throttled,
+            cap=None if cap is None or cap.cores is None else min(cap.cores, MOST_CORES),
+            period=None if cap is None else cap.period / 1e6,
+            drift=pod.drift,
+            followed=self._steering.report(pod.uid, now),
+        )

@@ -34,6 +34,28 @@ class _Message(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
+class Model(_Message):
+    """How a pod's progress follows from its CPU: P(k) = a P(k−1) + b C(k−1−delay), units per sample and cores."""
+
+    a: Annotated[float, Field(ge=0, lt=1)]
+    b: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    delay: Annotated[int, Field(ge=0, le=2)] = 0
+    learned: bool = False
+    """It was learned from this pod. False: it follows from the estimated cost of a unit."""
+
+
+class Followed(_Message):
+    """What an agent knows of a pod that it keeps on a line."""
+
+    needed: Cores
+    """CPU that keeps the pod on its line, cores; more than its ceiling: it will be late."""
+    saturated_seconds: Seconds = 0.0
+    """How long it has needed more than it could get."""
+    model: Model
+    noise: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    """Standard deviation of the progress in a sample, relative to it."""
+
+
 class PodReport(_Message):
     """The state of one pod since the last report."""
 
@@ -59,6 +81,8 @@ class PodReport(_Message):
     """The CFS period in force, seconds."""
     drift: Count = 0
     """The number of times that another program changed the cap and the agent restored it."""
+    followed: Followed | None = None
+    """None: the pod has no line, it holds its cap."""
 
 
 class NodeReport(_Message):
@@ -90,8 +114,41 @@ class Report(_Message):
     pods: list[PodReport] = Field(default=[], max_length=1000)
 
 
+class Loop(_Message):
+    """A controller, as :class:`punctual.control.pi.Tuned` defines it."""
+
+    kp: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    ki: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    alpha: Annotated[float, Field(ge=0, lt=1)]
+    calm: Annotated[float, Field(ge=0, le=1)]
+    threshold: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class Follow(_Message):
+    """A line: the agent chooses the cap, so that the pod does its units in the time left."""
+
+    pool: str = Field(max_length=253)
+    """Caps of the pods of one pool on a node add up to no more than ``pool_cores``."""
+    pool_cores: Cores
+    """CPU of all processors that the pool has on this node, cores."""
+    units: Count
+    """Units that the pod has to do in all."""
+    seconds_left: Annotated[float, Field(allow_inf_nan=False)]
+    """Until the line's end, which is before the chunk's planned end. Negative: late."""
+    floor: Cores = 0.0
+    """Least cap."""
+    sample: Annotated[float, Field(ge=1, le=60)] = 1.0
+    """Seconds from one look of the controller at the progress to the next."""
+    model: Model
+    loop: Loop | None = None
+    """None: the agent uses a slow loop that is stable for any model."""
+
+
 class SetPoint(_Message):
-    """The orders for one pod. The cap is for the pod's first container and for the pod."""
+    """The orders for one pod. The cap is for the pod's first container and for the pod.
+
+    With ``follow``, the agent moves the cap. An older agent ignores the line and holds ``cap``.
+    """
 
     uid: str = Field(max_length=63)
     cap: Cores
@@ -105,6 +162,8 @@ class SetPoint(_Message):
     units_left: float | None = None
     seconds_left: float | None = None
     """Seconds until the chunk's planned end, at the moment of the answer. Negative: late."""
+    follow: Follow | None = None
+    """None: the pod holds its cap."""
 
 
 class SetPoints(_Message):

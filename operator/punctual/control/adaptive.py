@@ -66,6 +66,18 @@ class Adaptive:
         return None if self._follow is None else self._follow.needed
 
     @property
+    def effective(self) -> tuple[Model, float]:
+        """The model in force, and the factor on its caps that feedback has found."""
+        if self._follow is None:
+            return self.model or Model.first_order(0.0, 1.0), 1.0
+        return self._follow.model, self._follow.factor
+
+    @property
+    def learned(self) -> bool:
+        """Whether the model in force was learned from this chunk."""
+        return self._follow is not None and self._follow.model is self._learner.model
+
+    @property
     def modelled(self) -> float:
         """Cores that the model alone says: the open loop; the largest cap while there is no model."""
         return self.high if self._follow is None else self._follow.modelled
@@ -79,6 +91,19 @@ class Adaptive:
     def gain(self) -> float | None:
         """Units per period that a core gives once it is settled, as measured; None: nothing is known yet."""
         return None if self._follow is None else self._follow.model.gain / self._follow.factor
+
+    def limit(self, low: float, high: float) -> None:
+        """Change the range of the cap."""
+        self.low, self.high = low, high
+        if self._follow is not None:
+            self._follow.low, self._follow.high = low, high
+
+    def join(self, seen: Sample) -> None:
+        """Begin in the middle of a chunk: its first sample shows the progress that it makes, whatever was before."""
+        self.line.advance(seen.units, seen.dt)
+        self._learner.learn(seen.units * self.period / seen.dt, seen.cores)
+        if self._follow is not None:
+            self._follow.go_on(seen)
 
     def adopt(self, tuned: Tuned) -> None:
         """Take the controller for the model that waited for it."""

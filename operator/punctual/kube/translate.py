@@ -180,6 +180,7 @@ def _pool_spec(name: str, spec: api.PoolSpec, generation: int) -> PoolSpec:
         cpu=spec.processor.cpu,
         memory=spec.processor.memory,
         period=spec.processor.period,
+        feedback=spec.progress_control == "Feedback",
         hold=spec.hold,
         headroom=spec.headroom,
         margin=spec.margin,
@@ -444,6 +445,7 @@ def pool_status(record: PoolRecord, *, transition_times: TransitionTimes, now: f
         status["applied"] = api.PoolSpec(
             **dict(to_selectors(applied)),
             processor=api.Processor(cpu=applied.cpu, memory=applied.memory, period=applied.period),
+            progress_control="Feedback" if applied.feedback else "None",
             hold=applied.hold,
             headroom=applied.headroom,
             margin=applied.margin,

@@ -141,13 +141,13 @@ def test_rest_caps_are_saved_before_told_caps_are_written(tree, start, state, mo
     tree.pod(A)
     agent = start()
     seen = []
-    real = Actuator.hold
+    real = Actuator.write
 
-    def noting(self, uid, wanted):
+    def noting(self, uid, wanted, held):
         seen.append((wanted, state.load().rests.get(uid)))
-        return real(self, uid, wanted)
+        return real(self, uid, wanted, held)
 
-    monkeypatch.setattr(Actuator, "hold", noting)
+    monkeypatch.setattr(Actuator, "write", noting)
     agent.tell(SetPoints(epoch=1, pods=[point(A, 0.3, rest=0.7)]), 1.0)
     assert seen == [(Cap.of(0.3, 0.1), Rest(0.7, 0.1))]
 

@@ -8,9 +8,10 @@ The store lives for one term: a new leader's Pool sets every point again.
 from collections.abc import Mapping
 
 from punctual import wire
-from punctual.scheduling.model.actions import DropSetPoint, SetPoint
+from punctual.scheduling.model.actions import DropSetPoint, FollowedLine, SetPoint
 
 MOST = 1000  # the limit of wire.SetPoints; a kubelet has far fewer pods
+MOST_CORES = 4096.0  # the limit of wire.Cores
 
 
 class SetPointStore:
@@ -43,6 +44,32 @@ class SetPointStore:
         return wire.SetPoints(epoch=epoch, pods=[_told(point, done.get(uid), now) for uid, point in pods])
 
 
+FLOOR = 0.05
+"""Part of its processor that a chunk always has: a chunk that stood still could not tell how far it is."""
+SPARE = 0.02
+"""Part of the planned time by which a line ends before the planned end: noise would miss a line that ends there."""
+SAMPLES = 3.0
+"""The same in samples, if that is more."""
+UNITS = 10.0
+"""Units that a sample should have: with fewer, the number is mostly rounding ..."""
+LONGEST = 1 / 20
+"""... and the largest part of the planned time that a sample may take."""
+
+
+def _followed(line: FollowedLine, cap: float, left: float) -> wire.Follow:
+    """Return a line in seconds left. The model is the estimated cost of a unit until the agent has learned another."""
+    sample = min(max(1.0, UNITS * line.cpu_per_unit / cap), max(1.0, LONGEST * line.planned), 60.0)
+    return wire.Follow(
+        pool=line.pool,
+        pool_cores=min(line.pool_cores, MOST_CORES),
+        units=line.units,
+        seconds_left=left - max(SAMPLES * sample, SPARE * line.planned),
+        floor=FLOOR * cap,
+        sample=sample,
+        model=wire.Model(a=0.0, b=sample / line.cpu_per_unit),
+    )
+
+
 def _told(point: SetPoint, done: int | None, now: float) -> wire.SetPoint:
     return wire.SetPoint(
         uid=point.pod,
@@ -52,4 +79,5 @@ def _told(point: SetPoint, done: int | None, now: float) -> wire.SetPoint:
         units=point.units,
         units_left=None if done is None else float(max(0, point.units - done)),
         seconds_left=point.end - now,
+        follow=None if point.line is None else _followed(point.line, point.cap, point.end - now),
     )

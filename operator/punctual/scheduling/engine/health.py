@@ -130,7 +130,7 @@ class HealthChecks:
                     if found := finding(st.job, chunk, watch, now):
                         self._end_faulty(now, st, chunk, found)
                         continue
-                    self.set_points.aim(chunk, watch)
+                    self.set_points.aim(st, chunk, watch)
                 if now > chunk.promised_end + patience + moment:
                     self._overrun(now, st, chunk, st.watch(chunk))
 

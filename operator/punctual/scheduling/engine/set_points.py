@@ -1,10 +1,10 @@
-"""Set points: what the agents are told of each chunk, its CPU cap and the end that it should keep."""
+"""Set points: what the agents are told of each chunk, its CPU cap, the end that it should keep, and its line."""
 
 from dataclasses import dataclass
 
-from punctual.scheduling.model.actions import SetPoint
+from punctual.scheduling.model.actions import FollowedLine, SetPoint
 from punctual.scheduling.model.job import Chunk
-from punctual.scheduling.state.job_state import ChunkObservation
+from punctual.scheduling.state.job_state import ChunkObservation, JobState
 from punctual.scheduling.state.pool_state import PoolState
 
 
@@ -14,22 +14,37 @@ class SetPoints:
 
     state: PoolState
 
-    def aim(self, chunk: Chunk, watch: ChunkObservation) -> None:
+    def aim(self, st: JobState, chunk: Chunk, watch: ChunkObservation) -> None:
         """Send the agent a set point for the chunk if it has changed."""
-        assert self.state.spec is not None
+        spec = self.state.spec
+        assert spec is not None
         pod = watch.pod
         if pod is None or pod.phase not in {"Pending", "Running"}:
             return
-        point = (self.state.spec.cpu, chunk.promised_end, pod.uid)
+        point = SetPoint(
+            node=pod.node,
+            pod=pod.uid,
+            cap=spec.cpu,
+            period=spec.period,
+            units=chunk.origin - chunk.begin,
+            end=chunk.promised_end,
+            line=self._line(st, chunk),
+        )
         if watch.set_point != point:
             watch.set_point = point
-            self.state.outbox.add(
-                SetPoint(
-                    node=pod.node,
-                    pod=pod.uid,
-                    cap=self.state.spec.cpu,
-                    period=self.state.spec.period,
-                    units=chunk.origin - chunk.begin,
-                    end=chunk.promised_end,
-                )
-            )
+            self.state.outbox.add(point)
+
+    def _line(self, st: JobState, chunk: Chunk) -> FollowedLine | None:
+        """Return the line of a promised chunk. Pilots, reduce steps and leftover chunks hold their cap."""
+        spec, cost = self.state.spec, st.cost
+        assert spec is not None
+        node = self.state.processors.nodes.get(chunk.node)
+        if not spec.feedback or spec.loose or chunk.kind != "Chunk" or chunk.leftover or cost is None or node is None:
+            return None
+        return FollowedLine(
+            pool=spec.name,
+            pool_cores=spec.cpu * self.state.processors.counts.get(chunk.node, 0),
+            units=chunk.size,
+            planned=chunk.promised_end - chunk.created,
+            cpu_per_unit=cost.chi * node.speed * spec.cpu,
+        )

@@ -100,6 +100,21 @@ class StoreResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FollowedLine:
+    """The line of a chunk: its agent moves the cap, so that the chunk ends at its planned end."""
+
+    pool: str
+    pool_cores: float
+    """CPU of all processors that the pool has on the node, cores."""
+    units: int
+    """Units that the chunk owns."""
+    planned: float
+    """Planned seconds from its creation to its end."""
+    cpu_per_unit: float
+    """Estimated CPU seconds of a unit on this node."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetPoint:
     """Set point for the agent of ``node`` and a pod; ``end`` is absolute, agents get the seconds left."""
 
@@ -112,6 +127,8 @@ class SetPoint:
     """seconds"""
     units: int
     end: float
+    line: FollowedLine | None = None
+    """None: the chunk holds its cap."""
 
 
 class DropSetPoint(NamedTuple):

@@ -22,6 +22,8 @@ class PoolSpec:
     memory: int = 0
     period: float = 0.1
     """CFS period of its quota."""
+    feedback: bool = True
+    """Chunks are kept on their lines by moving their caps. False: each holds the cap of its processor."""
     hold: Hold = "None"
     headroom: float = 0.125
     """r: planning takes chi/(1-r); a running chunk may use the whole processor."""

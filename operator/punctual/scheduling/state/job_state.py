@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from punctual import reasons
+from punctual.scheduling.model.actions import SetPoint
 from punctual.scheduling.model.events import PodObserved
 from punctual.scheduling.model.job import Chunk, Job, JobRecord
 from punctual.theory.cost import Cost
@@ -49,8 +50,8 @@ class ChunkObservation:
     """It was seen to have read the recorded version of the input."""
     told_turn: bool = False
     """Its pod was told, or is being told, that it has the transfer turn."""
-    set_point: tuple[float, float, str] | None = None
-    """(cap, end, pod uid) last sent."""
+    set_point: SetPoint | None = None
+    """The last one that was sent."""
 
     def report_done(self, now: float, done: int) -> None:
         """Note that more units are reported done."""

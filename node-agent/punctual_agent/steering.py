@@ -1,0 +1,193 @@
+"""Keeps the pods of a node on their lines: measures their progress, and chooses caps that add up.
+
+Each pod with a line has a governor (:mod:`punctual.control`), and each pool an arbiter on this node. The operator sends
+the line, its range and a model; everything that a second needs is here, so lines are kept while the operator is away.
+
+Progress is counted in units. A chunk with few units shows nothing for many samples; then its CPU time stands for its
+progress, at the cost of a unit that it has shown so far.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from punctual.control.adaptive import Adaptive
+from punctual.control.arbiter import Arbiter, Claim
+from punctual.control.follow import Line
+from punctual.control.governor import Sample
+from punctual.control.model import Model
+from punctual.control.pi import Gains, Tuned
+from punctual.wire import Follow, Followed, SetPoint
+from punctual.wire import Model as SentModel
+
+FEWEST: Final = 40
+"""Units below which CPU time stands for progress: a sample would mostly show none."""
+IDLE: Final = 0.9
+"""Part of its cap below which a pod does not use what it has."""
+ROOM: Final = 1.2
+"""Cap of such a pod relative to what it uses: more would be taken from others for nothing."""
+MEMORY: Final = 0.2
+"""Weight of the newest second in the CPU use."""
+
+
+@dataclass(slots=True)
+class _Steered:
+    """One pod on its line."""
+
+    own: float
+    """CPU of its processor, cores."""
+    follow: Follow
+    ends: float
+    """The time of the line's end."""
+    governor: Adaptive
+    by_cpu: bool
+    """CPU time stands for its progress."""
+    joined: bool = False
+    """The governor has taken its first sample."""
+    began: float | None = None
+    """The time at which the open sample began; None: the pod has shown no progress, it may still start."""
+    units: float = 0.0
+    cpu: float = 0.0
+    """Units and CPU seconds at that time."""
+    cap: float = 0.0
+    """Cap since then, cores."""
+    looked: float = 0.0
+    seen_cpu: float = 0.0
+    """The time of the last look, and the CPU seconds then."""
+    use: float | None = None
+    """CPU that it uses, smoothed, cores."""
+    done: float = 0.0
+    cpu_per_unit: float = 0.0
+    saturated_since: float | None = None
+
+
+@dataclass(slots=True)
+class Steering:
+    """All pods of a node that have lines."""
+
+    _pods: dict[str, _Steered] = field(default_factory=dict)
+    _arbiters: dict[str, Arbiter] = field(default_factory=dict)
+
+    def tell(self, uid: str, point: SetPoint, now: float) -> None:
+        """Take a set point; without a line, the pod holds its cap from now on."""
+        follow = point.follow
+        if follow is None:
+            self._pods.pop(uid, None)
+            return
+        ends = now + follow.seconds_left
+        one = self._pods.get(uid)
+        if one is None:
+            one = self._pods[uid] = _begin(point.cap, follow, ends)
+        one.own, one.follow, one.ends = point.cap, follow, ends
+        one.governor.limit(follow.floor, follow.pool_cores)
+        if follow.loop is not None and one.governor.untuned is not None:
+            sent = follow.loop
+            one.governor.adopt(
+                Tuned(gains=Gains(sent.kp, sent.ki), alpha=sent.alpha, calm=sent.calm, threshold=sent.threshold)
+            )
+
+    def forget(self, uid: str) -> None:
+        """Forget a pod that is gone."""
+        self._pods.pop(uid, None)
+
+    def look(self, uid: str, now: float, *, done: int | None, cpu: float, cap: float | None) -> None:
+        """Take what a pod has done until now: units, CPU seconds since it started, and the cap in force, cores."""
+        one = self._pods.get(uid)
+        if one is None:
+            return
+        if done is not None and done > one.done:
+            one.done = done
+            one.cpu_per_unit = cpu / done
+        if now > one.looked > 0.0:
+            used = max(0.0, cpu - one.seen_cpu) / (now - one.looked)
+            one.use = used if one.use is None else one.use + MEMORY * (used - one.use)
+        one.looked, one.seen_cpu = now, cpu
+        units = cpu if one.by_cpu else one.done
+        if one.began is None or now < one.began:
+            one.began, one.units, one.cpu = (now if units > 0.0 else None), units, cpu
+        elif now - one.began >= one.follow.sample - 0.5:
+            dt = now - one.began
+            sample = Sample(dt, units - one.units, (cpu - one.cpu) / dt, cap or one.cap or one.own)
+            (one.governor.take if one.joined else one.governor.join)(sample)
+            one.began, one.units, one.cpu, one.joined = now, units, cpu, True
+        # what is left is known exactly; the governor only estimates it between two looks
+        one.governor.line.units = self._total(one) - units
+        one.governor.line.seconds = one.ends - now
+
+    def over(self, uid: str, now: float) -> bool:
+        """Return whether a pod's line has ended: after that, only the operator can say what it should have."""
+        one = self._pods.get(uid)
+        return one is None or now > one.ends
+
+    def caps(self, now: float) -> dict[str, float]:
+        """Return the cap of each pod with a line for the next second, cores."""
+        pools: dict[str, dict[str, Claim]] = {}
+        for uid, one in self._pods.items():
+            pools.setdefault(one.follow.pool, {})[uid] = self._claim(uid, one, now)
+        self._arbiters = {pool: self._arbiters.get(pool) or Arbiter(0.0, 0.0) for pool in pools}
+        caps: dict[str, float] = {}
+        for pool, claims in pools.items():
+            arbiter = self._arbiters[pool]
+            cores = max(self._pods[uid].follow.pool_cores for uid in claims)
+            arbiter.cores = arbiter.usable = cores
+            caps |= arbiter.share(list(claims.values()), lend=True)
+        for uid, cap in caps.items():
+            self._pods[uid].cap = cap
+        return caps
+
+    def report(self, uid: str, now: float) -> Followed | None:
+        """Return what the operator should know of a pod; None: it has no line."""
+        one = self._pods.get(uid)
+        if one is None:
+            return None
+        governor = one.governor
+        model, factor = governor.effective
+        since = one.saturated_since
+        return Followed(
+            needed=min(4096.0, governor.needed or 0.0),
+            saturated_seconds=0.0 if since is None else max(0.0, now - since),
+            model=SentModel(a=model.a[0], b=model.b[-1] / factor, delay=model.delay, learned=governor.learned),
+            noise=governor.noise,
+        )
+
+    def _claim(self, uid: str, one: _Steered, now: float) -> Claim:
+        wish = one.governor.wish().cap if one.joined else one.own
+        idle = one.use is not None and one.use < IDLE * one.cap
+        if idle and one.use is not None:
+            wish = min(wish, max(one.own, ROOM * one.use))
+        needed = one.governor.needed or 0.0
+        if needed <= one.follow.pool_cores:
+            one.saturated_since = None
+        elif one.saturated_since is None:
+            one.saturated_since = now
+        left = one.governor.line
+        gain = one.governor.gain
+        fastest = left.units / (gain / one.follow.sample * one.own) if gain else left.seconds
+        return Claim(
+            id=uid,
+            wish=wish,
+            modelled=one.governor.modelled,
+            low=one.follow.floor,
+            # CPU beyond its own processor is for a pod that needs it; what nobody needs is lent up to that only
+            high=max(one.own, wish),
+            slack=left.seconds - fastest,
+            starved=idle,
+        )
+
+    @staticmethod
+    def _total(one: _Steered) -> float:
+        """Return the chunk's work in what its progress counts."""
+        return one.follow.units * one.cpu_per_unit if one.by_cpu else float(one.follow.units)
+
+
+def _begin(own: float, follow: Follow, ends: float) -> _Steered:
+    sent = follow.model
+    by_cpu = follow.units < FEWEST
+    # a core gives as many CPU seconds in a sample as the sample has seconds
+    model = Model.first_order(0.0, follow.sample) if by_cpu else Model.first_order(sent.a, sent.b, delay=sent.delay)
+    line = Line(float(follow.units), follow.seconds_left)
+    governor = Adaptive(line, follow.floor, follow.pool_cores, model, follow.sample)
+    per_unit = follow.sample * (1.0 - sent.a) / sent.b  # CPU seconds of a unit by the model
+    made = _Steered(own, follow, ends, governor, by_cpu, cpu_per_unit=per_unit)
+    if by_cpu:
+        governor.line.units *= per_unit
+    return made

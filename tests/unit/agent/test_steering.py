@@ -1,0 +1,178 @@
+"""Pods on lines, told as stories: programs whose progress follows their CPU, on a modelled node."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from punctual.wire import Follow, Model, SetPoint
+from punctual_agent.steering import Steering
+
+
+@dataclass
+class Program:
+    """A program with one thread: it computes a unit in ``cost`` CPU seconds, at a speed that the story changes."""
+
+    units: int
+    cost: float
+    planned: float
+    own: float = 1.0
+    threads: float = 8.0
+    speed: float = 1.0
+    starts: float = 0.0
+    done: float = 0.0
+    cpu: float = 0.0
+    ended: float | None = None
+
+
+@dataclass
+class Node:
+    """A node with the processors of one pool, and the agent's steering."""
+
+    programs: dict[str, Program]
+    cores: float
+    steering: Steering = field(default_factory=Steering)
+    caps: dict[str, float] = field(default_factory=dict)
+    now: float = 0.0
+
+    def point(self, name):
+        one = self.programs[name]
+        sample = max(1.0, min(10 * one.cost / one.own, one.planned / 20))
+        left = one.planned - self.now - max(3 * sample, 0.02 * one.planned)
+        model = Model(a=0.0, b=sample / one.cost)
+        follow = Follow(
+            pool="main",
+            pool_cores=self.cores,
+            units=one.units,
+            seconds_left=left,
+            floor=0.05,
+            sample=sample,
+            model=model,
+        )
+        return SetPoint(uid=name, cap=one.own, rest_cap=one.own, follow=follow)
+
+    def run(self, seconds, *, operator=True):
+        for _ in range(round(seconds)):
+            self.second(operator=operator)
+
+    def second(self, *, operator=True):
+        running = {name: one for name, one in self.programs.items() if one.ended is None}
+        for name, one in running.items():
+            if operator:
+                self.steering.tell(name, self.point(name), self.now)
+            self.steering.look(name, self.now, done=int(one.done + 1e-9), cpu=one.cpu, cap=self.caps.get(name))
+        self.caps = self.steering.caps(self.now)
+        assert sum(self.caps.values()) <= self.cores * (1 + 1e-9)
+        self.now += 1.0
+        for name, one in running.items():
+            used = min(self.caps[name], one.threads) if self.now > one.starts else 0.0
+            one.cpu += used
+            before, one.done = one.done, one.done + used * one.speed / one.cost
+            if one.done >= one.units - 1e-9:
+                one.ended = self.now - (one.done - one.units) / (one.done - before)
+                self.steering.forget(name)
+
+
+def chunk(**more):
+    """A chunk of 600 units, planned with the usual headroom: on a whole processor it takes 525 s."""
+    return Program(**({"units": 600, "cost": 0.875, "planned": 600.0} | more))
+
+
+def test_alone_a_chunk_has_its_processor_whatever_its_line_needs():
+    node = Node({"a": chunk()}, cores=1.0)
+    node.run(500)
+    assert node.caps["a"] == pytest.approx(1.0)
+    node.run(100)
+    assert node.programs["a"].ended == pytest.approx(525.0, abs=1.5)
+
+
+def test_a_slowed_chunk_gets_what_those_ahead_do_not_need():
+    node = Node({"slow": chunk(), **{f"c{n}": chunk() for n in range(3)}}, cores=4.0)
+    node.run(100)
+    node.programs["slow"].speed = 0.75  # 12.5 % of headroom do not suffice for it
+    node.run(550)
+    for name, one in node.programs.items():
+        assert one.ended is not None, name
+        assert one.ended <= 600.0, name
+
+
+def test_without_control_it_would_have_been_late():
+    one = chunk()
+    whole = 100.0 / one.cost
+    assert 100.0 + (one.units - whole) * one.cost / 0.75 > 640.0
+
+
+def test_a_program_of_one_thread_takes_nothing_that_it_cannot_use():
+    node = Node({"slow": chunk(threads=1.0, speed=0.5), **{f"c{n}": chunk() for n in range(3)}}, cores=4.0)
+    node.run(600)
+    assert node.programs["slow"].ended is None
+    for n in range(3):
+        assert node.programs[f"c{n}"].ended == pytest.approx(525.0, rel=0.1)
+
+
+def test_a_chunk_that_still_starts_is_not_slow():
+    node = Node({"a": chunk(starts=30.0), "b": chunk()}, cores=2.0)
+    node.run(31)
+    assert node.caps == pytest.approx({"a": 1.0, "b": 1.0}, rel=0.05)
+
+
+def test_while_the_operator_is_away_lines_are_kept():
+    node = Node({"slow": chunk(), **{f"c{n}": chunk() for n in range(3)}}, cores=4.0)
+    node.run(50)
+    node.programs["slow"].speed = 0.75
+    node.run(600, operator=False)
+    assert all(one.ended is not None and one.ended <= 600.0 for one in node.programs.values())
+
+
+def test_a_new_agent_goes_on_without_a_bump():
+    node = Node({"slow": chunk(speed=0.7), **{f"c{n}": chunk() for n in range(3)}}, cores=4.0)
+    node.run(300)
+    before = dict(node.caps)
+    report = node.steering.report("slow", node.now)
+    assert report.needed == pytest.approx(before["slow"], rel=0.25)
+    node.steering = Steering()
+    node.run(60)
+    assert node.caps["slow"] == pytest.approx(before["slow"], rel=0.25)
+
+
+@pytest.mark.parametrize("units", [1, 5, 39])
+def test_of_few_units_cpu_time_shows_the_progress(units):
+    slow = Program(units=units, cost=525.0 / units, planned=600.0, speed=1.0)
+    node = Node({"few": slow, **{f"c{n}": chunk() for n in range(3)}}, cores=4.0)
+    node.run(600)
+    assert slow.ended <= 600.0
+
+
+def test_a_chunk_that_cannot_be_in_time_says_since_when():
+    node = Node({"a": chunk(speed=0.3)}, cores=1.0)
+    node.run(200)
+    told = node.steering.report("a", node.now)
+    assert told.needed > 1.0
+    assert 100.0 < told.saturated_seconds < 200.0
+    node.programs["a"].speed = 3.0
+    node.run(60)
+    assert node.steering.report("a", node.now).saturated_seconds == 0.0
+
+
+def test_a_pod_without_a_line_is_not_steered():
+    node = Node({"a": chunk()}, cores=1.0)
+    node.second()
+    node.steering.tell("a", SetPoint(uid="a", cap=0.5, rest_cap=0.9), 2.0)
+    assert node.steering.caps(2.0) == {}
+    assert node.steering.report("a", 2.0) is None
+
+
+@pytest.mark.parametrize("lie", [0, 10**6, 300])
+def test_progress_that_lies_moves_no_cap_out_of_its_range(lie):
+    node = Node({"a": chunk(), "b": chunk()}, cores=2.0)
+    node.run(50)
+    node.programs["a"].done = lie
+    node.run(20)
+    assert all(0.05 <= cap <= 2.0 for cap in node.caps.values())
+
+
+def test_a_clock_that_is_set_back_is_survived():
+    node = Node({"a": chunk(), "b": chunk()}, cores=2.0)
+    node.run(50)
+    node.now -= 40.0
+    node.run(100)
+    assert sum(node.caps.values()) == pytest.approx(2.0, rel=0.05)
