@@ -25,6 +25,8 @@ IDLE: Final = 0.9
 """Part of its cap below which a pod does not use what it has."""
 ROOM: Final = 1.2
 """Cap of such a pod relative to what it uses: more would be taken from others for nothing."""
+LEAST_COST: Final = 1e-9
+"""CPU seconds of a unit: a worker may report units that took none."""
 MEMORY: Final = 0.2
 """Weight of the newest second in the CPU use."""
 
@@ -96,7 +98,7 @@ class Steering:
             return
         if done is not None and done > one.done:
             one.done = done
-            one.cpu_per_unit = cpu / done
+            one.cpu_per_unit = max(cpu / done, LEAST_COST)
         if now > one.looked > 0.0:
             used = max(0.0, cpu - one.seen_cpu) / (now - one.looked)
             one.use = used if one.use is None else one.use + MEMORY * (used - one.use)
@@ -139,14 +141,12 @@ class Steering:
         one = self._pods.get(uid)
         if one is None:
             return None
-        governor = one.governor
-        model, factor = governor.effective
         since = one.saturated_since
         return Followed(
-            needed=min(4096.0, governor.needed or 0.0),
+            needed=min(4096.0, one.governor.needed or 0.0),
             saturated_seconds=0.0 if since is None else max(0.0, now - since),
-            model=SentModel(a=model.a[0], b=model.b[-1] / factor, delay=model.delay, learned=governor.learned),
-            noise=governor.noise,
+            model=_model(one),
+            noise=one.governor.noise,
         )
 
     def _claim(self, uid: str, one: _Steered, now: float) -> Claim:
@@ -167,7 +167,7 @@ class Steering:
             wish=wish,
             modelled=one.governor.modelled,
             low=one.follow.floor,
-            # CPU beyond its own processor is for a pod that needs it; what nobody needs is lent up to that only
+            # CPU beyond its own processor is for a pod that needs it; CPU that no pod needs is lent up to that only
             high=max(one.own, wish),
             slack=left.seconds - fastest,
             starved=idle,
@@ -177,6 +177,15 @@ class Steering:
     def _total(one: _Steered) -> float:
         """Return the chunk's work in what its progress counts."""
         return one.follow.units * one.cpu_per_unit if one.by_cpu else float(one.follow.units)
+
+
+def _model(one: _Steered) -> SentModel:
+    """Return the model that a new agent should begin with. Its gain is the one that the last samples have shown."""
+    gain = one.governor.gain
+    if one.by_cpu or gain is None:
+        return SentModel(a=0.0, b=one.follow.sample / max(one.cpu_per_unit, LEAST_COST))
+    model = one.governor.untuned or one.governor.in_force
+    return SentModel(a=model.a[0], b=gain * (1.0 - model.a[0]), delay=model.delay, learned=one.governor.learned)
 
 
 def _begin(own: float, follow: Follow, ends: float) -> _Steered:

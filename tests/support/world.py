@@ -71,6 +71,8 @@ class Worker:
     """What runs in a pod: seconds per unit, and its manners."""
 
     pace: float = 1.0
+    saturated: bool = False
+    """Its agent says that no cap brings it back to its line."""
     answers: bool = True
     answer: int | None = None
     """The end it answers instead of the honest one."""
@@ -341,7 +343,13 @@ class World:
             if pod.started is not None or pod.fetch_began is not None:
                 over = pod.phase in {"Succeeded", "Failed"}
                 progress = Progress(
-                    pod=pod.uid, done=pod.done, end=pod.answered, cpu_seconds=pod.cpu, received=pod.received, over=over
+                    pod=pod.uid,
+                    done=pod.done,
+                    end=pod.answered,
+                    cpu_seconds=pod.cpu,
+                    received=pod.received,
+                    over=over,
+                    saturated=self.now - pod.started if pod.worker.saturated and pod.started is not None else 0.0,
                 )
                 told.setdefault(pod.chunk.node, []).append(progress)
         if round(self.now % 1.0, 6) == 0:

@@ -44,7 +44,7 @@ class Adaptive:
     model: Model | None = None
     period: float = 1.0
     untuned: Model | None = None
-    """Model whose gains are wanted: see :meth:`adopt`."""
+    """Model that waits for its gains: see :meth:`adopt`."""
     noise: float = 0.05
     """Standard deviation of the progress in a period, relative to it."""
     _learner: Learner = field(default_factory=Learner)
@@ -66,11 +66,11 @@ class Adaptive:
         return None if self._follow is None else self._follow.needed
 
     @property
-    def effective(self) -> tuple[Model, float]:
-        """The model in force, and the factor on its caps that feedback has found."""
+    def in_force(self) -> Model:
+        """The model in force; ValueError if there is none."""
         if self._follow is None:
-            return self.model or Model.first_order(0.0, 1.0), 1.0
-        return self._follow.model, self._follow.factor
+            raise ValueError("nothing is known yet")
+        return self._follow.model
 
     @property
     def learned(self) -> bool:

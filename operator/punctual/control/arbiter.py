@@ -43,7 +43,7 @@ class Arbiter:
     cores: float
     usable: float
     opened: list[str] = field(default_factory=list)
-    """Chunks whose loops are open, the last one opened last."""
+    """Chunks with open loops, in the order of opening."""
     _over: int = 0
     _room: int = 0
 

@@ -547,3 +547,27 @@ def test_the_end_of_the_log_of_a_failed_chunk_is_in_its_event():
     (message,) = said(w, reasons.CHUNK_FAILED)
     assert message.endswith("line | line | Traceback: | in main | ValueError: no such column")
     assert len(message) < 500
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["that its agent tells of", "that nothing tells of"])
+def test_a_chunk_that_no_cap_keeps_on_its_line_is_helped_before_its_planned_end(told):
+    w = nodes("n1", cpu=2.0)
+    w.workers = lambda _j, chunk: Worker(pace=1.6 if chunk.begin == 0 and chunk.attempt == 1 else 1.0, saturated=told)
+    w.apply(job(units=100, deadline=130))
+    w.run(1)
+    (chunk,) = w.records["j1"].chunks
+    w.run(40)
+    helped = any("offer j1" in line for line in w.log)
+    assert helped == told
+    assert w.now < chunk.promised_end
+    assert w.records["j1"].on_track.status == "True"
+    w.run_until(lambda w: w.done("j1"))
+    assert w.met("j1") == told
+
+
+def test_a_chunk_that_says_it_is_too_slow_but_is_not_keeps_its_units():
+    w = nodes("n1", cpu=2.0)
+    w.workers = lambda _j, chunk: Worker(saturated=True)
+    w.apply(job(units=100, deadline=130))
+    w.run_until(lambda w: w.done("j1"))
+    assert not any("offer" in line for line in w.log)

@@ -201,8 +201,8 @@ class ReportServer:
             if unknown := sum(p.uid not in known and not p.over for p in report.pods):
                 self._callbacks.refused("unknownPod", unknown)
             self._callbacks.heard(Reported(report.node, tuple(_progress(p) for p in pods)))
-        done = {p.uid: p.done for p in pods}
-        points = self._set_points.answer(report.node, now=self._callbacks.now(), epoch=epoch, done=done)
+        reported = {p.uid: p for p in pods}
+        points = self._set_points.answer(report.node, now=self._callbacks.now(), epoch=epoch, pods=reported)
         return web.Response(text=points.model_dump_json(exclude_none=True), content_type="application/json")
 
     def _epoch(self) -> int:
@@ -270,5 +270,6 @@ def _progress(pod: wire.PodReport) -> Progress:
         cpu_seconds=pod.cpu_seconds,
         received=pod.received,
         over=pod.over,
+        saturated=pod.followed.saturated_seconds if pod.followed is not None else 0.0,
         faults=faults,
     )

@@ -8,41 +8,11 @@ The store lives for one term: a new leader's Pool sets every point again.
 from collections.abc import Mapping
 
 from punctual import wire
+from punctual.kube.agents.loops import Loops
 from punctual.scheduling.model.actions import DropSetPoint, FollowedLine, SetPoint
 
 MOST = 1000  # the limit of wire.SetPoints; a kubelet has far fewer pods
 MOST_CORES = 4096.0  # the limit of wire.Cores
-
-
-class SetPointStore:
-    """The latest set point of each pod, by node."""
-
-    def __init__(self) -> None:
-        self._nodes: dict[str, dict[str, SetPoint]] = {}
-
-    def __len__(self) -> int:
-        return sum(len(pods) for pods in self._nodes.values())
-
-    def put(self, point: SetPoint) -> None:
-        """Store a set point. It replaces an earlier one of the same pod."""
-        self._nodes.setdefault(point.node, {})[point.pod] = point
-
-    def drop(self, gone: DropSetPoint) -> None:
-        """Remove the set point of a pod, if there is one."""
-        pods = self._nodes.get(gone.node, {})
-        pods.pop(gone.pod, None)
-        if not pods:
-            self._nodes.pop(gone.node, None)
-
-    def clear(self) -> None:
-        """Remove all set points: the term is over."""
-        self._nodes.clear()
-
-    def answer(self, node: str, *, now: float, epoch: int, done: Mapping[str, int | None]) -> wire.SetPoints:
-        """Return the answer for the node's agent at ``now``. ``done`` is the reported units by pod."""
-        pods = sorted(self._nodes.get(node, {}).items())[:MOST]
-        return wire.SetPoints(epoch=epoch, pods=[_told(point, done.get(uid), now) for uid, point in pods])
-
 
 FLOOR = 0.05
 """Part of its processor that a chunk always has: a chunk that stood still could not tell how far it is."""
@@ -56,28 +26,70 @@ LONGEST = 1 / 20
 """... and the largest part of the planned time that a sample may take."""
 
 
-def _followed(line: FollowedLine, cap: float, left: float) -> wire.Follow:
-    """Return a line in seconds left. The model is the estimated cost of a unit until the agent has learned another."""
-    sample = min(max(1.0, UNITS * line.cpu_per_unit / cap), max(1.0, LONGEST * line.planned), 60.0)
-    return wire.Follow(
-        pool=line.pool,
-        pool_cores=min(line.pool_cores, MOST_CORES),
-        units=line.units,
-        seconds_left=left - max(SAMPLES * sample, SPARE * line.planned),
-        floor=FLOOR * cap,
-        sample=sample,
-        model=wire.Model(a=0.0, b=sample / line.cpu_per_unit),
-    )
+class SetPointStore:
+    """The latest set point of each pod, by node."""
 
+    def __init__(self) -> None:
+        self._nodes: dict[str, dict[str, SetPoint]] = {}
+        self._models: dict[str, wire.Model] = {}
+        self._loops = Loops()
 
-def _told(point: SetPoint, done: int | None, now: float) -> wire.SetPoint:
-    return wire.SetPoint(
-        uid=point.pod,
-        cap=point.cap,
-        rest_cap=point.cap,  # enough to finish in time: a promise is planned with headroom
-        period=point.period,
-        units=point.units,
-        units_left=None if done is None else float(max(0, point.units - done)),
-        seconds_left=point.end - now,
-        follow=None if point.line is None else _followed(point.line, point.cap, point.end - now),
-    )
+    def __len__(self) -> int:
+        return sum(len(pods) for pods in self._nodes.values())
+
+    def put(self, point: SetPoint) -> None:
+        """Store a set point. It replaces an earlier one of the same pod."""
+        self._nodes.setdefault(point.node, {})[point.pod] = point
+
+    def drop(self, gone: DropSetPoint) -> None:
+        """Remove the set point of a pod, if there is one."""
+        pods = self._nodes.get(gone.node, {})
+        pods.pop(gone.pod, None)
+        self._models.pop(gone.pod, None)
+        if not pods:
+            self._nodes.pop(gone.node, None)
+
+    def clear(self) -> None:
+        """Remove all set points: the term is over."""
+        self._nodes.clear()
+        self._models.clear()
+
+    def answer(self, node: str, *, now: float, epoch: int, pods: Mapping[str, wire.PodReport]) -> wire.SetPoints:
+        """Return the answer for the node's agent at ``now``. ``pods`` is what it has reported."""
+        points = sorted(self._nodes.get(node, {}).items())[:MOST]
+        return wire.SetPoints(epoch=epoch, pods=[self._told(point, pods.get(uid), now) for uid, point in points])
+
+    def _told(self, point: SetPoint, seen: wire.PodReport | None, now: float) -> wire.SetPoint:
+        done, left = None if seen is None else seen.done, point.end - now
+        return wire.SetPoint(
+            uid=point.pod,
+            cap=point.cap,
+            rest_cap=point.cap,  # enough to finish in time: a promise is planned with headroom
+            period=point.period,
+            units=point.units,
+            units_left=None if done is None else float(max(0, point.units - done)),
+            seconds_left=left,
+            follow=None
+            if point.line is None
+            else self._followed(point, point.line, left, seen.followed if seen else None),
+        )
+
+    def _followed(self, point: SetPoint, line: FollowedLine, left: float, seen: wire.Followed | None) -> wire.Follow:
+        """Return a line in seconds left.
+
+        The model is what an agent has learned of this pod, so that a new agent goes on with it, or else the estimated
+        cost of a unit.
+        """
+        if seen is not None:
+            self._models[point.pod] = seen.model
+        sample = min(max(1.0, UNITS * line.cpu_per_unit / point.cap), max(1.0, LONGEST * line.planned), 60.0)
+        return wire.Follow(
+            pool=line.pool,
+            pool_cores=min(line.pool_cores, MOST_CORES),
+            units=line.units,
+            seconds_left=left - max(SAMPLES * sample, SPARE * line.planned),
+            floor=FLOOR * point.cap,
+            sample=sample,
+            model=self._models.get(point.pod) or wire.Model(a=0.0, b=sample / line.cpu_per_unit),
+            loop=None if seen is None else self._loops.loop(seen),
+        )

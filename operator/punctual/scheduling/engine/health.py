@@ -16,7 +16,7 @@ from punctual.scheduling.model.events import NO_VOLUME, NOMINATED
 from punctual.scheduling.model.job import Chunk, Job
 from punctual.scheduling.model.timing import LOOK
 from punctual.scheduling.model.wording import SAID, some, span
-from punctual.scheduling.state.job_state import ChunkObservation, JobState, expected_end
+from punctual.scheduling.state.job_state import ChunkObservation, JobState, expected_end, forecast_end
 from punctual.scheduling.state.pool_state import PoolState
 from punctual.theory.tolerance import tolerance
 
@@ -32,6 +32,9 @@ START_PATIENCE = 20.0
 """Seconds that a pod may wait for its image or configuration: pulls are retried, and short faults pass."""
 ROOM_PATIENCE = 5.0
 """Seconds that a pod may be unschedulable on its chosen node."""
+
+SATURATED = 10.0
+"""Seconds for which a chunk needs more CPU than there is before others are asked to help: less may be noise."""
 
 
 class Finding(NamedTuple):
@@ -133,6 +136,17 @@ class HealthChecks:
                     self.set_points.aim(st, chunk, watch)
                 if now > chunk.promised_end + patience + moment:
                     self._overrun(now, st, chunk, st.watch(chunk))
+                elif not chunk.late and watch is not None and watch.saturated >= SATURATED:
+                    self._call_for_help(now, st, chunk, watch, patience)
+
+    def _call_for_help(self, now: float, st: JobState, chunk: Chunk, watch: ChunkObservation, patience: float) -> None:
+        """Let idle processors take a part of a chunk that no cap keeps on its line, before its planned end has passed.
+
+        Its planned end stays: with help it may still be met.
+        """
+        if watch.looked_at(now) and forecast_end(chunk, watch, now=now) > chunk.promised_end + patience:
+            st.record = st.record.changed(chunk._replace(late=True))
+            self.state.touch(st)
 
     def _end_faulty(self, now: float, st: JobState, chunk: Chunk, found: Finding) -> None:
         if found.reason == reasons.CAPACITY_LOST:

@@ -171,6 +171,8 @@ class Progress:
     """Bytes that its input step has fetched."""
     over: bool = False
     """This is the last report: its containers have ended, and an answer to an offer would be in it."""
+    saturated: float = 0.0
+    """Seconds for which it has needed more CPU than its agent can give it to be in time."""
     faults: frozenset[str] = frozenset()
     """Faults of its files so far, in words for users: "progress goes backwards"."""
 

@@ -184,7 +184,8 @@ class Chunk(NamedTuple):
     leftover: bool = False
     """It runs on leftover capacity: it must leave when the processor is needed."""
     late: bool = False
-    """It was not done at its planned end, and got a later one: idle processors may take a part of its rest."""
+    """It was not done at its planned end and got a later one, or its agent can no longer keep it on its line: idle
+    processors may take a part of its rest."""
     done: int = 0
     """Units it has reported (for people; no decision uses it)."""
     received: int = 0

@@ -38,6 +38,8 @@ class ChunkObservation:
     cpu: float = 0.0
     moved: float = 0.0
     """When it last made progress or used CPU."""
+    saturated: float = 0.0
+    """Seconds for which no cap has brought it back to its line, by the last report."""
     reported: float | None = None
     """When its agent last reported it."""
     offered_at: float | None = None

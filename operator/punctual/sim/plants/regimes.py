@@ -1,4 +1,4 @@
-"""Who gets which cap: ours, and the two that the paper compares. Each is a regime that the run asks in every period."""
+"""Regimes: which job is accepted, and which cap each gets. Ours, and those that the paper compares."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""Runs the jobs of a scenario, period by period: who asks, who is accepted, what each gets and what it makes of it."""
+"""Runs the jobs of a scenario, period by period: which ask and are accepted, what each gets and makes of it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -64,7 +64,7 @@ class _Run:
         self.result.count(self.scenario, given, self.there, waiting=waiting)
 
     def _ask(self, now: float) -> None:
-        """Have the jobs whose time has come ask, those that came first at first."""
+        """Have each job ask that is due to ask, in the order of arrivals."""
         for one in list(self.asking):
             if one.next > now + 1e-9:
                 continue
