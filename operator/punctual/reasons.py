@@ -30,6 +30,7 @@ ON_TRACK: Final = "OnTrack"
 OVERRUN: Final = "Overrun"  # the declared cost was too low; the job continues on leftover capacity
 CAPACITY_LOST: Final = "CapacityLost"  # nodes were lost, and not every promise still fits
 LATE: Final = "Late"  # the forecast is after the deadline
+LOOP_SATURATED: Final = "LoopSaturated"  # no CPU limit brings a chunk back to its line, and no processor can help
 CHUNK_FAILED: Final = "ChunkFailed"  # a chunk failed by its own error, more often than chunkRetries
 IMAGE_UNAVAILABLE: Final = "ImageUnavailable"  # an image cannot be pulled; not yet counted as a failure of the work
 STALLED: Final = "Stalled"  # neither progress nor CPU use for stallTimeout

@@ -1,5 +1,7 @@
 """Stories about the Pool when the work or the cluster misbehaves: what each costs, and whom."""
 
+from dataclasses import replace
+
 import pytest
 from world import Worker, World, job
 
@@ -571,3 +573,18 @@ def test_a_chunk_that_says_it_is_too_slow_but_is_not_keeps_its_units():
     w.apply(job(units=100, deadline=130))
     w.run_until(lambda w: w.done("j1"))
     assert not any("offer" in line for line in w.log)
+
+
+def test_a_saturated_loop_that_no_processor_can_help_says_when_the_job_will_end_and_when_that_has_passed():
+    w = nodes("n1")
+    w.workers = lambda _j, _c: Worker(pace=2.0, saturated=True)
+    w.apply(job(units=100, deadline=130, max_processors=1))
+    w.run(1)
+    w.run_until(lambda w: w.records["j1"].on_track.status == "False")
+    track = w.records["j1"].on_track
+    assert track.reason == reasons.LOOP_SATURATED
+    assert "after the deadline" in track.message
+    assert w.now < 60, "half of its time is left"
+    (pod,) = running(w, "j1")
+    pod.worker = replace(pod.worker, saturated=False)
+    w.run_until(lambda w: w.records["j1"].on_track.status == "True", within=10)

@@ -14,7 +14,7 @@ from punctual.kube.metrics import Metrics
 from punctual.scheduling.model.job import JobRecord, Promise
 from punctual.scheduling.model.pool_spec import PoolRecord
 
-BROKEN: Final = frozenset({reasons.CAPACITY_LOST, reasons.OVERRUN, reasons.LATE})
+BROKEN: Final = frozenset({reasons.CAPACITY_LOST, reasons.OVERRUN, reasons.LATE, reasons.LOOP_SATURATED})
 """Reasons of a job's end that break its promise. With any other reason the job failed by its own fault."""
 
 
