@@ -121,12 +121,12 @@ class Agent:
                 self._look(pod, now)
             elif now - pod.seen > FORGET_AFTER:
                 self._forget(pod.uid)
-        self._steer(now)
+        node = self._hierarchy.node()
+        self._steer(now, node.pressure)
         for pod in self._pods.values():
             self._assert(pod, now, may_write=may_write)
         self._sequence += 1
         self.ticked = now
-        node = self._hierarchy.node()
         self._measure(now, node, may_write=may_write)
         return self._report(now, node, may_write=may_write)
 
@@ -220,9 +220,9 @@ class Agent:
         cpu = max(pod.cpu, use.cpu if use is not None else 0.0)
         self._steering.look(pod.uid, now, done=pod.progress.done, cpu=cpu, cap=cap.cores if cap is not None else None)
 
-    def _steer(self, now: float) -> None:
+    def _steer(self, now: float, pressure: float | None) -> None:
         """Choose the caps of the pods on lines."""
-        for uid, cores in self._steering.caps(now).items():
+        for uid, cores in self._steering.caps(now, pressure).items():
             pod = self._pods[uid]
             if pod.steered is None or abs(cores - pod.steered) > DEAD * pod.steered:
                 pod.steered = cores

@@ -7,6 +7,7 @@ Progress is counted in units. A chunk with few units shows nothing for many samp
 progress, at the cost of a unit that it has shown so far.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -25,6 +26,11 @@ IDLE: Final = 0.9
 """Part of its cap below which a pod does not use what it has."""
 ROOM: Final = 1.2
 """Cap of such a pod relative to what it uses: more would be taken from others for nothing."""
+PRESSED: Final = 10.0
+"""Per cent of the time in which a task waits for CPU, from which on the node has too little of it."""
+FALLING: Final = 0.9
+RISING: Final = 1.03
+"""Factors per second on the CPU that a pool is believed to get: when it is too much, and to see whether more is there."""
 LEAST_COST: Final = 1e-9
 """CPU seconds of a unit: a worker may report units that took none."""
 MEMORY: Final = 0.2
@@ -68,6 +74,7 @@ class Steering:
 
     _pods: dict[str, _Steered] = field(default_factory=dict)
     _arbiters: dict[str, Arbiter] = field(default_factory=dict)
+    """By pool; their ``usable`` is the CPU that the pool really gets on this node."""
 
     def tell(self, uid: str, point: SetPoint, now: float) -> None:
         """Take a set point; without a line, the pod holds its cap from now on."""
@@ -120,18 +127,23 @@ class Steering:
         one = self._pods.get(uid)
         return one is None or now > one.ends
 
-    def caps(self, now: float) -> dict[str, float]:
-        """Return the cap of each pod with a line for the next second, cores."""
+    def caps(self, now: float, pressure: float | None = None) -> dict[str, float]:
+        """Return the cap of each pod with a line for the next second, cores.
+
+        ``pressure``: per cent of the time in which a task of the node waited for CPU; None: unknown.
+        """
         pools: dict[str, dict[str, Claim]] = {}
         for uid, one in self._pods.items():
             pools.setdefault(one.follow.pool, {})[uid] = self._claim(uid, one, now)
-        self._arbiters = {pool: self._arbiters.get(pool) or Arbiter(0.0, 0.0) for pool in pools}
         caps: dict[str, float] = {}
+        arbiters: dict[str, Arbiter] = {}
         for pool, claims in pools.items():
-            arbiter = self._arbiters[pool]
-            cores = max(self._pods[uid].follow.pool_cores for uid in claims)
-            arbiter.cores = arbiter.usable = cores
+            pods = [self._pods[uid] for uid in claims]
+            cores = max(one.follow.pool_cores for one in pods)
+            arbiter = arbiters[pool] = self._arbiters.get(pool) or Arbiter(cores, cores)
+            arbiter.cores = arbiter.usable = _available(arbiter.usable, cores, pods, pressure)
             caps |= arbiter.share(list(claims.values()), lend=True)
+        self._arbiters = arbiters
         for uid, cap in caps.items():
             self._pods[uid].cap = cap
         return caps
@@ -177,6 +189,19 @@ class Steering:
     def _total(one: _Steered) -> float:
         """Return the chunk's work in what its progress counts."""
         return one.follow.units * one.cpu_per_unit if one.by_cpu else float(one.follow.units)
+
+
+def _available(before: float, cores: float, pods: Sequence[_Steered], pressure: float | None) -> float:
+    """Return the CPU that a pool's pods can get on this node, at most ``cores``.
+
+    Where other programs take the node's CPU, or its machine gives it less, caps limit nothing, and all pods are slowed
+    alike. The caps must then add up to what there is, so that urgent chunks are slowed last.
+    """
+    used = sum(one.use or 0.0 for one in pods)
+    capped = sum(one.cap for one in pods if one.joined)
+    if pressure is not None and pressure > PRESSED and all(one.joined for one in pods) and used < IDLE * capped:
+        return min(cores, max(before * FALLING, used))
+    return min(cores, before * RISING)
 
 
 def _model(one: _Steered) -> SentModel:

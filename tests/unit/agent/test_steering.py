@@ -33,6 +33,8 @@ class Node:
     steering: Steering = field(default_factory=Steering)
     caps: dict[str, float] = field(default_factory=dict)
     now: float = 0.0
+    there: float = 100.0
+    """CPU that the node really has for them."""
 
     def point(self, name):
         one = self.programs[name]
@@ -60,16 +62,28 @@ class Node:
             if operator:
                 self.steering.tell(name, self.point(name), self.now)
             self.steering.look(name, self.now, done=int(one.done + 1e-9), cpu=one.cpu, cap=self.caps.get(name))
-        self.caps = self.steering.caps(self.now)
+        wanted = {name: min(self.caps.get(name, 0.0), one.threads) for name, one in running.items()}
+        pressure = 50.0 if sum(wanted.values()) > self.there else 0.0
+        self.caps = self.steering.caps(self.now, pressure)
         assert sum(self.caps.values()) <= self.cores * (1 + 1e-9)
         self.now += 1.0
+        fair = shared({name: min(self.caps[name], one.threads) for name, one in running.items()}, self.there)
         for name, one in running.items():
-            used = min(self.caps[name], one.threads) if self.now > one.starts else 0.0
+            used = fair[name] if self.now > one.starts else 0.0
             one.cpu += used
             before, one.done = one.done, one.done + used * one.speed / one.cost
             if one.done >= one.units - 1e-9:
                 one.ended = self.now - (one.done - one.units) / (one.done - before)
                 self.steering.forget(name)
+
+
+def shared(wanted, there):
+    """What the kernel gives programs of equal weight: nothing more than they want, and else equal parts."""
+    given, left = {}, there
+    for n, (name, most) in enumerate(sorted(wanted.items(), key=lambda item: item[1])):
+        given[name] = min(most, left / (len(wanted) - n))
+        left -= given[name]
+    return given
 
 
 def chunk(**more):
@@ -175,4 +189,44 @@ def test_a_clock_that_is_set_back_is_survived():
     node.run(50)
     node.now -= 40.0
     node.run(100)
+    assert sum(node.caps.values()) == pytest.approx(2.0, rel=0.05)
+
+
+def halved():
+    """Two urgent chunks, and two with twice the time: on half a node, there is enough for the urgent ones only."""
+    relaxed = {f"r{n}": chunk(planned=1400.0) for n in range(2)}
+    return Node({**{f"u{n}": chunk() for n in range(2)}, **relaxed}, cores=4.0)
+
+
+def test_on_a_node_that_is_suddenly_half_as_fast_the_urgent_chunks_are_slowed_last():
+    node = halved()
+    node.run(100)
+    node.there = 2.0
+    node.run(300)
+    node.there = 4.0
+    node.run(1000)
+    ended = {name: one.ended for name, one in node.programs.items()}
+    assert all(ended[name] is not None and ended[name] <= one.planned for name, one in node.programs.items()), ended
+
+
+def test_without_control_the_urgent_chunks_would_have_been_late():
+    done = 100.0 / 0.875 + 300.0 * 0.5 / 0.875
+    assert 400.0 + (600 - done) * 0.875 > 600.0
+
+
+def test_what_a_node_gets_back_is_used_again():
+    node = halved()
+    node.run(100)
+    node.there = 1.0
+    node.run(60)
+    assert sum(node.caps.values()) < 1.5
+    node.there = 4.0
+    node.run(90)
+    assert sum(node.caps.values()) == pytest.approx(4.0, rel=0.05)
+
+
+def test_a_pod_that_waits_for_a_disk_takes_no_cpu_from_a_node_that_is_not_pressed():
+    node = Node({"disk": chunk(threads=0.2), "a": chunk()}, cores=2.0)
+    node.run(100)
+    assert node.caps["a"] == pytest.approx(1.0, rel=0.05)
     assert sum(node.caps.values()) == pytest.approx(2.0, rel=0.05)
