@@ -28,9 +28,13 @@ ROOM: Final = 1.2
 """Cap of such a pod relative to what it uses: more would be taken from others for nothing."""
 PRESSED: Final = 10.0
 """Per cent of the time in which a task waits for CPU, from which on the node has too little of it."""
+WHOLE: Final = 0.95
+"""Part of its processor from which on a pod was not cut for others."""
+STILL: Final = 0.2
+"""Part of their caps below which pods use so little that they must be waiting for something else."""
 FALLING: Final = 0.9
 RISING: Final = 1.03
-"""Factors per second on the CPU that a pool is believed to get: when it is too much, and to see whether more is there."""
+"""Factors per second on the CPU that a pool is believed to get: if it is too much, and to see if more is there."""
 LEAST_COST: Final = 1e-9
 """CPU seconds of a unit: a worker may report units that took none."""
 MEMORY: Final = 0.2
@@ -195,13 +199,16 @@ def _available(before: float, cores: float, pods: Sequence[_Steered], pressure: 
     """Return the CPU that a pool's pods can get on this node, at most ``cores``.
 
     Where other programs take the node's CPU, or its machine gives it less, caps limit nothing, and all pods are slowed
-    alike. The caps must then add up to what there is, so that urgent chunks are slowed last.
+    alike. The caps must then add up to what there is, so that urgent chunks are slowed last. A pod that waits for a
+    disk uses less than its cap, too. So this is assumed only if each pod with a whole processor does, tasks of the node
+    wait for CPU, and a pod needs more than it gets.
     """
-    used = sum(one.use or 0.0 for one in pods)
-    capped = sum(one.cap for one in pods if one.joined)
-    if pressure is not None and pressure > PRESSED and all(one.joined for one in pods) and used < IDLE * capped:
-        return min(cores, max(before * FALLING, used))
-    return min(cores, before * RISING)
+    whole = [one for one in pods if one.joined and one.cap >= WHOLE * one.own]
+    used, capped = sum(one.use or 0.0 for one in pods), sum(one.cap for one in pods)
+    short = pressure is not None and pressure > PRESSED and len(whole) > 0 and STILL * capped < used
+    short = short and all((one.use or 0.0) < IDLE * one.cap for one in whole)
+    short = short and any((one.governor.needed or 0.0) > (one.use or 0.0) for one in whole)
+    return min(cores, max(before * FALLING, used) if short else before * RISING)
 
 
 def _model(one: _Steered) -> SentModel:

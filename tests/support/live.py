@@ -145,6 +145,16 @@ class Cluster:
         v1, v2 = f"{folder}/cpu.cfs_quota_us", f"{folder}/cpu.max"
         self.on_node(node, f"if [ -e {v1} ]; then echo {quota} >{v1}; else echo {quota} 100000 >{v2}; fi")
 
+    def cpus(self, node):
+        """Return the CPU that a node's machine gives it, in cores."""
+        if not self.own:
+            pytest.skip("needs a way to the nodes' machine")
+        return int(self.run("docker", "inspect", "-f", "{{.HostConfig.NanoCpus}}", node).stdout) / 1e9
+
+    def give_cpus(self, node, cores):
+        """Give a node more or less CPU than its kubelet advertises, as an oversold machine does."""
+        self.run("docker", "update", "--cpus", str(cores), node)
+
     def signal(self, pod, name):
         """Send a signal to all processes of a pod's first container, whose pod stays."""
         identity = container(pod)
