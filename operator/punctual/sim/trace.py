@@ -152,7 +152,7 @@ def _parse(number: int, written: str) -> Line:
 
 def _understood(written: str) -> Line:
     written.encode()
-    found = json.loads(written, object_pairs_hook=_object)
+    found = json.loads(written, object_pairs_hook=unique_names)
     if not isinstance(found, dict):
         raise TraceError("Input should be an object")
     kind = found.get("kind", "job")
@@ -161,7 +161,8 @@ def _understood(written: str) -> Line:
     return _KINDS[kind].validate_json(written)
 
 
-def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def unique_names(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Make an object of JSON; raise TraceError if a name appears twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]

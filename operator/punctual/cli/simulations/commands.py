@@ -133,3 +133,31 @@ def simulate_control(
         from punctual.cli.simulations.control_screen import show  # noqa: PLC0415  rich
 
         show(result)
+
+
+@app.command("rate")
+def simulate_rate(
+    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A JSON object, - for standard input.")],
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all random draws.")] = 0,
+) -> None:
+    """Hold applications at target rates with the operator's own law, on modelled nodes."""
+    from punctual.cli.simulations import rate  # noqa: PLC0415  pydantic
+    from punctual.errors import PunctualError  # noqa: PLC0415
+    from punctual.sim.gc_pause import uncollected  # noqa: PLC0415
+    from punctual.sim.rates.run import simulate  # noqa: PLC0415
+
+    try:
+        read = rate.load(scenario)
+    except PunctualError as error:
+        print(f"{program.name()}: {error}", file=sys.stderr)
+        sys.exit(2)
+    result = simulate(read, seed)
+    if as_json:
+        with uncollected():
+            print(json.dumps(result.document()))
+    else:
+        from punctual.cli.simulations.rate_screen import show  # noqa: PLC0415  rich
+
+        show(result, read)

@@ -1,0 +1,355 @@
+"""Target rates: one (period, slice) for all pods of an application, so that it runs at a part of its rate alone.
+
+Each pod gets ``slice`` seconds of CPU in each ``period``; utilization U = slice/period. Two things are asked at once:
+|rate − target| ≤ ε and |U − target| ≤ ε. The rate is a fraction of the application's rate alone and is reported once an
+iteration (Lin, Sundararaj and Dinda 2008). With a long period, ranks that exchange data wait for each other's slices,
+and the rate falls below U. A short period pays for a switch at the start of each slice.
+
+The loss U − rate is modelled as w·U·rate·(1 − U)·period/alone + switch/period. (1 − U)·period is the gap between two
+slices, ``alone`` the seconds of an iteration alone, and w, the *waits*, the number of such gaps that an iteration
+loses. w depends on how the slices of different nodes happen to overlap at a period; its distribution hardly depends on
+program, target and period. So a first guess takes a low w, and one that must be right takes a high one.
+
+`Bracketing` is the default law, `LinearSearch` the paper's. Both are pure: a report or a change of target goes in, a
+`Decision` with the pair that is to be in force comes out.
+"""
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from math import inf, sqrt
+from typing import Final, Literal, Protocol
+
+QUOTA: Final = 0.001
+"""The kernel's least quota, s: no slice is shorter, so no period is shorter than QUOTA / rate."""
+SWITCH: Final = 0.0001
+"""Assumed cost of the start of a slice, s."""
+BOLD: Final = 3.5
+"""Waits of a first guess: about the median."""
+SAFE: Final = 6.4
+"""Waits of a guess that must be right: about nine of ten programs have less."""
+LEAST: Final = 1.5
+"""Least waits assumed: an iteration is not measured finer than about a gap."""
+AIM: Final = 0.8
+"""Utilization aimed at: so many ε above the target, as the rate is below utilization."""
+SPARE: Final = 0.1
+"""Part of ε kept for the difference between iterations."""
+NEAR: Final = 1.3
+"""A loss up to so many times the allowed one is near: it takes one small step, down to STEP of the period."""
+STEP: Final = 0.9
+PATIENCE: Final = 2
+"""Iterations out of band after which a pair that held is given up; one that is far out counts for all."""
+FAR: Final = 3.0
+"""So many ε are far."""
+PROBES: Final = 16
+"""Periods tried for one target; then the best of them stays."""
+
+Reason = Literal["Start", "Known", "Hold", "Wait", "Search", "Slice", "Reset", "Limited", "Unreachable"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """``slice`` seconds of CPU in each ``period`` seconds."""
+
+    period: float
+    slice: float
+
+    @property
+    def utilization(self) -> float:
+        """The part of a CPU."""
+        return self.slice / self.period
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The periods that may be used, s; a target below QUOTA / max_period needs a longer one, and gets it."""
+
+    min_period: float = 0.002
+    max_period: float = 0.2
+
+    def least(self, utilization: float) -> float:
+        """Return the shortest period at a utilization: its slice is not below the kernel's least quota."""
+        return max(self.min_period, QUOTA / utilization)
+
+    def clamp(self, period: float, utilization: float) -> float:
+        """Return the allowed period nearest to one."""
+        return max(min(period, self.max_period), self.least(utilization))
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """The report of one iteration.
+
+    rate          of the rate alone
+    utilization   slice/period that was in force, as seen on the nodes
+    share         the part of the iteration's time in which the present pair was in force
+    """
+
+    rate: float
+    utilization: float
+    share: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The pair that is to be in force, and one word for people on why."""
+
+    pair: Pair
+    reason: Reason
+
+
+class Law(Protocol):
+    """A control law for one application. ``pair`` is in force until the next decision."""
+
+    pair: Pair
+
+    def aim(self, target: float, *, ceiling: float = 1.0) -> Decision:
+        """Begin with a target, or with another ``ceiling``: the most utilization that its nodes have for it."""
+
+    def report(self, seen: Iteration) -> Decision:
+        """Process the report of an iteration."""
+
+
+@dataclass(slots=True)
+class LinearSearch:
+    """The paper's law, to the letter (4.2): from the longest period down in equal steps, U = target throughout.
+
+    If |e| > ε the period becomes a step shorter, at min_period again the longest; if |e| ≤ ε nothing changes. A change
+    of target is treated as a report: with the last rate, and U follows in any case ("an invariant by construction").
+    """
+
+    epsilon: float
+    limits: Limits = field(default_factory=Limits)
+    step: float = 0.002
+    pair: Pair = field(init=False)
+    target: float = field(init=False, default=0.0)
+    rate: float | None = field(init=False, default=None)
+
+    def aim(self, target: float, *, ceiling: float = 1.0) -> Decision:  # noqa: ARG002  U is never above the target
+        """Change the target."""
+        first = self.target == 0.0
+        self.target = target
+        if first:
+            return self._set(self.limits.max_period, "Start")
+        return self._search()
+
+    def report(self, seen: Iteration) -> Decision:
+        """Process the report of an iteration."""
+        self.rate = seen.rate
+        return self._search()
+
+    def _search(self) -> Decision:
+        if self.rate is None or abs(self.rate - self.target) <= self.epsilon:
+            return self._set(self.pair.period, "Hold")
+        period = self.pair.period - self.step
+        if period <= self.limits.least(self.target):
+            return self._set(self.limits.max_period, "Reset")
+        return self._set(period, "Search")
+
+    def _set(self, period: float, reason: Reason) -> Decision:
+        period = self.limits.clamp(period, self.target)
+        self.pair = Pair(period, period * self.target)
+        return Decision(self.pair, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A pair that held a target, and the rate that it gave."""
+
+    target: float
+    pair: Pair
+    rate: float
+
+
+@dataclass(slots=True)
+class Bracketing:
+    """The default law: predicts a pair that holds, and brackets the period where the prediction was wrong.
+
+    Utilization is set AIM·ε above the target, so that the loss may be almost 2 ε. The first period is the longest at
+    which BOLD waits lose no more. A period that loses more gives the waits there: a near miss takes a small step,
+    others go to the period for SAFE waits, or for more if there are more. The first pair in band stays.
+
+    A change of target takes the longest of: the pair that held this target before; the slice of one that held another
+    target, as the part of a slice that is lost to waiting depends on the slice and hardly on the target; the period
+    for SAFE waits.
+    """
+
+    epsilon: float
+    alone: float
+    """Seconds of an iteration alone."""
+    limits: Limits = field(default_factory=Limits)
+    known: tuple[Known, ...] = ()
+    """What held, oldest first, one for each target: all that a restarted controller needs."""
+    pair: Pair = field(init=False)
+    target: float = field(init=False, default=0.0)
+    ceiling: float = field(init=False, default=1.0)
+    held: bool = field(init=False, default=False)
+    """The pair has been in band for a whole iteration."""
+    strikes: int = field(init=False, default=0)
+    """Iterations out of band since."""
+    tried: dict[float, float] = field(init=False, default_factory=dict)
+    """Losses by period, for the present target."""
+    given_up: bool = field(init=False, default=False)
+
+    def aim(self, target: float, *, ceiling: float = 1.0) -> Decision:
+        """Change the target, or the ceiling."""
+        if target == self.target and self.pair.utilization <= ceiling:
+            self.ceiling = ceiling
+            return Decision(self.pair, "Hold")
+        first = not self.known and self.target == 0.0
+        self.target, self.ceiling = target, ceiling
+        self.held, self.strikes, self.given_up = False, 0, False
+        self.tried.clear()
+        again = next((k.pair for k in self.known if k.target == target and k.pair.utilization <= ceiling), None)
+        if again is not None and again.period <= self.limits.max_period:
+            return self._set(again.period, again.utilization, "Known")
+        goal = self.goal
+        period = max(self._longest(BOLD if first else SAFE), self._same_slice(goal))
+        return self._set(period, goal, "Start")
+
+    @property
+    def goal(self) -> float:
+        """Utilization aimed at."""
+        return min(self.target + AIM * self.epsilon, self.ceiling, 1.0)
+
+    def in_band(self, seen: Iteration) -> bool:
+        """Return whether rate and utilization are both within ε of the target."""
+        return max(abs(seen.rate - self.target), abs(seen.utilization - self.target)) <= self.epsilon * (1.0 + 1e-9)
+
+    def report(self, seen: Iteration) -> Decision:
+        """Process the report of an iteration."""
+        if abs(seen.utilization - self.pair.utilization) > self.epsilon:
+            return Decision(self.pair, "Limited")  # the pair is not what the nodes give: nothing to learn
+        if seen.share < 1.0 - 1e-9:
+            return Decision(self.pair, "Wait")
+        if self.in_band(seen):
+            self._hold(seen)
+            return Decision(self.pair, "Hold")
+        self.strikes += PATIENCE if abs(seen.rate - self.target) > FAR * self.epsilon else 1
+        if self.held and self.strikes < PATIENCE:
+            return Decision(self.pair, "Wait")
+        self.held, self.strikes = False, 0
+        return self._slow_down(seen) if seen.rate > self.target else self._shorten(seen)
+
+    def _hold(self, seen: Iteration) -> None:
+        if not self.held:
+            others = tuple(k for k in self.known if k.target != self.target)
+            self.known = (*others, Known(self.target, self.pair, seen.rate))[-PROBES:]
+        self.held, self.strikes, self.given_up = True, 0, False
+
+    def _slow_down(self, seen: Iteration) -> Decision:
+        """Take from the slice what the application is too fast by."""
+        least = self.target - AIM * self.epsilon
+        if self.pair.utilization <= least + 1e-9:  # it runs where the CPU is not what it waits for, as for its disk
+            return Decision(self.pair, "Unreachable")
+        return self._set(self.pair.period, max(least, self.pair.utilization - (seen.rate - self.target)), "Slice")
+
+    def _shorten(self, seen: Iteration) -> Decision:
+        """Try another period after one that lost too much."""
+        loss, period = seen.utilization - seen.rate, self.pair.period
+        raised = self.goal - seen.utilization
+        if raised > 0.1 * self.epsilon and loss <= self._allowed:
+            return self._set(period, self.goal, "Slice")
+        if self.given_up:
+            return Decision(self.pair, "Unreachable")
+        self.tried[period] = min(loss, self.tried.get(period, inf))
+        if len(self.tried) >= PROBES:
+            self.given_up = True
+            return self._set(min(self.tried, key=lambda p: (self.tried[p], -p)), self.goal, "Unreachable")
+        waits = (loss - SWITCH / period) / self._gap(seen.utilization, seen.rate, period)
+        following = STEP * period if loss <= NEAR * self._allowed else self._longest(max(SAFE, waits))
+        following = self.limits.clamp(following, self.goal)
+        if following > STEP * period * (1.0 + 1e-9) or any(abs(following / p - 1.0) < 0.02 for p in self.tried):
+            following = self._widest_gap()
+        return self._set(following, self.goal, "Search")
+
+    @property
+    def _allowed(self) -> float:
+        """The largest loss with which the rate is in band at the goal."""
+        return self.goal - self.target + (1.0 - SPARE) * self.epsilon
+
+    def _gap(self, utilization: float, rate: float, period: float) -> float:
+        """Return what one wait costs, as part of the rate alone."""
+        return max(utilization * rate * (1.0 - utilization) * period / self.alone, 1e-12)
+
+    def _longest(self, waits: float) -> float:
+        """Return the longest period at which so many waits lose no more than is allowed.
+
+        The loss is a·period + SWITCH/period. If it is always too large, the period where it is least.
+        """
+        goal, allowed = self.goal, self._allowed
+        a = max(waits, LEAST) * self._gap(goal, goal - allowed, 1.0)
+        root = allowed * allowed - 4.0 * a * SWITCH
+        period = (allowed + sqrt(root)) / (2.0 * a) if root > 0.0 else sqrt(SWITCH / a)
+        return self.limits.clamp(period, goal)
+
+    def _same_slice(self, goal: float) -> float:
+        """Return the longest period with the slice of a pair that held another target; 0: none would hold this one."""
+        found = 0.0
+        for k in self.known:
+            period = k.pair.slice / goal
+            if goal * (1.0 - k.rate / k.pair.utilization) <= self._allowed and period <= self.limits.max_period:
+                found = max(found, period)
+        return found
+
+    def _widest_gap(self) -> float:
+        """Return the middle of the widest gap between tried periods, by ratio."""
+        least, most = self.limits.least(self.goal), max(self.limits.max_period, self.limits.least(self.goal))
+        marks = sorted({least * 0.999, *self.tried, most * 1.001})
+        _, low, high = max((high / low, low, high) for low, high in pairwise(marks))
+        return self.limits.clamp(sqrt(low * high), self.goal)
+
+    def _set(self, period: float, utilization: float, reason: Reason) -> Decision:
+        period = self.limits.clamp(period, min(self.target, utilization))
+        self.pair = Pair(period, period * utilization)
+        return Decision(self.pair, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """An application that asks for a rate. ``cpus``: by node, what it would use there alone, in cores."""
+
+    name: str
+    rate: float
+    epsilon: float
+    cpus: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """All rates fit. ``ceilings``: by application, the most utilization that each of its nodes has for it."""
+
+    ceilings: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Overcommitted:
+    """The rates do not fit on a node; cores."""
+
+    node: str
+    asked: float
+    has: float
+    parts: dict[str, float]
+    """By application, what it asks for there."""
+
+    def __str__(self) -> str:
+        parts = ", ".join(f"{name} {cores:.6g}" for name, cores in self.parts.items())
+        return (
+            f"node {self.node} is asked for {self.asked:.6g} CPU ({parts}) and has {self.has:.6g}: lower the rates by "
+            f"{self.asked - self.has:.3g} CPU in all, or use other nodes"
+        )
+
+
+def admit(demands: list[Demand], capacity: dict[str, float]) -> Admitted | Overcommitted:
+    """Test whether Σ rate · CPU fits on each node (EDF: Σ U ≤ 1), and give what is left to each in equal parts.
+
+    The first node that does not suffice, in the order of ``capacity``, is named.
+    """
+    spare: dict[str, float] = {}
+    for node, has in capacity.items():
+        parts = {d.name: d.rate * d.cpus[node] for d in demands if node in d.cpus}
+        asked = sum(parts.values())
+        if asked > has * (1.0 + 1e-9):
+            return Overcommitted(node, asked, has, parts)
+        cores = sum(d.cpus[node] for d in demands if node in d.cpus)
+        spare[node] = max(has - asked, 0.0) / cores if cores else 0.0
+    return Admitted({d.name: d.rate + min([d.epsilon, *(spare[node] for node in d.cpus)]) for d in demands})
