@@ -14,7 +14,7 @@ program, target and period. So a first guess takes a low w, and one that must be
 `Decision` with the pair that is to be in force comes out.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import inf, sqrt
 from typing import Final, Literal, Protocol
@@ -24,22 +24,30 @@ QUOTA: Final = 0.001
 SWITCH: Final = 0.0001
 """Assumed cost of the start of a slice, s."""
 BOLD: Final = 3.5
-"""Waits of a first guess: about the median."""
+"""Waits of a first guess: about the median of simulated programs."""
 SAFE: Final = 6.4
-"""Waits of a guess that must be right: about nine of ten programs have less."""
+"""Waits of a guess that must be right: nine of ten have less."""
 LEAST: Final = 1.5
 """Least waits assumed: an iteration is not measured finer than about a gap."""
 AIM: Final = 0.8
 """Utilization aimed at: so many ε above the target, as the rate is below utilization."""
 SPARE: Final = 0.1
 """Part of ε kept for the difference between iterations."""
+TAKEN: Final = 0.02
+"""What external load may take of a slice: half of it is added to the rate aimed at."""
 NEAR: Final = 1.3
-"""A loss up to so many times the allowed one is near: it takes one small step, down to STEP of the period."""
+"""A loss up to so many times the allowed one is near: a step to STEP of the period is enough."""
 STEP: Final = 0.9
+WHOLE: Final = 0.9
+"""Share of an iteration from which on it tells the rate of the pair: the rest is taken to have run at the last rate."""
+SURE: Final = 0.4
+"""Share from which on it tells whether the pair loses too much."""
+MUCH: Final = 1.5
+"""Periods that differ by this factor are far apart: between nearer ones no other is tried."""
 PATIENCE: Final = 2
-"""Iterations out of band after which a pair that held is given up; one that is far out counts for all."""
-FAR: Final = 3.0
-"""So many ε are far."""
+"""Iterations out of band after which a pair that held is given up."""
+FORGET: Final = 0.25
+"""So much of one is forgotten with each iteration in band."""
 PROBES: Final = 16
 """Periods tried for one target; then the best of them stays."""
 
@@ -164,13 +172,15 @@ class Known:
 class Bracketing:
     """The default law: predicts a pair that holds, and brackets the period where the prediction was wrong.
 
-    Utilization is set AIM·ε above the target, so that the loss may be almost 2 ε. The first period is the longest at
-    which BOLD waits lose no more. A period that loses more gives the waits there: a near miss takes a small step,
-    others go to the period for SAFE waits, or for more if there are more. The first pair in band stays.
+    Utilization is set up to AIM·ε above the target, so that the loss may be almost 2 ε. A target begins with the pair
+    that held it before. Without one it begins with the longest period at which BOLD waits lose no more than that, or
+    with the slice of a pair that held another target: the part of a slice that is lost to waiting depends on the slice
+    and hardly on the target. If the iteration in which the target changed does not show that this is good, the period
+    for SAFE waits takes its place before the next one.
 
-    A change of target takes the longest of: the pair that held this target before; the slice of one that held another
-    target, as the part of a slice that is lost to waiting depends on the slice and hardly on the target; the period
-    for SAFE waits.
+    A period that loses too much in a whole iteration tells the waits there. A near miss takes a small step; otherwise
+    the period for SAFE waits follows, or for as many as there were. A shorter period that loses no less, because of the
+    switches, ends this: then the widest gaps between tried periods are halved. The first pair in band stays.
     """
 
     epsilon: float
@@ -184,27 +194,29 @@ class Bracketing:
     ceiling: float = field(init=False, default=1.0)
     held: bool = field(init=False, default=False)
     """The pair has been in band for a whole iteration."""
-    strikes: int = field(init=False, default=0)
-    """Iterations out of band since."""
+    strikes: float = field(init=False, default=0.0)
+    """Iterations out of band since, less FORGET for each one in band."""
     tried: dict[float, float] = field(init=False, default_factory=dict)
     """Losses by period, for the present target."""
     given_up: bool = field(init=False, default=False)
+    bold: bool = field(init=False, default=False)
+    """The period is a guess for BOLD waits, and no iteration has told of it yet."""
+    rate: float | None = field(init=False, default=None)
+    """Of the last iteration under one pair."""
 
     def aim(self, target: float, *, ceiling: float = 1.0) -> Decision:
         """Change the target, or the ceiling."""
         if target == self.target and self.pair.utilization <= ceiling:
             self.ceiling = ceiling
             return Decision(self.pair, "Hold")
-        first = not self.known and self.target == 0.0
         self.target, self.ceiling = target, ceiling
-        self.held, self.strikes, self.given_up = False, 0, False
+        self.held, self.strikes, self.given_up = False, 0.0, False
         self.tried.clear()
         again = next((k.pair for k in self.known if k.target == target and k.pair.utilization <= ceiling), None)
         if again is not None and again.period <= self.limits.max_period:
             return self._set(again.period, again.utilization, "Known")
-        goal = self.goal
-        period = max(self._longest(BOLD if first else SAFE), self._same_slice(goal))
-        return self._set(period, goal, "Start")
+        self.bold = True
+        return self._try(max(self._longest(BOLD), self._same_slice(self.goal)), "Start")
 
     @property
     def goal(self) -> float:
@@ -219,22 +231,45 @@ class Bracketing:
         """Process the report of an iteration."""
         if abs(seen.utilization - self.pair.utilization) > self.epsilon:
             return Decision(self.pair, "Limited")  # the pair is not what the nodes give: nothing to learn
-        if seen.share < 1.0 - 1e-9:
+        if not 0.0 < seen.rate < inf:
             return Decision(self.pair, "Wait")
+        seen = self._unmixed(seen)
+        if seen.share < WHOLE:
+            return self._look_ahead(seen)
+        self.rate, self.bold = seen.rate, False
         if self.in_band(seen):
             self._hold(seen)
             return Decision(self.pair, "Hold")
-        self.strikes += PATIENCE if abs(seen.rate - self.target) > FAR * self.epsilon else 1
+        self.strikes += 1
         if self.held and self.strikes < PATIENCE:
             return Decision(self.pair, "Wait")
-        self.held, self.strikes = False, 0
+        self.held, self.strikes = False, 0.0
         return self._slow_down(seen) if seen.rate > self.target else self._shorten(seen)
 
     def _hold(self, seen: Iteration) -> None:
         if not self.held:
             others = tuple(k for k in self.known if k.target != self.target)
             self.known = (*others, Known(self.target, self.pair, seen.rate))[-PROBES:]
-        self.held, self.strikes, self.given_up = True, 0, False
+        self.strikes = max(self.strikes - FORGET, 0.0) if self.held else 0.0
+        self.held, self.given_up = True, False
+
+    def _unmixed(self, seen: Iteration) -> Iteration:
+        """Return an iteration with the rate under the present pair alone: before it, the last rate is assumed."""
+        if self.rate is None or seen.share <= 0.0:
+            return seen
+        return replace(seen, rate=(seen.rate - self.rate * (1.0 - seen.share)) / seen.share)
+
+    def _look_ahead(self, seen: Iteration) -> Decision:
+        """Judge a bold period by an iteration that was only in part under the pair: it stays if it surely loses little.
+
+        All losses of an iteration may lie in that part, so the loss seen is at least that of a whole one.
+        """
+        good = seen.share >= SURE and self.rate is not None and seen.utilization - seen.rate <= self._allowed
+        safe = max(self._longest(SAFE), self._same_slice(self.goal))
+        if not self.bold or good or safe >= self.pair.period:
+            return Decision(self.pair, "Wait")
+        self.bold = False
+        return self._try(safe, "Search")
 
     def _slow_down(self, seen: Iteration) -> Decision:
         """Take from the slice what the application is too fast by."""
@@ -244,23 +279,36 @@ class Bracketing:
         return self._set(self.pair.period, max(least, self.pair.utilization - (seen.rate - self.target)), "Slice")
 
     def _shorten(self, seen: Iteration) -> Decision:
-        """Try another period after one that lost too much."""
+        """Try another period after one that lost too much, or a larger slice if that is enough."""
         loss, period = seen.utilization - seen.rate, self.pair.period
-        raised = self.goal - seen.utilization
-        if raised > 0.1 * self.epsilon and loss <= self._allowed:
+        if self.goal - seen.utilization > SPARE * self.epsilon and loss <= self._allowed:
             return self._set(period, self.goal, "Slice")
-        if self.given_up:
-            return Decision(self.pair, "Unreachable")
         self.tried[period] = min(loss, self.tried.get(period, inf))
-        if len(self.tried) >= PROBES:
+        following = None if self.given_up or len(self.tried) >= PROBES else self._following(seen, loss, period)
+        if following is None:
             self.given_up = True
-            return self._set(min(self.tried, key=lambda p: (self.tried[p], -p)), self.goal, "Unreachable")
+            return self._try(min(self.tried, key=lambda p: (round(self.tried[p], 3), -p)), "Unreachable")
+        return self._try(following, "Search")
+
+    def _following(self, seen: Iteration, loss: float, period: float) -> float | None:
+        """Return the period to try after one that lost ``loss``; None: there is none left.
+
+        A shorter one, unless periods have shown to lose no less when they are shorter: then one in between.
+        """
+        useless = [p for p in self.tried if any(q >= MUCH * p and self.tried[q] <= self.tried[p] for q in self.tried)]
+        low = max([self.limits.least(self.goal), *useless])
         waits = (loss - SWITCH / period) / self._gap(seen.utilization, seen.rate, period)
-        following = STEP * period if loss <= NEAR * self._allowed else self._longest(max(SAFE, waits))
-        following = self.limits.clamp(following, self.goal)
-        if following > STEP * period * (1.0 + 1e-9) or any(abs(following / p - 1.0) < 0.02 for p in self.tried):
-            following = self._widest_gap()
-        return self._set(following, self.goal, "Search")
+        near = loss <= NEAR * self._allowed
+        following = max(STEP * period if near else self._longest(max(SAFE, waits)), self.limits.least(self.goal))
+        if following < STEP * period * (1.0 + 1e-9) and following >= low and self._is_new(following):
+            return following
+        marks = sorted({low, *(p for p in self.tried if p >= low), max(self.limits.max_period, low)})
+        ratio, one, other = max(((other / one, one, other) for one, other in pairwise(marks)), default=(1.0, low, low))
+        following = sqrt(one * other)
+        return following if ratio > MUCH and self._is_new(following) else None
+
+    def _is_new(self, period: float) -> bool:
+        return all(abs(period / p - 1.0) > 0.02 for p in self.tried)
 
     @property
     def _allowed(self) -> float:
@@ -291,12 +339,10 @@ class Bracketing:
                 found = max(found, period)
         return found
 
-    def _widest_gap(self) -> float:
-        """Return the middle of the widest gap between tried periods, by ratio."""
-        least, most = self.limits.least(self.goal), max(self.limits.max_period, self.limits.least(self.goal))
-        marks = sorted({least * 0.999, *self.tried, most * 1.001})
-        _, low, high = max((high / low, low, high) for low, high in pairwise(marks))
-        return self.limits.clamp(sqrt(low * high), self.goal)
+    def _try(self, period: float, reason: Reason) -> Decision:
+        """Use a period, with the goal, or less if even SAFE waits lose less there: the rate is to be in mid band."""
+        loss = SAFE * self._gap(self.goal, self.target, period) + SWITCH / period
+        return self._set(period, min(self.goal, self.target * (1.0 + TAKEN / 2) + loss / 2), reason)
 
     def _set(self, period: float, utilization: float, reason: Reason) -> Decision:
         period = self.limits.clamp(period, min(self.target, utilization))

@@ -1,6 +1,7 @@
 """A scenario from its begin to its end: events in order of time, the law of each application told of each iteration."""
 
 import heapq
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
@@ -32,13 +33,23 @@ class _Run:
     began: float = 0.0
 
 
-def simulate(scenario: Scenario, seed: int = 0) -> Result:
+Laws = Callable[[App, Limits], Law]
+
+
+def law_of(app: App, limits: Limits) -> Law:
+    """Return the law that an application asks for."""
+    if app.law == "linear":
+        return LinearSearch(app.epsilon, limits)
+    return Bracketing(app.epsilon, app.alone, limits)
+
+
+def simulate(scenario: Scenario, seed: int = 0, *, laws: Laws = law_of) -> Result:
     """Run a scenario; the same seed gives the same result."""
-    return _Simulation(scenario, seed).run()
+    return _Simulation(scenario, seed, laws).run()
 
 
 class _Simulation:
-    def __init__(self, scenario: Scenario, seed: int) -> None:
+    def __init__(self, scenario: Scenario, seed: int, laws: Laws) -> None:
         self.scenario = scenario
         limits = Limits(scenario.min_period, scenario.max_period)
         self.runs = []
@@ -46,7 +57,7 @@ class _Simulation:
             rng = Random(f"{seed} {n}")  # noqa: S311  dice, not secrets
             drawn = [rng.random() for _ in range(app.ranks)]
             made = Application(app, rng)
-            self.runs.append(_Run(n, app, _law(app, limits), made, Record(app), list(app.phases or drawn)))
+            self.runs.append(_Run(n, app, laws(app, limits), made, Record(app), list(app.phases or drawn)))
         on = [sum(node < app.ranks for app in scenario.apps) for node in range(scenario.nodes)]
         self.shared = {node: SharedNode(len(self.runs)) for node, count in enumerate(on) if count > 1}
         self.amounts = [0.0] * scenario.nodes
@@ -182,9 +193,3 @@ class _Simulation:
     def _factor(self, run: _Run, r: int) -> float:
         """Return the work of a CPU second on a node."""
         return run.app.factors[r] * (1.0 - TAKEN * self.amounts[r])
-
-
-def _law(app: App, limits: Limits) -> Law:
-    if app.law == "linear":
-        return LinearSearch(app.epsilon, limits)
-    return Bracketing(app.epsilon, app.alone, limits)

@@ -202,15 +202,18 @@ class SharedNode:
         for written in self.written:
             written.cut(self.at)
 
+    @property
+    def _shortest(self) -> float:
+        return min((task.slots.pair.period for task in self.tasks if task.slots is not None), default=0.0)
+
     def _extend(self) -> None:
-        longest = max(task.slots.pair.period for task in self.tasks if task.slots is not None)
-        self._write(self.at + BLOCK * longest)
+        self._write(self.at + BLOCK * self._shortest)
 
     def _write(self, until: float) -> None:
         """Write slots down, up to ``until``."""
         if until <= self.at:
             return
-        if self.at - self.kept[-1][0] > BLOCK * min(task.slots.pair.period for task in self.tasks if task.slots):
+        if self.at - self.kept[-1][0] > BLOCK * self._shortest:
             self.kept.append((self.at, [replace(task) for task in self.tasks]))
         releases = [(task.next, n) for n, task in enumerate(self.tasks)]
         heapq.heapify(releases)
