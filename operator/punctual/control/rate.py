@@ -23,10 +23,13 @@ QUOTA: Final = 0.001
 """The kernel's least quota, s: no slice is shorter, so no period is shorter than QUOTA / rate."""
 SWITCH: Final = 0.0001
 """Assumed cost of the start of a slice, s."""
-BOLD: Final = 3.5
-"""Waits of a first guess: about the median of simulated programs."""
+BOLD: Final = 3.6
+"""Waits of a first guess: a little above the median of simulated programs."""
 SAFE: Final = 6.4
 """Waits of a guess that must be right: nine of ten have less."""
+LEAP: Final = 5.0
+"""A change of target by less ε begins with SAFE waits: an iteration that is half under the old target may be in band by
+chance, and then the pair is to stay."""
 LEAST: Final = 1.5
 """Least waits assumed: an iteration is not measured finer than about a gap."""
 AIM: Final = 0.8
@@ -35,8 +38,8 @@ SPARE: Final = 0.1
 """Part of ε kept for the difference between iterations."""
 TAKEN: Final = 0.02
 """What external load may take of a slice: half of it is added to the rate aimed at."""
-NEAR: Final = 1.3
-"""A loss up to so many times the allowed one is near: a step to STEP of the period is enough."""
+NEAR: Final = 1.15
+"""A loss up to so many times the allowed one is near: the period is shortened in proportion, at least to STEP of it."""
 STEP: Final = 0.9
 WHOLE: Final = 0.9
 """Share of an iteration from which on it tells the rate of the pair: the rest is taken to have run at the last rate."""
@@ -105,6 +108,11 @@ class Decision:
     reason: Reason
 
 
+def within(value: float, target: float, epsilon: float) -> bool:
+    """Return whether |value − target| ≤ ε, but for rounding."""
+    return abs(value - target) <= epsilon * (1.0 + 1e-9)
+
+
 class Law(Protocol):
     """A control law for one application. ``pair`` is in force until the next decision."""
 
@@ -146,7 +154,7 @@ class LinearSearch:
         return self._search()
 
     def _search(self) -> Decision:
-        if self.rate is None or abs(self.rate - self.target) <= self.epsilon:
+        if self.rate is None or within(self.rate, self.target, self.epsilon):
             return self._set(self.pair.period, "Hold")
         period = self.pair.period - self.step
         if period <= self.limits.least(self.target):
@@ -211,12 +219,13 @@ class Bracketing:
             return Decision(self.pair, "Hold")
         self.target, self.ceiling = target, ceiling
         self.held, self.strikes, self.given_up = False, 0.0, False
+        self.bold = False
         self.tried.clear()
         again = next((k.pair for k in self.known if k.target == target and k.pair.utilization <= ceiling), None)
         if again is not None and again.period <= self.limits.max_period:
             return self._set(again.period, again.utilization, "Known")
-        self.bold = True
-        return self._try(max(self._longest(BOLD), self._same_slice(self.goal)), "Start")
+        self.bold = self.rate is None or abs(target - self.rate) > LEAP * self.epsilon
+        return self._try(max(self._longest(BOLD if self.bold else SAFE), self._same_slice(self.goal)), "Start")
 
     @property
     def goal(self) -> float:
@@ -225,7 +234,7 @@ class Bracketing:
 
     def in_band(self, seen: Iteration) -> bool:
         """Return whether rate and utilization are both within ε of the target."""
-        return max(abs(seen.rate - self.target), abs(seen.utilization - self.target)) <= self.epsilon * (1.0 + 1e-9)
+        return all(within(value, self.target, self.epsilon) for value in (seen.rate, seen.utilization))
 
     def report(self, seen: Iteration) -> Decision:
         """Process the report of an iteration."""
@@ -233,7 +242,10 @@ class Bracketing:
             return Decision(self.pair, "Limited")  # the pair is not what the nodes give: nothing to learn
         if not 0.0 < seen.rate < inf:
             return Decision(self.pair, "Wait")
-        seen = self._unmixed(seen)
+        if seen.share < 1.0 - 1e-9:
+            if self.in_band(seen):
+                return Decision(self.pair, "Wait")
+            seen = self._unmixed(seen)
         if seen.share < WHOLE:
             return self._look_ahead(seen)
         self.rate, self.bold = seen.rate, False
@@ -243,6 +255,8 @@ class Bracketing:
         self.strikes += 1
         if self.held and self.strikes < PATIENCE:
             return Decision(self.pair, "Wait")
+        if self.held:
+            self.known = tuple(k for k in self.known if k.target != self.target)
         self.held, self.strikes = False, 0.0
         return self._slow_down(seen) if seen.rate > self.target else self._shorten(seen)
 
@@ -273,7 +287,7 @@ class Bracketing:
 
     def _slow_down(self, seen: Iteration) -> Decision:
         """Take from the slice what the application is too fast by."""
-        least = self.target - AIM * self.epsilon
+        least = max(self.target - AIM * self.epsilon, self.target / 2)
         if self.pair.utilization <= least + 1e-9:  # it runs where the CPU is not what it waits for, as for its disk
             return Decision(self.pair, "Unreachable")
         return self._set(self.pair.period, max(least, self.pair.utilization - (seen.rate - self.target)), "Slice")
@@ -299,7 +313,8 @@ class Bracketing:
         low = max([self.limits.least(self.goal), *useless])
         waits = (loss - SWITCH / period) / self._gap(seen.utilization, seen.rate, period)
         near = loss <= NEAR * self._allowed
-        following = max(STEP * period if near else self._longest(max(SAFE, waits)), self.limits.least(self.goal))
+        step = period * min(STEP, self._allowed / loss)
+        following = max(step if near else self._longest(max(SAFE, waits)), self.limits.least(self.goal))
         if following < STEP * period * (1.0 + 1e-9) and following >= low and self._is_new(following):
             return following
         marks = sorted({low, *(p for p in self.tried if p >= low), max(self.limits.max_period, low)})

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from punctual.control.rate import Pair
+from punctual.control.rate import Pair, within
 from punctual.sim.rates.scenario import App
 
 
@@ -21,7 +21,7 @@ class Sample:
 
     def in_band(self, epsilon: float) -> bool:
         """Return whether rate and utilization are both within ε of the target."""
-        return max(abs(self.rate - self.target), abs(self.slice / self.period - self.target)) <= epsilon + 1e-12
+        return all(within(value, self.target, epsilon) for value in (self.rate, self.slice / self.period))
 
 
 @dataclass(slots=True)

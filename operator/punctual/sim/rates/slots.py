@@ -17,6 +17,8 @@ from math import ceil, floor
 
 from punctual.control.rate import Pair
 
+TINY = 1e-9
+"""CPU seconds that are not counted: a work that fills its slots exactly does not wait for another one by rounding."""
 BLOCK = 32
 """Periods that a shared node writes down at once: so much is written again if a pair changes."""
 
@@ -31,7 +33,7 @@ class Slots:
 
     def finish(self, start: float, cpu: float) -> float:
         """Return when ``cpu`` seconds have been given from ``start`` on."""
-        if cpu <= 0.0:
+        if cpu <= TINY:
             return start
         whole = self.pair.slice - self.switch_cost
         if whole <= 0.0:
@@ -39,11 +41,11 @@ class Slots:
         k = self.index(start)
         begin = max(start, self.begin(k) + self.switch_cost)
         here = self.begin(k) + self.pair.slice - begin
-        if cpu <= here:
-            return begin + cpu
+        if cpu <= here + TINY:
+            return begin + min(cpu, here)
         left = cpu - max(here, 0.0)
-        more = ceil(left / whole)  # slots, the last of them perhaps in part
-        return self.begin(k + more) + self.switch_cost + left - (more - 1) * whole
+        more = max(ceil((left - TINY) / whole), 1)  # slots, the last of them perhaps in part
+        return self.begin(k + more) + self.switch_cost + min(left - (more - 1) * whole, whole)
 
     def given(self, start: float, end: float) -> float:
         """Return the CPU seconds given in [start, end)."""
@@ -170,13 +172,13 @@ class SharedNode:
 
     def finish(self, application: int, start: float, cpu: float) -> float:
         """Return when the application has got ``cpu`` seconds from ``start`` on."""
-        if cpu <= 0.0:
+        if cpu <= TINY:
             return start
         slots, written = self.tasks[application].slots, self.written[application]
         if slots is None or slots.pair.slice <= slots.switch_cost:
             return float("inf")
         self._write(start)
-        needed = written.until(start) + cpu
+        needed = written.until(start) + cpu - TINY
         while written.total < needed:
             self._extend()
         return written.when(needed)
