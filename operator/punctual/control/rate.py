@@ -240,18 +240,26 @@ class Bracketing:
         """Process the report of an iteration."""
         if abs(seen.utilization - self.pair.utilization) > self.epsilon:
             return Decision(self.pair, "Limited")  # the pair is not what the nodes give: nothing to learn
-        if not 0.0 < seen.rate < inf:
+        mixed = seen.share < 1.0 - 1e-9
+        if not 0.0 < seen.rate < inf or (mixed and self.in_band(seen)):
             return Decision(self.pair, "Wait")
-        if seen.share < 1.0 - 1e-9:
-            if self.in_band(seen):
-                return Decision(self.pair, "Wait")
-            seen = self._unmixed(seen)
+        seen = self._unmixed(seen) if mixed else seen
         if seen.share < WHOLE:
             return self._look_ahead(seen)
         self.rate, self.bold = seen.rate, False
-        if self.in_band(seen):
-            self._hold(seen)
-            return Decision(self.pair, "Hold")
+        return self._hold(seen) if self.in_band(seen) else self._leave(seen)
+
+    def _hold(self, seen: Iteration) -> Decision:
+        """Note an iteration in band."""
+        if not self.held:
+            others = tuple(k for k in self.known if k.target != self.target)
+            self.known = (*others, Known(self.target, self.pair, seen.rate))[-PROBES:]
+        self.strikes = max(self.strikes - FORGET, 0.0) if self.held else 0.0
+        self.held, self.given_up = True, False
+        return Decision(self.pair, "Hold")
+
+    def _leave(self, seen: Iteration) -> Decision:
+        """Change the pair after an iteration out of band; one that held is given another chance."""
         self.strikes += 1
         if self.held and self.strikes < PATIENCE:
             return Decision(self.pair, "Wait")
@@ -259,13 +267,6 @@ class Bracketing:
             self.known = tuple(k for k in self.known if k.target != self.target)
         self.held, self.strikes = False, 0.0
         return self._slow_down(seen) if seen.rate > self.target else self._shorten(seen)
-
-    def _hold(self, seen: Iteration) -> None:
-        if not self.held:
-            others = tuple(k for k in self.known if k.target != self.target)
-            self.known = (*others, Known(self.target, self.pair, seen.rate))[-PROBES:]
-        self.strikes = max(self.strikes - FORGET, 0.0) if self.held else 0.0
-        self.held, self.given_up = True, False
 
     def _unmixed(self, seen: Iteration) -> Iteration:
         """Return an iteration with the rate under the present pair alone: before it, the last rate is assumed."""

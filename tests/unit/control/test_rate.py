@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from punctual.control.rate import (
+    BOLD,
     QUOTA,
     Admitted,
     Bracketing,
@@ -79,7 +80,7 @@ def test_a_pair_holds_in_the_second_iteration_and_stays(alone, waits, target, th
 
 
 @given(alone=st.floats(2.0, 60.0), waits=st.floats(0.3, 7.0), target=st.floats(0.05, 0.9))
-def test_its_period_is_at_least_half_of_the_longest_that_holds(alone, waits, target):
+def test_its_period_is_about_half_of_the_longest_that_holds_or_more(alone, waits, target):
     plant = Plant(alone, waits)
     law = bracketing(plant)
     law.aim(target)
@@ -91,8 +92,8 @@ def test_its_period_is_at_least_half_of_the_longest_that_holds(alone, waits, tar
         if period >= limits.least(target)
         and in_band(p := Pair(period, period * (target + 0.009)), plant.rate(p), target)
     ]
-    # what was in band at once, with few waits, is the guess for BOLD waits
-    assert law.pair.period >= 0.5 * max(held, default=0.0) or waits < 3.5 / 2
+    # with few waits the guess for BOLD waits is in band at once, and stays; 1.7 and 1.9 ε: losses that are allowed
+    assert law.pair.period >= min(waits / BOLD, 0.5) * max(held, default=0.0) * 1.7 / 1.9 - 1e-9
 
 
 @given(

@@ -55,8 +55,9 @@ def test_so_many_periods_give_exactly_so_many_slices(period, part, phase, n, sta
     assert made.given(start, start + n * period) == pytest.approx(n * part * period, abs=1e-9)
 
 
-@given(periods, parts, phases, st.floats(0.0, 0.001), times, st.floats(0.0, 2.0))
-def test_between_start_and_finish_the_work_is_given_and_not_before(period, part, phase, cost, start, cpu):
+@given(st.tuples(periods, parts, phases), st.floats(0.0, 0.001), times, st.floats(0.0, 2.0))
+def test_between_start_and_finish_the_work_is_given_and_not_before(slot, cost, start, cpu):
+    period, part, phase = slot
     made = slots(period, part * period, phase, cost)
     finish = made.finish(start, cpu)
     if finish < float("inf"):
