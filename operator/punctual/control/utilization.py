@@ -6,12 +6,14 @@ disturbances.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from punctual.theory.tolerance import tolerance
 
 SWAP: Final = 0.02
 """Part of a job's remaining time by which another one must be more urgent to take its place in memory."""
+
+Order = Literal["slack", "need"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +73,22 @@ def test(job: Remaining, admitted: Iterable[Remaining], *, cores: float, headroo
     return None if job.needed <= left + tolerance(cores) else Full(job.needed, left)
 
 
-def choose(jobs: Sequence[Remaining], running: Sequence[bool], slots: int | None) -> list[int]:
+def choose(
+    jobs: Sequence[Remaining], running: Sequence[bool], slots: int | None, *, order: Order = "slack"
+) -> list[int]:
     """Return the indices of the jobs that are in memory: those with the least slack, at most ``slots`` of them.
 
-    The paper's order (the highest need first, C2) lets jobs with much left wait until their need is high as well. A
-    running job keeps its place unless another one is more urgent by `SWAP` of the time left: a swap costs its
-    warm-up.
+    The paper's order (``need``: the highest need first, C2) lets jobs with much left wait until their need is high as
+    well. By slack, a running job keeps its place unless another one is more urgent by `SWAP` of the time left: a swap
+    costs its warm-up.
     """
     if slots is None or len(jobs) <= slots:
         return list(range(len(jobs)))
 
     def rank(at: int) -> float:
         job = jobs[at]
+        if order == "need":
+            return -job.fraction * job.cap
         return job.slack - (SWAP * max(job.seconds, 0.0) if running[at] else 0.0)
 
     return sorted(sorted(range(len(jobs)), key=rank)[:slots])

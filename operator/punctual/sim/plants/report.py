@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from punctual.control.adaptive import Adaptive
-from punctual.sim.plants.regimes import Admitted
+from punctual.sim.plants.admitted import Admitted
 from punctual.sim.plants.scenario import Scenario
 
 BAND: Final = 0.05

@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from punctual.control.governor import Sample
+from punctual.sim.plants.admitted import Admitted, Regime
 from punctual.sim.plants.plant import Plant
-from punctual.sim.plants.regimes import Admitted, Leased, Ours, Regime
+from punctual.sim.plants.published import Published
+from punctual.sim.plants.regimes import Leased, Ours
 from punctual.sim.plants.report import Ended, Result, Row
 from punctual.sim.plants.scenario import PlantJob, Scenario
 
@@ -58,7 +60,9 @@ class _Run:
             one.use += 0.1 * (part - one.use)
             given += min(cap, plant.expected / one.job.gain)
             self.result.judge(one, plant.expected)
-            self.regime.take(one, Sample(self.scenario.period, plant.measured, cap * part, cap))
+            seen = Sample(self.scenario.period, plant.measured, cap * part, cap)
+            one.count(seen)
+            self.regime.take(one, seen)
             if plant.done >= one.job.work * (1.0 - 1e-12):
                 self._end(one, end, plant)
         self.result.count(self.scenario, given, self.there, waiting=waiting)
@@ -108,10 +112,17 @@ class _Run:
         del self.plants[one.job.id]
 
 
+def _regime(scenario: Scenario, seed: int) -> Regime:
+    """Return the regime that a scenario names."""
+    if scenario.control == "edf-cores":
+        return Leased(scenario)
+    return Published(scenario, seed) if scenario.control == "published" else Ours(scenario)
+
+
 def simulate(scenario: Scenario, *, seed: int = 0, tell: Callable[[int], None] = lambda _: None) -> Result:
     """Run a scenario to its end; ``tell`` is called with the number of jobs that have ended."""
     result = Result(scenario)
-    regime: Regime = Leased(scenario) if scenario.control == "edf-cores" else Ours(scenario)
+    regime = _regime(scenario, seed)
     asking = [_Asking(job, job.arrival) for job in sorted(scenario.jobs, key=lambda job: job.arrival)]
     run = _Run(scenario, regime, seed, result, asking)
     last = max(job.arrival + GIVEN_UP * job.deadline for job in scenario.jobs)

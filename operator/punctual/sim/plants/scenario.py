@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from punctual.control.utilization import Order
 from punctual.errors import PunctualError
 
 MOST: float = 1e9
@@ -101,6 +102,8 @@ class Scenario(_Part):
     lend: bool | None = None
     """Whether jobs ahead of their lines get CPU that no line needs. None: where jobs queue (`slots`, `resubmit`)."""
     control: Control = "adaptive"
+    order: Order = "slack"
+    """Which jobs are in memory if there are too few slots: those with the least slack, or with the highest need."""
     disk: Disk | None = None
     jobs: Annotated[tuple[PlantJob, ...], Field(min_length=1, strict=False)]
 
