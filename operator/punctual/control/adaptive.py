@@ -120,14 +120,20 @@ class Adaptive:
             self._follow.rest()
 
     def take(self, seen: Sample) -> None:
-        """Take the sample of a period."""
+        """Take the sample of a period. One without length says nothing but what was done."""
+        if seen.dt <= 0.0:
+            self.line.advance(seen.units, 0.0)
+            return
         self._ticks += 1
         progress = seen.units * self.period / seen.dt
         self._units += progress
         self._cores += seen.cores
         self._learner.learn(progress, seen.cores)
         if self._follow is not None:
+            before = self._follow.model
             self._follow.take(seen)
+            if self._follow.model is not before:
+                self.untuned = self._follow.model
             self._renew()
             return
         self.line.advance(seen.units, seen.dt)

@@ -15,7 +15,7 @@ makes no error, and nothing winds up. A new model or a restart begins at the cap
 
 import math
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from punctual.control.governor import Sample, Wish
@@ -26,6 +26,10 @@ FROZEN: Final = 10.0
 """Periods before the line's end from which on the reference stays: dividing by less time, noise would be all of it."""
 BOUND: Final = 0.95
 """Part of its cap that a chunk uses if the cap is what limits it."""
+SILENT: Final = 0.1
+"""Part of the expected progress below which a chunk that begins has made none."""
+LONGEST: Final = 2
+"""Largest delay that the first periods can show, in periods."""
 FARTHEST: Final = math.log(8.0)
 """Largest logarithm of the factor on the cap."""
 
@@ -66,6 +70,8 @@ class Follow:
     """Progress that the model expects of the last period."""
     _error: float = 0.0
     """Filtered."""
+    _begun: bool = False
+    """There was progress since it began at rest."""
     _inputs: deque[float] = field(init=False)
     """What the model was given in the last periods: CPU without the factor, newest last."""
 
@@ -103,17 +109,21 @@ class Follow:
     def rest(self) -> None:
         """Begin at rest again, after the chunk has stood still."""
         self._expected = self._error = 0.0
+        self._begun = False
         self._inputs.extend([0.0] * len(self._inputs))
 
     def go_on(self, seen: Sample) -> None:
         """Begin in the middle: the chunk makes the progress that a sample shows, with the CPU that it had."""
         self._expected = seen.units * self.period / seen.dt
+        self._begun = True
         self._inputs.extend([seen.cores] * len(self._inputs))
 
     def take(self, seen: Sample) -> None:
         """Take the sample of a period."""
+        self.line.advance(seen.units, max(0.0, seen.dt))
+        if seen.dt <= 0.0:
+            return
         periods = seen.dt / self.period
-        self.line.advance(seen.units, seen.dt)
         self._compare(seen.units / periods, seen.cap if seen.cores >= BOUND * seen.cap else seen.cores, periods)
 
     def wish(self) -> Wish:
@@ -130,12 +140,22 @@ class Follow:
         factor = self.factor
         self._inputs.append(cores / factor)
         (a,), b = self.model.a, self.model.b[-1]
-        self._expected = a * self._expected + b * self._inputs[0]
+        if not self._begun and progress < SILENT * b * self._inputs[0] and self.model.delay < LONGEST:
+            self._delay()
+        self._begun = self._begun or progress > 0.0
+        kept = a**periods
+        self._expected = kept * self._expected + (1.0 - kept) * self.model.gain * self._inputs[0]
         scale = max(self._expected, self.model.gain * self._inputs[-1])
         if scale > 0.0:
-            error = (self._expected - progress) / scale
+            # Progress that jumps is believed to be twice the expected one, no more: the filter would keep it for long.
+            error = min(max((self._expected - progress) / scale, -1.0), 1.0)
             self._error = self.tuned.alpha * self._error + (1.0 - self.tuned.alpha) * error
             self._loop.step(self.tuned.weigh(self._error), periods)
+
+    def _delay(self) -> None:
+        """Count one period of delay more: a chunk at rest has got CPU, and there is no progress yet."""
+        self.model = replace(self.model, b=(0.0, *self.model.b))
+        self._inputs = deque([0.0, *self._inputs], maxlen=self.model.delay + 1)
 
     def _forward(self) -> Wish:
         (a,), b = self.model.a, self.model.b[-1]
