@@ -8,7 +8,7 @@ would be missed by noise. Each job has a model of its own; the paper's repositor
 import random
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Final
 
@@ -140,8 +140,8 @@ class Published:
         believed = None if job.model is None else Model.first_order(job.model.a, job.model.b, delay=job.model.delay)
         loop = Loop(line, *job.cap, period, believed, random.Random(f"{self.seed}/dither/{job.id}"))  # noqa: S311
         made = Admitted(job, now, line, period, loop)
-        rest = [self._remaining(one) for one in there]
-        if test(self._remaining(made), rest, cores=self.scenario.cores, headroom=self.scenario.headroom):
+        asked, rest = replace(self._remaining(made), seconds=job.deadline), [self._remaining(one) for one in there]
+        if test(asked, rest, cores=self.scenario.cores, headroom=self.scenario.headroom):
             return None
         return made
 

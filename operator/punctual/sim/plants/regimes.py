@@ -63,9 +63,12 @@ class Ours:
         assert governor is not None
         if isinstance(governor, Hold):
             one.line.advance(seen.units, seen.dt)
+        before = governor.model if isinstance(governor, Follow) else None
         governor.take(seen)
         if isinstance(governor, Adaptive) and governor.untuned is not None:
             governor.adopt(searched(governor.untuned, governor.noise))
+        elif isinstance(governor, Follow) and governor.model is not before:
+            governor.adopt(governor.model, searched(governor.model, NOISE))
 
     def _start(self, one: Admitted) -> None:
         """Prepare a job that was not in memory in the last period."""
