@@ -31,10 +31,6 @@ class Remaining:
     @property
     def needed(self) -> float:
         """Cores that keep it on its line (eqs. 9 and 13). Unknown and late jobs need their largest cap."""
-        if self.gain is None:
-            return self.cap
-        if self.units <= 0.0:
-            return 0.0
         return min(self.cap, self.fraction * self.cap)
 
     @property
@@ -42,6 +38,8 @@ class Remaining:
         """Part of its largest cap that it needs; above 1: its time does not suffice."""
         if self.gain is None:
             return 1.0
+        if self.units <= 0.0:
+            return 0.0
         if self.seconds <= 0.0:
             return float("inf")
         return self.units / self.seconds / (self.gain * self.cap)
@@ -49,7 +47,7 @@ class Remaining:
     @property
     def slack(self) -> float:
         """Seconds that are left over if it gets its largest cap from now on."""
-        return self.seconds - (0.0 if self.gain is None else self.units / (self.gain * self.cap))
+        return self.seconds - (0.0 if self.gain is None else max(0.0, self.units) / (self.gain * self.cap))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +60,7 @@ class Full:
     """Cores that are left within the bound."""
 
 
-def test(job: Remaining, admitted: Iterable[Remaining], *, cores: float, headroom: float) -> Full | None:
+def refusal(job: Remaining, admitted: Iterable[Remaining], *, cores: float, headroom: float) -> Full | None:
     """Return why a job cannot be promised; None: it can (C1).
 
     ``headroom``: part of the cores that is not promised.

@@ -18,7 +18,7 @@ from punctual.control.identification import fit
 from punctual.control.model import Model
 from punctual.control.pi import PI, Gains
 from punctual.control.tuning import tune
-from punctual.control.utilization import Remaining, choose, test
+from punctual.control.utilization import Remaining, choose, refusal
 from punctual.sim.plants.admitted import Admitted, line_of
 from punctual.sim.plants.scenario import PlantJob, Scenario
 
@@ -141,7 +141,7 @@ class Published:
         loop = Loop(line, *job.cap, period, believed, random.Random(f"{self.seed}/dither/{job.id}"))  # noqa: S311
         made = Admitted(job, now, line, period, loop)
         asked, rest = replace(self._remaining(made), seconds=job.deadline), [self._remaining(one) for one in there]
-        if test(asked, rest, cores=self.scenario.cores, headroom=self.scenario.headroom):
+        if refusal(asked, rest, cores=self.scenario.cores, headroom=self.scenario.headroom):
             return None
         return made
 

@@ -13,7 +13,7 @@ from punctual.control.governor import Governor, Hold, Sample
 from punctual.control.model import Model
 from punctual.control.pi import Tuned
 from punctual.control.tuning import tune
-from punctual.control.utilization import Remaining, choose, test
+from punctual.control.utilization import Remaining, choose, refusal
 from punctual.sim.plants.admitted import Admitted, line_of
 from punctual.sim.plants.scenario import PlantJob, Scenario
 
@@ -39,7 +39,7 @@ class Ours:
         made = Admitted(job, now, line_of(job, self.scenario.period), self.scenario.period)
         made.governor = self._governor(made)
         asked = replace(self._remaining(made), seconds=job.deadline)
-        if test(asked, map(self._remaining, there), cores=self.scenario.cores, headroom=self.scenario.headroom):
+        if refusal(asked, map(self._remaining, there), cores=self.scenario.cores, headroom=self.scenario.headroom):
             return None
         return made
 
