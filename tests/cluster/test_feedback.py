@@ -23,13 +23,13 @@ async def test_the_least_urgent_chunks_are_slowed_first_on_a_node_that_is_sudden
     async with lend(cluster, client, node) as pool:
         two, four = {"min": 2, "max": 2}, {"min": 4, "max": 4}
         await space.apply(
-            space.manifest("urgent", units=1000, deadline="5m", program=BURNS, cost=COST, pool=pool, processors=two),
-            space.manifest("relaxed", units=2000, deadline="15m", program=BURNS, cost=COST, pool=pool, processors=four),
+            space.manifest("urgent", units=600, deadline="5m", program=BURNS, cost=COST, pool=pool, processors=two),
+            space.manifest("relaxed", units=1600, deadline="15m", program=BURNS, cost=COST, pool=pool, processors=four),
         )
         for name in ("urgent", "relaxed"):
             assert (await space.answer(name))["reason"] == "Feasible"
         urgent, relaxed = await space.running("urgent", 2), await space.running("relaxed", 4)
-        await eventually(lambda: space.status("urgent").get("units", {}).get("done", 0) > 50)
+        await eventually(lambda: space.status("urgent").get("units", {}).get("done", 0) > 20)
         whole = cluster.cpus(node)
         cluster.give_cpus(node, whole / 2)
         try:

@@ -163,7 +163,7 @@ def test_a_chunk_that_cannot_be_in_time_says_since_when():
     assert told.needed > 1.0
     assert 100.0 < told.saturated_seconds < 200.0
     node.programs["a"].speed = 3.0
-    node.run(60)
+    node.run(120)
     assert node.steering.report("a", node.now).saturated_seconds == 0.0
 
 

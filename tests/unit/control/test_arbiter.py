@@ -1,4 +1,4 @@
-"""Caps of one node's chunks: never more than the node has, the most urgent first, loops opened and closed with patience."""
+"""Caps of one node: never more than the node has, the most urgent chunk first; loops open and close with patience."""
 
 import pytest
 from hypothesis import given, settings

@@ -17,7 +17,7 @@ from punctual.control.tuning import tune
 BLAST = Model.first_order(0.32, 6.38)
 
 
-def follower(units=1000.0, seconds=300.0, model=BLAST, low=0.0, high=1.0, period=1.0):
+def follower(units=1000.0, seconds=300.0, model=BLAST, *, low=0.0, high=1.0, period=1.0):
     return Follow(Line(units, seconds), model, tune(model), low, high, period)
 
 
@@ -232,7 +232,7 @@ def test_a_period_without_length_changes_nothing():
     st.booleans(),
 )
 @settings(max_examples=60, deadline=None)
-def test_whatever_is_measured_the_cap_is_a_number_in_its_range(samples, units, seconds, low, more, known):
+def test_whatever_is_measured_the_cap_is_a_number_in_its_range(samples, units, seconds, low, more, known):  # noqa: PLR0917  what hypothesis draws
     high = low + more
     governor = Adaptive(Line(units, seconds), low, high, BLAST if known else None)
     for sample in samples:

@@ -27,7 +27,7 @@ class Rank:
 
     partners: tuple[int, ...]
     done: int = -1
-    """Stages whose work is done, less one."""
+    """Stages with their work done, less one."""
     waits: bool = True
     left: float = 0.0
     """Work left of the stage, CPU seconds at speed 1."""
