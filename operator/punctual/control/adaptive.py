@@ -148,7 +148,8 @@ class Adaptive:
         if self._follow is not None:
             return self._dithered(self._follow.wish())
         worth = self.line.seconds >= WORTH * self.period
-        return Wish(self.high * (LEVELS[self._ticks % len(LEVELS)] if worth else 1.0), "learning")
+        level = LEVELS[self._ticks % len(LEVELS)] if worth else 1.0
+        return Wish(max(self.low, self.high * level), "learning")
 
     def _begin(self, model: Model) -> Follow:
         a = model.a[0]

@@ -255,3 +255,10 @@ def test_an_unknown_chunk_is_on_its_line_after_it_has_been_learned(a, noise):
     ratios = chunk.run(250)
     assert sum(abs(one - 1.0) > 0.05 for one in ratios[6:]) <= 12
     assert chunk.run(200)[0] < 1.1
+
+
+def test_while_it_learns_a_chunk_has_its_least_cap():
+    governor = Adaptive(Line(1000.0, 300.0), 0.8, 1.0)
+    for _ in range(15):
+        assert 0.8 <= governor.wish().cap <= 1.0
+        governor.take(Sample(1.0, 3.0, 0.8, 0.8))
