@@ -56,7 +56,7 @@ class Arbiter:
         wishes = {one.id: self._wish(one) for one in claims}
         if sum(wishes.values()) > self.cores:
             return _urgent_first(claims, wishes, self.cores)
-        return _lent(claims, wishes, self.usable) if lend else wishes
+        return _lent(claims, wishes, self.cores) if lend else wishes
 
     def _wish(self, one: Claim) -> float:
         wish = min(one.wish, one.modelled) if one.id in self.opened else one.wish
@@ -89,14 +89,16 @@ def _urgent_first(claims: Sequence[Claim], wishes: Mapping[str, float], cores: f
     return caps
 
 
-def _lent(claims: Sequence[Claim], wishes: Mapping[str, float], usable: float) -> dict[str, float]:
-    """Add what is left of the usable cores, in order of slack, to chunks that use the CPU that they have."""
+def _lent(claims: Sequence[Claim], wishes: Mapping[str, float], cores: float) -> dict[str, float]:
+    """Add what is left of the cores, in order of slack, to chunks that use the CPU that they have.
+
+    A chunk that waits for a disk would take it from more urgent ones.
+    """
     caps = dict(wishes)
-    left = usable - sum(caps.values())
-    for one in sorted(claims, key=lambda one: (one.starved, one.slack, one.id)):
-        if left <= 0.0:
-            break
-        more = min(one.high - caps[one.id], left)
-        caps[one.id] += more
-        left -= more
+    left = cores - sum(caps.values())
+    for one in sorted(claims, key=lambda one: (one.slack, one.id)):
+        if not one.starved and left > 0.0:
+            more = min(one.high - caps[one.id], left)
+            caps[one.id] += more
+            left -= more
     return caps

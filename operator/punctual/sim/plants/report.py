@@ -56,7 +56,8 @@ class Result:
     scenario: Scenario
     rows: list[Row] = field(default_factory=list)
     ended: dict[str, Ended] = field(default_factory=dict)
-    accepted: int = 0
+    began: dict[str, float] = field(default_factory=dict)
+    """When jobs were accepted, s."""
     given: float = 0.0
     """Core periods at noise-free true cost while an offered job was refused ..."""
     refused: int = 0

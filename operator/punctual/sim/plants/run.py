@@ -77,7 +77,7 @@ class _Run:
                 self.asking.remove(one)
                 self.there.append(made)
                 self.plants[one.job.id] = Plant(one.job, self.seed)
-                self.result.accepted += 1
+                self.result.began[one.job.id] = now
                 continue
             again = self.scenario.resubmit
             over = again is None or now + again > one.job.arrival + one.job.deadline
