@@ -7,6 +7,11 @@ While the wishes fit, each chunk gets its wish. The headroom is used before any 
    again when there has been room for a while.
 2. The chunks with the least slack get their wishes, and the others share what is left.
 
+CPU that no wish takes, the headroom included, is lent where jobs queue, until the next tick.
+
+Chunks that wait for a disk share it by their caps. So while one of them needs all that it may have, those that have time
+get less, the less the more time they have; otherwise their feedback would take the disk from it.
+
 Nothing winds up meanwhile: governors run their models on the CPU that chunks really had.
 """
 
@@ -18,6 +23,10 @@ TAKEN: Final = 3
 """Ticks without room after which a loop is opened."""
 GIVEN: Final = 60
 """Ticks with room after which a loop is closed."""
+
+MORE: Final = 0.1
+LESS: Final = 0.05
+"""Steps per tick of what chunks that have time leave to pressed ones on the disk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +44,11 @@ class Claim:
     starved: bool = False
     """It does not use the CPU that it has: it waits for something else."""
 
+    @property
+    def pressed(self) -> bool:
+        """It needs all that it may have."""
+        return self.wish >= self.high
+
 
 @dataclass(slots=True)
 class Arbiter:
@@ -43,7 +57,9 @@ class Arbiter:
     cores: float
     usable: float
     opened: list[str] = field(default_factory=list)
-    """Chunks with open loops, in the order of opening."""
+    """Chunks whose loops are open, the last one opened last."""
+    _relief: float = 0.0
+    """Part of a wish of almost nothing that a chunk does not get that waits for a disk."""
     _over: int = 0
     _room: int = 0
 
@@ -52,6 +68,7 @@ class Arbiter:
 
         ``lend``: CPU that no wish takes is lent to chunks that can use it.
         """
+        self._relieve(claims)
         self._switch(claims)
         wishes = {one.id: self._wish(one) for one in claims}
         if sum(wishes.values()) > self.cores:
@@ -60,7 +77,14 @@ class Arbiter:
 
     def _wish(self, one: Claim) -> float:
         wish = min(one.wish, one.modelled) if one.id in self.opened else one.wish
+        if one.starved and not one.pressed:
+            wish *= 1.0 - self._relief * (1.0 - wish / one.high)
         return min(max(wish, one.low), one.high)
+
+    def _relieve(self, claims: Sequence[Claim]) -> None:
+        """Take CPU from chunks that wait for a disk and have time, while one that has none waits for it, too."""
+        pressed = any(one.starved and one.pressed for one in claims)
+        self._relief = min(1.0, self._relief + MORE) if pressed else max(0.0, self._relief - LESS)
 
     def _switch(self, claims: Sequence[Claim]) -> None:
         there = {one.id for one in claims}

@@ -1,4 +1,6 @@
-"""Caps of one node: never more than the node has, the most urgent chunk first; loops open and close with patience."""
+"""Caps of one node's chunks: never more than the node has, the most urgent first, loops switched with patience."""
+
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -44,6 +46,7 @@ def test_caps_fit_the_node_and_their_ranges_whatever_is_wished(ticks, lend, head
 @given(claims())
 @settings(max_examples=100, deadline=None)
 def test_cpu_is_not_kept_back_while_a_wish_is_cut(each):
+    each = [replace(one, starved=False) for one in each]
     caps = Arbiter(2.0, 1.75).share(each)
     wishes = {one.id: min(max(one.wish, one.low), one.high) for one in each}
     if any(caps[name] < wishes[name] - 1e-9 for name in caps):
@@ -70,7 +73,21 @@ def test_what_no_wish_takes_is_lent_to_those_that_can_use_it():
     each = [claim("waits", 0.2, slack=1.0, starved=True), claim("a", 0.2, slack=9.0), claim("b", 0.2, slack=5.0)]
     assert Arbiter(2.0, 1.5).share(each) == {"waits": 0.2, "a": 0.2, "b": 0.2}
     caps = Arbiter(2.0, 1.5).share(each, lend=True)
-    assert caps == {"b": 1.0, "a": pytest.approx(0.3), "waits": 0.2}
+    assert caps == {"b": 1.0, "a": pytest.approx(0.8), "waits": 0.2}
+
+
+def test_chunks_with_time_leave_the_disk_to_one_that_has_none_and_get_it_back():
+    arbiter = Arbiter(8.0, 7.0)
+    pressed, cpu = claim("pressed", 1.0, slack=1.0, starved=True), claim("cpu", 0.2)
+    calm, busy = claim("calm", 0.2, slack=900.0, starved=True), claim("busy", 0.8, slack=100.0, starved=True)
+    for _ in range(20):
+        caps = arbiter.share([pressed, calm, busy, cpu])
+    assert caps == {"pressed": 1.0, "cpu": 0.2, "calm": pytest.approx(0.2 * 0.2), "busy": pytest.approx(0.8 * 0.8)}
+    first = arbiter.share([calm, busy, cpu])
+    assert caps["calm"] < first["calm"] < 0.2
+    for _ in range(20):
+        caps = arbiter.share([calm, busy, cpu])
+    assert caps == {"cpu": 0.2, "calm": 0.2, "busy": 0.8}
 
 
 def test_loops_open_one_after_the_other_those_that_wait_for_a_disk_first_and_then_by_slack():

@@ -17,7 +17,7 @@ from punctual.control.utilization import Remaining, choose, refusal
 from punctual.sim.plants.admitted import Admitted, line_of
 from punctual.sim.plants.scenario import PlantJob, Scenario
 
-WARM: Final = 0.9
+WARM: Final = 0.95
 """Part of its cap below which a job that uses no more is held up by something else."""
 NOISE: Final = 0.05
 """Noise for which a controller of control static is tuned."""

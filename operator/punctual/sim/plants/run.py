@@ -12,6 +12,8 @@ from punctual.sim.plants.regimes import Leased, Ours
 from punctual.sim.plants.report import Ended, Result, Row
 from punctual.sim.plants.scenario import PlantJob, Scenario
 
+RECENT: Final = 0.2
+"""Weight of a period in the part of its cap that a job uses."""
 GIVEN_UP: Final = 20.0
 """A job that has not ended after this many times its deadline never will."""
 
@@ -57,7 +59,7 @@ class _Run:
             self.result.rows.append(Row(now, name, plant.measured, one.reference, cap))
             part = scale if one.job.io > 0.0 else 1.0
             plant.step(now, cap, part)
-            one.use += 0.1 * (part - one.use)
+            one.use += RECENT * (part - one.use)
             given += min(cap, plant.expected / one.job.gain)
             self.result.judge(one, plant.expected)
             seen = Sample(self.scenario.period, plant.measured, cap * part, cap)
