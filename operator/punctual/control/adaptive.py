@@ -28,7 +28,7 @@ REST: Final = 10 * len(LEVELS)
 WRONG: Final = 1.2
 """Factor on the cap from which on the model is not believed."""
 RENEWED: Final = 100
-"""Periods after which the learned model replaces the one in force."""
+"""Periods after which the learned model replaces the one in force, if it explains more or that one does not fit."""
 ALPHA: Final = 0.8
 SLOW: Final = 0.95
 """Pole of the loop until its gains have been searched: an error loses 5 % of itself in each period."""
@@ -165,13 +165,20 @@ class Adaptive:
         self.noise = self._learner.noise
         assert self._follow is not None
         guessed = self._follow.model.r2 == 0.0
-        if found is not self._follow.model and (guessed or self._ticks - self._adopted >= RENEWED):
+        better = found.r2 > self._follow.model.r2 or not self._fits
+        if found is not self._follow.model and (guessed or (better and self._ticks - self._adopted >= RENEWED)):
             self.untuned = found
+
+    @property
+    def _fits(self) -> bool:
+        """The cap that the chunk needs is about the one that the model says."""
+        assert self._follow is not None
+        return 1.0 / WRONG < self._follow.factor < WRONG
 
     def _dithered(self, wish: Wish) -> Wish:
         turn = self._ticks % REST
         assert self._follow is not None
-        believed = self._follow.model.r2 > 0.0 and 1.0 / WRONG < self._follow.factor < WRONG
+        believed = self._follow.model.r2 > 0.0 and self._fits
         if believed or not self._learner.dull or turn >= len(LEVELS):
             return wish
         step = STEP if LEVELS[turn] == 1.0 else -STEP

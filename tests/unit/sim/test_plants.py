@@ -3,6 +3,7 @@
 import itertools
 import json
 from collections import defaultdict
+from itertools import pairwise
 
 import pytest
 
@@ -48,7 +49,7 @@ def factor(job, time):
 def spans(rows, period):
     """Split rows where a job was out of memory."""
     parts = [[rows[0]]]
-    for before, row in itertools.pairwise(rows):
+    for before, row in pairwise(rows):
         if row["time"] > before["time"] + 1.5 * period:
             parts.append([])
         parts[-1].append(row)
@@ -213,9 +214,7 @@ def test_settling_and_overshoot_are_those_of_the_samples_where_there_is_no_noise
         document = run(job, control="static")
         mine = by_job(document)["j0"]
         away = [
-            row["progress"] / before["reference"] - 1
-            for before, row in itertools.pairwise(mine)
-            if before["time"] < 300 - 6 - 10
+            row["progress"] / before["reference"] - 1 for before, row in pairwise(mine) if before["time"] < 300 - 6 - 10
         ]
         outside = [k + 1 for k, one in enumerate(away) if abs(one) > 0.05]
         (found,) = document["jobs"]
