@@ -15,11 +15,13 @@ import statistics
 import sys
 from itertools import product
 from pathlib import Path
+from random import Random
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
-from rates import RATIOS, app, longest, scenario, steps
+from rates import RATIOS, Fixed, app, longest, scenario, steps
 
+from punctual.control.rate import Pair
 from punctual.sim.rates.run import simulate
 
 RATES = 0.5, 0.3, 0.4, 0.2, 0.6
@@ -91,6 +93,22 @@ def scenarios(seeds):
         yield name, [("", "", seed, said) for seed in range(seeds) for said in held(made, seed)]
 
 
+def waits(programs_):
+    """Return quantiles of the waits of random programs at random pairs: what the constants of the law come from."""
+    rng, found = Random(1), []
+    for seed in range(programs_):
+        alone, ratio, rate = 2.0 ** rng.uniform(0.0, 3.6), rng.choice(list(RATIOS.values())), rng.uniform(0.1, 0.8)
+        period, ranks = 10 ** rng.uniform(-2.0, -0.7), rng.choice((2, 4, 8))
+        pair = Pair(period, period * rate)
+        made = scenario(app(alone=alone, ratio=ratio, ranks=ranks), duration=6.0 * alone / rate, nodes=ranks)
+        seen = [sample.rate for sample in simulate(made, seed, laws=lambda *_, pair=pair: Fixed(pair)).samples[1:4]]
+        worst = min(seen, default=rate)
+        gap = rate * worst * (1.0 - rate) * period / alone
+        found.append((rate - worst - made.switch_cost / period) / gap)
+    found.sort()
+    return {f"p{q}": round(found[len(found) * q // 100], 2) for q in (5, 50, 90, 97)} | {"programs": programs_}
+
+
 def measure(seeds):
     """Return the benchmark's numbers by name, and their spread."""
     found, spread = {}, {}
@@ -122,6 +140,7 @@ def measure(seeds):
         keep(name, runs, over_longest(runs, alone) if law == "bracketing" else None)
     for name, runs in scenarios(seeds):
         keep(name, runs)
+    found["waits"] = waits(1000)
     return {"rates": found, "spread": {"rates": spread}}
 
 

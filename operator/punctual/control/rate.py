@@ -26,7 +26,7 @@ SWITCH: Final = 0.0001
 BOLD: Final = 3.6
 """Waits of a first guess: a little above the median of simulated programs."""
 SAFE: Final = 6.4
-"""Waits of a guess that must be right: nine of ten have less."""
+"""Waits of a guess that must be right: about nine of ten have less."""
 LEAP: Final = 5.0
 """A change of target by less ε begins with SAFE waits: an iteration that is half under the old target may be in band by
 chance, and then the pair is to stay."""

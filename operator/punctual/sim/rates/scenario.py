@@ -18,8 +18,9 @@ EXCHANGES = 10
 """Exchanges of an iteration."""
 TAKEN = 0.02
 """Part of the CPU inside slots that a unit of external load takes."""
-MOST_EVENTS = 20_000_000
-"""Limit of what a scenario may make the simulator do: some minutes."""
+MOST_EXCHANGES, MOST_SLOTS = 20_000_000, 500_000_000
+"""Limits of what a scenario may make the simulator do: minutes of exchanges; slots where applications share nodes, if all
+periods were the shortest, which they hardly are."""
 SHORTEST = 1e-6
 """Shortest period and iteration, s."""
 LONGEST = 1e9
@@ -149,10 +150,15 @@ class Scenario(_Part):
     def _check_size(self) -> None:
         iterations = sum(self.duration / app.alone * app.ranks * EXCHANGES for app in self.apps)
         slots = sum(self.duration / self.min_period * app.ranks for app in self.apps) if len(self.apps) > 1 else 0.0
-        if iterations + slots > MOST_EVENTS:
+        if iterations > MOST_EXCHANGES:
             raise ValueError(
-                f"duration: {self.duration:g} s have up to {iterations:.3g} exchanges and {slots:.3g} slots, at most "
-                f"{MOST_EVENTS:g} are simulated: shorten it, or take longer iterations or a longer min_period"
+                f"duration: {self.duration:g} s have up to {iterations:.3g} exchanges of ranks, at most "
+                f"{MOST_EXCHANGES:g} are simulated: shorten it, or take longer iterations"
+            )
+        if slots > MOST_SLOTS:
+            raise ValueError(
+                f"duration: {self.duration:g} s have up to {slots:.3g} slots, at most {MOST_SLOTS:g} are simulated: "
+                "shorten it, or take a longer min_period"
             )
 
     def admission(self, at: float) -> Admitted | Overcommitted:
