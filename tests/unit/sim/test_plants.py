@@ -1,6 +1,5 @@
 """A simulated node against the contract: each number of the result is computed again from the samples alone."""
 
-import itertools
 import json
 from collections import defaultdict
 from itertools import pairwise

@@ -27,7 +27,7 @@ class Rank:
 
     partners: tuple[int, ...]
     done: int = -1
-    """Stages with their work done, less one."""
+    """Number of the last stage that is done; −1: none is."""
     waits: bool = True
     left: float = 0.0
     """Work left of the stage, CPU seconds at speed 1."""
