@@ -19,7 +19,7 @@ EXCHANGES = 10
 TAKEN = 0.02
 """Part of the CPU inside slots that a unit of external load takes."""
 MOST_EXCHANGES, MOST_SLOTS = 20_000_000, 500_000_000
-"""Limits of what a scenario may make the simulator do: minutes of exchanges, and slots where applications share nodes if
+"""Limits of what a scenario may make the simulator do: minutes of exchanges; slots where applications share nodes, if
 all periods were the shortest, which they hardly are."""
 SHORTEST = 1e-6
 """Shortest period and iteration, s."""
