@@ -9,8 +9,8 @@ While the wishes fit, each chunk gets its wish. The headroom is used before any 
 
 CPU that no wish takes, the headroom included, is lent where jobs queue, until the next tick.
 
-Chunks that wait for a disk share it by their caps. So while one of them needs all that it may have, those that have time
-get less, the less the more time they have; otherwise their feedback would take the disk from it.
+Chunks that wait for a disk share it by their caps. So while one of them needs all that it may have, those that have
+time get less, the less the more time they have; otherwise their feedback would take the disk from it.
 
 Nothing winds up meanwhile: governors run their models on the CPU that chunks really had.
 """
