@@ -17,7 +17,7 @@ from punctual.control.follow import Line
 from punctual.control.governor import Sample
 from punctual.control.model import Model
 from punctual.control.pi import Gains, Tuned
-from punctual.wire import Follow, Followed, SetPoint
+from punctual.wire import Follow, Followed, Loop, SetPoint
 from punctual.wire import Model as SentModel
 
 FEWEST: Final = 40
@@ -53,6 +53,8 @@ class _Steered:
     governor: Adaptive
     by_cpu: bool
     """CPU time stands for its progress."""
+    loop: Loop | None = None
+    """The controller that the operator sent last."""
     joined: bool = False
     """The governor has taken its first sample."""
     began: float | None = None
@@ -92,8 +94,8 @@ class Steering:
             one = self._pods[uid] = _begin(point.cap, follow, ends)
         one.own, one.follow, one.ends = point.cap, follow, ends
         one.governor.limit(follow.floor, follow.pool_cores)
-        if follow.loop is not None and one.governor.untuned is not None:
-            sent = follow.loop
+        if follow.loop is not None and (follow.loop != one.loop or one.governor.untuned is not None):
+            sent = one.loop = follow.loop
             one.governor.adopt(
                 Tuned(gains=Gains(sent.kp, sent.ki), alpha=sent.alpha, calm=sent.calm, threshold=sent.threshold)
             )
@@ -186,7 +188,7 @@ class Steering:
             # CPU beyond its own processor is for a pod that needs it; CPU that no pod needs is lent up to that only
             high=max(one.own, wish),
             slack=left.seconds - fastest,
-            starved=idle,
+            starved=idle and one.joined,
         )
 
     @staticmethod
@@ -220,11 +222,15 @@ def _model(one: _Steered) -> SentModel:
     return SentModel(a=model.a[0], b=gain * (1.0 - model.a[0]), delay=model.delay, learned=one.governor.learned)
 
 
+def _received(sent: SentModel) -> Model:
+    return Model.first_order(sent.a, sent.b, delay=sent.delay, r2=1.0 if sent.learned else 0.0)
+
+
 def _begin(own: float, follow: Follow, ends: float) -> _Steered:
     sent = follow.model
     by_cpu = follow.units < FEWEST
     # a core gives as many CPU seconds in a sample as the sample has seconds
-    model = Model.first_order(0.0, follow.sample) if by_cpu else Model.first_order(sent.a, sent.b, delay=sent.delay)
+    model = Model.first_order(0.0, follow.sample) if by_cpu else _received(sent)
     line = Line(float(follow.units), follow.seconds_left)
     governor = Adaptive(line, follow.floor, follow.pool_cores, model, follow.sample)
     per_unit = follow.sample * (1.0 - sent.a) / sent.b  # CPU seconds of a unit by the model

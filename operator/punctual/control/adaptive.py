@@ -106,10 +106,9 @@ class Adaptive:
             self._follow.go_on(seen)
 
     def adopt(self, tuned: Tuned) -> None:
-        """Take the controller for the model that waited for it."""
-        assert self.untuned is not None
+        """Take another controller, and the model that waited for it, if one did."""
         assert self._follow is not None
-        self._follow.adopt(self.untuned, tuned)
+        self._follow.adopt(self.untuned or self._follow.model, tuned)
         self.untuned = None
         self._adopted = self._ticks
 
@@ -160,9 +159,9 @@ class Adaptive:
 
     def _renew(self) -> None:
         found = self._learner.model
+        self.noise = self._learner.noise
         if found is None:
             return
-        self.noise = self._learner.noise
         assert self._follow is not None
         guessed = self._follow.model.r2 == 0.0
         better = found.r2 > self._follow.model.r2 or not self._fits

@@ -3,8 +3,8 @@
 While the wishes fit, each chunk gets its wish. The headroom is used before any wish is cut. If they do not fit, then
 
 1. loops are opened (Park and Humphrey, ch. 7.2): a chunk gets what its model says and not what its feedback asks,
-   first those that wait for something other than CPU, such as a disk, then those with the most slack. A loop closes
-   again when there has been room for a while.
+   first those that wait for something other than CPU, such as a disk, then those with the most slack. Of the others,
+   the one with the least slack keeps its loop closed. A loop closes again when there has been room for a while.
 2. The chunks with the least slack get their wishes, and the others share what is left.
 
 CPU that no wish takes, the headroom included, is lent where jobs queue, until the next tick.
@@ -94,7 +94,11 @@ class Arbiter:
         self._room = self._room + 1 if asked <= self.usable else 0
         if self._over >= TAKEN:
             self._over = 0
-            closed = [one for one in claims if one.id not in self.opened and one.modelled < one.wish]
+            urgent = min((one for one in claims if not one.starved), key=lambda one: (one.slack, one.id), default=None)
+            closed = [
+                one for one in claims
+                if one.id not in self.opened and one.modelled < one.wish and one is not urgent
+            ]  # fmt: skip
             if closed:
                 self.opened.append(max(closed, key=lambda one: (one.starved, one.slack)).id)
         elif self._room >= GIVEN and self.opened:

@@ -62,7 +62,7 @@ class Learner:
     model: Model | None = None
     samples: int = 0
     noise: float = 0.05
-    """Standard deviation of a period's progress around the accepted model's forecast, relative to the progress."""
+    """Standard deviation of a period's progress around its best forecast, relative to it; assumed at first."""
     _filters: tuple[_Filter, ...] = field(default_factory=lambda: tuple(_Filter() for _ in range(DELAYS)))
     _past: deque[float] = field(default_factory=lambda: deque(maxlen=DELAYS))
     _before: float | None = None
@@ -111,13 +111,16 @@ class Learner:
         return self._moved < (0.02 * self._input) ** 2
 
     def _judge(self) -> None:
-        """Accept the best filter's model if it is believable."""
-        if self.samples < ENOUGH or self.dull:
+        """Accept the best filter's model if it is believable. Its noise counts even where there is nothing to learn."""
+        if self.samples < ENOUGH:
             return
         best = min(self._filters, key=lambda one: one.residual)
+        seen = 1.0 - FORGETTING**self.samples  # the weights of all samples so far
+        self.noise = (max(best.residual, 0.0) / seen) ** 0.5 / max(self._mean, 1e-9)
+        if self.dull:
+            return
         r2 = 1.0 - best.residual / self._variance if self._variance > 0.0 else 0.0
         if r2 >= LEAST_R2 and -0.3 < best.a < LARGEST_A and best.b > 0.0:
-            self.noise = best.residual**0.5 / max(self._mean, 1e-9)
             self.model = Model.first_order(
                 max(best.a, 0.0), best.b * self._scale, delay=self._filters.index(best), r2=r2
             )

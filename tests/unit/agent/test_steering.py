@@ -38,7 +38,7 @@ class Node:
 
     def point(self, name):
         one = self.programs[name]
-        sample = max(1.0, min(10 * one.cost / one.own, one.planned / 20))
+        sample = max(1.0, min(10 * one.cost / one.own, one.planned / 40))
         left = one.planned - self.now - max(3 * sample, 0.02 * one.planned)
         model = Model(a=0.0, b=sample / one.cost)
         follow = Follow(

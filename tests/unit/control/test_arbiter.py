@@ -108,13 +108,14 @@ def test_loops_open_one_after_the_other_those_that_wait_for_a_disk_first_and_the
     assert arbiter.opened == ["disk", "calm"]
     for _ in range(TAKEN):
         caps = arbiter.share(each)
-    assert arbiter.opened == ["disk", "calm", "tight"]
-    assert caps == {"disk": 0.5, "calm": 0.5, "tight": 0.5, "open": 0.5}
+    assert arbiter.opened == ["disk", "calm"]
+    assert caps["tight"] == 1.0, "the least slack keeps its loop closed"
 
 
 def test_one_tick_of_overload_opens_nothing_and_one_of_room_closes_nothing():
     arbiter = Arbiter(1.0, 0.9)
-    full, calm = [claim("a", 1.0, modelled=0.2), claim("b", 0.5)], [claim("a", 0.2), claim("b", 0.5)]
+    full = [claim("a", 1.0, modelled=0.2, slack=200.0), claim("b", 0.5)]
+    calm = [claim("a", 0.2), claim("b", 0.5)]
     for _ in range(10):
         arbiter.share(full)
         arbiter.share(full)
@@ -140,3 +141,13 @@ def test_a_chunk_that_is_gone_is_forgotten():
 
 def test_a_node_without_chunks():
     assert Arbiter(8.0, 7.0).share([], lend=True) == {}
+
+
+def test_the_most_urgent_chunk_keeps_its_loop_closed_however_long_the_node_is_full():
+    arbiter = Arbiter(2.0, 2.0)
+    urgent = Claim(id="urgent", wish=1.4, modelled=1.0, high=2.0, slack=0.0)
+    other = Claim(id="other", wish=0.9, modelled=0.9, slack=50.0)
+    for _ in range(20):
+        caps = arbiter.share([urgent, other])
+        assert caps == pytest.approx({"urgent": 1.4, "other": 0.6})
+    assert not arbiter.opened

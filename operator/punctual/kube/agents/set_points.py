@@ -22,7 +22,7 @@ SAMPLES = 3.0
 """The same in samples, if that is more."""
 UNITS = 10.0
 """Units that a sample should have: with fewer, the number is mostly rounding ..."""
-LONGEST = 1 / 20
+LONGEST = 1 / 40
 """... and the largest part of the planned time that a sample may take."""
 
 

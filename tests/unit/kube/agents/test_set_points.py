@@ -68,7 +68,7 @@ def follow(set_points, *, followed=None):
     [
         ({}, 5.0, 15.0),  # ten units at half a core
         ({"cpu_per_unit": 0.01}, 1.0, 4.0),
-        ({"cpu_per_unit": 5.0}, 10.0, 30.0),  # a twentieth of the planned time
+        ({"cpu_per_unit": 5.0}, 5.0, 15.0),  # a fortieth of the planned time
         ({"cpu_per_unit": 50.0, "planned": 1e5}, 60.0, 2000.0),
         ({"planned": 2.0}, 1.0, 3.0),
     ],
