@@ -57,7 +57,7 @@ class Arbiter:
     cores: float
     usable: float
     opened: list[str] = field(default_factory=list)
-    """Chunks whose loops are open, the last one opened last."""
+    """Chunks with open loops, in the order of opening."""
     _relief: float = 0.0
     """Part of a wish of almost nothing that a chunk does not get that waits for a disk."""
     _over: int = 0
