@@ -10,10 +10,10 @@ Gains are searched elsewhere, because that needs arrays: :attr:`Adaptive.untuned
 from dataclasses import dataclass, field
 from typing import Final
 
-from punctual.control.follow import Follow, Line
+from punctual.control.follow import SHORT, Follow, Line
 from punctual.control.gains import place_poles
 from punctual.control.governor import Sample, Wish
-from punctual.control.learner import ENOUGH, Learner
+from punctual.control.learner import ENOUGH, LEAST, Learner
 from punctual.control.model import Model
 from punctual.control.pi import Tuned
 
@@ -29,6 +29,8 @@ WRONG: Final = 1.2
 """Factor on the cap from which on the model is not believed."""
 RENEWED: Final = 100
 """Periods after which the learned model replaces the one in force, if it explains more or that one does not fit."""
+IDLE: Final = 1e-3
+"""Core periods in all at which a chunk has had no CPU to speak of."""
 ALPHA: Final = 0.8
 SLOW: Final = 0.95
 """Pole of the loop until its gains have been searched: an error loses 5 % of itself in each period."""
@@ -120,8 +122,8 @@ class Adaptive:
 
     def take(self, seen: Sample) -> None:
         """Take the sample of a period. One without length says nothing but what was done."""
-        if seen.dt <= 0.0:
-            self.line.advance(seen.units, 0.0)
+        if seen.dt < SHORT * self.period:
+            self.line.advance(seen.units, max(0.0, seen.dt))
             return
         self._ticks += 1
         progress = seen.units * self.period / seen.dt
@@ -137,7 +139,7 @@ class Adaptive:
             return
         self.line.advance(seen.units, seen.dt)
         found = self._learner.model
-        if found is None and self._learner.samples >= ENOUGH and self._units > 0.0 < self._cores:
+        if found is None and self._learner.samples >= ENOUGH and self._units > LEAST and self._cores > IDLE:
             found = Model.first_order(0.0, self._units / self._cores, r2=0.0)
         if found is not None:
             self._begin(found).go_on(seen)

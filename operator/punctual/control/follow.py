@@ -26,6 +26,8 @@ FROZEN: Final = 10.0
 """Periods before the line's end from which on the reference stays: dividing by less time, noise would be all of it."""
 BOUND: Final = 0.95
 """Part of its cap that a chunk uses if the cap is what limits it."""
+SHORT: Final = 1e-3
+"""Part of the nominal length below which a period says nothing but what was done in it."""
 SILENT: Final = 0.1
 """Part of the expected progress below which a chunk that begins has made none."""
 LONGEST: Final = 2
@@ -121,7 +123,7 @@ class Follow:
     def take(self, seen: Sample) -> None:
         """Take the sample of a period."""
         self.line.advance(seen.units, max(0.0, seen.dt))
-        if seen.dt <= 0.0:
+        if seen.dt < SHORT * self.period:
             return
         periods = seen.dt / self.period
         self._compare(seen.units / periods, seen.cap if seen.cores >= BOUND * seen.cap else seen.cores, periods)

@@ -22,7 +22,11 @@ ENOUGH: Final = 17
 """Samples before a model may be accepted. The first sample needs three periods, so a model is there after twenty."""
 LEAST_R2: Final = 0.7
 """R² that an accepted model has (C4)."""
+WEAKEST: Final = 1e-6
+"""Least effect of a core, relative to the progress, that is one."""
 LARGEST_A: Final = 0.99
+LEAST: Final = 1e-12
+"""Units in a period below which there is no progress."""
 FORGETTING: Final = 0.98
 """Weight of a sample relative to the next one: some 50 periods count."""
 VAGUE: Final = 1e4
@@ -82,9 +86,9 @@ class Learner:
         if before is None or len(self._past) < DELAYS:
             return
         if self._scale == 0.0:
-            self._scale = max(progress, before)
-            if self._scale == 0.0:
+            if max(progress, before) < LEAST:
                 return
+            self._scale = max(progress, before)
             self._mean, self._input = progress / self._scale, cores
         y1, y = before / self._scale, progress / self._scale
         part = 1.0 - FORGETTING
@@ -120,7 +124,7 @@ class Learner:
         if self.dull:
             return
         r2 = 1.0 - best.residual / self._variance if self._variance > 0.0 else 0.0
-        if r2 >= LEAST_R2 and -0.3 < best.a < LARGEST_A and best.b > 0.0:
+        if r2 >= LEAST_R2 and -0.3 < best.a < LARGEST_A and WEAKEST < best.b < 1.0 / WEAKEST:
             self.model = Model.first_order(
                 max(best.a, 0.0), best.b * self._scale, delay=self._filters.index(best), r2=r2
             )

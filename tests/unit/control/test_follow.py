@@ -268,3 +268,22 @@ def test_a_model_that_does_not_fit_is_replaced_by_what_was_learned():
     chunk = Chunk(Adaptive(Line(0.5 * 9.4 * 600, 600.0), 0.0, 1.0, wrong), BLAST, noise=0.02)
     chunk.run(450)
     assert chunk.adopted[-1].gain == pytest.approx(BLAST.gain, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        Sample(1.0, 1.0, 5e-324, 1.0),
+        Sample(1.0, -1000.0, 0.5, 0.5),
+        Sample(5e-324, 5.0, 1.0, 1.0),
+        Sample(1.0, 5e-324, 1.0, 1.0),
+    ],
+    ids=["no CPU", "it goes back all the time", "a period of almost no length", "almost no progress"],
+)
+def test_samples_that_say_nothing_give_no_model(sample):
+    governor = Adaptive(Line(1000.0, 300.0), 0.0, 1.0)
+    for _ in range(60):
+        governor.take(sample)
+        assert governor.needed is None
+    Chunk(governor, noise=0.01).run(100)
+    assert governor.needed is not None

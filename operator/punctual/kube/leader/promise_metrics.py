@@ -136,4 +136,5 @@ def _cause(record: JobRecord) -> str:
     if record.failed_condition is not None:
         return record.failed_condition.reason
     lost = record.on_track is not None and record.on_track.status == "False" and record.on_track.reason
-    return lost or reasons.LATE
+    # a saturated loop is why a job is late: it is counted as such, so that it costs no series of its own
+    return reasons.LATE if not lost or lost == reasons.LOOP_SATURATED else lost
