@@ -35,6 +35,8 @@ from punctual.sim.plants.regimes import searched
 CONTROLS = {
     "adaptive": {"control": "adaptive"},
     "adaptive_need_first": {"control": "adaptive", "order": "need"},
+    "adaptive_no_loan": {"control": "adaptive", "lend": False},
+    "adaptive_no_loan_need_first": {"control": "adaptive", "lend": False, "order": "need"},
     "static": {"control": "static"},
     "none": {"control": "none"},
     "published": {"control": "published"},

@@ -28,7 +28,7 @@ WRF, BLAST = (0.13, 1.28), (0.32, 6.38)
 
 @dataclass(frozen=True)
 class Setting:
-    """Deadlines of ``low`` to ``high`` run times; ``mixed``: half of the jobs use the disk; ``spacing``: in s."""
+    """Deadlines of ``low`` to ``high`` run times, a job each ``spacing`` s; ``mixed``: half of them use the disk."""
 
     low: float
     high: float

@@ -73,7 +73,9 @@ class Arbiter:
         wishes = {one.id: self._wish(one) for one in claims}
         if sum(wishes.values()) > self.cores:
             return _urgent_first(claims, wishes, self.cores)
-        return _lent(claims, wishes, self.cores) if lend else wishes
+        if not lend:
+            return wishes
+        return _lent([one for one in claims if not (one.starved and self._relief)], wishes, self.cores)
 
     def _wish(self, one: Claim) -> float:
         wish = min(one.wish, one.modelled) if one.id in self.opened else one.wish
@@ -118,15 +120,11 @@ def _urgent_first(claims: Sequence[Claim], wishes: Mapping[str, float], cores: f
 
 
 def _lent(claims: Sequence[Claim], wishes: Mapping[str, float], cores: float) -> dict[str, float]:
-    """Add what is left of the cores, in order of slack, to chunks that use the CPU that they have.
-
-    A chunk that waits for a disk would take it from more urgent ones.
-    """
+    """Add what is left of the cores to some chunks, in order of slack, those that use the CPU that they have first."""
     caps = dict(wishes)
     left = cores - sum(caps.values())
-    for one in sorted(claims, key=lambda one: (one.slack, one.id)):
-        if not one.starved and left > 0.0:
-            more = min(one.high - caps[one.id], left)
-            caps[one.id] += more
-            left -= more
+    for one in sorted(claims, key=lambda one: (one.starved, one.slack, one.id)):
+        more = min(one.high - caps[one.id], max(0.0, left))
+        caps[one.id] += more
+        left -= more
     return caps

@@ -83,6 +83,8 @@ def test_chunks_with_time_leave_the_disk_to_one_that_has_none_and_get_it_back():
     for _ in range(20):
         caps = arbiter.share([pressed, calm, busy, cpu])
     assert caps == {"pressed": 1.0, "cpu": 0.2, "calm": pytest.approx(0.2 * 0.2), "busy": pytest.approx(0.8 * 0.8)}
+    assert arbiter.share([pressed, calm, busy, cpu], lend=True)["calm"] == caps["calm"]
+    assert arbiter.share([pressed, calm, busy, cpu], lend=True)["cpu"] == 1.0
     first = arbiter.share([calm, busy, cpu])
     assert caps["calm"] < first["calm"] < 0.2
     for _ in range(20):
