@@ -20,7 +20,7 @@ COST = {"perUnit": "200ms", "startup": "5s"}
 
 async def test_the_least_urgent_chunks_are_slowed_first_on_a_node_that_is_suddenly_half_as_fast(cluster, client, space):
     node = cluster.nodes[-1]
-    async with lend(cluster, client, node) as pool:
+    async with lend(cluster, client, node, progressControl="Feedback") as pool:
         two, four = {"min": 2, "max": 2}, {"min": 4, "max": 4}
         await space.apply(
             space.manifest("urgent", units=600, deadline="5m", program=BURNS, cost=COST, pool=pool, processors=two),

@@ -22,7 +22,7 @@ class PoolSpec:
     memory: int = 0
     period: float = 0.1
     """CFS period of its quota."""
-    feedback: bool = True
+    feedback: bool = False
     """Chunks are kept on their lines by moving their caps. False: each holds the cap of its processor."""
     hold: Hold = "None"
     headroom: float = 0.125
