@@ -39,7 +39,7 @@ RATE = 10
 
 
 def line(sequence, count):
-    """A line whose need moves each second, as that of a noisy program does."""
+    """A line: its need moves each second, as that of a noisy program does."""
     return Follow(
         pool="main",
         pool_cores=0.5 * count,

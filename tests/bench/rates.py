@@ -3,7 +3,7 @@
 The paper's programs (compute/communicate 5:1, 1:1, 1:5; iterations of 15 s at half of the rate alone), with 100 µs for
 each start of a slice, on four nodes, ε = 1 %, targets that change in the midst of an iteration: the default law and
 the paper's beside each other. The longest period that holds a target is searched among all multiples of 2 ms, each with
-three slices. `short` are programs with iterations of 2 s alone, whose slices are long beside an exchange. Then six
+three slices. `short` are programs with iterations of 2 s alone: their slices are long beside an exchange. Then six
 applications at once, external load of 1.0 on one node, uneven nodes.
 
 Run: .venv/bin/python tests/bench/rates.py [--seeds 8]

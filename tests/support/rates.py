@@ -12,9 +12,30 @@ RATIOS = {"5:1": 5.0, "1:1": 1.0, "1:5": 0.2}
 STEP = 0.002
 """Periods of the exhaustive search are multiples of the paper's step, s."""
 
+EXAMPLE = {
+    "nodes": 4,
+    "min_period": 0.002,
+    "max_period": 0.2,
+    "apps": [
+        {
+            "id": "p1",
+            "compute": 1.0,
+            "communicate": 1.0,
+            "ranks": 4,
+            "pattern": "all-to-all",
+            "targets": [{"at": 0, "rate": 0.4}, {"at": 60, "rate": 0.2}],
+            "epsilon": 0.01,
+            "speeds": [1, 1, 1, 1],
+        }
+    ],
+    "load": [{"node": 0, "from": 100, "until": 200, "amount": 1.0}],
+    "duration": 300,
+}
+"""The scenario of docs/simulate.md."""
+
 
 def app(name="p", alone=6.0, ratio=1.0, targets=((0, 0.4),), ranks=4, **more):
-    """Return an application whose iteration takes ``alone`` CPU seconds."""
+    """Return an application. One of its iterations takes ``alone`` CPU seconds."""
     return {
         "id": name,
         "compute": alone * ratio / (1 + ratio),

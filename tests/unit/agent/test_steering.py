@@ -1,4 +1,4 @@
-"""Pods on lines, told as stories: programs whose progress follows their CPU, on a modelled node."""
+"""Pods on lines, told as stories: the progress of programs follows their CPU, on a modelled node."""
 
 from dataclasses import dataclass, field
 

@@ -6,31 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from rates import EXAMPLE
 from typer.testing import CliRunner
 
 from punctual.cli import app
 from punctual.cli.completion import answer
 
-SCENARIO = {
-    "nodes": 4,
-    "min_period": 0.002,
-    "max_period": 0.2,
-    "apps": [
-        {
-            "id": "p1",
-            "compute": 1.0,
-            "communicate": 1.0,
-            "ranks": 4,
-            "pattern": "all-to-all",
-            "targets": [{"at": 0, "rate": 0.4}, {"at": 60, "rate": 0.2}],
-            "epsilon": 0.01,
-            "speeds": [1, 1, 1, 1],
-        }
-    ],
-    "load": [{"node": 0, "from": 100, "until": 200, "amount": 1.0}],
-    "duration": 300,
-}
-TEXT = json.dumps(SCENARIO)
+TEXT = json.dumps(EXAMPLE)
 
 
 def rate(*words, text=TEXT):
@@ -71,8 +53,8 @@ def test_the_table_has_a_row_for_each_target():
 
 
 def test_a_target_that_is_never_reached_is_shown_as_such():
-    slow = {**SCENARIO, "duration": 70}
-    slow["apps"] = [{**SCENARIO["apps"][0], "io": 100}]
+    slow = {**EXAMPLE, "duration": 70}
+    slow["apps"] = [{**EXAMPLE["apps"][0], "io": 100}]
     shown = rate("-", text=json.dumps(slow)).stdout
     assert " not " in shown
     assert rate("-", "--json", text=json.dumps(slow)).exit_code == 0

@@ -1,4 +1,4 @@
-"""Admission by utilization, and who is in memory."""
+"""Admission by utilization, and which jobs are in memory."""
 
 import math
 

@@ -9,6 +9,7 @@ import typer
 
 from punctual.cli import program
 from punctual.cli.output import write
+from punctual.cli.simulations.reading import load
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Simulate jobs with the operator's own code.")
 
@@ -124,9 +125,10 @@ def simulate_control(
     seed: Annotated[int, typer.Option(min=0, help="Seed of all random draws.")] = 0,
 ) -> None:
     """Run jobs on the cores of one node, with the operator's own controllers."""
-    from punctual.cli.simulations import control  # noqa: PLC0415  numpy
+    from punctual.sim.plants.run import simulate  # noqa: PLC0415  numpy
+    from punctual.sim.plants.scenario import parse  # noqa: PLC0415  pydantic
 
-    result = control.run(control.load(plant), seed=seed)
+    result = simulate(load(plant, "PLANT", parse), seed=seed)
     if as_json:
         print(json.dumps(result.document()))
     else:
@@ -143,13 +145,13 @@ def simulate_rate(
     seed: Annotated[int, typer.Option(min=0, help="Seed of all random draws.")] = 0,
 ) -> None:
     """Hold applications at target rates with the operator's own law, on modelled nodes."""
-    from punctual.cli.simulations import rate  # noqa: PLC0415  pydantic
     from punctual.errors import PunctualError  # noqa: PLC0415
     from punctual.sim.gc_pause import uncollected  # noqa: PLC0415
     from punctual.sim.rates.run import simulate  # noqa: PLC0415
+    from punctual.sim.rates.scenario import parse  # noqa: PLC0415  pydantic
 
     try:
-        read = rate.load(scenario)
+        read = load(scenario, "SCENARIO", parse)
     except PunctualError as error:
         print(f"{program.name()}: {error}", file=sys.stderr)
         sys.exit(2)

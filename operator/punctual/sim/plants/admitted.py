@@ -27,9 +27,8 @@ class Admitted:
     line: Line
     period: float
     governor: Governor | None = None
-    cap: float = 0.0
-    """In the period that has begun; 0: it is not in memory."""
     running: bool = False
+    """It is in memory."""
     use: float = 1.0
     """Part of its cap that it used lately."""
     periods: int = 0

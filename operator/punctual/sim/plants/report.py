@@ -56,15 +56,12 @@ class Result:
     scenario: Scenario
     rows: list[Row] = field(default_factory=list)
     ended: dict[str, Ended] = field(default_factory=dict)
-    began: dict[str, float] = field(default_factory=dict)
-    """When jobs were accepted, s."""
     given: float = 0.0
     """Core periods at noise-free true cost while an offered job was refused ..."""
     refused: int = 0
     """... and the number of those periods."""
     promised: float = 0.0
-    """Sum of the utilization of what is admitted while jobs wait to be accepted ..."""
-    crowded: int = 0
+    """Sum of the utilization of what is admitted, in the same periods."""
     _judged: dict[str, _Judged] = field(default_factory=dict)
 
     def judge(self, one: Admitted, expected: float) -> None:
@@ -84,15 +81,14 @@ class Result:
         if found.reached:
             found.overshoot = max(found.overshoot, away)
 
-    def count(self, scenario: Scenario, given: float, there: Sequence[Admitted], *, waiting: bool) -> None:
+    def count(self, given: float, there: Sequence[Admitted], *, waiting: bool) -> None:
         """Count a period's use of the cores."""
         if not waiting:
             return
         self.refused += 1
         self.given += given
-        self.crowded += 1
         needed = sum(one.line.units / one.line.seconds / one.job.gain for one in there if one.line.seconds > 0.0)
-        self.promised += min(1.0, needed * scenario.period / scenario.usable)
+        self.promised += min(1.0, needed * self.scenario.period / self.scenario.usable)
 
     def end(self, one: Admitted, finish: float | None) -> None:
         """Record a job's end; None: it did not end."""
@@ -121,7 +117,7 @@ class Result:
             "met_ratio": sum(one.met for one in accepted) / len(accepted) if accepted else None,
             "mean_late_fraction": sum(late) / len(late) if late else 0.0,
             "makespan": max(ends, default=None),
-            "utilization": self.promised / self.crowded if self.crowded else None,
+            "utilization": self.promised / self.refused if self.refused else None,
             "offered": len(self.ended),
             "accepted": len(accepted),
             "cpu_given": self.given / (usable * self.refused) if self.refused else None,

@@ -50,7 +50,7 @@ class _Run:
             plant = self.plants[name]
             cap = caps.get(name)
             was = one.running
-            one.running, one.cap = cap is not None, cap or 0.0
+            one.running = cap is not None
             if cap is None:
                 if was:
                     plant.suspend()
@@ -67,7 +67,7 @@ class _Run:
             self.regime.take(one, seen)
             if plant.done >= one.job.work * (1.0 - 1e-12):
                 self._end(one, end, plant)
-        self.result.count(self.scenario, given, self.there, waiting=waiting)
+        self.result.count(given, self.there, waiting=waiting)
 
     def _ask(self, now: float) -> None:
         """Have each job ask that is due to ask, in the order of arrivals."""
@@ -79,7 +79,6 @@ class _Run:
                 self.asking.remove(one)
                 self.there.append(made)
                 self.plants[one.job.id] = Plant(one.job, self.seed)
-                self.result.began[one.job.id] = now
                 continue
             again = self.scenario.resubmit
             over = again is None or now + again > one.job.arrival + one.job.deadline

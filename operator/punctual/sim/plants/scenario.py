@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from punctual.control.utilization import Order
 from punctual.errors import PunctualError
+from punctual.sim.trace import first_flaw
 
 MOST: float = 1e9
 Control = Literal["adaptive", "static", "open", "edf-cores", "none", "published"]
@@ -136,7 +137,7 @@ def parse(text: str | bytes) -> Scenario:
     try:
         return Scenario.model_validate(_object(text))
     except ValidationError as error:
-        raise PlantError(_flaw(error)) from None
+        raise PlantError(first_flaw(error)) from None
 
 
 def _object(text: str | bytes) -> Any:
@@ -144,10 +145,3 @@ def _object(text: str | bytes) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise PlantError(f"this is not one JSON object: {error}") from None
-
-
-def _flaw(error: ValidationError) -> str:
-    first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"])
-    said = first["msg"].removeprefix("Value error, ")
-    return f"{where}: {said}" if where else said

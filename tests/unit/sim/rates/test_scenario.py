@@ -3,28 +3,9 @@
 import json
 
 import pytest
+from rates import EXAMPLE
 
 from punctual.sim.rates.scenario import ScenarioError, parse
-
-EXAMPLE = {
-    "nodes": 4,
-    "min_period": 0.002,
-    "max_period": 0.2,
-    "apps": [
-        {
-            "id": "p1",
-            "compute": 1.0,
-            "communicate": 1.0,
-            "ranks": 4,
-            "pattern": "all-to-all",
-            "targets": [{"at": 0, "rate": 0.4}, {"at": 60, "rate": 0.2}],
-            "epsilon": 0.01,
-            "speeds": [1, 1, 1, 1],
-        }
-    ],
-    "load": [{"node": 0, "from": 100, "until": 200, "amount": 1.0}],
-    "duration": 300,
-}
 
 
 def changed(path, value):
