@@ -61,7 +61,10 @@ class PodReport(_Message):
 
     uid: str = Field(max_length=63)
     done: Count | None = None
-    """Units done since PUNCTUAL_BEGIN. None while the worker has written nothing readable."""
+    """Units done since PUNCTUAL_BEGIN. None while the worker has written nothing readable. Of an application that is
+    held at a rate: iterations since it started."""
+    written: Seconds | None = None
+    """Seconds since its progress file was last written, by the file's modification time. None: as for ``done``."""
     end: Count | None = None
     """The end that the worker said it will honour (its answer to an offer)."""
     received: Count | None = None
@@ -164,6 +167,10 @@ class SetPoint(_Message):
     """Seconds until the chunk's planned end, at the moment of the answer. Negative: late."""
     follow: Follow | None = None
     """None: the pod holds its cap."""
+    application: bool = False
+    """The pod is a user's own, held at a rate. Its cap is never above the limit that it had, and stays in force while
+    the operator or the agent is gone. The pod gets its limit back when no set point names it
+    (:attr:`SetPoints.applications_complete`)."""
 
 
 class SetPoints(_Message):
@@ -171,3 +178,6 @@ class SetPoints(_Message):
 
     epoch: Count
     pods: list[SetPoint] = Field(default=[], max_length=1000)
+    applications_complete: bool = False
+    """Every application that is held at a rate on this node is in ``pods``: the agent releases all others. False while
+    a new leader has not read them all."""
