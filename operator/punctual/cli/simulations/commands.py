@@ -163,3 +163,56 @@ def simulate_rate(
         from punctual.cli.simulations.rate_screen import show  # noqa: PLC0415  rich
 
         show(result, read)
+
+
+@app.command("linger")
+def simulate_linger(
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all random draws.")] = 0,
+    nodes: Annotated[int, typer.Option(min=1, max=10_000)] = 64,
+    policy: Annotated[
+        Literal["LingerLonger", "LingerForever", "ImmediateEviction", "PauseAndMigrate"],
+        typer.Option(help="What a guest does when its node becomes busy."),
+    ] = "LingerLonger",
+    guests: Annotated[int, typer.Option(min=1, max=1_000_000, help="Guests, held constant.")] = 128,
+    guest_work: Annotated[float, typer.Option(min=1e-3, max=LONGEST, help="CPU seconds of a guest.")] = 600.0,
+    migration: Annotated[float, typer.Option(min=0.0, max=LONGEST, help="Seconds of a move.")] = 21.3,
+    switch_cost: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Seconds that a host loses when it preempts a guest.")
+    ] = 0.0001,
+    hosts: Annotated[
+        str, typer.Option(metavar="ryu|constant:U|FILE", help="The paper's hosts, constant use U, or a trace.")
+    ] = "ryu",
+    horizon: Annotated[float, typer.Option(min=2.0, max=1e7, help="Seconds that are simulated.")] = 3600.0,
+    divisible: Annotated[
+        bool, typer.Option("--divisible", help="Cut a guest's range short and start the rest elsewhere: nothing moves.")
+    ] = False,
+) -> None:
+    """Run guests on what the nodes' own work leaves."""
+    from punctual.cli.simulations import linger  # noqa: PLC0415  numpy
+    from punctual.errors import PunctualError  # noqa: PLC0415
+    from punctual.sim.linger.run import Options, simulate  # noqa: PLC0415
+
+    try:
+        options = Options(
+            nodes=nodes,
+            policy=policy,
+            guests=guests,
+            work=guest_work,
+            migration=migration,
+            switch=switch_cost,
+            hosts=linger.hosts(hosts),
+            horizon=horizon,
+            divisible=divisible,
+        )
+    except PunctualError as error:
+        print(f"{program.name()}: {error}", file=sys.stderr)
+        sys.exit(2)
+    result = simulate(options, seed=seed)
+    if as_json:
+        print(json.dumps(result.document()))
+    else:
+        from punctual.cli.simulations.linger_screen import show  # noqa: PLC0415  rich
+
+        show(result)

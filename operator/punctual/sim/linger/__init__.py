@@ -1,0 +1,1 @@
+"""Simulation of guests on nodes with work of their own: `punctual simulate linger`."""

@@ -1,0 +1,67 @@
+"""``punctual simulate linger`` as programs and people use it."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from punctual.cli import app
+
+SMALL = ("--nodes", "4", "--guests", "6", "--guest-work", "20", "--horizon", "200")
+
+
+def linger(*words):
+    return CliRunner().invoke(app, ["simulate", "linger", *SMALL, *words])
+
+
+def test_the_object_has_what_the_contract_says():
+    found = json.loads(linger("--json").stdout)
+    assert list(found)[:11] == [
+        "policy",
+        "host_slowdown",
+        "host_delay_ratio",
+        "guest_throughput",
+        "guest_mean_completion",
+        "guest_p95_completion",
+        "migrations",
+        "evictions",
+        "lost_seconds",
+        "idle_share",
+        "host_use",
+    ]
+    assert found["policy"] == "LingerLonger"
+    assert 0.0 < found["guest_throughput"] < 4.0
+
+
+def test_one_seed_gives_the_same_bytes_and_another_one_others():
+    first, again, other = (linger("--json", "--seed", seed).stdout for seed in ("7", "7", "8"))
+    assert first == again
+    assert first != other
+
+
+def test_people_see_what_guests_got_and_what_it_cost():
+    shown = linger("--policy", "PauseAndMigrate").stdout
+    assert "PauseAndMigrate: guests got the work of" in shown
+    assert "guests delayed them by" in " ".join(shown.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "flaw"),
+    [
+        (("--hosts", "constant:2"), "--hosts: constant:2 must be a use from 0 to 1"),
+        (("--hosts", "constant:nan"), "--hosts: constant:nan must be"),
+        (("--hosts", "no-such-file"), "--hosts: no-such-file cannot be read"),
+        (("--policy", "Stay"), "LingerForever"),
+        (("--nodes", "0"), "--nodes"),
+    ],
+)
+def test_bad_options_are_named(words, flaw):
+    result = linger(*words)
+    assert result.exit_code == 2
+    assert flaw in " ".join(result.stderr.split())
+
+
+def test_a_trace_can_be_read_from_a_file(tmp_path):
+    file = tmp_path / "hosts.txt"
+    file.write_text("n1 0 0.5\nn2 0 0.0\n")
+    assert json.loads(linger("--json", "--hosts", str(file)).stdout)["host_use"] == pytest.approx(0.125, abs=0.02)

@@ -1,0 +1,112 @@
+"""The paper's cluster with guests: its bursts, its hosts, and what each policy gives."""
+
+import numpy as np
+import pytest
+
+from punctual.errors import PunctualError
+from punctual.sim.linger.bursts import WINDOW, Bursts
+from punctual.sim.linger.hosts import Constant, Ryu, Trace
+from punctual.sim.linger.run import Options, simulate
+from punctual.sim.linger.trace import parse
+
+POLICIES = ("LingerLonger", "LingerForever", "ImmediateEviction", "PauseAndMigrate")
+
+
+@pytest.mark.parametrize(("switch", "ratio"), [(0.0001, 1.4), (0.0003, 4.1), (0.0005, 6.8)])
+def test_hosts_are_delayed_as_the_paper_says(switch, ratio):
+    """LDR on hosts of constant use, 10 to 90 %, is 1.4, 4.1, 6.8 % (4.1); guests get more than 90 % of idle cycles."""
+    uses = np.arange(0.10, 0.91, 0.05)
+    bursts = Bursts(len(uses), np.random.default_rng(1))
+    ran, gained, preempted = (
+        sum(column) for column in zip(*(bursts.window(uses, switch) for _ in range(500)), strict=True)
+    )
+    seconds = 500 * WINDOW
+    assert np.abs(ran / seconds - uses).max() < 0.025  # table 9 itself is up to 1.4 points off
+    assert 100.0 * float(np.mean(preempted * switch / ran)) == pytest.approx(ratio, abs=0.5)
+    assert (gained / (seconds - ran)).min() > 0.9
+
+
+def test_a_burst_goes_on_in_the_next_window():
+    """At full use, bursts are longer than half a second: cut at each window, there would be more of them."""
+    bursts = Bursts(50, np.random.default_rng(2))
+    begun = sum(float(bursts.window(np.ones(50), 0.0)[2].sum()) for _ in range(200))
+    assert begun / (50 * 200 * WINDOW) == pytest.approx(1.5, rel=0.1)  # bursts per second, from the means
+
+
+def test_the_papers_hosts_have_its_marginals():
+    """3.1: use below 10 % in 82 % of the time and in 76 % of the busy time, 10 to 80 % in 13 %, above 80 % in 7 %."""
+    series = Ryu().draw(300, 1800, np.random.default_rng(3))
+    use, busy = series.use, series.busy
+    assert float(1.0 - busy.mean()) == pytest.approx(Ryu().idle, abs=0.005)
+    assert float((use < 0.1).mean()) == pytest.approx(0.82, abs=0.03)
+    assert float((use < 0.1)[busy].mean()) == pytest.approx(0.76, abs=0.04)
+    assert float((use >= 0.8).mean()) == pytest.approx(0.07, abs=0.02)
+
+
+def test_the_policies_come_out_as_published():
+    """Table 1, workload 1: throughput 34.6, 34.6, 52.2, 55.5; hosts delayed by less than 0.5 %."""
+    found = {policy: simulate(Options(policy=policy), seed=4) for policy in POLICIES}
+    gets = {policy: result.throughput for policy, result in found.items()}
+    assert gets["ImmediateEviction"] == pytest.approx(34.6, rel=0.03)
+    assert gets["PauseAndMigrate"] == pytest.approx(34.6, rel=0.03)
+    assert gets["LingerLonger"] == pytest.approx(52.2, rel=0.05)
+    assert gets["LingerForever"] == pytest.approx(55.5, rel=0.05)
+    assert gets["LingerLonger"] >= 1.50 * gets["ImmediateEviction"]
+    assert gets["LingerForever"] >= 1.58 * gets["ImmediateEviction"]
+    for result in found.values():
+        assert result.document()["host_slowdown"] <= 0.005
+
+
+def test_divisible_guests_get_more_than_processes_that_move():
+    whole, divisible = (simulate(Options(divisible=divisible), seed=5) for divisible in (False, True))
+    assert divisible.throughput > whole.throughput
+    assert divisible.lost < whole.lost / 5
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_no_work_and_no_guest_is_lost(policy):
+    """Guests' time adds up, and so does their work: what was done is what the cluster gave."""
+    options = Options(policy=policy, nodes=8, guests=12, work=50.0, horizon=1000.0)
+    result = simulate(options, seed=6)
+    assert sum(result.states.values()) == pytest.approx(12 * 1000.0, rel=0.01)
+    assert len(result.completions) * 50.0 <= result.work <= (len(result.completions) + 12) * 50.0
+    assert result.work + result.used <= 8 * 1000.0
+    assert result.lost == pytest.approx(result.migrations * 21.3, abs=21.3)
+
+
+def test_on_idle_nodes_all_policies_are_the_same():
+    found = {simulate(Options(policy=p, nodes=4, guests=4, hosts=Constant(0.0), horizon=400.0)).work for p in POLICIES}
+    assert len(found) == 1
+
+
+def test_guests_leave_a_node_that_its_trace_makes_busy():
+    trace = parse(b"a 0 0\na,100,1.0\na 500 0\n# nothing\n\nb 0 0.0\n")
+    moved = simulate(Options(nodes=2, guests=1, work=1000.0, hosts=trace, horizon=400.0))
+    stayed = simulate(Options(nodes=2, guests=1, work=1000.0, hosts=trace, horizon=400.0, policy="LingerForever"))
+    assert (moved.migrations, stayed.migrations) == (1, 0)
+    # full use: it stays for as long as the move takes (3.4)
+    assert moved.work == pytest.approx(0.986 * 400.0 - 2 * 21.3, abs=4.0)  # idle: table 9 has 1.4 % of use at 0
+    assert stayed.work == pytest.approx(100.0, abs=5.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "flaw"),
+    [
+        (b"a 0", "line 1: must be a node"),
+        (b"a 0 0.5\nb 0 1.5", "line 2: must be a node"),
+        (b"a x 0.5", "line 1"),
+        (b"a nan 0.5", "line 1"),
+        (b"a 5 0.5\na 4 0.5", "times of node a must not fall"),
+        (b"# only this", "the trace is empty"),
+        (b"\xff", "UTF-8"),
+    ],
+)
+def test_a_bad_trace_is_refused_with_its_line(text, flaw):
+    with pytest.raises(PunctualError, match=flaw):
+        parse(text)
+
+
+def test_a_trace_is_busy_until_a_quiet_minute_is_over():
+    series = Trace((((10.0, 0.5), (20.0, 0.0)),)).draw(2, 60, np.random.default_rng(0))
+    assert series.busy[0].nonzero()[0].tolist() == list(range(5, 39))
+    assert not series.busy[1].any()
