@@ -15,6 +15,7 @@ from punctual.control.adaptive import Adaptive
 from punctual.control.arbiter import Arbiter, Claim
 from punctual.control.follow import Line
 from punctual.control.governor import Sample
+from punctual.control.learner import LEAST_R2
 from punctual.control.model import Model
 from punctual.control.pi import Gains, Tuned
 from punctual.wire import Follow, Followed, Loop, SetPoint
@@ -90,7 +91,8 @@ class Steering:
             return
         ends = now + follow.seconds_left
         one = self._pods.get(uid)
-        if one is None:
+        if one is None or (one.began is None and follow.model != one.follow.model):
+            # the operator may have learned more while the pod was starting
             one = self._pods[uid] = _begin(point.cap, follow, ends)
         one.own, one.follow, one.ends = point.cap, follow, ends
         one.governor.limit(follow.floor, follow.pool_cores)
@@ -163,6 +165,8 @@ class Steering:
         return Followed(
             needed=min(4096.0, one.governor.needed or 0.0),
             saturated_seconds=0.0 if since is None else max(0.0, now - since),
+            sample=one.governor.period,
+            samples=one.governor.samples,
             model=_model(one),
             noise=one.governor.noise,
         )
@@ -179,7 +183,7 @@ class Steering:
             one.saturated_since = now
         left = one.governor.line
         gain = one.governor.gain
-        fastest = left.units / (gain / one.follow.sample * one.own) if gain else left.seconds
+        fastest = left.units / (gain / one.governor.period * one.own) if gain else left.seconds
         return Claim(
             id=uid,
             wish=wish,
@@ -217,13 +221,14 @@ def _model(one: _Steered) -> SentModel:
     """Return the model that a new agent should begin with. Its gain is the one that the last samples have shown."""
     gain = one.governor.gain
     if one.by_cpu or gain is None:
-        return SentModel(a=0.0, b=one.follow.sample / max(one.cpu_per_unit, LEAST_COST))
+        return SentModel(a=0.0, b=one.governor.period / max(one.cpu_per_unit, LEAST_COST))
     model = one.governor.untuned or one.governor.in_force
     return SentModel(a=model.a[0], b=gain * (1.0 - model.a[0]), delay=model.delay, learned=one.governor.learned)
 
 
 def _received(sent: SentModel) -> Model:
-    return Model.first_order(sent.a, sent.b, delay=sent.delay, r2=1.0 if sent.learned else 0.0)
+    """Return a model to begin with. A learned one is believed; what this pod shows more clearly will replace it."""
+    return Model.first_order(sent.a, sent.b, delay=sent.delay, r2=LEAST_R2 if sent.learned else 0.0)
 
 
 def _begin(own: float, follow: Follow, ends: float) -> _Steered:
@@ -232,7 +237,7 @@ def _begin(own: float, follow: Follow, ends: float) -> _Steered:
     # a core gives as many CPU seconds in a sample as the sample has seconds
     model = Model.first_order(0.0, follow.sample) if by_cpu else _received(sent)
     line = Line(float(follow.units), follow.seconds_left)
-    governor = Adaptive(line, follow.floor, follow.pool_cores, model, follow.sample)
+    governor = Adaptive(line, follow.floor, follow.pool_cores, model, follow.sample, noise=follow.noise)
     per_unit = follow.sample * (1.0 - sent.a) / sent.b  # CPU seconds of a unit by the model
     made = _Steered(own, follow, ends, governor, by_cpu, cpu_per_unit=per_unit)
     if by_cpu:

@@ -15,6 +15,9 @@ AUDIENCE: Final = "punctual-operator"
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Cores = Annotated[float, Field(ge=0, le=4096, allow_inf_nan=False)]
+Sample = Annotated[float, Field(ge=1, le=60)]
+Noise = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+"""Standard deviation of the progress in a sample, relative to it."""
 File = Literal["progress", "end", "received"]
 """The files that a worker writes in PUNCTUAL_DIR."""
 Fault = Literal[
@@ -41,7 +44,7 @@ class Model(_Message):
     b: Annotated[float, Field(gt=0, allow_inf_nan=False)]
     delay: Annotated[int, Field(ge=0, le=2)] = 0
     learned: bool = False
-    """It was learned from this pod. False: it follows from the estimated cost of a unit."""
+    """It was learned, from this pod or from another of its job. False: it follows from the estimated cost of a unit."""
 
 
 class Followed(_Message):
@@ -51,9 +54,12 @@ class Followed(_Message):
     """CPU that keeps the pod on its line, cores; more than its ceiling: it will be late."""
     saturated_seconds: Seconds = 0.0
     """How long it has needed more than it could get."""
+    sample: Sample
+    """Seconds for which the model counts."""
+    samples: Count = 0
+    """Samples taken so far. With few, the model is still the one that the operator has sent."""
     model: Model
-    noise: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    """Standard deviation of the progress in a sample, relative to it."""
+    noise: Noise = 0.0
 
 
 class PodReport(_Message):
@@ -140,9 +146,10 @@ class Follow(_Message):
     """Until the line's end, which is before the chunk's planned end. Negative: late."""
     floor: Cores = 0.0
     """Least cap."""
-    sample: Annotated[float, Field(ge=1, le=60)] = 1.0
+    sample: Sample = 1.0
     """Seconds from one look of the controller at the progress to the next."""
     model: Model
+    noise: Noise = 0.05
     loop: Loop | None = None
     """None: the agent uses a slow loop that is stable for any model."""
 

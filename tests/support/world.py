@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from punctual.control.response import Response
 from punctual.scheduling.model.actions import (
     Action,
     AnswerReservation,
@@ -26,6 +27,7 @@ from punctual.scheduling.model.actions import (
     Measured,
     OfferEnd,
     OfferWindow,
+    SetPoint,
     StoreResult,
     WritePool,
     WriteStatus,
@@ -73,6 +75,8 @@ class Worker:
     pace: float = 1.0
     saturated: bool = False
     """Its agent says that no cap brings it back to its line."""
+    response: Response | None = None
+    """How it answers to CPU, as its agent tells from the tenth second on."""
     answers: bool = True
     answer: int | None = None
     """The end it answers instead of the honest one."""
@@ -187,6 +191,8 @@ class World:
     """Job and reason of the events that are warnings."""
     inbox: list[Event] = field(default_factory=list)
     measured: list[Measured] = field(default_factory=list)
+    set_points: list[SetPoint] = field(default_factory=list)
+    """In the order in which they were sent."""
     workers: Callable[[str, Chunk], Worker] = lambda _job, _chunk: Worker()
     held: set[str] = field(default_factory=set)
     kept: dict[str, HeldCapacity] = field(default_factory=dict)
@@ -350,6 +356,7 @@ class World:
                     received=pod.received,
                     over=over,
                     saturated=self.now - pod.started if pod.worker.saturated and pod.started is not None else 0.0,
+                    response=pod.worker.response if pod.started is not None and self.now >= pod.started + 10 else None,
                 )
                 told.setdefault(pod.chunk.node, []).append(progress)
         if round(self.now % 1.0, 6) == 0:
@@ -490,6 +497,8 @@ class World:
                 self.windows[uid] = start
             case Measured():
                 self.measured.append(action)
+            case SetPoint():
+                self.set_points.append(action)
             case DeleteJob(uid):
                 self.log.append(f"{self.now:g} delete {uid}")
                 self.jobs.pop(uid, None)

@@ -59,6 +59,7 @@ class Adaptive:
 
     def __post_init__(self) -> None:
         """Follow at once if there is a model."""
+        self._learner.noise = self.noise
         if self.model is not None:
             self._begin(self.model)
 
@@ -76,8 +77,13 @@ class Adaptive:
 
     @property
     def learned(self) -> bool:
-        """Whether the model in force was learned from this chunk."""
-        return self._follow is not None and self._follow.model is self._learner.model
+        """Whether the model in force was learned, from this chunk or before it."""
+        return self._follow is not None and self._follow.model.r2 > 0.0
+
+    @property
+    def samples(self) -> int:
+        """Samples taken so far."""
+        return self._ticks
 
     @property
     def modelled(self) -> float:

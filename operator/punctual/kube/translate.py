@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, NamedTuple, cast
 from punctual import reasons
 from punctual.control.cost_estimation import Estimate
 from punctual.control.miss_ratio import MissCount
+from punctual.control.response import Response
 from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.api.fields import MAX_BYTES, MAX_UNITS
@@ -39,10 +40,14 @@ Json = dict[str, Any]
 
 
 class Estimates(NamedTuple):
-    """What a profile has learned: of χ and θcp, and of τ (as χ) and θcm; no ``transfer``: they are in the others."""
+    """What a profile has learned: of χ and θcp, and of τ (as χ) and θcm; no ``transfer``: they are in the others.
+
+    ``response``: how its chunks have answered to CPU, on the quickest class of the pool's nodes.
+    """
 
     work: Estimate
     transfer: Estimate | None = None
+    response: Response | None = None
 
 
 Learned = Callable[[api.ProfileSpec], Estimates | None]
@@ -79,12 +84,14 @@ def to_job(
     with, which no profile changes; ``reservation``: the uid of the one it names.
     """
     meta, spec = job.metadata, job.spec
-    cost = _cost(spec.cost)
+    cost, response = _cost(spec.cost), None
     if spec.profile is not None:
+        known = learned(profile.spec) if profile is not None else None
+        response = known.response if known is not None else None
         if in_force is not None:
             cost = in_force
         elif profile is not None:
-            cost = profile_cost(profile.spec, learned(profile.spec), fetches=spec.input is not None)
+            cost = profile_cost(profile.spec, known, fetches=spec.input is not None)
         else:
             refusal = refusal or (
                 reasons.PROFILE_NOT_FOUND,
@@ -101,6 +108,7 @@ def to_job(
         units=spec.units,
         deadline=cast(float, deadline),
         cost=cost,
+        response=response,
         min_processors=spec.processors.min,
         max_processors=spec.processors.max,
         restart=spec.restart,
@@ -156,7 +164,7 @@ def profile_cost(spec: api.ProfileSpec, learned: Estimates | None, *, fetches: b
     chi, theta_cp = spec.per_unit, spec.startup
     tau, theta_cm = spec.transfer_per_unit or 0.0, spec.transfer_setup or 0.0
     if learned is not None:
-        work, transfer = learned
+        work, transfer = learned.work, learned.transfer
         found_chi, found_theta = work.chi, work.theta
         if fetches and transfer and not spec.transfer_by_hand:
             tau, theta_cm = transfer.chi, transfer.theta

@@ -230,3 +230,47 @@ def test_a_pod_that_waits_for_a_disk_takes_no_cpu_from_a_node_that_is_not_presse
     node.run(100)
     assert node.caps["a"] == pytest.approx(1.0, rel=0.05)
     assert sum(node.caps.values()) == pytest.approx(2.0, rel=0.05)
+
+
+LEARNED = Model(a=0.6, b=0.4 * 4.0 / 0.875, delay=1, learned=True)
+
+
+def told(node, model, **more):
+    """What the operator sends to chunk "a", with a model of samples of four seconds."""
+    point = node.point("a")
+    return point.model_copy(update={"follow": point.follow.model_copy(update={"sample": 4.0, "model": model, **more})})
+
+
+def test_a_chunk_goes_on_with_what_other_chunks_have_shown():
+    node = Node({"a": chunk()}, cores=1.0)
+    node.steering.tell("a", told(node, LEARNED, noise=0.02), node.now)
+    report = node.steering.report("a", node.now)
+    assert (report.sample, report.samples, report.noise) == (4.0, 0, 0.02)
+    assert report.model.model_dump() == pytest.approx(LEARNED.model_dump())
+    node.run(62, operator=False)
+    report = node.steering.report("a", node.now)
+    assert (report.sample, report.samples) == (4.0, 14), "the first one only joins"
+    assert report.model.learned, "it is still believed"
+    assert report.noise < 0.05
+
+
+def test_what_is_learned_while_a_pod_starts_is_what_it_begins_with():
+    node = Node({"a": chunk(starts=30.0)}, cores=1.0)
+    node.run(20)
+    assert not node.steering.report("a", node.now).model.learned
+    node.steering.tell("a", told(node, LEARNED), node.now)
+    assert node.steering.report("a", node.now).model.learned
+    node.run(20, operator=False)
+    node.steering.tell("a", told(node, Model(a=0.0, b=1.0)), node.now)
+    assert node.steering.report("a", node.now).model.learned, "by now it knows more than the operator"
+
+
+def test_a_model_is_of_the_samples_in_which_it_counts_whatever_the_line_says_later():
+    node = Node({"a": chunk(), "b": chunk()}, cores=2.0)
+    node.run(300)
+    before = node.steering.report("a", node.now)
+    node.steering.tell("a", told(node, LEARNED), node.now)
+    after = node.steering.report("a", node.now)
+    assert (after.sample, after.model) == (before.sample, before.model)
+    gain = after.model.b / (1.0 - after.model.a) / after.sample
+    assert gain == pytest.approx(1.0 / 0.875, rel=0.05), "units a second and core"

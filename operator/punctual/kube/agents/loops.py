@@ -26,10 +26,10 @@ class Loops:
         self._found: dict[Key, wire.Loop] = {}
         self._searches: dict[Key, asyncio.Task[None]] = {}
 
-    def loop(self, seen: wire.Followed) -> wire.Loop | None:
-        """Return the controller for a model; None: it is being searched."""
-        noise = NOISES[min(bisect_left(NOISES, seen.noise), len(NOISES) - 1)]
-        key = round(seen.model.a / STEP), seen.model.delay, noise
+    def loop(self, model: wire.Model, noise: float) -> wire.Loop | None:
+        """Return the controller for a model and the noise of a sample; None: it is being searched."""
+        rounded = NOISES[min(bisect_left(NOISES, noise), len(NOISES) - 1)]
+        key = round(model.a / STEP), model.delay, rounded
         if key not in self._found and key not in self._searches:
             self._searches[key] = asyncio.create_task(self._search(key))
         return self._found.get(key)

@@ -25,6 +25,7 @@ from pydantic import ValidationError
 
 from punctual import wire
 from punctual.errors import ClusterError
+from punctual.kube.agents.responses import shown
 from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.serve import port_of
 from punctual.kube.trust.identity import Identity, Reviewer
@@ -271,5 +272,6 @@ def _progress(pod: wire.PodReport) -> Progress:
         received=pod.received,
         over=pod.over,
         saturated=pod.followed.saturated_seconds if pod.followed is not None else 0.0,
+        response=shown(pod.followed),
         faults=faults,
     )

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from punctual import wire
 from punctual.kube.agents.loops import Loops
+from punctual.kube.agents.responses import model_of, response_of
 from punctual.scheduling.model.actions import DropSetPoint, FollowedLine, SetPoint
 
 MOST = 1000  # the limit of wire.SetPoints; a kubelet has far fewer pods
@@ -24,6 +25,8 @@ UNITS = 10.0
 """Units that a sample should have: with fewer, the number is mostly rounding ..."""
 LONGEST = 1 / 40
 """... and the largest part of the planned time that a sample may take."""
+NOISE = 0.05
+"""Noise of a sample that is assumed until it is known."""
 
 
 class SetPointStore:
@@ -31,7 +34,8 @@ class SetPointStore:
 
     def __init__(self) -> None:
         self._nodes: dict[str, dict[str, SetPoint]] = {}
-        self._models: dict[str, wire.Model] = {}
+        self._seen: dict[str, wire.Followed] = {}
+        """What agents have said of pods since these have shown something."""
         self._loops = Loops()
 
     def __len__(self) -> int:
@@ -45,14 +49,14 @@ class SetPointStore:
         """Remove the set point of a pod, if there is one."""
         pods = self._nodes.get(gone.node, {})
         pods.pop(gone.pod, None)
-        self._models.pop(gone.pod, None)
+        self._seen.pop(gone.pod, None)
         if not pods:
             self._nodes.pop(gone.node, None)
 
     def clear(self) -> None:
         """Remove all set points: the term is over."""
         self._nodes.clear()
-        self._models.clear()
+        self._seen.clear()
 
     def answer(self, node: str, *, now: float, epoch: int, pods: Mapping[str, wire.PodReport]) -> wire.SetPoints:
         """Return the answer for the node's agent at ``now``. ``pods`` is what it has reported."""
@@ -75,14 +79,15 @@ class SetPointStore:
         )
 
     def _followed(self, point: SetPoint, line: FollowedLine, left: float, seen: wire.Followed | None) -> wire.Follow:
-        """Return a line in seconds left.
-
-        The model is what an agent has learned of this pod, so that a new agent goes on with it, or else the estimated
-        cost of a unit.
-        """
+        """Return a line in seconds left."""
+        cpu_per_unit = line.cpu_per_unit if line.response is None else line.response.cpu_per_unit
+        sample = min(max(1.0, UNITS * cpu_per_unit / point.cap), max(1.0, LONGEST * line.planned), 60.0)
+        model, noise = self._model(point.pod, line, sample, seen)
+        loop = None
         if seen is not None:
-            self._models[point.pod] = seen.model
-        sample = min(max(1.0, UNITS * line.cpu_per_unit / point.cap), max(1.0, LONGEST * line.planned), 60.0)
+            loop = self._loops.loop(seen.model, seen.noise)
+        elif model.learned:
+            loop = self._loops.loop(model, noise)
         return wire.Follow(
             pool=line.pool,
             pool_cores=min(line.pool_cores, MOST_CORES),
@@ -90,6 +95,24 @@ class SetPointStore:
             seconds_left=left - max(SAMPLES * sample, SPARE * line.planned),
             floor=FLOOR * point.cap,
             sample=sample,
-            model=self._models.get(point.pod) or wire.Model(a=0.0, b=sample / line.cpu_per_unit),
-            loop=None if seen is None else self._loops.loop(seen),
+            model=model,
+            noise=noise,
+            loop=loop,
         )
+
+    def _model(
+        self, pod: str, line: FollowedLine, sample: float, seen: wire.Followed | None
+    ) -> tuple[wire.Model, float]:
+        """Return the model that an agent should begin with, and the noise of a sample.
+
+        It is what an agent has seen of this pod, so that a new agent goes on with it, or else what other chunks of its
+        job have shown, or else the estimated cost of a unit.
+        """
+        if seen is not None and seen.samples > 0:
+            self._seen[pod] = seen
+        last = self._seen.get(pod)
+        if last is not None and (own := response_of(last)).believable(line.cpu_per_unit):
+            return model_of(own, sample, learned=last.model.learned), own.noise_in(sample)
+        if line.response is not None:
+            return model_of(line.response, sample, learned=True), line.response.noise_in(sample)
+        return wire.Model(a=0.0, b=sample / line.cpu_per_unit), NOISE

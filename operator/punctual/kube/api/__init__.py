@@ -35,7 +35,14 @@ from punctual.kube.api.pool import (
     Processor,
     Startup,
 )
-from punctual.kube.api.profile import LearnedCost, LearnedTransfers, Profile, ProfileSpec, ProfileStatus
+from punctual.kube.api.profile import (
+    LearnedCost,
+    LearnedResponse,
+    LearnedTransfers,
+    Profile,
+    ProfileSpec,
+    ProfileStatus,
+)
 from punctual.kube.api.reservation import (
     Recurrence,
     Reservation,
@@ -69,6 +76,7 @@ __all__ = [
     "JobCost",
     "LabelSelector",
     "LearnedCost",
+    "LearnedResponse",
     "LearnedTransfers",
     "Metadata",
     "MissCount",

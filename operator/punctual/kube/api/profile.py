@@ -42,6 +42,19 @@ class LearnedTransfers(Model):
     """Seconds until the last byte had come, these included."""
 
 
+class LearnedResponse(Model):
+    """How chunks have answered to CPU: their agents' controllers begin with it (`progressControl: Feedback`)."""
+
+    cpu_per_unit: Annotated[float, Field(gt=0)]
+    """CPU seconds of a unit."""
+    lag: Seconds
+    """Time constant: seconds until the progress has made 63 % of its way after a change of CPU; 0: it does at once."""
+    delay: Seconds
+    """Seconds until a change of CPU begins to show."""
+    noise: Annotated[float, Field(ge=0)]
+    """Standard deviation of the progress of a second, relative to it."""
+
+
 class LearnedCost(Model):
     """What chunks on one class of a pool's nodes have taken."""
 
@@ -68,6 +81,8 @@ class LearnedCost(Model):
     """How long each took, from the decision to create it to its end, less the transfer of its input."""
     transfers: LearnedTransfers | None = None
     """What the transfers of their inputs took; absent: there were none."""
+    responses: Annotated[list[LearnedResponse], Field(max_length=9)] | None = None
+    """How the newest chunks that have shown it answered to CPU, oldest first; absent: none has."""
 
 
 class ProfileStatus(Model):
@@ -91,6 +106,8 @@ class ProfileStatus(Model):
     """Chunks that this was learned from, there."""
     r2: Annotated[float, Field(ge=0, le=1)] | None = None
     """R² there, see `classes`."""
+    response: LearnedResponse | None = None
+    """How chunks answered to CPU, there: the median of those in `classes`; absent: none has shown it yet."""
     classes: Annotated[list[LearnedCost], Field(max_length=16)] = Field(default=[])
     """What was seen, by pool and class of nodes. How the classes of a pool compare says how fast its nodes are."""
 

@@ -37,7 +37,8 @@ class Profiles:
         if known and known.profile:
             where = Where(pool, self._inventory.class_of(measured.node))
             timed = Timed(measured.units, measured.seconds)
-            self._learning.add(known.owner.namespace, known.profile, where, timed, measured.fetched)
+            owner, response = known.owner, measured.response
+            self._learning.add(owner.namespace, known.profile, where, timed, measured.fetched, response=response)
 
     def write(self, *, last: bool = False) -> None:
         """Submit the statuses that are due; ``last``: all that was learned."""

@@ -7,7 +7,7 @@ has seen in the seconds before it was killed is lost: it is evidence, not an acc
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from punctual import reasons
@@ -21,6 +21,8 @@ from punctual.control.cost_estimation import (
     remember,
     speeds,
 )
+from punctual.control.response import KEPT as KEPT_RESPONSES
+from punctual.control.response import Response, middle
 from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.cluster.conditions import TransitionTimes, conditions, transition_times
@@ -54,6 +56,8 @@ class _Profile:
     """What chunks took, the transfers of their inputs taken off."""
     fetched: dict[Where, tuple[Fetched, ...]] = field(default_factory=dict)
     """What these transfers took."""
+    responses: dict[Where, tuple[Response, ...]] = field(default_factory=dict)
+    """How chunks have answered to CPU."""
     changed: bool = False
     written: float = -math.inf
     observed: int = 0
@@ -61,14 +65,17 @@ class _Profile:
     transition_times: TransitionTimes = field(default_factory=dict)
     _found: dict[tuple[str, Where, float | None, float | None], Estimate | None] = field(default_factory=dict)
 
-    def add(self, where: Where, timed: Timed, fetched: Fetched | None) -> None:
+    def add(self, where: Where, timed: Timed, fetched: Fetched | None, response: Response | None) -> None:
         self.seen[where] = remember(self.seen.get(where, ()), timed)
         if fetched is not None:
             self.fetched[where] = remember(self.fetched.get(where, ()), fetched)
+        if response is not None:
+            self.responses[where] = (*self.responses.get(where, ()), response)[-KEPT_RESPONSES:]
         if len(self.seen) > MOST:
             least = min((w for w in self.seen if w != where), key=lambda w: (len(self.seen[w]), w))
             del self.seen[least]
             self.fetched.pop(least, None)
+            self.responses.pop(least, None)
         self.changed = True
         self._found.clear()
 
@@ -128,9 +135,23 @@ class ProfileLearning:
             made.seen[where] = tuple(map(Timed, c.units, c.seconds))
             if t is not None:
                 made.fetched[where] = tuple(map(Fetched, t.units, t.opening, t.seconds))
+            if c.responses:
+                made.responses[where] = tuple(Response(**dict(r)) for r in c.responses)
 
-    def add(self, namespace: str, name: str, where: Where, timed: Timed, fetched: Fetched | None = None) -> None:
-        """Take in what a chunk of a job took that names the profile; ``fetched``: the part that its input took."""
+    def add(
+        self,
+        namespace: str,
+        name: str,
+        where: Where,
+        timed: Timed,
+        fetched: Fetched | None = None,
+        *,
+        response: Response | None = None,
+    ) -> None:
+        """Take in what a chunk of a job took that names the profile; ``fetched``: the part that its input took.
+
+        ``response``: how it answered to CPU, if it has shown that.
+        """
         there = self._directory.profiles.get((namespace, name))
         if there is None:
             return
@@ -138,7 +159,9 @@ class ProfileLearning:
         seconds = timed.seconds - (fetched.seconds if fetched else 0.0)
         if fetched:
             fetched = Fetched(fetched.units, round(fetched.opening, 3), _millis(fetched.seconds))
-        known.add(where, Timed(timed.units, _millis(seconds)), fetched)
+        if response:
+            response = Response(*map(_digits, astuple(response)))
+        known.add(where, Timed(timed.units, _millis(seconds)), fetched, response)
         self._compared.discard(where.pool)
 
     def of(self, namespace: str, name: str, pool: str) -> Learned:
@@ -155,7 +178,12 @@ class ProfileLearning:
                 return None
             work = replace(found, chi=found.chi / self.speeds(pool).get(most, 1.0))
             most = max(sorted(classes), key=lambda name: len(known.fetched.get(classes[name], ())))
-            return Estimates(work, known.transfer(classes[most], spec))
+            transfer = known.transfer(classes[most], spec)
+            most = max(sorted(classes), key=lambda name: len(known.responses.get(classes[name], ())))
+            response = middle(known.responses.get(classes[most], ()))
+            if response is not None:
+                response = response.slower(1.0 / self.speeds(pool).get(most, 1.0))
+            return Estimates(work, transfer, response)
 
         return learned
 
@@ -223,11 +251,13 @@ def _status(known: _Profile, spec: api.ProfileSpec) -> api.ProfileStatus:
                 units=[t.units for t in seen],
                 seconds=[t.seconds for t in seen],
                 transfers=None if fetched is None else _transfers(fetched),
+                responses=[_response(r) for r in known.responses.get(where, ())] or None,
             )
         )
     if not classes:
         return api.ProfileStatus()
     best = max(classes, key=lambda c: len(c.units))
+    response = middle(known.responses.get(Where(best.pool, best.node_class), ()))
     return api.ProfileStatus(
         per_unit=best.per_unit,
         transfer_per_unit=best.transfer_per_unit,
@@ -235,6 +265,7 @@ def _status(known: _Profile, spec: api.ProfileSpec) -> api.ProfileStatus:
         startup=best.startup,
         samples=len(best.units),
         r2=best.r2,
+        response=None if response is None else _response(response),
         classes=classes,
     )
 
@@ -257,6 +288,10 @@ def _ready(known: _Profile, spec: api.ProfileSpec) -> Verdict:
 def _transfers(fetched: Sequence[Fetched]) -> api.LearnedTransfers:
     units, opening, seconds = map(list, zip(*fetched, strict=True))
     return api.LearnedTransfers(units=units, opening=opening, seconds=seconds)
+
+
+def _response(seen: Response) -> api.LearnedResponse:
+    return api.LearnedResponse(**asdict(seen))
 
 
 def _digits(number: float) -> float:

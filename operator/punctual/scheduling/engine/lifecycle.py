@@ -85,7 +85,7 @@ class Lifecycle:
             st.record = ledger.account(st.record, chunk)
             fetched = self.measurements.transferred(st, chunk, watch)
             if chunk.size:
-                self.measurements.record(now, st, chunk, fetched, seen_late=ended < now)
+                self.measurements.record(now, st, chunk, watch, fetched, seen_late=ended < now)
         self._forget(st, chunk)
         self.end_unless_kept(now, st, pod)
         self._maybe_finish(done, st)

@@ -42,7 +42,16 @@ class Measurements:
         end = since + (pod.finished - pod.started) + 1.0
         return end if end < now - SEEN else now
 
-    def record(self, now: float, st: JobState, chunk: Chunk, fetched: Fetched | None, *, seen_late: bool) -> None:
+    def record(
+        self,
+        now: float,
+        st: JobState,
+        chunk: Chunk,
+        watch: ChunkObservation,
+        fetched: Fetched | None,
+        *,
+        seen_late: bool,
+    ) -> None:
         """Return what the chunk's units took. Record it for a pilot, even if seen late when no other pilot will follow.
 
         A chunk that seems to end no later than it began is not a measurement: the clock was set back or stood still.
@@ -53,7 +62,7 @@ class Measurements:
         if measure:
             if fetched is not None and fetched.seconds >= seconds:  # an untrusted image: impossible
                 fetched = None
-            self.state.outbox.add(Measured(st.job.uid, chunk.node, chunk.size, seconds, fetched))
+            self.state.outbox.add(Measured(st.job.uid, chunk.node, chunk.size, seconds, fetched, watch.response))
         if chunk.kind == "Pilot" and (measure or not ledger.remaining(st.job.units, st.record)):
             st.record = st.record._replace(pilots=(*st.record.pilots, PilotSample(chunk.size, seconds)))
 

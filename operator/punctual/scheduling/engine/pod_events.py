@@ -147,6 +147,7 @@ class PodEvents:
             if watch.reported is not None and not watch.looked_at(now):
                 watch.moved += now - watch.reported  # there was no report in between: perhaps the whole node was paused
             watch.reported, watch.saturated = now, p.saturated
+            self.set_points.see_response(st, chunk, watch, p.response)
             self._tell_faults(st, watch.pod.name, p.faults)
             # An agent that does not know the chunk's length yet passes on what it reads. A value beyond the chunk is
             # invalid.

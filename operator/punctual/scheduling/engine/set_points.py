@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from punctual.control.response import Response
 from punctual.scheduling.model.actions import FollowedLine, SetPoint
 from punctual.scheduling.model.job import Chunk
 from punctual.scheduling.state.job_state import ChunkObservation, JobState
@@ -28,23 +29,38 @@ class SetPoints:
             period=spec.period,
             units=chunk.origin - chunk.begin,
             end=chunk.promised_end,
-            line=self._line(st, chunk),
+            line=self._line(st, chunk, watch),
         )
         if watch.set_point != point:
             watch.set_point = point
             self.state.outbox.add(point)
 
-    def _line(self, st: JobState, chunk: Chunk) -> FollowedLine | None:
+    def see_response(self, st: JobState, chunk: Chunk, watch: ChunkObservation, seen: Response | None) -> None:
+        """Note how a chunk on its line answers to CPU, if that can be true."""
+        line = watch.set_point.line if watch.set_point else None
+        node = self.state.processors.nodes.get(chunk.node)
+        if seen is not None and line is not None and node is not None and seen.believable(line.cpu_per_unit):
+            st.note_response(chunk, seen, node.speed)
+
+    def _line(self, st: JobState, chunk: Chunk, watch: ChunkObservation) -> FollowedLine | None:
         """Return the line of a promised chunk. Pilots, reduce steps and leftover chunks hold their cap."""
         spec, cost = self.state.spec, st.cost
         assert spec is not None
         node = self.state.processors.nodes.get(chunk.node)
         if not spec.feedback or spec.loose or chunk.kind != "Chunk" or chunk.leftover or cost is None or node is None:
             return None
+        cpu_per_unit = cost.chi * node.speed * spec.cpu
+        before = watch.set_point.line if watch.set_point else None
+        if before is not None and watch.running_since is not None:
+            response = before.response  # its agent has begun with it, and knows more by now
+        else:
+            known = st.response.slower(node.speed) if st.response else None
+            response = known if known and known.believable(cpu_per_unit) else None
         return FollowedLine(
             pool=spec.name,
             pool_cores=spec.cpu * self.state.processors.counts.get(chunk.node, 0),
             units=chunk.size,
             planned=chunk.promised_end - chunk.created,
-            cpu_per_unit=cost.chi * node.speed * spec.cpu,
+            cpu_per_unit=cpu_per_unit,
+            response=response,
         )

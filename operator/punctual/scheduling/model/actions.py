@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from punctual.control.cost_estimation import Fetched
+from punctual.control.response import Response
 from punctual.scheduling.model.job import Chunk, JobRecord, Verdict
 from punctual.scheduling.model.pool_spec import PoolRecord
 from punctual.scheduling.model.processors import Place
@@ -112,6 +113,8 @@ class FollowedLine:
     """Planned seconds from its creation to its end."""
     cpu_per_unit: float
     """Estimated CPU seconds of a unit on this node."""
+    response: Response | None = None
+    """How the job's other chunks have answered to CPU, on this node; None: nothing is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +172,7 @@ class HoldCapacity:
 class Measured(NamedTuple):
     """Time that the units of a successful chunk took on its node, from the decision to create it, seconds.
 
-    ``fetched``: the transfer of its input, which is a part of that time.
+    ``fetched``: the transfer of its input, which is a part of that time; ``response``: how it answered to CPU there.
     """
 
     job: str
@@ -177,6 +180,7 @@ class Measured(NamedTuple):
     units: int
     seconds: float
     fetched: Fetched | None = None
+    response: Response | None = None
 
 
 @dataclass(frozen=True, slots=True)

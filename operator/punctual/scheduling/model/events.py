@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from punctual.control.response import Response
 from punctual.scheduling.model.job import InputVersion, Job, JobRecord, Kind, Transfer
 from punctual.scheduling.model.pool_spec import PoolRecord, PoolSpec
 from punctual.scheduling.model.reservation import Reservation
@@ -173,6 +174,8 @@ class Progress:
     """This is the last report: its containers have ended, and an answer to an offer would be in it."""
     saturated: float = 0.0
     """Seconds for which it has needed more CPU than its agent can give it to be in time."""
+    response: Response | None = None
+    """How it answers to CPU, as it has shown; None: it has not yet."""
     faults: frozenset[str] = frozenset()
     """Faults of its files so far, in words for users: "progress goes backwards"."""
 

@@ -4,9 +4,10 @@ All times are float seconds on one clock (the API server's), all units int. This
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from punctual.control.response import Response
 from punctual.errors import InvariantError
 from punctual.scheduling.model.ranges import Counts, Ranges
 from punctual.theory.cost import Cost
@@ -41,6 +42,8 @@ class Job:
     """Absolute time."""
     cost: Cost | None
     """As declared, by hand or by profile; None: to be measured by pilot chunks."""
+    response: Response | None = field(default=None, compare=False)
+    """How chunks of its profile have answered to CPU, on a processor of speed 1. Nothing that a user edits."""
     min_processors: int = 1
     max_processors: int | None = None
     least_chunk: int = 1

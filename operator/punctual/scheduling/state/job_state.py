@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from punctual import reasons
+from punctual.control.response import KEPT, Response, middle
 from punctual.scheduling.model.actions import SetPoint
 from punctual.scheduling.model.events import PodObserved
 from punctual.scheduling.model.job import Chunk, Job, JobRecord
@@ -40,6 +41,8 @@ class ChunkObservation:
     """When it last made progress or used CPU."""
     saturated: float = 0.0
     """Seconds for which no cap has brought it back to its line, by the last report."""
+    response: Response | None = None
+    """How it answers to CPU, by the last report that told."""
     reported: float | None = None
     """When its agent last reported it."""
     offered_at: float | None = None
@@ -81,6 +84,8 @@ class JobState:
     """When its status, with its progress, was last written."""
     slowed: float = 1.0
     """Observed slowdown of its units against the declared cost, at least 1."""
+    responses: dict[Key, Response] = field(default_factory=dict)
+    """How its newest chunks have answered to CPU, on a processor of speed 1."""
     faults: frozenset[str] = frozenset()
     """File faults of its workers for which events were emitted."""
     squeezed: bool = False
@@ -122,6 +127,19 @@ class JobState:
     def cost(self) -> Cost | None:
         """The cost in force: declared, or measured by pilots."""
         return self.job.cost or self.record.cost
+
+    @property
+    def response(self) -> Response | None:
+        """How its next chunk will answer to CPU on a processor of speed 1: as its last ones, or its profile's, have."""
+        return middle(self.responses.values()) or self.job.response
+
+    def note_response(self, chunk: Chunk, seen: Response, speed: float) -> None:
+        """Note how a chunk answers to CPU, on a processor of a given speed factor."""
+        self.watch(chunk).response = seen
+        self.responses.pop(chunk.key, None)
+        self.responses[chunk.key] = seen.slower(1.0 / speed)
+        if len(self.responses) > KEPT:
+            del self.responses[next(iter(self.responses))]
 
     def watch(self, chunk: Chunk) -> ChunkObservation:
         """Return the observations of a chunk, empty at first."""

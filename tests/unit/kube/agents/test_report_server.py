@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 
 from punctual import wire
+from punctual.control.response import Response
 from punctual.errors import Unreachable
 from punctual.kube.agents import report_server
 from punctual.kube.agents.report_server import LARGEST, ReportCallbacks, ReportServer
@@ -142,6 +143,16 @@ async def test_a_report_goes_to_the_pool_and_set_points_come_back(stage):
         pods=[wire.SetPoint(uid="p1", cap=0.1, rest_cap=0.1, period=0.1, units=40, units_left=28.0, seconds_left=30.0)],
     )
     assert not operator.refused
+
+
+async def test_what_a_pod_has_shown_of_its_answer_to_cpu_goes_to_the_pool(stage):
+    operator, agents = stage
+    model = {"a": 0.0, "b": 8.0, "learned": True}
+    followed = {"needed": 0.5, "sample": 4.0, "samples": 40, "model": model, "noise": 0.05}
+    status, _, _ = await agents.post(report(pods=[{"uid": "p1", "followed": followed}]))
+    assert status == 200
+    ((progress,),) = [heard.pods for heard in operator.heard]
+    assert progress.response == Response(cpu_per_unit=0.5, lag=0.0, delay=0.0, noise=0.1)
 
 
 def test_there_are_words_for_each_fault():

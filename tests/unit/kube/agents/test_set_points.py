@@ -1,10 +1,14 @@
 """The latest set point of each pod, by node."""
 
 import asyncio
+import math
+from dataclasses import astuple
 
 import pytest
 
 from punctual import wire
+from punctual.control.response import Response
+from punctual.kube.agents.responses import shown
 from punctual.kube.agents.set_points import SetPointStore
 from punctual.scheduling.model.actions import DropSetPoint, FollowedLine, SetPoint
 
@@ -89,18 +93,78 @@ def test_without_a_line_a_pod_holds_its_cap():
     assert follow(set_points) is None
 
 
+def alike(model, other):
+    """Whether two models are the same to what a float can tell."""
+    return model.model_dump() == pytest.approx(other.model_dump())
+
+
+RESPONSE = Response(cpu_per_unit=0.2, lag=4.0 / math.log(2.0), delay=4.0, noise=0.1)
+
+
+async def test_a_chunk_begins_with_what_others_have_shown_and_with_its_controller():
+    set_points = SetPointStore()
+    set_points.put(point(line=line(response=RESPONSE)))
+    first = follow(set_points)
+    assert first.sample == 4.0, "half a core does ten units in that time"
+    assert alike(first.model, wire.Model(a=0.5, b=10.0, delay=1, learned=True))
+    assert first.noise == pytest.approx(0.05)
+    await asyncio.gather(*set_points._loops._searches.values())
+    assert follow(set_points).loop.ki > 0.0
+    assert wire.Follow.model_validate_json(follow(set_points).model_dump_json()) == follow(set_points)
+
+
+async def test_what_its_own_agent_says_counts_more_once_it_has_seen_something():
+    set_points = SetPointStore()
+    set_points.put(point(line=line(response=RESPONSE)))
+    own = wire.Followed(needed=0.4, sample=1.0, model=wire.Model(a=0.0, b=2.0), noise=0.3)
+    assert follow(set_points, followed=own).model.learned
+    found = follow(set_points, followed=own.model_copy(update={"samples": 1}))
+    assert alike(found.model, wire.Model(a=0.0, b=8.0)), "in samples of four seconds"
+    assert found.noise == pytest.approx(0.15)
+
+
+@pytest.mark.parametrize("wrong", [{"b": 1e-320}, {"b": 1e308}, {"b": 1e-5}, {"a": 0.9999999999}])
+async def test_a_model_that_cannot_be_true_is_not_sent_on(wrong):
+    set_points = SetPointStore()
+    set_points.put(point(line=line()))
+    model = wire.Model(**({"a": 0.3, "b": 11.0, "learned": True} | wrong))
+    found = follow(set_points, followed=wire.Followed(needed=0.4, sample=5.0, samples=99, model=model))
+    assert found.model == wire.Model(a=0.0, b=20.0)
+    await asyncio.gather(*set_points._loops._searches.values())
+
+
+@pytest.mark.parametrize(
+    ("more", "known"),
+    [
+        ({}, True),
+        ({"samples": 16}, False),
+        ({"model": wire.Model(a=0.5, b=10.0, delay=1)}, False),
+    ],
+    ids=["learned", "as it was sent", "as the cost says"],
+)
+def test_what_a_pod_has_shown_is_what_was_learned_of_enough_samples(more, known):
+    learned = wire.Model(a=0.5, b=10.0, delay=1, learned=True)
+    seen = {"needed": 0.4, "sample": 4.0, "samples": 17, "model": learned, "noise": 0.05}
+    found = shown(wire.Followed(**(seen | more)))
+    assert (found is not None) == known
+    if found is not None:
+        assert astuple(found) == pytest.approx(astuple(RESPONSE))
+    assert shown(None) is None
+
+
 async def test_a_new_agent_goes_on_with_the_model_that_the_last_one_had_learned_and_gets_its_controller():
     set_points = SetPointStore()
     set_points.put(point(line=line()))
     learned = wire.Model(a=0.3, b=11.0, delay=1, learned=True)
-    seen = wire.Followed(needed=0.4, model=learned, noise=0.04)
+    seen = wire.Followed(needed=0.4, sample=5.0, samples=9, model=learned, noise=0.04)
     assert follow(set_points, followed=seen).loop is None, "the search has just begun"
     await asyncio.gather(*set_points._loops._searches.values())
     found = follow(set_points, followed=seen)
-    assert found.model == learned
+    assert alike(found.model, learned)
     assert found.loop.kp > 0.0 < found.loop.ki
-    assert follow(set_points).model == learned
-    assert follow(set_points).loop is None, "it has not said which model it uses"
+    assert follow(set_points) == found, "a new agent has not said anything yet"
+    new = seen.model_copy(update={"samples": 0, "model": wire.Model(a=0.0, b=20.0)})
+    assert follow(set_points, followed=new).model == found.model, "nor has it seen anything yet"
     set_points.drop(DropSetPoint("n1", "p1"))
     set_points.put(point(line=line()))
     assert not follow(set_points).model.learned

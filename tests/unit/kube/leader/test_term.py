@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from punctual import errors
+from punctual.control.response import Response
 from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.directory import HIGHEST, JOBS, POOLS, PROFILES
@@ -321,11 +322,13 @@ async def test_what_chunks_took_is_written_into_their_profile_when_the_leader_go
     leader = world.replica()
     leader.lead(1)
     await world.until(lambda: world.status(job).get("chunks") and world.status(plain).get("chunks"))
+    response = Response(cpu_per_unit=0.1, lag=3.0, delay=0.0, noise=0.05)
     for uid in (job["metadata"]["uid"], plain["metadata"]["uid"], "nobody"):
-        leader.term._parts.profiles.measured("main", Measured(uid, "n1", 50, 7.25))
+        leader.term._parts.profiles.measured("main", Measured(uid, "n1", 50, 7.25, response=response))
     await leader.term.retire(within=10)
     (learned,) = world.status(profile)["classes"]
-    assert learned == {"pool": "main", "nodeClass": "", "units": [50], "seconds": [7.25]}
+    shown = {"cpuPerUnit": 0.1, "lag": 3.0, "delay": 0.0, "noise": 0.05}
+    assert learned == {"pool": "main", "nodeClass": "", "units": [50], "seconds": [7.25], "responses": [shown]}
 
 
 @pytest.mark.parametrize("as_created", [False, True])

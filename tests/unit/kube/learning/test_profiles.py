@@ -5,6 +5,8 @@ import copy
 import pytest
 
 from punctual.control.cost_estimation import KEPT, Fetched, Timed
+from punctual.control.response import KEPT as KEPT_RESPONSES
+from punctual.control.response import Response
 from punctual.kube import api
 from punctual.kube.cluster.directory import Directory
 from punctual.kube.learning.profiles import MOST, PAUSE, ProfileLearning, Where
@@ -40,6 +42,17 @@ class Known:
             fetched = Fetched(units, opening, opening + tau * units)
             self.learning.add("ns", "thumbs", where, Timed(units, theta + chi * units + fetched.seconds), fetched)
         return self
+
+    def answer(self, *responses, where=HERE):
+        """See chunks that have shown how they answer to CPU."""
+        for response in responses:
+            self.learning.add("ns", "thumbs", where, Timed(100, 15.0), response=response)
+        return self
+
+    def response(self, pool="main"):
+        spec = self.directory.profiles["ns", "thumbs"].spec
+        found = self.learning.of("ns", "thumbs", pool)(spec)
+        return None if found is None else found.response
 
     def cost(self, pool="main", *, fetches=False):
         spec = self.directory.profiles["ns", "thumbs"].spec
@@ -247,6 +260,60 @@ def test_transfers_are_written_by_class_and_a_new_leader_goes_on_from_them():
     assert again["transferPerUnit"] == 0.02
 
 
+def response(cpu_per_unit=0.1, lag=8.0, delay=2.0, noise=0.04):
+    return Response(cpu_per_unit, lag, delay, noise)
+
+
+def test_how_chunks_answer_to_cpu_is_the_median_of_the_newest_that_have_shown_it():
+    known = Known().see(*SIZES)
+    assert known.response() is None
+    known.answer(*[response()] * 20, *[response(0.2, 4.0)] * 4)
+    assert known.response() == response(), "a few chunks were on a node that was disturbed"
+    known.see(*SIZES).answer(response(0.2, 4.0))
+    assert known.response() == response(0.2, 4.0), "they have all changed"
+    (status,) = known.written()
+    assert status["response"] == {"cpuPerUnit": 0.2, "lag": 4.0, "delay": 2.0, "noise": 0.04}
+    assert len(status["classes"][0]["responses"]) == KEPT_RESPONSES
+
+
+def test_a_response_is_of_the_quickest_class_and_of_its_own_pool():
+    slow, quick = Where("main", "old"), Where("main", "new")
+    known = Known().see(*SIZES, *SIZES, chi=0.3, where=slow).see(*SIZES, chi=0.1, where=quick)
+    known.see(*SIZES, where=Where("small", "")).answer(response(0.3), where=slow)
+    assert known.response() == response(pytest.approx(0.1, rel=0.01))
+    assert known.response("small") is None
+    assert known.response("new") is None
+
+
+def test_a_new_leader_goes_on_from_the_responses_in_the_status():
+    known = Known().see(*SIZES).answer(response(0.12345678), response(lag=0.0), response(delay=0.0))
+    (status,) = known.written()
+    assert api.parse_status(api.ProfileStatus, {"status": status}).manifest() == status
+    new = Known()
+    new.learning.load({**new.body, "status": copy.deepcopy(status)})
+    assert new.response() == known.response() == response()
+    assert new.written() == [], "nothing is new"
+    (again,) = new.answer(response(0.2)).written()
+    assert [r["cpuPerUnit"] for r in again["classes"][0]["responses"]] == [0.1235, 0.1, 0.1, 0.2]
+
+
+def test_a_status_of_a_leader_that_knew_nothing_of_responses_is_read():
+    known = Known().see(*SIZES)
+    (status,) = known.written()
+    assert "response" not in status
+    assert "responses" not in status["classes"][0]
+
+
+@pytest.mark.parametrize("wrong", [{"cpuPerUnit": 0.0}, {"lag": -1.0}, {"noise": "much"}])
+def test_a_response_that_cannot_be_true_makes_the_status_unreadable(wrong):
+    known = Known()
+    bad = {"cpuPerUnit": 0.1, "lag": 1.0, "delay": 0.0, "noise": 0.0} | wrong
+    classes = [{"pool": "main", "units": [5], "seconds": [1.0], "responses": [bad]}]
+    known.learning.load(manifest(status={"classes": classes}))
+    assert known.see(*SIZES).response() is None
+    assert known.cost() is not None
+
+
 def test_a_status_that_cannot_be_read_is_begun_anew():
     known = Known()
     known.learning.load(manifest(status={"classes": [{"pool": "main", "units": [-5], "seconds": [1.0]}]}))
@@ -266,9 +333,11 @@ def test_another_profile_of_the_same_name_knows_nothing_of_the_first():
 def test_what_is_kept_is_bounded():
     known = Known()
     for pool in range(2 * MOST):
-        known.fetch(*range(1, 2 * KEPT), where=Where(f"pool-{pool}", ""))
+        where = Where(f"pool-{pool}", "")
+        known.fetch(*range(1, 2 * KEPT), where=where).answer(*[response()] * 2 * KEPT_RESPONSES, where=where)
     (status,) = known.written()
     assert len(status["classes"]) == MOST
     assert {len(c["units"]) for c in status["classes"]} == {KEPT}
     assert {len(c["transfers"]["units"]) for c in status["classes"]} == {KEPT}
+    assert {len(c["responses"]) for c in status["classes"]} == {KEPT_RESPONSES}
     assert len(str(status)) < 100_000
