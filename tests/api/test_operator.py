@@ -466,6 +466,7 @@ async def test_a_profile_learns_from_chunks_and_what_it_knows_outlives_a_leader(
 
     # as if more had been seen
     samples = {"pool": world.pool, "nodeClass": "large", "units": [10, 20, 50, 100, 200], "seconds": [3, 4, 7, 12, 22]}
+    samples["responses"] = [{"cpuPerUnit": 0.1 + 0.01 * n, "lag": 3.5, "delay": 1, "noise": 0.0} for n in range(3)]
     await world.client.patch_merge(path, {"status": {"classes": [samples]}}, subresource="status")
     second = await replica()
     another = await world.add_job(profile="thumbs", cost=None)
@@ -476,6 +477,8 @@ async def test_a_profile_learns_from_chunks_and_what_it_knows_outlives_a_leader(
     assert await second.end() == 0
     after = await world.until(learned(6))
     assert after["classes"][0]["units"][:5] == samples["units"]
+    assert after["classes"][0]["responses"] == samples["responses"]
+    assert after["response"] == samples["responses"][1]
 
 
 async def test_a_pool_takes_jobs_from_its_namespaces_only(world, replica):

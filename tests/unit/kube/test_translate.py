@@ -6,13 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from punctual import reasons
+from punctual.control.cost_estimation import Estimate
 from punctual.control.miss_ratio import MissCount
+from punctual.control.response import Response
 from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.cluster.conditions import transition_times
 from punctual.kube.cluster.pods import Owner
 from punctual.kube.format.duration import parse_time
 from punctual.kube.translate import (
+    Estimates,
     delayed,
     job_state,
     job_status,
@@ -133,6 +136,18 @@ def test_a_missing_profile_is_a_refusal_that_names_it():
     assert reason == reasons.PROFILE_NOT_FOUND
     assert "thumbs" in message
     assert "ns" in message
+
+
+def test_a_job_has_the_response_of_its_profile_also_once_its_cost_is_in_force():
+    response = Response(0.1, 3.0, 0.0, 0.05)
+    known = Estimates(Estimate(theta=2.0, chi=0.1, samples=5, outliers=0, r2=None), response=response)
+    profile = api.parse(api.Profile, manifest("Profile", name="thumbs"))
+    for in_force in (None, Cost(0.3, 0.0, 0.0, 1.0)):
+        made = to_job(job(profile="thumbs"), profile=profile, learned=lambda _: known, in_force=in_force)
+        assert made.response == response
+        assert made.cost.chi == (0.1 if in_force is None else 0.3)
+    assert to_job(job(profile="thumbs"), profile=profile).response is None
+    assert to_job(job()).response is None
 
 
 def test_what_the_edge_knew_before_is_the_refusal():
