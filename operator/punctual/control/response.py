@@ -1,7 +1,8 @@
 """How a program answers to CPU: what one chunk has shown, in seconds, so that it serves other chunks.
 
-A :class:`Model` counts in samples, whose length differs from chunk to chunk. In seconds, a first-order process has a
-time constant: after a step of its CPU, the progress is 1 − e^(−t/lag) of the way, so a = e^(−sample/lag).
+A :class:`Model` counts in samples, and their length differs from chunk to chunk. In seconds, a first-order process has
+a time constant: t seconds after a step of its CPU, the progress has made 1 − e^(−t/lag) of its way, so that
+a = e^(−sample/lag).
 """
 
 import math
