@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from punctual_agent.application import Application
 from punctual_agent.cgroup import Cap, CgroupError, Hierarchy, Use, VanishedError
 
 
@@ -30,6 +31,12 @@ class Held:
     """Write attempts by result: written, refused, denied, vanished, failed."""
     error: str | None = None
     """The last failed write and the kernel's error."""
+
+    @property
+    def names(self) -> dict[str, Cap]:
+        """The caps by the folders' names below the pod's, whose own name is empty."""
+        pod = next(iter(self.caps), "")
+        return {folder.removeprefix(pod): cap for folder, cap in self.caps.items()}
 
 
 class Actuator:
@@ -81,6 +88,27 @@ class Actuator:
             return
         held.cap = _in_force(held.caps)
 
+    def keep(self, application: Application, held: Held) -> Application:
+        """Bring an application's pod to its caps, after it has seen this read of it. Returns the application after it.
+
+        On v1 the pod's own folder is left alone: there it is only ever widened, and an application's never above its
+        limit.
+        """
+        if not held.found:
+            return application
+        pod, *_ = held.caps
+        caps = {pod + name: one.coming for name, one in application.folders.items()}
+        if self.hierarchy.version == "v1":
+            caps[pod] = held.caps[pod]
+        for folder in self.hierarchy.targets(held.caps, caps[pod]):
+            if not self._set(folder, caps[folder], held):
+                # v1 takes a cap in steps, of which some may have been taken: that is no limit
+                with contextlib.suppress(CgroupError):
+                    held.caps[folder] = self.hierarchy.cap(folder)
+            application = application.wrote(folder.removeprefix(pod), held.caps[folder])
+        held.cap = _in_force(held.caps)
+        return application
+
     def forget(self, uid: str) -> None:
         """Remove a pod's cached state."""
         if folder := self._folder.pop(uid, None):
@@ -91,18 +119,26 @@ class Actuator:
         before = self._asserted.get(uid, {})
         asserted: dict[str, Cap] = {}
         for folder in self.hierarchy.targets(caps, cap):
-            there = caps[folder]
-            held.drift += folder in before and there != before[folder]
-            try:
-                if there != cap:
-                    self.hierarchy.set_cap(folder, cap, there=there)
-                    held.writes["written"] += 1
-                caps[folder] = asserted[folder] = cap
-            except CgroupError as error:
-                held.writes[error.kind] += 1
-                if not isinstance(error, VanishedError):  # a container that ended is not an error
-                    held.error = str(error)
+            held.drift += folder in before and caps[folder] != before[folder]
+            if self._set(folder, cap, held):
+                asserted[folder] = cap
         self._asserted[uid] = asserted
+
+    def _set(self, folder: str, cap: Cap, held: Held) -> bool:
+        """Bring one folder to a cap. Returns whether it has it now."""
+        there = held.caps[folder]
+        if there == cap:
+            return True
+        try:
+            self.hierarchy.set_cap(folder, cap, there=there)
+        except CgroupError as error:
+            held.writes[error.kind] += 1
+            if not isinstance(error, VanishedError):  # a container that ended is not an error
+                held.error = str(error)
+            return False
+        held.writes["written"] += 1
+        held.caps[folder] = cap
+        return True
 
 
 def _in_force(caps: dict[str, Cap]) -> Cap | None:

@@ -10,17 +10,22 @@ goes on until its end. A pod that the operator no longer names keeps its last se
 know the pod yet. Rest caps are saved before caps are written, so the watchdog always knows a safe cap, however the
 agent ends.
 
+An application's pod keeps the cap of its last set point, whoever is away, and never has more than its own limits
+(`application`). It gets them back when a complete answer does not name it.
+
 An answer with an epoch below the highest one seen is refused and changes nothing. The highest epoch survives a restart.
 """
 
 import logging
 import os
 import secrets
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 
 from punctual.wire import NodeReport, PodReport, Report, SetPoint, SetPoints
 from punctual_agent.actuator import Actuator, Held, NodeLock
+from punctual_agent.application import Application
 from punctual_agent.cgroup import Cap, Hierarchy, NodeUse, Throttling, valid_uid
 from punctual_agent.metrics import Metrics
 from punctual_agent.progress import Progress, with_volume
@@ -68,6 +73,13 @@ class _Pod:
     error: str | None = None
     steered: float | None = None
     """Cap that keeps it on its line, cores. None: it has no line."""
+    application: Application | None = None
+    """Its caps as an application that is held at a rate."""
+
+    @property
+    def named(self) -> bool:
+        """A set point has named it."""
+        return self.told is not None or self.application is not None
 
 
 class Agent:
@@ -84,6 +96,7 @@ class Agent:
         now: float,
         lease: float,
         patience: float,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self.instance = secrets.token_hex(8)
         self.ticked = now
@@ -97,12 +110,15 @@ class Agent:
         self._metrics = metrics
         self._started = self._answered = now
         self._patience = patience
+        self._wall = wall
         self._sequence = 0
         self._pods: dict[str, _Pod] = {}
         saved = state.load()
-        self._saved = Saved(saved.epoch, lease, saved.rests)
+        self._saved = Saved(saved.epoch, lease, saved.rests, saved.applications)
         for uid, rest in saved.rests.items():
             self._pod(uid, now).rest = rest
+        for uid, application in saved.applications.items():
+            self._pod(uid, now).application = application
 
     @property
     def epoch(self) -> int:
@@ -119,10 +135,12 @@ class Agent:
             if pod.held.found:
                 pod.seen = now
                 self._look(pod, now)
+                self._see(pod, may_write=may_write)
             elif now - pod.seen > FORGET_AFTER:
                 self._forget(pod.uid)
         node = self._hierarchy.node()
         self._steer(now, node.pressure)
+        self._save(self.epoch)
         for pod in self._pods.values():
             self._assert(pod, now, may_write=may_write)
         self._sequence += 1
@@ -139,19 +157,22 @@ class Agent:
         points = {point.uid: point for point in answer.pods if valid_uid(point.uid)}
         for uid, point in points.items():
             self._take(self._pod(uid, now), point, now)
-        self._save(answer.epoch)
+        released = self._release(points) if answer.applications_complete else []
         may_write = self._lock.take() and self._hierarchy.writable
-        for uid in points:
-            pod = self._pods[uid]
-            wanted = self._wanted(pod, now)
-            if wanted is not None and wanted != pod.held.cap:
-                self._hold(pod, now, may_write=may_write)
+        changed = [pod for uid in (*points, *released) if self._differs(pod := self._pods[uid], now)]
+        for pod in changed:
+            pod.held = self._actuator.read(pod.uid)
+            self._see(pod, may_write=may_write)
+        self._save(answer.epoch)
+        for pod in changed:
+            self._assert(pod, now, may_write=may_write)
         return True
 
     def rest(self) -> None:
         """Shut down.
 
-        Every pod gets its rest cap, and the heartbeat is removed, so that the watchdog does not act.
+        Every chunk gets its rest cap, and the heartbeat is removed, so that the watchdog does not act. Applications
+        keep their caps.
         """
         if self._lock.take():
             for pod in self._pods.values():
@@ -166,6 +187,13 @@ class Agent:
         return pod
 
     def _take(self, pod: _Pod, point: SetPoint, now: float) -> None:
+        if point.application:
+            pod.application = (pod.application or Application(None)).told(Cap.of(point.cap, point.period))
+            pod.told = pod.rest = pod.steered = None
+            pod.progress.application = True
+            self._steering.forget(pod.uid)
+            return
+        pod.application = None
         pod.told = Rest(point.cap, point.period)
         pod.rest = Rest(point.rest_cap, point.period)
         pod.progress.bound(point.units or None)
@@ -173,9 +201,19 @@ class Agent:
         if point.follow is None:
             pod.steered = None
 
+    def _release(self, named: Container[str]) -> list[str]:
+        """Let applications that are not named have their limits back. Returns their pods."""
+        released = []
+        for uid, pod in self._pods.items():
+            if pod.application is not None and uid not in named:
+                pod.application = pod.application.told(None)
+                released.append(uid)
+        return released
+
     def _save(self, epoch: int) -> None:
         rests = {pod.uid: pod.rest for pod in self._pods.values() if pod.rest is not None}
-        saved = Saved(epoch, self._saved.lease, rests)
+        applications = {pod.uid: pod.application for pod in self._pods.values() if pod.application is not None}
+        saved = Saved(epoch, self._saved.lease, rests, applications)
         if saved != self._saved:
             self._state.save(saved)
             self._saved = saved
@@ -194,10 +232,11 @@ class Agent:
             return
         try:
             there = with_volume(handle)
+            wall = self._wall()
             for uid in there:
                 pod = self._pod(uid, now)
                 pod.seen = pod.looked = now
-                for file, fault in pod.progress.read(handle):
+                for file, fault in pod.progress.read(handle, now, wall):
                     self._metrics.faults.labels(fault).inc()
                     log.info("file_rejected", extra={"uid": uid, "file": file, "fault": fault})
             for uid in self._pods.keys() - there:
@@ -227,14 +266,29 @@ class Agent:
             if pod.steered is None or abs(cores - pod.steered) > DEAD * pod.steered:
                 pod.steered = cores
 
-    def _hold(self, pod: _Pod, now: float, *, may_write: bool) -> None:
-        pod.held = self._actuator.read(pod.uid)
-        self._assert(pod, now, may_write=may_write)
+    def _see(self, pod: _Pod, *, may_write: bool) -> None:
+        """Note the limits of an application that was just read. They must be saved before anything is written.
+
+        While another agent writes, its caps would be taken for limits.
+        """
+        if pod.application is not None and pod.held.found and may_write:
+            pod.application, pod.held.drift = pod.application.seen(pod.held.names)
+
+    def _differs(self, pod: _Pod, now: float) -> bool:
+        """Return whether a pod has another cap than it is to have."""
+        if pod.application is not None:
+            return not pod.application.folders or not pod.application.settled
+        wanted = self._wanted(pod, now)
+        return wanted is not None and wanted != pod.held.cap
 
     def _assert(self, pod: _Pod, now: float, *, may_write: bool) -> None:
         """Bring a pod that was just read to its cap."""
-        wanted = self._wanted(pod, now) if may_write else None
-        if wanted is not None:
+        if pod.application is not None:
+            if may_write:
+                pod.application = self._actuator.keep(pod.application, pod.held)
+            if pod.application.released:
+                pod.application = None
+        elif may_write and (wanted := self._wanted(pod, now)) is not None:
             self._actuator.write(pod.uid, wanted, pod.held)
         self._count(pod, pod.held)
 
@@ -265,7 +319,7 @@ class Agent:
 
     def _report(self, now: float, node: NodeUse, *, may_write: bool) -> Report:
         # if there are more pods than fit, those with a set point come first
-        pods = sorted(self._pods.values(), key=lambda pod: (pod.told is None, pod.uid))[:MOST_PODS]
+        pods = sorted(self._pods.values(), key=lambda pod: (not pod.named, pod.uid))[:MOST_PODS]
         return Report(
             node=self._node,
             instance=self.instance,
@@ -288,6 +342,7 @@ class Agent:
         return PodReport(
             uid=pod.uid,
             done=pod.progress.done,
+            written=pod.progress.written(now),
             end=pod.progress.end,
             received=pod.progress.received,
             over=pod.over,

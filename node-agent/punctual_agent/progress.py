@@ -18,7 +18,7 @@ import stat
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final, Literal, get_args
+from typing import Final, Literal, NamedTuple, get_args
 
 from punctual_agent.cgroup import valid_uid
 
@@ -27,6 +27,8 @@ VOLUME: Final = "punctual"
 LARGEST: Final = 64
 """Limit in bytes. A count has at most 19 digits."""
 LIMIT: Final = 2**63
+INEXACT: Final = 0.5
+"""Seconds by which a time of modification may seem wrong: files are read a moment after the clocks."""
 
 _BELOW_POD: Final = ("volumes", "kubernetes.io~empty-dir", VOLUME)
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -48,7 +50,15 @@ class Wrong(Exception):  # noqa: N818  a finding about a file, not an error of t
         self.seen = seen
 
 
-def read_count(folder: int, name: str) -> int:
+class Count(NamedTuple):
+    """The content of a file."""
+
+    value: int
+    modified: float
+    """The file's modification time, by the wall clock."""
+
+
+def read_count(folder: int, name: str) -> Count:
     """Read the count in one file below a directory descriptor. Raises Wrong. It follows no link and never blocks."""
     try:
         # checked before it is opened: to open a device can have side effects
@@ -69,7 +79,7 @@ def read_count(folder: int, name: str) -> int:
         raise Wrong(_reason(error)) from error
     finally:
         os.close(handle)
-    return _parsed(text)
+    return Count(_parsed(text), there.st_mtime_ns / 1e9)
 
 
 def _reason(error: OSError) -> Fault:
@@ -101,6 +111,10 @@ class _File:
     """The last good value and the last fault of one file."""
 
     value: int | None = None
+    modified: float | None = None
+    """The file's modification time with that value, by the wall clock."""
+    written: float | None = None
+    """The same by the agent's clock. None: it cannot be true."""
     wrong: tuple[Fault, bytes] | None = None
     missing: bool = False
     """The file was missing at the last read."""
@@ -112,7 +126,10 @@ class Progress:
 
     uid: str
     units: int | None = None
+    application: bool = False
+    """It is an application's, which counts from 0 again when its container starts again."""
     faults: dict[File, Counter[Fault]] = field(default_factory=dict)
+    _looked: float | None = None
     _files: dict[File, _File] = field(default_factory=lambda: {n: _File() for n in get_args(File)})
 
     @property
@@ -130,6 +147,11 @@ class Progress:
         """Bytes fetched by the input step."""
         return self._files["received"].value
 
+    def written(self, now: float) -> float | None:
+        """Return the seconds since the progress file was last written. None: never, or nothing tells it."""
+        file = self._files["progress"]
+        return None if file.value is None or file.written is None else max(0.0, now - file.written)
+
     def bound(self, units: int | None) -> None:
         """Set the length of the chunk. A value beyond it that was accepted earlier is discarded."""
         self.units = units
@@ -137,17 +159,22 @@ class Progress:
         if units is not None and file.value is not None and file.value > units:
             file.value = None
 
-    def read(self, pods: int) -> list[tuple[File, Fault]]:
-        """Read the files below the pods folder (a directory descriptor). Returns the faults that are new."""
+    def read(self, pods: int, now: float, wall: float) -> list[tuple[File, Fault]]:
+        """Read the files below the pods folder (a directory descriptor). Returns the faults that are new.
+
+        ``now`` and ``wall``: the same time by the agent's clock and by the wall clock.
+        """
         with _volume(pods, self.uid) as folder:
             if folder is None:
                 return []
-            return [(name, fault) for name in self._files if (fault := self._read(folder, name))]
+            found = [(name, fault) for name in self._files if (fault := self._read(folder, name, now, wall))]
+        self._looked = now
+        return found
 
-    def _read(self, folder: int, name: File) -> Fault | None:
+    def _read(self, folder: int, name: File, now: float, wall: float) -> Fault | None:
         file = self._files[name]
         try:
-            value = read_count(folder, name)
+            value, modified = read_count(folder, name)
             self._check(name, value)
         except Wrong as wrong:
             before, file.missing = file.missing, wrong.fault == "missing"
@@ -159,14 +186,28 @@ class Progress:
             self.faults.setdefault(name, Counter())[wrong.fault] += 1
             return wrong.fault
         file.value, file.wrong, file.missing = value, None, False
+        if modified != file.modified:
+            file.modified, file.written = modified, self._time(modified, now, wall)
         return None
+
+    def _time(self, modified: float, now: float, wall: float) -> float | None:
+        """Return the agent's time at which a file was written that was not yet written at the last look.
+
+        The wall clock may have been set since, and a program may set its file's time. So a time before the last look is
+        not believed, nor one to come. Before the first look, it is a time before the machine started.
+        """
+        time = now - (wall - modified)
+        since = 0.0 if self._looked is None else self._looked
+        return time if since - INEXACT <= time <= now + INEXACT else None
 
     def _check(self, name: File, value: int) -> None:
         """Compare a value with what is known of the pod. Raises Wrong."""
         last = self._files[name].value
         if name == "progress" and self.units is not None and value > self.units:
             raise Wrong("beyondEnd", b"%d" % value)
-        if name != "end" and last is not None and value < last:  # an end may move closer repeatedly
+        if name == "end" or (name == "progress" and self.application):  # an end may move closer repeatedly
+            return
+        if last is not None and value < last:
             raise Wrong("backwards", b"%d" % value)
 
 

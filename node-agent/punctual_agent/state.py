@@ -1,4 +1,4 @@
-"""State that outlives the agent: the rest caps, the highest epoch and a heartbeat, as files in one folder.
+"""State that outlives the agent: rest caps, applications, the highest epoch and a heartbeat, as files in one folder.
 
 The agent writes them, and its watchdog (another container of the same pod) reads them. A restarted agent reads them
 too, so that it neither obeys an old leader nor forgets pods while the operator is away. The state file is replaced by
@@ -14,8 +14,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from punctual_agent.application import Application, Folder
 from punctual_agent.cgroup import Cap, valid_uid
 
 LEASE: Final = 5.0
@@ -42,6 +43,8 @@ class Saved:
     epoch: int = 0
     lease: float = LEASE
     rests: Mapping[str, Rest] = field(default_factory=dict)
+    applications: Mapping[str, Application] = field(default_factory=dict)
+    """By pod. The watchdog leaves them alone: they keep their last caps."""
 
 
 class State:
@@ -68,7 +71,11 @@ class State:
                 for uid, rest in raw["rests"].items()
                 if valid_uid(uid)
             }
-            return Saved(int(raw["epoch"]), float(raw["lease"]), rests)
+            # a state file that an older agent has left has none
+            applications = {
+                uid: _application(one) for uid, one in raw.get("applications", {}).items() if valid_uid(uid)
+            }
+            return Saved(int(raw["epoch"]), float(raw["lease"]), rests, applications)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return Saved()
 
@@ -98,3 +105,15 @@ class State:
         partial = path.with_suffix(".partial")
         partial.write_text(text)
         os.replace(partial, path)  # noqa: PTH105  Path.replace builds a second path
+
+
+def _application(raw: dict[str, Any]) -> Application:
+    folders = {
+        str(name): Folder(_cap(one["limit"]), _cap(one["there"]), _cap(one["coming"]))
+        for name, one in raw["folders"].items()
+    }
+    return Application(None if raw["cap"] is None else _cap(raw["cap"]), folders)
+
+
+def _cap(raw: dict[str, Any]) -> Cap:
+    return Cap(None if raw["quota"] is None else int(raw["quota"]), int(raw["period"]))

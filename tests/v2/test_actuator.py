@@ -18,7 +18,8 @@ import time
 import unittest
 from pathlib import Path
 
-from punctual_agent.actuator import Actuator, NodeLock
+from punctual_agent.actuator import Actuator, Held, NodeLock
+from punctual_agent.application import Application
 from punctual_agent.cgroup import Cap, CgroupError, Hierarchy, VanishedError
 from punctual_agent.state import Rest, Saved, State
 
@@ -188,6 +189,62 @@ class ActuatorTest(unittest.TestCase):
                         assert held.cap.share == cap.share
                         assert node.hierarchy.cap(node.main) == cap
 
+    def keep(self, node: Node, application: Application) -> tuple[Application, Held]:
+        """Look at an application's pod and bring it to its caps, as the agent does each second."""
+        actuator = Actuator(node.hierarchy)
+        held = actuator.read(node.uid)
+        application, held.drift = application.seen(held.names)
+        return actuator.keep(application, held), held
+
+    def test_no_change_of_an_applications_pair_is_refused_and_it_is_never_above_its_limits(self):
+        limits = [(Cap(150_000), Cap(90_000)), (Cap(None), Cap(None)), (Cap(50_000, 50_000), Cap(30_000, 50_000))]
+        pairs = [Cap(30_000), Cap(3_000, 10_000), Cap(60_000), Cap(1_000, 1_000), Cap(6_667, 20_000), Cap(None)]
+        for outer, inner in limits:
+            node = self.node("systemd")
+            for folder, limit in ((node.pod, outer), (node.main, inner)):
+                node.limit(folder, -1 if limit.quota is None else limit.quota, limit.period)
+            application = Application(None)
+            for before, after in itertools.permutations(pairs, 2):
+                with self.subTest(limit=inner, before=before, after=after):
+                    for cap in (before, after):
+                        application, held = self.keep(node, application.told(None if cap.quota is None else cap))
+                        assert (held.error, held.drift) == (None, 0)
+                        main, pod = node.hierarchy.cap(node.main), node.hierarchy.cap(node.pod)
+                        assert main == (cap if cap.quota and cap.share <= inner.share else inner)
+                        if node.hierarchy.version == "v1":
+                            assert pod == outer, "on v1 the pod's own folder is left alone"
+                        else:
+                            assert pod == (cap if cap.quota and cap.share <= outer.share else outer)
+            application, held = self.keep(node, application.told(None))
+            assert application.released
+            assert [node.hierarchy.cap(folder) for folder in (node.pod, node.main)] == [outer, inner]
+            assert node.hierarchy.cap(node.sandbox) == Cap(None)
+
+    def test_a_container_of_an_application_that_starts_later_is_held_and_gets_its_limit_back(self):
+        node = self.node()
+        node.limit(node.pod, 90_000)
+        application, _ = self.keep(node, Application(Cap(4_000, 20_000)))
+        late = node.make(f"{node.pod}/late")
+        node.limit(late, 60_000)  # v1 would refuse it in a pod that is narrowed
+        application, held = self.keep(node, application)
+        assert (node.hierarchy.cap(late), held.error, held.drift) == (Cap(4_000, 20_000), None, 0)
+        self.keep(node, application.told(None))
+        assert node.hierarchy.cap(late) == Cap(60_000)
+
+    def test_a_resized_container_of_an_application_never_has_more_than_its_new_limit(self):
+        node = self.node()
+        node.limit(node.pod, 100_000)
+        node.limit(node.main, 90_000)
+        application, _ = self.keep(node, Application(Cap.of(0.5, 0.02)))
+        node.limit(node.main, 20_000)
+        application, held = self.keep(node, application)
+        assert (node.hierarchy.cap(node.main), held.drift, held.error) == (Cap(20_000), 1, None)
+        node.limit(node.main, 80_000)
+        application, held = self.keep(node, application)
+        assert (node.hierarchy.cap(node.main), held.error) == (Cap.of(0.5, 0.02), None)
+        self.keep(node, application.told(None))
+        assert node.hierarchy.cap(node.main) == Cap(80_000)
+
     def test_a_limit_set_by_the_kubelet_follows_up_and_down(self):
         for cores in (0.1, 0.9):
             with self.subTest(cores=cores):
@@ -322,7 +379,8 @@ class ActuatorTest(unittest.TestCase):
 # the part of an agent that a watchdog sees: the lock, the heartbeat, a cap held
 _AGENT = """
 import sys, time
-from punctual_agent.actuator import Actuator, NodeLock
+from punctual_agent.actuator import Actuator, Held, NodeLock
+from punctual_agent.application import Application
 from punctual_agent.cgroup import Cap, Hierarchy
 from punctual_agent.state import State
 root, folder, uid = sys.argv[1:]

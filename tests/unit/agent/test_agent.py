@@ -1,5 +1,6 @@
 """An agent's seconds, told as stories: the tree is in a temporary folder, the clock is the test's."""
 
+import os
 import shutil
 
 import pytest
@@ -232,6 +233,19 @@ def test_progress_beyond_the_chunk_is_a_fault_once_its_length_is_known(tree, sta
     pod = agent.tick(2.0).pods[0]
     assert (pod.done, pod.faults) == (5, {"progress": {"beyondEnd": 1}})
     assert value(agent, "punctual_file_faults_total", kind="beyondEnd") == 1
+
+
+def test_the_report_tells_how_long_ago_progress_was_written(tree, start):
+    tree.pod(A)
+    file = tree.volume(A) / "progress"
+    agent = start()
+    agent._wall = lambda: 1_700_000_100.0
+    file.write_text("5")
+    os.utime(file, ns=(0, 1_700_000_099_375_000_000))
+    assert agent.tick(100.0).pods[0].written == pytest.approx(0.625)
+    file.unlink()
+    agent._wall = lambda: 1_700_000_101.0
+    assert agent.tick(101.0).pods[0].written == pytest.approx(1.625)
 
 
 def test_a_uid_that_is_none_is_left_out(tree, start):

@@ -41,7 +41,7 @@ def volume(pods):
 def look(pods, of):
     """Read once; return what is newly wrong with the file `progress`, which is the only one that can be."""
     with opened(pods) as handle:
-        new = of.read(handle)
+        new = of.read(handle, 0.0, 0.0)
     assert {file for file, _ in new} <= {"progress"}
     return [fault for _, fault in new]
 
@@ -68,7 +68,7 @@ def test_the_words_are_the_wires():
 def test_a_count_is_read(volume, text):
     (volume / "progress").write_text(text)
     with opened(volume) as handle:
-        assert read_count(handle, "progress") == 412
+        assert read_count(handle, "progress").value == 412
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_an_end_may_be_drawn_in_and_bytes_may_not_go_back(pods, volume):
         (volume / "end").write_text(str(end))
         (volume / "received").write_text(str(received))
         with opened(pods) as handle:
-            one.read(handle)
+            one.read(handle, 0.0, 0.0)
     assert (one.end, one.received, one.faults) == (800, 5000, {"received": {"backwards": 1}})
 
 
@@ -273,7 +273,7 @@ def test_no_descriptor_is_left_open(pods, volume):
     before = len(list(Path("/proc/self/fd").iterdir()))
     for uid in (UID, "gone", "../" + UID):
         with opened(pods) as handle:
-            Progress(uid).read(handle)
+            Progress(uid).read(handle, 0.0, 0.0)
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
@@ -285,3 +285,100 @@ def test_pods_with_the_volume_are_found(pods, volume):
     with opened(pods) as handle:
         assert with_volume(handle) == {UID}
         assert with_volume(handle) == {UID}
+
+
+class Clocks:
+    """A file that is written, and two clocks: one that only runs, and one that somebody sets."""
+
+    def __init__(self, pods, file):
+        self.pods, self.file, self.of = pods, file, Progress(UID)
+        self.now, self.wall = 5000.0, 1_700_000_000.0
+
+    def run(self, seconds):
+        self.now += seconds
+        self.wall += seconds
+
+    def write(self, count, age=0.0):
+        self.file.write_text(str(count))
+        os.utime(self.file, ns=(0, round((self.wall - age) * 1e9)))
+
+    def look(self):
+        with opened(self.pods) as handle:
+            self.of.read(handle, self.now, self.wall)
+        return self.of.written(self.now)
+
+
+@pytest.fixture
+def clocks(pods, volume):
+    return Clocks(pods, volume / "progress")
+
+
+def test_how_long_ago_the_progress_was_written_is_told_within_a_second(clocks):
+    assert clocks.look() is None
+    clocks.write(3)
+    clocks.run(0.25)
+    assert clocks.look() == pytest.approx(0.25, abs=1e-3)
+    clocks.run(1.0)
+    assert clocks.look() == pytest.approx(1.25, abs=1e-3)
+    clocks.run(0.5)
+    clocks.write(3)  # written again, the same number
+    clocks.run(0.125)
+    assert clocks.look() == pytest.approx(0.125, abs=1e-3)
+
+
+def test_what_was_written_before_the_agent_began_is_as_old_as_it_is(clocks):
+    clocks.write(3, age=3000.0)
+    assert clocks.look() == pytest.approx(3000.0, abs=1e-3)
+
+
+def test_a_wall_clock_that_is_set_changes_nothing_that_was_seen(clocks):
+    clocks.write(3)
+    clocks.look()
+    for step in (3600.0, -7200.0, 1e9):
+        clocks.wall += step
+        clocks.run(1.0)
+        clocks.look()
+    assert clocks.look() == pytest.approx(3.0, abs=1e-3)
+
+
+@pytest.mark.parametrize("step", [3600.0, -3600.0, 5.0, -5.0])
+def test_a_wall_clock_that_is_set_between_write_and_look_tells_nothing_until_the_next_write(clocks, step):
+    clocks.write(3)
+    clocks.look()
+    clocks.run(0.5)
+    clocks.write(4)
+    clocks.wall += step
+    clocks.run(0.5)
+    assert clocks.look() is None
+    assert clocks.of.done == 4
+    clocks.write(5)
+    clocks.run(0.25)
+    assert clocks.look() == pytest.approx(0.25, abs=1e-3)
+
+
+@pytest.mark.parametrize("age", [-60.0, -1e9, 6000.0, 1e9])
+def test_a_time_that_a_program_has_invented_is_not_told(clocks, age):
+    clocks.write(3, age=age)  # it is not from before the machine started, which was 5000 s ago, nor from the future
+    assert clocks.look() is None
+
+
+def test_a_file_written_while_it_is_looked_at_was_written_now(clocks):
+    clocks.write(3, age=-0.004)
+    assert clocks.look() == 0.0
+
+
+def test_a_fault_tells_no_time_of_its_own(clocks):
+    clocks.write(3)
+    clocks.look()
+    clocks.run(1.0)
+    clocks.write("x")
+    assert clocks.look() == pytest.approx(1.0, abs=1e-3)
+
+
+def test_an_application_whose_container_starts_again_counts_from_the_beginning(clocks):
+    clocks.write(300)
+    clocks.look()
+    clocks.of.application = True
+    clocks.write(2)
+    clocks.look()
+    assert (clocks.of.done, clocks.of.faults) == (2, {})
