@@ -34,7 +34,7 @@ class Held:
 
     @property
     def names(self) -> dict[str, Cap]:
-        """The caps by the folders' names below the pod's, whose own name is empty."""
+        """The caps by the folders' names below the pod's folder, which itself has an empty name."""
         pod = next(iter(self.caps), "")
         return {folder.removeprefix(pod): cap for folder, cap in self.caps.items()}
 

@@ -10,8 +10,8 @@ goes on until its end. A pod that the operator no longer names keeps its last se
 know the pod yet. Rest caps are saved before caps are written, so the watchdog always knows a safe cap, however the
 agent ends.
 
-An application's pod keeps the cap of its last set point, whoever is away, and never has more than its own limits
-(`application`). It gets them back when a complete answer does not name it.
+An application's pod keeps the cap of its last set point, also while the operator is away, and never has more than its
+own limits (`application`). It gets them back when a complete answer does not name it.
 
 An answer with an epoch below the highest one seen is refused and changes nothing. The highest epoch survives a restart.
 """
