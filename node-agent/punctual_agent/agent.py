@@ -45,6 +45,8 @@ MOST_PODS = 1000
 MOST_CORES = 4096.0
 DEAD = 0.01
 """Part of a cap by which it must change to be written: smaller changes are lost in the kernel's own accounting."""
+EXACT = 1e-6
+"""Cores by which caps may differ and be the same."""
 
 
 @dataclass(slots=True)
@@ -136,7 +138,10 @@ class Agent:
                 pod.seen = now
                 self._look(pod, now)
                 self._see(pod, may_write=may_write)
-            elif now - pod.seen > FORGET_AFTER:
+                continue
+            # what ended, or has not begun, takes no CPU from others; a line comes again with each answer
+            self._steering.forget(pod.uid)
+            if now - pod.seen > FORGET_AFTER:
                 self._forget(pod.uid)
         node = self._hierarchy.node()
         self._steer(now, node.pressure)
@@ -263,7 +268,9 @@ class Agent:
         """Choose the caps of the pods on lines."""
         for uid, cores in self._steering.caps(now, pressure).items():
             pod = self._pods[uid]
-            if pod.steered is None or abs(cores - pod.steered) > DEAD * pod.steered:
+            # its whole processor is written exactly, however small the step to it is
+            whole = pod.told is not None and abs(cores - pod.told.cores) < EXACT
+            if whole or pod.steered is None or abs(cores - pod.steered) > DEAD * pod.steered:
                 pod.steered = cores
 
     def _see(self, pod: _Pod, *, may_write: bool) -> None:

@@ -3,12 +3,15 @@
 Each pod with a line has a governor (:mod:`punctual.control`), and each pool an arbiter on this node. The operator sends
 the line, its range and a model; everything that a second needs is here, so lines are kept while the operator is away.
 
+A chunk that sleeps or waits for a disk does not use its CPU, and caps cannot help it. It keeps its own processor unless
+another chunk needs more than one: what it could use is not known.
+
 Progress is counted in units. A chunk with few units shows nothing for many samples; then its CPU time stands for its
 progress, at the cost of a unit that it has shown so far.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from punctual.control.adaptive import Adaptive
@@ -29,8 +32,6 @@ ROOM: Final = 1.2
 """Cap of such a pod relative to what it uses: more would be taken from others for nothing."""
 PRESSED: Final = 10.0
 """Per cent of the time in which a task waits for CPU, from which on the node has too little of it."""
-WHOLE: Final = 0.95
-"""Part of its processor from which on a pod was not cut for others."""
 STILL: Final = 0.2
 """Part of their caps below which pods use so little that they must be waiting for something else."""
 FALLING: Final = 0.9
@@ -40,6 +41,8 @@ LEAST_COST: Final = 1e-9
 """CPU seconds of a unit: a worker may report units that took none."""
 MEMORY: Final = 0.2
 """Weight of the newest second in the CPU use."""
+BUSY: Final = 60.0
+"""Seconds after a pod has last used its whole cap for which it would still use it if it got it."""
 
 
 @dataclass(slots=True)
@@ -70,9 +73,20 @@ class _Steered:
     """The time of the last look, and the CPU seconds then."""
     use: float | None = None
     """CPU that it uses, smoothed, cores."""
+    full: float | None = None
+    """The time at which it last used its whole cap."""
     done: float = 0.0
     cpu_per_unit: float = 0.0
     saturated_since: float | None = None
+
+    @property
+    def idle(self) -> bool:
+        """It does not use the cap that it has."""
+        return self.use is not None and self.use < IDLE * self.cap
+
+    def busy(self, now: float) -> bool:
+        """Whether its CPU limits it, or did so lately. Otherwise it waits for something else."""
+        return self.full is not None and now - self.full <= BUSY
 
 
 @dataclass(slots=True)
@@ -117,6 +131,8 @@ class Steering:
         if now > one.looked > 0.0:
             used = max(0.0, cpu - one.seen_cpu) / (now - one.looked)
             one.use = used if one.use is None else one.use + MEMORY * (used - one.use)
+            if one.cap > 0.0 and not one.idle:
+                one.full = now
         one.looked, one.seen_cpu = now, cpu
         units = cpu if one.by_cpu else one.done
         if one.began is None or now < one.began:
@@ -140,17 +156,21 @@ class Steering:
 
         ``pressure``: per cent of the time in which a task of the node waited for CPU; None: unknown.
         """
-        pools: dict[str, dict[str, Claim]] = {}
+        pools: dict[str, list[str]] = {}
         for uid, one in self._pods.items():
-            pools.setdefault(one.follow.pool, {})[uid] = self._claim(uid, one, now)
+            pools.setdefault(one.follow.pool, []).append(uid)
         caps: dict[str, float] = {}
         arbiters: dict[str, Arbiter] = {}
-        for pool, claims in pools.items():
-            pods = [self._pods[uid] for uid in claims]
+        for pool, uids in pools.items():
+            pods = [self._pods[uid] for uid in uids]
             cores = max(one.follow.pool_cores for one in pods)
-            arbiter = arbiters[pool] = self._arbiters.get(pool) or Arbiter(cores, cores)
-            arbiter.cores = arbiter.usable = _available(arbiter.usable, cores, pods, pressure)
-            caps |= arbiter.share(list(claims.values()), lend=True)
+            arbiter = arbiters[pool] = self._arbiters.get(pool) or Arbiter(cores, cores, disk=False)
+            arbiter.cores = arbiter.usable = _available(arbiter.usable, cores, pods, pressure, now)
+            claims = [self._claim(uid, one, now) for uid, one in zip(uids, pods, strict=True)]
+            if arbiter.usable < cores:
+                # what pods that wait leave of theirs is not there for the others
+                claims = [claim if one.busy(now) else _own(claim, one) for claim, one in zip(claims, pods, strict=True)]
+            caps |= arbiter.share(claims, lend=True)
         self._arbiters = arbiters
         for uid, cap in caps.items():
             self._pods[uid].cap = cap
@@ -173,8 +193,7 @@ class Steering:
 
     def _claim(self, uid: str, one: _Steered, now: float) -> Claim:
         wish = one.governor.wish().cap if one.joined else one.own
-        idle = one.use is not None and one.use < IDLE * one.cap
-        if idle and one.use is not None:
+        if one.idle and one.use is not None:
             wish = min(wish, max(one.own, ROOM * one.use))
         needed = one.governor.needed or 0.0
         if needed <= one.follow.pool_cores:
@@ -192,7 +211,7 @@ class Steering:
             # CPU beyond its own processor is for a pod that needs it; CPU that no pod needs is lent up to that only
             high=max(one.own, wish),
             slack=left.seconds - fastest,
-            starved=idle and one.joined,
+            starved=one.joined and one.idle and not one.busy(now),
         )
 
     @staticmethod
@@ -201,20 +220,28 @@ class Steering:
         return one.follow.units * one.cpu_per_unit if one.by_cpu else float(one.follow.units)
 
 
-def _available(before: float, cores: float, pods: Sequence[_Steered], pressure: float | None) -> float:
-    """Return the CPU that a pool's pods can get on this node, at most ``cores``.
+def _own(claim: Claim, one: _Steered) -> Claim:
+    """Return the claim of a pod to its processor, no more and no less."""
+    return replace(claim, wish=one.own, low=one.own, high=one.own)
+
+
+def _available(before: float, cores: float, pods: Sequence[_Steered], pressure: float | None, now: float) -> float:
+    """Return the CPU that a pool's pods can get on this node, at most ``cores``. Pods that wait count with their own.
 
     Where other programs take the node's CPU, or its machine gives it less, caps limit nothing, and all pods are slowed
     alike. The caps must then add up to what there is, so that urgent chunks are slowed last. A pod that waits for a
-    disk uses less than its cap, too. So this is assumed only if each pod with a whole processor does, tasks of the node
-    wait for CPU, and a pod needs more than it gets.
+    disk uses less than its cap, too. So this is assumed only if tasks of the node wait for CPU, and a pod that has used
+    its whole cap lately gets less than it needs and no less than any other pod, and there is another one to slow.
     """
-    whole = [one for one in pods if one.joined and one.cap >= WHOLE * one.own]
-    used, capped = sum(one.use or 0.0 for one in pods), sum(one.cap for one in pods)
-    short = pressure is not None and pressure > PRESSED and len(whole) > 0 and STILL * capped < used
-    short = short and all((one.use or 0.0) < IDLE * one.cap for one in whole)
-    short = short and any((one.governor.needed or 0.0) > (one.use or 0.0) for one in whole)
-    return min(cores, max(before * FALLING, used) if short else before * RISING)
+    busy = [one for one in pods if one.busy(now)]
+    uses, capped = [one.use or 0.0 for one in busy], sum(one.cap for one in busy)
+    short = pressure is not None and pressure > PRESSED and len(busy) > 1 and STILL * capped < sum(uses)
+    short = short and any(
+        one.joined and one.idle and max(uses) * IDLE <= use < (one.governor.needed or 0.0)
+        for one, use in zip(busy, uses, strict=True)
+    )
+    least = sum(uses) + sum(one.own for one in pods if not one.busy(now))
+    return min(cores, max(before * FALLING if short else before * RISING, least))
 
 
 def _model(one: _Steered) -> SentModel:

@@ -10,7 +10,8 @@ While the wishes fit, each chunk gets its wish. The headroom is used before any 
 CPU that no wish takes, the headroom included, is lent where jobs queue, until the next tick.
 
 Chunks that wait for a disk share it by their caps. So while one of them needs all that it may have, those that have
-time get less, the less the more time they have; otherwise their feedback would take the disk from it.
+time get less, the less the more time they have; otherwise their feedback would take the disk from it. This needs to be
+known (:attr:`Arbiter.disk`): chunks that sleep, or wait for disks of their own, would give up CPU for nothing.
 
 Nothing winds up meanwhile: governors run their models on the CPU that chunks really had.
 """
@@ -56,6 +57,8 @@ class Arbiter:
 
     cores: float
     usable: float
+    disk: bool = True
+    """Chunks that do not use their CPU wait for one disk that they share."""
     opened: list[str] = field(default_factory=list)
     """Chunks with open loops, in the order of opening."""
     _relief: float = 0.0
@@ -85,7 +88,7 @@ class Arbiter:
 
     def _relieve(self, claims: Sequence[Claim]) -> None:
         """Take CPU from chunks that wait for a disk and have time, while one that has none waits for it, too."""
-        pressed = any(one.starved and one.pressed for one in claims)
+        pressed = self.disk and any(one.starved and one.pressed for one in claims)
         self._relief = min(1.0, self._relief + MORE) if pressed else max(0.0, self._relief - LESS)
 
     def _switch(self, claims: Sequence[Claim]) -> None:

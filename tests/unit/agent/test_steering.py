@@ -19,6 +19,8 @@ class Program:
     threads: float = 8.0
     speed: float = 1.0
     starts: float = 0.0
+    paces: float = 0.0
+    """Units that it does in a second by waiting, whatever its CPU; 0: its CPU does them."""
     done: float = 0.0
     cpu: float = 0.0
     ended: float | None = None
@@ -35,6 +37,8 @@ class Node:
     now: float = 0.0
     there: float = 100.0
     """CPU that the node really has for them."""
+    noise: float = 0.0
+    """Pressure that others cause, who take nothing from them."""
 
     def point(self, name):
         one = self.programs[name]
@@ -53,8 +57,13 @@ class Node:
         return SetPoint(uid=name, cap=one.own, rest_cap=one.own, follow=follow)
 
     def run(self, seconds, *, operator=True):
+        """Let seconds pass. Returns the least cap of each program meanwhile, relative to its processor."""
+        least = {}
         for _ in range(round(seconds)):
             self.second(operator=operator)
+            for name, cap in self.caps.items():
+                least[name] = min(least.get(name, 9.0), cap / self.programs[name].own)
+        return least
 
     def second(self, *, operator=True):
         running = {name: one for name, one in self.programs.items() if one.ended is None}
@@ -64,14 +73,14 @@ class Node:
             self.steering.look(name, self.now, done=int(one.done + 1e-9), cpu=one.cpu, cap=self.caps.get(name))
         wanted = {name: min(self.caps.get(name, 0.0), one.threads) for name, one in running.items()}
         pressure = 50.0 if sum(wanted.values()) > self.there else 0.0
-        self.caps = self.steering.caps(self.now, pressure)
+        self.caps = self.steering.caps(self.now, max(pressure, self.noise))
         assert sum(self.caps.values()) <= self.cores * (1 + 1e-9)
         self.now += 1.0
         fair = shared({name: min(self.caps[name], one.threads) for name, one in running.items()}, self.there)
         for name, one in running.items():
             used = fair[name] if self.now > one.starts else 0.0
             one.cpu += used
-            before, one.done = one.done, one.done + used * one.speed / one.cost
+            before, one.done = one.done, one.done + (one.paces or used * one.speed / one.cost)
             if one.done >= one.units - 1e-9:
                 one.ended = self.now - (one.done - one.units) / (one.done - before)
                 self.steering.forget(name)
@@ -274,3 +283,61 @@ def test_a_model_is_of_the_samples_in_which_it_counts_whatever_the_line_says_lat
     assert (after.sample, after.model) == (before.sample, before.model)
     gain = after.model.b / (1.0 - after.model.a) / after.sample
     assert gain == pytest.approx(1.0 / 0.875, rel=0.05), "units a second and core"
+
+
+def sleeper(pace, *, use=0.03, **more):
+    """A chunk that mostly waits: of a processor it uses ``use``; ``pace``: units per second, relative to its line."""
+    own = more.get("own", 1.0)
+    return chunk(threads=use * own, paces=pace * 600 / 525, **more)
+
+
+@pytest.mark.parametrize("noise", [0.0, 50.0])
+@pytest.mark.parametrize("use", [0.01, 0.3, 0.8])
+@pytest.mark.parametrize("pace", [0.7, 0.9, 1.0, 2.5])
+def test_a_chunk_that_waits_keeps_its_processor_whatever_its_line_needs_and_others_wait_for(pace, use, noise):
+    for paces in ([pace], [pace, 1.0, 3.0]):
+        programs = {f"w{n}": sleeper(one, use=use) for n, one in enumerate(paces)}
+        node = Node(programs, cores=4.0, noise=noise)
+        assert node.run(700) == pytest.approx(dict.fromkeys(programs, 1.0))
+
+
+@pytest.mark.parametrize("noise", [0.0, 50.0])
+def test_chunks_that_wait_keep_their_processors_beside_chunks_that_need_no_more_than_theirs(noise):
+    programs = {"behind": sleeper(0.8), "ahead": sleeper(2.0, use=0.5), "cpu": chunk(planned=700.0)}
+    node = Node(programs, cores=3.0, noise=noise)
+    least = node.run(600)
+    assert least == pytest.approx(dict.fromkeys(programs, 1.0))
+
+
+def test_a_chunk_that_waits_leaves_its_cpu_to_one_that_needs_more_and_gets_it_back():
+    node = Node({"waits": sleeper(1.0, units=6000, planned=6600.0), "slow": chunk(speed=0.6)}, cores=2.0)
+    node.run(200)
+    assert node.caps["slow"] > 1.3
+    assert node.caps["waits"] < 0.7
+    node.run(600)
+    assert node.programs["slow"].ended <= 600.0
+    assert node.caps == pytest.approx({"waits": 1.0})
+
+
+def test_on_a_short_node_chunks_that_wait_keep_their_processors_and_the_urgent_ones_are_slowed_last():
+    node = halved()
+    node.programs["waits"] = sleeper(1.0, units=6000, planned=6600.0)
+    node.cores = 5.0
+    node.run(100)
+    node.there = 2.0
+    least = node.run(300)
+    assert least["waits"] == pytest.approx(1.0)
+    node.there = 4.0
+    node.run(1000)
+    ended = {name: one.ended for name, one in node.programs.items() if name != "waits"}
+    assert all(end is not None and end <= node.programs[name].planned for name, end in ended.items()), ended
+
+
+def test_a_chunk_that_begins_to_wait_while_another_computes_keeps_its_processor():
+    programs = {"phases": chunk(units=6000, planned=6600.0), "other": chunk(units=6000, planned=6600.0)}
+    node = Node(programs, cores=2.0, noise=50.0)
+    node.run(100)
+    programs["phases"].threads = 0.3
+    least = node.run(300)
+    assert least["phases"] > 0.9  # the other one needs a little more than its own now and then
+    assert node.caps["phases"] == pytest.approx(1.0, abs=0.05)
