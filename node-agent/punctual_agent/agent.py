@@ -4,6 +4,8 @@ The agent follows a pod that the operator names or that has a volume ``punctual`
 first set point. Each :meth:`Agent.tick` reads the workers' files and the cgroups, restores caps that another program
 changed, and returns the report. :meth:`Agent.tell` takes the operator's answer.
 
+An agent that was killed and starts again leaves caps as they are for a lease, in which the operator answers.
+
 While the operator answers, a pod gets the cap of its last set point, or is kept on its line (`steering`). After
 ``patience`` seconds of silence, it gets the rest cap, with which a chunk finishes in time without control. A line
 goes on until its end. A pod that the operator no longer names keeps its last set point, because a new leader may not
@@ -205,6 +207,8 @@ class Agent:
         self._steering.tell(pod.uid, point, now)
         if point.follow is None:
             pod.steered = None
+        elif pod.steered is None and pod.progress.done and pod.held.cap is not None:
+            pod.steered = min(pod.held.cap.share, point.follow.pool_cores)  # an agent before this one has chosen it
 
     def _release(self, named: Container[str]) -> list[str]:
         """Let applications that are not named have their limits back. Returns their pods."""
@@ -255,6 +259,8 @@ class Agent:
         answered = now - self._answered <= self._patience
         if pod.told is not None and pod.steered is not None and (answered or not self._steering.over(pod.uid, now)):
             return Cap.of(pod.steered, pod.told.period)
+        if pod.told is None and now - self._started <= self._saved.lease:
+            return None  # a rest cap would be a bump for a pod on a line
         wanted = pod.told if pod.told is not None and answered else pod.rest
         return None if wanted is None else wanted.cap
 

@@ -133,6 +133,8 @@ class Steering:
             one.use = used if one.use is None else one.use + MEMORY * (used - one.use)
             if one.cap > 0.0 and not one.idle:
                 one.full = now
+        if one.looked == 0.0 and one.done > 0.0 and cap:
+            one.cap = min(cap, one.follow.pool_cores)  # an agent before this one has chosen it
         one.looked, one.seen_cpu = now, cpu
         units = cpu if one.by_cpu else one.done
         if one.began is None or now < one.began:
@@ -192,7 +194,7 @@ class Steering:
         )
 
     def _claim(self, uid: str, one: _Steered, now: float) -> Claim:
-        wish = one.governor.wish().cap if one.joined else one.own
+        wish = one.governor.wish().cap if one.joined else one.cap or one.own
         if one.idle and one.use is not None:
             wish = min(wish, max(one.own, ROOM * one.use))
         needed = one.governor.needed or 0.0

@@ -116,9 +116,13 @@ def test_a_restarted_agent_still_refuses_an_old_leader_and_leaves_pods_at_rest(t
     assert second.instance != first.instance
     report = second.tick(100.0)
     assert (report.epoch, report.sequence) == (5, 1)
+    assert cap(tree, A) == Cap.of(0.3, 0.1)  # for a lease, in which the operator answers
+    second.tick(105.0)
+    assert cap(tree, A) == Cap.of(0.3, 0.1)
+    second.tick(105.1)
     assert cap(tree, A) == Cap.of(0.7, 0.1)  # what it finishes in time with, until someone knows better
-    assert not second.tell(SetPoints(epoch=4, pods=[point(A, 0.1)]), 101.0)
-    assert second.tell(SetPoints(epoch=6, pods=[point(A, 0.2)]), 102.0)
+    assert not second.tell(SetPoints(epoch=4, pods=[point(A, 0.1)]), 106.0)
+    assert second.tell(SetPoints(epoch=6, pods=[point(A, 0.2)]), 107.0)
     assert cap(tree, A) == Cap.of(0.2, 0.1)
 
 

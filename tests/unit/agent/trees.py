@@ -92,6 +92,19 @@ class Tree:
         time = f"throttled_usec {seconds * 1e6:.0f}" if self.version == "v2" else f"throttled_time {seconds * 1e9:.0f}"
         _set(folder / "cpu.stat", f"usage_usec 1500000\nnr_periods {periods}\nnr_throttled {throttled}\n{time}\n")
 
+    def write(self, file: Path, text: str) -> None:
+        """Write what a worker says."""
+        _set(file, text)
+
+    def use(self, folder: Path, seconds: float) -> None:
+        """Set the CPU that a pod has used, as the kernel counts it."""
+        if self.version == "v2":
+            _set(
+                folder / "cpu.stat", f"usage_usec {seconds * 1e6:.0f}\nnr_periods 0\nnr_throttled 0\nthrottled_usec 0\n"
+            )
+        else:
+            _set(self.root / "cpuacct" / folder.relative_to(self.cpu) / "cpuacct.usage", f"{seconds * 1e9:.0f}\n")
+
     def remove(self, folder: Path) -> None:
         """End a pod's or a container's cgroup."""
         for tree in self._trees:
