@@ -317,6 +317,8 @@ class Agent:
             log.info("cap_restored", extra={"uid": pod.uid, "folders": held.drift})
         for result, times in held.writes.items():
             self._metrics.writes.labels(result).inc(times)
+        if pod.steered is not None:
+            self._metrics.line_writes.inc(held.writes["written"])
         if held.error != pod.error:
             pod.error = held.error
             if held.error:
@@ -325,6 +327,9 @@ class Agent:
     def _measure(self, now: float, node: NodeUse, *, may_write: bool) -> None:
         self._metrics.waited(node.waited)
         self._metrics.pods.set(len(self._pods))
+        self._metrics.lines.set(len(self._steering))
+        self._metrics.saturated.set(self._steering.saturated)
+        self._metrics.applications.set(sum(pod.application is not None for pod in self._pods.values()))
         self._metrics.epoch.set(self.epoch)
         self._metrics.answered(now - self._answered)
         self._metrics.may_write.set(may_write)

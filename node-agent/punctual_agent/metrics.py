@@ -36,6 +36,10 @@ class Metrics:
         self._answered = self._gauge(names.ANSWERED)
         self.epoch = self._gauge(names.AGENT_EPOCH)
         self.pods = self._gauge(names.AGENT_PODS)
+        self.lines = self._gauge(names.AGENT_LINES)
+        self.saturated = self._gauge(names.AGENT_SATURATED)
+        self.line_writes = self._counter(names.AGENT_LINE_WRITES)
+        self.applications = self._gauge(names.AGENT_APPLICATIONS)
         self.may_write = self._gauge(names.MAY_WRITE)
         look = names.LOOK_DURATION
         self.look = Histogram(look.name, look.help, registry=self.registry, buckets=look.buckets)

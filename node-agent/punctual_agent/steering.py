@@ -97,6 +97,14 @@ class Steering:
     _arbiters: dict[str, Arbiter] = field(default_factory=dict)
     """By pool; their ``usable`` is the CPU that the pool really gets on this node."""
 
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    @property
+    def saturated(self) -> int:
+        """The number of pods that need more CPU than their pool has here."""
+        return sum(one.saturated_since is not None for one in self._pods.values())
+
     def tell(self, uid: str, point: SetPoint, now: float) -> None:
         """Take a set point; without a line, the pod holds its cap from now on."""
         follow = point.follow

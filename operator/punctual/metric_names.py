@@ -304,6 +304,14 @@ ANSWERED: Final = Metric(
 )
 AGENT_EPOCH: Final = Metric("punctual_agent_epoch", "gauge", "Highest epoch of accepted set points.")
 AGENT_PODS: Final = Metric("punctual_agent_pods", "gauge", "Pods that the agent follows.")
+AGENT_LINES: Final = Metric("punctual_agent_lines", "gauge", "Chunks whose caps the agent moves to keep them on lines.")
+AGENT_SATURATED: Final = Metric(
+    "punctual_agent_lines_saturated", "gauge", "Those of them that need more CPU than their pool has on this node."
+)
+AGENT_LINE_WRITES: Final = Metric(
+    "punctual_agent_line_writes_total", "counter", "Caps written to keep chunks on lines."
+)
+AGENT_APPLICATIONS: Final = Metric("punctual_agent_applications", "gauge", "Pods that the agent holds at a rate.")
 MAY_WRITE: Final = Metric(
     "punctual_agent_may_write", "gauge", "1 while the agent can write caps and holds its node's lock."
 )

@@ -73,6 +73,7 @@ def test_story_of_an_application_that_is_held_and_let_go(tree, start):
     assert agent.tell(held((A, 0.4, 0.02)), 1.0)
     assert folders(tree, pod) == [narrowed(tree, pair, limit), pair, pair]
     (report,) = agent.tick(2.0).pods
+    assert agent._metrics.registry.get_sample_value("punctual_agent_applications") == 1
     assert (report.cap, report.period, report.drift) == (0.4, 0.02, 0)
     agent.tell(held((A, 0.5, 0.05)), 2.0)
     assert folders(tree, pod) == [narrowed(tree, other, limit), other, other]

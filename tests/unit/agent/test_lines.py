@@ -282,3 +282,16 @@ def test_a_chunk_whose_line_ends_while_the_operator_is_away_is_late_by_no_more_t
     done = late.done
     node.run(60)
     assert late.done - done > 60 * 0.5 / 0.875, "the operator is back: it has what others leave"
+
+
+def test_metrics_tell_the_lines_those_out_of_reach_and_the_caps_written_for_them(node):
+    node.run(2)
+    assert counted(node, "punctual_agent_lines") == 4
+    assert counted(node, "punctual_agent_lines_saturated") == 0
+    node.programs["a"].speed = 0.05
+    node.run(250)
+    assert counted(node, "punctual_agent_lines_saturated") == 1
+    # what was written before the first line was there is no line's
+    written = counted(node, "punctual_cgroup_writes_total", result="written")
+    assert written - 8 <= counted(node, "punctual_agent_line_writes_total") < written
+    assert counted(node, "punctual_agent_applications") == 0
