@@ -355,10 +355,21 @@ NODES = Dashboard(
                 Panel(
                     "Pods that agents follow",
                     "short",
-                    (Query(f"sum by (instance) ({names.AGENT_PODS.name})", "{{instance}}"),),
+                    (
+                        Query(f"sum by (instance) ({names.AGENT_PODS.name})", "{{instance}}"),
+                        Query(f"sum({names.AGENT_LINES.name})", "on lines"),
+                        Query(f"sum({names.AGENT_SATURATED.name})", "on lines out of reach"),
+                        Query(f"sum({names.AGENT_APPLICATIONS.name})", "held at a rate"),
+                    ),
                 ),
                 Panel(
-                    "Writes of caps", "short", (Query(_count(names.CGROUP_WRITES, by="result"), "{{result}}"),), "bars"
+                    "Writes of caps",
+                    "short",
+                    (
+                        Query(_count(names.CGROUP_WRITES, by="result"), "{{result}}"),
+                        Query(_count(names.AGENT_LINE_WRITES), "written for lines"),
+                    ),
+                    "bars",
                 ),
                 Panel(
                     "Caps that other programs changed",

@@ -304,7 +304,9 @@ ANSWERED: Final = Metric(
 )
 AGENT_EPOCH: Final = Metric("punctual_agent_epoch", "gauge", "Highest epoch of accepted set points.")
 AGENT_PODS: Final = Metric("punctual_agent_pods", "gauge", "Pods that the agent follows.")
-AGENT_LINES: Final = Metric("punctual_agent_lines", "gauge", "Chunks whose caps the agent moves to keep them on lines.")
+AGENT_LINES: Final = Metric(
+    "punctual_agent_lines", "gauge", "Chunks that the agent keeps on lines by moving their caps."
+)
 AGENT_SATURATED: Final = Metric(
     "punctual_agent_lines_saturated", "gauge", "Those of them that need more CPU than their pool has on this node."
 )
