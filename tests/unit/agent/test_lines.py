@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from punctual.wire import Follow, Model, SetPoint, SetPoints
-from punctual_agent.agent import FORGET_AFTER, Agent
+from punctual_agent.agent import Agent
 from punctual_agent.cgroup import Hierarchy
 from punctual_agent.metrics import Metrics
 from punctual_agent.state import State
+from punctual_agent.steering import Steering
 
 
 @dataclass
@@ -214,10 +215,10 @@ def test_a_cgroup_that_vanishes_between_read_and_write_is_counted_and_its_cpu_is
     assert gone.ended is not None, "the story's point: it vanished when it was to be written"
     assert counted(node, "punctual_cgroup_writes_total", result="vanished") >= 1
     assert node.reports[gone.uid].cap is None or node.reports[gone.uid].cap == 0.5
+    node.run(2)
+    assert gone.uid not in node.agent._steering._pods, "it claims no CPU"
     node.run(500)
     assert node.in_time("b", "c", "d")
-    node.run(FORGET_AFTER + 2)
-    assert gone.uid not in node.agent._steering._pods
 
 
 def test_caps_rewritten_by_others_are_put_back_at_the_next_tick_and_counted(node):
@@ -295,3 +296,13 @@ def test_metrics_tell_the_lines_those_out_of_reach_and_the_caps_written_for_them
     written = counted(node, "punctual_cgroup_writes_total", result="written")
     assert written - 8 <= counted(node, "punctual_agent_line_writes_total") < written
     assert counted(node, "punctual_agent_applications") == 0
+
+
+def test_small_steps_of_a_cap_are_not_written_but_the_last_one_to_a_whole_processor_is(node, monkeypatch):
+    node.run(2)
+    written = []
+    for cap in (0.995, 0.985, 0.99, 1.0):
+        monkeypatch.setattr(Steering, "caps", lambda self, now, pressure, cap=cap: dict.fromkeys(self._pods, cap))
+        node.run(2)
+        written.append(node.cap("a"))
+    assert written == [1.0, 0.985, 0.985, 1.0]
