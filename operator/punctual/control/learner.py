@@ -6,10 +6,14 @@ P is progress in a period, C the CPU that the chunk had in a period, in cores. O
 the one with the least squared residuals counts. A model is accepted only if it explains the recent past (R², C4 of
 the paper), is stable (a < 1, C5), and more CPU gives more progress (b > 0, C6).
 
+If a node is suddenly half as fast, the fall of the progress looks like that of a very slow process. So the learner
+starts over when a sample is no noise; its model stands until it has found another.
+
 A chunk at a constant cap tells nothing: forgetting would then divide noise by nothing. So the filter forgets only while
 its inputs move, and :attr:`Learner.dull` asks for a small step of the cap (dither).
 """
 
+import math
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
@@ -27,6 +31,10 @@ WEAKEST: Final = 1e-6
 LARGEST_A: Final = 0.99
 LEAST: Final = 1e-12
 """Units in a period below which there is no progress."""
+JUMP: Final = 4.0
+"""Standard deviations from which on a sample is not noise, but another process."""
+EXACT: Final = 0.01
+"""Least standard deviation, relative to the progress: no process is exactly linear."""
 FORGETTING: Final = 0.98
 """Weight of a sample relative to the next one: some 50 periods count."""
 VAGUE: Final = 1e4
@@ -44,6 +52,11 @@ class _Filter:
     bb: float = VAGUE
     residual: float = 0.0
     """Weighted mean of squared residuals."""
+
+    def surprise(self, y1: float, u: float, y: float) -> float:
+        """Return how far a sample is from its forecast, relative to how well such a sample can be forecast."""
+        spread = y1 * y1 * self.aa + 2.0 * y1 * u * self.ab + u * u * self.bb
+        return abs(y - self.a * y1 - self.b * u) / math.sqrt(1.0 + max(spread, 0.0))  # rounding may make it negative
 
     def take(self, y1: float, u: float, y: float, keep: float) -> None:
         """Take one sample; ``keep``: weight of all earlier ones."""
@@ -85,6 +98,9 @@ class Learner:
         self._past.append(cores)
         if before is None or len(self._past) < DELAYS:
             return
+        if self.samples >= ENOUGH and self._surprised(before / self._scale, progress / self._scale):
+            self._start_over()
+            return
         if self._scale == 0.0:
             if max(progress, before) < LEAST:
                 return
@@ -114,13 +130,29 @@ class Learner:
         """The cap has hardly moved lately (by less than 2 % of its mean): nothing can be learned."""
         return self._moved < (0.02 * self._input) ** 2
 
+    def _surprised(self, y1: float, y: float) -> bool:
+        """Whether progress is farther from its forecast than noise is."""
+        at = min(range(DELAYS), key=lambda delay: self._filters[delay].residual)
+        usual = max(self._filters[at].residual / self._seen, (EXACT * self._mean) ** 2)
+        return self._filters[at].surprise(y1, self._past[-1 - at], y) > JUMP * math.sqrt(usual)
+
+    def _start_over(self) -> None:
+        """Forget all samples: a model that explains both processes, before and after a change, is true of none."""
+        self.samples = 0
+        self._filters = tuple(_Filter() for _ in range(DELAYS))
+        self._scale = self._variance = self._moved = 0.0
+
+    @property
+    def _seen(self) -> float:
+        """The weights of all samples so far."""
+        return 1.0 - FORGETTING**self.samples
+
     def _judge(self) -> None:
         """Accept the best filter's model if it is believable. Its noise counts even where there is nothing to learn."""
         if self.samples < ENOUGH:
             return
         best = min(self._filters, key=lambda one: one.residual)
-        seen = 1.0 - FORGETTING**self.samples  # the weights of all samples so far
-        self.noise = (max(best.residual, 0.0) / seen) ** 0.5 / max(self._mean, 1e-9)
+        self.noise = math.sqrt(max(best.residual, 0.0) / self._seen) / max(self._mean, 1e-9)
         if self.dull:
             return
         r2 = 1.0 - best.residual / self._variance if self._variance > 0.0 else 0.0

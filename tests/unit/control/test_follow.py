@@ -95,6 +95,18 @@ def test_a_node_that_is_half_as_fast_needs_twice_the_cap():
     assert max(k for k, one in enumerate(again) if abs(one - 1.0) > 0.05) < 20
 
 
+@pytest.mark.parametrize(("noise", "band"), [(0.0, 0.05), (0.05, 0.1)])
+@pytest.mark.parametrize("a", [0.0, 0.2, 0.4, 0.6])
+def test_a_node_that_is_half_as_fast_is_not_taken_for_a_slow_process(a, noise, band):
+    model = Model.first_order(a, 5.0)
+    chunk = Chunk(Adaptive(Line(0.35 * model.gain * 600, 600.0), 0.0, 1.0, model), model, noise=noise)
+    chunk.run(150)
+    slower, given_back = chunk.run(150, factor=0.5), chunk.run(150)
+    for ratios in (slower[40:], given_back[40:]):
+        assert all(abs(one - 1.0) < band for one in ratios)
+    assert all(one.a[0] < a + 0.2 for one in chunk.adopted), "nor is its controller tuned for one"
+
+
 @pytest.mark.parametrize("governor", [follower(), Adaptive(Line(1000.0, 300.0), 0.0, 1.0, BLAST)])
 def test_what_others_took_for_long_leaves_nothing_behind(governor):
     chunk = Chunk(governor)

@@ -101,6 +101,32 @@ def test_a_process_that_changes_is_learned_anew():
     assert learner.model.gain == pytest.approx(3.2 / 0.6, rel=0.05)
 
 
+@pytest.mark.parametrize("factor", [0.5, 0.8, 1.5])
+@pytest.mark.parametrize("noise", [0.0, 0.03])
+def test_a_process_that_changes_suddenly_is_never_taken_for_one_that_explains_both(factor, noise):
+    for seed in range(5):
+        rng, learner, p = random.Random(seed), Learner(), 0.0
+        found = []
+        for k in range(200):
+            cores = LEVELS[k % len(LEVELS)]
+            drive = 6.4 * cores * (1.0 if k < 100 else factor)
+            p = (0.4 * p + drive) * (1.0 + noise * rng.gauss(0.0, 1.0))
+            learner.learn(p, cores)
+            found.append(learner.model)
+        assert all(model.a[0] == pytest.approx(0.4, abs=0.25) for model in found[ENOUGH + 4 :])
+        assert found[-1].gain == pytest.approx(factor * 6.4 / 0.6, rel=0.05)
+
+
+def test_a_sample_that_is_no_noise_changes_no_model():
+    learner = Learner()
+    feed(learner, 60, noise=0.02)
+    known = learner.model
+    learner.learn(1000.0, 1.0)
+    assert learner.model is known
+    assert learner.samples == 0
+    assert learner.noise < 0.05, "nor is it counted as noise"
+
+
 def test_what_follows_an_interruption_is_not_taken_for_what_followed():
     learner = Learner()
     feed(learner, 40)
