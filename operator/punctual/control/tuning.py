@@ -39,6 +39,8 @@ BAND: Final = 0.01
 """Standard deviation that noise may give the expected progress: five of them are the 5 % within which it is settled."""
 ADDED: Final = 200
 """Periods over which the effect of noise is added up."""
+ALIKE: Final = 1.03
+"""Factor on the shortest settling time within which the least gain is taken."""
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
 
@@ -58,7 +60,9 @@ def tune(model: Model, *, noise: float = 0.0, alpha: float = ALPHA, overshoot: f
     zero, gain = (grid.ravel() for grid in np.broadcast_arrays(zeros[:, None], most[:, None] * STEPS))
     poles = _poles(a, delay, alpha, zero, gain)
     settling, excess = settling_time(poles), overshoot_of(poles)
-    best = int(np.argmin(np.where(excess <= overshoot, settling, np.inf)))
+    settling = np.where(excess <= overshoot, settling, np.inf)
+    # Where the largest pole stays at the zero, more gain helps no more, and the loop oscillates within its limits.
+    best = int(np.argmin(np.where(settling <= ALIKE * settling.min(), gain, np.inf)))
     weaker = gain[best] * CALMER
     quiet = noise_gain(a, delay, alpha, np.full_like(weaker, zero[best]), weaker) * noise <= BAND
     return Tuned(
