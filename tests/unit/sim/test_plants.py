@@ -145,6 +145,14 @@ def test_open_is_the_models_cap_and_nothing_else():
     assert not document["jobs"][0]["met"]
 
 
+@pytest.mark.parametrize(("lines", "met"), [("early", True), ("deadline", False)])
+def test_the_published_control_ends_a_job_that_is_behind_at_the_end_of_its_line(lines, met):
+    late = {"disturbances": [{"at": 285, "factor": 0.2, "until": 294}], "deadline": 300}
+    (job,) = run(late, control="published", lines=lines)["jobs"]
+    assert job["met"] == met
+    assert 280 < job["finish"] < 312
+
+
 def test_feedback_keeps_the_deadline_where_the_model_alone_does_not():
     for control in "adaptive", "static":
         (job,) = run({"disturbances": [{"at": 50, "factor": 0.5}]}, control=control)["jobs"]
@@ -258,6 +266,7 @@ def test_a_job_that_can_never_end_ends_the_run():
         ({"resubmit": -1}, "resubmit"),
         ({"control": "best"}, "control"),
         ({"order": "fifo"}, "order"),
+        ({"lines": "late"}, "lines"),
         ({"disk": {}}, "disk.capacity"),
         ({"surprise": 1}, "surprise"),
         ({"jobs": []}, "jobs"),

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 from punctual.control.adaptive import Adaptive
 from punctual.control.follow import Follow, Line
 from punctual.control.governor import Governor, Sample
-from punctual.sim.plants.scenario import PlantJob
+from punctual.sim.plants.scenario import PlantJob, Scenario
 
 SPARE: Final = 0.02
 """Part of a job's time by which its line ends before its deadline: a line that ends there is missed by noise."""
@@ -68,6 +68,7 @@ class Regime(Protocol):
         """Take what a job did in a period."""
 
 
-def line_of(job: PlantJob, period: float) -> Line:
+def line_of(job: PlantJob, scenario: Scenario) -> Line:
     """Return the line of a job that is accepted now."""
-    return Line(job.work, job.deadline - max(PERIODS * period, SPARE * job.deadline))
+    spare = max(PERIODS * scenario.period, SPARE * job.deadline) if scenario.lines == "early" else 0.0
+    return Line(job.work, job.deadline - spare)

@@ -1,8 +1,10 @@
 """The published system as a baseline: Park and Humphrey, ch. 4 to 7 and the appendix, to the letter.
 
 What the paper leaves open is chosen here, in its favour: the samples of a regression, length and size of the dither, a
-loop begins at the cap of its model (9) and not at 0, and lines end as early as ours. Lines that end at the deadlines
-would be missed by noise. Each job has a model of its own; the paper's repository has one per application.
+loop begins at the cap of its model (9) and not at 0, caps are clamped, a job behind the end of its line gets its largest
+cap, and lines end as early as ours. Lines that end at the deadlines, as printed, are missed by noise: the scenario's
+`lines` has both. Gains are those of the appendix, with which the paper was measured (ch. 9), for the model of each job;
+the paper's repository has one model per application.
 """
 
 import random
@@ -34,6 +36,8 @@ DITHER: Final = 0.05
 """Cores."""
 SWITCHED: Final = 180.0
 """Seconds from one switch of a loop to the next: "once every few minutes"."""
+SOONEST: Final = 0.1
+"""Periods before the line's end from which on the reference stays: at the end, (13) divides by nothing."""
 LARGEST: Final = 1.0 / 8.0
 """Part of the capacity that one switch moves at most."""
 
@@ -54,6 +58,8 @@ class Loop:
     _progress: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES))
     _caps: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES))
     _ticks: int = 0
+    _dither: float = 0.0
+    """Cores that are added to the cap of this period."""
 
     def __post_init__(self) -> None:
         """Begin at the cap of the model, with nothing measured."""
@@ -61,8 +67,8 @@ class Loop:
 
     @property
     def reference(self) -> float:
-        """Units per period on the line (13)."""
-        return max(0.0, self.line.units) / max(self.line.seconds / self.period, 1.0)
+        """Units per period on the line (13). After the line's end the same as just before it: (13) has none there."""
+        return max(0.0, self.line.units) / max(self.line.seconds / self.period, SOONEST)
 
     @property
     def modelled(self) -> float:
@@ -80,13 +86,14 @@ class Loop:
     def take(self, seen: Sample) -> None:
         """Compare the filtered progress with the line, and learn the model anew where there are enough samples."""
         self._ticks += 1
+        self._dither = self.random.choice((-DITHER, DITHER)) if self._ticks % DITHERED == 0 else 0.0
         self.line.advance(seen.units, seen.dt)
         self._progress.append(seen.units)
         self._caps.append(seen.cap)
         if self._ticks % SAMPLES == 0 and len(self._caps) == SAMPLES:
             self._learn()
         if self.model is not None:
-            if self.opened:
+            if self.opened or self.line.seconds <= 0.0:
                 self._pi.output, self._pi.before = self.modelled, None
             else:
                 self._pi.step(self.reference - self._filtered)
@@ -94,16 +101,16 @@ class Loop:
 
     def wish(self) -> Wish:
         """Return the cap that the loop asks for, with a dither in fixed cycles."""
+        if self.line.seconds <= 0.0:
+            return Wish(self.high, "late")
         cap = self.modelled if self.opened else self._pi.output
-        if self._ticks % DITHERED == 0:
-            cap += self.random.choice((-DITHER, DITHER))
-        return Wish(min(max(cap, self.low), self.high), "open" if self.opened else "line")
+        return Wish(min(max(cap + self._dither, self.low), self.high), "open" if self.opened else "line")
 
     def _learn(self) -> None:
         """Accept the model of the last samples by C4 to C6."""
         try:
             # Each cap acts on the progress of its own period: input k stands before output k + 1.
-            found = fit([0.0, *self._progress][1:], [*self._caps, 0.0][1:])
+            found = fit(list(self._progress), [*self._caps, 0.0][1:])
         except ValueError:
             return
         if found.r2 < LEAST_R2 or found.a[0] >= 1.0 or found.b[0] <= 0.0:
@@ -136,7 +143,7 @@ class Published:
 
     def admit(self, now: float, job: PlantJob, there: Sequence[Admitted]) -> Admitted | None:
         """Accept a job if the bound allows (C1)."""
-        line, period = line_of(job, self.scenario.period), self.scenario.period
+        line, period = line_of(job, self.scenario), self.scenario.period
         believed = None if job.model is None else Model.first_order(job.model.a, job.model.b, delay=job.model.delay)
         loop = Loop(line, *job.cap, period, believed, random.Random(f"{self.seed}/dither/{job.id}"))  # noqa: S311
         made = Admitted(job, now, line, period, loop)

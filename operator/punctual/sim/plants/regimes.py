@@ -36,7 +36,7 @@ class Ours:
 
     def admit(self, now: float, job: PlantJob, there: Sequence[Admitted]) -> Admitted | None:
         """Accept a job if the bound allows (C1)."""
-        made = Admitted(job, now, line_of(job, self.scenario.period), self.scenario.period)
+        made = Admitted(job, now, line_of(job, self.scenario), self.scenario.period)
         made.governor = self._governor(made)
         asked = replace(self._remaining(made), seconds=job.deadline)
         if refusal(asked, map(self._remaining, there), cores=self.scenario.cores, headroom=self.scenario.headroom):

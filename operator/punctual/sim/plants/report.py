@@ -28,6 +28,8 @@ class Ended:
 
     id: str
     accepted: bool
+    began: float | None = None
+    """When it was accepted."""
     finish: float | None = None
     met: bool = False
     late_fraction: float = 0.0
@@ -99,6 +101,7 @@ class Result:
         self.ended[one.job.id] = Ended(
             one.job.id,
             accepted=True,
+            began=one.accepted,
             finish=finish,
             met=finish is not None and finish <= due * (1.0 + 1e-12),
             late_fraction=late,

@@ -103,6 +103,8 @@ class Scenario(_Part):
     lend: bool | None = None
     """Whether jobs ahead of their lines get CPU that no line needs. None: where jobs queue (`slots`, `resubmit`)."""
     control: Control = "adaptive"
+    lines: Literal["early", "deadline"] = "early"
+    """Where lines end: a little before the deadlines, or exactly at them, as Park and Humphrey print it."""
     order: Order = "slack"
     """Which jobs are in memory if there are too few slots: those with the least slack, or with the highest need."""
     disk: Disk | None = None
