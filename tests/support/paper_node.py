@@ -79,4 +79,9 @@ def outcome(setting, seed, **more):
         found[f"{kind}_met"] = sum(one.met for one in there) / len(there) if there else None
         found[f"{kind}_late"] = statistics.fmean(late) if late else 0.0
     found["late"] = [one.late_fraction for one in result.ended.values() if one.accepted and not one.met]
+    found["ratios"] = [
+        (job.deadline, (one.finish - one.began) / job.deadline)
+        for job in result.scenario.jobs
+        if (one := result.ended[job.id]).finish is not None
+    ]
     return found
