@@ -7,7 +7,8 @@ from itertools import pairwise
 import pytest
 
 from punctual.sim.plants.run import simulate
-from punctual.sim.plants.scenario import PlantError, parse
+from punctual.sim.plants.scenario import parse
+from punctual.sim.scenario import ScenarioError
 
 JOB = {"id": "j", "work": 1000, "deadline": 300, "a": 0.3, "b": 6.4, "model": {"a": 0.32, "b": 6.38}}
 CONTROLS = "adaptive", "static", "open", "edf-cores", "none", "published"
@@ -287,12 +288,21 @@ def test_a_job_that_can_never_end_ends_the_run():
     ],
 )
 def test_invalid_input_is_refused_by_the_name_of_its_field(change, field):
-    with pytest.raises(PlantError) as raised:
+    with pytest.raises(ScenarioError) as raised:
         parse(json.dumps({"cores": 8, "jobs": [JOB], **change}))
     assert str(raised.value).startswith(field)
 
 
+def test_a_name_that_appears_twice_is_refused_in_each_part():
+    job = json.dumps(JOB)
+    twice = job.replace('"a":', '"b": 1, "a":')
+    with pytest.raises(ScenarioError, match=r"^cores: appears twice in one object"):
+        parse(f'{{"cores": 8, "cores": 9, "jobs": [{job}]}}')
+    with pytest.raises(ScenarioError, match=r"^b: appears twice in one object"):
+        parse(f'{{"cores": 8, "jobs": [{twice}]}}')
+
+
 @pytest.mark.parametrize("text", ["", "[", "[]", "3", '{"cores": NaN}', "\udcff".encode("utf-8", "surrogatepass")])
 def test_text_that_is_no_object_is_refused(text):
-    with pytest.raises(PlantError):
+    with pytest.raises(ScenarioError):
         parse(text)

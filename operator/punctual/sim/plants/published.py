@@ -1,10 +1,10 @@
 """The published system as a baseline: Park and Humphrey, ch. 4 to 7 and the appendix, to the letter.
 
 What the paper leaves open is chosen here, in its favour: the samples of a regression, length and size of the dither, a
-loop begins at the cap of its model (9) and not at 0, caps are clamped, a job behind the end of its line gets its largest
-cap, and lines end as early as ours. Lines that end at the deadlines, as printed, are missed by noise: the scenario's
-`lines` has both. Gains are those of the appendix, with which the paper was measured (ch. 9), for the model of each job;
-the paper's repository has one model per application.
+loop begins at the cap of its model (9) and not at 0, caps are clamped, a job behind the end of its line gets its
+largest cap, and lines end as early as ours. Lines that end at the deadlines, as printed, are missed by noise: the
+scenario's `lines` has both. Gains are those of the appendix, with which the paper was measured (ch. 9), for the model
+of each job; the paper's repository has one model per application.
 """
 
 import random

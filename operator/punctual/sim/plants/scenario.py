@@ -1,13 +1,11 @@
-"""Input of a simulated node: one JSON object. Invalid input ends the run with the field and the accepted values."""
+"""The input of `punctual simulate control`: the cores of a node, and its jobs."""
 
-import json
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from punctual.control.utilization import Order
-from punctual.errors import PunctualError
-from punctual.sim.trace import first_flaw
+from punctual.sim import scenario
 
 MOST: float = 1e9
 Control = Literal["adaptive", "static", "open", "edf-cores", "none", "published"]
@@ -17,15 +15,7 @@ Part = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 Name = Annotated[str, Field(min_length=1, max_length=253)]
 
 
-class PlantError(PunctualError):
-    """An invalid scenario. The message begins with the field."""
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-
-class Believed(_Part):
+class Believed(scenario.Part):
     """What the profile says of a job's process."""
 
     a: Part
@@ -33,7 +23,7 @@ class Believed(_Part):
     delay: Annotated[int, Field(ge=0, le=2)] = 0
 
 
-class Disturbance(_Part):
+class Disturbance(scenario.Part):
     """The effect of CPU is multiplied by ``factor`` from ``at`` until ``until`` (seconds from 0), or for good."""
 
     at: Number
@@ -47,14 +37,14 @@ class Disturbance(_Part):
         return self
 
 
-class Disk(_Part):
+class Disk(scenario.Part):
     """What all jobs together can read and write."""
 
     capacity: More
     """MB per period."""
 
 
-class PlantJob(_Part):
+class PlantJob(scenario.Part):
     """One job: P(k) = a P(k−1) + b C(k−1−delay) · factor + noise, units per period."""
 
     id: Name
@@ -89,7 +79,7 @@ class PlantJob(_Part):
         return self.b / (1.0 - self.a)
 
 
-class Scenario(_Part):
+class Scenario(scenario.Part):
     """A node and its jobs."""
 
     cores: More
@@ -135,15 +125,5 @@ class Scenario(_Part):
 
 
 def parse(text: str | bytes) -> Scenario:
-    """Read a scenario from JSON. Raises PlantError if it is not valid."""
-    try:
-        return Scenario.model_validate(_object(text))
-    except ValidationError as error:
-        raise PlantError(first_flaw(error)) from None
-
-
-def _object(text: str | bytes) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise PlantError(f"this is not one JSON object: {error}") from None
+    """Read a scenario. Raises ScenarioError."""
+    return scenario.read(Scenario, text)

@@ -1,18 +1,13 @@
-"""The input of `punctual simulate rate`: nodes, applications with their targets, external load.
+"""The input of `punctual simulate rate`: nodes, applications with their targets, external load."""
 
-An invalid scenario ends the run before it begins. The message names the field and what would be right.
-"""
-
-import json
 from itertools import pairwise
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from punctual.control.rate import Admitted, Demand, Overcommitted, admit
-from punctual.errors import PunctualError
+from punctual.sim import scenario
 from punctual.sim.trace import Name as Id
-from punctual.sim.trace import TraceError, first_flaw, unique_names
 
 EXCHANGES = 10
 """Exchanges of an iteration."""
@@ -31,16 +26,7 @@ Period = Annotated[float, Field(ge=SHORTEST, le=1e3, allow_inf_nan=False)]
 Part = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 
 
-class ScenarioError(PunctualError):
-    """An invalid scenario; the message begins with the field."""
-
-
-class _Part(BaseModel):
-    # Strict: "200" is not a number. Unknown fields are typing errors.
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-
-class Target(_Part):
+class Target(scenario.Part):
     """A rate, as fraction of the rate alone, from ``at`` on."""
 
     at: Seconds
@@ -58,7 +44,7 @@ Targets = Annotated[tuple[Target, ...], Field(min_length=1, strict=False), After
 Speed = Annotated[float, Field(ge=1e-3, le=1e3, allow_inf_nan=False)]
 
 
-class App(_Part):
+class App(scenario.Part):
     """An application: rank r runs on node r, from its first target on.
 
     ``compute``, ``communicate``: CPU seconds of each rank in an iteration, at speed 1. ``io``: seconds that each rank
@@ -99,7 +85,7 @@ class App(_Part):
         return (self.compute + self.communicate) / min(self.factors) + self.io
 
 
-class Load(_Part):
+class Load(scenario.Part):
     """External load on a node in [``from``, ``until``): so many programs that want to run."""
 
     node: Annotated[int, Field(ge=0)]
@@ -114,7 +100,7 @@ class Load(_Part):
         return self
 
 
-class Scenario(_Part):
+class Scenario(scenario.Part):
     """All of it."""
 
     nodes: Annotated[int, Field(ge=1, le=1000)]
@@ -176,19 +162,6 @@ def rate_at(app: App, at: float) -> float | None:
     return next((target.rate for target in reversed(app.targets) if target.at <= at), None)
 
 
-def parse(text: bytes) -> Scenario:
+def parse(text: str | bytes) -> Scenario:
     """Read a scenario. Raises ScenarioError."""
-    try:
-        written = text.decode("utf-8-sig")
-        json.loads(written, object_pairs_hook=unique_names)
-        return Scenario.model_validate_json(written)
-    except UnicodeDecodeError as error:
-        raise ScenarioError(f"is not UTF-8, at byte {error.start + 1}") from error
-    except TraceError as error:
-        raise ScenarioError(str(error)) from error
-    except json.JSONDecodeError as error:
-        raise ScenarioError(f"Invalid JSON: {error.msg}, in line {error.lineno}, column {error.colno}") from error
-    except ValidationError as error:
-        raise ScenarioError(first_flaw(error)) from error
-    except (ValueError, RecursionError) as error:  # an integer of thousands of digits, a thousand brackets
-        raise ScenarioError(f"Invalid JSON: {error}") from error
+    return scenario.read(Scenario, text)

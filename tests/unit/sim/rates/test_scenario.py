@@ -5,7 +5,8 @@ import json
 import pytest
 from rates import EXAMPLE
 
-from punctual.sim.rates.scenario import ScenarioError, parse
+from punctual.sim.rates.scenario import parse
+from punctual.sim.scenario import ScenarioError
 
 
 def changed(path, value):
