@@ -10,8 +10,10 @@ While the wishes fit, each chunk gets its wish. The headroom is used before any 
 CPU that no wish takes, the headroom included, is lent where jobs queue, until the next tick.
 
 Chunks that wait for a disk share it by their caps. So while one of them needs all that it may have, those that have
-time get less, the less the more time they have; otherwise their feedback would take the disk from it. This needs to be
-known (:attr:`Arbiter.disk`): chunks that sleep, or wait for disks of their own, would give up CPU for nothing.
+time get less, the less the more time they have; otherwise their feedback would take the disk from it. None of them is
+lent CPU meanwhile, nor for a while after its last wait, because the disk is free only as long as there are no loans.
+This needs to be known (:attr:`Arbiter.disk`): chunks that sleep, or wait for disks of their own, would give up CPU for
+nothing.
 
 Nothing winds up meanwhile: governors run their models on the CPU that chunks really had.
 """
@@ -23,7 +25,7 @@ from typing import Final
 TAKEN: Final = 3
 """Ticks without room after which a loop is opened."""
 GIVEN: Final = 60
-"""Ticks with room after which a loop is closed."""
+"""Ticks with room after which a loop is closed, and without a wait after which a chunk no longer counts as waiting."""
 
 MORE: Final = 0.1
 LESS: Final = 0.05
@@ -63,6 +65,8 @@ class Arbiter:
     """Chunks with open loops, in the order of opening."""
     _relief: float = 0.0
     """Part of a wish of almost nothing that a chunk does not get that waits for a disk."""
+    _waiting: dict[str, int] = field(default_factory=dict)
+    """Ticks for which a chunk still counts as one that waits for a disk: loans would make it wait again."""
     _over: int = 0
     _room: int = 0
 
@@ -78,7 +82,7 @@ class Arbiter:
             return _urgent_first(claims, wishes, self.cores)
         if not lend:
             return wishes
-        return _lent([one for one in claims if not (one.starved and self._relief)], wishes, self.cores)
+        return _lent([one for one in claims if not (one.id in self._waiting and self._relief)], wishes, self.cores)
 
     def _wish(self, one: Claim) -> float:
         wish = min(one.wish, one.modelled) if one.id in self.opened else one.wish
@@ -88,7 +92,9 @@ class Arbiter:
 
     def _relieve(self, claims: Sequence[Claim]) -> None:
         """Take CPU from chunks that wait for a disk and have time, while one that has none waits for it, too."""
-        pressed = self.disk and any(one.starved and one.pressed for one in claims)
+        ticks = {one.id: GIVEN if one.starved else self._waiting.get(one.id, 0) - 1 for one in claims}
+        self._waiting = {name: left for name, left in ticks.items() if left > 0}
+        pressed = self.disk and any(one.id in self._waiting and one.pressed for one in claims)
         self._relief = min(1.0, self._relief + MORE) if pressed else max(0.0, self._relief - LESS)
 
     def _switch(self, claims: Sequence[Claim]) -> None:

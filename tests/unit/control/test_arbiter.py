@@ -92,6 +92,20 @@ def test_chunks_with_time_leave_the_disk_to_one_that_has_none_and_get_it_back():
     assert caps == {"cpu": 0.2, "calm": 0.2, "busy": 0.8}
 
 
+def test_who_waited_for_a_disk_is_lent_nothing_for_a_while_after_its_last_wait_if_another_one_is_pressed():
+    """Without loans nobody waits; with them all would again, the pressed one included."""
+    arbiter = Arbiter(8.0, 7.0)
+    pressed, calm, cpu = claim("pressed", 1.0, slack=1.0), claim("calm", 0.2), claim("cpu", 0.2)
+    waiting = [replace(pressed, starved=True), replace(calm, starved=True), cpu]
+    assert arbiter.share(waiting, lend=True)["calm"] < 0.2
+    for _ in range(GIVEN - 1):
+        caps = arbiter.share([pressed, calm, cpu], lend=True)
+        assert (caps["calm"], caps["cpu"]) == (0.2, 1.0)
+    for _ in range(20):
+        caps = arbiter.share([pressed, calm, cpu], lend=True)
+    assert caps == {"pressed": 1.0, "calm": 1.0, "cpu": 1.0}
+
+
 def test_loops_open_one_after_the_other_those_that_wait_for_a_disk_first_and_then_by_slack():
     arbiter = Arbiter(2.0, 1.75)
     each = [
