@@ -111,7 +111,7 @@ class Adaptive:
         self.line.advance(seen.units, seen.dt)
         self._learner.learn(seen.units * self.period / seen.dt, seen.cores)
         if self._follow is not None:
-            self._follow.go_on(seen)
+            self._follow.go_on(seen, self._learner.past)
 
     def adopt(self, tuned: Tuned) -> None:
         """Take another controller, and the model that waited for it, if one did."""
@@ -148,7 +148,7 @@ class Adaptive:
         if found is None and self._learner.samples >= ENOUGH and self._units > LEAST and self._cores > IDLE:
             found = Model.first_order(0.0, self._units / self._cores, r2=0.0)
         if found is not None:
-            self._begin(found).go_on(seen)
+            self._begin(found).go_on(seen, self._learner.past)
 
     def wish(self) -> Wish:
         """Return the cap for the next period."""

@@ -15,6 +15,7 @@ makes no error, and nothing winds up. A new model or a restart begins at the cap
 
 import math
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -114,11 +115,15 @@ class Follow:
         self._begun = False
         self._inputs.extend([0.0] * len(self._inputs))
 
-    def go_on(self, seen: Sample) -> None:
-        """Begin in the middle: the chunk makes the progress that a sample shows, with the CPU that it had."""
+    def go_on(self, seen: Sample, past: Sequence[float]) -> None:
+        """Begin in the middle: the chunk makes the progress that a sample shows.
+
+        ``past``: the CPU that it had in the last periods, newest last; before these, the oldest.
+        """
         self._expected = seen.units * self.period / seen.dt
         self._begun = True
-        self._inputs.extend([seen.cores] * len(self._inputs))
+        self._inputs.extend([past[0]] * len(self._inputs))
+        self._inputs.extend(past)
 
     def take(self, seen: Sample) -> None:
         """Take the sample of a period."""

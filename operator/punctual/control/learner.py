@@ -81,7 +81,8 @@ class Learner:
     noise: float = 0.05
     """Standard deviation of a period's progress around its best forecast, relative to it; assumed at first."""
     _filters: tuple[_Filter, ...] = field(default_factory=lambda: tuple(_Filter() for _ in range(DELAYS)))
-    _past: deque[float] = field(default_factory=lambda: deque(maxlen=DELAYS))
+    past: deque[float] = field(default_factory=lambda: deque(maxlen=DELAYS))
+    """CPU in the last periods, cores, newest last."""
     _before: float | None = None
     _scale: float = 0.0
     """Progress that counts as 1."""
@@ -95,8 +96,8 @@ class Learner:
     def learn(self, progress: float, cores: float) -> None:
         """Take the progress of a period (units) and the CPU that the chunk had in it (cores)."""
         before, self._before = self._before, progress
-        self._past.append(cores)
-        if before is None or len(self._past) < DELAYS:
+        self.past.append(cores)
+        if before is None or len(self.past) < DELAYS:
             return
         if self.samples >= ENOUGH and self._surprised(before / self._scale, progress / self._scale):
             self._start_over()
@@ -116,14 +117,14 @@ class Learner:
         self._moved += part * (away * away * (1.0 - part) - self._moved)
         keep = 1.0 if self.dull else FORGETTING
         for delay, one in enumerate(self._filters):
-            one.take(y1, self._past[-1 - delay], y, keep)
+            one.take(y1, self.past[-1 - delay], y, keep)
         self.samples += 1
         self._judge()
 
     def interrupt(self) -> None:
         """Forget the last sample, because the next one does not follow from it: the chunk has stood still."""
         self._before = None
-        self._past.clear()
+        self.past.clear()
 
     @property
     def dull(self) -> bool:

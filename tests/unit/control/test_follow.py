@@ -268,6 +268,17 @@ def test_an_unknown_chunk_is_on_its_line_after_it_has_been_learned(a, noise):
     assert chunk.run(200)[0] < 1.1
 
 
+@pytest.mark.parametrize("delay", [0, 1, 2])
+@pytest.mark.parametrize("a", [0.3, 0.6, 0.8, 0.9])
+def test_a_chunk_whose_model_shows_exactly_is_at_once_on_its_line_however_late_its_cap_acts(a, delay):
+    """The caps of exploring act still when the model is there."""
+    model = Model.first_order(a, 1.0, delay=delay)
+    ratios = Chunk(Adaptive(Line(0.6 * model.gain * 200, 200.0), 0.0, 1.0), model).run(150)
+    first = next(k for k, one in enumerate(ratios[20:]) if abs(one - 1.0) <= 0.05)
+    assert first <= 8
+    assert all(abs(one - 1.0) <= 0.01 for one in ratios[20 + first + 1 :])
+
+
 def test_a_model_that_fits_is_not_replaced_by_what_noise_suggests():
     model = Model.first_order(0.79, 1.9)
     chunk = Chunk(Adaptive(Line(0.6 * model.gain * 500, 500.0), 0.0, 1.0, model), model, noise=0.05)
