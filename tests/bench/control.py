@@ -1,6 +1,6 @@
 """Feedback control against the published one: prints JSON.
 
-    tests/bench/control.py [--runs 10] [--plants 1000] [--seed 0] [PART …]
+    tests/bench/control.py [--runs 10] [--plants 1000] [--seed 0] [--processes 2] [--markdown FILE] [PART …]
 
 Parts:
     node     the paper's experiments (tests/support/paper_node.py has the scenarios), for each control: medians of the
@@ -8,6 +8,8 @@ Parts:
     steps    steps of random plants (a 0 to 0.95, b over two decades, delay 0 to 2, noise 0 and 5 %), with and without
              a model
     times    the search for gains, one tick of a chunk, and a node that is suddenly half as fast
+
+--markdown writes the tables of the parts into a page, between their marks.
 """
 
 import argparse
@@ -23,6 +25,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 
+import numpy as np
+from marks import put
 from paper_node import SETTINGS, outcome
 
 from punctual.control.adaptive import Adaptive
@@ -40,6 +44,7 @@ CONTROLS = {
     "static": {"control": "static"},
     "none": {"control": "none"},
     "published": {"control": "published"},
+    "published_as_printed": {"control": "published", "lines": "deadline"},
     "edf_cores": {"control": "edf-cores"},
 }
 PERIODS, LEARNED, BAND = 200, 20, 0.05
@@ -60,10 +65,10 @@ def middle(values):
     return [round(float(one), 4) for one in (statistics.median(known), min(known), max(known))]
 
 
-def node(runs, first):
+def node(runs, first, processes):
     """Return the paper's experiments."""
     jobs = [(s, c, first + seed) for s in SETTINGS for c in CONTROLS for seed in range(runs)]
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
+    with ProcessPoolExecutor(processes) as pool:
         outcomes = dict(zip(jobs, pool.map(run, jobs), strict=True))
     found = {}
     for setting in SETTINGS:
@@ -72,9 +77,11 @@ def node(runs, first):
             late = [one for result in each for one in result["late"]]
             names = "met_ratio", "accepted_ratio", "cpu_given", "makespan", "compute_met", "io_met"
             all_of = {name: middle([result[name] for result in each]) for name in names}
-            all_of["met_mean"] = round(statistics.fmean(result["met_ratio"] for result in each), 4)
-            all_of["accepted_mean"] = round(statistics.fmean(result["accepted_ratio"] for result in each), 4)
+            for name in ("met_ratio", "compute_met", "io_met", "accepted_ratio"):
+                known = [result[name] for result in each if result[name] is not None]
+                all_of[f"{name.removesuffix('_ratio')}_mean"] = round(statistics.fmean(known), 4) if known else None
             all_of["late"] = round(statistics.fmean(late), 4) if late else 0.0
+            all_of["runs"] = runs
             all_of["late_jobs"], all_of["worst"] = len(late), round(max(late, default=0.0), 4)
             found.setdefault(setting.name, {})[control] = all_of
     for each in found.values():
@@ -96,6 +103,8 @@ class Step:
         work = rng.uniform(0.3, 0.7) * self.gain * PERIODS
         self.governor = Adaptive(Line(work, float(PERIODS)), 0.0, 1.0, model)
         self.judged = 0 if known else LEARNED
+        self.first = []
+        """Of the first periods: what the progress comes from, and the progress, all relative to that expected."""
 
     def run(self):
         """Return periods until it stays in its band, the fewest possible, overshoot, and reversals."""
@@ -110,11 +119,20 @@ class Step:
             drive = self.b * (caps[k - self.delay] if k >= self.delay else 0.0)
             before = self.a * p + drive
             expected = self.a * expected + drive
-            p = max(0.0, before * (1.0 + self.noise * self.rng.gauss(0.0, 1.0)))
+            last, p = p, max(0.0, before * (1.0 + self.noise * self.rng.gauss(0.0, 1.0)))
+            if k < LEARNED and before > 0.0:
+                self.first.append((last / before, drive / self.b / before, p / before))
             ratios.append(expected / self.governor.reference)
             self.governor.take(Sample(1.0, p, caps[k], caps[k]))
         judged = [ratio - 1.0 for ratio in ratios[self.judged :]]
         return (max((k + 1 for k, one in enumerate(judged) if abs(one) > BAND), default=0), least, *swings(judged))
+
+    @property
+    def told(self):
+        """Whether the best least squares over the first periods, at the known delay, tell the gain within the band."""
+        rows = np.array(self.first)
+        (a, b), *_ = np.linalg.lstsq(rows[:, :2], rows[:, 2], rcond=None)
+        return bool(abs(b / (1.0 - a) / self.gain - 1.0) <= BAND)
 
     def least(self, expected, caps):
         """Return the fewest periods outside of the band that any caps allow from here."""
@@ -141,15 +159,15 @@ def one_step(job):
     """Run one plant; for another process."""
     seed, noise, known = job
     step = Step(random.Random(f"step/{seed}"), noise=noise, known=known)
-    return step.a, *step.run()
+    return step.a, *step.run(), step.told
 
 
-def steps(plants, first):
+def steps(plants, first, processes):
     """Return how random plants settle, by range of a."""
     found = {}
     for known in (True, False):
         for noise in (0.0, 0.05):
-            with ProcessPoolExecutor(os.cpu_count()) as pool:
+            with ProcessPoolExecutor(processes) as pool:
                 each = list(pool.map(one_step, [(first + n, noise, known) for n in range(plants)], chunksize=50))
             of = f"{'known' if known else 'unknown'}_{'noise' if noise else 'exact'}"
             found[of] = {"all": share(each)}
@@ -164,11 +182,12 @@ def share(each):
     return {
         "plants": len(each),
         "settled_in_time": round(sum(took <= max(4, 1.5 * least) for _, took, least, *_ in each) / n, 4),
+        "gain_told": round(sum(told for *_, told in each) / n, 4),
         "median_periods": statistics.median(took for _, took, *_ in each) if each else None,
         "median_least": statistics.median(least for _, _, least, *_ in each) if each else None,
-        "overshoot_kept": round(sum(over <= BAND for *_, over, _ in each) / n, 4),
-        "worst_overshoot": round(max((over for *_, over, _ in each), default=0.0), 4),
-        "one_reversal_at_most": round(sum(turns <= 1 for *_, turns in each) / n, 4),
+        "overshoot_kept": round(sum(over <= BAND for *_, over, _, _ in each) / n, 4),
+        "worst_overshoot": round(max((over for *_, over, _, _ in each), default=0.0), 4),
+        "one_reversal_at_most": round(sum(turns <= 1 for *_, turns, _ in each) / n, 4),
     }
 
 
@@ -224,6 +243,103 @@ def half_speed(noise):
     return {name: middle(values) for name, values in took.items()}
 
 
+NAMES = {
+    "adaptive": "ours",
+    "adaptive_need_first": "ours, highest need first (C2)",
+    "adaptive_no_loan": "ours, nothing lent",
+    "adaptive_no_loan_need_first": "the same, highest need first (C2)",
+    "published": "published, lines as early as ours",
+    "published_as_printed": "published, lines as printed",
+    "none": "no control, caps of 1",
+    "edf_cores": "EDF, whole cores",
+}
+"""Controls of the table, in its order."""
+PAPER = "*the paper's measurement*"
+PRINTED = {
+    "compute_2_10": [(PAPER, "90.4", "12.4", "")],
+    "mixed_2_10": [(PAPER, "80.9", "14.7", "12")],
+    "compute_1_4": [(PAPER, "86", "", "")],
+    "mixed_1_4": [(PAPER, "76", "", "")],
+    "mixed_1_3": [
+        (PAPER, "64.3; 80.9 and 47.6", "13.7 and 21.5", "10.7"),
+        ("*its EDF with whole cores*", "54.8; 66.6 and 42.8", "12.9 and 39.3", "11.5"),
+    ],
+}
+"""What the paper says: met and late by, in percent, also of compute-bound and I/O jobs, and hours in all."""
+
+
+HEAD = "met, %", "late by, % (jobs)", "accepted, %", "CPU given while refusing, %", "total time, h"
+
+
+def node_table(found):
+    """Return the experiments as Markdown."""
+    lines = []
+    for setting in SETTINGS:
+        each = found[setting.name]
+        kind, head = "compute-bound", ("control", *HEAD)
+        if setting.mixed:
+            kind, head = "mixed", ("control", "met, %", "of compute-bound and I/O jobs", *HEAD[1:])
+        lines += ["", f"**{kind}, deadlines of {setting.low:g} to {setting.high:g} run times**", "", row(*head)]
+        lines.append("|---|" + "---:|" * (len(head) - 1))
+        for name, met, late, hours in PRINTED.get(setting.name, []):
+            all_of, _, kinds = met.partition("; ")
+            lines.append(row(name, all_of, *([kinds] if setting.mixed else []), late, "", "", hours))
+        lines += [row(name, *cells_of(each[control], mixed=setting.mixed)) for control, name in NAMES.items()]
+    return "\n".join(lines[1:])
+
+
+def row(*cells):
+    """Return a line of a table."""
+    return f"| {' | '.join(cells)} |"
+
+
+def cells_of(one, *, mixed):
+    """Return a control's cells: medians with the least and the highest run; of kinds of jobs, and late ones, means."""
+
+    def cell(name, factor=100.0, form="{:.1f}"):
+        if one[name] is None:
+            return "never refused"
+        mid, low, high = (form.format(value * factor).removesuffix(".0") for value in one[name])
+        return mid if low == high else f"{mid} ({low} to {high})"
+
+    kinds = [f"{100 * one['compute_met_mean']:.1f} and {100 * one['io_met_mean']:.1f}"] if mixed else []
+    return (
+        f"**{100 * one['met_mean']:.1f}**; {cell('met_ratio')}",
+        *kinds,
+        f"{100 * one['late']:.1f} ({one['late_jobs']})",
+        cell("accepted_ratio"),
+        cell("cpu_given", form="{:.0f}"),
+        cell("makespan", 1.0 / 3600.0),
+    )
+
+
+def steps_table(found):
+    """Return how steps settle as Markdown."""
+    head = "| model, noise, a | plants | settles in time, % | gain told, % | overshoot ≤ 5 %, % | ≤ 1 reversal, % |"
+    lines = [head, "|---|---:|---:|---:|---:|---:|"]
+    for of, ranges in found.items():
+        known, noise = of.split("_")
+        for name, one in ranges.items():
+            if known == "known" and name != "all":
+                continue
+            told = "" if known == "known" or noise == "exact" else f"{100 * one['gain_told']:.0f}"
+            lines.append(
+                f"| {known}, {'5 %' if noise == 'noise' else 'none'}, {name} | {one['plants']} | "
+                f"{100 * one['settled_in_time']:.1f} | {told} | {100 * one['overshoot_kept']:.1f} | "
+                f"{100 * one['one_reversal_at_most']:.1f} |"
+            )
+    return "\n".join(lines)
+
+
+def times_table(found):
+    """Return the times as Markdown."""
+    lines = ["| | measured | asked |", "|---|---:|---:|"]
+    lines.append(f"| search for the gains of a model, the slowest of three | {found['search_ms']} ms | ≤ 50 ms |")
+    for name, took in found["tick_us_by"].items():
+        lines.append(f"| a tick of one chunk, model {name} | {took} µs | ≤ 20 µs |")
+    return "\n".join(lines)
+
+
 def main():
     """Do what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -231,15 +347,21 @@ def main():
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--plants", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
+    parser.add_argument("--markdown", type=Path, metavar="FILE")
     asked = parser.parse_args()
     parts = asked.parts or ["node", "steps", "times"]
     found = {}
     if "times" in parts:
         found["times"] = times()
     if "steps" in parts:
-        found["steps"] = steps(asked.plants, asked.seed)
+        found["steps"] = steps(asked.plants, asked.seed, asked.processes)
     if "node" in parts:
-        found["node"] = {"runs": asked.runs, **node(asked.runs, asked.seed)}
+        found["node"] = node(asked.runs, asked.seed, asked.processes)
+    if asked.markdown:
+        for part, write in (("node", node_table), ("steps", steps_table), ("times", times_table)):
+            if part in found:
+                put(asked.markdown, f"control {part}", write(found[part]))
     print(json.dumps({"control": found}, indent=1))  # noqa: T201  what it is for
 
 

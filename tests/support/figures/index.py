@@ -1,5 +1,5 @@
 """All figures, by name."""
 
-from figures import chapter4, chapter5, chapter6, chapter7, rates
+from figures import chapter4, chapter5, chapter6, chapter7, progress, rates
 
-FIGURES = {f.name: f for chapter in (chapter4, chapter5, chapter6, chapter7, rates) for f in chapter.FIGURES}
+FIGURES = {f.name: f for chapter in (chapter4, chapter5, chapter6, chapter7, progress, rates) for f in chapter.FIGURES}
