@@ -39,6 +39,8 @@ from punctual.sim.plants.regimes import searched
 CONTROLS = {
     "adaptive": {"control": "adaptive"},
     "adaptive_need_first": {"control": "adaptive", "order": "need"},
+    "adaptive_as_printed": {"control": "adaptive", "lines": "deadline"},
+    "adaptive_as_printed_need_first": {"control": "adaptive", "lines": "deadline", "order": "need"},
     "adaptive_no_loan": {"control": "adaptive", "lend": False},
     "adaptive_no_loan_need_first": {"control": "adaptive", "lend": False, "order": "need"},
     "static": {"control": "static"},
@@ -246,6 +248,8 @@ def half_speed(noise):
 NAMES = {
     "adaptive": "ours",
     "adaptive_need_first": "ours, highest need first (C2)",
+    "adaptive_as_printed": "ours, lines as printed",
+    "adaptive_as_printed_need_first": "the same, highest need first (C2)",
     "adaptive_no_loan": "ours, nothing lent",
     "adaptive_no_loan_need_first": "the same, highest need first (C2)",
     "published": "published, lines as early as ours",

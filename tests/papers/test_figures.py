@@ -8,7 +8,7 @@ import re
 
 import numpy as np
 import pytest
-from figures import chapter4, chapter5, chapter6, chapter7, page
+from figures import chapter4, chapter5, chapter6, chapter7, page, progress
 from figures.figure import FULL, Found, Size
 from figures.index import FIGURES
 
@@ -191,6 +191,22 @@ def test_7_2_with_looser_deadlines_control_lets_most_be_used_and_few_miss():
     found = chapter7.Rising(chapter7.CLOSED, 4.0).run(1, Size(1, 0.15))
     assert np.mean(found["utilization"][-3:]) > 0.6
     assert np.mean(found["missed"][3:]) < 0.1
+
+
+def test_progress_5_ours_is_on_a_new_reference_at_once_and_the_papers_gains_do_what_its_figure_shows():
+    found = {name: progress.Steps(name).run(1, SMALL) for name in (*progress.GAINS, progress.OURS)}
+    settling = {name: one["settling"] for name, one in found.items()}
+    assert settling[progress.OURS] <= 2.0
+    assert 10.0 < settling["good"] < min(settling["slow"], settling["aggressive"])
+    assert found["aggressive"]["beyond"] > 0.2 > max(found[name]["beyond"] for name in ("good", "slow", progress.OURS))
+
+
+def test_progress_8_the_published_control_is_fair_and_slow_and_late_only_with_its_lines_as_printed():
+    ours, early, printed = (progress.Week("compute_2_10", name).run(1, SMALL) for name in list(progress.CONTROLS)[:3])
+    assert ours["met"] == early["met"] == 1.0
+    assert early["hours"] > 2.0 * ours["hours"]
+    assert 0.2 < printed["met"] < 0.8
+    assert printed["late"] < 0.01
 
 
 NUMBERS = [f"{chapter}.{n}" for chapter, last in ((4, 12), (5, 19), (6, 18), (7, 5)) for n in range(1, last + 1)]

@@ -222,7 +222,7 @@ def _draw8(found: Found) -> object:
 FIGURES = (
     Figure(
         name="progress.5",
-        title="A program whose reference changes (Park and Humphrey, figure 5)",
+        title="A reference that changes (Park and Humphrey, figure 5)",
         parameters="BLAST, P(k) = 0.32 P(k−1) + 6.38 C(k−1), noise of 5 %, α = 0.85; references of 3, 6 and 4 units a "
         "second, which the text does not tell",
         published="the aggressive gains oscillate, the slow ones take long, the good ones are between them",
@@ -236,7 +236,7 @@ FIGURES = (
         title="Jobs that meet their deadlines (Park and Humphrey, figures 7 and 8, table 4)",
         parameters="8 cores, 7 of them promised, 14 slots, 42 jobs of 0.5 to 2 hours, refused jobs ask again; what the "
         "text does not tell is in [experiments](experiments.md#jobs-on-one-node)",
-        published="see the table: measured on a real node, whose disturbances nobody knows",
+        published="see the table; a real node with unknown disturbances",
         points=_points8,
         words=_words8,
         draw=_draw8,
