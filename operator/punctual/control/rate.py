@@ -32,9 +32,9 @@ LEAP: Final = 5.0
 chance, and then the pair is to stay."""
 LEAST: Final = 1.5
 """Least waits assumed: an iteration is not measured finer than about a gap."""
-AIM: Final = 0.8
+AIM: Final = 0.9
 """Utilization aimed at: so many ε above the target, as the rate is below utilization."""
-SPARE: Final = 0.1
+SPARE: Final = 0.2
 """Part of ε kept for the difference between iterations."""
 TAKEN: Final = 0.02
 """What external load may take of a slice: half of it is added to the rate aimed at."""
