@@ -263,8 +263,9 @@ class Bracketing:
         self.strikes += 1
         if self.held and self.strikes < PATIENCE:
             return Decision(self.pair, "Wait")
-        if self.held:
+        if self.held:  # something has changed: what was tried before tells nothing of it
             self.known = tuple(k for k in self.known if k.target != self.target)
+            self.tried.clear()
         self.held, self.strikes = False, 0.0
         return self._slow_down(seen) if seen.rate > self.target else self._shorten(seen)
 

@@ -220,11 +220,13 @@ def test_what_no_pair_holds_is_given_up_at_the_period_that_loses_least():
     assert seen[-1][1] >= 0.8 * best
 
 
-def test_it_finds_a_pair_again_when_the_application_slows_down_for_good():
-    plant = Plant(alone=6.0, waits=4.0)
+@pytest.mark.parametrize("waits", [4.0, 4.8, 5.8])
+def test_it_finds_a_pair_again_when_the_application_slows_down_for_good(waits):
+    """Periods that lost too much before lose even more now."""
+    plant = Plant(alone=6.0, waits=waits)
     law = bracketing(plant)
     law.aim(0.5)
-    plant.run(law, 4)
+    plant.run(law, 12)
     plant.slow = 0.98
     seen = plant.run(law, 8)
     assert in_band(*seen[-1], 0.5)
