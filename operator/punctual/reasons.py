@@ -46,6 +46,18 @@ STATUS_UNREADABLE: Final = "StatusUnreadable"  # the status is not one that the 
 ACTIVE: Final = "Active"  # a window has begun and has not ended
 NOT_ACTIVE: Final = "NotActive"
 
+# Target rates
+RATES_DO_NOT_FIT: Final = "RatesDoNotFit"  # on a node, the rates take more CPU than the pods request
+POD_OUTSIDE_POOL: Final = "PodOutsidePool"  # a selected pod is on a node of another pool, or of none
+POD_SHARED: Final = "PodShared"  # an older TargetRate selects one of the pods
+ON_TARGET: Final = "OnTarget"
+SETTLING: Final = "Settling"  # another period or slice is tried
+UNREACHABLE: Final = "Unreachable"  # no period and slice hold the rate
+NO_PODS: Final = "NoPods"  # no selected pod runs
+NO_PROGRESS: Final = "NoProgress"  # no selected pod reports iterations: only its CPU is held
+COUNT_FELL: Final = "CountFell"  # the iterations of a pod went back
+CAP_NOT_IN_FORCE: Final = "CapNotInForce"  # a pod's limit is not the one asked for, or its agent is silent
+
 # Ends
 COMPLETED: Final = "Completed"
 DEADLINE_MISSED: Final = "DeadlineMissed"

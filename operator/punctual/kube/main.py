@@ -31,7 +31,7 @@ from punctual.kube.agents.report_server import Refusal, ReportCallbacks, ReportS
 from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.client import ApiClient, Json
-from punctual.kube.cluster.directory import JOBS, POOLS, RESERVATIONS
+from punctual.kube.cluster.directory import JOBS, POOLS, RESERVATIONS, TARGET_RATES
 from punctual.kube.cluster.handlers import Watches
 from punctual.kube.cluster.informer import Informer
 from punctual.kube.cluster.placeholder_pod import PlaceholderSettings
@@ -41,6 +41,7 @@ from punctual.kube.cluster.walk import walk
 from punctual.kube.election.elector import ElectorThread, Timing
 from punctual.kube.election.leader_label import LeaderLabel
 from punctual.kube.format.clock import ServerClock, ask_while_doubted
+from punctual.kube.leader.actors import PoolCore
 from punctual.kube.leader.term import Term
 from punctual.kube.leader.trials import DEADLINE
 from punctual.kube.metrics import Metrics, begin
@@ -52,7 +53,6 @@ from punctual.kube.trust.ca import service_names
 from punctual.kube.trust.ca_store import ClusterCaStore
 from punctual.kube.trust.identity import Identity, Reviewer, identity_of
 from punctual.kube.trust.rotation import Rotation
-from punctual.runtime.actor import Core
 from punctual.scheduling.model.events import Reported
 from punctual.scheduling.pool import Pool
 
@@ -153,7 +153,7 @@ class Operator:
     Any other end raises its cause.
     """
 
-    def __init__(self, config: Config, *, core: Callable[[int], Core] = Pool) -> None:
+    def __init__(self, config: Config, *, core: Callable[[int], PoolCore] = Pool) -> None:
         self._config = config
         self._core = core
         self._metrics = Metrics()
@@ -282,7 +282,9 @@ class Operator:
                 now=client.clock.now,
                 monotonic=time.monotonic,
                 pods_on=caches.pods.on_node,
+                others_on=caches.inventory.pods_on,
                 heard=self._heard,
+                heard_others=self._heard_others,
                 refused=self._refused,
             ),
             account=config.agent,
@@ -351,6 +353,10 @@ class Operator:
         self._metrics.reports.inc()
         if self._term:
             self._term.reported(reported)
+
+    def _heard_others(self, node: str, pods: tuple[wire.PodReport, ...]) -> None:
+        if self._term:
+            self._term.reported_others(node, pods)
 
     def _refused(self, reason: Refusal, count: int) -> None:
         self._metrics.refusals.labels(reason).inc(count)
@@ -463,7 +469,7 @@ async def _see_epochs(client: ApiClient, caches: Caches) -> None:
 
     If the Lease was deleted, the epochs of new terms must not start below it.
     """
-    for resource in (POOLS, JOBS, RESERVATIONS):
+    for resource in (POOLS, JOBS, RESERVATIONS, TARGET_RATES):
         async for page in walk(client, resource.path(), patience=_be_patient):
             for body in page.items:
                 caches.directory.see_epoch((body.get("status") or {}).get("epoch") or 0)

@@ -1,12 +1,12 @@
-"""Actor of one pool: wakes on mail or a tick, steps its Pool and passes the actions on.
+"""Actor of one core, such as a Pool: wakes on mail or a tick, steps its core and passes the actions on.
 
-It owns the Pool, so nothing else may access it. It makes no decisions and performs no I/O: :class:`Executor` carries
-actions out and reports when the required records are written. A Pool bounds its own work per step. While it has a
+It owns the core, so nothing else may access it. It makes no decisions and performs no I/O: :class:`Executor` carries
+actions out and reports when the required records are written. A core bounds its own work per step. While it has a
 backlog, the actor steps again at once, but yields to the event loop in between, so that reports and writes continue in
 a burst.
 
 Any error ends the actor, and with it the leader's term. All decisions are recorded, so a new leader continues from
-there; continuing with a Pool that may be inconsistent is dangerous. A clock that is set back far ends the actor, too: a
+there; continuing with a core that may be inconsistent is dangerous. A clock that is set back far ends the actor, too: a
 Pool waits for times that would not come for long, and a new Pool has no such times.
 
 While the clock is in doubt, nothing is decided: a step at a wrong time would break every promise permanently. Mail
@@ -17,13 +17,16 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final, Generic, Protocol, TypeVar
 
 from punctual.errors import ClusterError
 from punctual.runtime.mailbox import Mailbox
-from punctual.scheduling.model.actions import Action
-from punctual.scheduling.model.events import Event
-from punctual.scheduling.view import PoolView
+
+E = TypeVar("E")
+A = TypeVar("A")
+E_contra = TypeVar("E_contra", contravariant=True)
+A_contra = TypeVar("A_contra", contravariant=True)
+A_co = TypeVar("A_co", covariant=True)
 
 TICK: Final = 0.25
 """Seconds between steps without events: chunks start and jobs overrun by the clock alone."""
@@ -31,44 +34,41 @@ SET_BACK: Final = 60.0
 """Maximum seconds by which the clock may be set back: the Pool's timers are delayed by as much at most."""
 
 
-class Core(Protocol):
-    """Interface of a :class:`punctual.scheduling.pool.Pool` that the actor uses."""
+class Core(Protocol[E_contra, A_co]):
+    """What decides: events in, actions out."""
 
     @property
     def backlog(self) -> int:
         """Decisions that wait for a further step."""
 
-    def restore(self, now: float, events: Sequence[Event]) -> list[Action]:
+    def restore(self, now: float, events: Sequence[E_contra]) -> Sequence[A_co]:
         """Read the recorded state; return the stamps of the new epoch."""
 
-    def step(self, now: float, events: Sequence[Event]) -> list[Action]:
+    def step(self, now: float, events: Sequence[E_contra]) -> Sequence[A_co]:
         """Process events, make a bounded number of decisions, return actions."""
 
-    def view(self) -> PoolView:
-        """Return a view of what the pool knows and plans, for readers."""
 
+class Executor(Protocol[A_contra]):
+    """Carries actions out, in order within one object."""
 
-class Executor(Protocol):
-    """Carries actions out, in order within one job."""
-
-    def perform(self, action: Action) -> None:
+    def perform(self, action: A_contra) -> None:
         """Accept an action; returns at once."""
 
     async def flush(self) -> None:
         """Return when every urgent status accepted so far is written; raise if one cannot be."""
 
 
-class PoolActor:
-    """Steps one Pool. ``now`` is the API server's clock; ``timed`` is called with the seconds of each step.
+class Actor(Generic[E, A]):
+    """Steps one core. ``now`` is the core's clock; ``timed`` is called with the seconds of each step.
 
-    ``doubted`` returns whether that clock is in doubt: then steps are postponed.
+    ``doubted`` returns whether the API server's clock is in doubt: then steps are postponed.
     """
 
     def __init__(
         self,
-        core: Core,
-        mailbox: Mailbox,
-        executor: Executor,
+        core: Core[E, A],
+        mailbox: Mailbox[E],
+        executor: Executor[A],
         *,
         now: Callable[[], float],
         doubted: Callable[[], bool] = lambda: False,
@@ -88,7 +88,7 @@ class PoolActor:
         self._going = asyncio.Event()
         self._going.set()
 
-    async def run(self, restored: Sequence[Event]) -> None:
+    async def run(self, restored: Sequence[E]) -> None:
         """Take over from the state of the API server, then step until an error.
 
         Nothing is decided before the stamps of the new epoch are written: from then on the API server refuses pending
@@ -128,7 +128,7 @@ class PoolActor:
             self._ticked = self._made
 
     def step(self) -> None:
-        """Take all mail and step the Pool once; ClusterError if the clock was set back far."""
+        """Take all mail and step the core once; ClusterError if the clock was set back far."""
         now = self._now()
         if now < self._latest - SET_BACK:
             raise ClusterError(
@@ -152,10 +152,6 @@ class PoolActor:
         """Seconds that it has waited for its first step; 0 after that, and while halted."""
         return self._monotonic() - self._made if self._ticked is None and self._going.is_set() else 0.0
 
-    def view(self) -> PoolView:
-        """Return a view of the Pool: what it knows and plans between two steps."""
-        return self._core.view()
-
-    def _perform(self, actions: Sequence[Action]) -> None:
+    def _perform(self, actions: Sequence[A]) -> None:
         for action in actions:
             self._executor.perform(action)

@@ -4,9 +4,10 @@ import contextlib
 import pytest
 
 from punctual.errors import ClusterError, InvariantError
-from punctual.runtime.actor import PoolActor
+from punctual.runtime.actor import Actor
 from punctual.runtime.mailbox import Mailbox
 from punctual.scheduling.model.actions import Emit, HoldNode
+from punctual.scheduling.model.event_keys import key_of, merged
 from punctual.scheduling.model.events import NodeGone
 
 
@@ -71,7 +72,7 @@ async def running(actor, restored=()):
 async def test_a_new_leader_decides_nothing_before_its_stamps_are_written():
     core, log = Script([Emit(None, "Normal", "Ready", "")]), Log()
     log.written.clear()
-    actor = PoolActor(core, Mailbox(), log, now=lambda: 7.0)
+    actor = Actor(core, Mailbox(key_of, merged), log, now=lambda: 7.0)
     async with running(actor, [NodeGone("a")]):
         while not log.lines:  # noqa: ASYNC110  the loop turns until the stamp was handed on
             await asyncio.sleep(0)
@@ -84,8 +85,8 @@ async def test_a_new_leader_decides_nothing_before_its_stamps_are_written():
 
 
 async def test_mail_wakes_the_pool_long_before_the_tick():
-    core, log, box = Script(), Log(), Mailbox()
-    actor = PoolActor(core, box, log, now=lambda: 0.0)
+    core, log, box = Script(), Log(), Mailbox(key_of, merged)
+    actor = Actor(core, box, log, now=lambda: 0.0)
     async with running(actor):
         await reached(core.stepped)
         core.stepped.clear()
@@ -96,7 +97,7 @@ async def test_mail_wakes_the_pool_long_before_the_tick():
 
 async def test_without_mail_the_clock_alone_makes_it_step():
     core = Script()
-    async with running(PoolActor(core, Mailbox(), Log(), now=lambda: 0.0)):
+    async with running(Actor(core, Mailbox(key_of, merged), Log(), now=lambda: 0.0)):
         for _ in range(3):
             await reached(core.stepped)
             core.stepped.clear()
@@ -114,7 +115,7 @@ async def test_a_backlog_is_worked_off_at_once_with_the_loop_running_between():
 
     loop = asyncio.get_running_loop()
     began = loop.time()
-    async with running(PoolActor(core, Mailbox(), Log(), now=lambda: 0.0)):
+    async with running(Actor(core, Mailbox(key_of, merged), Log(), now=lambda: 0.0)):
         async with asyncio.timeout(60):
             await other()
         assert loop.time() - began < 0.2  # three ticks would be 0.75 s
@@ -123,7 +124,7 @@ async def test_a_backlog_is_worked_off_at_once_with_the_loop_running_between():
 
 async def test_a_broken_invariant_ends_the_turn():
     core = Script(InvariantError("two chunks own the same unit"))
-    async with running(PoolActor(core, Mailbox(), Log(), now=lambda: 0.0)) as task:
+    async with running(Actor(core, Mailbox(key_of, merged), Log(), now=lambda: 0.0)) as task:
         with pytest.raises(InvariantError, match="own the same unit"):
             async with asyncio.timeout(60):
                 await task
@@ -132,8 +133,8 @@ async def test_a_broken_invariant_ends_the_turn():
 async def test_each_step_is_timed_and_silence_is_seen():
     at = iter(range(100))
     times = []
-    actor = PoolActor(
-        Script(), Mailbox(), Log(), now=lambda: 0.0, timed=times.append, monotonic=lambda: float(next(at))
+    actor = Actor(
+        Script(), Mailbox(key_of, merged), Log(), now=lambda: 0.0, timed=times.append, monotonic=lambda: float(next(at))
     )
     assert actor.silent == 0.0
     assert actor.waiting == 1.0  # since it was made
@@ -146,7 +147,7 @@ async def test_each_step_is_timed_and_silence_is_seen():
 @pytest.mark.parametrize(("times", "goes_on"), [([100.0, 45.0, 40.0], True), ([100.0, 70.0, 39.0], False)])
 async def test_a_clock_that_is_set_back_far_ends_it(times, goes_on):
     core, left = Script(), iter(times)
-    actor = PoolActor(core, Mailbox(), Log(), now=lambda: next(left))
+    actor = Actor(core, Mailbox(key_of, merged), Log(), now=lambda: next(left))
     actor.step()
     actor.step()
     with contextlib.nullcontext() if goes_on else pytest.raises(ClusterError, match="set back by 61 s"):
@@ -174,8 +175,8 @@ class Doubt:
 
 async def test_while_the_time_is_in_doubt_steps_are_put_off_and_mail_is_kept(monkeypatch):
     monkeypatch.setattr("punctual.runtime.actor.TICK", 0.0)
-    core, box, doubt = Script(backlog=[1] * 9), Mailbox(), Doubt(doubted=False)
-    async with running(PoolActor(core, box, Log(), now=lambda: 0.0, doubted=doubt)):
+    core, box, doubt = Script(backlog=[1] * 9), Mailbox(key_of, merged), Doubt(doubted=False)
+    async with running(Actor(core, box, Log(), now=lambda: 0.0, doubted=doubt)):
         await reached(core.stepped)
         doubt.doubted = True
         await doubt.looked_at()
@@ -194,7 +195,7 @@ async def test_while_the_time_is_in_doubt_steps_are_put_off_and_mail_is_kept(mon
 async def test_a_new_leader_reads_no_record_at_a_time_that_is_in_doubt(monkeypatch):
     monkeypatch.setattr("punctual.runtime.actor.TICK", 0.0)
     core, doubt = Script(), Doubt(doubted=True)
-    async with running(PoolActor(core, Mailbox(), Log(), now=lambda: 0.0, doubted=doubt)):
+    async with running(Actor(core, Mailbox(key_of, merged), Log(), now=lambda: 0.0, doubted=doubt)):
         await doubt.looked_at()
         assert core.seen == []
         doubt.doubted = False
@@ -206,7 +207,7 @@ async def test_a_new_leader_reads_no_record_at_a_time_that_is_in_doubt(monkeypat
 async def test_a_planner_that_waits_for_the_time_does_not_count_as_hung(monkeypatch, begun):
     monkeypatch.setattr("punctual.runtime.actor.TICK", 0.0)
     doubt, at, core = Doubt(doubted=not begun), [0.0], Script()
-    actor = PoolActor(core, Mailbox(), Log(), now=lambda: 0.0, doubted=doubt, monotonic=lambda: at[0])
+    actor = Actor(core, Mailbox(key_of, merged), Log(), now=lambda: 0.0, doubted=doubt, monotonic=lambda: at[0])
     async with running(actor):
         if begun:
             await reached(core.stepped)

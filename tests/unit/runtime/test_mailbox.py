@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from punctual.errors import ClusterError
-from punctual.runtime.mailbox import Mailbox, key_of
+from punctual.runtime.mailbox import Mailbox
+from punctual.scheduling.model.event_keys import key_of, merged
 from punctual.scheduling.model.events import (
     JobApplied,
     JobDeleted,
@@ -46,7 +47,7 @@ def line(pod, done):
 
 
 async def test_the_newest_of_each_key_is_kept_in_the_order_of_its_put():
-    box = Mailbox()
+    box = Mailbox(key_of, merged)
     for event in (node("a", 1.0), node("b"), node("a", 2.0)):
         box.put(event)
     assert box.take() == [node("b"), node("a", 2.0)]
@@ -54,14 +55,14 @@ async def test_the_newest_of_each_key_is_kept_in_the_order_of_its_put():
 
 
 async def test_a_deletion_takes_the_place_of_the_apply_before_it():
-    box = Mailbox()
+    box = Mailbox(key_of, merged)
     box.put(JobApplied(JOB))
     box.put(JobDeleted("j1"))
     assert box.take() == [JobDeleted("j1")]
 
 
 async def test_a_pod_that_ended_and_vanished_between_two_looks_keeps_its_exit_code():
-    box = Mailbox()
+    box = Mailbox(key_of, merged)
     ended = POD._replace(phase="Succeeded", exit_code=0)
     box.put(POD)
     box.put(ended)
@@ -70,16 +71,16 @@ async def test_a_pod_that_ended_and_vanished_between_two_looks_keeps_its_exit_co
 
 
 async def test_reports_of_one_node_merge_by_pod():
-    box = Mailbox()
+    box = Mailbox(key_of, merged)
     box.put(Reported("n1", (line("p1", 3), line("p2", 5))))
     box.put(Reported("n1", (line("p1", 4),)))
-    (merged,) = box.take()
-    assert {p.pod: p.done for p in merged.pods} == {"p1": 4, "p2": 5}
+    (event,) = box.take()
+    assert {p.pod: p.done for p in event.pods} == {"p1": 4, "p2": 5}
 
 
 async def test_depth_and_age_are_numbers_of_what_waits():
     at = 10.0
-    box = Mailbox(monotonic=lambda: at)
+    box = Mailbox(key_of, merged, monotonic=lambda: at)
     assert (box.depth, box.age) == (0, 0.0)
     box.put(node("a"))
     at = 12.5
@@ -90,7 +91,7 @@ async def test_depth_and_age_are_numbers_of_what_waits():
 
 
 async def test_a_full_mailbox_says_so_instead_of_dropping():
-    box = Mailbox(limit=2)
+    box = Mailbox(key_of, merged, limit=2)
     for name in "abc":
         box.put(node(name))
     with pytest.raises(ClusterError, match="rebuild"):
@@ -98,14 +99,14 @@ async def test_a_full_mailbox_says_so_instead_of_dropping():
 
 
 async def test_a_newer_event_of_a_known_key_needs_no_room():
-    box = Mailbox(limit=1)
+    box = Mailbox(key_of, merged, limit=1)
     box.put(node("a"))
     box.put(NodeGone("a"))
     assert box.take() == [NodeGone("a")]
 
 
 async def test_mail_from_another_thread_ends_the_wait():
-    box = Mailbox()
+    box = Mailbox(key_of, merged)
     thread = threading.Thread(target=box.put, args=(node("a"),))
     async with asyncio.timeout(60):
         waiting = asyncio.ensure_future(box.wait(at_most=60))
@@ -116,13 +117,13 @@ async def test_mail_from_another_thread_ends_the_wait():
 
 
 async def test_without_mail_the_wait_ends_at_its_time():
-    box = Mailbox()
+    box = Mailbox(key_of, merged)
     await box.wait(at_most=0.001)
     assert box.take() == []
 
 
 async def test_mail_that_came_before_the_wait_ends_it():
-    box = Mailbox()
+    box = Mailbox(key_of, merged)
     box.put(node("a"))
     async with asyncio.timeout(60):
         await box.wait(at_most=60)
@@ -141,7 +142,7 @@ EVENTS = st.one_of(
 @given(st.lists(EVENTS, max_size=20))
 def test_what_is_taken_is_the_last_put_of_each_key_in_order(events):
     async def story():
-        box = Mailbox()
+        box = Mailbox(key_of, merged)
         for event in events:
             box.put(event)
             box.check()

@@ -9,6 +9,7 @@ from world import World, job
 from punctual import metric_names as names
 from punctual.kube.metrics import Metrics, began
 from punctual.runtime.mailbox import Mailbox
+from punctual.scheduling.model.event_keys import key_of, merged
 from punctual.scheduling.model.events import Progress, Reported
 
 NODES = [f"n{n}" for n in range(50)]
@@ -25,7 +26,7 @@ def value(metrics, name):
 
 
 async def test_only_the_newest_report_of_each_node_waits():
-    mailbox = Mailbox()
+    mailbox = Mailbox(key_of, merged)
     for second in range(100):
         for node in NODES:
             mailbox.put(report(node, second))
@@ -38,7 +39,7 @@ async def test_only_the_newest_report_of_each_node_waits():
 async def test_depth_and_age_are_those_of_the_moment_of_the_scrape(monkeypatch):
     monkeypatch.setattr("punctual.kube.metrics.time.time", lambda: 1000.0)
     now, metrics = [100.0], Metrics()
-    mailbox = Mailbox(monotonic=lambda: now[0])
+    mailbox = Mailbox(key_of, merged, monotonic=lambda: now[0])
     gauges = {names.MAILBOX_DEPTH: lambda: mailbox.depth, names.MAILBOX_OLDEST: lambda: began(mailbox.age)}
     metrics.watch_pool("main", lambda: {metric: ask() for metric, ask in gauges.items()})
     assert value(metrics, "punctual_mailbox_depth{") == 0

@@ -9,8 +9,8 @@ A report is accepted only if all of this holds. Each refusal is counted by its r
     it has not seen a higher epoch           else a newer leader exists, and this one must not answer
     a pod is known on that node              other pods in the report are ignored
 
-The accepted pods go to the Pool as one ``Reported``, and the answer is made from the set points. TokenReviews are the
-only calls to the API server.
+The accepted chunk pods go to the Pool as one ``Reported``, the user's own to the control of target rates. The answer is
+made from the set points. TokenReviews are the only calls to the API server.
 """
 
 import asyncio
@@ -97,8 +97,12 @@ class ReportCallbacks:
     monotonic: Callable[[], float]
     pods_on: Callable[[str], Collection[str]]
     """The uids of the chunk pods on a node."""
+    others_on: Callable[[str], Collection[str]]
+    """The uids of the other pods on a node: those that are held at a rate are among them."""
     heard: Callable[[Reported], None]
     """Receives an accepted report."""
+    heard_others: Callable[[str, tuple[wire.PodReport, ...]], None]
+    """Receives what it says of other pods, with the node."""
     refused: Callable[[Refusal, int], None]
     """Counts refusals."""
 
@@ -197,11 +201,15 @@ class ReportServer:
         fresh = self._order(report)
         known = self._callbacks.pods_on(report.node)
         pods = [p for p in report.pods if p.uid in known]
+        other = self._callbacks.others_on(report.node)
+        others = tuple(p for p in report.pods if p.uid in other and p.uid not in known)
         if fresh:
             # an agent reports a pod for a minute after its end, when its object may be gone
-            if unknown := sum(p.uid not in known and not p.over for p in report.pods):
+            if unknown := sum(p.uid not in known and p.uid not in other and not p.over for p in report.pods):
                 self._callbacks.refused("unknownPod", unknown)
             self._callbacks.heard(Reported(report.node, tuple(_progress(p) for p in pods)))
+            if others:
+                self._callbacks.heard_others(report.node, others)
         reported = {p.uid: p for p in pods}
         points = self._set_points.answer(report.node, now=self._callbacks.now(), epoch=epoch, pods=reported)
         return web.Response(text=points.model_dump_json(exclude_none=True), content_type="application/json")

@@ -2,7 +2,8 @@
 
 The actor puts the Pool's ``SetPoint`` and ``DropSetPoint`` actions here, and the report server takes the answers. Ends
 are absolute here and become seconds left when an answer is made, so that a delay in a queue does not make a chunk late.
-The store lives for one term: a new leader's Pool sets every point again.
+The store lives for one term: a new leader's Pool sets every point again. Pods that are held at a rate are beside them:
+their caps stay in force without an operator, and an agent releases a pod only when all of them are known here.
 """
 
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from collections.abc import Mapping
 from punctual import wire
 from punctual.kube.agents.loops import Loops
 from punctual.kube.agents.responses import model_of, response_of
+from punctual.rates.model import HoldPod, ReleasePod
 from punctual.scheduling.model.actions import DropSetPoint, FollowedLine, SetPoint
 
 MOST = 1000  # the limit of wire.SetPoints; a kubelet has far fewer pods
@@ -36,10 +38,13 @@ class SetPointStore:
         self._nodes: dict[str, dict[str, SetPoint]] = {}
         self._seen: dict[str, wire.Followed] = {}
         """What agents have said of pods since these have shown something."""
+        self._held: dict[str, dict[str, HoldPod]] = {}
+        self.applications_complete = False
+        """Whether all pods that are held at a rate are here."""
         self._loops = Loops()
 
     def __len__(self) -> int:
-        return sum(len(pods) for pods in self._nodes.values())
+        return sum(map(len, self._nodes.values())) + sum(map(len, self._held.values()))
 
     def put(self, point: SetPoint) -> None:
         """Store a set point. It replaces an earlier one of the same pod."""
@@ -53,15 +58,36 @@ class SetPointStore:
         if not pods:
             self._nodes.pop(gone.node, None)
 
+    def hold(self, pod: HoldPod) -> None:
+        """Store what a pod is held at. It replaces an earlier one of the same pod."""
+        self._held.setdefault(pod.node, {})[pod.pod] = pod
+
+    def release(self, gone: ReleasePod) -> None:
+        """Remove what a pod is held at."""
+        pods = self._held.get(gone.node, {})
+        pods.pop(gone.pod, None)
+        if not pods:
+            self._held.pop(gone.node, None)
+
     def clear(self) -> None:
         """Remove all set points: the term is over."""
         self._nodes.clear()
         self._seen.clear()
+        self._held.clear()
+        self.applications_complete = False
 
     def answer(self, node: str, *, now: float, epoch: int, pods: Mapping[str, wire.PodReport]) -> wire.SetPoints:
         """Return the answer for the node's agent at ``now``. ``pods`` is what it has reported."""
         points = sorted(self._nodes.get(node, {}).items())[:MOST]
-        return wire.SetPoints(epoch=epoch, pods=[self._told(point, pods.get(uid), now) for uid, point in points])
+        held = sorted(self._held.get(node, {}).items())[: MOST - len(points)]
+        return wire.SetPoints(
+            epoch=epoch,
+            pods=[
+                *(self._told(point, pods.get(uid), now) for uid, point in points),
+                *(_told_held(pod) for _, pod in held),
+            ],
+            applications_complete=self.applications_complete,
+        )
 
     def _told(self, point: SetPoint, seen: wire.PodReport | None, now: float) -> wire.SetPoint:
         done, left = None if seen is None else seen.done, point.end - now
@@ -116,3 +142,8 @@ class SetPointStore:
         if line.response is not None:
             return model_of(line.response, sample, learned=True), line.response.noise_in(sample)
         return wire.Model(a=0.0, b=sample / line.cpu_per_unit), NOISE
+
+
+def _told_held(pod: HoldPod) -> wire.SetPoint:
+    """Return the set point of a pod that is held at a rate: its cap stays without operator and agent."""
+    return wire.SetPoint(uid=pod.pod, cap=pod.cap, rest_cap=pod.cap, period=pod.period, application=True)

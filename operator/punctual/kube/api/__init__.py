@@ -51,9 +51,10 @@ from punctual.kube.api.reservation import (
     ReservedNode,
     ReservedWindow,
 )
+from punctual.kube.api.target_rate import TargetRate, TargetRateSpec, TargetRateStatus
 from punctual.kube.api.template import PodTemplate
 
-KINDS: tuple[type[Resource], ...] = (Pool, DivisibleJob, Profile, Reservation)
+KINDS: tuple[type[Resource], ...] = (Pool, DivisibleJob, Profile, Reservation, TargetRate)
 """All kinds, in the order in which they are documented."""
 
 __all__ = [
@@ -108,6 +109,9 @@ __all__ = [
     "SecretKey",
     "Startup",
     "State",
+    "TargetRate",
+    "TargetRateSpec",
+    "TargetRateStatus",
     "UnitCounts",
     "UnitRange",
     "VolumeInput",

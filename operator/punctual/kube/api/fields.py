@@ -216,11 +216,11 @@ ObjectName = Annotated[
 ]
 """Name of an object."""
 
-_PERCENT: Final = r"^(?:[0-9]|[1-9][0-9]|100)(?:\.[0-9]{1,6})?%$"
+PERCENT: Final = r"^(?:[0-9]|[1-9][0-9]|100)(?:\.[0-9]{1,6})?%$"
 
 
 def _parse_percent(text: str) -> float:
-    if not re.fullmatch(_PERCENT, text):
+    if not re.fullmatch(PERCENT, text):
         raise ValueError(f'{text!r} is not a part in per cent: write a string such as "12.5%"')
     return float(text[:-1]) / 100
 
@@ -242,11 +242,51 @@ def between_percent(least: int, most: int, example: str) -> Rule:
     """Return the rule of a :data:`Percent` from ``least`` to ``most`` (per cent)."""
     number = "double(self.substring(0, self.size() - 1))"
     return Rule(
-        f"self.matches(r'{_PERCENT}') && {number} >= {least}.0 && {number} <= {most}.0",
+        f"self.matches(r'{PERCENT}') && {number} >= {least}.0 && {number} <= {most}.0",
         f"write a part in per cent from {least}% to {most}%, such as {example}",
         lambda part: least <= round(100 * part, 6) <= most,
     )
 
+
+def part_in_percent(least: str, most: str, example: str) -> Rule:
+    """Return the rule of a :data:`Percent` from ``least`` to ``most``, per cent with decimals."""
+    number = "double(self.substring(0, self.size() - 1))"
+    return Rule(
+        f"self.matches(r'{PERCENT}') && {number} >= {float(least)} && {number} <= {float(most)}",
+        f"write a part in per cent from {least}% to {most}%, such as {example}",
+        lambda part: float(least) <= round(100 * part, 6) <= float(most),
+    )
+
+
+_SECONDS: Final = {"s": 1.0, "min": 60.0, "h": 3600.0}
+_ITERATION_RATE: Final = r"^[0-9]{1,9}(?:\.[0-9]{1,6})?/(?:s|min|h)$"
+
+
+def _parse_rate(text: str) -> float:
+    if not re.fullmatch(_ITERATION_RATE, text):
+        raise ValueError(f'{text!r} is not a number of iterations in a time: write a string such as "120/s" or "8/min"')
+    number, _, unit = text.partition("/")
+    return float(number) / _SECONDS[unit]
+
+
+def _format_rate(rate: float) -> str:
+    """Return a rate in the shortest time in which there is a whole iteration."""
+    unit = next((unit for unit, seconds in _SECONDS.items() if rate * seconds >= 1.0), "h")
+    return f"{rate * _SECONDS[unit]:.6f}".rstrip("0").rstrip(".") + f"/{unit}"
+
+
+IterationRate = Annotated[
+    float,
+    _from_text(_parse_rate, 'a number of iterations in a time: write a string such as "120/s" or "8/min"'),
+    PlainSerializer(_format_rate, return_type=str),
+    WithJsonSchema({"type": "string", "maxLength": 24, "x-type": "iterations"}),
+    Rule(
+        f"self.matches(r'{_ITERATION_RATE}') && double(self.substring(0, self.indexOf('/'))) > 0.0",
+        "write iterations a second, minute or hour, above 0, such as 120/s or 8/min",
+        lambda rate: rate > 0.0,
+    ),
+]
+"""Iterations a second."""
 
 Units = Annotated[int, Field(ge=0, le=MAX_UNITS)]
 """Units of work."""

@@ -9,9 +9,10 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
 from punctual.kube import api
+from punctual.kube.cluster.application_pods import ApplicationPods
 from punctual.kube.cluster.chunk_pods import ChunkPods, SeenPod, see_pod
 from punctual.kube.cluster.client import ApiClient, Json
-from punctual.kube.cluster.directory import Directory, KnownJob, KnownPool, KnownReservation
+from punctual.kube.cluster.directory import Directory, KnownJob, KnownPool, KnownRate, KnownReservation
 from punctual.kube.cluster.informer import Change, Informer
 from punctual.kube.cluster.nodes import Inventory, Node, project_node
 from punctual.kube.cluster.placeholder_pod import Placeholder, PlaceholderSettings
@@ -42,6 +43,15 @@ class Listener(Protocol):
 
     def reservation_gone(self, known: KnownReservation) -> None:
         """Handle a reservation that is gone."""
+
+    def rate_changed(self, known: KnownRate) -> None:
+        """Handle a TargetRate that is new, edited or being deleted."""
+
+    def rate_gone(self, known: KnownRate) -> None:
+        """Handle a TargetRate that is gone."""
+
+    def application_changed(self, namespace: str) -> None:
+        """Handle a change of the user's own pods in a namespace."""
 
     def profile_changed(self, namespace: str, name: str) -> None:
         """Handle a profile that is new or edited."""
@@ -79,6 +89,7 @@ class Caches:
         self.on_node_gone: Callable[[str], None] = lambda _: None
         """Called for each node that is gone, on leaders and standbys."""
         self.pods = ChunkPods()
+        self.applications = ApplicationPods()
         self.directory.on_job = self._settle_claims
         self._foreign: dict[str, ForeignPod] = {}  # the capacity counted as taken by other pods, by key
         self.informers: tuple[Informer[Any], ...] = (
@@ -128,6 +139,8 @@ class Caches:
                 self._observe_profile(body, gone=gone)
             case "reservations":
                 self._observe_reservation(body, gone=gone)
+            case "targetrates":
+                self._observe_rate(body, gone=gone)
 
     def _observe_job(self, body: Json, *, gone: bool) -> None:
         if gone:
@@ -189,6 +202,14 @@ class Caches:
         elif (known := self.directory.observe_reservation(body)) and self.listener:
             self.listener.reservation_changed(known)
 
+    def _observe_rate(self, body: Json, *, gone: bool) -> None:
+        if gone:
+            known = self.directory.forget_rate(body["metadata"]["uid"])
+            if known and self.listener:
+                self.listener.rate_gone(known)
+        elif (known := self.directory.observe_rate(body)) and self.listener:
+            self.listener.rate_changed(known)
+
     # other objects, from informers
 
     def nodes_of(self, pool: str, selects: Callable[[Mapping[str, str]], bool]) -> frozenset[str]:
@@ -221,6 +242,9 @@ class Caches:
 
     def _on_pod_change(self, change: Change, key: str, pod: SeenPod) -> None:
         self.pods.unclaim(key)
+        namespace = self.applications.observe(key, None if change == "DELETED" else pod.application)
+        if namespace and self.listener:
+            self.listener.application_changed(namespace)
         if pod.placeholder:
             self._count(key, None)
             self._keep(key, pod.placeholder, gone=change == "DELETED")

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Final, NamedTuple
 
+from punctual.kube.cluster.application_pods import ApplicationPod, application_pod
 from punctual.kube.cluster.client import Json
 from punctual.kube.cluster.placeholder_pod import Placeholder, placeholder
 from punctual.kube.cluster.pods import ForeignPod, Owner, foreign_pod, is_chunk_of, project_pod
@@ -27,6 +28,8 @@ class SeenPod(NamedTuple):
     """The capacity that it takes on its node if it belongs to no job."""
     placeholder: Placeholder | None = None
     """Its state, if it is a placeholder."""
+    application: ApplicationPod | None = None
+    """Its state, if it is a user's own pod on a node."""
 
 
 def see_pod(body: Json, namespace: str) -> SeenPod | None:
@@ -36,7 +39,7 @@ def see_pod(body: Json, namespace: str) -> SeenPod | None:
     pod = project_pod(body)
     if isinstance(pod, PodObserved):
         return SeenPod(pod, foreign_pod(body))
-    return SeenPod(None, pod) if pod else None
+    return SeenPod(None, pod, application=application_pod(body, node=pod.node, request=pod.cpu)) if pod else None
 
 
 class ChunkPods:

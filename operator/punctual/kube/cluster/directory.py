@@ -22,6 +22,7 @@ from punctual.kube.cluster.oversize import kept
 from punctual.kube.cluster.pods import Owner
 from punctual.kube.cluster.resources import Resource
 from punctual.kube.format.duration import format_time, parse_time
+from punctual.rates.model import UNRECORDED, Record
 from punctual.scheduling.model.events import Share
 from punctual.scheduling.model.job import Job, JobRecord
 
@@ -29,6 +30,7 @@ POOLS: Final = Resource(api.API_VERSION, "pools")
 JOBS: Final = Resource(api.API_VERSION, "divisiblejobs")
 PROFILES: Final = Resource(api.API_VERSION, "profiles")
 RESERVATIONS: Final = Resource(api.API_VERSION, "reservations")
+TARGET_RATES: Final = Resource(api.API_VERSION, "targetrates")
 
 HIGHEST: Final = 2**30
 """Highest epoch that is believed: with an election a second it takes 34 years to get there. The number in
@@ -169,6 +171,25 @@ class KnownReservation:
         return self.metadata.namespace, self.metadata.name
 
 
+@dataclass(slots=True)
+class KnownRate:
+    """A TargetRate as it is now, and what a leader has said about it."""
+
+    metadata: api.Metadata
+    spec: api.TargetRateSpec | None
+    """None: it cannot be read; ``flaw`` tells why."""
+    flaw: str
+    deleting: bool
+    record: Record = UNRECORDED
+    """What an earlier leader has left in its status."""
+    transition_times: TransitionTimes = field(default_factory=dict)
+
+    @property
+    def uid(self) -> str:
+        """Its uid."""
+        return self.metadata.uid
+
+
 class Known(NamedTuple):
     """What tells whether an object is as it was known (many are asked about at once, so it is small)."""
 
@@ -187,7 +208,7 @@ class Known(NamedTuple):
 
 
 class Directory:
-    """Pools and profiles by name, jobs and reservations by uid.
+    """Pools and profiles by name, jobs, reservations and target rates by uid.
 
     Each ``observe`` tells whether it changed anything that matters.
     """
@@ -197,6 +218,7 @@ class Directory:
         self.jobs: dict[str, KnownJob] = {}
         self.profiles: dict[tuple[str, str], api.Profile] = {}
         self.reservations: dict[str, KnownReservation] = {}
+        self.rates: dict[str, KnownRate] = {}
         self._named: dict[tuple[str, str], KnownReservation] = {}  # of each name the one that was created last
         self._inside: dict[tuple[str, str], dict[str, KnownJob]] = {}  # jobs that name a reservation, by that and uid
         self.on_job: Callable[[str], None] = lambda _: None
@@ -372,6 +394,29 @@ class Directory:
         known = self._named.get((namespace, name))
         return None if known is None or known.deleting else known
 
+    def observe_rate(self, body: Body) -> KnownRate | None:
+        """Take in a TargetRate; None where nothing has changed but its status."""
+        self._see_epoch(body)
+        meta = api.parse_metadata(body)
+        deleting = meta.deletion_timestamp is not None
+        known = self.rates.get(meta.uid)
+        if known and (meta.generation, deleting) <= (known.metadata.generation, known.deleting):
+            return None
+        spec, flaw = None, ""
+        try:
+            spec = api.parse_asked(api.TargetRate, body).spec
+        except UserError as error:
+            flaw = error.message
+        if known:
+            known.metadata, known.spec, known.flaw, known.deleting = meta, spec, flaw, deleting
+            return known
+        self.rates[meta.uid] = made = KnownRate(meta, spec, flaw, deleting)
+        return made
+
+    def forget_rate(self, uid: str) -> KnownRate | None:
+        """Take in that a TargetRate is gone."""
+        return self.rates.pop(uid, None)
+
     def metadata(self, resource: Resource) -> dict[str, Known]:
         """Return what is known of a kind, by uid."""
         if resource is JOBS:
@@ -384,8 +429,9 @@ class Directory:
                 Known(p.uid, name, "", p.pool.metadata.generation, p.deleting, p.finalizers)
                 for name, p in self.pools.items()
             ]
-        elif resource is RESERVATIONS:
-            each = [(r.metadata, r.deleting) for r in self.reservations.values()]
+        elif resource in (RESERVATIONS, TARGET_RATES):
+            objects = self.reservations if resource is RESERVATIONS else self.rates
+            each = [(r.metadata, r.deleting) for r in objects.values()]
             known = [Known(m.uid, m.name, m.namespace, m.generation, deleting) for m, deleting in each]
         else:
             found = [p.metadata for p in self.profiles.values()]

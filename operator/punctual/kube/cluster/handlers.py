@@ -95,6 +95,10 @@ def registry(post: Post, *, kubeconfig: str | None = None) -> OperatorRegistry:
     async def reservation(event: Any, **_: Any) -> None:
         post("reservations", event["type"], event["object"])
 
+    @kopf.on.event(api.GROUP, api.VERSION, "targetrates", registry=made)
+    async def rate(event: Any, **_: Any) -> None:
+        post("targetrates", event["type"], event["object"])
+
     @kopf.on.login(registry=made)
     async def login(**_: Any) -> kopf.ConnectionInfo:
         return connection(kubeconfig)

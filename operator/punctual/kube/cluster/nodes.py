@@ -125,6 +125,10 @@ class Inventory:
             self._speeds[pool] = speeds
             self._update_all()
 
+    def pods_on(self, node: str) -> Collection[str]:
+        """Return the uids of the pods on a node that are no chunk pods."""
+        return self._foreign.get(node, {}).keys()
+
     def class_of(self, node: str) -> str:
         """Return the class of a node. Empty: it has none, or is gone."""
         known = self._nodes.get(node)

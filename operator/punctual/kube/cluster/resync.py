@@ -16,11 +16,11 @@ import structlog
 from punctual.errors import ClusterError, NotFound
 from punctual.kube.cluster.caches import Post
 from punctual.kube.cluster.client import METADATA, ApiClient, Json
-from punctual.kube.cluster.directory import JOBS, POOLS, PROFILES, RESERVATIONS, Directory, Known
+from punctual.kube.cluster.directory import JOBS, POOLS, PROFILES, RESERVATIONS, TARGET_RATES, Directory, Known
 from punctual.kube.cluster.resources import Resource
 from punctual.kube.cluster.walk import walk
 
-RESOURCES: Final = (POOLS, JOBS, PROFILES, RESERVATIONS)
+RESOURCES: Final = (POOLS, JOBS, PROFILES, RESERVATIONS, TARGET_RATES)
 PAUSE: Final = 20.0
 """Seconds between two comparisons. With `SETTLE` and a list of a few seconds, a change is found within 30."""
 SOON: Final = 5.0

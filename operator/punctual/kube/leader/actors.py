@@ -1,4 +1,4 @@
-"""The actors of the pools that this replica leads: one `PoolActor` with its executor for each, by the pool's name.
+"""The actors of the pools that this replica leads: one `Actor` with its executor for each, by the pool's name.
 
 They are started with all that is on record, told events, halted while the pool's status cannot be written, and stopped.
 This part knows no object of Kubernetes.
@@ -7,15 +7,17 @@ This part knows no object of Kubernetes.
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from punctual import metric_names as names
 from punctual.kube.format.clock import ServerClock
 from punctual.kube.leader.executor import PoolExecutor
 from punctual.kube.metrics import Metrics, began
 from punctual.kube.writes.keys import Key
-from punctual.runtime.actor import Core, PoolActor
+from punctual.runtime.actor import Actor, Core
 from punctual.runtime.mailbox import Mailbox
+from punctual.scheduling.model.actions import Action
+from punctual.scheduling.model.event_keys import key_of, merged
 from punctual.scheduling.model.events import Event
 from punctual.scheduling.view import Outlook, PoolView
 
@@ -23,9 +25,17 @@ Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 """Starts a task of the term. Its failure ends the term."""
 
 
+class PoolCore(Core[Event, Action], Protocol):
+    """Interface of a :class:`punctual.scheduling.pool.Pool` that its actor and its readers use."""
+
+    def view(self) -> PoolView:
+        """Return a view of what the pool knows and plans, for readers."""
+
+
 @dataclass(slots=True)
 class _Running:
-    actor: PoolActor
+    core: PoolCore
+    actor: Actor[Event, Action]
     executor: PoolExecutor
     task: asyncio.Task[None]
 
@@ -35,7 +45,7 @@ class PoolActors:
 
     def __init__(
         self,
-        core: Callable[[], Core],
+        core: Callable[[], PoolCore],
         executor: Callable[[str], PoolExecutor],
         *,
         clock: ServerClock,
@@ -61,18 +71,19 @@ class PoolActors:
 
     def start(self, pool: str, restored: Sequence[Event]) -> None:
         """Start a pool. ``restored``: all that is on record about it, its jobs and its reservations."""
-        executor = self._executor(pool)
-        actor = PoolActor(
-            self._core(),
-            Mailbox(),
+        core, executor = self._core(), self._executor(pool)
+        mailbox = Mailbox(key_of, merged)
+        actor = Actor(
+            core,
+            mailbox,
             executor,
             now=self._clock.now,
             doubted=lambda: self._clock.doubted,
             timed=self._metrics.step_seconds.observe,
         )
-        self._running[pool] = _Running(actor, executor, self._spawn(actor.run(restored)))
+        self._running[pool] = _Running(core, actor, executor, self._spawn(actor.run(restored)))
         self._metrics.begin_pool(pool)
-        self._metrics.watch_pool(pool, lambda: _gauges(actor.mailbox, actor.view().outlook(self._clock.now())))
+        self._metrics.watch_pool(pool, lambda: _gauges(mailbox, core.view().outlook(self._clock.now())))
 
     def stop(self, pool: str) -> bool:
         """Stop a pool that is gone. Returns whether it ran."""
@@ -105,7 +116,7 @@ class PoolActors:
 
     def views(self) -> dict[str, PoolView]:
         """Return a view of each pool that has taken its first step, by name."""
-        return {name: running.actor.view() for name, running in self._running.items() if not running.actor.waiting}
+        return {name: running.core.view() for name, running in self._running.items() if not running.actor.waiting}
 
     def settled(self, key: Key) -> None:
         """Record that a status was written or never will be: no pool waits for it."""
@@ -128,7 +139,7 @@ class PoolActors:
         return max((running.actor.waiting for running in self._running.values()), default=0.0)
 
 
-def _gauges(mailbox: Mailbox, ahead: Outlook) -> dict[names.Metric, float]:
+def _gauges(mailbox: Mailbox[Event], ahead: Outlook) -> dict[names.Metric, float]:
     """Return the gauges that are read at each scrape."""
     return {
         names.MAILBOX_DEPTH: mailbox.depth,

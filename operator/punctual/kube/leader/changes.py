@@ -5,7 +5,7 @@ The caches call it (`punctual.kube.cluster.caches.Listener`), also during the ta
 
 from collections.abc import Callable
 
-from punctual.kube.cluster.directory import KnownJob, KnownPool, KnownReservation
+from punctual.kube.cluster.directory import KnownJob, KnownPool, KnownRate, KnownReservation
 from punctual.kube.cluster.nodes import Node
 from punctual.kube.cluster.placeholder_pod import Placeholder
 from punctual.kube.holding.placeholders import Placeholders
@@ -14,6 +14,7 @@ from punctual.kube.leader.actors import PoolActors
 from punctual.kube.leader.jobs import Jobs
 from punctual.kube.leader.pod_events import PodEvents
 from punctual.kube.leader.pools import Pools
+from punctual.kube.leader.rates import Rates
 from punctual.kube.leader.reservations import Reservations
 from punctual.kube.writes.writer import Writer
 from punctual.scheduling.model.events import Event, NodeGone, PodGone, PodObserved
@@ -28,6 +29,7 @@ class Changes:
         jobs: Jobs,
         pools: Pools,
         reservations: Reservations,
+        rates: Rates,
         pods: PodEvents,
         actors: PoolActors,
         taints: Taints,
@@ -38,6 +40,7 @@ class Changes:
         self._jobs = jobs
         self._pools = pools
         self._reservations = reservations
+        self._rates = rates
         self._pods = pods
         self._actors = actors
         self._taints = taints
@@ -56,10 +59,12 @@ class Changes:
     def pool_changed(self, known: KnownPool) -> None:
         """Take in that a pool is new, edited or being deleted."""
         self._pools.changed(known)
+        self._rates.pool_changed(known.pool.metadata.name)
 
     def pool_gone(self, known: KnownPool) -> None:
         """Take in that a pool is gone."""
         self._pools.gone(known)
+        self._rates.pool_changed(known.pool.metadata.name)
 
     def reservation_changed(self, known: KnownReservation) -> None:
         """Take in that a reservation is new or being deleted."""
@@ -69,6 +74,18 @@ class Changes:
         """Take in that a reservation is gone."""
         self._reservations.gone(known)
 
+    def rate_changed(self, known: KnownRate) -> None:
+        """Take in that a TargetRate is new, edited or being deleted."""
+        self._rates.changed(known)
+
+    def rate_gone(self, known: KnownRate) -> None:
+        """Take in that a TargetRate is gone."""
+        self._rates.gone(known)
+
+    def application_changed(self, namespace: str) -> None:
+        """Take in that the user's own pods in a namespace changed."""
+        self._rates.pods_changed(namespace)
+
     def profile_changed(self, namespace: str, name: str) -> None:
         """Take in that a profile is new or edited."""
         self._jobs.profile_changed(namespace, name)
@@ -77,6 +94,7 @@ class Changes:
         """Take in that a namespace has other labels."""
         self._jobs.namespace_changed(namespace)
         self._reservations.namespace_changed(namespace)
+        self._rates.pods_changed(namespace)
 
     def node_changed(self, node: Node) -> None:
         """Take in a node as it is. The takeover reads all of them at its end."""
@@ -103,5 +121,6 @@ class Changes:
     def tell(self, pool: str, event: Event) -> None:
         """Take in that a pool's nodes changed."""
         self._actors.tell(pool, event)
+        self._rates.pool_changed(pool)
         if isinstance(event, NodeGone):
             self._taints.hold(event.name, pool, held=False)

@@ -17,10 +17,11 @@ from punctual.kube.leader.actors import PoolActors
 from punctual.kube.leader.jobs import Jobs
 from punctual.kube.leader.pools import Pools
 from punctual.kube.leader.promise_metrics import PromiseMetrics
+from punctual.kube.leader.rates import Rates
 from punctual.kube.leader.reservations import Reservations
 from punctual.kube.takeover.job_results import JobResults
 from punctual.kube.windows.controller import WindowController
-from punctual.kube.writes.keys import JobKey, Key, NodeKey, PlaceholderKey, PoolKey, ReservationKey
+from punctual.kube.writes.keys import JobKey, Key, NodeKey, PlaceholderKey, PoolKey, RateKey, ReservationKey
 from punctual.kube.writes.operations import AddToConfigMap, ApplyConfigMap, CreatePod, Outcome, Patch, PutStatus
 from punctual.scheduling.model.events import CreateRefused
 
@@ -38,6 +39,7 @@ class Outcomes:
         jobs: Jobs,
         pools: Pools,
         reservations: Reservations,
+        rates: Rates,
         windows: WindowController,
         results: JobResults,
         placeholders: Placeholders,
@@ -50,6 +52,7 @@ class Outcomes:
         self._jobs = jobs
         self._pools = pools
         self._reservations = reservations
+        self._rates = rates
         self._windows = windows
         self._results = results
         self._placeholders = placeholders
@@ -103,6 +106,8 @@ class Outcomes:
                 self._jobs.gone(job)
             case ReservationKey(uid) if reservation := self._directory.forget_reservation(uid):
                 self._reservations.gone(reservation)
+            case RateKey(uid) if rate := self._directory.forget_rate(uid):
+                self._rates.gone(rate)
             case PoolKey(uid):
                 self._pools.status_unfound(uid)
 

@@ -15,7 +15,7 @@ from punctual.kube.cluster.events import EventRecorder
 from punctual.kube.cluster.resources import NODES
 from punctual.kube.holding.placeholders import Placeholders
 from punctual.kube.holding.taints import Taints
-from punctual.kube.leader.actors import PoolActors, Spawn
+from punctual.kube.leader.actors import PoolActors, PoolCore, Spawn
 from punctual.kube.leader.admission_gate import AdmissionGate
 from punctual.kube.leader.changes import Changes
 from punctual.kube.leader.executor import PoolExecutor, Tools
@@ -25,10 +25,12 @@ from punctual.kube.leader.pod_events import PodEvents
 from punctual.kube.leader.pools import Pools
 from punctual.kube.leader.profiles import Profiles
 from punctual.kube.leader.promise_metrics import PromiseMetrics
+from punctual.kube.leader.rates import Rates
 from punctual.kube.leader.reservations import Reservations
 from punctual.kube.leader.settled_jobs import SettledJobs
 from punctual.kube.learning.profiles import ProfileLearning
 from punctual.kube.metrics import Metrics
+from punctual.kube.rates.executor import RateExecutor
 from punctual.kube.takeover.fencing import Fence
 from punctual.kube.takeover.job_results import JobResults
 from punctual.kube.takeover.late import LateReader
@@ -39,7 +41,7 @@ from punctual.kube.windows.controller import PoolAccess, WindowController
 from punctual.kube.writes.keys import Key, NodeKey
 from punctual.kube.writes.operations import Outcome, Patch
 from punctual.kube.writes.writer import Writer
-from punctual.runtime.actor import Core
+from punctual.scheduling.model.pool_spec import PoolSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +58,7 @@ class Parts:
     jobs: Jobs
     pods: PodEvents
     reservations: Reservations
+    rates: Rates
     pools: Pools
     settled_jobs: SettledJobs
     takeover: Takeover
@@ -75,7 +78,7 @@ def make_parts(
     set_points: SetPointStore,
     instance: str,
     image: str,
-    core: Callable[[int], Core],
+    core: Callable[[int], PoolCore],
     monotonic: Callable[[], float],
     leading: Callable[[], bool],
     leads: Callable[[], bool],
@@ -102,6 +105,10 @@ def make_parts(
 
     def reservation_changed(known: KnownReservation) -> None:
         jobs.reservation_changed(known)
+
+    def put_in_force(pool: str, spec: PoolSpec) -> None:
+        pools.put_in_force(pool, spec)
+        rates.pool_changed(pool)
 
     def placeholder_refused(pool: str, message: str) -> None:
         pools.placeholder_refused(pool, message)
@@ -200,6 +207,20 @@ def make_parts(
     )
     pods = PodEvents(caches, statuses, jobs, actors)
     reservations = Reservations(directory, statuses, windows, late, actors, leads=leads, spawn=spawn)
+    rate_executor = RateExecutor(
+        epoch, directory=directory, set_points=set_points, writer=writer, recorder=recorder, now=clock.now
+    )
+    rates = Rates(
+        caches,
+        statuses,
+        late,
+        rate_executor,
+        set_points,
+        monotonic=monotonic,
+        doubted=lambda: clock.doubted,
+        leads=leads,
+        spawn=spawn,
+    )
     pools = Pools(
         caches=caches,
         statuses=statuses,
@@ -235,6 +256,7 @@ def make_parts(
         jobs=jobs,
         pools=pools,
         reservations=reservations,
+        rates=rates,
         pods=pods,
         actors=actors,
         taints=taints,
@@ -248,6 +270,7 @@ def make_parts(
         jobs=jobs,
         pools=pools,
         reservations=reservations,
+        rates=rates,
         windows=windows,
         results=results,
         placeholders=placeholders,
@@ -272,7 +295,7 @@ def make_parts(
         job_of=caches.pods.job_of,
         refuse=actors.tell,
         learn=profiles.measured,
-        in_force=pools.put_in_force,
+        in_force=put_in_force,
         keep=caches.inventory.keep,
         chunk_class=placeholder_settings.chunk_class,
     )
@@ -288,6 +311,7 @@ def make_parts(
         jobs=jobs,
         pods=pods,
         reservations=reservations,
+        rates=rates,
         pools=pools,
         settled_jobs=settled_jobs,
         takeover=takeover,

@@ -5,6 +5,7 @@ A term has an epoch, runs the loops of its `parts`, and reports its health to th
     takeover, restore, late       read objects after stamping them (`fencing`), before anything is decided about them
     statuses                      knows which statuses were read, left alone or put aside
     jobs, reservations, pools     act when such an object changes; `settled_jobs`, `windows`, `pod_events` help
+    rates                         controls the target rates by one actor of its own
     actors, executor              run the Pools of the core, and carry out their actions
     changes, outcomes             route what the caches and the writer report to the parts above
 
@@ -18,20 +19,21 @@ from typing import Any, Final
 
 import structlog
 
+from punctual import wire
 from punctual.errors import Fenced
 from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.client import ApiClient
 from punctual.kube.cluster.pods import IMAGE
+from punctual.kube.leader.actors import PoolCore
 from punctual.kube.leader.parts import make_parts
 from punctual.kube.metrics import Metrics
-from punctual.runtime.actor import Core
 from punctual.scheduling.model.events import Reported
 from punctual.scheduling.pool import Pool
 from punctual.scheduling.view import PoolView
 
 PROGRESS: Final = 0.25
-"""Seconds between two submissions of progress, and between two ticks of the placeholders."""
+"""Seconds between two submissions of progress, and between two ticks of the placeholders and target rates."""
 PROGRESS_AT_ONCE: Final = 5
 """Maximum statuses of progress per pool and submission: as many as the writer's rate limit allows."""
 HOUSEKEEPING: Final = 2.0
@@ -55,7 +57,7 @@ class Term:
         instance: str,
         leading: Callable[[], bool],
         image: str = IMAGE,
-        core: Callable[[int], Core] = Pool,
+        core: Callable[[int], PoolCore] = Pool,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.epoch = epoch
@@ -137,6 +139,7 @@ class Term:
         for placeholder in self._caches.placeholders.values():
             self._parts.placeholders.observe(placeholder)
         self._parts.reservations.begin()
+        self._parts.rates.begin()
         self._parts.jobs.begin()
 
     def _end(self) -> None:
@@ -163,7 +166,7 @@ class Term:
     @property
     def silent(self) -> float:
         """Seconds since the last step of the pool that has been silent longest."""
-        return self._parts.actors.silent
+        return max(self._parts.actors.silent, self._parts.rates.silent)
 
     @property
     def waiting(self) -> float:
@@ -188,6 +191,10 @@ class Term:
         """Take in a node's report."""
         self._parts.pods.reported(reported)
 
+    def reported_others(self, node: str, pods: tuple[wire.PodReport, ...]) -> None:
+        """Take in what a node's report says of pods that are no chunk pods."""
+        self._parts.rates.reported(node, pods)
+
     # loops
 
     async def _keep_house(self) -> None:
@@ -205,6 +212,7 @@ class Term:
             await asyncio.sleep(PROGRESS)
             self._parts.actors.submit_progress(PROGRESS_AT_ONCE)
             self._parts.placeholders.tick()
+            self._parts.rates.tick()
 
     # its end
 

@@ -6,11 +6,24 @@ read here too, when something is due about them.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 import structlog
 
-from punctual.kube.cluster.directory import JOBS, POOLS, RESERVATIONS, Directory, KnownJob, KnownReservation
+from punctual.kube import api
+from punctual.kube.cluster.client import Json
+from punctual.kube.cluster.directory import (
+    JOBS,
+    POOLS,
+    RESERVATIONS,
+    TARGET_RATES,
+    Directory,
+    KnownJob,
+    KnownRate,
+    KnownReservation,
+)
+from punctual.kube.cluster.resources import Resource
 from punctual.kube.takeover.fencing import Fence
 from punctual.kube.takeover.restore import Restore
 from punctual.kube.takeover.statuses import Statuses
@@ -33,7 +46,7 @@ class LateReader:
         self._reading: set[str] = set()  # uids
 
     def reads(self, uid: str) -> bool:
-        """Return whether a job or reservation is being read at this moment."""
+        """Return whether a job, reservation or TargetRate is being read at this moment."""
         return uid in self._reading
 
     async def job(self, known: KnownJob) -> bool:
@@ -56,15 +69,24 @@ class LateReader:
 
     async def reservation(self, known: KnownReservation) -> bool:
         """Read a reservation."""
-        if known.uid in self._reading:
+        read = await self._read(RESERVATIONS, known.metadata, self._restore.reservation)
+        return read and self._directory.reservations.get(known.uid) is known
+
+    async def rate(self, known: KnownRate) -> bool:
+        """Read a TargetRate."""
+        read = await self._read(TARGET_RATES, known.metadata, self._restore.rate)
+        return read and self._directory.rates.get(known.uid) is known
+
+    async def _read(self, resource: Resource, of: api.Metadata, restore: Callable[[Json], None]) -> bool:
+        if of.uid in self._reading:
             return False
-        self._reading.add(known.uid)
+        self._reading.add(of.uid)
         async with self._slots:
-            meta = {"uid": known.uid, "namespace": known.metadata.namespace, "name": known.metadata.name}
-            async for body in self._fence.missed(RESERVATIONS, [meta]):
-                self._restore.reservation(body)
-        self._reading.discard(known.uid)
-        return known.uid in self._statuses.read and self._directory.reservations.get(known.uid) is known
+            meta = {"uid": of.uid, "namespace": of.namespace, "name": of.name}
+            async for body in self._fence.missed(resource, [meta]):
+                restore(body)
+        self._reading.discard(of.uid)
+        return of.uid in self._statuses.read
 
     async def pool(self, name: str) -> bool:
         """Read a pool that could not be stamped before."""

@@ -1,7 +1,8 @@
 """Restores records from stored objects: from a body that was read after its stamp, into the directory.
 
 This module writes nothing and decides nothing. A job or reservation with an unreadable status is left alone. An
-unreadable status of a pool is written anew, because the records of its jobs are in their own statuses.
+unreadable status of a pool is written anew, because the records of its jobs are in their own statuses. So is that of a
+TargetRate, because it holds no promise.
 """
 
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from punctual.kube.cluster.client import ApiClient, Json
 from punctual.kube.cluster.conditions import transition_times
 from punctual.kube.cluster.resources import CONFIG_MAPS
 from punctual.kube.learning.profiles import ProfileLearning
+from punctual.kube.rates.records import to_record as to_rate_record
 from punctual.kube.takeover.fencing import Fence
 from punctual.kube.takeover.job_results import JobResults
 from punctual.kube.takeover.statuses import Statuses
@@ -102,6 +104,24 @@ class Restore:
         except UserError as error:
             text = f"its status cannot be read, so the reservation is left alone: {error.message}"
             self._statuses.leave_alone(body, text)
+
+    def rate(self, body: Json) -> None:
+        """Restore a TargetRate. Its status holds no promise: one that cannot be read is written anew."""
+        uid = body["metadata"]["uid"]
+        if uid in self._statuses.gone:
+            return
+        self._directory.observe_rate(body)
+        self._statuses.read.add(uid)
+        known = self._directory.rates[uid]
+        try:
+            status = api.parse_status(api.TargetRateStatus, body)
+        except UserError as error:
+            text = f"its status cannot be read and is written anew: {error.message}"
+            self._statuses.report_unreadable(body, text)
+            return
+        if status is not None:
+            known.transition_times = transition_times(c.manifest() for c in status.conditions)
+            known.record = to_rate_record(status)
 
     async def job(self, body: Json) -> None:
         """Restore a job, and read back its results."""

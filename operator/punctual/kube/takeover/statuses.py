@@ -37,7 +37,7 @@ class Statuses:
     """When the takeover began, on the API server's clock. It moves on while the time is in doubt."""
     recorder: EventRecorder
     read: set[str] = field(default_factory=set)
-    """Jobs and reservations with a status that was read."""
+    """Jobs, reservations and target rates with a status that was read."""
     aside: dict[str, str] = field(default_factory=dict)
     """Settled jobs that were neither stamped nor read, with the reason why they are settled."""
     left_alone: set[str] = field(default_factory=set)
@@ -47,7 +47,7 @@ class Statuses:
     pool_records: dict[str, PoolRecord | None] = field(default_factory=dict)
     """The records of pools that are still to be started."""
     gone: set[str] = field(default_factory=set)
-    """Jobs, pools and reservations that were deleted in this term. A list may still contain them."""
+    """Jobs, pools, reservations and target rates that were deleted in this term. A list may still contain them."""
 
     def must_read(self, known: KnownJob) -> bool:
         """Return whether an earlier leader may have written about a job what was not read yet."""

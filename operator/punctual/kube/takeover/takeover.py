@@ -1,9 +1,9 @@
 """The takeover: reads the stored objects in an order that loses no write of an earlier leader.
 
-    list       pools, profiles, reservations and jobs as they are now. A replica that already knows nearly all jobs
-               lists only the unfinished ones
-    stamp      write the new epoch into each pool and each unfinished job and reservation. Each response has the last
-               status that an earlier leader wrote, because the API server refuses its later writes
+    list       pools, profiles, reservations, target rates and jobs as they are now. A replica that already knows nearly
+               all jobs lists only the unfinished ones
+    stamp      write the new epoch into each pool, target rate, and unfinished job and reservation. Each response has
+               the last status that an earlier leader wrote, because the API server refuses its later writes
     restore    the records from these responses
     wait       until the time is certain: a decision at a wrong time is permanent
 
@@ -17,13 +17,14 @@ from collections.abc import Callable
 from typing import Final
 
 from punctual.kube.cluster.client import Json
-from punctual.kube.cluster.directory import JOBS, POOLS, PROFILES, RESERVATIONS, Directory
+from punctual.kube.cluster.directory import JOBS, POOLS, PROFILES, RESERVATIONS, TARGET_RATES, Directory
 from punctual.kube.format.clock import ServerClock
 from punctual.kube.takeover.fencing import UNFINISHED, Fence
 from punctual.kube.takeover.restore import Restore
 from punctual.kube.takeover.statuses import Statuses
 from punctual.sim.gc_pause import uncollected
 
+RESOURCES: Final = (PROFILES, POOLS, RESERVATIONS, TARGET_RATES, JOBS)
 LOOK: Final = 0.25
 """Seconds between checks whether the time is still in doubt."""
 
@@ -54,7 +55,7 @@ class Takeover:
 
     async def run(self) -> None:
         """Read all objects, and wait until the time is known."""
-        before = {resource: self._directory.metadata(resource) for resource in (PROFILES, POOLS, RESERVATIONS, JOBS)}
+        before = {resource: self._directory.metadata(resource) for resource in RESOURCES}
         fence, restore = self._fence, self._restore
         with uncollected():  # garbage collection of so many bodies would take half as much CPU as reading them
             async for body in fence.all(PROFILES, before[PROFILES]):
@@ -63,6 +64,8 @@ class Takeover:
                 restore.pool(body)
             async for body in fence.all(RESERVATIONS, before[RESERVATIONS]):
                 restore.reservation(body)
+            async for body in fence.all(TARGET_RATES, before[TARGET_RATES]):
+                restore.rate(body)
             selector = UNFINISHED if await fence.lists_unfinished(len(before[JOBS])) else ""
             async for body in fence.all(JOBS, before[JOBS], aside=self._put_aside, selector=selector):
                 await restore.job(body)

@@ -48,6 +48,16 @@ class ReservationKey:
 
 
 @dataclass(frozen=True, slots=True)
+class RateKey:
+    """A TargetRate's status."""
+
+    uid: str
+
+    def __str__(self) -> str:
+        return f"rate:{self.uid}"
+
+
+@dataclass(frozen=True, slots=True)
 class ProfileKey:
     """A Profile's status."""
 
@@ -87,4 +97,4 @@ class PlaceholderKey:
         return f"placeholders:{self.lane}"
 
 
-Key = JobKey | PoolKey | FinalizersKey | ReservationKey | ProfileKey | PodKey | NodeKey | PlaceholderKey
+Key = JobKey | PoolKey | FinalizersKey | ReservationKey | RateKey | ProfileKey | PodKey | NodeKey | PlaceholderKey

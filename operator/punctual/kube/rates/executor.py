@@ -1,0 +1,82 @@
+"""Carries out the actions of the control of target rates: set points for the agents, statuses, events."""
+
+from collections.abc import Callable
+from typing import Final
+
+from punctual import reasons
+from punctual.kube import api
+from punctual.kube.agents.set_points import SetPointStore
+from punctual.kube.cluster.conditions import transition_times
+from punctual.kube.cluster.directory import TARGET_RATES, Directory, KnownRate
+from punctual.kube.cluster.events import EventRecorder, Regarding
+from punctual.kube.rates.records import rate_status
+from punctual.kube.writes.keys import RateKey
+from punctual.kube.writes.operations import PutStatus
+from punctual.kube.writes.writer import Writer
+from punctual.rates.model import Action, HoldPod, RateStatus, ReleasePod, Verdict, WriteRate
+
+QUIET: Final = {reasons.SETTLING, reasons.MEASURING, reasons.NO_PODS, reasons.COUNT_FELL}
+"""Reasons that come and go in normal operation: no events."""
+
+
+class RateExecutor:
+    """Carries out actions for one term. ``begun``: the first step's actions are carried out."""
+
+    def __init__(
+        self,
+        epoch: int,
+        *,
+        directory: Directory,
+        set_points: SetPointStore,
+        writer: Writer,
+        recorder: EventRecorder,
+        now: Callable[[], float],
+    ) -> None:
+        self.begun = False
+        self._epoch = epoch
+        self._directory = directory
+        self._set_points = set_points
+        self._writer = writer
+        self._recorder = recorder
+        self._now = now
+        self._said: dict[str, tuple[str, str]] = {}  # reasons of the conditions, by uid
+
+    def perform(self, action: Action) -> None:
+        """Carry out an action. Returns at once."""
+        match action:
+            case HoldPod():
+                self._set_points.hold(action)
+            case ReleasePod():
+                self._set_points.release(action)
+            case WriteRate(uid, status, urgent):
+                if known := self._directory.rates.get(uid):
+                    self._write(known, status, urgent=urgent)
+
+    async def flush(self) -> None:
+        """Take in that the first step's actions are carried out. No status has to be written before others."""
+        self.begun = True
+
+    def forget(self, uid: str) -> None:
+        """Remove a TargetRate that is gone."""
+        self._said.pop(uid, None)
+        self._writer.forget(RateKey(uid))
+
+    def _write(self, known: KnownRate, status: RateStatus, *, urgent: bool) -> None:
+        body = rate_status(known, status, epoch=self._epoch, now=self._now())
+        known.transition_times = transition_times(body["conditions"])
+        meta = {"name": known.metadata.name, "namespace": known.metadata.namespace, "uid": known.uid}
+        write = PutStatus.of(TARGET_RATES, "TargetRate", meta, body, urgent=urgent)
+        self._writer.submit(RateKey(known.uid), write)
+        admitted, on_target = status.admitted, status.on_target
+        now = admitted.reason, on_target.reason if on_target else ""
+        before = self._said.get(known.uid, ("", ""))
+        self._said[known.uid] = now
+        if now[0] != before[0]:
+            self._emit(known, admitted, good=admitted.reason == reasons.FEASIBLE)
+        if on_target and now[1] != before[1] and on_target.reason not in QUIET:
+            self._emit(known, on_target, good=on_target.status == "True")
+
+    def _emit(self, known: KnownRate, verdict: Verdict, *, good: bool) -> None:
+        meta = known.metadata
+        about = Regarding(api.API_VERSION, "TargetRate", meta.namespace, meta.name, meta.uid)
+        self._recorder.emit(about, "Normal" if good else "Warning", verdict.reason, verdict.message)

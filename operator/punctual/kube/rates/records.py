@@ -1,0 +1,105 @@
+"""A TargetRate between its spec and status, and :class:`punctual.rates.control.RateControl`."""
+
+from typing import Any
+
+from punctual import reasons
+from punctual.control.rate import Limits
+from punctual.kube import api
+from punctual.kube.cluster.caches import Caches
+from punctual.kube.cluster.conditions import conditions
+from punctual.kube.cluster.directory import KnownRate
+from punctual.kube.format.quantity import format_cores
+from punctual.rates.model import Member, MembersSeen, RateApplied, RateStatus, Record, TargetRate
+from punctual.scheduling.model.job import Verdict
+
+
+def applied(known: KnownRate, caches: Caches) -> RateApplied:
+    """Return what a TargetRate asks for."""
+    meta, spec = known.metadata, known.spec
+    name = f"{meta.namespace}/{meta.name}"
+    if spec is None:
+        flawed = TargetRate(
+            uid=known.uid,
+            name=name,
+            created=meta.creation_timestamp,
+            target=1.0,
+            refusal=(reasons.INVALID_SPEC, known.flaw),
+        )
+        return RateApplied(flawed, known.record)
+    asked = TargetRate(
+        uid=known.uid,
+        name=name,
+        created=meta.creation_timestamp,
+        target=spec.rate,
+        epsilon=spec.epsilon,
+        limits=Limits(spec.period.min, spec.period.max),
+        max_rate=spec.max_rate,
+        refusal=_refusal(spec.pool, meta.namespace, caches),
+    )
+    return RateApplied(asked, known.record)
+
+
+def _refusal(name: str, namespace: str, caches: Caches) -> tuple[str, str] | None:
+    pool = caches.directory.pools.get(name)
+    if pool is None:
+        return reasons.POOL_NOT_FOUND, f"spec.pool: there is no Pool {name}: create it, and this is evaluated"
+    selector = pool.in_force.namespace_selector
+    if selector is not None and not selector.matches(caches.labels(namespace)):
+        text = (
+            f"Pool {name} takes nothing from namespace {namespace}: its labels do not match the pool's "
+            "namespaceSelector"
+        )
+        return reasons.NOT_ALLOWED, text
+    return None
+
+
+def members(known: KnownRate, caches: Caches) -> MembersSeen:
+    """Return the pods that a TargetRate selects."""
+    spec = known.spec
+    if spec is None:
+        return MembersSeen(known.uid, ())
+    there = caches.applications.of(known.metadata.namespace)
+    selected = [pod for pod, labels in there if spec.selector.matches(labels)]
+    return MembersSeen(
+        known.uid,
+        tuple(
+            Member(
+                pod=pod.uid,
+                name=pod.name,
+                node=pod.node,
+                cpu=pod.cpu,
+                request=pod.request,
+                running=pod.running,
+                in_pool=caches.inventory.owner(pod.node) == spec.pool,
+            )
+            for pod in selected
+        ),
+    )
+
+
+def to_record(status: api.TargetRateStatus) -> Record:
+    """Return what an earlier leader has left."""
+    return Record(status.target, status.max_rate, status.utilization, status.period, status.rate)
+
+
+def rate_status(known: KnownRate, status: RateStatus, *, epoch: int, now: float) -> dict[str, Any]:
+    """Return a TargetRate's status as the API server takes it."""
+    error = None if status.rate is None or status.target is None else status.rate - status.target
+    made = api.TargetRateStatus(
+        epoch=epoch,
+        observed_generation=known.metadata.generation,
+        target=status.target,
+        rate=None if status.rate is None else round(status.rate, 4),
+        error=None if error is None else f"{100 * error:+.1f}%",
+        quota=None if status.cap is None else format_cores(round(status.cap, 3)),
+        utilization=status.utilization,
+        period=status.period,
+        max_rate=status.max_rate,
+        pods=status.pods,
+    )
+    verdicts = {
+        "Admitted": Verdict(*status.admitted),
+        "OnTarget": Verdict(*status.on_target) if status.on_target else None,
+    }
+    found = conditions(verdicts, known.transition_times, now=now, generation=known.metadata.generation)
+    return {**made.manifest(), "conditions": found}

@@ -1,0 +1,270 @@
+"""One application that is held at a rate: its pods' counts go into the law, the law's pair goes onto all its pods.
+
+An iteration of the law is the time in which every pod that reports has progressed, WINDOW seconds at least, so a fast
+program does many of its iterations in one. The rate is that of the slowest pod in it.
+
+Where ``max_rate`` is not given, it is measured first: the pods then have all their CPU (U = 1), which is no more than
+what their rate is a part of. A pod without progress is held at U = target.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from punctual import reasons
+from punctual.control.rate import AIM, QUOTA, Bracketing, Decision, Iteration, Known, Limits, Pair, Reason
+from punctual.rates.counts import Counts, Window
+from punctual.rates.model import UNRECORDED, HoldPod, Member, Record, Seen, TargetRate, Verdict
+
+WINDOW: Final = 4.0
+"""Least seconds of an iteration of the law: reports are late by some hundredths of a second."""
+MEASURED_SECONDS: Final = 10.0
+MEASURED_ITERATIONS: Final = 3
+"""So long the rate alone is measured, at least."""
+SILENT_SECONDS: Final = 60.0
+SILENT_ITERATIONS: Final = 10.0
+"""A pod that makes no progress for so long, whichever is longer, is stalled."""
+IN_FORCE: Final = 15.0
+"""Seconds after which a pair is in force unless something is wrong."""
+LONGEST: Final = 1.0
+"""The kernel's longest period, s."""
+
+
+@dataclass(slots=True)
+class Application:
+    """An application, held or refused. ``record``: what an earlier leader has left."""
+
+    rate: TargetRate
+    record: Record = UNRECORDED
+    members: dict[str, Member] = field(default_factory=dict)
+    """By pod (uid)."""
+    refusal: tuple[str, str] | None = None
+    """(reason, message) why it is not held as asked."""
+    target: float | None = None
+    """The target in force. None: its pods are not held."""
+    max_rate: float | None = None
+    seen: float | None = None
+    """The last rate measured, a part of the rate alone."""
+    pair: Pair | None = None
+    """None: its pods are not held."""
+    changed: bool = False
+    """What its pods are to be held at has changed since this was last set to False."""
+    _ceiling: float = 1.0
+    _law: Bracketing | None = None
+    _word: Reason = "Start"
+    _counts: dict[str, Counts] = field(default_factory=dict)
+    _asked: float = 0.0
+    """When the pair was decided, or a pod came."""
+
+    def __post_init__(self) -> None:
+        self.target, self.max_rate, self.seen = self.record.target, self.record.max_rate, self.record.rate
+
+    # what is asked
+
+    def apply(self, rate: TargetRate) -> None:
+        """Take in an edit of what is asked."""
+        self.rate = rate
+
+    def select(self, members: Iterable[Member], now: float) -> None:
+        """Take in which pods there are."""
+        before, self.members = self.members, {m.pod: m for m in members}
+        if self.members.keys() - before.keys():
+            self._asked = now
+        self._counts = {pod: counts for pod, counts in self._counts.items() if pod in self.members}
+        self.changed = True
+
+    def hold(self, target: float, ceiling: float, now: float) -> None:
+        """Hold it at a target, with at most ``ceiling`` as utilization."""
+        self.target, self._ceiling = target, ceiling
+        if self.rate.max_rate is not None and not _alike(self.rate.max_rate, self.max_rate):
+            self.max_rate, self._law = self.rate.max_rate, None
+        self._aim(now)
+
+    def release(self) -> None:
+        """Hold it no longer. What was measured stays."""
+        if self.pair is not None:
+            self.target = self.pair = self._law = self.seen = None
+            self._counts.clear()
+            self.changed = True
+
+    def holds(self) -> list[HoldPod]:
+        """Return what its pods are to be held at."""
+        if self.pair is None:
+            return []
+        share, period = self.pair.utilization, self.pair.period
+        return [HoldPod(m.pod, m.node, share * m.cpu, period) for m in self.members.values()]
+
+    # what happens
+
+    def observe(self, at: float, seen: Seen) -> None:
+        """Take in a pod's line of a report."""
+        member = self.members.get(seen.pod)
+        if member is None or self.pair is None:
+            return
+        counts = self._counts.setdefault(seen.pod, Counts(at))
+        counts.observe(at, seen, cap=self.pair.utilization * member.cpu, period=self.pair.period)
+
+    def step(self, now: float) -> None:
+        """Decide, if there is something to decide from."""
+        if self.pair is None or self.target is None:
+            return
+        if self.max_rate is None:
+            self._measure(now)
+            return
+        window = self._closed(WINDOW)
+        if window is None or self._law is None:
+            return
+        self.seen = window.rate / self.max_rate
+        if window.share > 0.0:
+            self._decide(self._law.report(Iteration(self.seen, self.pair.utilization, window.share)), now)
+
+    def _measure(self, now: float) -> None:
+        """Measure the rate alone, from the moment on from which the pods have their CPU."""
+        for counts in self._reporting():
+            if counts.begin and (counts.in_force is None or counts.begin.at < counts.in_force):
+                counts.next_window()
+        window = self._closed(MEASURED_SECONDS, MEASURED_ITERATIONS)
+        if window is not None:
+            self.max_rate = window.rate
+        self._aim(now)
+
+    def _closed(self, seconds: float, iterations: int = 1) -> Window | None:
+        """Return the slowest pod's window, and begin the next one; None: it goes on."""
+        reporting = [counts for counts in self._reporting() if counts.silent <= self._patience]
+        windows = [counts.window() for counts in reporting]
+        ended = [w for w in windows if w is not None and w.seconds >= seconds and w.iterations >= iterations]
+        if not ended or len(ended) < len(windows):
+            return None
+        for counts in reporting:
+            counts.next_window()
+        slowest = min(ended, key=lambda window: window.rate)
+        return slowest._replace(share=min(window.share for window in ended))
+
+    def _reporting(self) -> list[Counts]:
+        """Return the counts of the pods that run and have ever made progress."""
+        known = ((self._counts.get(m.pod), m) for m in self.members.values())
+        return [counts for counts, m in known if m.running and counts is not None and counts.last is not None]
+
+    @property
+    def _patience(self) -> float:
+        if self.max_rate is None or self.target is None:
+            return SILENT_SECONDS
+        return max(SILENT_SECONDS, SILENT_ITERATIONS / (self.max_rate * self.target))
+
+    # what is decided
+
+    def _aim(self, now: float) -> None:
+        assert self.target is not None
+        limits = self._limits(self.target)
+        if self.max_rate is None:
+            # without progress there is nothing to measure
+            wait = bool(self._reporting()) or all(c.silent <= SILENT_SECONDS for c in self._counts.values())
+            share, period = (1.0 if wait else self.target), limits.clamp(LONGEST, self.target)
+            self._decide(Decision(Pair(period, share * period), "Wait"), now)
+            return
+        if self._law is None:
+            self._law = Bracketing(self.rate.epsilon, 1.0 / self.max_rate, limits, self._recorded())
+        law = self._law
+        law.epsilon, law.limits = self.rate.epsilon, limits
+        law.alone = max(1.0 / self.max_rate, WINDOW * self.target)
+        if law.target and law.pair.period != limits.clamp(law.pair.period, min(self.target, law.pair.utilization)):
+            law.target = 0.0  # its pair is no longer allowed
+        self._decide(law.aim(self.target, ceiling=self._ceiling), now)
+
+    def _recorded(self) -> tuple[Known, ...]:
+        """Return the pair that an earlier leader has left."""
+        target, max_rate, utilization, period, rate = self.record
+        if not (target and utilization and period and self.max_rate and _alike(self.max_rate, max_rate)):
+            return ()
+        # it was rounded when it was written
+        utilization = min(utilization, self._ceiling) if utilization <= self._ceiling * (1 + 1e-6) else utilization
+        return (Known(target, Pair(period, utilization * period), rate or target),)
+
+    def _limits(self, target: float) -> Limits:
+        """Return the periods with which no pod's quota is below the kernel's least."""
+        asked = self.rate.limits
+        cpu = min([1.0, *(m.cpu for m in self.members.values())])
+        least = QUOTA / (cpu * max(target - AIM * self.rate.epsilon, target / 2))
+        low = min(max(asked.min_period, least if cpu < 1.0 else 0.0), LONGEST)
+        return Limits(low, max(asked.max_period, low))
+
+    def _decide(self, decision: Decision, now: float) -> None:
+        self._word = decision.reason
+        if decision.pair != self.pair:
+            self.pair, self._asked, self.changed = decision.pair, now, True
+            for counts in self._counts.values():
+                counts.in_force = None
+
+    # how it stands
+
+    def verdict(self, now: float) -> Verdict:  # noqa: PLR0911  one for each reason
+        """Return whether it is on target."""
+        assert self.pair is not None
+        assert self.target is not None
+        running = [m for m in self.members.values() if m.running]
+        if not running:
+            text = "no pod matches spec.selector" if not self.members else "no selected pod runs yet"
+            return Verdict("Unknown", reasons.NO_PODS, text)
+        if text := self._not_in_force(running, now):
+            return Verdict("False", reasons.CAP_NOT_IN_FORCE, text)
+        silent = [m for m in running if (c := self._counts.get(m.pod)) and c.silent > self._patience]
+        if silent and not self._reporting():
+            return Verdict("Unknown", reasons.NO_PROGRESS, _without_progress(silent, self.pair))
+        if silent:
+            text = f"{_names(silent)} made no progress for {self._patience:.0f} s; the others are held at the rate"
+            return Verdict("False", reasons.STALLED, text)
+        if self.max_rate is None:
+            text = (
+                f"the rate alone is measured, for {MEASURED_SECONDS:.0f} s and {MEASURED_ITERATIONS} iterations at "
+                "least: set spec.maxRate to save this"
+            )
+            return Verdict("Unknown", reasons.MEASURING, text)
+        if fallen := [m for m in running if (c := self._counts.get(m.pod)) and c.fell]:
+            text = f"the iterations of {_names(fallen)} went back: they are counted from there"
+            return Verdict("Unknown", reasons.COUNT_FELL, text)
+        return self._by_law(self.target)
+
+    def _by_law(self, target: float) -> Verdict:
+        assert self.pair is not None
+        assert self._law is not None
+        used = f"{self.pair.utilization:.1%} of its CPU in periods of {1000 * self.pair.period:.3g} ms"
+        if self.seen is None:
+            return Verdict("Unknown", reasons.SETTLING, f"{used}: no iteration has ended yet")
+        text = f"{self.seen:.1%} of its rate alone, asked are {target:.1%} ± {100 * self.rate.epsilon:.3g}, with {used}"
+        if self._word == "Unreachable" or self._law.given_up:
+            advice = "no period and slice hold this: raise spec.epsilon, or see what it waits for"
+            return Verdict("False", reasons.UNREACHABLE, f"{text}; {advice}")
+        if self._law.held:
+            return Verdict("True", reasons.ON_TARGET, text)
+        return Verdict("False", reasons.SETTLING, text)
+
+    def _not_in_force(self, running: list[Member], now: float) -> str:
+        """Return which pod does not have the cap that it should have; empty: all have it, or will soon."""
+        assert self.pair is not None
+        if now - self._asked <= IN_FORCE:
+            return ""
+        for m in running:
+            counts, cap = self._counts.get(m.pod), self.pair.utilization * m.cpu
+            if counts is None or now - counts.heard > IN_FORCE:
+                return f"the agent of node {m.node} does not report pod {m.name}: see whether the agent runs there"
+            if counts.in_force is None:
+                has = "no cap" if counts.cap is None else f"{counts.cap:.3g} cores"
+                return f"pod {m.name} has {has}, asked are {cap:.3g} cores in {1000 * self.pair.period:.3g} ms"
+        return ""
+
+
+def _alike(one: float, other: float | None) -> bool:
+    """Return whether two rates are one but for what a status rounds."""
+    return other is not None and abs(one - other) <= 1e-5 * one
+
+
+def _without_progress(silent: list[Member], pair: Pair) -> str:
+    return (
+        f"{_names(silent)} have written no number of iterations into the file progress of an emptyDir volume named "
+        f"punctual: only their CPU is held, at {pair.utilization:.1%}"
+    )
+
+
+def _names(members: list[Member]) -> str:
+    more = f" and {len(members) - 1} more" if len(members) > 1 else ""
+    return f"pod {members[0].name}{more}"

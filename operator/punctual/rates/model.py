@@ -1,0 +1,183 @@
+"""The values of :class:`punctual.rates.control.RateControl`: what is asked, what happens, what is to be done.
+
+Events describe states, not changes: of two with one key (`key_of`) only the newer matters. Times are seconds of any
+clock that is never set; rates are iterations a second or, where named so, parts of the rate alone.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+from punctual.control.rate import Limits
+
+
+class Verdict(NamedTuple):
+    """Content of a condition: status, reason (a word of ``punctual.reasons``), message."""
+
+    status: Literal["True", "False", "Unknown"]
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetRate:
+    """What is asked. ``target`` and ``epsilon`` are parts of the rate alone; ``created`` orders by age."""
+
+    uid: str
+    name: str
+    """Namespace and name, for messages."""
+    created: float
+    target: float
+    epsilon: float = 0.03
+    limits: Limits = Limits()  # noqa: RUF009  a value that cannot be changed
+    max_rate: float | None = None
+    """Iterations a second of the application alone. None: it is measured."""
+    refusal: tuple[str, str] | None = None
+    """(reason, message) why no node may be asked: the pool is not there, or takes nothing from the namespace."""
+
+    @property
+    def age(self) -> tuple[float, str]:
+        """The oldest comes first; of two created in the same second, the first by name."""
+        return self.created, self.name
+
+
+class Record(NamedTuple):
+    """What an earlier leader has left in the status: enough to go on with the same pair."""
+
+    target: float | None = None
+    """The target in force. None: none was."""
+    max_rate: float | None = None
+    utilization: float | None = None
+    period: float | None = None
+    rate: float | None = None
+
+
+UNRECORDED: Final = Record()
+
+
+class Member(NamedTuple):
+    """A pod that a TargetRate selects. ``cpu``: cores that it uses alone; ``request``: what it requests, cores."""
+
+    pod: str
+    name: str
+    node: str
+    cpu: float
+    request: float
+    running: bool = True
+    in_pool: bool = True
+    """Its node belongs to the TargetRate's pool."""
+
+
+class Seen(NamedTuple):
+    """A pod's line of a node's report."""
+
+    pod: str
+    done: int | None
+    """Iterations since it started. None: it has written no readable number."""
+    written: float | None
+    """Seconds since it wrote that."""
+    cap: float | None
+    """The cap in force, cores. None: none is."""
+    period: float | None
+
+
+# events
+
+
+@dataclass(frozen=True, slots=True)
+class RateApplied:
+    """A TargetRate as it is now. ``record``: what an earlier leader has left; it counts when the rate is new here."""
+
+    rate: TargetRate
+    record: Record = UNRECORDED
+
+
+@dataclass(frozen=True, slots=True)
+class RateDeleted:
+    """A TargetRate (uid) is gone."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class MembersSeen:
+    """All pods that a TargetRate (uid) selects and that have a node."""
+
+    uid: str
+    members: tuple[Member, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PodsReported:
+    """A node's report, which came at ``at``."""
+
+    node: str
+    at: float
+    pods: tuple[Seen, ...]
+
+
+Event = RateApplied | RateDeleted | MembersSeen | PodsReported
+
+
+def key_of(event: Event) -> Hashable:
+    """Return the key of an event; of two events with one key, only the newer matters."""
+    match event:
+        case RateApplied():
+            return ("rate", event.rate.uid)
+        case RateDeleted():
+            return ("rate", event.uid)
+        case MembersSeen():
+            return ("members", event.uid)
+        case PodsReported():
+            return ("report", event.node)
+
+
+# actions
+
+
+@dataclass(frozen=True, slots=True)
+class HoldPod:
+    """Hold a pod at a cap, cores, with a CFS period, s."""
+
+    pod: str
+    node: str
+    cap: float
+    period: float
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasePod:
+    """Take the hand off a pod."""
+
+    pod: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateStatus:
+    """How a TargetRate stands."""
+
+    admitted: Verdict
+    on_target: Verdict | None = None
+    target: float | None = None
+    """In force, a part of the rate alone. None: its pods are not held."""
+    rate: float | None = None
+    """The last one measured, a part of the rate alone."""
+    utilization: float | None = None
+    period: float | None = None
+    cap: float | None = None
+    """The least of its pods', cores."""
+    max_rate: float | None = None
+    pods: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRate:
+    """Write the status of a TargetRate (uid). ``urgent``: more than numbers has changed."""
+
+    uid: str
+    status: RateStatus
+    urgent: bool
+
+
+Action = HoldPod | ReleasePod | WriteRate
