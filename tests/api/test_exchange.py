@@ -49,7 +49,9 @@ class Stage:
             now=client.clock.now,
             monotonic=time.monotonic,
             pods_on=lambda node: self.known.get(node, ()),
+            others_on=lambda _node: (),
             heard=self.heard.append,
+            heard_others=lambda _node, _pods: None,
             refused=lambda reason, count: self.refused.update({reason: count}),
         )
         account = f"system:serviceaccount:{namespace}:agent"

@@ -64,6 +64,7 @@ def measure(options):
         "divisiblejobs": f"{OURS}/divisiblejobs",
         "profiles": f"{OURS}/profiles",
         "reservations": f"{OURS}/reservations",
+        "targetrates": f"{OURS}/targetrates",
         "events": "/apis/events.k8s.io/v1/events",
         "pods": f"{space}/pods",
         "secrets": f"{space}/secrets",
@@ -90,7 +91,7 @@ def measure(options):
     leader = installed.leader()
     roles = {pod: "leader" if pod == leader else "standby" for pod in pods}
     reviews = rate("tokenreviews")
-    mine = ("divisiblejobs", "pools", "profiles", "reservations")
+    mine = ("divisiblejobs", "pools", "profiles", "reservations", "targetrates")
     others = sum(n for what, n in seen.items() if what != "leases") + sum(rate(what) for what in mine)
     return {
         "seconds": round(60 * minutes, 1),

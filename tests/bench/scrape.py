@@ -64,7 +64,7 @@ def fill(metrics, pools):
         metrics.pool(pool, dict.fromkeys((names.PROMISES_OPEN, names.PROMISES_LATE, names.STATISTICAL_OPEN, names.SLACK,
                                           names.PROGRESS, names.PROCESSORS, names.PROCESSORS_FREE, names.JOBS_WAITING,
                                           names.UTILIZATION_BOUND, names.MISS_RATIO), 1.0))  # fmt: skip
-    for kind in ("DivisibleJob", "Pool", "Pod", "Profile", "Reservation"):
+    for kind in ("DivisibleJob", "Pool", "Pod", "Profile", "Reservation", "TargetRate"):
         for result in ("written", "conflict", "notFound", "failed"):
             metrics.writes.labels(kind, result)
     for resource in ("divisiblejobs", "pools", "pods", "nodes", "profiles", "reservations", "namespaces"):

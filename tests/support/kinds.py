@@ -7,7 +7,7 @@ from pathlib import Path
 from punctual.kube.api import KINDS
 
 ROOT = Path(__file__).parents[2]
-NAMES = ("dj", "pool", "profile", "reservation")
+NAMES = ("dj", "pool", "profile", "reservation", "tr")
 
 
 def teach(kubectl, kubeconfig):

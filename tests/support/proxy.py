@@ -230,7 +230,7 @@ class Proxy:
             return url
         namespace, pool, nodes = self._scope
         match call.resource:
-            case "pods" | "divisiblejobs" | "profiles" | "reservations" if not call.namespace:
+            case "pods" | "divisiblejobs" | "profiles" | "reservations" | "targetrates" if not call.namespace:
                 head, _, plural = url.path.rpartition("/")
                 return url.with_path(f"{head}/namespaces/{namespace}/{plural}", keep_query=True)
             case "namespaces":

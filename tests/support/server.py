@@ -6,8 +6,10 @@ import ssl
 import time
 from urllib.parse import urlsplit
 
+from punctual.kube.api import KINDS
+
 GROUP = "/apis/punctual.dev/v1alpha1"
-PLURALS = {"Pool": "pools", "DivisibleJob": "divisiblejobs", "Profile": "profiles", "Reservation": "reservations"}
+PLURALS = {kind.NAMES.kind: kind.NAMES.plural for kind in KINDS}
 MERGE = "application/merge-patch+json"
 
 

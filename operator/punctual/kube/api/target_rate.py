@@ -51,9 +51,10 @@ class TargetRateSpec(Model):
             field="selector",
         ),
         Rule(
-            f"!self.rate.matches(r'{PERCENT}') || double(self.rate.substring(0, self.rate.size() - 1)) < 0.1 || "
-            "duration(self.period.max) >= "
-            "duration(string(100.0 / double(self.rate.substring(0, self.rate.size() - 1))) + 'ms')",
+            # whole milliseconds are counted, rounded up: the operator checks the rest
+            f"!self.rate.matches(r'{PERCENT}') || "
+            "double(self.rate.substring(0, self.rate.size() - 1)) * "
+            "double(duration(self.period.max).getMilliseconds() + 1) > 100.0",
             "max must be at least 1ms / rate: no slice is shorter than 1ms, the kernel's least quota",
             lambda self: self.period.max * self.rate >= SLICE * (1 - 1e-9),
             field="period.max",

@@ -44,7 +44,8 @@ class Operator:
         self.now = 1000.0
         self.clock = 50.0
         self.pods = {"n1": {"p1", "p2"}, "n2": {"p3"}}
-        self.heard = []
+        self.others = {}
+        self.heard, self.others_heard = [], []
         self.refused = Counter()
         self.reviews = []
         self.away = False
@@ -54,7 +55,9 @@ class Operator:
             now=lambda: self.now,
             monotonic=lambda: self.clock,
             pods_on=lambda node: self.pods.get(node, set()),
+            others_on=lambda node: self.others.get(node, set()),
             heard=self.heard.append,
+            heard_others=lambda node, pods: self.others_heard.append((node, pods)),
             refused=lambda reason, count: self.refused.update({reason: count}),
         )
         self.report_server = ReportServer(
@@ -168,7 +171,7 @@ async def test_seconds_left_are_those_at_the_moment_of_the_answer(stage):
         left.append((await agents.post(report(sequence=sequence)))[1]["pods"][0]["seconds_left"])
     assert left == [30.0, 0.5, -1.0]
     operator.set_points.drop(DropSetPoint("n1", "p1"))
-    assert (await agents.post(report(sequence=4)))[1] == {"epoch": 7, "pods": []}
+    assert (await agents.post(report(sequence=4)))[1] == {"epoch": 7, "pods": [], "applications_complete": False}
 
 
 REFUSALS = {

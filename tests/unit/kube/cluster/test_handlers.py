@@ -31,7 +31,8 @@ def handlers(made):
 
 def test_our_kinds_are_followed_and_nothing_else():
     made = registry(lambda *_: None)
-    assert {h.selector.any_name for h in handlers(made)} == {"pools", "divisiblejobs", "profiles", "reservations"}
+    kinds = {"pools", "divisiblejobs", "profiles", "reservations", "targetrates"}
+    assert {h.selector.any_name for h in handlers(made)} == kinds
 
 
 def test_no_handler_needs_a_state_of_kopfs():

@@ -1,0 +1,115 @@
+"""Whatever is asked, reported, lost and changed: no pod above its CPU, no slice too short, no node overcommitted."""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from punctual.control.rate import QUOTA, Limits
+from punctual.rates.control import RateControl
+from punctual.rates.model import (
+    HoldPod,
+    Member,
+    MembersSeen,
+    PodsReported,
+    RateApplied,
+    RateDeleted,
+    Record,
+    ReleasePod,
+    Seen,
+    TargetRate,
+    WriteRate,
+)
+
+UIDS = st.sampled_from("abc")
+NODES = st.sampled_from(("n0", "n1"))
+PARTS = st.floats(0.001, 1.0)
+CORES = st.floats(0.01, 4.0)
+
+
+class Rates(RuleBasedStateMachine):
+    def __init__(self):
+        super().__init__()
+        self.control = RateControl()
+        self.now = 0.0
+        self.held, self.members, self.rates, self.statuses = {}, {}, {}, {}
+        self.done = {}
+
+    def step(self, *events):
+        for action in self.control.step(self.now, events):
+            match action:
+                case HoldPod():
+                    self.held[action.pod] = action
+                case ReleasePod():
+                    assert self.held.pop(action.pod).node == action.node
+                case WriteRate(uid, status):
+                    self.statuses[uid] = status
+
+    @rule(uid=UIDS, part=PARTS, epsilon=st.floats(0.001, 0.5), most=PARTS, alone=st.none() | st.floats(0.01, 1e4))
+    def ask(self, uid, part, epsilon, most, alone):
+        limits = Limits(min(0.005, most), most)
+        asked = TargetRate(
+            uid=uid, name=uid, created=ord(uid), target=part, epsilon=epsilon, limits=limits, max_rate=alone
+        )
+        self.rates[uid] = asked
+        self.step(RateApplied(asked, Record(0.4, 10.0, 0.41, 0.05, 0.4)))
+
+    @rule(uid=UIDS, nodes=st.lists(NODES, max_size=4), cpu=CORES, request=CORES, runs=st.booleans())
+    def select(self, uid, nodes, cpu, request, runs):
+        pods = tuple(Member(f"{uid}{n}", f"{uid}{n}", node, cpu, request, runs) for n, node in enumerate(nodes))
+        self.members[uid] = pods
+        self.step(MembersSeen(uid, pods))
+
+    @rule(uid=UIDS)
+    def delete(self, uid):
+        self.rates.pop(uid, None)
+        self.members.pop(uid, None)
+        self.statuses.pop(uid, None)
+        self.step(RateDeleted(uid))
+
+    @rule(
+        node=NODES,
+        more=st.integers(-5, 1000),
+        written=st.none() | st.floats(0, 100),
+        obeys=st.booleans(),
+        after=st.floats(0.1, 100),
+    )
+    def report(self, node, more, written, obeys, after):
+        self.now += after
+        lines = []
+        for pod, hold in self.held.items():
+            self.done[pod] = max(self.done.get(pod, 0) + more, 0)
+            cap, period = (hold.cap, hold.period) if obeys else (None, None)
+            lines.append(Seen(pod, self.done[pod] if written is not None else None, written, cap, period))
+        self.step(PodsReported(node, self.now, tuple(lines)))
+
+    @invariant()
+    def no_pod_is_above_its_cpu_and_no_slice_is_too_short(self):
+        cpus = {m.pod: m.cpu for pods in self.members.values() for m in pods}
+        for hold in self.held.values():
+            assert hold.cap <= cpus[hold.pod] * (1 + 1e-9)
+            assert hold.cap * hold.period >= QUOTA * (1 - 1e-9)
+            assert 0.001 <= hold.period <= 1.0
+
+    @invariant()
+    def what_is_held_is_what_is_known_and_admitted(self):
+        members = {m.pod: (uid, m.node) for uid, pods in self.members.items() if uid in self.rates for m in pods}
+        for pod, hold in self.held.items():
+            uid, node = members[pod]
+            assert hold.node == node
+            assert self.statuses[uid].target is not None
+
+    @invariant()
+    def the_targets_in_force_take_no_more_than_is_requested(self):
+        asked, has = {}, {}
+        for uid, pods in self.members.items():
+            status = self.statuses.get(uid)
+            if status is None or status.target is None:
+                continue
+            for m in pods:
+                asked[m.node] = asked.get(m.node, 0.0) + status.target * m.cpu
+                has[m.node] = has.get(m.node, 0.0) + m.request
+        assert all(cores <= has[node] * (1 + 1e-6) for node, cores in asked.items())
+
+
+TestRates = Rates.TestCase
+TestRates.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
