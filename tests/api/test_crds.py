@@ -29,6 +29,8 @@ from punctual.kube.api import (
     Reservation,
     ReservationStatus,
     Startup,
+    TargetRate,
+    TargetRateStatus,
     UnitCounts,
     UnitRange,
     parse,
@@ -464,8 +466,21 @@ def test_a_reservation_cannot_be_changed_and_shows_its_next_window(kubectl):
     assert "epoch must not fall" in reservation.write_status(ReservationStatus(epoch=0)).stderr
 
 
+def test_a_target_rate_shows_how_it_stands_and_keeps_its_pool(kubectl):
+    rate = Object(kubectl, TargetRate, "columns")
+    assert "the pool cannot be changed" in rate.edit(pool="other").stderr
+    assert rate.edit(rate="0.1%", period={"max": "1s"}).returncode == 0
+    assert rate.edit(rate="40%", period={"min": "1ms", "max": "2500us"}).returncode == 0
+    status = TargetRateStatus(epoch=1, target=0.4, rate=0.396, error="-0.4%", quota="424m", max_rate=0.5)
+    assert rate.write_status(status).returncode == 0
+    assert rate.row()[0].split() == ["NAME", "TARGET", "ACTUAL", "ERROR", "QUOTA", "AGE"]
+    assert rate.row()[1].split()[:5] == ["columns", "40%", "39.6%", "-0.4%", "424m"]
+    assert "epoch must not fall" in rate.write_status(TargetRateStatus(epoch=0)).stderr
+
+
 def test_short_name_and_category(kubectl):
     assert kubectl("get", "dj", check=True)
+    assert kubectl("get", "tr", check=True)
     for kind in KINDS:
         assert kubectl("apply", "--server-side", "-f", "-", input=kind.EXAMPLE).returncode == 0
     names = kubectl("get", "punctual", "-A", "-o", "name", check=True).stdout.split()
@@ -487,6 +502,7 @@ def test_short_name_and_category(kubectl):
         ("dj.status.offer.earliestDeadlineTime", "put it into `spec.deadlineTime`"),
         ("pool.spec.headroom", "perUnit / (1 - r)"),
         ("profile.spec.startup", "2s before that"),
+        ("tr.spec.maxRate", "`120/s`, `8/min`"),
     ],
 )
 def test_kubectl_explain_teaches(kubectl, field, taught):

@@ -67,8 +67,8 @@ def answers(applications: Iterable[Application]) -> dict[str, Answer]:
     """Return the answer to each application, by uid."""
     room, owners, refusals = _Room(), dict[str, str](), dict[str, Refusal]()
     asking: list[Application] = []
-    everyone = sorted(applications, key=lambda app: app.rate.age)
-    for app in everyone:
+    by_age = sorted(applications, key=lambda app: app.rate.age)
+    for app in by_age:
         if refusal := app.rate.refusal or _shared(app, owners) or _unfit(app):
             refusals[app.rate.uid] = refusal
         else:
@@ -93,9 +93,7 @@ def answers(applications: Iterable[Application]) -> dict[str, Answer]:
         for app in asking
         if app.rate.uid in room.demands
     }
-    return {
-        app.rate.uid: replace(found.get(app.rate.uid, none), refusal=refusals.get(app.rate.uid)) for app in everyone
-    }
+    return {app.rate.uid: replace(found.get(app.rate.uid, none), refusal=refusals.get(app.rate.uid)) for app in by_age}
 
 
 def _shared(app: Application, owners: dict[str, str]) -> Refusal | None:

@@ -10,6 +10,7 @@ from punctual import wire
 from punctual.control.response import Response
 from punctual.kube.agents.responses import shown
 from punctual.kube.agents.set_points import SetPointStore
+from punctual.rates.model import HoldPod, ReleasePod
 from punctual.scheduling.model.actions import DropSetPoint, FollowedLine, SetPoint
 
 
@@ -168,3 +169,24 @@ async def test_a_new_agent_goes_on_with_the_model_that_the_last_one_had_learned_
     set_points.drop(DropSetPoint("n1", "p1"))
     set_points.put(point(line=line()))
     assert not follow(set_points).model.learned
+
+
+def test_pods_held_at_a_rate_keep_their_cap_and_are_complete_when_told():
+    set_points = SetPointStore()
+    set_points.put(point())
+    set_points.hold(HoldPod("a", "n1", 0.3, 0.05))
+    set_points.hold(HoldPod("a", "n1", 0.4, 0.02))
+    set_points.hold(HoldPod("b", "n2", 0.4, 0.02))
+    held = told(set_points)["a"]
+    assert (held.application, held.cap, held.rest_cap, held.period) == (True, 0.4, 0.4, 0.02)
+    assert not told(set_points)["p1"].application
+    assert not set_points.answer("n1", now=0.0, epoch=1, pods={}).applications_complete
+    set_points.applications_complete = True
+    assert set_points.answer("n3", now=0.0, epoch=1, pods={}).applications_complete, "also where none is held"
+    set_points.release(ReleasePod("a", "n1"))
+    set_points.release(ReleasePod("a", "n1"))
+    assert told(set_points).keys() == {"p1"}
+    assert len(set_points) == 2
+    set_points.clear()
+    assert not told(set_points, "n2")
+    assert not set_points.answer("n2", now=0.0, epoch=1, pods={}).applications_complete
