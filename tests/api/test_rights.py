@@ -21,7 +21,7 @@ from lines import whole_lines
 from ports import kept_port
 
 from punctual import errors
-from punctual.kube.cluster.directory import POOLS, PROFILES, RESERVATIONS
+from punctual.kube.cluster.directory import POOLS, PROFILES, RESERVATIONS, TARGET_RATES
 from punctual.kube.cluster.pods import Owner, pod_name
 from punctual.scheduling.model.job import Chunk
 
@@ -165,6 +165,18 @@ async def test_every_right_is_used_and_none_is_missing(world, staff, install):
     assert sorted(unused) == sorted(MAY_REST)
 
 
+OTHERS = (RESERVATIONS, TARGET_RATES)
+"""Kinds of which the story makes one object, r."""
+
+
+async def rate(world, staff):
+    """Create a target rate, which gets its first status."""
+    spec = {"pool": world.pool, "selector": {"matchLabels": {"app": "none"}}, "rate": "40%"}
+    body = {"apiVersion": OPERATOR["GROUP"], "kind": "TargetRate", "metadata": {"name": "r"}, "spec": spec}
+    await world.client.create(TARGET_RATES.path(namespace=world.namespace), body)
+    await world.until(lambda: staff.has_used("update", "punctual.dev", "targetrates/status"))
+
+
 async def story(world, staff):
     """All that an operator has to do, once."""
     client, namespace = world.client, world.namespace
@@ -213,6 +225,8 @@ async def story(world, staff):
     await client.create(RESERVATIONS.path(namespace=namespace), body)
     await world.until(lambda: staff.has_used("update", "punctual.dev", "reservations/status"))
 
+    await rate(world, staff)
+
     # a pod of the name that a chunk will have
     taken = await world.add_job(suspend=True)
     await world.answered(taken, "Suspended")
@@ -234,10 +248,11 @@ async def story(world, staff):
     await world.until(lambda: staff.has_used("update", "", "configmaps", "punctual-ca"))
     assert third.process.poll() is None
 
-    # all jobs end, one is deleted when its time is over; the reservation and the pool go
-    await client.delete(RESERVATIONS.path(namespace=namespace, name="r"))
-    for job in (fickle, taken):
-        await client.delete(world.path(job))
+    await world.until(lambda: staff.has_used("patch", "punctual.dev", "targetrates/status"))
+
+    # all jobs end, one is deleted when its time is over; the reservation, the target rate and the pool go
+    for what in (world.path(fickle), world.path(taken), *(kind.path(namespace=namespace, name="r") for kind in OTHERS)):
+        await client.delete(what)
     await gone(world, world.path(long), lambda: world.work(long))
     await client.delete(POOLS.path(name=world.pool))
     await gone(world, POOLS.path(name=world.pool))

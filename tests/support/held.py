@@ -107,6 +107,8 @@ class Held:
     holds: dict = field(default_factory=dict)
     statuses: dict = field(default_factory=dict)
     reports: bool = True
+    silent: set = field(default_factory=set)
+    """Nodes without an agent."""
     writes: bool = True
     changes: list = field(default_factory=list)
     """(time, hold) of each set point that differs from the one before."""
@@ -145,7 +147,9 @@ class Held:
                 lines.setdefault(pod.node, []).append(Seen(pod.pod, done, written, cap, period if cap else None))
                 ranks.cap(self.now, r, hold.cap, hold.period)
         if self.reports:
-            events += [PodsReported(node, self.now, tuple(seen)) for node, seen in lines.items()]
+            events += [
+                PodsReported(node, self.now, tuple(seen)) for node, seen in lines.items() if node not in self.silent
+            ]
         for action in self.control.step(self.now, events):
             match action:
                 case HoldPod():

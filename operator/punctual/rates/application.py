@@ -51,6 +51,8 @@ class Application:
     """What its pods are to be held at has changed since this was last set to False."""
     _ceiling: float = 1.0
     _law: Bracketing | None = None
+    _on_target: bool = False
+    """The pair has held the target, as far as reports say, or as an earlier leader has said."""
     _word: Reason = "Start"
     _counts: dict[str, Counts] = field(default_factory=dict)
     _asked: float = 0.0
@@ -58,6 +60,7 @@ class Application:
 
     def __post_init__(self) -> None:
         self.target, self.max_rate, self.seen = self.record.target, self.record.max_rate, self.record.rate
+        self._on_target = self.record.on_target
 
     # what is asked
 
@@ -75,6 +78,7 @@ class Application:
 
     def hold(self, target: float, ceiling: float, now: float) -> None:
         """Hold it at a target, with at most ``ceiling`` as utilization."""
+        self._on_target &= target == self.target
         self.target, self._ceiling = target, ceiling
         if self.rate.max_rate is not None and not _alike(self.rate.max_rate, self.max_rate):
             self.max_rate, self._law = self.rate.max_rate, None
@@ -111,26 +115,31 @@ class Application:
         if self.max_rate is None:
             self._measure(now)
             return
-        window = self._closed(WINDOW)
+        window = self._closed(now, WINDOW)
         if window is None or self._law is None:
             return
         self.seen = window.rate / self.max_rate
         if window.share > 0.0:
             self._decide(self._law.report(Iteration(self.seen, self.pair.utilization, window.share)), now)
+            self._on_target = self._law.held or (self._on_target and self._word == "Wait")
 
     def _measure(self, now: float) -> None:
         """Measure the rate alone, from the moment on from which the pods have their CPU."""
         for counts in self._reporting():
             if counts.begin and (counts.in_force is None or counts.begin.at < counts.in_force):
                 counts.next_window()
-        window = self._closed(MEASURED_SECONDS, MEASURED_ITERATIONS)
+        window = self._closed(now, MEASURED_SECONDS, MEASURED_ITERATIONS)
         if window is not None:
             self.max_rate = window.rate
         self._aim(now)
 
-    def _closed(self, seconds: float, iterations: int = 1) -> Window | None:
-        """Return the slowest pod's window, and begin the next one; None: it goes on."""
-        reporting = [counts for counts in self._reporting() if counts.silent <= self._patience]
+    def _closed(self, now: float, seconds: float, iterations: int = 1) -> Window | None:
+        """Return the slowest pod's window, and begin the next one; None: it goes on.
+
+        It waits neither for a pod that is stalled nor for one of a node without reports.
+        """
+        heard = [counts for counts in self._reporting() if now - counts.heard <= IN_FORCE]
+        reporting = [counts for counts in heard if counts.silent <= self._patience]
         windows = [counts.window() for counts in reporting]
         ended = [w for w in windows if w is not None and w.seconds >= seconds and w.iterations >= iterations]
         if not ended or len(ended) < len(windows):
@@ -173,7 +182,7 @@ class Application:
 
     def _recorded(self) -> tuple[Known, ...]:
         """Return the pair that an earlier leader has left."""
-        target, max_rate, utilization, period, rate = self.record
+        target, max_rate, utilization, period, rate, _ = self.record
         if not (target and utilization and period and self.max_rate and _alike(self.max_rate, max_rate)):
             return ()
         # it was rounded when it was written
@@ -234,7 +243,7 @@ class Application:
         if self._word == "Unreachable" or self._law.given_up:
             advice = "no period and slice hold this: raise spec.epsilon, or see what it waits for"
             return Verdict("False", reasons.UNREACHABLE, f"{text}; {advice}")
-        if self._law.held:
+        if self._on_target:
             return Verdict("True", reasons.ON_TARGET, text)
         return Verdict("False", reasons.SETTLING, text)
 

@@ -50,6 +50,7 @@ class Record(NamedTuple):
     utilization: float | None = None
     period: float | None = None
     rate: float | None = None
+    on_target: bool = False
 
 
 UNRECORDED: Final = Record()

@@ -71,8 +71,11 @@ def test_without_a_rate_alone_it_is_measured_first_with_all_cpu():
 def test_a_new_leader_goes_on_with_the_pair_that_is_in_force():
     held = cluster().ask("a", 0.4).run(60)
     status, pair = held.statuses["a"], held.holds["a-0"]
-    record = Record(status.target, status.max_rate, round(status.utilization, 8), round(status.period, 6), status.rate)
-    heir = held.elsewhere(record, "a").run(60)
+    utilization, period = round(status.utilization, 8), round(status.period, 6)
+    record = Record(status.target, status.max_rate, utilization, period, status.rate, on_target=True)
+    heir = held.elsewhere(record, "a").run(1)
+    assert reason(heir) == "OnTarget", "nothing says otherwise"
+    heir.run(60)
     assert heir.holds["a-0"].cap == pytest.approx(pair.cap, abs=1e-6)
     assert heir.holds["a-0"].period == pytest.approx(pair.period, abs=1e-5)
     assert len(heir.changes) == 2, "both pods are named once, and stay as they were"
@@ -122,6 +125,15 @@ def test_a_silent_agent_is_named_and_changes_nothing():
     held.run(30)
     assert held.holds["a-0"] == pair
     assert reason(held) == "OnTarget"
+
+
+def test_the_others_are_controlled_while_one_agent_is_silent():
+    held = cluster(pattern="none").ask("a", 0.4, max_rate=1 / ALONE).run(60)
+    held.silent = {"n0"}
+    held.run(20).ask("a", 0.2, max_rate=1 / ALONE).run(30)
+    assert reason(held) == "CapNotInForce"
+    assert "the agent of node n0" in held.statuses["a"].on_target[2]
+    assert held.statuses["a"].rate == pytest.approx(0.2, abs=0.03)
 
 
 def test_a_replaced_pod_gets_the_same_pair_and_the_rate_stays():

@@ -238,6 +238,24 @@ Percent = Annotated[
 """A part from 0 to 1, which prints as ``12.5%``: Kubernetes' conventions have no floats in a spec."""
 
 
+_MEASURED: Final = r"^[0-9]{1,9}(?:\.[0-9]{1,6})?%$"
+
+
+def _parse_measured(text: str) -> float:
+    if not re.fullmatch(_MEASURED, text):
+        raise ValueError(f'{text!r} is not a number of per cent: write a string such as "102.5%"')
+    return float(text[:-1]) / 100
+
+
+StatusPercent = Annotated[
+    float,
+    _from_text(_parse_measured, 'a number of per cent: write a string such as "102.5%"'),
+    PlainSerializer(_format_percent, return_type=str),
+    WithJsonSchema({"type": "string", "maxLength": 17, "x-type": "percentage"}),
+]
+"""A part that the operator measured; it may be above 1."""
+
+
 def between_percent(least: int, most: int, example: str) -> Rule:
     """Return the rule of a :data:`Percent` from ``least`` to ``most`` (per cent)."""
     number = "double(self.substring(0, self.size() - 1))"
@@ -259,7 +277,7 @@ def part_in_percent(least: str, most: str, example: str) -> Rule:
 
 
 _SECONDS: Final = {"s": 1.0, "min": 60.0, "h": 3600.0}
-_ITERATION_RATE: Final = r"^[0-9]{1,9}(?:\.[0-9]{1,6})?/(?:s|min|h)$"
+_ITERATION_RATE: Final = r"^[0-9]{1,19}(?:\.[0-9]{1,6})?/(?:s|min|h)$"
 
 
 def _parse_rate(text: str) -> float:
@@ -279,7 +297,7 @@ IterationRate = Annotated[
     float,
     _from_text(_parse_rate, 'a number of iterations in a time: write a string such as "120/s" or "8/min"'),
     PlainSerializer(_format_rate, return_type=str),
-    WithJsonSchema({"type": "string", "maxLength": 24, "x-type": "iterations"}),
+    WithJsonSchema({"type": "string", "maxLength": 32, "x-type": "iterations"}),
     Rule(
         f"self.matches(r'{_ITERATION_RATE}') && double(self.substring(0, self.indexOf('/'))) > 0.0",
         "write iterations a second, minute or hour, above 0, such as 120/s or 8/min",

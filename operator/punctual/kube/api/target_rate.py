@@ -13,6 +13,7 @@ from punctual.kube.api.fields import (
     Percent,
     Period,
     Seconds,
+    StatusPercent,
     part_in_percent,
 )
 from punctual.kube.api.meta import EPOCH_NEVER_FALLS, Conditions, Epoch, LabelSelector, Resource
@@ -92,7 +93,7 @@ class TargetRateStatus(Model):
     """The generation of the spec that was last looked at."""
     target: Percent | None = None
     """The target in force: `spec.rate`, or the one before an edit that was refused. None: the pods are not held."""
-    rate: Percent | None = None
+    rate: StatusPercent | None = None
     """The rate that was last measured."""
     error: Annotated[str, Field(max_length=16)] | None = None
     """That rate less the target, in percentage points: `-0.4%`."""

@@ -129,6 +129,10 @@ class Inventory:
         """Return the uids of the pods on a node that are no chunk pods."""
         return self._foreign.get(node, {}).keys()
 
+    def knows(self, node: str) -> bool:
+        """Return whether there is such a node."""
+        return node in self._nodes
+
     def class_of(self, node: str) -> str:
         """Return the class of a node. Empty: it has none, or is gone."""
         known = self._nodes.get(node)

@@ -1,6 +1,6 @@
 """A TargetRate between its spec and status, and :class:`punctual.rates.control.RateControl`."""
 
-from typing import Any
+from typing import Any, Final
 
 from punctual import reasons
 from punctual.control.rate import Limits
@@ -11,6 +11,9 @@ from punctual.kube.cluster.directory import KnownRate
 from punctual.kube.format.quantity import format_cores
 from punctual.rates.model import Member, MembersSeen, RateApplied, RateStatus, Record, TargetRate
 from punctual.scheduling.model.job import Verdict
+
+MOST: Final = 100.0
+"""Highest rate that is shown, a part of the rate alone: counts may jump."""
 
 
 def applied(known: KnownRate, caches: Caches) -> RateApplied:
@@ -54,12 +57,12 @@ def _refusal(name: str, namespace: str, caches: Caches) -> tuple[str, str] | Non
 
 
 def members(known: KnownRate, caches: Caches) -> MembersSeen:
-    """Return the pods that a TargetRate selects."""
+    """Return the pods that a TargetRate selects. Those of a node that is gone will be deleted, and do not count."""
     spec = known.spec
     if spec is None:
         return MembersSeen(known.uid, ())
     there = caches.applications.of(known.metadata.namespace)
-    selected = [pod for pod, labels in there if spec.selector.matches(labels)]
+    selected = [pod for pod, labels in there if caches.inventory.knows(pod.node) and spec.selector.matches(labels)]
     return MembersSeen(
         known.uid,
         tuple(
@@ -79,17 +82,19 @@ def members(known: KnownRate, caches: Caches) -> MembersSeen:
 
 def to_record(status: api.TargetRateStatus) -> Record:
     """Return what an earlier leader has left."""
-    return Record(status.target, status.max_rate, status.utilization, status.period, status.rate)
+    on_target = any(c.type == "OnTarget" and c.status == "True" for c in status.conditions)
+    return Record(status.target, status.max_rate, status.utilization, status.period, status.rate, on_target)
 
 
 def rate_status(known: KnownRate, status: RateStatus, *, epoch: int, now: float) -> dict[str, Any]:
     """Return a TargetRate's status as the API server takes it."""
-    error = None if status.rate is None or status.target is None else status.rate - status.target
+    rate = None if status.rate is None else min(round(status.rate, 4), MOST)
+    error = None if rate is None or status.target is None else rate - status.target
     made = api.TargetRateStatus(
         epoch=epoch,
         observed_generation=known.metadata.generation,
         target=status.target,
-        rate=None if status.rate is None else round(status.rate, 4),
+        rate=rate,
         error=None if error is None else f"{100 * error:+.1f}%",
         quota=None if status.cap is None else format_cores(round(status.cap, 3)),
         utilization=status.utilization,

@@ -210,6 +210,17 @@ async def test_pods_of_other_nodes_are_left_out_and_counted(stage):
     assert operator.refused == {"unknownPod": 2}
 
 
+async def test_pods_of_the_users_own_are_told_apart_from_chunks(stage):
+    operator, agents = stage
+    operator.others = {"n1": {"own"}}
+    lines = [{"uid": "p1", "done": 1}, {"uid": "own", "done": 7, "written": 0.3, "cap": 0.4}, {"uid": "stranger"}]
+    for sequence in (1, 1):  # the answer to the first was lost
+        await agents.post(report(sequence=sequence, pods=lines))
+    assert [p.pod for r in operator.heard for p in r.pods] == ["p1"]
+    assert operator.others_heard == [("n1", (wire.PodReport(uid="own", done=7, written=0.3, cap=0.4),))]
+    assert operator.refused == {"unknownPod": 1}
+
+
 async def test_who_does_not_lead_says_so_and_hangs_up(stage):
     operator, agents = stage
     operator.epoch = None

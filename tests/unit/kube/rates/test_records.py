@@ -124,7 +124,25 @@ def test_a_status_says_it_in_a_users_words_and_a_new_leader_reads_it_back(caches
     }  # fmt: skip
     manifest = yaml.safe_load(api.TargetRate.EXAMPLE) | {"status": body}
     back = to_record(api.parse_status(api.TargetRateStatus, manifest))
-    assert back == Record(0.4, pytest.approx(8 / 60), pytest.approx(0.42412345, abs=1e-9), 0.0875, 0.3958)
+    assert back == Record(
+        0.4, pytest.approx(8 / 60), pytest.approx(0.42412345, abs=1e-9), 0.0875, 0.3958, on_target=True
+    )
+
+
+def test_a_pod_of_a_node_that_is_gone_does_not_count(caches):
+    caches.observe("pools", None, pool())
+    caches.informers[0]._tell_gone("n1")
+    assert [m.pod for m in members(known(caches), caches).members] == ["p"]
+
+
+@pytest.mark.parametrize(("rate", "shown"), [(1.0234, "102.34%"), (1e18, "10000%")])
+def test_rates_above_the_rate_alone_are_shown_and_read_back(caches, rate, shown):
+    fine = Verdict("True", "Feasible", "")
+    status = RateStatus(admitted=fine, on_target=fine, target=1.0, rate=rate, max_rate=1e18)
+    body = rate_status(known(caches), status, epoch=1, now=NOW)
+    assert body["rate"] == shown
+    manifest = yaml.safe_load(api.TargetRate.EXAMPLE) | {"status": body}
+    assert api.parse_status(api.TargetRateStatus, manifest).max_rate == 1e18
 
 
 def test_a_refused_one_has_no_numbers(caches):
