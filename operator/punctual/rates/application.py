@@ -64,10 +64,6 @@ class Application:
 
     # what is asked
 
-    def apply(self, rate: TargetRate) -> None:
-        """Take in an edit of what is asked."""
-        self.rate = rate
-
     def select(self, members: Iterable[Member], now: float) -> None:
         """Take in which pods there are."""
         before, self.members = self.members, {m.pod: m for m in members}
@@ -81,7 +77,7 @@ class Application:
         self._on_target &= target == self.target
         self.target, self._ceiling = target, ceiling
         if self.rate.max_rate is not None and not _alike(self.rate.max_rate, self.max_rate):
-            self.max_rate, self._law = self.rate.max_rate, None
+            self.max_rate, self._law, self._on_target = self.rate.max_rate, None, False
         self._aim(now)
 
     def release(self) -> None:
@@ -95,8 +91,7 @@ class Application:
         """Return what its pods are to be held at."""
         if self.pair is None:
             return []
-        share, period = self.pair.utilization, self.pair.period
-        return [HoldPod(m.pod, m.node, share * m.cpu, period) for m in self.members.values()]
+        return [HoldPod(m.pod, m.node, _cap(m, self.pair), self.pair.period) for m in self.members.values()]
 
     # what happens
 
@@ -106,7 +101,7 @@ class Application:
         if member is None or self.pair is None:
             return
         counts = self._counts.setdefault(seen.pod, Counts(at))
-        counts.observe(at, seen, cap=self.pair.utilization * member.cpu, period=self.pair.period)
+        counts.observe(at, seen, cap=_cap(member, self.pair), period=self.pair.period)
 
     def step(self, now: float) -> None:
         """Decide, if there is something to decide from."""
@@ -239,7 +234,8 @@ class Application:
         used = f"{self.pair.utilization:.1%} of its CPU in periods of {1000 * self.pair.period:.3g} ms"
         if self.seen is None:
             return Verdict("Unknown", reasons.SETTLING, f"{used}: no iteration has ended yet")
-        text = f"{self.seen:.1%} of its rate alone, asked are {target:.1%} ± {100 * self.rate.epsilon:.3g}, with {used}"
+        asked = f"asked are {target:.1%} ± {100 * self.rate.epsilon:.3g} points"
+        text = f"{self.seen:.1%} of its rate alone, {asked}, with {used}"
         if self._word == "Unreachable" or self._law.given_up:
             advice = "no period and slice hold this: raise spec.epsilon, or see what it waits for"
             return Verdict("False", reasons.UNREACHABLE, f"{text}; {advice}")
@@ -253,13 +249,18 @@ class Application:
         if now - self._asked <= IN_FORCE:
             return ""
         for m in running:
-            counts, cap = self._counts.get(m.pod), self.pair.utilization * m.cpu
+            counts, cap = self._counts.get(m.pod), _cap(m, self.pair)
             if counts is None or now - counts.heard > IN_FORCE:
                 return f"the agent of node {m.node} does not report pod {m.name}: see whether the agent runs there"
             if counts.in_force is None:
                 has = "no cap" if counts.cap is None else f"{counts.cap:.3g} cores"
                 return f"pod {m.name} has {has}, asked are {cap:.3g} cores in {1000 * self.pair.period:.3g} ms"
         return ""
+
+
+def _cap(member: Member, pair: Pair) -> float:
+    """Return a pod's cap, cores: its slice of a pair, and no less than the kernel's least quota."""
+    return max(pair.utilization * member.cpu, QUOTA / pair.period)
 
 
 def _alike(one: float, other: float | None) -> bool:

@@ -70,7 +70,7 @@ class RateControl:
                     self._applications[rate.uid] = app = Application(rate, record)
                     if members := self._members.pop(rate.uid, None):
                         app.select(members.members, now)
-                app.apply(rate)
+                app.rate = rate
             case RateDeleted(uid):
                 self._applications.pop(uid, None)
                 self._members.pop(uid, None)

@@ -88,7 +88,7 @@ def to_record(status: api.TargetRateStatus) -> Record:
 
 def rate_status(known: KnownRate, status: RateStatus, *, epoch: int, now: float) -> dict[str, Any]:
     """Return a TargetRate's status as the API server takes it."""
-    rate = None if status.rate is None else min(round(status.rate, 4), MOST)
+    rate = None if status.rate is None else min(round(status.rate, 3), MOST)
     error = None if rate is None or status.target is None else rate - status.target
     made = api.TargetRateStatus(
         epoch=epoch,
