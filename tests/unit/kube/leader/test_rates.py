@@ -1,0 +1,234 @@
+"""The target rates of a term: what is told when, and when agents may release what they do not hear of."""
+
+import asyncio
+import contextlib
+
+import pytest
+import yaml
+
+from punctual import wire
+from punctual.kube import api
+from punctual.kube.agents.set_points import SetPointStore
+from punctual.kube.cluster.caches import Caches
+from punctual.kube.leader.rates import Rates
+from punctual.kube.rates.executor import RateExecutor
+from punctual.kube.takeover.statuses import Statuses
+
+CREATED = "2030-01-01T00:00:00Z"
+
+
+class Late:
+    """Reads a TargetRate at once; ``read`` are those that were."""
+
+    def __init__(self, statuses):
+        self.statuses, self.read = statuses, []
+
+    def reads(self, uid):
+        return False
+
+    async def rate(self, known):
+        self.read.append(known.uid)
+        self.statuses.read.add(known.uid)
+        return True
+
+
+class Log:
+    """A writer and a recorder that keep what they are given."""
+
+    def __init__(self):
+        self.statuses, self.events, self.forgotten = {}, [], []
+
+    def submit(self, key, operation):
+        self.statuses[key.uid] = {c["type"]: c["reason"] for c in operation.body["status"]["conditions"]}
+
+    def forget(self, key):
+        self.forgotten.append(key.uid)
+
+    def emit(self, about, kind, reason, note):
+        self.events.append(reason)
+
+
+class Stage:
+    def __init__(self):
+        self.caches = Caches(None)
+        self.log = Log()
+        self.statuses = Statuses(0.0, self.log)
+        self.late = Late(self.statuses)
+        self.set_points = SetPointStore()
+        self.tasks = []
+        self.leads = True
+        self.now = 0.0
+        executor = RateExecutor(
+            3,
+            directory=self.caches.directory,
+            set_points=self.set_points,
+            writer=self.log,
+            recorder=self.log,
+            now=lambda: self.now,
+        )
+        self.rates = Rates(
+            self.caches,
+            self.statuses,
+            self.late,
+            executor,
+            self.set_points,
+            monotonic=lambda: self.now,
+            doubted=lambda: False,
+            leads=lambda: self.leads,
+            spawn=self.spawn,
+        )
+        self.caches.listener = self
+        nodes, self.pods, _ = self.caches.informers
+        room = {"cpu": "8", "memory": "64Gi", "pods": "110"}
+        ready = [{"type": "Ready", "status": "True"}]
+        meta = {"name": "n0", "uid": "n0", "labels": {"pool": "main"}}
+        nodes._told({"metadata": meta, "status": {"allocatable": room, "conditions": ready}})
+        self.observe_pool()
+
+    def observe_pool(self):
+        body = {
+            "apiVersion": api.API_VERSION,
+            "kind": "Pool",
+            "metadata": {"name": "main", "uid": "main", "generation": 1, "creationTimestamp": CREATED},
+            "spec": {"nodeSelector": {"matchLabels": {"pool": "main"}}, "processor": {"cpu": "1", "memory": "1Gi"}},
+        }
+        self.caches.observe("pools", None, body)
+
+    def __getattr__(self, name):  # what else the caches tell
+        return lambda *_, **__: None
+
+    def application_changed(self, namespace):
+        self.rates.pods_changed(namespace)
+
+    def spawn(self, work):
+        self.tasks.append(asyncio.ensure_future(work))
+        return self.tasks[-1]
+
+    def rate(self, *, read=True, **spec):
+        body = yaml.safe_load(api.TargetRate.EXAMPLE)
+        body["metadata"] |= {"uid": "u", "generation": 1, "creationTimestamp": CREATED}
+        body["spec"] |= {"maxRate": "2/s", **spec}
+        if read:
+            self.statuses.read.add("u")
+        return self.caches.directory.observe_rate(body)
+
+    def pod(self, name):
+        resources = {"limits": {"cpu": "1"}, "requests": {"cpu": "500m"}}
+        meta = {"name": name, "namespace": "default", "uid": name, "labels": {"app": "solver"}}
+        spec = {"nodeName": "n0", "containers": [{"name": "main", "resources": resources}]}
+        return {"metadata": meta, "spec": spec, "status": {"phase": "Running"}}
+
+    async def turn(self):
+        """Let the control step, and the agents be told."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+        self.rates.tick()
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    def held(self):
+        answer = self.set_points.answer("n0", now=0.0, epoch=3, pods={})
+        return {p.uid for p in answer.pods}, answer.applications_complete
+
+
+@pytest.fixture
+async def stage():
+    made = Stage()
+    yield made
+    for task in made.tasks:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_without_any_rate_agents_may_release_all_once_the_control_has_begun(stage):
+    assert stage.held() == (set(), False)
+    stage.rates.tick()
+    assert stage.held() == (set(), False)
+    stage.rates.begin()
+    await stage.turn()
+    assert stage.held() == (set(), True)
+
+
+async def test_pods_are_held_from_the_first_step_on_and_as_they_come_and_go(stage):
+    stage.rate()
+    stage.pods._told(stage.pod("p"))
+    stage.rates.begin()
+    await stage.turn()
+    assert stage.held() == ({"p"}, True)
+    assert stage.log.statuses["u"] == {"Admitted": "Feasible", "OnTarget": "Settling"}
+    assert stage.log.events == ["Feasible"]
+    stage.pods._told(stage.pod("q"))
+    await stage.turn()
+    assert stage.held() == ({"p", "q"}, True)
+    stage.pods._tell_deleted(stage.pod("p"))
+    await stage.turn()
+    assert stage.held() == ({"q"}, True)
+
+
+async def test_a_rate_is_read_before_anything_is_decided_about_it(stage):
+    stage.rates.begin()
+    await stage.turn()
+    stage.pods._told(stage.pod("p"))
+    stage.rates.changed(stage.rate(read=False))
+    assert stage.held() == (set(), True)
+    await stage.turn()
+    assert stage.late.read == ["u"]
+    assert stage.held() == ({"p"}, True)
+
+
+async def test_nothing_is_released_while_a_rate_is_left_alone(stage):
+    stage.pods._told(stage.pod("p"))
+    known = stage.rate()
+    stage.statuses.left_alone.add("u")
+    stage.rates.begin()
+    await stage.turn()
+    assert stage.held() == (set(), False)
+    stage.rates.changed(known)
+    await stage.turn()
+    assert stage.held() == ({"p"}, True), "an edit tries again"
+
+
+async def test_a_rate_that_goes_lets_its_pods_go(stage):
+    stage.pods._told(stage.pod("p"))
+    known = stage.rate()
+    stage.rates.begin()
+    await stage.turn()
+    stage.caches.directory.forget_rate("u")
+    stage.rates.gone(known)
+    await stage.turn()
+    assert stage.held() == (set(), True)
+    assert stage.log.forgotten == ["u"]
+
+
+async def test_a_pool_that_goes_lets_the_pods_go_and_its_return_holds_them(stage):
+    stage.pods._told(stage.pod("p"))
+    stage.rate()
+    stage.rates.begin()
+    await stage.turn()
+    stage.caches.forget_pool("main")
+    stage.rates.pool_changed("main")
+    await stage.turn()
+    assert stage.held() == (set(), True)
+    assert stage.log.statuses["u"] == {"Admitted": "PoolNotFound"}
+    stage.observe_pool()
+    stage.rates.pool_changed("main")
+    await stage.turn()
+    assert stage.held() == ({"p"}, True)
+
+
+async def test_reports_reach_the_control(stage):
+    stage.pods._told(stage.pod("p"))
+    stage.rate()
+    stage.rates.begin()
+    await stage.turn()
+    for second in range(1, 30):
+        stage.now = float(second)
+        (point,) = stage.set_points.answer("n0", now=0.0, epoch=3, pods={}).pods
+        done = int(2 * point.cap * second)
+        written = second - done / (2 * point.cap)
+        line = wire.PodReport(uid="p", done=done, written=written, cap=point.cap, period=point.period)
+        stage.rates.reported("n0", (line,))
+        await stage.turn()
+    assert stage.log.statuses["u"] == {"Admitted": "Feasible", "OnTarget": "OnTarget"}
+    assert stage.log.events == ["Feasible", "OnTarget"]
