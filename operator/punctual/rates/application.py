@@ -1,7 +1,8 @@
 """One application that is held at a rate: its pods' counts go into the law, the law's pair goes onto all its pods.
 
 An iteration of the law is the time in which every pod that reports has progressed, WINDOW seconds at least, so a fast
-program does many of its iterations in one. The rate is that of the slowest pod in it.
+program does many of its iterations in one. The rate is that of the slowest pod in it. When the pair changes, a fast
+program's iteration begins anew; a slow one's goes on, and counts for the part of it under the new pair.
 
 Where ``max_rate`` is not given, it is measured first: the pods then have all their CPU (U = 1), which is no more than
 what their rate is a part of. A pod without progress is held at U = target.
@@ -110,6 +111,8 @@ class Application:
         if self.max_rate is None:
             self._measure(now)
             return
+        if WINDOW * self.max_rate * self.target >= 2.0:  # it costs little to leave out what ran under another pair
+            self._begin_in_force()
         window = self._closed(now, WINDOW)
         if window is None or self._law is None:
             return
@@ -120,13 +123,17 @@ class Application:
 
     def _measure(self, now: float) -> None:
         """Measure the rate alone, from the moment on from which the pods have their CPU."""
-        for counts in self._reporting():
-            if counts.begin and (counts.in_force is None or counts.begin.at < counts.in_force):
-                counts.next_window()
+        self._begin_in_force()
         window = self._closed(now, MEASURED_SECONDS, MEASURED_ITERATIONS)
-        if window is not None:
+        if window is not None and window.share == 1.0:
             self.max_rate = window.rate
         self._aim(now)
+
+    def _begin_in_force(self) -> None:
+        """Let no window begin before its pod had the present pair."""
+        for counts in self._reporting():
+            if counts.begin and counts.in_force is not None and counts.begin.at < counts.in_force:
+                counts.next_window()
 
     def _closed(self, now: float, seconds: float, iterations: int = 1) -> Window | None:
         """Return the slowest pod's window, and begin the next one; None: it goes on.
