@@ -6,6 +6,7 @@ again from states when a TargetRate or its pods change; reports only go to the a
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 from typing import Final
 
 from punctual import reasons
@@ -25,6 +26,8 @@ from punctual.rates.model import (
     WriteRate,
 )
 
+LOOK: Final = 1.0
+"""Seconds between two looks without events."""
 REWRITE: Final = 30.0
 """Seconds after which a status is written again for small changes of its numbers."""
 
@@ -40,6 +43,7 @@ class RateControl:
         self._members: dict[str, MembersSeen] = {}  # of TargetRates that are not known yet
         self._owners: dict[str, Application] = {}  # by pod
         self._held: dict[str, HoldPod] = {}
+        self._looked = -inf
         self._written: dict[str, tuple[float, RateStatus]] = {}
 
     def restore(self, now: float, events: Sequence[Event]) -> list[Action]:
@@ -47,7 +51,10 @@ class RateControl:
         return self.step(now, events)
 
     def step(self, now: float, events: Sequence[Event]) -> list[Action]:
-        """Process events, and return what is to be done."""
+        """Process events, and return what is to be done. Without events, only time passes: it looks once a second."""
+        if not events and now - self._looked < LOOK:
+            return []
+        self._looked = now
         admit = False
         for event in events:
             admit |= self._take(now, event)
