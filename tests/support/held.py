@@ -144,7 +144,9 @@ class Held:
                 cap, period = ranks.caps[r] or (None, None)
                 done = ranks.counts[r] if self.writes else None
                 written = self.now - ranks.written[r] if self.writes else None
-                lines.setdefault(pod.node, []).append(Seen(pod.pod, done, written, cap, period if cap else None))
+                if cap is not None and cap >= pod.cpu:
+                    period = 0.1  # the limit is the pod's own: its period, too
+                lines.setdefault(pod.node, []).append(Seen(pod.pod, done, written, cap, period))
                 ranks.cap(self.now, r, hold.cap, hold.period)
         if self.reports:
             events += [

@@ -102,7 +102,9 @@ class Application:
         if member is None or self.pair is None:
             return
         counts = self._counts.setdefault(seen.pod, Counts(at))
-        counts.observe(at, seen, cap=_cap(member, self.pair), period=self.pair.period)
+        # a pod with all its CPU may have it by its own limit, in another period
+        period = self.pair.period if self.pair.utilization < 1.0 else None
+        counts.observe(at, seen, cap=_cap(member, self.pair), period=period)
 
     def step(self, now: float) -> None:
         """Decide, if there is something to decide from."""

@@ -49,10 +49,10 @@ class Counts:
     def __post_init__(self) -> None:
         self.heard = self.since
 
-    def observe(self, at: float, seen: Seen, *, cap: float, period: float) -> None:
-        """Take in a report; ``cap`` and ``period`` are those asked for."""
+    def observe(self, at: float, seen: Seen, *, cap: float, period: float | None) -> None:
+        """Take in a report; ``cap`` and ``period`` are those asked for; None: any period will do."""
         self.heard, self.cap, self.period = at, seen.cap, seen.period
-        if not (_same(seen.cap, cap) and _same(seen.period, period)):
+        if not (_same(seen.cap, cap) and (period is None or _same(seen.period, period))):
             self.in_force = None
         elif self.in_force is None:
             self.in_force = at
