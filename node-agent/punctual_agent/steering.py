@@ -50,7 +50,9 @@ class _Steered:
     """One pod on its line."""
 
     own: float
-    """CPU of its processor, cores."""
+    """CPU that it may always use if nobody needs it: its processor's, cores."""
+    told: float
+    """Cap of its set point, cores."""
     follow: Follow
     ends: float
     """The time of the line's end."""
@@ -116,8 +118,9 @@ class Steering:
         if one is None or (one.began is None and follow.model != one.follow.model):
             # the operator may have learned more while the pod was starting
             one = self._pods[uid] = _begin(point.cap, follow, ends)
-        one.own, one.follow, one.ends = point.cap, follow, ends
-        one.governor.limit(follow.floor, follow.pool_cores)
+        follow = follow.model_copy(update={"sample": one.follow.sample})  # its model counts in these samples
+        one.own, one.told, one.follow, one.ends = follow.ceiling or point.cap, point.cap, follow, ends
+        one.governor.limit(follow.floor, _most(follow))
         if follow.loop is not None and (follow.loop != one.loop or one.governor.untuned is not None):
             sent = one.loop = follow.loop
             one.governor.adopt(
@@ -149,7 +152,7 @@ class Steering:
             one.began, one.units, one.cpu = (now if units > 0.0 else None), units, cpu
         elif now - one.began >= one.follow.sample - 0.5:
             dt = now - one.began
-            sample = Sample(dt, units - one.units, (cpu - one.cpu) / dt, cap or one.cap or one.own)
+            sample = Sample(dt, units - one.units, (cpu - one.cpu) / dt, cap or one.cap or one.told)
             (one.governor.take if one.joined else one.governor.join)(sample)
             one.began, one.units, one.cpu, one.joined = now, units, cpu, True
         # what is left is known exactly; the governor only estimates it between two looks
@@ -202,11 +205,11 @@ class Steering:
         )
 
     def _claim(self, uid: str, one: _Steered, now: float) -> Claim:
-        wish = one.governor.wish().cap if one.joined else one.cap or one.own
+        wish = one.governor.wish().cap if one.joined else one.cap or one.told
         if one.idle and one.use is not None:
             wish = min(wish, max(one.own, ROOM * one.use))
         needed = one.governor.needed or 0.0
-        if needed <= one.follow.pool_cores:
+        if needed <= _most(one.follow):
             one.saturated_since = None
         elif one.saturated_since is None:
             one.saturated_since = now
@@ -268,15 +271,20 @@ def _received(sent: SentModel) -> Model:
     return Model.first_order(sent.a, sent.b, delay=sent.delay, r2=LEAST_R2 if sent.learned else 0.0)
 
 
-def _begin(own: float, follow: Follow, ends: float) -> _Steered:
+def _most(follow: Follow) -> float:
+    """Return the largest cap of a pod, cores."""
+    return follow.pool_cores if follow.ceiling is None else min(follow.ceiling, follow.pool_cores)
+
+
+def _begin(cap: float, follow: Follow, ends: float) -> _Steered:
     sent = follow.model
     by_cpu = follow.units < FEWEST
     # a core gives as many CPU seconds in a sample as the sample has seconds
     model = Model.first_order(0.0, follow.sample) if by_cpu else _received(sent)
     line = Line(float(follow.units), follow.seconds_left)
-    governor = Adaptive(line, follow.floor, follow.pool_cores, model, follow.sample, noise=follow.noise)
+    governor = Adaptive(line, follow.floor, _most(follow), model, follow.sample, noise=follow.noise)
     per_unit = follow.sample * (1.0 - sent.a) / sent.b  # CPU seconds of a unit by the model
-    made = _Steered(own, follow, ends, governor, by_cpu, cpu_per_unit=per_unit)
+    made = _Steered(follow.ceiling or cap, cap, follow, ends, governor, by_cpu, cpu_per_unit=per_unit)
     if by_cpu:
         governor.line.units *= per_unit
     return made

@@ -146,6 +146,8 @@ class Follow(_Message):
     """Until the line's end, which is before the chunk's planned end. Negative: late."""
     floor: Cores = 0.0
     """Least cap."""
+    ceiling: Cores | None = None
+    """Largest cap. None: that of its set point, or more, up to ``pool_cores``, if the pod needs more."""
     sample: Sample = 1.0
     """Seconds from one look of the controller at the progress to the next."""
     model: Model

@@ -20,6 +20,7 @@ from punctual.scheduling.model.actions import (
     DeleteJob,
     Emit,
     EndPod,
+    FollowedLine,
     GiveTurn,
     HeldCapacity,
     HoldCapacity,
@@ -111,6 +112,12 @@ class Pod:
     phase: str = "Pending"
     started: float | None = None
     work: Work | None = None
+    part: float = 1.0
+    """CPU cap that its agent holds, as a part of a processor."""
+    used: float = 0.0
+    """CPU seconds when the cap last changed, and ..."""
+    capped: float = 0.0
+    """... when that was."""
     finished: float | None = None
     offered: int | None = None
     heard: int | None = None
@@ -243,13 +250,30 @@ class World:
         self.rates[node] = rate
         for pod in self.pods.values():
             if pod.work is not None and pod.chunk.node == node:
-                pod.work.set_rate(self.now, rate)
+                self._go_on(pod)
 
     def set_worker(self, pod: Pod, worker: Worker) -> None:
         """Let a pod's program go on in another manner and at another pace."""
         pod.worker = worker
+        self._go_on(pod)
+
+    def cap(self, pod: Pod, part: float) -> None:
+        """Let a pod have this part of a processor."""
+        if part != pod.part:
+            pod.used, pod.capped = self._cpu(pod), self.now
+            pod.part = part
+            self._go_on(pod)
+
+    def _go_on(self, pod: Pod) -> None:
         if pod.work is not None:
-            pod.work.set_rate(self.now, self.rates.get(pod.chunk.node, 1.0) * pod.work.chi / worker.pace)
+            rate = self.rates.get(pod.chunk.node, 1.0) * pod.part
+            pod.work.set_rate(self.now, rate * pod.work.chi / pod.worker.pace)
+
+    def _cpu(self, pod: Pod) -> float:
+        """Return the CPU seconds that a pod has used: all that its cap allows."""
+        if pod.started is None:
+            return 0.0
+        return pod.used + max(0.0, self.now - max(pod.started, pod.capped)) * pod.part * self.spec.cpu
 
     def apply(self, wanted: Job) -> None:
         self.jobs[wanted.uid] = wanted
@@ -326,7 +350,7 @@ class World:
         self.transfers = [(begin - seconds, end - seconds, name) for begin, end, name in self.transfers]
         for pod in self.pods.values():
             pod.skew += seconds
-            for of in ("born", "started", "finished", "ends_at", "fetch_began", "fetch_ended"):
+            for of in ("born", "started", "finished", "ends_at", "fetch_began", "fetch_ended", "capped"):
                 if (at := getattr(pod, of)) is not None:
                     setattr(pod, of, at - seconds)
             if pod.work is not None:
@@ -377,7 +401,7 @@ class World:
             elif self.now >= pod.born + self.startup and self._input_is_there(pod):
                 pod.phase, pod.started = "Running", self.now
                 size = pod.chunk.origin - pod.chunk.begin
-                pod.work = Work(size, w.pace, self.now, rate=self.rates.get(pod.chunk.node, 1.0))
+                pod.work = Work(size, w.pace, self.now, rate=self.rates.get(pod.chunk.node, 1.0) * pod.part)
                 self._observe(pod)
             return
         if pod.phase != "Running" or pod.started is None or pod.work is None or (pod.deleting and not w.deaf):
@@ -385,7 +409,7 @@ class World:
         run = self.now - pod.started
         if w.hangs:
             return
-        pod.cpu = run
+        pod.cpu = self._cpu(pod)
         begun = pod.work.done(self.now)
         if pod.offered is not None and pod.offered != pod.heard and w.answers:
             pod.heard = pod.offered
@@ -485,6 +509,9 @@ class World:
                     self._observe(pod)
             case StoreResult(uid, begin, end, message):
                 self.results[uid, begin, end] = message
+            case SetPoint(pod=uid, cap=cap, line=FollowedLine(ceiling=ceiling)) if ceiling is not None:
+                for pod in [p for p in self.pods.values() if p.uid == uid]:
+                    self.cap(pod, cap / ceiling)
             case HoldNode(node, held):
                 (self.held.add if held else self.held.discard)(node)
             case HoldCapacity(nodes):

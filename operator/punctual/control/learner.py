@@ -135,7 +135,7 @@ class Learner:
         """Whether progress is farther from its forecast than noise is."""
         at = min(range(DELAYS), key=lambda delay: self._filters[delay].residual)
         usual = max(self._filters[at].residual / self._seen, (EXACT * self._mean) ** 2)
-        return self._filters[at].surprise(y1, self._past[-1 - at], y) > JUMP * math.sqrt(usual)
+        return self._filters[at].surprise(y1, self.past[-1 - at], y) > JUMP * math.sqrt(usual)
 
     def _start_over(self) -> None:
         """Forget all samples: a model that explains both processes, before and after a change, is true of none."""

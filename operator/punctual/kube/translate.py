@@ -193,6 +193,7 @@ def _pool_spec(name: str, spec: api.PoolSpec, generation: int) -> PoolSpec:
         headroom=spec.headroom,
         margin=spec.margin,
         admission=spec.admission,
+        pods_per_processor=(spec.utilization or api.Utilization()).pods_per_processor,
         discipline=Discipline(
             order=spec.order,
             partition=_RULES[spec.partition],
@@ -458,6 +459,7 @@ def pool_status(record: PoolRecord, *, transition_times: TransitionTimes, now: f
             headroom=applied.headroom,
             margin=applied.margin,
             admission=applied.admission,
+            utilization=api.Utilization(pods_per_processor=applied.pods_per_processor) if applied.fluid else None,
             order=applied.discipline.order,
             partition=next(name for name, rule in _RULES.items() if rule == applied.discipline.partition),
             assign=next(name for name, way in _ASSIGNMENTS.items() if way == applied.discipline.assign),

@@ -24,7 +24,7 @@ from punctual.scheduling.engine.node_events import NodeEvents
 from punctual.scheduling.engine.planner import Planner
 from punctual.scheduling.engine.pod_events import PodEvents
 from punctual.scheduling.engine.pool_edits import PoolEdits
-from punctual.scheduling.engine.repair import Repair
+from punctual.scheduling.engine.repair import Refit, Repair
 from punctual.scheduling.engine.reservations import Reservations
 from punctual.scheduling.engine.set_points import SetPoints
 from punctual.scheduling.engine.transfers import TransferQueue
@@ -70,7 +70,7 @@ class Pool:
         state = self._state = PoolState(epoch, leave)
         lifecycle = self._lifecycle = Lifecycle(state, Measurements(state))
         planner = self._planner = Planner(state, lifecycle)
-        mode = self._mode = AdmissionMode(state, planner, Repair(state, lifecycle, planner))
+        mode = self._mode = _mode(state, lifecycle, planner)
         dispatcher = self._dispatcher = Dispatcher(state, lifecycle, planner, mode)
         set_points = SetPoints(state)
         self._health = HealthChecks(state, lifecycle, set_points)
@@ -82,7 +82,7 @@ class Pool:
         self._jobs = JobEvents(state, lifecycle)
         self._pods = PodEvents(state, lifecycle, dispatcher, set_points)
         self._nodes = NodeEvents(state, lifecycle)
-        self._pool_edits = PoolEdits(state, planner, self._reservations, self._nodes)
+        self._pool_edits = PoolEdits(state, planner, self._reservations, self._nodes, mode.refit)
         self._unread: list[Event] = []
         """Events of a restore that the first step processes."""
 
@@ -219,6 +219,11 @@ class Pool:
                 self._nodes.gone(now, name)
             case CreateRefused():
                 self._pods.refused(now, event)
+
+
+def _mode(state: PoolState, lifecycle: Lifecycle, planner: Planner) -> AdmissionMode:
+    repair = Repair(state, lifecycle, planner)
+    return AdmissionMode(state, planner, repair, Refit(state, planner, repair))
 
 
 def _restore_order(event: Event) -> int:

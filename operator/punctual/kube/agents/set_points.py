@@ -107,7 +107,9 @@ class SetPointStore:
     def _followed(self, point: SetPoint, line: FollowedLine, left: float, seen: wire.Followed | None) -> wire.Follow:
         """Return a line in seconds left."""
         cpu_per_unit = line.cpu_per_unit if line.response is None else line.response.cpu_per_unit
-        sample = min(max(1.0, UNITS * cpu_per_unit / point.cap), max(1.0, LONGEST * line.planned), 60.0)
+        # where chunks share processors, the cap moves, and the sample must not: a chunk's line tells its usual CPU
+        cap = point.cap if line.ceiling is None else line.units * line.cpu_per_unit / line.planned
+        sample = min(max(1.0, UNITS * cpu_per_unit / cap), max(1.0, LONGEST * line.planned), 60.0)
         model, noise = self._model(point.pod, line, sample, seen)
         loop = None
         if seen is not None:
@@ -120,6 +122,7 @@ class SetPointStore:
             units=line.units,
             seconds_left=left - max(SAMPLES * sample, SPARE * line.planned),
             floor=FLOOR * point.cap,
+            ceiling=line.ceiling,
             sample=sample,
             model=model,
             noise=noise,

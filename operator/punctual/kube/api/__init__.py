@@ -34,6 +34,7 @@ from punctual.kube.api.pool import (
     PoolStatus,
     Processor,
     Startup,
+    Utilization,
 )
 from punctual.kube.api.profile import (
     LearnedCost,
@@ -114,6 +115,7 @@ __all__ = [
     "TargetRateStatus",
     "UnitCounts",
     "UnitRange",
+    "Utilization",
     "VolumeInput",
     "parse",
     "parse_asked",

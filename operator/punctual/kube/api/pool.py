@@ -1,6 +1,7 @@
 """Pool: processors and the discipline that fills them."""
 
-from typing import Annotated, ClassVar, Final, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field, WithJsonSchema
 
@@ -64,6 +65,15 @@ class MissRatio(Model):
     Take some times what a job takes. From 10s to 24h, default 5m."""
 
 
+class Utilization(Model):
+    """How jobs share processors."""
+
+    pods_per_processor: Annotated[int, Field(ge=1, le=16)] = 2
+    """How many pods a node may have at a time, per processor: `4`. Each has the processor's memory, so a node also has
+    no more pods than its free memory holds; each requests this part of the processor's CPU. From 1 to 16, default
+    2."""
+
+
 class PoolReservations(Model):
     """From which namespaces reservations are taken, and how far ahead."""
 
@@ -92,6 +102,34 @@ class PoolSelectors(Model):
     namespaces that `namespaceSelector` takes jobs from, 28 days ahead."""
 
 
+_NOT_SHARED: Final[tuple[tuple[str, str, Callable[[Any], bool], str], ...]] = (
+    ("missRatio", "!has(self.missRatio)", lambda pool: pool.miss_ratio is None,
+     "takes costs as they are: remove missRatio"),
+    ("network", "self.network == 'Concurrent'", lambda pool: pool.network == "Concurrent",
+     "has no order of transfers: network must be Concurrent"),
+    ("order", "self.order == 'EDF'", lambda pool: pool.order == "EDF",
+     "runs all jobs at the same time: order must be EDF"),
+    ("partition", "self.partition == 'Optimal'", lambda pool: pool.partition == "Optimal",
+     "gives a job one pod: partition must be Optimal"),
+    ("assign", "self.assign == 'Fewest'", lambda pool: pool.assign == "Fewest",
+     "gives a job one pod: assign must be Fewest"),
+    ("hold", "self.hold != 'Placeholder'", lambda pool: pool.hold != "Placeholder",
+     "has no unused processors that a placeholder could keep: hold must be None or Taint"),
+    ("reservations", "!has(self.reservations)", lambda pool: pool.reservations is None,
+     "takes no reservations: remove reservations"),
+)  # fmt: skip
+"""What makes no sense where jobs share processors: field, CEL, the same in Python, and why."""
+
+
+def _refused(field: str, cel: str, holds: Callable[[Any], bool], why: str) -> Rule:
+    return Rule(
+        f"self.admission != 'Utilization' || {cel}",
+        f"admission Utilization {why}",
+        lambda pool: pool.admission != "Utilization" or holds(pool),
+        field=field,
+    )
+
+
 class PoolSpec(PoolSelectors):
     """What the pool shall be."""
 
@@ -108,6 +146,13 @@ class PoolSpec(PoolSelectors):
             lambda self: self.miss_ratio is None or self.order == "EDF",
             field="missRatio",
         ),
+        Rule(
+            "!has(self.utilization) || self.admission == 'Utilization'",
+            "utilization needs admission Utilization",
+            lambda self: self.utilization is None or self.admission == "Utilization",
+            field="utilization",
+        ),
+        *(_refused(*field) for field in _NOT_SHARED),
     )
 
     processor: Processor
@@ -138,12 +183,17 @@ class PoolSpec(PoolSelectors):
     assign: Literal["Fewest", "All"] = "Fewest"
     """How many processors a job gets. Fewest: the least number that meets its deadline (MN in the papers). All: each
     processor that makes it end earlier, up to its `processors.max` (AN). Default Fewest."""
-    admission: Literal["Exact", "Fast", "Hybrid"] = "Exact"
+    admission: Literal["Exact", "Fast", "Hybrid", "Utilization"] = "Exact"
     """How a promise is tested. Exact: the whole queue is planned again with the new job in it, and the job is
     promised its deadline only if every promise is still kept. Fast: by what its neighbours in the order of deadlines
     leave, in some microseconds however many wait; processors then take what is due first as they become free. Hybrid:
     Exact while few wait, Fast from 300 waiting jobs on. What Fast cannot judge (a reduce step, `processors`) is judged
-    by Exact. Fast and Hybrid need `order: EDF`. Default Exact."""
+    by Exact. Fast and Hybrid need `order: EDF`. Utilization: each job has one pod, and pods share processors; a job
+    is promised its deadline if the CPU that all jobs need to stay on their lines fits the nodes, and the agents keep
+    them there (`progressControl` does not matter). It needs a cost or a profile; a reduce step, `processors.min` above
+    1 and reservations are refused. Default Exact."""
+    utilization: Utilization | None = None
+    """For `admission: Utilization`: `{podsPerProcessor: 4}`. Default: two pods per processor."""
     miss_ratio: MissRatio | None = None
     """For jobs with uncertain costs: `{target: "5%", period: 5m}`. Jobs are let in as long as no job's need
     of the pool, its time on all processors over the time it has left, is above a bound, and the bound is moved so that

@@ -359,9 +359,16 @@ def _furnish(container: Mapping[str, Any], env: list[dict[str, str]], mounts: li
 
 
 def _resources(asked: Mapping[str, Any], processor: PoolSpec) -> dict[str, Any]:
-    """Return one processor as request and limit. Memory is the template's, if it sets any."""
+    """Return one processor as request and limit. Memory is the template's, if it sets any.
+
+    Where pods share processors, each requests an equal part, so that as many fit as the pool may have on a node. Its
+    limit is a whole processor until the agent sets its cap.
+    """
     requests, limits = dict(asked.get("requests") or {}), dict(asked.get("limits") or {})
     requests["cpu"] = limits["cpu"] = format_cores(processor.cpu)
+    if processor.fluid:
+        millis = math.floor(1000 * processor.cpu / processor.pods_per_processor + 1e-9)
+        requests["cpu"] = format_cores(max(1, millis) / 1000)
     if processor.memory and "memory" not in requests and "memory" not in limits:
         requests["memory"] = limits["memory"] = format_bytes(processor.memory)
     return {**asked, "requests": requests, "limits": limits}

@@ -82,6 +82,7 @@ class ExactSchedule:
 
     kind: ClassVar[ScheduleKind] = "Exact"
     counts_on_ends: ClassVar[bool] = True
+    overtaken: ClassVar[Collection[str]] = ()
 
     plan: Plan = field(default_factory=Plan)
 

@@ -1,10 +1,11 @@
 """Schedule: the promised work of a pool. It tests new promises and assigns work to free processors.
 
-There are three kinds, each in its own module. A pool uses one at a time:
+There are four kinds, each in its own module. A pool uses one at a time:
 
     exact          ExactSchedule      a plan: every chunk has its processor and its time
     fast_schedule  FastSchedule       a queue by deadline: a free processor takes the first work that it can do
     statistical    StatisticalQueue   a queue under a utilization bound, for uncertain costs
+    utilization    UtilizationSchedule  no queue and no plan: jobs share processors, each at the part that it needs
 
 Each kind keeps its promises only if it also dispatches the work, so kinds are not mixed. Only
 :mod:`punctual.scheduling.engine.admission_mode` knows which kind is in use; every other stage uses the methods below. A
@@ -27,7 +28,7 @@ from punctual.scheduling.placement.demand import Demand
 from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.placement.timeline import Timeline, Walk
 
-ScheduleKind = Literal["Exact", "Fast", "Statistical"]
+ScheduleKind = Literal["Exact", "Fast", "Statistical", "Utilization"]
 Proof = TypeVar("Proof")
 Busy = Callable[[], Mapping[Place, float]]
 """Returns when each occupied place is expected to be free. Only the schedules that need it call it."""
@@ -90,6 +91,10 @@ class Schedule(Protocol[Proof]):
     def plan(self) -> Plan:
         """The work that is fixed on a place and at a time; a queue fixes none."""
 
+    @property
+    def overtaken(self) -> Collection[str]:
+        """Promised jobs whose pods make way for more urgent ones."""
+
     def refresh(self, now: float, busy: Busy) -> None:
         """Move ready times that have passed to ``now``, before jobs are judged."""
 
@@ -148,6 +153,7 @@ class Queue(ABC):
     jobs: Mapping[str, Waiting]
     plan: Plan
     """The places, without a placement."""
+    overtaken: ClassVar[Collection[str]] = ()
 
     @abstractmethod
     def fits(self, now: float, demand: Demand) -> bool:

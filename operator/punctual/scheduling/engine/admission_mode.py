@@ -1,6 +1,6 @@
 """Choice of a pool's schedule: which admission test decides, and the switch from one to another.
 
-This module alone knows the three kinds of schedules. While a fast queue is in force there is no plan: processors take
+This module alone knows the four kinds of schedules. While a fast queue is in force there is no plan: processors take
 the first work in the queue as they become free. Demands that the fast queue cannot judge (several processors at once, a
 reduce step, units in several ranges) go to the exact test, which then takes over the whole queue. The same happens in a
 shortage: if the fast queue cannot keep every promise, the plan and its repair decide.
@@ -17,7 +17,7 @@ from punctual.scheduling.admission.fast_test import Obstacle, wanted
 from punctual.scheduling.admission.schedule import Accepted, Unable
 from punctual.scheduling.admission.statistical import StatisticalQueue
 from punctual.scheduling.engine.planner import Planner
-from punctual.scheduling.engine.repair import Repair
+from punctual.scheduling.engine.repair import Refit, Repair
 from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.placement.demand import Demand
 from punctual.scheduling.placement.plan import Plan
@@ -37,6 +37,13 @@ class KeptByBound(NamedTuple):
     demand: Demand | None
 
 
+class KeptByShares(NamedTuple):
+    """A changed job with which the needs of all jobs still fit the nodes."""
+
+
+Kept = KeptByPlan | KeptByBound | KeptByShares
+
+
 @dataclass(slots=True)
 class AdmissionMode:
     """Switches a pool between its schedules."""
@@ -44,6 +51,7 @@ class AdmissionMode:
     state: PoolState
     planner: Planner
     repair: Repair
+    refit: Refit
     stayed: float | None = None
     """Time at which the exact test was last found necessary: the fast test is not tried again in the same step."""
     in_the_way: str | None = None
@@ -58,6 +66,12 @@ class AdmissionMode:
         state = self.state
         spec = state.spec
         assert spec is not None
+        if spec.fluid:
+            if state.schedule.kind != "Utilization":
+                self.refit.replan(now)
+            return
+        if state.schedule.kind == "Utilization":  # no job is promised: an edit of the pool has made sure of that
+            self.to_exact(now)
         if spec.loose:
             if state.schedule.kind != "Statistical":
                 self.line_up(now)
@@ -115,6 +129,9 @@ class AdmissionMode:
         """Make the schedule again after a change."""
         state = self.state
         state.outdated.scheduled()
+        if state.spec is not None and state.spec.fluid:
+            self.refit.replan(now)
+            return
         # Statistical promises need no plan that keeps them: a repair would give them up.
         if (not self._exact or (state.spec is not None and state.spec.loose)) and self.line_up(now):
             return
@@ -147,14 +164,23 @@ class AdmissionMode:
         late = f"the one due in {span(due - now)} would be late"
         return f"the exact test cannot take over yet: in a plan of {waiting}, {late}"
 
-    def test_change(self, now: float, st: JobState) -> KeptByPlan | KeptByBound | str:
+    def test_change(self, now: float, st: JobState) -> Kept | str:
         """Test a promised job with a changed spec; return what the change would do if it is refused."""
         line = self.state.schedule
-        if not isinstance(line, StatisticalQueue):
-            plan, missed = self.planner.trial(now, Changes(job=st))
-            if missed or self.planner.is_late(st, now):
-                return f"break {_whose(st.job.uid, missed)}"
-            return KeptByPlan(plan)
+        if isinstance(line, StatisticalQueue):
+            return self._test_in_line(now, st, line)
+        if line.kind == "Utilization":
+            if st.job.min_processors > 1:
+                return "need several processors at once, which a pool with admission Utilization does not give"
+            broken, _ = self.refit.trouble(now, Changes(job=st))
+            return f"break {some(broken, 'promise')}" if broken else KeptByShares()
+        plan, missed = self.planner.trial(now, Changes(job=st))
+        if missed or self.planner.is_late(st, now):
+            return f"break {_whose(st.job.uid, missed)}"
+        return KeptByPlan(plan)
+
+    def _test_in_line(self, now: float, st: JobState, line: StatisticalQueue) -> KeptByBound | str:
+        """Test a changed job by the utilization bound."""
         demand = self.planner.demand(st, now)
         if demand is None:
             return KeptByBound(None)
@@ -165,8 +191,11 @@ class AdmissionMode:
             return f"need {pressure.highest:.3g} of the pool until a deadline, but the bound is {line.bound:.3g}"
         return KeptByBound(demand)
 
-    def change(self, now: float, st: JobState, kept: KeptByPlan | KeptByBound) -> None:
+    def change(self, now: float, st: JobState, kept: Kept) -> None:
         """Put the schedule with a changed job in force."""
+        if isinstance(kept, KeptByShares):
+            self.refit.aim(st)
+            return
         if isinstance(kept, KeptByPlan):
             self.planner.adopt(kept.plan, now)
             return

@@ -134,6 +134,13 @@ class Decisions:
                 text = "spec.cost: a dry run starts no pilot chunks; state it, or name a profile that knows the cost"
                 self.lifecycle.refuse(now, st, reasons.INVALID_SPEC, text)
                 return None
+            if self.state.spec.fluid:
+                text = (
+                    "spec.cost: a pool with admission Utilization starts no pilot chunks; state it, or name a profile "
+                    "that knows the cost"
+                )
+                self.lifecycle.refuse(now, st, reasons.INVALID_SPEC, text)
+                return None
             text = "neither cost nor profile: pilot chunks on free processors measure what a unit costs"
             st.record = st.record._replace(admitted=Verdict("Unknown", reasons.MEASURING, text), refused=None)
             return None

@@ -64,7 +64,8 @@ class Dispatcher:
 
     def vacate(self, now: float) -> None:
         """Ask leftover chunks to leave the processors that planned chunks need; end those that do not leave soon."""
-        if not any(st.state == "Leftover" or any(c.leftover for c in st.record.chunks) for st in self._active()):
+        leftover = any(st.state == "Leftover" or any(c.leftover for c in st.record.chunks) for st in self._active())
+        if not leftover and self.state.schedule.kind != "Utilization":
             return
         for place in self.state.schedule.claimed(now):
             self._vacate_one(now, place)
@@ -74,7 +75,7 @@ class Dispatcher:
         if (found := self.state.on(place)) is None:
             return
         st, chunk = found
-        if not (chunk.leftover or st.state == "Leftover"):
+        if not (chunk.leftover or st.state == "Leftover" or st.job.uid in self.state.schedule.overtaken):
             return
         watch = st.watch(chunk)
         runs = watch.pod is not None and watch.pod.phase == "Running"
@@ -95,6 +96,8 @@ class Dispatcher:
 
     def relieve(self, now: float) -> None:
         """Offer late chunks an earlier end, so that idle processors can take a part of the rest."""
+        if self.state.schedule.kind == "Utilization":  # a job has one pod
+            return
         if not any(chunk.late for st in self._active() for chunk in st.record.chunks):
             return
         idle = len(self._idle(now))
@@ -266,7 +269,7 @@ class Dispatcher:
         if st.cost is None:
             return
         cost = self.planner.planned(st)
-        room = ledger.most_chunks(st.record)
+        room = 1 if self.state.spec.fluid else ledger.most_chunks(st.record)
         share = min(share, min(st.job.max_processors or room, room) - len(st.record.chunks))
         left = ledger.remaining(st.job.units, st.record)
         pieces: list[tuple[Range, Place]] = []

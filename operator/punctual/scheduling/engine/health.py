@@ -140,7 +140,7 @@ class HealthChecks:
                 if found := finding(st.job, chunk, watch, now):
                     self._end_faulty(now, st, chunk, found)
                     continue
-                self.set_points.aim(st, chunk, watch)
+                self.set_points.aim(now, st, chunk, watch)
             if now > chunk.promised_end + patience:
                 self._overrun(now, st, chunk, st.watch(chunk))
             elif not chunk.late and watch is not None and watch.saturated >= SATURATED:
@@ -218,7 +218,10 @@ class HealthChecks:
         """
         cost = st.cost
         if cost is not None and watch.done > 0 and watch.running_since is not None:
-            pace = (now - watch.running_since) / watch.done
+            taken = now - watch.running_since
+            if self.state.spec is not None and self.state.spec.fluid:
+                taken = watch.cpu / self.state.spec.cpu  # it has had a part of a processor
+            pace = taken / watch.done
             node = self.state.processors.nodes.get(chunk.node)  # a node's slowness is not the workload's
             st.slowed = max(st.slowed, pace / (cost.tau + cost.chi * (node.speed if node else 1.0)))
         end = expected_end(chunk, watch, now=now)

@@ -3,7 +3,7 @@
 A trial plans as if the state were another one, and changes nothing; ``adopt`` puts a plan in force.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -22,7 +22,8 @@ from punctual.scheduling.model.wording import span
 from punctual.scheduling.placement.demand import Demand
 from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.placement.timeline import Timeline
-from punctual.scheduling.state.job_state import JobState, expected_end
+from punctual.scheduling.state.fluid import FluidJobs
+from punctual.scheduling.state.job_state import JobState, expected_end, off
 from punctual.scheduling.state.pool_state import UNCHANGED, Changes, PoolState
 from punctual.theory.cost import Cost
 from punctual.theory.tolerance import tolerance
@@ -138,7 +139,8 @@ class Planner:
         cost = st.cost
         assert cost is not None
         slowed = cost if st.slowed == 1.0 else replace(cost, chi=cost.chi * st.slowed)
-        return slowed.with_headroom(self.state.spec.headroom)
+        # where jobs share processors, a shortage uses up the headroom as well
+        return slowed.with_headroom(0.0 if st.squeezed and self.state.spec.fluid else self.state.spec.headroom)
 
     def due(self, st: JobState) -> float:
         """Return when its chunks must end: margin and reduce before the deadline."""
@@ -153,6 +155,11 @@ class Planner:
         if st.job.reduce_duration is None or any(c.kind == "Reduce" for c in st.record.chunks):
             return 0.0
         return st.job.reduce_duration + cost.theta_cp
+
+    def fluid(self, changes: Changes = UNCHANGED) -> FluidJobs:
+        """Return the fluid jobs of the pool, as if its state had changed."""
+        planner = Planner(self.state.assuming(changes), self.lifecycle)
+        return FluidJobs(planner.state, planner.planned, planner.due)
 
     def demand(self, st: JobState, now: float) -> Demand | None:
         """Return the part of the job that is still to be placed; None: nothing."""
@@ -214,7 +221,7 @@ class Planner:
         for uid, st in self.state.live.items():
             if st.state != "Promised" or uid in changes.but:
                 continue
-            if demand := self.demand(_off(st, changes.without), now):
+            if demand := self.demand(off(st, changes.without), now):
                 out.append(demand)
         return out
 
@@ -256,13 +263,6 @@ class Planner:
             return
         st.record = st.record._replace(on_track=verdict)
         self.state.touch(st)
-
-
-def _off(st: JobState, nodes: Collection[str]) -> JobState:
-    """Return the state of the job as if its chunks on these nodes were lost."""
-    if not any(c.node in nodes for c in st.record.chunks):
-        return st
-    return replace(st, record=st.record._replace(chunks=tuple(c for c in st.record.chunks if c.node not in nodes)))
 
 
 def _in_turn(ends: Sequence[float], due: float) -> tuple[int, float]:

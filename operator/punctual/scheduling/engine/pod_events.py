@@ -68,7 +68,7 @@ class PodEvents:
         watch.told_turn = watch.told_turn or pod.turn
         watch.pod = pod
         state.pods.watched[pod.uid] = (pod.job, chunk.key)
-        self.set_points.aim(st, chunk, watch)
+        self.set_points.aim(now, st, chunk, watch)
         if pod.phase == "Running" and watch.running_since is None:
             watch.running_since = self.lifecycle.measurements.running_since(now, chunk, pod)
             st.imageless_since = None

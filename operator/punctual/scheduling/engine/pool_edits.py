@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from punctual import reasons
 from punctual.scheduling.engine.node_events import NodeEvents
 from punctual.scheduling.engine.planner import Planner
+from punctual.scheduling.engine.repair import Refit
 from punctual.scheduling.engine.reservations import Reservations
 from punctual.scheduling.model.events import PoolApplied
 from punctual.scheduling.model.job import Verdict
@@ -28,6 +29,7 @@ class PoolEdits:
     planner: Planner
     windows: Reservations
     nodes: NodeEvents
+    refit: Refit
 
     def applied(self, event: PoolApplied) -> None:
         """Take in the spec: the first one, or the one that an earlier leader recorded, is in force at once."""
@@ -79,23 +81,40 @@ class PoolEdits:
         """
         state, old = self.state, self.state.spec
         assert old is not None
+        promised, ahead = [st for st in state.live.values() if st.state == "Promised"], len(state.ahead.held)
+        if asked.fluid != old.fluid and (promised or ahead):
+            given = _listed(len(promised), ahead)
+            return f"{given} made with admission {old.admission} cannot be kept with {asked.admission}"
         if asked.loose:
-            certain = [st for st in state.live.values() if st.state == "Promised" and not st.loose]
-            ahead = len(state.ahead.held)
+            certain = [st for st in promised if not st.loose]
             if not old.loose and (certain or ahead):
-                given = " and ".join(
-                    some(n, what) for n, what in ((len(certain), "promise"), (ahead, "reservation")) if n
-                )
-                return f"{given} made without missRatio would no longer be guaranteed"
+                return f"{_listed(len(certain), ahead)} made without missRatio would no longer be guaranteed"
             return None
+        return self._would_break(now, Changes(without=going, spec=asked, processors=after))
+
+    def _would_break(self, now: float, changes: Changes) -> str | None:
+        """Return which guaranteed promises the changes would break, if any."""
+        state, asked, after, going = self.state, changes.spec, changes.processors, changes.without
+        assert asked is not None
+        assert after is not None
         if not asked.discipline.one_port and (sending := self.windows.sending()):
             return f"with network Concurrent {some(sending, 'reservation')} would lose the link that it keeps free"
         if robbed := self.windows.robbed({node: n for node, n in after.counts.items() if node not in going}):
             return f"with this spec, {some(robbed, 'reservation')} would lose processors"
-        plan, missed = self.planner.trial(now, Changes(without=going, spec=asked, processors=after))
-        if not missed:
+        if asked.fluid:
+            broken, jobs = self.refit.trouble(now, changes)
+            total = sum(count for node, count in after.whole.items() if node not in going)
+        else:
+            plan, missed = self.planner.trial(now, changes)
+            broken, jobs, total = len(missed), len(plan) + len(missed), len(plan.places)
+        if not broken:
             return None
         return (
-            f"with this spec, the pool would have {some(len(plan.places), 'processor')} instead of "
-            f"{state.processors.total}, and {len(missed)} of {some(len(plan) + len(missed), 'promise')} would be broken"
+            f"with this spec, the pool would have {some(total, 'processor')} instead of "
+            f"{state.processors.total}, and {broken} of {some(jobs, 'promise')} would be broken"
         )
+
+
+def _listed(promises: int, reservations: int) -> str:
+    """Return a text for so many promises and reservations, of which there is at least one."""
+    return " and ".join(some(n, what) for n, what in ((promises, "promise"), (reservations, "reservation")) if n)

@@ -8,16 +8,22 @@ the jobs that caused the shortage, then the newest.
 from dataclasses import dataclass, replace
 
 from punctual import reasons
+from punctual.scheduling.admission.fluid import arrange
+from punctual.scheduling.admission.utilization import UtilizationSchedule
 from punctual.scheduling.engine.lifecycle import Lifecycle
 from punctual.scheduling.engine.planner import Planner
+from punctual.scheduling.model import ledger
 from punctual.scheduling.model.actions import Emit
 from punctual.scheduling.model.job import Verdict
 from punctual.scheduling.placement.demand import Shortfall
 from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.placement.sufficient_test import overloaded
+from punctual.scheduling.state.fluid import last_chunk
 from punctual.scheduling.state.job_state import JobState
 from punctual.scheduling.state.pool_state import Changes, PoolState
 
+LINE_MOVED = 0.01
+"""Seconds by which a line must end at another time before it is moved: times are written rounded."""
 SPARING = 2000
 """Placements that a repair may spend on finding promises that can be kept after all."""
 
@@ -96,7 +102,7 @@ class Repair:
         for uid in queue[:high]:
             if uid in gone:
                 reason = causes.get(uid, reasons.OVERRUN if uid in late else reasons.CAPACITY_LOST)
-                self._give_up(now, self.state.jobs[uid], reason)
+                self.give_up(now, self.state.jobs[uid], reason)
         return self.planner.trial(now, Changes(but=gone)).plan
 
     def _spare(self, now: float, gone: frozenset[str], *, oldest: list[str]) -> frozenset[str]:
@@ -118,7 +124,8 @@ class Repair:
                 groups += [group[middle:], group[:middle]]
         return gone
 
-    def _give_up(self, now: float, st: JobState, reason: str) -> None:
+    def give_up(self, now: float, st: JobState, reason: str) -> None:
+        """Give a promise up: the job goes on with leftover capacity, or ends."""
         text = {
             reasons.OVERRUN: "its units take longer than declared; the rest no longer fits before the deadline",
             reasons.CHUNK_FAILED: "chunks failed; running them again no longer fits before the deadline",
@@ -153,3 +160,104 @@ class Repair:
             self.state.touch(st)
             self.state.outbox.add(Emit(st.job.uid, "Normal", reasons.ON_TRACK, text))
             self.planner.adopt(plan, now)
+
+
+@dataclass(slots=True)
+class Refit:
+    """Fits promised jobs on the nodes after a change, where jobs share processors.
+
+    Running jobs stay where they are; jobs of lost nodes go to others. If not all fit, margins and headroom are used
+    first, then promises are given up: of jobs that cannot be saved, of those that caused it, then the newest.
+    """
+
+    state: PoolState
+    planner: Planner
+    repair: Repair
+
+    def replan(self, now: float) -> None:
+        """Make the schedule again after a change."""
+        if not self._fits(now):
+            for st in self.planner.promised():
+                st.squeezed = True
+            if not self._fits(now):
+                self._give_up(now)
+        self.state.outdated.causes.clear()
+        self._promise_again(now)
+        for st in self.planner.promised():
+            self.aim(st)
+        self.enter(now)
+
+    def enter(self, now: float) -> None:
+        """Put the schedule in force, with all promised work that has no pod."""
+        places, ground = self.planner.ground(now)
+        fluid = self.planner.fluid()
+        waiting = {st.job.uid: ledger.remaining(st.job.units, st.record) for st in self.planner.promised()}
+        self.state.schedule = UtilizationSchedule(
+            look=fluid.strictly,
+            look_kept=fluid.leniently,
+            nodes=fluid.nodes(),
+            plan=Plan.holding(places, ground, (), ground),
+            waiting={uid: left for uid, left in waiting.items() if left},
+            overtaken=frozenset(self.state.schedule.overtaken),
+        )
+
+    def trouble(self, now: float, changes: Changes) -> tuple[int, int]:
+        """Return how many promises, the newest ones, would be broken by a change, and of how many."""
+        fluid = self.planner.fluid(changes)
+        nodes = [node for node in fluid.nodes() if node.name not in changes.without]
+        jobs = fluid.leniently(now, without=changes.without)
+        arrivals = {job.uid: self.state.jobs[job.uid].job.arrival for job in jobs}
+        left = sorted(jobs, key=lambda job: (arrivals[job.uid], job.uid))
+        while not arrange(now, nodes, left).kept:
+            left.pop()
+        return len(jobs) - len(left), len(jobs)
+
+    def aim(self, st: JobState) -> None:
+        """Let the line of a job's last chunk end when its work is due."""
+        chunk, due = last_chunk(st), self.planner.due(st)
+        if chunk is not None and abs(chunk.promised_end - due) > LINE_MOVED:
+            st.record = st.record.changed(chunk._replace(promised_end=due, late=False))
+            self.state.touch(st)
+
+    def _fits(self, now: float, but: frozenset[str] = frozenset()) -> bool:
+        fluid = self.planner.fluid()
+        return arrange(now, fluid.nodes(), [job for job in fluid.leniently(now) if job.uid not in but]).kept
+
+    def _give_up(self, now: float) -> None:
+        """Give up as few promises as possible."""
+        fluid = self.planner.fluid()
+        nodes, jobs = fluid.nodes(), fluid.leniently(now)
+        hopeless = [job.uid for job in jobs if not arrange(now, nodes, [job]).kept]
+        causes = self.state.outdated.causes
+        newest = sorted(self.planner.promised(), key=lambda st: (-st.job.arrival, st.job.uid))
+        there = {st.job.uid for st in newest}
+        queue = list(dict.fromkeys([*hopeless, *(u for u in causes if u in there), *(st.job.uid for st in newest)]))
+        low, high = len(hopeless), len(queue)
+        while high > low:
+            middle = (low + high) // 2
+            if self._fits(now, frozenset(queue[:middle])):
+                high = middle
+            else:
+                low = middle + 1
+        gone = set(queue[:high])
+        for uid in reversed(queue[len(hopeless) : high]):  # oldest first: it may fit where a newer one did not
+            if self._fits(now, frozenset(gone - {uid})):
+                gone.discard(uid)
+        for uid in queue[:high]:
+            if uid in gone:
+                self.repair.give_up(now, self.state.jobs[uid], causes.get(uid, reasons.CAPACITY_LOST))
+
+    def _promise_again(self, now: float) -> None:
+        """Promise jobs that lost their processors to a lost node again, oldest first, if they fit now."""
+        lost = [
+            st for st in self.state.live.values()
+            if st.state == "Leftover" and st.record.on_track and st.record.on_track.reason == reasons.CAPACITY_LOST
+        ]  # fmt: skip
+        for st in sorted(lost, key=lambda s: (s.job.arrival, s.job.uid))[:8]:
+            text = "its node has CPU for it again"
+            chunks = tuple(c._replace(leftover=False) for c in st.record.chunks)
+            promised = st.record._replace(on_track=Verdict("True", reasons.ON_TRACK, text), chunks=chunks)
+            if self.trouble(now, Changes(job=replace(st, record=promised)))[0] == 0:
+                st.record = promised
+                self.state.touch(st)
+                self.state.outbox.add(Emit(st.job.uid, "Normal", reasons.ON_TRACK, text))

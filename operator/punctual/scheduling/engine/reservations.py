@@ -170,8 +170,9 @@ class Reservations:
         state = self.state
         if state.request.deleting:
             return Verdict("False", reasons.POOL_DELETED, "the pool is being deleted and takes no new reservations"), ()
-        if state.spec is not None and state.spec.loose:
-            text = "a pool with missRatio cannot reserve processors: use a pool without missRatio"
+        if state.spec is not None and (state.spec.loose or state.spec.fluid):
+            kind = "admission Utilization" if state.spec.fluid else "missRatio"
+            text = f"a pool with {kind} cannot reserve processors: use a pool without it"
             return Verdict("False", reasons.INFEASIBLE_RESERVATION, text), ()
         if not self.mode.to_exact(now):
             text = f"fast admission accepts no reservation, and {self.mode.why(now)}"

@@ -115,6 +115,8 @@ class FollowedLine:
     """Estimated CPU seconds of a unit on this node."""
     response: Response | None = None
     """How the job's other chunks have answered to CPU, on this node; None: nothing is known."""
+    ceiling: float | None = None
+    """Largest CPU that it may get, cores; None: its own processor's, or more if it needs more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from punctual.control.miss_ratio import MissCount
 from punctual.scheduling.model.discipline import Discipline
 from punctual.scheduling.model.job import Verdict
 
-Admission = Literal["Exact", "Fast", "Hybrid"]
+Admission = Literal["Exact", "Fast", "Hybrid", "Utilization"]
 Hold = Literal["None", "Taint", "Placeholder"]
 
 
@@ -33,6 +33,8 @@ class PoolSpec:
     admission: Admission = "Exact"
     threshold: int = 300
     """Hybrid: number of waiting jobs from which the fast test decides."""
+    pods_per_processor: int = 2
+    """Utilization: pods that a node may have at a time, per processor."""
     bound: float | None = None
     """Utilization bound: jobs are admitted by it, without a guarantee."""
     miss_set_point: float | None = None
@@ -42,6 +44,11 @@ class PoolSpec:
     selectors: str = ""
     """Selectors of nodes and jobs, in the edge's format: the core does not read them, but an edit of them is in force,
     or refused, with the rest of the spec."""
+
+    @property
+    def fluid(self) -> bool:
+        """Whether pods share processors: each job has one pod, and its CPU cap keeps it on its line."""
+        return self.admission == "Utilization"
 
     @property
     def loose(self) -> bool:

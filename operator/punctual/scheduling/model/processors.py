@@ -2,6 +2,9 @@
 
 A processor is a place ``(node, slot)``; places of one node are equal. An occupant keeps its place until its pod has
 ended or is gone, whether or not its job still owns the units. The Pool and the planner use it; it makes no decisions.
+
+Where pods share processors (``admission: Utilization``), a node has more places than processors: a place is then the
+memory of one pod.
 """
 
 import math
@@ -49,12 +52,23 @@ def processors_of(node: NodeObserved, spec: PoolSpec) -> int:
     return max(0, min(count, node.pods))
 
 
+def places_of(node: NodeObserved, spec: PoolSpec) -> int:
+    """Return how many pods a node may have at a time: one per processor, or more where pods share processors."""
+    if not spec.fluid:
+        return processors_of(node, spec)
+    count = processors_of(node, spec) * spec.pods_per_processor
+    return min(count, node.pods, node.memory // spec.memory if spec.memory else count)
+
+
 @dataclass(slots=True)
 class Processors:
     """All places of a pool."""
 
     nodes: dict[str, NodeObserved] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
+    """Node -> its number of places."""
+    whole: dict[str, int] = field(default_factory=dict)
+    """Node -> its number of processors. It differs from its places only where pods share processors."""
     occupants: dict[Place, Occupant] = field(default_factory=dict)
     places_of: dict[Key, Place] = field(default_factory=dict)
     blocked_until: dict[str, float] = field(default_factory=dict)
@@ -71,9 +85,9 @@ class Processors:
         before = self.nodes.get(node.name)
         self.nodes[node.name] = node
         self._lines = None
-        count = processors_of(node, spec)
-        changed = self.counts.get(node.name, 0) != count
-        self.counts[node.name] = count
+        count, whole = places_of(node, spec), processors_of(node, spec)
+        changed = self.counts.get(node.name, 0) != count or self.whole.get(node.name, 0) != whole
+        self.counts[node.name], self.whole[node.name] = count, whole
         if changed:
             self._count_anew()
         return changed or (before is not None and before.speed != node.speed)
@@ -82,13 +96,15 @@ class Processors:
         """Drop a node that is gone; return whether it had processors. Occupants stay until their pods are gone."""
         self.nodes.pop(name, None)
         self.blocked_until.pop(name, None)
+        self.whole.pop(name, None)
         counted = self.counts.pop(name, 0) > 0
         self._count_anew()
         return counted
 
     def resize(self, spec: PoolSpec) -> None:
         """Compute the processors again for another processor size."""
-        self.counts = {name: processors_of(node, spec) for name, node in self.nodes.items()}
+        self.counts = {name: places_of(node, spec) for name, node in self.nodes.items()}
+        self.whole = {name: processors_of(node, spec) for name, node in self.nodes.items()}
         self._count_anew()
 
     def under(self, spec: PoolSpec, coming: Iterable[NodeObserved]) -> "Processors":
@@ -97,6 +113,7 @@ class Processors:
             self,
             nodes=dict(self.nodes),
             counts=dict(self.counts),
+            whole=dict(self.whole),
             occupants=dict(self.occupants),
             places_of=dict(self.places_of),
             blocked_until=dict(self.blocked_until),
@@ -182,17 +199,17 @@ class Processors:
     @property
     def total(self) -> int:
         """Number of processors."""
-        return sum(self.counts.values())
+        return sum(self.whole.values())
 
     @property
     def free(self) -> int:
-        """Number of unoccupied processors."""
-        if not self.strays:
+        """Number of unoccupied processors. Where pods share processors, each counts as if it had one for itself."""
+        if not self.strays and self.whole == self.counts:
             return self.total - len(self.occupants)
         taken: dict[str, int] = {}
         for place in self.occupants:
             taken[place.node] = taken.get(place.node, 0) + 1
-        return sum(max(0, count - taken.get(node, 0)) for node, count in self.counts.items())
+        return sum(max(0, count - taken.get(node, 0)) for node, count in self.whole.items())
 
     def room(self) -> dict[str, int]:
         """Return the number of unoccupied processors of each node that has any processors at all."""
@@ -208,7 +225,7 @@ class Processors:
             lines = tuple(
                 NodeProcessors(
                     name=name,
-                    processors=self.counts.get(name, 0),
+                    processors=self.whole.get(name, 0),
                     speed=node.speed,
                     reason=node.left_out or (None if node.ready else "NotReady"),
                     held_since=since.get(name),

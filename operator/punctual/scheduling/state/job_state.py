@@ -5,7 +5,8 @@ gets it back with the next observations.
 """
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from punctual import reasons
@@ -160,6 +161,13 @@ class JobState:
     def work_done(self) -> bool:
         """Whether every unit is completed."""
         return self.record.completed.total == self.job.units
+
+
+def off(st: JobState, nodes: Collection[str]) -> JobState:
+    """Return the state of the job as if its chunks on these nodes were lost."""
+    if not any(c.node in nodes for c in st.record.chunks):
+        return st
+    return replace(st, record=st.record._replace(chunks=tuple(c for c in st.record.chunks if c.node not in nodes)))
 
 
 def expected_end(chunk: Chunk, watch: ChunkObservation, *, now: float) -> float:

@@ -1,0 +1,237 @@
+"""Fluid shares: jobs that share processors, each at the part of a processor that keeps it on its line.
+
+A job has one pod. What it needs is what is left of it over the time that it has (Park and Humphrey, eqs. 9 and 13); the
+needs of a node's pods add up to no more than its processors (C1). So they all end in time, however many there are.
+
+Memory is a second limit: a node has room for a number of pods only. A job that finds no room, or no CPU, waits; then
+its need rises. `arrange` therefore looks ahead: pods run on their lines until their due times, and each that ends makes
+room for the waiting job with the least slack. If a job would be late, one with more slack makes way for it: it is cut
+short, and goes on when there is room again. Only jobs that resume where they stopped make way.
+
+Work is counted in seconds of a whole processor of the fastest nodes, and needs in processors.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from heapq import heapify, heappop, heappush
+from typing import Final, NamedTuple
+
+from punctual.control.utilization import Remaining, choose
+from punctual.scheduling.model.ranges import Ranges
+from punctual.scheduling.model.timing import NOTICE
+
+ROUNDING: Final = 1e-6
+"""Processors by which a sum of needs may exceed what there is: needs are computed from times again and again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FluidNode:
+    """What a node has for a pool's pods."""
+
+    name: str
+    processors: int
+    pods: int
+    """Pods that it may have at a time."""
+    speed: float = 1.0
+    """Factor of the time of a unit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FluidJob:
+    """What is left of a job. Times are absolute, in seconds."""
+
+    uid: str
+    due: float
+    """When its work must be done."""
+    work: float
+    """Processor seconds left, on a node of speed 1."""
+    setup: float
+    """Seconds from the creation of a pod until it computes."""
+    pause: float = 0.0
+    """Seconds until its running pod computes."""
+    node: str | None = None
+    """Where it has a pod; None: it waits."""
+    leaving: bool = False
+    """Its pod is being cut short; then the job waits."""
+    resumes: bool = False
+    """What its pod has done counts if the pod is ended."""
+    not_before: float = 0.0
+    """It gets no pod before this time."""
+    ranges: Ranges = field(default_factory=Ranges)
+    """Units that no pod has."""
+
+    def remaining(self, at: float, speed: float, *, waits: bool) -> Remaining:
+        """Return what is left of it at a time on a node of this speed, in processor seconds."""
+        return Remaining(self.work * speed, self.due - at - (self.setup if waits else self.pause), gain=1.0)
+
+
+class Start(NamedTuple):
+    """When and where a waiting job gets its pod."""
+
+    node: str
+    at: float
+
+
+class Arrangement(NamedTuple):
+    """What is expected of a pool's pods."""
+
+    kept: bool
+    """Every job is in time."""
+    starts: Mapping[str, Start]
+    """By uid, of the jobs that wait."""
+    overtaken: frozenset[str] = frozenset()
+    """Jobs that make way."""
+
+
+def arrange(now: float, nodes: Sequence[FluidNode], jobs: Collection[FluidJob]) -> Arrangement:
+    """Return which waiting jobs get their pods when and where, and which jobs make way for them.
+
+    No job makes way as long as all are in time without it: to begin again costs its set-up.
+    """
+    first = _arranged(now, nodes, jobs)
+    found, gone = first, frozenset[str]()
+    while not found.kept:
+        victim = _victim(now, nodes, jobs, found.starts, gone)
+        if victim is None:
+            return first
+        gone |= {victim}
+        found = _arranged(now, nodes, [replace(job, leaving=True) if job.uid in gone else job for job in jobs])
+    return found._replace(overtaken=gone)
+
+
+def needs(now: float, nodes: Iterable[FluidNode], jobs: Iterable[FluidJob]) -> dict[str, float]:
+    """Return what the pods of each node need together, in processors."""
+    speeds = {node.name: node.speed for node in nodes}
+    sums = dict.fromkeys(speeds, 0.0)
+    for job in jobs:
+        if job.node in sums and not job.leaving:
+            sums[job.node] += job.remaining(now, speeds[job.node], waits=False).needed
+    return sums
+
+
+@dataclass(slots=True)
+class _Used:
+    """What is in use of a node at one time."""
+
+    node: FluidNode
+    needed: float = 0.0
+    pods: int = 0
+
+    @property
+    def fits(self) -> bool:
+        """Whether the node has what is in use."""
+        return self.needed <= self.node.processors + ROUNDING and self.pods <= self.node.pods
+
+    def need(self, job: FluidJob, at: float) -> float | None:
+        """Return what the job would need here, in processors; None: there is no room, or it would be late."""
+        left = job.remaining(at, self.node.speed, waits=True)
+        if self.pods >= self.node.pods or left.fraction > 1.0 + ROUNDING:
+            return None
+        return left.needed if self.needed + left.needed <= self.node.processors + ROUNDING else None
+
+
+class _End(NamedTuple):
+    """The end of a pod, or a time from which a job may have one."""
+
+    at: float
+    node: str = ""
+    need: float = 0.0
+
+
+@dataclass(slots=True)
+class _Lookahead:
+    """What is expected from ``at`` on."""
+
+    at: float
+    nodes: dict[str, _Used]
+    ends: list[_End] = field(default_factory=list)
+    starts: dict[str, Start] = field(default_factory=dict)
+
+    def begin(self, waiting: Iterable[FluidJob]) -> Iterator[FluidJob]:
+        """Start the jobs for which there is room, in order of slack; yield those that go on waiting.
+
+        Of the nodes with room, the one with the least CPU to spare is taken: so jobs with high needs find room as well.
+        """
+        for job in sorted(waiting, key=lambda job: (self.slack(job), job.uid)):
+            found = [(here, need) for here in self.nodes.values() if (need := here.need(job, self.at)) is not None]
+            if not found or job.not_before > self.at:
+                yield job
+                continue
+            here, need = min(found, key=lambda it: (it[0].node.processors - it[0].needed - it[1], it[0].node.name))
+            here.needed += need
+            here.pods += 1
+            heappush(self.ends, _End(max(self.at, job.due), here.node.name, need))
+            self.starts[job.uid] = Start(here.node.name, self.at)
+
+    def slack(self, job: FluidJob) -> float:
+        """Return the seconds that a waiting job can still wait."""
+        quickest = min((here.node.speed for here in self.nodes.values()), default=1.0)
+        return job.remaining(self.at, quickest, waits=True).slack
+
+    def go_on(self) -> None:
+        """Let the pods end that end next."""
+        then = self.ends[0].at
+        while self.ends and self.ends[0].at <= then:
+            end = heappop(self.ends)
+            if here := self.nodes.get(end.node):
+                here.needed -= end.need
+                here.pods -= 1
+        self.at = max(self.at, then)
+
+
+def _arranged(now: float, nodes: Sequence[FluidNode], jobs: Iterable[FluidJob]) -> Arrangement:
+    """Return what is expected if nobody else makes way."""
+    ahead = _Lookahead(now, {node.name: _Used(node) for node in nodes})
+    waiting: list[FluidJob] = []
+    kept = True
+    for job in jobs:
+        here = None if job.node is None else ahead.nodes.get(job.node)
+        if here is not None:
+            here.pods += 1
+        if here is not None and not job.leaving:
+            left = job.remaining(now, here.node.speed, waits=False)
+            kept = kept and left.fraction <= 1.0 + ROUNDING
+            here.needed += left.needed
+            ahead.ends.append(_End(max(now, job.due), here.node.name, left.needed))
+            continue
+        begins = job.not_before
+        if here is not None:
+            begins = max(begins, now + NOTICE)
+            ahead.ends.append(_End(now + NOTICE, here.node.name))
+        if begins > now:
+            ahead.ends.append(_End(begins))
+        waiting.append(replace(job, not_before=begins))
+    kept = kept and all(here.fits for here in ahead.nodes.values())
+    heapify(ahead.ends)
+    while waiting := list(ahead.begin(waiting)):
+        if not ahead.ends or any(ahead.slack(job) < -ROUNDING for job in waiting):
+            return Arrangement(kept=False, starts=ahead.starts)
+        ahead.go_on()
+    return Arrangement(kept, ahead.starts)
+
+
+def _victim(
+    now: float,
+    nodes: Iterable[FluidNode],
+    jobs: Collection[FluidJob],
+    starts: Mapping[str, Start],
+    gone: Collection[str],
+) -> str | None:
+    """Return the job that should make way for the most urgent one that finds no room now; None: there is none."""
+    waits = [
+        job for job in jobs
+        if job.node is None and job.not_before <= now and (job.uid not in starts or starts[job.uid].at > now)
+    ]  # fmt: skip
+    if not waits:
+        return None
+    found: list[tuple[float, str]] = []
+    for node in nodes:
+        here = [job for job in jobs if job.node == node.name and not job.leaving and job.uid not in gone]
+        movable = [job for job in here if job.resumes]
+        urgent = min(waits, key=lambda job: job.remaining(now, node.speed, waits=True).slack)
+        left = [job.remaining(now, node.speed, waits=False) for job in movable]
+        left.append(urgent.remaining(now + NOTICE, node.speed, waits=True))
+        running = [True] * len(movable) + [False]
+        stay = choose(left, running, node.pods - len(here) + len(movable))
+        found += [(left[i].slack, job.uid) for i, job in enumerate(movable) if i not in stay]
+    return max(found)[1] if found else None

@@ -1,0 +1,113 @@
+"""What is left of each promised job in a pool where pods share processors.
+
+A job that is ahead of its line counts by what it has reported, so it leaves CPU for others. How a job that is behind
+counts depends on the question. For a new promise, by its report. For promises that are made, as if it were on its line:
+its agent brings it back, and a report that is late or missing is no reason to give a promise up.
+"""
+
+import math
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final
+
+from punctual.scheduling.admission.fluid import FluidJob, FluidNode
+from punctual.scheduling.model import ledger
+from punctual.scheduling.model.job import Chunk
+from punctual.scheduling.state.job_state import ChunkObservation, JobState, off
+from punctual.scheduling.state.pool_state import PoolState
+from punctual.theory.cost import Cost
+
+STEPS: Final = 50
+"""A share is a multiple of this part of a processor, so that set points stay the same while a chunk is on its line."""
+
+
+def units_left(chunk: Chunk, watch: ChunkObservation, setup: float, now: float, *, behind: bool = True) -> float:
+    """Return the units that are left of a running chunk.
+
+    Reports count whole units, so a chunk on its line seems to be behind by less than one unit, and then is not.
+    ``behind``: whether a chunk that is further behind counts as that.
+    """
+    done = max(watch.done, min(chunk.done, chunk.size))
+    begins = chunk.created + setup
+    planned = chunk.promised_end - begins
+    part = (chunk.promised_end - max(now, begins)) / planned if planned > 0.0 else 0.0
+    on_line = chunk.size * min(1.0, max(0.0, part))
+    least = float(max(0, chunk.size - done - 1)) if behind and watch.looked_at(now) else 0.0
+    return min(max(on_line, least), float(chunk.size - done))
+
+
+@dataclass(slots=True)
+class FluidJobs:
+    """Reads the fluid jobs of a pool from its state."""
+
+    state: PoolState
+    planned: Callable[[JobState], Cost]
+    """Returns the cost for planning a job."""
+    due: Callable[[JobState], float]
+    """Returns when a job's work must be done."""
+
+    def nodes(self) -> list[FluidNode]:
+        """Return the nodes that take pods."""
+        there = self.state.processors
+        return [
+            FluidNode(name=name, processors=whole, pods=there.counts[name], speed=there.nodes[name].speed)
+            for name, whole in sorted(there.whole.items())
+            if whole > 0
+        ]
+
+    def strictly(self, now: float) -> list[FluidJob]:
+        """Return the promised jobs, as they count for a new promise."""
+        return self._promised(now, behind=True)
+
+    def leniently(self, now: float, *, without: Collection[str] = ()) -> list[FluidJob]:
+        """Return the promised jobs, as they count for promises that are made.
+
+        ``without``: nodes that are lost, with the work that runs there.
+        """
+        return self._promised(now, behind=False, without=without)
+
+    def _promised(self, now: float, *, behind: bool, without: Collection[str] = ()) -> list[FluidJob]:
+        live = (st for st in self.state.live.values() if st.state == "Promised")
+        return [job for st in live if (job := self.job(off(st, without), now, behind=behind)) is not None]
+
+    def job(self, st: JobState, now: float, *, behind: bool = False) -> FluidJob | None:
+        """Return what is left of a job; None: nothing."""
+        waiting = ledger.remaining(st.job.units, st.record)
+        chunk = next((c for c in st.record.chunks if c.kind == "Chunk"), None)
+        if not waiting and chunk is None:
+            return None
+        cost = self.planned(st)
+        setup, left, pause = cost.setup * max(1, len(waiting.parts)), float(waiting.total), 0.0
+        if chunk is not None:
+            watch = st.watch(chunk)
+            left += units_left(chunk, watch, cost.setup, now, behind=behind)
+            pause = max(0.0, chunk.created + cost.setup - now) if watch.done == 0 else 0.0
+        return FluidJob(
+            uid=st.job.uid,
+            due=self.due(st),
+            work=left * cost.per_unit,
+            setup=setup,
+            pause=pause,
+            node=None if chunk is None else chunk.node,
+            leaving=chunk is not None and (chunk.offered is not None or chunk.end < chunk.origin),
+            resumes=st.job.restart == "Resume",
+            not_before=st.refused_until if st.refused_until > now else 0.0,
+            ranges=waiting,
+        )
+
+
+def share(chunk: Chunk, watch: ChunkObservation, cost: Cost, now: float, *, speed: float) -> float:
+    """Return the part of a processor that a chunk needs until its planned end, rounded up."""
+    left = units_left(chunk, watch, cost.setup, now)
+    pause = max(0.0, chunk.created + cost.setup - now) if watch.done == 0 else 0.0
+    seconds = chunk.promised_end - now - pause
+    needed = left * cost.per_unit * speed / seconds if seconds > 0.0 else 1.0
+    return min(1.0, max(1, math.ceil(STEPS * needed)) / STEPS)
+
+
+def last_chunk(st: JobState) -> Chunk | None:
+    """Return the running chunk that has all that is left of a job; None: there is none."""
+    for chunk in st.record.chunks:
+        if chunk.kind == "Chunk" and not ledger.remaining(st.job.units, st.record):
+            return chunk
+    return None
