@@ -1,5 +1,6 @@
 """Stories of pools where jobs share processors (`admission: Utilization`)."""
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -93,10 +94,12 @@ def test_an_urgent_job_overtakes_the_one_with_the_most_slack():
     assert any("offer longer" in line for line in w.log)
     assert not any("offer long " in line for line in w.log)
     w.run_until(lambda w: w.done("long") and w.done("longer"), within=3000.0)
-    assert w.met("long") and w.met("longer")
+    assert w.met("long")
+    assert w.met("longer")
     done = sorted(w.processed["longer"])
-    assert done[0][0] == 0 and done[-1][1] == 50
-    assert all(before[1] == after[0] for before, after in zip(done, done[1:], strict=False))
+    assert done[0][0] == 0
+    assert done[-1][1] == 50
+    assert all(before[1] == after[0] for before, after in itertools.pairwise(done))
 
 
 def test_an_overtaken_job_that_does_not_answer_is_ended_at_its_progress():
@@ -146,7 +149,8 @@ def test_a_job_of_a_lost_node_goes_on_elsewhere():
     node = next(p.chunk.node for p in w.pods.values() if p.job == "b")
     w.lose(node)
     w.run_until(lambda w: w.done("a") and w.done("b"))
-    assert w.met("a") and w.met("b")
+    assert w.met("a")
+    assert w.met("b")
 
 
 def test_when_a_node_is_lost_the_newest_promise_is_given_up():
@@ -167,7 +171,8 @@ def test_an_overrun_job_pays_itself():
     w.workers = lambda uid, _: Worker(3.0 if uid == "a" else 1.0)
     w.run_until(lambda w: all(w.done(uid) for uid in w.jobs), within=2000.0)
     assert not w.met("a")
-    assert w.met("b") and w.met("c")
+    assert w.met("b")
+    assert w.met("c")
     assert ("a", reasons.OVERRUN) in {(uid, reason) for uid, reason, _ in w.said}
 
 
