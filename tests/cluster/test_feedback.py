@@ -1,20 +1,7 @@
 """A node that suddenly has less CPU: its agent slows the least urgent chunks first, and gives back what they lost."""
 
-from live import container, eventually, lend
+from live import BURNS, container, eventually, lend
 
-BURNS = """
-import time
-from punctual import worker
-
-done = 0
-for unit in worker.units():
-    end = time.process_time() + 0.02
-    while time.process_time() < end:
-        pass
-    done += 1
-worker.result(str(done))
-"""
-"""Each unit takes 20 ms of CPU, however long that takes."""
 COST = {"perUnit": "200ms", "startup": "5s"}
 
 

@@ -45,6 +45,19 @@ for unit in worker.units():
 worker.result(str(done))
 """
 """A worker that is as quick on a loaded machine: units take time, not CPU; next to none once it is told to hurry."""
+BURNS = """
+import time
+from punctual import worker
+
+done = 0
+for unit in worker.units():
+    end = time.process_time() + 0.02
+    while time.process_time() < end:
+        pass
+    done += 1
+worker.result(str(done))
+"""
+"""Each unit takes 20 ms of CPU, however long that takes."""
 
 JOIN = 'cd "$PUNCTUAL_RESULTS"; for r in [0-9]*-*; do echo "$r $(cat "$r")"; done | sort -n >/dev/termination-log'
 """A reduce that tells what was accounted: a line per range, with what its worker said."""

@@ -12,12 +12,15 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from agents import Agents
+
 from punctual.control.response import Response
 from punctual.scheduling.model.actions import (
     Action,
     AnswerReservation,
     CreateChunk,
     DeleteJob,
+    DropSetPoint,
     Emit,
     EndPod,
     FollowedLine,
@@ -221,6 +224,8 @@ class World:
     """Starts that were offered instead, by reservation."""
     skew: dict[str, float] = field(default_factory=dict)
     """Seconds by which a node's clock is off."""
+    agents: Agents | None = None
+    """They move the caps of pods that share processors; without them, pods have the caps of their set points."""
     transfers: list[tuple[float, float, str]] = field(default_factory=list)
     """Begin and end of each transfer that is over, and its pod."""
 
@@ -384,6 +389,9 @@ class World:
                 )
                 told.setdefault(pod.chunk.node, []).append(progress)
         if round(self.now % 1.0, 6) == 0:
+            if self.agents is not None:
+                for node in [n for n, seen in self.nodes.items() if seen.ready and n not in self.silent_agents]:
+                    self.agents.second(self, node)
             for node, pods in told.items():
                 if node not in self.silent_agents:
                     self.inbox.append(Reported(node, tuple(pods)))
@@ -510,8 +518,13 @@ class World:
             case StoreResult(uid, begin, end, message):
                 self.results[uid, begin, end] = message
             case SetPoint(pod=uid, cap=cap, line=FollowedLine(ceiling=ceiling)) if ceiling is not None:
+                if self.agents is not None:
+                    self.agents.put(action)
+                    return
                 for pod in [p for p in self.pods.values() if p.uid == uid]:
                     self.cap(pod, cap / ceiling)
+            case DropSetPoint() if self.agents is not None:
+                self.agents.drop(action)
             case HoldNode(node, held):
                 (self.held.add if held else self.held.discard)(node)
             case HoldCapacity(nodes):

@@ -1,0 +1,99 @@
+"""Jobs that share processors: promises are kept if costs are right, caps add up, and no unit is lost or done twice."""
+
+from dataclasses import replace
+
+from agents import Agents
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, invariant
+from pool_machine import PoolMachine
+from world import Worker, World, job
+
+from punctual.scheduling.model.ranges import Ranges
+
+requests = st.tuples(
+    st.integers(1, 200),  # units
+    st.sampled_from([0.1, 0.5, 1.0]),  # chi
+    st.integers(10, 200),  # relative deadline
+    st.floats(0, 40),  # gap to the next arrival
+    st.booleans(),  # resumes
+)
+
+
+def shared(w: World, pods: int) -> None:
+    w.edit_pool(replace(w.spec, generation=2, admission="Utilization", pods_per_processor=pods, headroom=0.1))
+
+
+@given(
+    st.lists(requests, min_size=1, max_size=10),
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.integers(1, 4),
+    st.booleans(),
+)
+def test_no_accepted_job_misses_when_costs_are_as_declared(wanted, cpu, nodes, pods, steered):
+    w = World(startup=2.0, agents=Agents() if steered else None)
+    shared(w, pods)
+    for n in range(nodes):
+        w.node(f"n{n}", cpu)
+    chis = {}
+    w.workers = lambda uid, _: Worker(pace=chis[uid])
+    for k, (units, chi, deadline, gap, resumes) in enumerate(wanted):
+        uid = f"j{k}"
+        chis[uid] = chi
+        w.apply(
+            job(
+                uid,
+                units=units,
+                chi=chi,
+                theta_cp=2.5,
+                arrival=w.now,
+                deadline=w.now + deadline,
+                restart="Resume" if resumes else "Redo",
+            )
+        )
+        w.run(w.now + gap)
+    w.run(w.now + 300)
+    for uid in w.jobs:
+        record = w.records[uid]
+        if record.promise is not None:
+            assert record.finished is not None, uid
+            assert record.finished <= record.promise.deadline, (uid, record)
+            assert record.completed == Ranges.of((0, w.jobs[uid].units))
+            assert sum(end - begin for begin, end in w.processed[uid]) == w.jobs[uid].units, "done twice"
+
+
+class SharedMachine(PoolMachine):
+    """The same life for a pool where jobs share processors."""
+
+    @initialize(cpu=st.integers(1, 4), pods=st.integers(1, 4), steered=st.booleans())
+    def start(self, cpu, pods, steered):
+        self.w = World(now=10_000.0, agents=Agents() if steered else None)
+        self.one_port = False
+        shared(self.w, pods)
+        self.w.node("n0", cpu)
+        self.w.tick()
+        self.serial = 0
+        self.latest = self.w.now
+        self.manners = st.none()
+        self.next_worker = Worker()
+        self.w.workers = lambda _u, _c: self.next_worker
+
+    @invariant()
+    def caps_add_up(self):
+        """No agent gives a node's pods more than the pool's processors there."""
+        if not hasattr(self, "w") or self.w.agents is None:
+            return
+        for node, (cores, most) in self.w.agents.chosen.items():
+            assert cores <= most + 1e-6, node
+
+    @invariant()
+    def a_job_has_one_pod(self):
+        if not hasattr(self, "w"):
+            return
+        for uid, record in self.w.records.items():
+            assert len(record.chunks) <= 1, uid
+
+
+TestSharedMachine = SharedMachine.TestCase
+TestSharedMachine.settings = settings(stateful_step_count=30)
