@@ -164,7 +164,7 @@ def _load(on: _Subject, pool: PoolView) -> Iterator[str]:
     yield f"The pool has {some(pool.processors, 'processor')} now, {free}."
     ends_of = {uid: max(piece.until for piece in pieces) for uid, pieces in running.items()}
     told = [
-        f"{_these(on, uid)} runs on {some(len(running[uid]), 'processor')}, by plan until {on.at(end)}."
+        f"{_these(on, uid)} {_uses(pool, len(running[uid]))}, by plan until {on.at(end)}."
         for uid, end in sorted(ends_of.items(), key=lambda item: item[1])
     ]
     starts = {uid: min(piece.start for piece in pieces) for uid, pieces in planned.items() if uid != on.job.uid}
@@ -175,6 +175,10 @@ def _load(on: _Subject, pool: PoolView) -> Iterator[str]:
         told.append(f"{_these(on, uid)} {verb} {number} from {on.at(start)} to {on.at(end)}.")
     yield from _few(told, "more jobs run or are promised")
     yield from _windows(on, pool)
+
+
+def _uses(pool: PoolView, processors: int) -> str:
+    return "shares a processor" if pool.schedule == "Utilization" else f"runs on {some(processors, 'processor')}"
 
 
 def _these(on: _Subject, uid: str) -> str:
@@ -234,6 +238,8 @@ def _promised(on: _Subject) -> Iterator[str]:
         f"Pool {job.pool} {word} {on.at(job.deadline)}. The forecast is {on.at(end)}, "
         f"{_distance(job.deadline - end)} the deadline{margin}."
     )
+    if on.pool is not None and on.pool.schedule == "Utilization":
+        yield "It has one pod, which shares a processor: its CPU limit moves so that it ends when its plan says."
     if on.pool is None or on.pool.schedule != "Exact":
         return
     discipline = on.pool.plan.ground.discipline
@@ -272,7 +278,10 @@ def _waits(on: _Subject) -> Iterator[str]:
     yield from _few((_wait(on, pool, piece, work) for piece in planned), "more chunks wait in the same way")
     if job.promised and job.start is not None and not planned and not pool.unplaced(job.uid):
         yield f"Its first chunk was planned to start at {on.at(job.start)}; no processor is planned for it now."
-    if left := pool.unplaced(job.uid):
+    left = pool.unplaced(job.uid)
+    if left and pool.schedule == "Utilization":
+        yield f"{some(left, 'unit')} wait until a node has memory and CPU for its pod beside those that run."
+    elif left:
         yield (
             f"{some(left, 'unit')} wait in the pool's queue, where work that is due first starts first: they start as "
             "processors become free."

@@ -16,6 +16,8 @@ class Program:
     cost: float
     planned: float
     own: float = 1.0
+    """Cap of its set point."""
+    ceiling: float | None = None
     threads: float = 8.0
     speed: float = 1.0
     starts: float = 0.0
@@ -42,7 +44,7 @@ class Node:
 
     def point(self, name):
         one = self.programs[name]
-        sample = max(1.0, min(10 * one.cost / one.own, one.planned / 40))
+        sample = max(1.0, min(10 * one.cost / one.own, one.planned / 40, 60.0))
         left = one.planned - self.now - max(3 * sample, 0.02 * one.planned)
         model = Model(a=0.0, b=sample / one.cost)
         follow = Follow(
@@ -50,7 +52,8 @@ class Node:
             pool_cores=self.cores,
             units=one.units,
             seconds_left=left,
-            floor=0.05,
+            floor=0.05 * one.own,
+            ceiling=one.ceiling,
             sample=sample,
             model=model,
         )
@@ -341,3 +344,34 @@ def test_a_chunk_that_begins_to_wait_while_another_computes_keeps_its_processor(
     least = node.run(300)
     assert least["phases"] > 0.9  # the other one needs a little more than its own now and then
     assert node.caps["phases"] == pytest.approx(1.0, abs=0.05)
+
+
+def test_chunks_that_share_a_processor_end_in_time_and_use_all_of_it():
+    wanted = {"a": (200, 400.0), "b": (200, 600.0), "c": (100, 900.0)}  # 0.5, 0.33 and 0.11 of it
+    programs = {
+        name: Program(units, 1.0, planned, own=units / planned, ceiling=1.0, threads=1.0)
+        for name, (units, planned) in wanted.items()
+    }
+    node = Node(programs, cores=1.0)
+    node.run(300)
+    assert sum(node.caps.values()) == pytest.approx(1.0, abs=0.01)
+    node.run(250)
+    for name, one in programs.items():
+        assert one.ended is not None, name
+        assert one.ended <= one.planned, name
+
+
+def test_a_chunk_gets_no_more_than_its_ceiling():
+    one = Program(600, 1.0, 400.0, own=1.0, ceiling=1.0)  # too much for one processor
+    node = Node({"a": one}, cores=4.0)
+    node.run(200)
+    assert node.caps["a"] == pytest.approx(1.0)
+    assert node.steering.report("a", node.now).saturated_seconds > 100.0
+
+
+def test_a_chunk_without_a_time_to_end_uses_what_is_left():
+    leftover = Program(600, 1.0, 30 * 86400.0, own=0.02, ceiling=1.0)
+    node = Node({"late": leftover, "a": Program(250, 1.0, 300.0, own=0.85, ceiling=1.0)}, cores=1.0)
+    node.run(300)
+    assert node.programs["a"].ended <= 300.0
+    assert leftover.done > 30.0

@@ -353,7 +353,18 @@ pool_records = st.builds(
 )
 
 
-@given(pool_records, times)
+shared = st.builds(
+    PoolSpec,
+    name=st.just("main"),
+    cpu=st.just(1.0),
+    memory=st.just(2**30),
+    admission=st.just("Utilization"),
+    pods_per_processor=st.integers(1, 16),
+    selectors=st.just(SELECTORS),
+)
+
+
+@given(pool_records | st.builds(PoolRecord, applied=shared), times)
 def test_a_pools_record_that_is_written_and_read_again_is_the_same(record, now):
     status = pool_status(record, transition_times={}, now=now)
     assert to_pool_record("main", through_the_server(api.PoolStatus, status)) == record

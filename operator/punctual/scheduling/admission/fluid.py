@@ -99,16 +99,6 @@ def arrange(now: float, nodes: Sequence[FluidNode], jobs: Collection[FluidJob]) 
     return found._replace(overtaken=gone)
 
 
-def needs(now: float, nodes: Iterable[FluidNode], jobs: Iterable[FluidJob]) -> dict[str, float]:
-    """Return what the pods of each node need together, in processors."""
-    speeds = {node.name: node.speed for node in nodes}
-    sums = dict.fromkeys(speeds, 0.0)
-    for job in jobs:
-        if job.node in sums and not job.leaving:
-            sums[job.node] += job.remaining(now, speeds[job.node], waits=False).needed
-    return sums
-
-
 @dataclass(slots=True)
 class _Used:
     """What is in use of a node at one time."""

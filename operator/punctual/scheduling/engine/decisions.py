@@ -186,8 +186,10 @@ class Decisions:
     def _promise(self, now: float, st: JobState, outlook: Accepted[Any]) -> None:
         job = st.job
         margin = outlook.demand.kept_back - outlook.demand.reduce
+        assert self.state.spec is not None
+        where = "a share of a processor" if self.state.spec.fluid else some(outlook.processors, "processor")
         text = (
-            f"{some(outlook.demand.ranges.total, 'unit')} on {some(outlook.processors, 'processor')} from "
+            f"{some(outlook.demand.ranges.total, 'unit')} on {where} from "
             f"{span(max(0.0, outlook.start - now))} on, forecast in {span(outlook.finish - now)}, "
             f"deadline in {span(job.deadline - now)}, margin {span(margin)}"
         )

@@ -190,3 +190,14 @@ def test_pods_held_at_a_rate_keep_their_cap_and_are_complete_when_told():
     set_points.clear()
     assert not told(set_points, "n2")
     assert not set_points.answer("n2", now=0.0, epoch=1, pods={}).applications_complete
+
+
+def test_a_sample_stays_the_same_while_the_cap_of_a_chunk_that_shares_a_processor_moves():
+    set_points = SetPointStore()
+    line = FollowedLine(pool="main", pool_cores=1.0, units=400, planned=200.0, cpu_per_unit=0.1, ceiling=1.0)
+    samples = []
+    for cap in (0.2, 0.3, 0.9):
+        set_points.put(point(cap=cap, line=line))
+        follow = told(set_points)["p1"].follow
+        samples.append((follow.sample, follow.ceiling))
+    assert samples == [(5.0, 1.0)] * 3  # ten units of 0.1 s at 0.2 cores

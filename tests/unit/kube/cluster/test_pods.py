@@ -74,6 +74,14 @@ def test_the_first_container_gets_one_processor():
     }
 
 
+@pytest.mark.parametrize(("cpu", "pods", "asked"), [(0.5, 2, "250m"), (1.0, 3, "333m"), (0.01, 16, "1m")])
+def test_where_pods_share_processors_each_requests_its_part_and_may_use_a_whole_one(cpu, pods, asked):
+    processor = PoolSpec(name="main", cpu=cpu, memory=2**31, admission="Utilization", pods_per_processor=pods)
+    found = pod(processor=processor)["spec"]["containers"][0]["resources"]
+    assert found["requests"]["cpu"] == asked
+    assert found["limits"]["cpu"] == {0.5: "500m", 1.0: "1", 0.01: "10m"}[cpu]
+
+
 def test_the_end_of_a_failed_containers_log_is_its_message_unless_the_template_says_otherwise():
     template = copy.deepcopy(TEMPLATE)
     template["spec"]["initContainers"] = [{"name": "unpack", "image": "img"}]
