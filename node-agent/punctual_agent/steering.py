@@ -50,7 +50,7 @@ class _Steered:
     """One pod on its line."""
 
     own: float
-    """CPU that it may always use if nobody needs it: its processor's, cores."""
+    """CPU of its processor, up to which it is lent what others do not need: cores."""
     told: float
     """Cap of its set point, cores."""
     follow: Follow

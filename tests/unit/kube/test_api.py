@@ -310,7 +310,7 @@ def test_only_what_works_can_be_chosen():
         "order": ("EDF", "FIFO", "MWF"),
         "partition": ("Optimal", "Equal"),
         "assign": ("Fewest", "All"),
-        "admission": ("Exact", "Fast", "Hybrid"),
+        "admission": ("Exact", "Fast", "Hybrid", "Utilization"),
         "network": ("Concurrent", "OnePort"),
     }
     assert not {"max_share", "guests"} & fields.keys()

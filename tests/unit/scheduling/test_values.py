@@ -29,7 +29,8 @@ CHANGE = {
     "scheduling.model": {"Processors"},
     "scheduling.placement": {"Blackouts", "LazyPlan", "Placement", "Timeline", "_Port", "_Search"},
     "scheduling.admission": {
-        "BookedReservations", "ExactSchedule", "FastSchedule", "StatisticalQueue", "WaitingJob", "WaitingLoad",
+        "BookedReservations", "ExactSchedule", "FastSchedule", "StatisticalQueue", "UtilizationSchedule", "WaitingJob",
+        "WaitingLoad", "_Lookahead", "_Used",
     },
     "scheduling.view": set(),
     "theory": {"_Line", "_Served", "_Walk"},

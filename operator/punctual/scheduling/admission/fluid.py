@@ -170,7 +170,7 @@ class _Lookahead:
 
 
 def _arranged(now: float, nodes: Sequence[FluidNode], jobs: Iterable[FluidJob]) -> Arrangement:
-    """Return what is expected if nobody else makes way."""
+    """Return what is expected if no further job makes way."""
     ahead = _Lookahead(now, {node.name: _Used(node) for node in nodes})
     waiting: list[FluidJob] = []
     kept = True

@@ -93,7 +93,7 @@ class Schedule(Protocol[Proof]):
 
     @property
     def overtaken(self) -> Collection[str]:
-        """Promised jobs whose pods make way for more urgent ones."""
+        """Promised jobs that make way for more urgent ones: their pods are cut short."""
 
     def refresh(self, now: float, busy: Busy) -> None:
         """Move ready times that have passed to ``now``, before jobs are judged."""

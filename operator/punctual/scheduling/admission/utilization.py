@@ -96,7 +96,7 @@ class UtilizationSchedule:
     waiting: dict[str, Ranges] = field(default_factory=dict)
     """Units that no pod has, by job."""
     overtaken: frozenset[str] = frozenset()
-    """Jobs whose pods make way for more urgent ones."""
+    """Jobs that make way for more urgent ones."""
 
     def refresh(self, now: float, busy: Busy) -> None:
         """Do nothing: each answer is for its own time."""
@@ -185,7 +185,7 @@ class UtilizationSchedule:
         return None
 
     def _arranged(self, now: float, jobs: Collection[FluidJob]) -> Arrangement:
-        """Return what is expected, and keep in mind who makes way."""
+        """Return what is expected, and keep in mind which jobs make way."""
         found = arrange(now, self.nodes, jobs)
         in_memory = {job.uid for job in jobs if job.node is not None}
         self.overtaken = (self.overtaken | found.overtaken) & in_memory

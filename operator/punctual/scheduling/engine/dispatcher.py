@@ -65,7 +65,8 @@ class Dispatcher:
     def vacate(self, now: float) -> None:
         """Ask leftover chunks to leave the processors that planned chunks need; end those that do not leave soon."""
         leftover = any(st.state == "Leftover" or any(c.leftover for c in st.record.chunks) for st in self._active())
-        if not leftover and self.state.schedule.kind != "Utilization":
+        assert self.state.spec is not None
+        if not leftover and not self.state.spec.fluid:
             return
         for place in self.state.schedule.claimed(now):
             self._vacate_one(now, place)
@@ -96,7 +97,8 @@ class Dispatcher:
 
     def relieve(self, now: float) -> None:
         """Offer late chunks an earlier end, so that idle processors can take a part of the rest."""
-        if self.state.schedule.kind == "Utilization":  # a job has one pod
+        assert self.state.spec is not None
+        if self.state.spec.fluid:  # a job has one pod
             return
         if not any(chunk.late for st in self._active() for chunk in st.record.chunks):
             return

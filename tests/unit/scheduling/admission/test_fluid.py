@@ -81,7 +81,7 @@ FULL = [replace(ONE[0], pods=2)]
         pytest.param(
             [fluid("a", 50, 60, "n1", resumes=True), fluid("b", 2, 100, "n1", resumes=True)],
             {"b"},
-            id="the shorter one",
+            id="shorter",
         ),
         pytest.param(
             [fluid("a", 50, 60, "n1", resumes=True), fluid("b", 5, 50, "n1", resumes=True)], None, id="both are urgent"
