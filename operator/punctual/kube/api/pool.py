@@ -107,8 +107,6 @@ _NOT_SHARED: Final[tuple[tuple[str, str, Callable[[Any], bool], str], ...]] = (
      "takes costs as they are: remove missRatio"),
     ("network", "self.network == 'Concurrent'", lambda pool: pool.network == "Concurrent",
      "has no order of transfers: network must be Concurrent"),
-    ("order", "self.order == 'EDF'", lambda pool: pool.order == "EDF",
-     "runs all jobs at the same time: order must be EDF"),
     ("partition", "self.partition == 'Optimal'", lambda pool: pool.partition == "Optimal",
      "gives a job one pod: partition must be Optimal"),
     ("assign", "self.assign == 'Fewest'", lambda pool: pool.assign == "Fewest",
@@ -136,7 +134,7 @@ class PoolSpec(PoolSelectors):
     RULES: ClassVar = (
         Rule(
             "self.admission == 'Exact' || self.order == 'EDF'",
-            "Fast and Hybrid admission need order EDF",
+            "admission Fast, Hybrid and Utilization need order EDF",
             lambda self: self.admission == "Exact" or self.order == "EDF",
             field="admission",
         ),
@@ -188,7 +186,7 @@ class PoolSpec(PoolSelectors):
     promised its deadline only if every promise is still kept. Fast: by what its neighbours in the order of deadlines
     leave, in some microseconds however many wait; processors then take what is due first as they become free. Hybrid:
     Exact while few wait, Fast from 300 waiting jobs on. What Fast cannot judge (a reduce step, `processors`) is judged
-    by Exact. Fast and Hybrid need `order: EDF`. Utilization: each job has one pod, and pods share processors; a job
+    by Exact. All but Exact need `order: EDF`. Utilization: each job has one pod, and pods share processors; a job
     is promised its deadline if the CPU that all jobs need to stay on their lines fits the nodes, and the agents keep
     them there (`progressControl` does not matter). It needs a cost or a profile; a reduce step, `processors.min` above
     1 and reservations are refused. Default Exact."""
