@@ -267,3 +267,22 @@ def test_a_node_has_no_more_pods_than_its_memory_holds():
     assert len(w.pods) == 2  # the other two are promised, and wait for memory
     w.run_until(lambda w: all(w.done(uid) for uid in w.jobs))
     assert all(w.met(uid) for uid in w.jobs)
+
+
+def test_profiles_learn_the_cpu_time_of_a_unit_not_the_time_on_the_clock():
+    w = three(world())
+    w.run_until(lambda w: all(w.done(uid) for uid in w.jobs))
+    for found in w.measured:
+        assert found.seconds == pytest.approx(found.units + w.startup, abs=2.0)
+
+
+def test_what_a_dry_run_would_be_promised_reserves_nothing():
+    w = world()
+    w.apply(resumes("dry", 80, 100.0, dry_run=True))
+    w.apply(resumes("a", 80, 110.0))
+    w.run(2)
+    assert w.records["dry"].admitted[:2] == ("True", reasons.DRY_RUN)
+    assert "on a share of a processor" in w.records["dry"].admitted.message
+    w.run_until(lambda w: w.done("a"))
+    assert w.met("a")
+    assert len(w.processed) == 1
