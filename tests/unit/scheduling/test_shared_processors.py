@@ -205,6 +205,7 @@ def test_a_later_deadline_moves_the_line_and_a_tighter_one_is_tested():
     w.apply(replace(w.jobs["a"], deadline=240.0, generation=2))
     w.run(12)
     assert math.isclose(w.records["a"].chunks[0].promised_end, 238.0)
+    assert math.isclose(w.records["a"].promise.finish, 238.0)
     w.apply(replace(w.jobs["a"], deadline=40.0, generation=3))
     w.run(14)
     assert w.records["a"].spec_applied[:2] == ("False", reasons.EDIT_REFUSED)
@@ -278,11 +279,11 @@ def test_profiles_learn_the_cpu_time_of_a_unit_not_the_time_on_the_clock():
 
 def test_what_a_dry_run_would_be_promised_reserves_nothing():
     w = world()
-    w.apply(resumes("dry", 80, 100.0, dry_run=True))
+    w.apply(resumes("0-dry", 80, 100.0, dry_run=True))
     w.apply(resumes("a", 80, 110.0))
     w.run(2)
-    assert w.records["dry"].admitted[:2] == ("True", reasons.DRY_RUN)
-    assert "on a share of a processor" in w.records["dry"].admitted.message
+    assert w.records["0-dry"].admitted[:2] == ("True", reasons.DRY_RUN)
+    assert "on a share of a processor" in w.records["0-dry"].admitted.message
     w.run_until(lambda w: w.done("a"))
     assert w.met("a")
     assert len(w.processed) == 1

@@ -19,6 +19,8 @@ MOST_CORES = 4096.0  # the limit of wire.Cores
 
 FLOOR = 0.05
 """Part of its processor that a chunk always has: a chunk that stood still could not tell how far it is."""
+FLOOR_SHARED = 0.01
+"""The same where chunks share processors: all floors together must leave most of a processor."""
 SPARE = 0.02
 """Part of the planned time by which a line ends before the planned end: noise would miss a line that ends there."""
 SAMPLES = 3.0
@@ -121,7 +123,7 @@ class SetPointStore:
             pool_cores=min(line.pool_cores, MOST_CORES),
             units=line.units,
             seconds_left=left - max(SAMPLES * sample, SPARE * line.planned),
-            floor=FLOOR * point.cap,
+            floor=FLOOR * point.cap if line.ceiling is None else FLOOR_SHARED * line.ceiling,
             ceiling=line.ceiling,
             sample=sample,
             model=model,

@@ -195,7 +195,7 @@ class Refit:
         self.state.schedule = UtilizationSchedule(
             look=fluid.strictly,
             look_kept=fluid.leniently,
-            nodes=fluid.nodes(),
+            nodes=fluid.nodes(now),
             plan=Plan.holding(places, ground, (), ground),
             waiting={uid: left for uid, left in waiting.items() if left},
             overtaken=frozenset(self.state.schedule.overtaken),
@@ -204,7 +204,7 @@ class Refit:
     def trouble(self, now: float, changes: Changes) -> tuple[int, int]:
         """Return how many promises, the newest ones, would be broken by a change, and of how many."""
         fluid = self.planner.fluid(changes)
-        nodes = [node for node in fluid.nodes() if node.name not in changes.without]
+        nodes = [node for node in fluid.nodes(now) if node.name not in changes.without]
         jobs = fluid.leniently(now, without=changes.without)
         arrivals = {job.uid: self.state.jobs[job.uid].job.arrival for job in jobs}
         left = sorted(jobs, key=lambda job: (arrivals[job.uid], job.uid))
@@ -213,20 +213,24 @@ class Refit:
         return len(jobs) - len(left), len(jobs)
 
     def aim(self, st: JobState) -> None:
-        """Let the line of a job's last chunk end when its work is due."""
-        chunk, due = last_chunk(st), self.planner.due(st)
+        """Let a job's forecast, and the line of its last chunk, end when its work is due."""
+        before, chunk, due = st.record, last_chunk(st), self.planner.due(st)
         if chunk is not None and abs(chunk.promised_end - due) > LINE_MOVED:
             st.record = st.record.changed(chunk._replace(promised_end=due, late=False))
+        promise = st.record.promise
+        if promise is not None and abs(promise.finish - due) > LINE_MOVED:
+            st.record = st.record._replace(promise=promise._replace(finish=due))
+        if st.record != before:
             self.state.touch(st)
 
     def _fits(self, now: float, but: frozenset[str] = frozenset()) -> bool:
         fluid = self.planner.fluid()
-        return arrange(now, fluid.nodes(), [job for job in fluid.leniently(now) if job.uid not in but]).kept
+        return arrange(now, fluid.nodes(now), [job for job in fluid.leniently(now) if job.uid not in but]).kept
 
     def _give_up(self, now: float) -> None:
         """Give up as few promises as possible."""
         fluid = self.planner.fluid()
-        nodes, jobs = fluid.nodes(), fluid.leniently(now)
+        nodes, jobs = fluid.nodes(now), fluid.leniently(now)
         hopeless = [job.uid for job in jobs if not arrange(now, nodes, [job]).kept]
         causes = self.state.outdated.causes
         newest = sorted(self.planner.promised(), key=lambda st: (-st.job.arrival, st.job.uid))

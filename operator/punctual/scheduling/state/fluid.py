@@ -6,6 +6,7 @@ its agent brings it back, and a report that is late or missing is no reason to g
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
@@ -46,14 +47,17 @@ class FluidJobs:
     due: Callable[[JobState], float]
     """Returns when a job's work must be done."""
 
-    def nodes(self) -> list[FluidNode]:
-        """Return the nodes that take pods."""
-        there = self.state.processors
-        return [
-            FluidNode(name=name, processors=whole, pods=there.counts[name], speed=there.nodes[name].speed)
-            for name, whole in sorted(there.whole.items())
-            if whole > 0
-        ]
+    def nodes(self, now: float) -> list[FluidNode]:
+        """Return the nodes that have pods or take some; one on which a pod found no room takes none for a while."""
+        there, taken = self.state.processors, Counter(place.node for place in self.state.processors.occupants)
+        found = []
+        for name, whole in sorted(there.whole.items()):
+            pods = there.counts[name]
+            if there.blocked_until.get(name, 0.0) > now:
+                pods = min(pods, taken[name])
+            if whole > 0:
+                found.append(FluidNode(name=name, processors=whole, pods=pods, speed=there.nodes[name].speed))
+        return found
 
     def strictly(self, now: float) -> list[FluidJob]:
         """Return the promised jobs, as they count for a new promise."""
