@@ -684,6 +684,45 @@ async def test_the_bound_of_a_statistical_pool_and_its_counts_outlive_a_leader(w
     await world.until(counted(3, 1))
 
 
+async def test_jobs_share_a_processor_also_under_a_new_leader_and_the_command_line_knows_it(world, replica, plugin):
+    async def ask(*words, stdin=None, status=0):
+        found = await asyncio.to_thread(plugin, "punctual", *words, stdin=stdin)
+        assert found.returncode == status, found.stdout + found.stderr
+        return found.stdout
+
+    await world.add_node(cpu="1")
+    await world.add_pool(admission="Utilization", utilization={"podsPerProcessor": 4})
+    first = await replica()
+    jobs = [await world.add_job(units=400, deadline=f"{seconds}s") for seconds in (150, 160, 170)]  # 40 s of work each
+    for job in jobs:
+        promised = await world.answered(job, "Feasible")
+        assert promised["promise"]["processors"] == 1
+        (pod,) = (await world.given(job, 1)).values()
+        assert pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "250m"
+        assert pod["spec"]["containers"][0]["resources"]["limits"]["cpu"] == "1"
+    status = (await world.client.get(POOLS.path(name=world.pool)))["status"]
+    assert (status["processors"], status["free"]) == (1, 0)
+    meta = {"name": "another", "namespace": world.namespace}
+    body = {
+        "apiVersion": GROUP,
+        "kind": "DivisibleJob",
+        "metadata": meta,
+        "spec": world.spec(units=400, deadline="90s"),
+    }
+    said = await ask("plan", "-", "-o", "json", stdin=body, status=1)
+    assert "of a processor of 1 CPU until then" in said
+    name = jobs[0]["metadata"]["name"]
+    assert "shares a processor" in await ask("why", name, "-n", world.namespace)
+    before = [(await world.status(job))["promise"] for job in jobs]
+    await first.kill()
+    await world.let_go()
+    await replica()
+    for job, promise in zip(jobs, before, strict=True):
+        await world.work(job)
+        done = await world.answered(job, "Completed", kind="Completed")
+        assert done["promise"]["deadline"] == promise["deadline"]
+
+
 async def test_what_an_old_leader_still_writes_is_refused(world, replica):
     await world.add_node()
     await world.add_pool()

@@ -248,6 +248,7 @@ def _nodes(status: api.PoolStatus, spec: PoolSpec, jobs: Iterable[JobApplied]) -
     Nodes that are left out have none, and their reason.
     """
     counts = {node.name: node.processors for node in status.nodes}
+    pods = {node.name: node.pods for node in status.nodes if node.pods is not None}
     speeds = {node.name: node.speed for node in status.nodes if node.speed}
     if len(counts) == MOST_NODES:  # the status names no more
         more: dict[str, int] = {}
@@ -264,8 +265,8 @@ def _nodes(status: api.PoolStatus, spec: PoolSpec, jobs: Iterable[JobApplied]) -
             ready=bool(n),
             left_out=left_out.get(name),
             cpu=n * spec.cpu,
-            memory=n * spec.memory,
-            pods=n,
+            memory=pods.get(name, n) * spec.memory,
+            pods=pods.get(name, n),
             speed=speeds.get(name, 1.0),
         )
         for name, n in counts.items()

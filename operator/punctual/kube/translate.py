@@ -286,6 +286,7 @@ def to_pool_record(name: str, status: api.PoolStatus) -> PoolRecord:
             NodeProcessors(
                 name=n.name,
                 processors=n.processors,
+                pods=n.pods,
                 speed=n.speed or 1.0,
                 reason=n.reason,
                 held_since=n.held_time,
@@ -482,6 +483,8 @@ def _miss_count(count: MissCount) -> Json:
 
 def _line(node: NodeProcessors) -> Json:
     line: Json = {"name": node.name, "processors": node.processors}
+    if node.pods is not None:
+        line["pods"] = node.pods
     if node.speed != 1.0:
         line["speed"] = node.speed
     if node.reason is not None:

@@ -325,6 +325,7 @@ lines = st.builds(
     NodeProcessors,
     name=st.sampled_from(["n1", "n2"]),
     processors=small,
+    pods=maybe() | small,
     speed=st.sampled_from([1.0, 1.75]),
     reason=maybe() | st.just("StaticCPUManager"),
     held_since=maybe() | times,

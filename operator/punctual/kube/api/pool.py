@@ -212,6 +212,8 @@ class PoolNode(Model):
     """The node's name."""
     processors: Count
     """How many processors it has now, those in use included."""
+    pods: Count | None = None
+    """How many pods it may have at a time, where jobs share processors; absent: one per processor."""
     speed: Annotated[float, Field(gt=0)] | None = None
     """How many times as long a unit takes here as on the pool's quickest nodes, learned by profiles from chunks on
     nodes of each class (their label `node.kubernetes.io/instance-type`); absent: as long."""

@@ -62,6 +62,8 @@ class NodeProcessors:
 
     name: str
     processors: int
+    pods: int | None = None
+    """Pods that it may have at a time; None: one per processor."""
     speed: float = 1.0
     """Factor of the time of a unit on this node."""
     reason: str | None = None

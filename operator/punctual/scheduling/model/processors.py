@@ -226,6 +226,7 @@ class Processors:
                 NodeProcessors(
                     name=name,
                     processors=self.whole.get(name, 0),
+                    pods=None if self.whole.get(name) == self.counts.get(name) else self.counts.get(name, 0),
                     speed=node.speed,
                     reason=node.left_out or (None if node.ready else "NotReady"),
                     held_since=since.get(name),
