@@ -5,7 +5,8 @@ import math
 from dataclasses import replace
 
 import pytest
-from tests.support.world import Worker, World, job
+from agents import Agents
+from world import Worker, World, job
 
 from punctual import reasons
 from punctual.scheduling.model.pool_spec import PoolSpec
@@ -155,15 +156,35 @@ def test_a_job_of_a_lost_node_goes_on_elsewhere():
 
 def test_when_a_node_is_lost_the_newest_promise_is_given_up():
     w = world(nodes=2)
+    w.agents = Agents()  # they lend the job without a promise what is left
     w.apply(resumes("a", 70, 100.0))
     w.apply(resumes("b", 70, 100.0, arrival=0.1))
     w.run(10)
     w.lose(next(p.chunk.node for p in w.pods.values() if p.job == "a"))
     w.run_until(lambda w: w.records["b"].on_track.status == "False", within=5.0)
     assert w.records["b"].on_track.reason == reasons.CAPACITY_LOST
-    w.node("n3", cpu=1.0)
     w.run_until(lambda w: w.done("a") and w.done("b"))
     assert w.met("a")
+    assert not w.met("b")
+
+
+def test_a_job_without_a_promise_makes_way_only_if_its_memory_is_needed():
+    w = world(replace(SPEC, pods_per_processor=2))
+    w.agents = Agents()
+    w.workers = lambda uid, _: Worker(4.0 if uid == "slow" else 1.0)
+    w.apply(resumes("slow", 60, 80.0))
+    w.run(1)
+    w.run_until(lambda w: w.records["slow"].on_track.reason == reasons.OVERRUN)
+    (pod,) = w.pods
+    w.apply(resumes("a", 20, w.now + 100.0, arrival=w.now))
+    w.run(w.now + 10)
+    assert pod in w.pods
+    w.apply(resumes("b", 20, w.now + 100.0, arrival=w.now))
+    w.run_until(lambda w: w.done("a") and w.done("b"))
+    assert pod not in w.pods
+    assert w.met("a")
+    assert w.met("b")
+    w.run_until(lambda w: w.done("slow"))
 
 
 def test_an_overrun_job_pays_itself():

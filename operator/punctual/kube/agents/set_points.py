@@ -110,7 +110,7 @@ class SetPointStore:
         """Return a line in seconds left."""
         cpu_per_unit = line.cpu_per_unit if line.response is None else line.response.cpu_per_unit
         # where chunks share processors, the cap moves, and the sample must not: a chunk's line tells its usual CPU
-        cap = point.cap if line.ceiling is None else line.units * line.cpu_per_unit / line.planned
+        cap = point.cap if line.ceiling is None else line.units * line.cpu_per_unit / max(1.0, line.planned)
         sample = min(max(1.0, UNITS * cpu_per_unit / cap), max(1.0, LONGEST * line.planned), 60.0)
         model, noise = self._model(point.pod, line, sample, seen)
         loop = None

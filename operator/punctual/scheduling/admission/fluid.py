@@ -32,6 +32,8 @@ class FluidNode:
     processors: int
     pods: int
     """Pods that it may have at a time."""
+    taken: int = 0
+    """Pods that it has, those of jobs without a promise included: these leave if they must."""
     speed: float = 1.0
     """Factor of the time of a unit."""
 
@@ -222,6 +224,6 @@ def _victim(
         left = [job.remaining(now, node.speed, waits=False) for job in movable]
         left.append(urgent.remaining(now + NOTICE, node.speed, waits=True))
         running = [True] * len(movable) + [False]
-        stay = choose(left, running, node.pods - len(here) + len(movable))
+        stay = choose(left, running, max(0, node.pods - len(here) + len(movable)))
         found += [(left[i].slack, job.uid) for i, job in enumerate(movable) if i not in stay]
     return max(found)[1] if found else None

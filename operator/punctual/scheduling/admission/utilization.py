@@ -5,8 +5,9 @@ No plan says when a job runs: it runs from its start to its due time, at the par
 them, so a job that is ahead leaves room for others.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, MutableMapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import inf
 from typing import ClassVar
 
@@ -90,7 +91,8 @@ class UtilizationSchedule:
     """What counts for new promises."""
     look_kept: Look
     """What counts for promises that are made: a job that is behind its line is expected to get back to it."""
-    nodes: Sequence[FluidNode]
+    nodes: Callable[[float], Sequence[FluidNode]]
+    """Returns what the nodes have at a time."""
     plan: Plan = field(default_factory=Plan)
     """The places, without a placement."""
     waiting: dict[str, Ranges] = field(default_factory=dict)
@@ -103,7 +105,7 @@ class UtilizationSchedule:
 
     def test(self, now: float, busy: Busy) -> UtilizationTest:  # noqa: ARG002  as every schedule
         """Return the test for demands at this time."""
-        return UtilizationTest(now, self.plan.ground, self.nodes, self._marked(self.look(now)))
+        return UtilizationTest(now, self.plan.ground, self.nodes(now), self.look(now))
 
     def judge(self, a: Application) -> Accepted[Arrangement] | Rejected:
         """Promise a job if the needs of all jobs fit the nodes with it, now and when others have ended."""
@@ -113,7 +115,7 @@ class UtilizationSchedule:
             field = "spec.reduce" if a.demand.reduce else f"spec.processors.min {a.demand.least}"
             text = f"{field}: a pool with admission Utilization cannot promise it, because its jobs have one pod each"
             return Rejected(reasons.INFEASIBLE_CAPACITY, text, placements=0)
-        test = UtilizationTest(a.now, self.plan.ground, self.nodes, self._marked(self.look(a.now)))
+        test = UtilizationTest(a.now, self.plan.ground, self.nodes(a.now), self.look(a.now))
         found = test.arranged(a.demand)
         if not found.kept:
             return Rejected(reasons.INFEASIBLE_CAPACITY, _arithmetic(a, test), by_time=True)
@@ -128,7 +130,6 @@ class UtilizationSchedule:
         """Promise a job."""
         if accepted.demand.ranges:
             self.waiting[accepted.demand.uid] = accepted.demand.ranges
-        self.overtaken |= accepted.proof.overtaken
 
     def remove(self, uid: str) -> bool:
         """Remove the waiting work of a job; the others do not move."""
@@ -147,8 +148,8 @@ class UtilizationSchedule:
         """Yield a pod for each waiting job for which there is room."""
         if not self.waiting:
             return
-        jobs = {job.uid: job for job in self._marked(self.look_kept(now))}
-        for uid, (node, at) in self._arranged(now, jobs.values()).starts.items():
+        jobs = {job.uid: job for job in self.look_kept(now)}
+        for uid, (node, at) in arrange(now, self.nodes(now), jobs.values()).starts.items():
             place = next((place for place in free if place.node == node), None)
             if at > now or place is None or uid not in self.waiting or jobs[uid].node is not None:
                 continue
@@ -171,29 +172,20 @@ class UtilizationSchedule:
         return () if self.waiting else free
 
     def claimed(self, now: float) -> Iterable[Place]:
-        """Return the places of the nodes on which jobs should begin now."""
+        """Return the places of the nodes on which a pod must make way for a job that should begin now."""
         if not self.waiting:
             return ()
-        jobs = self._marked(self.look_kept(now))
-        found = self._arranged(now, jobs)
-        wanted = {start.node for start in found.starts.values() if start.at <= now}
+        nodes, jobs = self.nodes(now), self.look_kept(now)
+        found = arrange(now, nodes, jobs)
+        self.overtaken = found.overtaken | {job.uid for job in jobs if job.leaving}
+        begin = Counter(start.node for start in found.starts.values() if start.at <= now)
+        wanted = {node.name for node in nodes if node.taken + begin[node.name] > node.pods}
         wanted |= {job.node for job in jobs if job.node is not None and job.uid in self.overtaken}
         return [place for place in self.plan.places if place.node in wanted]
 
     def wake(self, now: float) -> float | None:  # noqa: ARG002  as every schedule
         """Return None: jobs wait for other jobs to end."""
         return None
-
-    def _arranged(self, now: float, jobs: Collection[FluidJob]) -> Arrangement:
-        """Return what is expected, and keep in mind which jobs make way."""
-        found = arrange(now, self.nodes, jobs)
-        in_memory = {job.uid for job in jobs if job.node is not None}
-        self.overtaken = (self.overtaken | found.overtaken) & in_memory
-        return found
-
-    def _marked(self, jobs: Iterable[FluidJob]) -> list[FluidJob]:
-        """Return the jobs, those that make way as leaving."""
-        return [replace(job, leaving=True) if job.uid in self.overtaken else job for job in jobs]
 
 
 def _arithmetic(a: Application, test: UtilizationTest) -> str:

@@ -20,7 +20,7 @@ from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.placement.sufficient_test import overloaded
 from punctual.scheduling.state.fluid import last_chunk
 from punctual.scheduling.state.job_state import JobState
-from punctual.scheduling.state.pool_state import Changes, PoolState
+from punctual.scheduling.state.pool_state import UNCHANGED, Changes, PoolState
 
 LINE_MOVED = 0.01
 """Seconds by which a line must end at another time before it is moved: times are written rounded."""
@@ -195,10 +195,9 @@ class Refit:
         self.state.schedule = UtilizationSchedule(
             look=fluid.strictly,
             look_kept=fluid.leniently,
-            nodes=fluid.nodes(now),
+            nodes=fluid.nodes,
             plan=Plan.holding(places, ground, (), ground),
             waiting={uid: left for uid, left in waiting.items() if left},
-            overtaken=frozenset(self.state.schedule.overtaken),
         )
 
     def trouble(self, now: float, changes: Changes) -> tuple[int, int]:
@@ -223,9 +222,9 @@ class Refit:
         if st.record != before:
             self.state.touch(st)
 
-    def _fits(self, now: float, but: frozenset[str] = frozenset()) -> bool:
-        fluid = self.planner.fluid()
-        return arrange(now, fluid.nodes(now), [job for job in fluid.leniently(now) if job.uid not in but]).kept
+    def _fits(self, now: float, changes: Changes = UNCHANGED) -> bool:
+        fluid = self.planner.fluid(changes)
+        return arrange(now, fluid.nodes(now), [j for j in fluid.leniently(now) if j.uid not in changes.but]).kept
 
     def _give_up(self, now: float) -> None:
         """Give up as few promises as possible."""
@@ -239,13 +238,13 @@ class Refit:
         low, high = len(hopeless), len(queue)
         while high > low:
             middle = (low + high) // 2
-            if self._fits(now, frozenset(queue[:middle])):
+            if self._fits(now, Changes(but=frozenset(queue[:middle]))):
                 high = middle
             else:
                 low = middle + 1
         gone = set(queue[:high])
         for uid in reversed(queue[len(hopeless) : high]):  # oldest first: it may fit where a newer one did not
-            if self._fits(now, frozenset(gone - {uid})):
+            if self._fits(now, Changes(but=frozenset(gone - {uid}))):
                 gone.discard(uid)
         for uid in queue[:high]:
             if uid in gone:
@@ -261,7 +260,7 @@ class Refit:
             text = "its node has CPU for it again"
             chunks = tuple(c._replace(leftover=False) for c in st.record.chunks)
             promised = st.record._replace(on_track=Verdict("True", reasons.ON_TRACK, text), chunks=chunks)
-            if self.trouble(now, Changes(job=replace(st, record=promised)))[0] == 0:
+            if self._fits(now, Changes(job=replace(st, record=promised))):
                 st.record = promised
                 self.state.touch(st)
                 self.state.outbox.add(Emit(st.job.uid, "Normal", reasons.ON_TRACK, text))

@@ -56,7 +56,9 @@ class FluidJobs:
             if there.blocked_until.get(name, 0.0) > now:
                 pods = min(pods, taken[name])
             if whole > 0:
-                found.append(FluidNode(name=name, processors=whole, pods=pods, speed=there.nodes[name].speed))
+                found.append(
+                    FluidNode(name=name, processors=whole, pods=pods, taken=taken[name], speed=there.nodes[name].speed)
+                )
         return found
 
     def strictly(self, now: float) -> list[FluidJob]:
