@@ -2,9 +2,9 @@
 
 There are four kinds, each in its own module. A pool uses one at a time:
 
-    exact          ExactSchedule      a plan: every chunk has its processor and its time
-    fast_schedule  FastSchedule       a queue by deadline: a free processor takes the first work that it can do
-    statistical    StatisticalQueue   a queue under a utilization bound, for uncertain costs
+    exact          ExactSchedule        a plan: every chunk has its processor and its time
+    fast_schedule  FastSchedule         a queue by deadline: a free processor takes the first work that it can do
+    statistical    StatisticalQueue     a queue under a utilization bound, for uncertain costs
     utilization    UtilizationSchedule  no queue and no plan: jobs share processors, each at the part that it needs
 
 Each kind keeps its promises only if it also dispatches the work, so kinds are not mixed. Only
