@@ -136,6 +136,8 @@ class _Lookahead:
 
     at: float
     nodes: dict[str, _Used]
+    quickest: float
+    """Least factor of the time of a unit."""
     ends: list[_End] = field(default_factory=list)
     starts: dict[str, Start] = field(default_factory=dict)
 
@@ -144,8 +146,9 @@ class _Lookahead:
 
         Of the nodes with room, the one with the least CPU to spare is taken: so jobs with high needs find room as well.
         """
-        for job in sorted(waiting, key=lambda job: (self.slack(job), job.uid)):
-            found = [(here, need) for here in self.nodes.values() if (need := here.need(job, self.at)) is not None]
+        free = [here for here in self.nodes.values() if here.pods < here.node.pods]
+        for job in sorted(waiting, key=lambda job: (self.slack(job), job.uid)) if free else waiting:
+            found = [(here, need) for here in free if (need := here.need(job, self.at)) is not None]
             if not found or job.not_before > self.at:
                 yield job
                 continue
@@ -157,8 +160,7 @@ class _Lookahead:
 
     def slack(self, job: FluidJob) -> float:
         """Return the seconds that a waiting job can still wait."""
-        quickest = min((here.node.speed for here in self.nodes.values()), default=1.0)
-        return job.remaining(self.at, quickest, waits=True).slack
+        return job.remaining(self.at, self.quickest, waits=True).slack
 
     def go_on(self) -> None:
         """Let the pods end that end next."""
@@ -173,7 +175,8 @@ class _Lookahead:
 
 def _arranged(now: float, nodes: Sequence[FluidNode], jobs: Iterable[FluidJob]) -> Arrangement:
     """Return what is expected if no further job makes way."""
-    ahead = _Lookahead(now, {node.name: _Used(node) for node in nodes})
+    quickest = min((node.speed for node in nodes), default=1.0)
+    ahead = _Lookahead(now, {node.name: _Used(node) for node in nodes}, quickest)
     waiting: list[FluidJob] = []
     kept = True
     for job in jobs:
