@@ -14,7 +14,7 @@ Work is counted in seconds of a whole processor of the fastest nodes, and needs 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from punctual.control.utilization import Remaining, choose
 from punctual.scheduling.model.ranges import Ranges
@@ -22,6 +22,13 @@ from punctual.scheduling.model.timing import NOTICE
 
 ROUNDING: Final = 1e-6
 """Processors by which a sum of needs may exceed what there is: needs are computed from times again and again."""
+
+Way = Literal["eager", "in turn", "later"]
+"""Which waiting jobs may start: all that fit, none before a more urgent one, or none before the next pod ends.
+
+To start a job that fits may take the CPU that a more urgent one was to get soon. So the ways are tried one by one.
+"""
+WAYS: Final[tuple[Way, ...]] = ("eager", "in turn", "later")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,15 +97,24 @@ def arrange(now: float, nodes: Sequence[FluidNode], jobs: Collection[FluidJob]) 
 
     No job makes way as long as all are in time without it: to begin again costs its set-up.
     """
-    first = _arranged(now, nodes, jobs)
+    first = _best(now, nodes, jobs)
     found, gone = first, frozenset[str]()
     while not found.kept:
         victim = _victim(now, nodes, jobs, found.starts, gone)
         if victim is None:
             return first
         gone |= {victim}
-        found = _arranged(now, nodes, [replace(job, leaving=True) if job.uid in gone else job for job in jobs])
+        found = _best(now, nodes, [replace(job, leaving=True) if job.uid in gone else job for job in jobs])
     return found._replace(overtaken=gone)
+
+
+def _best(now: float, nodes: Sequence[FluidNode], jobs: Collection[FluidJob]) -> Arrangement:
+    """Return what is expected in the first way in which all are in time, or else in turn."""
+    tried = [_arranged(now, nodes, jobs, "eager")]
+    if tried[0].kept or all(job.node is not None for job in jobs):
+        return tried[0]
+    tried += [_arranged(now, nodes, jobs, way) for way in WAYS[1:]]
+    return next((found for found in tried if found.kept), tried[1])
 
 
 @dataclass(slots=True)
@@ -138,6 +154,8 @@ class _Lookahead:
     nodes: dict[str, _Used]
     quickest: float
     """Least factor of the time of a unit."""
+    in_turn: bool = False
+    """No job starts before a more urgent one."""
     ends: list[_End] = field(default_factory=list)
     starts: dict[str, Start] = field(default_factory=dict)
 
@@ -151,6 +169,7 @@ class _Lookahead:
             found = [(here, need) for here in free if (need := here.need(job, self.at)) is not None]
             if not found or job.not_before > self.at:
                 yield job
+                free = [] if self.in_turn else free
                 continue
             here, need = min(found, key=lambda it: (it[0].node.processors - it[0].needed - it[1], it[0].node.name))
             here.needed += need
@@ -173,10 +192,10 @@ class _Lookahead:
         self.at = max(self.at, then)
 
 
-def _arranged(now: float, nodes: Sequence[FluidNode], jobs: Iterable[FluidJob]) -> Arrangement:
+def _arranged(now: float, nodes: Sequence[FluidNode], jobs: Iterable[FluidJob], way: Way) -> Arrangement:
     """Return what is expected if no further job makes way."""
     quickest = min((node.speed for node in nodes), default=1.0)
-    ahead = _Lookahead(now, {node.name: _Used(node) for node in nodes}, quickest)
+    ahead = _Lookahead(now, {node.name: _Used(node) for node in nodes}, quickest, in_turn=way == "in turn")
     waiting: list[FluidJob] = []
     kept = True
     for job in jobs:
@@ -198,6 +217,10 @@ def _arranged(now: float, nodes: Sequence[FluidNode], jobs: Iterable[FluidJob]) 
         waiting.append(replace(job, not_before=begins))
     kept = kept and all(here.fits for here in ahead.nodes.values())
     heapify(ahead.ends)
+    if way == "later":
+        if not ahead.ends:
+            return Arrangement(kept=False, starts={})
+        ahead.go_on()
     while waiting := list(ahead.begin(waiting)):
         if not ahead.ends or any(ahead.slack(job) < -ROUNDING for job in waiting):
             return Arrangement(kept=False, starts=ahead.starts)

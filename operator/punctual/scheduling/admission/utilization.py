@@ -97,6 +97,8 @@ class UtilizationSchedule:
     """The places, without a placement."""
     waiting: dict[str, Ranges] = field(default_factory=dict)
     """Units that no pod has, by job."""
+    broken: bool = False
+    """Not all promised jobs will be in time: some that wait find no room any more."""
     overtaken: frozenset[str] = frozenset()
     """Jobs that make way for more urgent ones."""
 
@@ -177,6 +179,7 @@ class UtilizationSchedule:
             return ()
         nodes, jobs = self.nodes(now), self.look_kept(now)
         found = arrange(now, nodes, jobs)
+        self.broken = not found.kept
         self.overtaken = found.overtaken | {job.uid for job in jobs if job.leaving}
         begin = Counter(start.node for start in found.starts.values() if start.at <= now)
         wanted = {node.name for node in nodes if node.taken + begin[node.name] > node.pods}

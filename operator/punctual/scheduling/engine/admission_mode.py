@@ -16,6 +16,7 @@ from punctual.scheduling.admission.fast_schedule import FastSchedule
 from punctual.scheduling.admission.fast_test import Obstacle, wanted
 from punctual.scheduling.admission.schedule import Accepted, Unable
 from punctual.scheduling.admission.statistical import StatisticalQueue
+from punctual.scheduling.admission.utilization import UtilizationSchedule
 from punctual.scheduling.engine.planner import Planner
 from punctual.scheduling.engine.repair import Refit, Repair
 from punctual.scheduling.model.wording import some, span
@@ -124,6 +125,12 @@ class AdmissionMode:
             return False
         self.state.schedule = line
         return True
+
+    @property
+    def broken(self) -> bool:
+        """Whether a promised job that waits will be late, though nothing else has changed."""
+        schedule = self.state.schedule
+        return isinstance(schedule, UtilizationSchedule) and schedule.broken
 
     def replan(self, now: float) -> None:
         """Make the schedule again after a change."""

@@ -160,7 +160,7 @@ class Dispatcher:
     def dispatch(self, now: float) -> None:
         """Create the chunks that begin now on free processors, and run leftover work on processors that none needs."""
         # Work that was held up starts late, so the placements behind it move.
-        if self.state.outdated.schedule or self._held_up(now):
+        if self.state.outdated.schedule or self.mode.broken or self._held_up(now):
             self.mode.replan(now)
         occupants = self.state.processors.occupants
         free: dict[Place, None] = {place: None for place in self.state.processors.usable(now) if place not in occupants}
