@@ -1,0 +1,208 @@
+"""The cluster of the experiments: its nodes, the pools on them, pods, and how much CPU a node has.
+
+The nodes must be containers of a Docker engine (`hack/cluster`): their CPU is changed with `docker update`.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from demo_lib import place
+from demo_lib.objects import NODE_LABEL
+
+from experiments_lib import programs
+from experiments_lib.programs import Cost, Program
+from punctual.cli.kubectl import Kubectl
+from punctual.errors import ClusterError, PunctualError
+
+Json = dict[str, Any]
+NAMESPACE = "punctual-experiments"
+IMAGE = "punctual-proteins"
+CPU = 0.1
+"""Cores of a processor."""
+STARTUP = 5.0
+"""Seconds that a chunk takes to start, as its job declares them."""
+SAFETY = 1.1
+"""A unit costs more on a busy machine than alone."""
+ROOT = place.ROOT
+EXAMPLE = ROOT / "examples/proteins"
+
+
+class Ground:
+    """The cluster with Punctual on it, and two worker nodes for the experiments."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self.kubectl = Kubectl()
+        self.say = say
+        self.image = ""
+        self.nodes: list[str] = []
+        self.costs: dict[str, Cost] = {}
+        self._cores: dict[str, float] = {}
+
+    # before and after
+
+    def prepare(self) -> None:
+        """Have cluster, images and chart; clear what an earlier run left; measure the programs."""
+        place.bring_up()
+        base = place.own_image()
+        self.image = f"{IMAGE}:{base.rpartition(':')[2]}"
+        self.say("Image: blastp and its data, on top of Punctual's")
+        docker("build", "--quiet", "--network=host", "-t", self.image, "--build-arg", f"BASE={base}", str(EXAMPLE))
+        place.command("hack/cluster", "load-image", self.image)
+        place.install(base)
+        nodes = place.label_nodes(self.kubectl, own=True)
+        if len(nodes) < 2:
+            raise PunctualError("the experiments need two worker nodes: hack/cluster up --workers 2")
+        self.nodes = nodes[:2]
+        self._cores = {node: float(docker("inspect", "-f", "{{.HostConfig.NanoCpus}}", node)) / 1e9 for node in nodes}
+        self.clear()
+        self.kubectl.run("create", "namespace", NAMESPACE)
+        self.create(self.pod("measure", self.nodes[0], programs.measuring_command()))
+        self.costs = programs.costs(self._message("measure", within=180))
+        self.say("CPU of a unit: " + ", ".join(f"{name} {1000 * c.unit:.1f} ms" for name, c in self.costs.items()))
+
+    def clear(self) -> None:
+        """Remove the experiments' pools and namespace, give nodes back what they had, and see all gone."""
+        for node, cores in self._cores.items():
+            self.give_cpus(node, cores)
+        self.kubectl.run("delete", "divisiblejobs", "--all", "-n", NAMESPACE, "--ignore-not-found", "--timeout=60s")
+        pools = [p["metadata"]["name"] for p in self.kubectl.get("pools")["items"]]
+        if ours := [name for name in pools if name.startswith("experiments-")]:
+            self.kubectl.run("delete", "pool", *ours, "--timeout=60s")
+        self.kubectl.run("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=120s")
+        for node in self.nodes:
+            self.kubectl.run("label", "node", node, f"{NODE_LABEL}=main", "--overwrite")
+
+    # nodes
+
+    def cores(self, node: str) -> float:
+        """CPU of a node while nothing disturbs it."""
+        return self._cores[node]
+
+    def give_cpus(self, node: str, cores: float) -> None:
+        """Give a node's machine more or less CPU than its kubelet advertises."""
+        docker("update", "--cpus", f"{cores:g}", node)
+
+    def burn(self, node: str, seconds: float) -> None:
+        """Run a program on a node, outside its pods, that takes all the CPU it can get."""
+        docker("exec", "--detach", node, "timeout", f"{seconds:.1f}", "sh", "-c", "while :; do :; done")
+
+    def pool(self, name: str, node: str, **spec: Any) -> int:
+        """Have a pool of one node; return how many processors it has."""
+        self.kubectl.run("label", "node", node, f"{NODE_LABEL}={name}", "--overwrite")
+        self.create(
+            {
+                "apiVersion": "punctual.dev/v1alpha1",
+                "kind": "Pool",
+                "metadata": {"name": name},
+                "spec": {
+                    "nodeSelector": {"matchLabels": {NODE_LABEL: name}},
+                    "processor": {"cpu": f"{1000 * CPU:.0f}m", "memory": "128Mi"},
+                    **spec,
+                },
+            }
+        )
+
+        def status() -> Json:
+            found = self.kubectl.get("pool", name).get("status") or {}
+            return found if found.get("processors") and found.get("free") == found["processors"] else {}
+
+        return int(self.until(status, within=60, what=f"pool {name} to be ready")["processors"])
+
+    # pods and jobs
+
+    def job(self, name: str, pool: str, program: Program, *, units: int, deadline: float, processors: Json) -> Json:
+        """Return a job that runs a program."""
+        return {
+            "apiVersion": "punctual.dev/v1alpha1",
+            "kind": "DivisibleJob",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": {
+                "pool": pool,
+                "units": units,
+                "deadline": f"{deadline:.0f}s",
+                "processors": processors,
+                "cost": {
+                    "perUnit": f"{1000 * SAFETY * self.costs[program.name].unit / CPU:.1f}ms",
+                    "startup": f"{self.startup(program):.0f}s",
+                },
+                "template": {
+                    "spec": {"containers": [{"name": "main", "image": self.image, "command": program.command}]}
+                },
+            },
+        }
+
+    def startup(self, program: Program) -> float:
+        """Seconds from the creation of a chunk's pod to its first unit."""
+        return STARTUP + self.costs[program.name].start / CPU
+
+    def pod(self, name: str, node: str, command: Sequence[str], **environment: str) -> Json:
+        """Return a pod for a node that the agent reports, but that nobody gives a cap."""
+        container = {
+            "name": "main",
+            "image": self.image,
+            "command": list(command),
+            "env": [{"name": key, "value": value} for key, value in environment.items()],
+            "resources": {"requests": {"cpu": f"{1000 * CPU:.0f}m"}},
+            "volumeMounts": [{"name": "punctual", "mountPath": "/punctual"}],
+        }
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": {
+                "nodeName": node,
+                "restartPolicy": "Never",
+                "terminationGracePeriodSeconds": 1,
+                "containers": [container],
+                "volumes": [{"name": "punctual", "emptyDir": {}}],
+            },
+        }
+
+    def create(self, body: Json) -> None:
+        """Create an object."""
+        self.kubectl.run("create", "-f", "-", stdin=json.dumps(body))
+
+    def jobs(self) -> dict[str, Json]:
+        """Return all jobs by name."""
+        found = self.kubectl.get("divisiblejobs", "-n", NAMESPACE)["items"]
+        return {job["metadata"]["name"]: job for job in found}
+
+    def pods(self, selector: str = "") -> dict[str, Json]:
+        """Return pods that run, by name."""
+        words = ["-l", selector] if selector else []
+        found = self.kubectl.get("pods", "-n", NAMESPACE, *words)["items"]
+        return {pod["metadata"]["name"]: pod for pod in found if pod["status"].get("phase") == "Running"}
+
+    def until(self, found: Callable[[], Any], *, within: float, what: str) -> Any:
+        """Wait until something is there; return it."""
+        end = time.monotonic() + within
+        while not (seen := found()):
+            if time.monotonic() > end:
+                raise PunctualError(f"waited {within:.0f} s for {what}")
+            time.sleep(0.5)
+        return seen
+
+    def _message(self, pod: str, *, within: float) -> str:
+        def message() -> str:
+            status = self.kubectl.get("pod", pod, "-n", NAMESPACE)["status"]
+            if status.get("phase") == "Failed":
+                raise PunctualError(f"pod {pod} failed: {self.kubectl.run('logs', pod, '-n', NAMESPACE)}")
+            states = [one.get("state", {}) for one in status.get("containerStatuses") or ()]
+            return str(next((s["terminated"].get("message", "") for s in states if "terminated" in s), ""))
+
+        found = str(self.until(message, within=within, what=f"pod {pod} to end"))
+        self.kubectl.run("delete", "pod", pod, "-n", NAMESPACE)
+        return found
+
+
+def docker(*words: str) -> str:
+    """Run a docker command; return what it prints."""
+    done = subprocess.run(["docker", *words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ClusterError(f"docker {' '.join(words[:3])}: {done.stderr.strip()[-500:]}")
+    return done.stdout.strip()

@@ -1,0 +1,127 @@
+"""What the experiments compute from samples, and the load that follows from their seed."""
+
+import sys
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "hack"))  # hypothesis wants it before any fixture
+
+from experiments_lib import samples, storm
+from experiments_lib.outcome import Ended, outcome
+from experiments_lib.programs import PROGRAMS, costs
+
+
+def track(rate, *, until=60.0, every=0.05):
+    """Integrate ``rate(t)`` from 0 on."""
+    found, count = [], 0.0
+    for k in range(int(until / every) + 1):
+        found.append((k * every, count))
+        count += rate(k * every) * every
+    return found
+
+
+@given(delay=st.floats(0.0, 3.0), slow=st.floats(1, 50), factor=st.floats(1.3, 5))
+def test_a_step_s_delay_is_found(delay, slow, factor):
+    seen = track(lambda t: slow if t < 20 + delay else slow * factor, until=30)
+    assert samples.step_delay(seen, 20.0, before=5, after=9, settled=4) == pytest.approx(delay, abs=0.06)
+
+
+def test_a_lag_counts_as_delay_by_its_time_constant():
+    seen, value, count = [], 1.0, 0.0
+    for k in range(800):
+        t = k * 0.05
+        value += 0.05 / 0.8 * ((2.0 if t >= 20 else 1.0) - value)
+        seen.append((t, count))
+        count += value * 0.05
+    assert samples.step_delay(seen, 20.0, before=5, after=15, settled=6) == pytest.approx(0.8, abs=0.1)
+
+
+def test_a_rate_that_does_not_change_has_no_delay():
+    assert samples.step_delay(track(lambda _: 7.0), 20.0, before=5, after=9, settled=4) is None
+
+
+def test_noise_is_the_deviation_of_the_rate_over_its_mean():
+    rng = Random(1)
+    rates = [rng.gauss(100, 8) for _ in range(400)]
+    seen = track(lambda t: rates[min(int(t + 1e-9), 399)], until=400)
+    assert samples.noise(seen, 0, 400) == pytest.approx(0.08, rel=0.1)
+    assert samples.noise(track(lambda _: 3.0), 0, 50) == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize(("begin", "end"), [(0, 2), (0, 50)])
+def test_noise_of_nothing_is_refused(begin, end):
+    with pytest.raises(ValueError, match="three periods"):
+        samples.noise(track(lambda _: 0.0), begin, end)
+
+
+@pytest.mark.parametrize(
+    ("rate", "depth", "seconds"),
+    [
+        (lambda _: 10.0, 1.0, 0.0),
+        (lambda t: 5.0 if 20 <= t < 26 else 10.0, 0.5, 9.0),
+        (lambda t: 5.0 if t >= 20 else 10.0, 0.5, None),
+    ],
+)
+def test_recovery_tells_depth_and_time(rate, depth, seconds):
+    found = samples.recovery(track(rate), 20.0, before=10, until=30, band=0.1, window=3)
+    assert found.depth == pytest.approx(depth, abs=0.02)
+    assert found.seconds == (None if seconds is None else pytest.approx(seconds, abs=0.5))
+
+
+def test_counts_between_samples_lie_on_a_straight_line():
+    seen = [(0.0, 0.0), (2.0, 4.0), (3.0, 4.0)]
+    assert [samples.at(seen, t) for t in (-1, 0, 1, 2.5, 9)] == [0, 0, 2, 4, 4]
+    assert samples.between(seen, 1, 3) == seen[1:]
+
+
+def test_a_spread_of_nothing_is_refused():
+    assert samples.Spread.of([3, 1, 2]) == samples.Spread(2, 1, 3, 3)
+    with pytest.raises(ValueError, match="nothing"):
+        samples.Spread.of([])
+
+
+def test_outcome_counts_what_was_late_and_by_how_much():
+    jobs = [Ended("a", 100, 90), Ended("b", 100, 110), Ended("c", 200, 250), Ended("d", 100, None)]
+    found = outcome(jobs)
+    assert (found.admitted, found.met, found.unfinished, found.ratio) == (4, 1, 1, 0.25)
+    assert found.mean_lateness == pytest.approx((0.1 + 0.25) / 2)
+    assert found.worst_lateness == pytest.approx(0.25)
+    assert outcome([]).ratio == 0
+
+
+@given(seed=st.integers(0, 10**6), seconds=st.floats(0, 3000))
+def test_disturbances_of_a_kind_never_overlap(seed, seconds):
+    found = storm.disturbances(seed, seconds)
+    assert found == storm.disturbances(seed, seconds)
+    assert all(one.begin < seconds for one in found)
+    assert [one.begin for one in found] == sorted(one.begin for one in found)
+    for kind in ("halved", "stranger"):
+        for a, b in pairwise(one for one in found if one.kind == kind):
+            assert a.end < b.begin
+
+
+@given(seed=st.integers(0, 10**6), jobs=st.integers(1, 120))
+def test_jobs_have_the_cpu_seconds_and_the_deadlines_that_were_asked_for(seed, jobs):
+    costs = {"a": 0.01, "b": 0.05}
+    found = storm.arrivals(seed, jobs, cpu_seconds=20, processors=6, cpu=0.1, costs=costs, startup=5)
+    assert found == storm.arrivals(seed, jobs, cpu_seconds=20, processors=6, cpu=0.1, costs=costs, startup=5)
+    assert len({one.name for one in found}) == jobs
+    for one in found:
+        assert one.units * costs[one.program] == pytest.approx(20)
+        assert 1.5 * 105 <= one.deadline <= 5 * 105
+
+
+def test_costs_are_read_from_what_was_measured():
+    found = costs(
+        '{"blastp": [[0.2, 0.3], [2.2, 2.7]], "pagerank": [[1, 1], [3, 3]], "sqlite": [[0.1, 0.2], [1.1, 2.2]]}'
+    )
+    assert found["blastp"].unit == pytest.approx(0.05)
+    assert found["blastp"].start == pytest.approx(0.1)
+    assert found["sqlite"].waiting == pytest.approx(0.5)
+    assert found["pagerank"].waiting == pytest.approx(0)
+    assert set(found) == {program.name for program in PROGRAMS}
