@@ -35,11 +35,11 @@ PRESSED: Final = 10.0
 STILL: Final = 0.2
 """Part of their caps below which pods use so little that they must be waiting for something else."""
 FALLING: Final = 0.9
-RISING: Final = 1.03
+RISING: Final = 1.1
 """Factors per second on the CPU that a pool is believed to get: if it is too much, and to see if more is there."""
 LEAST_COST: Final = 1e-9
 """CPU seconds of a unit: a worker may report units that took none."""
-MEMORY: Final = 0.2
+MEMORY: Final = 0.3
 """Weight of the newest second in the CPU use."""
 BUSY: Final = 60.0
 """Seconds after a pod has last used its whole cap for which it would still use it if it got it."""
@@ -56,6 +56,8 @@ class _Steered:
     follow: Follow
     ends: float
     """The time of the line's end."""
+    due: float
+    """The time by which its job must be done: how urgent it is. A chunk may be planned to end long before that."""
     governor: Adaptive
     by_cpu: bool
     """CPU time stands for its progress."""
@@ -113,7 +115,9 @@ class Steering:
         if follow is None:
             self._pods.pop(uid, None)
             return
-        ends = now + follow.seconds_left
+        ends = due = now + follow.seconds_left
+        if follow.due_seconds_left is not None:
+            due = now + follow.due_seconds_left
         one = self._pods.get(uid)
         if one is None or (one.began is None and follow.model != one.follow.model):
             # the operator may have learned more while the pod was starting

@@ -144,6 +144,9 @@ class Follow(_Message):
     """Units that the pod has to do in all."""
     seconds_left: Annotated[float, Field(allow_inf_nan=False)]
     """Until the line's end, which is before the chunk's planned end. Negative: late."""
+    due_seconds_left: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    """Until the job's chunks must have ended. Where CPU is short, chunks with more time are slowed first. None: an
+    older operator, so the line's end counts."""
     floor: Cores = 0.0
     """Least cap."""
     ceiling: Cores | None = None

@@ -72,7 +72,7 @@ class Pool:
         planner = self._planner = Planner(state, lifecycle)
         mode = self._mode = _mode(state, lifecycle, planner)
         dispatcher = self._dispatcher = Dispatcher(state, lifecycle, planner, mode)
-        set_points = SetPoints(state)
+        set_points = SetPoints(state, planner)
         self._health = HealthChecks(state, lifecycle, set_points)
         self._transfers = TransferQueue(state)
         self._decisions = Decisions(state, lifecycle, planner, mode, offers=offers)

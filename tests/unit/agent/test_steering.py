@@ -20,6 +20,7 @@ class Program:
     ceiling: float | None = None
     threads: float = 8.0
     speed: float = 1.0
+    due: float | None = None
     starts: float = 0.0
     paces: float = 0.0
     """Units that it does in a second by waiting, whatever its CPU; 0: its CPU does them."""
@@ -54,6 +55,8 @@ class Node:
             seconds_left=left,
             floor=0.05 * one.own,
             ceiling=one.ceiling,
+            due_seconds_left=None if one.due is None else one.due - self.now,
+            floor=0.05,
             sample=sample,
             model=model,
         )
@@ -219,6 +222,45 @@ def test_on_a_node_that_is_suddenly_half_as_fast_the_urgent_chunks_are_slowed_la
     node.run(1000)
     ended = {name: one.ended for name, one in node.programs.items()}
     assert all(ended[name] is not None and ended[name] <= one.planned for name, one in node.programs.items()), ended
+
+
+def test_of_chunks_with_equal_lines_those_of_jobs_with_time_are_slowed_first():
+    relaxed = {f"r{n}": chunk(due=2000.0) for n in range(2)}
+    node = Node({**{f"u{n}": chunk(due=610.0) for n in range(2)}, **relaxed}, cores=4.0)
+    node.run(100)
+    node.there = 2.0
+    node.run(300)
+    node.there = 4.0
+    node.run(1000)
+    for one in node.programs.values():
+        assert one.ended is not None
+        assert one.ended <= one.due
+
+
+def test_on_half_a_node_urgent_chunks_lose_little_and_no_cpu_is_left_over():
+    long = {"units": 100_000, "planned": 1e5}
+    urgent, relaxed = (
+        {f"{kind}{n}": chunk(**long, due=due) for n in range(3)} for kind, due in (("u", 1e5), ("r", 2e5))
+    )
+    node = Node(urgent | relaxed, cores=6.0)
+    node.run(60)
+    before = sum(one.cpu for one in urgent.values())
+    for _ in range(5):
+        node.there = 3.0
+        node.run(30)
+        node.there = 6.0
+        node.run(30)
+    given = sum(one.cpu for one in urgent.values()) - before
+    assert given > 0.93 * 3 * 0.875 * 300
+    assert sum(one.cpu for one in node.programs.values()) > 60 * 6 + 0.95 * (150 * 3 + 150 * 6)
+
+
+def test_a_chunk_behind_its_line_whose_job_has_time_is_not_given_up():
+    late = chunk(planned=300.0, due=900.0)
+    node = Node({"late": late, **{f"c{n}": chunk(due=2000.0) for n in range(3)}}, cores=4.0)
+    node.there = 2.0
+    node.run(400)
+    assert late.ended is not None or node.caps["late"] > 1.0
 
 
 def test_without_control_the_urgent_chunks_would_have_been_late():

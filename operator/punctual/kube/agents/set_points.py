@@ -103,10 +103,10 @@ class SetPointStore:
             seconds_left=left,
             follow=None
             if point.line is None
-            else self._followed(point, point.line, left, seen.followed if seen else None),
+            else self._followed(point, point.line, now, seen.followed if seen else None),
         )
 
-    def _followed(self, point: SetPoint, line: FollowedLine, left: float, seen: wire.Followed | None) -> wire.Follow:
+    def _followed(self, point: SetPoint, line: FollowedLine, now: float, seen: wire.Followed | None) -> wire.Follow:
         """Return a line in seconds left."""
         cpu_per_unit = line.cpu_per_unit if line.response is None else line.response.cpu_per_unit
         # where chunks share processors, the cap moves, and the sample must not: a chunk's line tells its usual CPU
@@ -122,7 +122,8 @@ class SetPointStore:
             pool=line.pool,
             pool_cores=min(line.pool_cores, MOST_CORES),
             units=line.units,
-            seconds_left=left - max(SAMPLES * sample, SPARE * line.planned),
+            seconds_left=point.end - now - max(SAMPLES * sample, SPARE * line.planned),
+            due_seconds_left=line.due - now,
             floor=FLOOR * point.cap if line.ceiling is None else FLOOR_SHARED * line.ceiling,
             ceiling=line.ceiling,
             sample=sample,

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from punctual.control.response import Response
+from punctual.scheduling.engine.planner import Planner
 from punctual.scheduling.model.actions import FollowedLine, SetPoint
 from punctual.scheduling.model.job import Chunk
 from punctual.scheduling.state.fluid import share
@@ -21,6 +22,7 @@ class SetPoints:
     """Sends set points when they change."""
 
     state: PoolState
+    planner: Planner
 
     def aim(self, now: float, st: JobState, chunk: Chunk, watch: ChunkObservation) -> None:
         """Send the agent a set point for the chunk if it has changed."""
@@ -37,7 +39,7 @@ class SetPoints:
             period=spec.period,
             units=chunk.origin - chunk.begin,
             end=end,
-            line=self._line(st, chunk, watch),
+            line=self._line(st, chunk, watch, end),
         )
         if watch.set_point != point:
             watch.set_point = point
@@ -50,7 +52,7 @@ class SetPoints:
         if seen is not None and line is not None and node is not None and seen.believable(line.cpu_per_unit):
             st.note_response(chunk, seen, node.speed)
 
-    def _line(self, st: JobState, chunk: Chunk, watch: ChunkObservation) -> FollowedLine | None:
+    def _line(self, st: JobState, chunk: Chunk, watch: ChunkObservation, end: float) -> FollowedLine | None:
         """Return the line of a promised chunk. Pilots, reduce steps and leftover chunks hold their cap.
 
         Where chunks share processors, leftover chunks have lines as well, so that all caps of a node add up.
@@ -77,6 +79,7 @@ class SetPoints:
             cpu_per_unit=cpu_per_unit,
             response=response,
             ceiling=spec.cpu if spec.fluid else None,
+            due=end if spec.fluid else self.planner.due(st),
         )
 
     def _share(self, now: float, st: JobState, chunk: Chunk, watch: ChunkObservation) -> tuple[float, float]:

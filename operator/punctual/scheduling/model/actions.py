@@ -113,6 +113,8 @@ class FollowedLine:
     """Planned seconds from its creation to its end."""
     cpu_per_unit: float
     """Estimated CPU seconds of a unit on this node."""
+    due: float
+    """When the job's chunks must have ended, absolute: the planned end may be much earlier."""
     response: Response | None = None
     """How the job's other chunks have answered to CPU, on this node; None: nothing is known."""
     ceiling: float | None = None

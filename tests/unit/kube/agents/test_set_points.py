@@ -58,7 +58,10 @@ def test_an_answer_never_holds_more_than_the_wire_allows():
 
 def line(**more):
     return FollowedLine(
-        **({"pool": "main", "pool_cores": 2.0, "units": 400, "planned": 200.0, "cpu_per_unit": 0.25} | more)
+        **(
+            {"pool": "main", "pool_cores": 2.0, "units": 400, "planned": 200.0, "cpu_per_unit": 0.25, "due": 700.0}
+            | more
+        )
     )
 
 
@@ -83,6 +86,7 @@ def test_a_line_ends_before_the_planned_end_by_what_noise_may_take(more, sample,
     set_points.put(point(end=500.0, line=line(**more)))
     found = follow(set_points)
     assert (found.sample, found.seconds_left) == (sample, 500.0 - 90.0 - spare)
+    assert found.due_seconds_left == 700.0 - 90.0
     assert (found.pool_cores, found.units, found.floor) == (2.0, 400, 0.025)
     assert (found.model.a, found.model.b) == (0.0, sample / line(**more).cpu_per_unit)
     assert wire.Follow.model_validate_json(found.model_dump_json()) == found
