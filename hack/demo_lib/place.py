@@ -66,12 +66,13 @@ def given_image() -> str:
     )
 
 
-def install(image: str) -> None:
-    """Install the chart, or upgrade it, and wait until it is ready."""
+def install(image: str, **more: str) -> None:
+    """Install the chart, or upgrade it, and wait until it is ready. ``more``: values, with ``__`` for a dot."""
     repository, _, tag = image.rpartition(":")
     if not repository or "/" in tag:
         repository, tag = image, "latest"
     values = {"image.repository": repository, "image.tag": json.dumps(tag), "page.enabled": "true"}
+    values |= {name.replace("__", "."): value for name, value in more.items()}
     command("hack/install-chart", *(word for name, value in values.items() for word in ("--set", f"{name}={value}")))
 
 

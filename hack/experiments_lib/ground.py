@@ -22,6 +22,7 @@ from punctual.errors import ClusterError, PunctualError
 Json = dict[str, Any]
 NAMESPACE = "punctual-experiments"
 IMAGE = "punctual-proteins"
+CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 CPU = 0.1
 """Cores of a processor."""
 STARTUP = 5.0
@@ -53,7 +54,12 @@ class Ground:
         self.say("Image: blastp and its data, on top of Punctual's")
         docker("build", "--quiet", "--network=host", "-t", self.image, "--build-arg", f"BASE={base}", str(EXAMPLE))
         place.command("hack/cluster", "load-image", self.image)
-        place.install(base)
+        # both workers must have the same CPU, so the operator runs on neither
+        place.install(
+            base,
+            operator__nodeSelector=f'{{{CONTROL_PLANE}: ""}}',
+            operator__tolerations=f"[{{key: {CONTROL_PLANE}, operator: Exists}}]",
+        )
         nodes = place.label_nodes(self.kubectl, own=True)
         if len(nodes) < 2:
             raise PunctualError("the experiments need two worker nodes: hack/cluster up --workers 2")
@@ -66,16 +72,20 @@ class Ground:
         self.say("CPU of a unit: " + ", ".join(f"{name} {1000 * c.unit:.1f} ms" for name, c in self.costs.items()))
 
     def clear(self) -> None:
-        """Remove the experiments' pools and namespace, give nodes back what they had, and see all gone."""
+        """Remove all that the experiments made, give nodes back what they had, and see all gone."""
+        self.reset()
+        self.kubectl.run("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=120s")
+        for node in self.nodes:
+            self.kubectl.run("label", "node", node, f"{NODE_LABEL}=main", "--overwrite")
+
+    def reset(self) -> None:
+        """Remove jobs and pools, and give nodes the CPU back that they had."""
         for node, cores in self._cores.items():
             self.give_cpus(node, cores)
         self.kubectl.run("delete", "divisiblejobs", "--all", "-n", NAMESPACE, "--ignore-not-found", "--timeout=60s")
         pools = [p["metadata"]["name"] for p in self.kubectl.get("pools")["items"]]
         if ours := [name for name in pools if name.startswith("experiments-")]:
             self.kubectl.run("delete", "pool", *ours, "--timeout=60s")
-        self.kubectl.run("delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=120s")
-        for node in self.nodes:
-            self.kubectl.run("label", "node", node, f"{NODE_LABEL}=main", "--overwrite")
 
     # nodes
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import mean, median, pstdev
 
 Track = Sequence[tuple[float, float]]
@@ -81,7 +82,7 @@ def noise(track: Track, begin: float, end: float, *, period: float = 1.0) -> flo
     """
     count = int((end - begin) / period + 1e-9)
     marks = [at(track, begin + k * period) for k in range(count + 1)]
-    rates = [b - a for a, b in zip(marks, marks[1:], strict=False)]
+    rates = [b - a for a, b in pairwise(marks)]
     if len(rates) < 3 or mean(rates) <= 0.0:
         raise ValueError("noise needs three periods with progress")
     return pstdev(rates) / mean(rates)
