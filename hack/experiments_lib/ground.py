@@ -42,6 +42,8 @@ class Ground:
         self.image = ""
         self.nodes: list[str] = []
         self.costs: dict[str, Cost] = {}
+        self.commit = ""
+        """Of the checkout that the image was built from; + behind it: with changes."""
         self._cores: dict[str, float] = {}
 
     # before and after
@@ -49,6 +51,8 @@ class Ground:
     def prepare(self) -> None:
         """Have cluster, images and chart; clear what an earlier run left; measure the programs."""
         place.bring_up()
+        described = ["git", "describe", "--always", "--dirty=+", "--abbrev=7", "--exclude=*"]
+        self.commit = subprocess.run(described, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
         base = place.own_image()
         self.image = f"{IMAGE}:{base.rpartition(':')[2]}"
         self.say("Image: blastp and its data, on top of Punctual's")

@@ -1,26 +1,130 @@
-"""The points of the experiments as files, pictures and text."""
+"""The points of the experiments as files, pictures and tables."""
 
 from __future__ import annotations
 
 import json
-import subprocess
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from typing import Any
 
-from experiments_lib.ground import ROOT, Ground
+from experiments_lib import draw
+from experiments_lib.ground import ROOT, Ground, Json
+from punctual.errors import PunctualError
 
-Json = dict[str, Any]
+PAGE = ROOT / "docs/experiments.md"
 FOLDER = ROOT / "docs/experiments"
+BEGIN, END = "<!-- begin {}: hack/experiments writes this -->", "<!-- end {} -->"
+FEW = "–"
 
 
 def keep(name: str, points: Json, ground: Ground) -> None:
     """Store the points of an experiment, with what the programs cost and the commit."""
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty=+"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.strip()
-    whole = {"commit": commit, "costs": {key: asdict(cost) for key, cost in ground.costs.items()}, **points}
-    (FOLDER / f"{name}.json").write_text(json.dumps(whole, indent=1) + "\n")
+    whole = {"commit": ground.commit, "costs": {key: asdict(cost) for key, cost in ground.costs.items()}, **points}
+    FOLDER.mkdir(exist_ok=True)
+    (FOLDER / f"{name}.json").write_text(json.dumps(whole) + "\n", encoding="utf-8")
 
 
 def write() -> None:
-    """Write pictures and text."""
+    """Draw pictures, and write tables between their marks, for all points that there are."""
+    text = PAGE.read_text(encoding="utf-8")
+    for name, (table, picture) in PARTS.items():
+        points = FOLDER / f"{name}.json"
+        if not points.exists():
+            continue
+        found = json.loads(points.read_text(encoding="utf-8"))
+        picture(found, FOLDER / f"{name}.svg")
+        begin, end = BEGIN.format(name), END.format(name)
+        before, _, rest = text.partition(begin)
+        _, mark, after = rest.partition(end)
+        if not mark:
+            raise PunctualError(f"{PAGE.name} has no place for the table: the lines {begin!r} and {end!r} are missing")
+        text = "\n".join([f"{before}{begin}", "", *table(found), "", f"{end}{after}"])
+    PAGE.write_text(text, encoding="utf-8")
+
+
+def steps(found: Json) -> Iterator[str]:
+    """Yield the table of the open loop."""
+    yield "| program | limited by | period | delay of CPU | delay of units | noise of CPU | noise of units | units/s |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for program, periods in found["programs"].items():
+        for period, one in periods.items():
+            rates = f"{one['units_low']['median']:.3g} → {one['units_high']['median']:.3g}"
+            yield (
+                f"| {program} | {BOUND[program]} | {period} ms | {_seconds(one['delay_cpu'])} | "
+                f"{_seconds(one['delay_units'])} | {_percent(one['noise_cpu'])} | {_percent(one['noise_units'])} | "
+                f"{rates} |"
+            )
+    yield ""
+    yield f"`hack/experiments steps`, at {found['commit']}. {_costs(found)}"
+
+
+def response(found: Json) -> Iterator[str]:
+    """Yield the table of the closed loop."""
+    yield "| program | control | least rate | back after | not back within the time |"
+    yield "|---|---|---|---|---|"
+    for program, controls in found["programs"].items():
+        for control, one in controls.items():
+            count = one["depth"]["count"]
+            yield (
+                f"| {program} | {control} | {_percent(one['depth'])} | {_seconds(one['seconds'], digits=1)} | "
+                f"{one['not_back']} of {count} |"
+            )
+    yield ""
+    yield f"`hack/experiments response`, at {found['commit']}."
+
+
+def delay(found: Json) -> Iterator[str]:
+    """Yield the sentence about the delay from an edit to the cgroup."""
+    one = found["delay"]
+    yield (
+        f"{one['count']} changes ({found['edits']} edits, {found['chunks']} chunks): median {one['median']:.2f} s, "
+        f"least {one['least']:.2f} s, most {one['most']:.2f} s. `hack/experiments delay`, at {found['commit']}."
+    )
+
+
+def disturbed(found: Json) -> Iterator[str]:
+    """Yield the table of many jobs."""
+    yield "| progressControl | admitted | refused | in time | | mean lateness of late jobs | most | not finished |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for control, one in found["pools"].items():
+        mean, worst = (FEW if x is None else f"{x:.1%}" for x in (one["mean_lateness"], one["worst_lateness"]))
+        yield (
+            f"| {control} | {one['admitted']} | {one['refused']} | {one['met']} | {one['ratio']:.1%} | {mean} | "
+            f"{worst} | {one['unfinished']} |"
+        )
+    kinds, cpu = [one["kind"] for one in found["disturbances"]], found["cpu_seconds"]
+    yield ""
+    yield (
+        f"{found['jobs']} jobs of {cpu:g} CPU seconds for each pool, {found['processors']['None']} "
+        f"processors of 0.1 CPU, headroom {found['headroom']}, {found['seconds']} s; half the CPU "
+        f"{kinds.count('halved')} times, a stranger {kinds.count('stranger')} times. "
+        f"`hack/experiments disturbed --jobs {found['jobs']} --cpu-seconds {cpu:g} --seed {found['seed']}`, "
+        f"at {found['commit']}."
+    )
+
+
+def _costs(found: Json) -> str:
+    told = (
+        f"{name} {1000 * one['unit']:.1f} ms of CPU in {1000 * one['alone']:.1f} ms"
+        for name, one in found["costs"].items()
+    )
+    return f"A unit takes, alone on an idle core: {', '.join(told)}."
+
+
+def _seconds(spread: Json | None, *, digits: int = 2) -> str:
+    if spread is None:
+        return FEW
+    return f"{spread['median']:.{digits}f} s ({spread['least']:.{digits}f} to {spread['most']:.{digits}f})"
+
+
+def _percent(spread: Json) -> str:
+    return f"{spread['median']:.0%} ({spread['least']:.0%} to {spread['most']:.0%})"
+
+
+BOUND = {"blastp": "CPU", "pagerank": "memory", "sqlite": "disk"}
+PARTS: dict[str, tuple[Callable[[Json], Iterator[str]], Callable[..., None]]] = {
+    "steps": (steps, draw.steps),
+    "response": (response, draw.response),
+    "delay": (delay, draw.nothing),
+    "disturbed": (disturbed, draw.disturbed),
+}
+"""By experiment: its table and its picture."""

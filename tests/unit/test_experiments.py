@@ -1,5 +1,6 @@
 """What the experiments compute from samples, and the load that follows from their seed."""
 
+import json
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -11,9 +12,12 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "hack"))  # hypothesis wants it before any fixture
 
-from experiments_lib import samples, storm
+from demo_lib import slowed
+from experiments_lib import page, samples, storm, watching
 from experiments_lib.outcome import Ended, outcome
 from experiments_lib.programs import PROGRAMS, costs
+
+from punctual.errors import PunctualError
 
 
 def track(rate, *, until=60.0, every=0.05):
@@ -125,3 +129,72 @@ def test_costs_are_read_from_what_was_measured():
     assert found["sqlite"].waiting == pytest.approx(0.5)
     assert found["pagerank"].waiting == pytest.approx(0)
     assert set(found) == {program.name for program in PROGRAMS}
+
+
+def test_a_recorder_s_lines_become_tracks():
+    text = """["written", 9.5, "a", 0.2, 0.1]
+["seen", 10.0, "a", null, 0.5, 0.2, 0.1]
+["seen", 10.5, "a", 3, 0.6, 0.2, 0.1]
+["seen", 11.0, "a", 4, 0.7, 0.1, 0.05]
+["seen", 11.0, "b", 1, 0.7, null, null]"""
+    found = watching.read(text)
+    assert found["a"].units == [(10.0, 0.0), (10.5, 3.0), (11.0, 4.0)]
+    assert found["a"].caps == [(10.0, 0.2, 0.1), (11.0, 0.1, 0.05)]
+    assert found["a"].written == [(9.5, 0.2, 0.1)]
+    assert found["b"].caps == []
+
+
+POINTS = {
+    "commit": "abc",
+    "jobs": 2,
+    "seed": 1,
+    "cpu_seconds": 10.0,
+    "headroom": "25%",
+    "processors": {"Feedback": 6, "None": 6},
+    "seconds": 100,
+    "disturbances": [{"kind": "halved", "begin": 1, "seconds": 2}],
+    "pools": {
+        name: {
+            "admitted": 2,
+            "met": 1,
+            "ratio": 0.5,
+            "refused": 1,
+            "unfinished": 0,
+            "mean_lateness": 0.1,
+            "worst_lateness": 0.1,
+            "ended": [{"name": "x", "deadline": 10.0, "finish": f} for f in (9.0, 11.0)],
+        }
+        for name in ("Feedback", "None")
+    },
+}
+
+
+def test_tables_stand_between_their_marks_and_nothing_else_changes(tmp_path, monkeypatch):
+    monkeypatch.setattr(page, "PAGE", tmp_path / "page.md")
+    monkeypatch.setattr(page, "FOLDER", tmp_path)
+    begin, end = page.BEGIN.format("disturbed"), page.END.format("disturbed")
+    page.PAGE.write_text(f"before\n\n{begin}\nold\n{end}\n\nafter\n")
+    (tmp_path / "disturbed.json").write_text(json.dumps(POINTS))
+    page.write()
+    once = page.PAGE.read_text()
+    page.write()
+    assert page.PAGE.read_text() == once
+    assert once.startswith(f"before\n\n{begin}\n\n| progressControl")
+    assert once.endswith(f"{end}\n\nafter\n")
+    assert "| Feedback | 2 | 1 | 1 | 50.0% | 10.0% | 10.0% | 0 |" in once
+    assert "half the CPU 1 times" in once
+    assert (tmp_path / "disturbed.svg").read_text().count("progressControl") >= 2
+
+
+def test_a_page_without_marks_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(page, "PAGE", tmp_path / "page.md")
+    monkeypatch.setattr(page, "FOLDER", tmp_path)
+    page.PAGE.write_text("nothing\n")
+    (tmp_path / "disturbed.json").write_text(json.dumps(POINTS))
+    with pytest.raises(PunctualError, match="begin disturbed"):
+        page.write()
+    assert page.PAGE.read_text() == "nothing\n"
+
+
+def test_the_demo_says_limits_in_a_line():
+    assert slowed.told({"urgent": [0.1], "patient": [0.005, 0.0312]}) == "patient 5m 31m; urgent 100m"

@@ -1,0 +1,85 @@
+"""The pictures of the experiments, in the looks of the papers' figures."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from experiments_lib.ground import ROOT, Json
+
+sys.path.insert(0, str(ROOT / "tests/support"))
+from figures.draw import COLOURS, sheet
+
+
+def steps(found: Json, path: Path) -> None:
+    """Draw progress under limits that go up and down: a panel for each program."""
+    tracks = found["tracks"]
+    figure, axes = sheet(len(tracks), 1, width=7.5, height=1.7)
+    for axis, (name, track) in zip(axes[:, 0], tracks.items(), strict=True):
+        axis.plot(track["time"], track["units_per_second"], color=COLOURS[0])
+        axis.set_ylabel(f"{name}\nunits/s")
+        axis.set_ylim(bottom=0)
+        other = axis.twinx()
+        _limits(other, [(at, cores) for at, cores, _ in track["limits"]], track["time"][-1])
+        last = None
+        for at, _, period in track["limits"]:
+            if period != last:
+                axis.axvline(at, color="#999999", linewidth=0.6)
+                axis.text(at + 0.5, 0.03, f"{1000 * period:.0f} ms", transform=axis.get_xaxis_transform(), fontsize=8)
+                last = period
+    axes[-1, 0].set_xlabel("seconds")
+    _save(figure, path)
+
+
+def response(found: Json, path: Path) -> None:
+    """Draw the urgent chunk's progress on nodes that lose half their CPU, with control and without."""
+    programs = found["programs"]
+    figure, axes = sheet(len(programs), 1, width=7.5, height=1.8)
+    cycle = found["before"] + found["halved"] + found["after"]
+    for axis, (name, controls) in zip(axes[:, 0], programs.items(), strict=True):
+        for k, (control, one) in enumerate(controls.items()):
+            track = one["tracks"]["urgent"]
+            rates = track["units_per_second"]
+            smooth = [sum(rates[max(0, n - 2) : n + 1]) / len(rates[max(0, n - 2) : n + 1]) for n in range(len(rates))]
+            axis.plot(track["time"], smooth, color=COLOURS[k], label=f"progressControl: {control}")
+        for n in range(int(max(track["time"]) / cycle) + 1):
+            axis.axvspan(n * cycle, n * cycle + found["halved"], color="#eeeeee", zorder=0)
+        axis.set_ylabel(f"{name}\nunits/s")
+        axis.set_ylim(bottom=0)
+    axes[0, 0].legend(loc="lower right", ncol=2)
+    axes[-1, 0].set_xlabel("seconds (grey: half the CPU)")
+    _save(figure, path)
+
+
+def disturbed(found: Json, path: Path) -> None:
+    """Draw when each admitted job finished, relative to its deadline."""
+    figure, axes = sheet(1, 1, width=7.5, height=2.8)
+    axis = axes[0, 0]
+    for k, (control, one) in enumerate(found["pools"].items()):
+        ends = sorted(job["finish"] / job["deadline"] for job in one["ended"] if job["finish"] is not None)
+        count = one["admitted"]
+        shares = [(n + 1) / count for n in range(len(ends))]
+        axis.step(ends, shares, where="post", color=COLOURS[k], label=f"progressControl: {control}")
+    axis.axvline(1.0, color="#999999", linewidth=0.8)
+    axis.set_xlabel("finish, relative to the deadline")
+    axis.set_ylabel("part of the admitted jobs")
+    axis.set_ylim(0, 1.02)
+    axis.legend(loc="upper left")
+    _save(figure, path)
+
+
+def nothing(_found: Json, _path: Path) -> None:
+    """Draw nothing: one sentence says all."""
+
+
+def _limits(axis: Any, limits: list[tuple[float, float]], end: float) -> None:
+    times, cores = [at for at, _ in limits] + [end], [one for _, one in limits]
+    axis.step(times, [*cores, cores[-1]], where="post", color=COLOURS[1], linewidth=0.8)
+    axis.set_ylim(0, 0.3)
+    axis.set_ylabel("limit, cores", color=COLOURS[1])
+    axis.grid(visible=False)
+
+
+def _save(figure: Any, path: Path) -> None:
+    figure.savefig(path, metadata={"Date": None, "Creator": None})
