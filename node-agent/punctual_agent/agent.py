@@ -265,10 +265,17 @@ class Agent:
         return None if wanted is None else wanted.cap
 
     def _look(self, pod: _Pod, now: float) -> None:
-        """Measure the progress of a pod on a line."""
+        """Measure the progress of a pod on a line, and whether its cap holds it back."""
         cap, use = pod.held.cap, pod.held.use
         cpu = max(pod.cpu, use.cpu if use is not None else 0.0)
-        self._steering.look(pod.uid, now, done=pod.progress.done, cpu=cpu, cap=cap.cores if cap is not None else None)
+        self._steering.look(
+            pod.uid,
+            now,
+            done=pod.progress.done,
+            cpu=cpu,
+            cap=cap.cores if cap is not None else None,
+            bound=_bound(pod.counted, use.folders) if use is not None else None,
+        )
 
     def _steer(self, now: float, pressure: float | None) -> None:
         """Choose the caps of the pods on lines."""
@@ -372,3 +379,12 @@ class Agent:
             drift=pod.drift,
             followed=self._steering.report(pod.uid, now),
         )
+
+
+def _bound(before: Mapping[str, Throttling] | None, now: Mapping[str, Throttling]) -> float | None:
+    """Return the part of the last periods in which a pod used up its cap; None: it did not run, or nothing is known."""
+    pairs = [(one, (before or {})[folder]) for folder, one in now.items() if folder in (before or {})]
+    parts = [
+        (one.throttled - old.throttled) / (one.periods - old.periods) for one, old in pairs if one.periods > old.periods
+    ]
+    return max(parts, default=None)

@@ -27,7 +27,10 @@ from punctual.wire import Model as SentModel
 FEWEST: Final = 40
 """Units below which CPU time stands for progress: a sample would mostly show none."""
 IDLE: Final = 0.9
-"""Part of its cap below which a pod does not use what it has."""
+"""Part of its cap below which a pod does not use what it has ..."""
+BOUND: Final = 0.5
+"""... unless it uses up its cap in more than this part of the CFS periods. Then its cap holds it back, even if it uses
+less: with a quota of a few milliseconds, the kernel gives a pod down to half of it (measured: docs/experiments.md)."""
 ROOM: Final = 1.2
 """Cap of such a pod relative to what it uses: more would be taken from others for nothing."""
 PRESSED: Final = 10.0
@@ -135,8 +138,13 @@ class Steering:
         """Forget a pod that is gone."""
         self._pods.pop(uid, None)
 
-    def look(self, uid: str, now: float, *, done: int | None, cpu: float, cap: float | None) -> None:
-        """Take what a pod has done until now: units, CPU seconds since it started, and the cap in force, cores."""
+    def look(
+        self, uid: str, now: float, *, done: int | None, cpu: float, cap: float | None, bound: float | None = None
+    ) -> None:
+        """Take what a pod has done until now: units, CPU seconds since it started, and the cap in force, cores.
+
+        ``bound``: the part of the CFS periods since the last look in which it used up its cap; None: unknown.
+        """
         one = self._pods.get(uid)
         if one is None:
             return

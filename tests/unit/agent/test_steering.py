@@ -38,6 +38,10 @@ class Node:
     steering: Steering = field(default_factory=Steering)
     caps: dict[str, float] = field(default_factory=dict)
     now: float = 0.0
+    bound: dict[str, float] = field(default_factory=dict)
+    """Part of the CFS periods in which a program used up its cap."""
+    given: float = 1.0
+    """Part of a cap that the kernel gives."""
     there: float = 100.0
     """CPU that the node really has for them."""
     noise: float = 0.0
@@ -76,13 +80,23 @@ class Node:
         for name, one in running.items():
             if operator:
                 self.steering.tell(name, self.point(name), self.now)
-            self.steering.look(name, self.now, done=int(one.done + 1e-9), cpu=one.cpu, cap=self.caps.get(name))
+            self.steering.look(
+                name,
+                self.now,
+                done=int(one.done + 1e-9),
+                cpu=one.cpu,
+                cap=self.caps.get(name),
+                bound=self.bound.get(name),
+            )
         wanted = {name: min(self.caps.get(name, 0.0), one.threads) for name, one in running.items()}
         pressure = 50.0 if sum(wanted.values()) > self.there else 0.0
         self.caps = self.steering.caps(self.now, max(pressure, self.noise))
         assert sum(self.caps.values()) <= self.cores * (1 + 1e-9)
         self.now += 1.0
-        fair = shared({name: min(self.caps[name], one.threads) for name, one in running.items()}, self.there)
+        fair = shared(
+            {name: min(self.given * self.caps[name], one.threads) for name, one in running.items()}, self.there
+        )
+        self.bound = {name: float(fair[name] >= self.given * self.caps[name] - 1e-9) for name in running}
         for name, one in running.items():
             used = fair[name] if self.now > one.starts else 0.0
             one.cpu += used
@@ -253,6 +267,16 @@ def test_on_half_a_node_urgent_chunks_lose_little_and_no_cpu_is_left_over():
     given = sum(one.cpu for one in urgent.values()) - before
     assert given > 0.93 * 3 * 0.875 * 300
     assert sum(one.cpu for one in node.programs.values()) > 60 * 6 + 0.95 * (150 * 3 + 150 * 6)
+
+
+def test_a_kernel_that_gives_less_than_the_caps_makes_no_shortage():
+    node = Node({f"c{n}": chunk(units=60_000, planned=6e4) for n in range(4)}, cores=4.0, given=0.6)
+    node.run(20)
+    node.there = 2.0  # tasks wait for CPU
+    node.run(30)
+    node.there = 2.5
+    node.run(120)
+    assert sum(node.caps.values()) == pytest.approx(4.0, rel=0.05)
 
 
 def test_a_chunk_behind_its_line_whose_job_has_time_is_not_given_up():
