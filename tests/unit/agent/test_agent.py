@@ -9,8 +9,8 @@ from prometheus_client import generate_latest
 import punctual_agent.metrics
 from punctual.wire import SetPoint, SetPoints
 from punctual_agent.actuator import Actuator
-from punctual_agent.agent import FORGET_AFTER, Agent
-from punctual_agent.cgroup import Cap, Hierarchy, NodeUse
+from punctual_agent.agent import FORGET_AFTER, Agent, _bound
+from punctual_agent.cgroup import Cap, Hierarchy, NodeUse, Throttling
 from punctual_agent.metrics import Metrics
 from punctual_agent.state import Rest, State
 
@@ -342,3 +342,18 @@ def test_pressure_is_counted_from_the_agents_start_and_not_exported_without_psi(
         agent.tick(now)
         seen.append(value(agent, name))
     assert seen == [0.0, 0.5, 0.5, 1.5]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "expected"),
+    [
+        (None, {"pod": Throttling(10, 10, 1.0)}, None),
+        ({}, {"pod": Throttling(10, 10, 1.0)}, None),
+        ({"pod": Throttling(10, 4, 1.0)}, {"pod": Throttling(10, 4, 1.0)}, None),
+        ({"pod": Throttling(10, 4, 1.0)}, {"pod": Throttling(20, 9, 1.0)}, 0.5),
+        ({"pod": Throttling(), "c": Throttling(10, 9, 1.0)}, {"pod": Throttling(), "c": Throttling(20, 19, 1.0)}, 1.0),
+        ({"pod": Throttling(5, 5, 1.0)}, {"pod": Throttling(15, 5, 1.0), "new": Throttling(9, 9, 1.0)}, 0.0),
+    ],
+)
+def test_the_part_of_the_periods_in_which_a_cap_was_used_up(before, now, expected):
+    assert _bound(before, now) == expected
