@@ -155,7 +155,7 @@ class Ground:
         return STARTUP + self.costs[program.name].start / CPU
 
     def pod(self, name: str, node: str, command: Sequence[str], **environment: str) -> Json:
-        """Return a pod for a node that the agent reports, but that nobody gives a cap."""
+        """Return a pod for a node that the agent reports, but that the operator gives no cap."""
         container = {
             "name": "main",
             "image": self.image,
