@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from punctual.errors import PunctualError
 from punctual.view.jobs import Board
 
+PATIENCE = 40
+"""Half seconds."""
 LIMITS = (
     "cd /sys/fs/cgroup; for f in $(find . -path '*pod*' -name cpu.cfs_quota_us); do "
     'echo "$f $(cat $f) $(cat ${f%quota_us}period_us)"; done; '
@@ -20,11 +23,27 @@ LIMITS = (
 def halved(node: str) -> Iterator[None]:
     """Give a node half its CPU, and all of it at the end."""
     cores = int(_docker("inspect", "-f", "{{.HostConfig.NanoCpus}}", node)) / 1e9
-    _docker("update", "--cpus", f"{cores / 2:g}", node)
     try:
+        give(node, cores / 2)
         yield
     finally:
-        _docker("update", "--cpus", f"{cores:g}", node)
+        give(node, cores)
+
+
+def give(node: str, cores: float) -> None:
+    """Give a node so much CPU.
+
+    cgroup v1 refuses less than a pod on it has as its limit. The agent lowers such a limit soon, so try again.
+    """
+    for _ in range(PATIENCE):
+        try:
+            _docker("update", "--cpus", f"{cores:g}", node)
+        except PunctualError as error:
+            refused = error
+            time.sleep(0.5)
+        else:
+            return
+    raise refused
 
 
 def limits(board: Board, node: str) -> dict[str, list[float]]:

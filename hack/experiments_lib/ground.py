@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from demo_lib import place
+from demo_lib import place, slowed
 from demo_lib.objects import NODE_LABEL
 
 from experiments_lib import programs
@@ -99,7 +99,7 @@ class Ground:
 
     def give_cpus(self, node: str, cores: float) -> None:
         """Give a node's machine more or less CPU than its kubelet advertises."""
-        docker("update", "--cpus", f"{cores:g}", node)
+        slowed.give(node, cores)
 
     def burn(self, node: str, seconds: float) -> None:
         """Run a program on a node, outside its pods, that takes all the CPU it can get."""

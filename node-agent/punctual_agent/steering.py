@@ -29,8 +29,9 @@ FEWEST: Final = 40
 IDLE: Final = 0.9
 """Part of its cap below which a pod does not use what it has ..."""
 BOUND: Final = 0.5
-"""... unless it uses up its cap in more than this part of the CFS periods. Then its cap holds it back, even if it uses
-less: with a quota of a few milliseconds, the kernel gives a pod down to half of it (measured: docs/experiments.md)."""
+"""... unless it uses up its cap in more than this part of the CFS periods: then its cap holds it back."""
+WAITS: Final = 60.0
+"""Seconds for which a pod counts as waiting for a disk: it left CPU unused while another used up an equal cap."""
 ROOM: Final = 1.2
 """Cap of such a pod relative to what it uses: more would be taken from others for nothing."""
 PRESSED: Final = 10.0

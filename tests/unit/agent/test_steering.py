@@ -42,6 +42,8 @@ class Node:
     """Part of the CFS periods in which a program used up its cap."""
     given: float = 1.0
     """Part of a cap that the kernel gives."""
+    presses: bool = False
+    """Tasks wait for CPU at any time: the kernel counts those that their own caps hold back."""
     there: float = 100.0
     """CPU that the node really has for them."""
     noise: float = 0.0
@@ -91,6 +93,10 @@ class Node:
         wanted = {name: min(self.caps.get(name, 0.0), one.threads) for name, one in running.items()}
         pressure = 50.0 if sum(wanted.values()) > self.there else 0.0
         self.caps = self.steering.caps(self.now, max(pressure, self.noise))
+
+
+        pressure = 50.0 if self.presses or sum(wanted.values()) > self.there else 0.0
+        self.caps = self.steering.caps(self.now, pressure)
         assert sum(self.caps.values()) <= self.cores * (1 + 1e-9)
         self.now += 1.0
         fair = shared(
@@ -267,6 +273,19 @@ def test_on_half_a_node_urgent_chunks_lose_little_and_no_cpu_is_left_over():
     given = sum(one.cpu for one in urgent.values()) - before
     assert given > 0.93 * 3 * 0.875 * 300
     assert sum(one.cpu for one in node.programs.values()) > 60 * 6 + 0.95 * (150 * 3 + 150 * 6)
+
+
+def test_a_pod_that_waits_for_a_disk_and_is_late_takes_no_cpu_from_others_that_would_stay_idle():
+    disk = chunk(threads=0.6, due=600.0)  # it needs 0.875
+    node = Node({"disk": disk, **{f"c{n}": chunk(due=2000.0) for n in range(3)}}, cores=4.0)
+    node.presses = True
+    node.run(60)
+    node.there = 2.0
+    node.run(30)
+    node.there = 100.0
+    before = sum(one.cpu for name, one in node.programs.items() if name != "disk")
+    node.run(300)
+    assert sum(one.cpu for name, one in node.programs.items() if name != "disk") - before > 0.85 * 3 * 300
 
 
 def test_a_kernel_that_gives_less_than_the_caps_makes_no_shortage():
