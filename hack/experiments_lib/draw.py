@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from experiments_lib.ground import ROOT, Json
@@ -17,7 +18,7 @@ def steps(found: Json, path: Path) -> None:
     tracks = found["tracks"]
     figure, axes = sheet(len(tracks), 1, width=7.5, height=1.7)
     for axis, (name, track) in zip(axes[:, 0], tracks.items(), strict=True):
-        axis.plot(track["time"], track["units_per_second"], color=COLOURS[0])
+        axis.plot(track["time"], smooth(track["units_per_second"], 4), color=COLOURS[0])
         axis.set_ylabel(f"{name}\nunits/s")
         axis.set_ylim(bottom=0)
         other = axis.twinx()
@@ -28,7 +29,7 @@ def steps(found: Json, path: Path) -> None:
                 axis.axvline(at, color="#999999", linewidth=0.6)
                 axis.text(at + 0.5, 0.03, f"{1000 * period:.0f} ms", transform=axis.get_xaxis_transform(), fontsize=8)
                 last = period
-    axes[-1, 0].set_xlabel("seconds")
+    axes[-1, 0].set_xlabel("seconds (progress: means of 2 s)")
     _save(figure, path)
 
 
@@ -40,9 +41,12 @@ def response(found: Json, path: Path) -> None:
     for axis, (name, controls) in zip(axes[:, 0], programs.items(), strict=True):
         for k, (control, one) in enumerate(controls.items()):
             track = one["tracks"]["urgent"]
-            rates = track["units_per_second"]
-            smooth = [sum(rates[max(0, n - 2) : n + 1]) / len(rates[max(0, n - 2) : n + 1]) for n in range(len(rates))]
-            axis.plot(track["time"], smooth, color=COLOURS[k], label=f"progressControl: {control}")
+            axis.plot(
+                track["time"],
+                smooth(track["units_per_second"], 3),
+                color=COLOURS[k],
+                label=f"progressControl: {control}",
+            )
         for n in range(int(max(track["time"]) / cycle) + 1):
             axis.axvspan(n * cycle, n * cycle + found["halved"], color="#eeeeee", zorder=0)
         axis.set_ylabel(f"{name}\nunits/s")
@@ -67,6 +71,11 @@ def disturbed(found: Json, path: Path) -> None:
     axis.set_ylim(0, 1.02)
     axis.legend(loc="upper left")
     _save(figure, path)
+
+
+def smooth(rates: list[float], count: int) -> list[float]:
+    """Return the mean of each rate and those before it, ``count`` in all."""
+    return [fmean(rates[max(0, n + 1 - count) : n + 1]) for n in range(len(rates))]
 
 
 def nothing(_found: Json, _path: Path) -> None:
