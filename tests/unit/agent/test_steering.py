@@ -275,6 +275,16 @@ def test_on_half_a_node_urgent_chunks_lose_little_and_no_cpu_is_left_over():
     assert sum(one.cpu for one in node.programs.values()) > 60 * 6 + 0.95 * (150 * 3 + 150 * 6)
 
 
+def test_a_chunk_that_needs_more_than_its_processor_is_not_given_up_on_a_node_that_is_short_of_cpu():
+    behind = chunk(speed=0.85, due=610.0)  # it needs 1.03
+    node = Node({"behind": behind, **{f"c{n}": chunk(due=2000.0) for n in range(3)}}, cores=4.0)
+    node.run(30)
+    node.there = 2.5
+    node.run(600)
+    assert behind.ended is not None
+    assert behind.ended <= behind.due
+
+
 def test_a_pod_that_waits_for_a_disk_and_is_late_takes_no_cpu_from_others_that_would_stay_idle():
     disk = chunk(threads=0.6, due=600.0)  # it needs 0.875
     node = Node({"disk": disk, **{f"c{n}": chunk(due=2000.0) for n in range(3)}}, cores=4.0)
