@@ -30,8 +30,6 @@ IDLE: Final = 0.9
 """Part of its cap below which a pod does not use what it has ..."""
 BOUND: Final = 0.5
 """... unless it uses up its cap in more than this part of the CFS periods: then its cap holds it back."""
-WAITS: Final = 60.0
-"""Seconds for which a pod counts as waiting for a disk: it left CPU unused while another used up an equal cap."""
 ROOM: Final = 1.2
 """Cap of such a pod relative to what it uses: more would be taken from others for nothing."""
 PRESSED: Final = 10.0
@@ -81,6 +79,8 @@ class _Steered:
     """The time of the last look, and the CPU seconds then."""
     use: float | None = None
     """CPU that it uses, smoothed, cores."""
+    bound: float = 0.0
+    """Part of the CFS periods in which it used up its cap, smoothed."""
     full: float | None = None
     """The time at which it last used its whole cap."""
     done: float = 0.0
@@ -90,7 +90,7 @@ class _Steered:
     @property
     def idle(self) -> bool:
         """It does not use the cap that it has."""
-        return self.use is not None and self.use < IDLE * self.cap
+        return self.use is not None and self.use < IDLE * self.cap and self.bound < BOUND
 
     def busy(self, now: float) -> bool:
         """Whether its CPU limits it, or did so lately. Otherwise it waits for something else."""
@@ -125,9 +125,10 @@ class Steering:
         one = self._pods.get(uid)
         if one is None or (one.began is None and follow.model != one.follow.model):
             # the operator may have learned more while the pod was starting
-            one = self._pods[uid] = _begin(point.cap, follow, ends)
+            one = self._pods[uid] = _begin(point.cap, follow, ends, due)
         follow = follow.model_copy(update={"sample": one.follow.sample})  # its model counts in these samples
-        one.own, one.told, one.follow, one.ends = follow.ceiling or point.cap, point.cap, follow, ends
+        one.own, one.told, one.follow = follow.ceiling or point.cap, point.cap, follow
+        one.ends, one.due = ends, due
         one.governor.limit(follow.floor, _most(follow))
         if follow.loop is not None and (follow.loop != one.loop or one.governor.untuned is not None):
             sent = one.loop = follow.loop
@@ -152,6 +153,8 @@ class Steering:
         if done is not None and done > one.done:
             one.done = done
             one.cpu_per_unit = max(cpu / done, LEAST_COST)
+        if bound is not None:
+            one.bound += MEMORY * (bound - one.bound)
         if now > one.looked > 0.0:
             used = max(0.0, cpu - one.seen_cpu) / (now - one.looked)
             one.use = used if one.use is None else one.use + MEMORY * (used - one.use)
@@ -228,7 +231,8 @@ class Steering:
             one.saturated_since = now
         left = one.governor.line
         gain = one.governor.gain
-        fastest = left.units / (gain / one.governor.period * one.own) if gain else left.seconds
+        # with all CPU that it may get: a chunk that its own processor cannot bring home in time is not lost
+        fastest = left.units / (gain / one.governor.period * _most(one.follow)) if gain else left.seconds
         return Claim(
             id=uid,
             wish=wish,
@@ -236,7 +240,7 @@ class Steering:
             low=one.follow.floor,
             # CPU beyond its own processor is for a pod that needs it; CPU that no pod needs is lent up to that only
             high=max(one.own, wish),
-            slack=left.seconds - fastest,
+            slack=one.due - now - fastest,
             starved=one.joined and one.idle and not one.busy(now),
         )
 
@@ -289,7 +293,7 @@ def _most(follow: Follow) -> float:
     return follow.pool_cores if follow.ceiling is None else min(follow.ceiling, follow.pool_cores)
 
 
-def _begin(cap: float, follow: Follow, ends: float) -> _Steered:
+def _begin(cap: float, follow: Follow, ends: float, due: float) -> _Steered:
     sent = follow.model
     by_cpu = follow.units < FEWEST
     # a core gives as many CPU seconds in a sample as the sample has seconds
@@ -297,7 +301,7 @@ def _begin(cap: float, follow: Follow, ends: float) -> _Steered:
     line = Line(float(follow.units), follow.seconds_left)
     governor = Adaptive(line, follow.floor, _most(follow), model, follow.sample, noise=follow.noise)
     per_unit = follow.sample * (1.0 - sent.a) / sent.b  # CPU seconds of a unit by the model
-    made = _Steered(follow.ceiling or cap, cap, follow, ends, governor, by_cpu, cpu_per_unit=per_unit)
+    made = _Steered(follow.ceiling or cap, cap, follow, ends, due, governor, by_cpu, cpu_per_unit=per_unit)
     if by_cpu:
         governor.line.units *= per_unit
     return made
