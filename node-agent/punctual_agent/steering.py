@@ -231,8 +231,9 @@ class Steering:
             one.saturated_since = now
         left = one.governor.line
         gain = one.governor.gain
+        cpu_left = left.units * one.governor.period / gain if gain else one.own * max(0.0, left.seconds)
         # with all CPU that it may get: a chunk that its own processor cannot bring home in time is not lost
-        fastest = left.units / (gain / one.governor.period * _most(one.follow)) if gain else left.seconds
+        fastest = cpu_left / _most(one.follow)
         return Claim(
             id=uid,
             wish=wish,
@@ -240,6 +241,7 @@ class Steering:
             low=one.follow.floor,
             # CPU beyond its own processor is for a pod that needs it; CPU that no pod needs is lent up to that only
             high=max(one.own, wish),
+            must=min(one.own, cpu_left / (one.due - now)) if one.due > now else one.own,
             slack=one.due - now - fastest,
             starved=one.joined and one.idle and not one.busy(now),
         )

@@ -18,6 +18,7 @@ nothing.
 Nothing winds up meanwhile: governors run their models on the CPU that chunks really had.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -42,6 +43,8 @@ class Claim:
     """Its wish by the model alone, without feedback."""
     low: float = 0.0
     high: float = 1.0
+    must: float = 0.0
+    """CPU that others leave it while they get more than they must have: it is in time with that."""
     slack: float
     """Seconds that are left over if it gets its largest cap from now on; negative: it will be late."""
     starved: bool = False
@@ -118,11 +121,15 @@ class Arbiter:
 
 
 def _urgent_first(claims: Sequence[Claim], wishes: Mapping[str, float], cores: float) -> dict[str, float]:
-    """Give wishes in order of slack. A chunk that will be late in any case comes after those that can be in time."""
+    """Give wishes in order of slack, but first what each must have: a chunk that takes longer makes no other one late.
+
+    A chunk that will be late in any case comes after those that can be in time.
+    """
     caps = {one.id: one.low for one in claims}
     left = cores - sum(caps.values())
-    for one in sorted(claims, key=lambda one: (one.slack < 0.0, one.slack, one.id)):
-        more = min(max(0.0, wishes[one.id] - one.low), max(0.0, left))
+    by_slack = sorted(claims, key=lambda one: (one.slack < 0.0, one.slack, one.id))
+    for one, most in [(one, one.must) for one in by_slack] + [(one, math.inf) for one in by_slack]:
+        more = min(max(0.0, min(wishes[one.id], most) - caps[one.id]), max(0.0, left))
         caps[one.id] += more
         left -= more
     return caps

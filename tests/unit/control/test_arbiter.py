@@ -167,3 +167,13 @@ def test_the_most_urgent_chunk_keeps_its_loop_closed_however_long_the_node_is_fu
         caps = arbiter.share([urgent, other])
         assert caps == pytest.approx({"urgent": 1.4, "other": 0.6})
     assert not arbiter.opened
+
+
+def test_a_chunk_that_takes_longer_leaves_others_what_they_must_have():
+    slow = Claim(id="slow", wish=4.0, modelled=1.0, high=4.0, must=1.0, slack=-5.0)
+    late = replace(slow, id="late", slack=1.0)
+    others = [Claim(id=f"c{n}", wish=0.9, modelled=0.9, must=0.875, slack=50.0) for n in range(2)]
+    caps = Arbiter(4.0, 4.0).share([slow, late, *others])
+    assert [caps[one.id] for one in others] == [0.875, 0.875]
+    assert caps["late"] == pytest.approx(1.25), "and of what is left, the urgent one gets its wish first"
+    assert caps["slow"] == pytest.approx(1.0)
