@@ -198,7 +198,7 @@ def test_pods_held_at_a_rate_keep_their_cap_and_are_complete_when_told():
 
 def test_a_sample_stays_the_same_while_the_cap_of_a_chunk_that_shares_a_processor_moves():
     set_points = SetPointStore()
-    line = FollowedLine(pool="main", pool_cores=1.0, units=400, planned=200.0, cpu_per_unit=0.1, ceiling=1.0)
+    line = FollowedLine(pool="main", pool_cores=1.0, units=400, planned=200.0, cpu_per_unit=0.1, due=300.0, ceiling=1.0)
     samples = []
     for cap in (0.2, 0.3, 0.9):
         set_points.put(point(cap=cap, line=line))
