@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from demo_lib import place, slowed
+from demo_lib import place
 from demo_lib.objects import NODE_LABEL
 
 from experiments_lib import programs
@@ -25,6 +25,8 @@ IMAGE = "punctual-proteins"
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 CPU = 0.1
 """Cores of a processor."""
+PATIENCE = 40
+"""Times that a refused change of a node's CPU is tried, each after half a second."""
 STARTUP = 5.0
 """Seconds that a chunk takes to start, as its job declares them."""
 SAFETY = 1.1
@@ -98,8 +100,19 @@ class Ground:
         return self._cores[node]
 
     def give_cpus(self, node: str, cores: float) -> None:
-        """Give a node's machine more or less CPU than its kubelet advertises."""
-        slowed.give(node, cores)
+        """Give a node's machine more or less CPU than its kubelet advertises.
+
+        cgroup v1 refuses less than a pod on it has as its limit. The agent lowers such a limit soon, so try again.
+        """
+        for _ in range(PATIENCE):
+            try:
+                docker("update", "--cpus", f"{cores:g}", node)
+            except PunctualError as error:
+                refused = error
+                time.sleep(0.5)
+            else:
+                return
+        raise refused
 
     def burn(self, node: str, seconds: float) -> None:
         """Run a program on a node, outside its pods, that takes all the CPU it can get."""

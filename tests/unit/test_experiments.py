@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "hack"))  # hypothesis wants it before any fixture
 
-from demo_lib import slowed
 from experiments_lib import page, samples, storm, watching
 from experiments_lib.outcome import Ended, outcome
 from experiments_lib.programs import PROGRAMS, costs
@@ -194,7 +193,3 @@ def test_a_page_without_marks_is_refused(tmp_path, monkeypatch):
     with pytest.raises(PunctualError, match="begin disturbed"):
         page.write()
     assert page.PAGE.read_text() == "nothing\n"
-
-
-def test_the_demo_says_limits_in_a_line():
-    assert slowed.told({"urgent": [0.1], "patient": [0.005, 0.0312]}) == "patient 5m 31m; urgent 100m"
