@@ -252,7 +252,7 @@ class PoolMachine(RuleBasedStateMachine):
             if record.finished is None:
                 assert record.admitted.status == "False" or record.admitted.reason == "DryRun"
             if w.jobs[uid].restart == "Redo":
-                assert not record.completed - Ranges.of(*w.processed.get(uid, ())), "accounted, and nobody has done it"
+                assert not record.completed - Ranges.of(*w.processed.get(uid, ())), "accounted, and no pod has done it"
             if record.completed_condition is not None and w.jobs[uid].reduce_duration is not None:
                 results = [(begin, end) for u, begin, end in w.results if u == uid]
                 assert _cover(results, w.jobs[uid].units), "reduce lacks units"

@@ -95,9 +95,11 @@ class Arbiter:
 
     def _relieve(self, claims: Sequence[Claim]) -> None:
         """Take CPU from chunks that wait for a disk and have time, while one that has none waits for it, too."""
+        if not self.disk:
+            return
         ticks = {one.id: GIVEN if one.starved else self._waiting.get(one.id, 0) - 1 for one in claims}
         self._waiting = {name: left for name, left in ticks.items() if left > 0}
-        pressed = self.disk and any(one.id in self._waiting and one.pressed for one in claims)
+        pressed = any(one.id in self._waiting and one.pressed for one in claims)
         self._relief = min(1.0, self._relief + MORE) if pressed else max(0.0, self._relief - LESS)
 
     def _switch(self, claims: Sequence[Claim]) -> None:

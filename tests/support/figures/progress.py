@@ -44,7 +44,7 @@ class Theirs:
 
 
 class Agent:
-    """The agent's governor, whose line is always the reference."""
+    """The agent's governor; its line is always the reference."""
 
     def __init__(self) -> None:
         self.line = Line(1.0, 1.0)

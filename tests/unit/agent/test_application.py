@@ -86,7 +86,7 @@ def test_story_of_an_application_that_is_held_and_let_go(tree, start):
     assert folders(tree, pod) == [limit, limit, limit]
     tree.folder(pod, quota=70_000)
     agent.tick(6.0)
-    assert folders(tree, pod)[0] == Cap(70_000), "let go: nobody writes there any more"
+    assert folders(tree, pod)[0] == Cap(70_000), "let go: the agent writes there no more"
 
 
 def test_a_folder_without_a_limit_has_none_afterwards_and_its_period_is_its_own_again(tree, start):

@@ -38,7 +38,7 @@ class Program:
 
 @dataclass
 class Node:
-    """A node whose pool has as many cores as programs, an agent, and an operator that answers each second."""
+    """A node, an agent, and an operator that answers each second. The pool has a core there for each program."""
 
     tree: object
     folder: object

@@ -288,7 +288,7 @@ def test_pods_with_the_volume_are_found(pods, volume):
 
 
 class Clocks:
-    """A file that is written, and two clocks: one that only runs, and one that somebody sets."""
+    """A file that is written, and two clocks: one that only runs, and one that can be set."""
 
     def __init__(self, pods, file):
         self.pods, self.file, self.of = pods, file, Progress(UID)

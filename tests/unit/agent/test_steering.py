@@ -47,7 +47,7 @@ class Node:
     there: float = 100.0
     """CPU that the node really has for them."""
     noise: float = 0.0
-    """Pressure that others cause, who take nothing from them."""
+    """Pressure from other programs, which take nothing from them."""
 
     def point(self, name):
         one = self.programs[name]

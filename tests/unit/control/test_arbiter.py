@@ -93,7 +93,7 @@ def test_chunks_with_time_leave_the_disk_to_one_that_has_none_and_get_it_back():
 
 
 def test_who_waited_for_a_disk_is_lent_nothing_for_a_while_after_its_last_wait_if_another_one_is_pressed():
-    """Without loans nobody waits; with them all would again, the pressed one included."""
+    """Without loans no chunk waits; with them all would wait again, the pressed one included."""
     arbiter = Arbiter(8.0, 7.0)
     pressed, calm, cpu = claim("pressed", 1.0, slack=1.0), claim("calm", 0.2), claim("cpu", 0.2)
     waiting = [replace(pressed, starved=True), replace(calm, starved=True), cpu]
