@@ -1,5 +1,6 @@
 """All figures, by name."""
 
-from figures import chapter4, chapter5, chapter6, chapter7, progress, rates
+from figures import chapter4, chapter5, chapter6, chapter7, linger, progress, rates
 
-FIGURES = {f.name: f for chapter in (chapter4, chapter5, chapter6, chapter7, progress, rates) for f in chapter.FIGURES}
+_ALL = (chapter4, chapter5, chapter6, chapter7, progress, rates, linger)
+FIGURES = {figure.name: figure for chapter in _ALL for figure in chapter.FIGURES}

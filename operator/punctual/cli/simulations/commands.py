@@ -188,11 +188,19 @@ def simulate_linger(
     divisible: Annotated[
         bool, typer.Option("--divisible", help="Cut a guest's range short and start the rest elsewhere: nothing moves.")
     ] = False,
+    parallel: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Processes of a guest; they wait for each other after each phase.")
+    ] = 1,
+    phase: Annotated[float, typer.Option(min=0.001, max=3600.0, help="CPU seconds of a process in a phase.")] = 0.5,
+    adapt: Annotated[
+        bool, typer.Option("--adapt", help="Parallel guests that linger choose how many processes they run.")
+    ] = False,
 ) -> None:
     """Run guests on what the nodes' own work leaves."""
     from punctual.cli.simulations import linger  # noqa: PLC0415  numpy
     from punctual.errors import PunctualError  # noqa: PLC0415
-    from punctual.sim.linger.run import Options, simulate  # noqa: PLC0415
+    from punctual.sim.linger.options import Options  # noqa: PLC0415
+    from punctual.sim.linger.run import simulate  # noqa: PLC0415
 
     try:
         options = Options(
@@ -205,6 +213,9 @@ def simulate_linger(
             hosts=linger.hosts(hosts),
             horizon=horizon,
             divisible=divisible,
+            parallel=linger.processes(parallel, nodes),
+            phase=phase,
+            adapt=adapt,
         )
     except PunctualError as error:
         print(f"{program.name()}: {error}", file=sys.stderr)

@@ -22,3 +22,10 @@ def hosts(text: str) -> Hosts:
     if not (isfinite(use) and 0.0 <= use <= 1.0):
         raise PunctualError(f"--hosts: constant:{number} must be a use from 0 to 1, such as constant:0.3")
     return Constant(use)
+
+
+def processes(parallel: int, nodes: int) -> int:
+    """Return the processes of a guest. Raises PunctualError if there are fewer nodes."""
+    if parallel > nodes:
+        raise PunctualError(f"--parallel: {parallel} processes need {parallel} nodes, and --nodes is {nodes}")
+    return parallel

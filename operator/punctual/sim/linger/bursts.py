@@ -10,6 +10,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from punctual.linger.parallel import Load
+
 Floats = npt.NDArray[np.float64]
 
 WINDOW: Final = 2.0
@@ -43,6 +45,11 @@ _TABLE: Final = np.array(
 )
 
 
+def load(use: float) -> Load:
+    """Return the bursts of a node's own work by its use, a fraction."""
+    return Load(*(float(moment) for moment in _moments(np.array(use))))
+
+
 def _moments(use: Floats) -> list[Floats]:
     """Return means and variances for uses (fractions), interpolated between the levels of the table."""
     return [np.interp(100.0 * use, _TABLE[:, 0], column) for column in _TABLE.T[1:]]
@@ -66,10 +73,10 @@ class Bursts:
         self._rest = np.zeros(nodes)
         """The burst that crosses the window's end: its kind, and what is left of it, s."""
 
-    def window(self, use: Floats, switch: float) -> tuple[Floats, Floats, Floats]:
-        """Return, for the next window, by node: seconds that hosts run, CPU seconds for a guest, preemptions of it."""
+    def window(self, use: Floats, switch: float, seconds: float = WINDOW) -> tuple[Floats, Floats, Floats]:
+        """Return, for the next ``seconds``, by node: seconds that hosts run, CPU seconds for a guest, preemptions."""
         run_mean, run_variance, idle_mean, idle_variance = _moments(use)
-        many = max(4, int(1.5 * WINDOW / float(np.min(run_mean + idle_mean))) + 16)
+        many = max(4, int(1.5 * seconds / float(np.min(run_mean + idle_mean))) + 16)
         runs = _draw(self._rng, run_mean, run_variance, many)
         idles = _draw(self._rng, idle_mean, idle_variance, many)
         # the bursts of a node, in turns, behind the one that goes on
@@ -81,13 +88,13 @@ class Bursts:
         kinds = np.zeros(lengths.shape, dtype=bool)  # True: hosts run
         kinds[:, 0::2] = self._running[:, None]
         kinds[:, 1::2] = ~self._running[:, None]
-        ends = np.minimum(np.cumsum(lengths, axis=1), WINDOW)
-        ends[:, -1] = WINDOW  # so many bursts are hardly ever too few; the last one is then a little longer
+        ends = np.minimum(np.cumsum(lengths, axis=1), seconds)
+        ends[:, -1] = seconds  # so many bursts are hardly ever too few; the last one is then a little longer
         inside = np.diff(ends, axis=1, prepend=0.0)
-        last = np.argmax(ends >= WINDOW, axis=1)
+        last = np.argmax(ends >= seconds, axis=1)
         rows = np.arange(len(use))
         self._running = kinds[rows, last]
-        self._rest = np.maximum(np.cumsum(lengths, axis=1)[rows, last] - WINDOW, 0.0)
+        self._rest = np.maximum(np.cumsum(lengths, axis=1)[rows, last] - seconds, 0.0)
         there = inside > 0.0
         begun = kinds & there
         begun[:, 0] = False  # it began in an earlier window

@@ -8,43 +8,17 @@ published. Hosts always run before guests.
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 
 from punctual.linger.cost import Move
 from punctual.linger.episode import Interval
-from punctual.linger.policy import Policy, decide, lingers
+from punctual.linger.policy import decide, lingers
+from punctual.sim.linger import parallel
 from punctual.sim.linger.bursts import WINDOW, Bursts, Floats
-from punctual.sim.linger.hosts import Hosts, Ryu, Series
+from punctual.sim.linger.hosts import Series
+from punctual.sim.linger.options import Options
 from punctual.sim.linger.report import Result
-
-CHUNK_START: Final = 2.0
-"""Seconds from the cut of a divisible guest's range to the first unit of the rest elsewhere."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What is simulated."""
-
-    nodes: int = 64
-    policy: Policy = "LingerLonger"
-    guests: int = 128
-    work: float = 600.0
-    """CPU seconds of a guest."""
-    migration: float = 21.3
-    """Seconds of a move: 8 MB at 3 Mbps."""
-    switch: float = 0.0001
-    """Seconds that a host loses when it preempts a guest."""
-    hosts: Hosts = field(default_factory=Ryu)
-    horizon: float = 3600.0
-    divisible: bool = False
-    """Guests are divisible: a range is cut short and its rest starts elsewhere, so no process moves."""
-
-    @property
-    def pause(self) -> float:
-        """Seconds for which a guest that moves does nothing."""
-        return min(self.migration, CHUNK_START) if self.divisible else self.migration
 
 
 @dataclass(slots=True)
@@ -157,6 +131,8 @@ def simulate(options: Options, *, seed: int = 0) -> Result:
     windows = max(1, round(options.horizon / WINDOW))
     series: Series = options.hosts.draw(options.nodes, windows, rng)
     result = Result(options.policy, windows * WINDOW, options.nodes, idle=float(1.0 - series.busy.mean()))
+    if options.parallel > 1:
+        return parallel.simulate(options, series, result, rng)
     queue = deque(_Guest(options.work, 0.0) for _ in range(options.guests))
     cluster = _Cluster(options, result, [_Node() for _ in range(options.nodes)], queue)
     bursts = Bursts(options.nodes, rng)

@@ -6,7 +6,8 @@ import pytest
 from punctual.errors import PunctualError
 from punctual.sim.linger.bursts import WINDOW, Bursts
 from punctual.sim.linger.hosts import Constant, Ryu, Trace
-from punctual.sim.linger.run import Options, simulate
+from punctual.sim.linger.options import Options
+from punctual.sim.linger.run import simulate
 from punctual.sim.linger.trace import parse
 
 POLICIES = ("LingerLonger", "LingerForever", "ImmediateEviction", "PauseAndMigrate")
@@ -110,3 +111,57 @@ def test_a_trace_is_busy_until_a_quiet_minute_is_over():
     series = Trace((((10.0, 0.5), (20.0, 0.0)),)).draw(2, 60, np.random.default_rng(0))
     assert series.busy[0].nonzero()[0].tolist() == list(range(5, 39))
     assert not series.busy[1].any()
+
+
+def mixed(nodes: int, idle: int, use: float) -> Trace:
+    """Nodes of which some are idle and the others busy, all the time."""
+    return Trace([((0.0, 0.0),)] * idle + [((0.0, use),)] * (nodes - idle))
+
+
+def parallel(idle: int, use: float, **options) -> float:
+    """Return the work of one parallel guest in a second, on nodes as in figure 16."""
+    many = {"nodes": 32, "guests": 1, "work": 1e9, "migration": 0.0, "horizon": 60.0, "parallel": 32, **options}
+    return simulate(Options(hosts=mixed(32, idle, use), **many), seed=1).throughput
+
+
+@pytest.mark.parametrize("idle", [30, 27, 12, 6])
+def test_lingering_against_reconfiguration_as_published(idle):
+    """Figure 16, hosts at 20 %: LL-8 and LL-16 are no slower; LL-32 is faster with five or fewer busy nodes."""
+    reconfigured = parallel(idle, 0.2, policy="ImmediateEviction")
+    assert parallel(idle, 0.2, policy="LingerForever", parallel=8 if idle < 16 else 16) >= 0.99 * reconfigured
+    if idle >= 27:
+        assert parallel(idle, 0.2, policy="LingerForever") > reconfigured
+
+
+def test_busy_hosts_make_fewer_processes_better():
+    """Figure 16, hosts at 40 %: 32 processes of which a half lingers are slower than 16 on idle nodes."""
+    assert parallel(16, 0.4, policy="LingerForever") < parallel(16, 0.4, policy="ImmediateEviction")
+
+
+@pytest.mark.parametrize(("idle", "use"), [(30, 0.2), (16, 0.4), (4, 0.2)])
+def test_a_guest_that_chooses_is_hardly_behind_the_best(idle, use):
+    choices = [parallel(idle, use, policy="ImmediateEviction")]
+    choices += [parallel(idle, use, policy="LingerForever", parallel=many) for many in (8, 16, 32)]
+    assert parallel(idle, use, policy="LingerLonger", adapt=True) >= 0.95 * max(choices)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("adapt", [False, True])
+def test_no_work_of_parallel_guests_is_lost(policy, adapt):
+    options = Options(policy=policy, nodes=16, guests=6, work=100.0, horizon=600.0, parallel=4, adapt=adapt)
+    result = simulate(options, seed=7)
+    done = len(result.completions)
+    assert sum(result.states.values()) == pytest.approx(6 * 600.0, rel=1e-6)
+    assert done * 100.0 <= result.work <= (done + 6) * 100.0
+    assert done > 10
+    assert result.work + result.used <= 16 * 600.0
+
+
+def test_a_process_that_moves_holds_up_its_guest():
+    """One of two nodes becomes busy at 60 s; from 2 · 20 s on, the move pays. The guest stops for 20 s."""
+    hosts = Trace([((0.0, 0.0), (60.0, 0.5)), ((0.0, 0.0),), ((0.0, 0.05),)])
+    options = Options(nodes=3, guests=1, work=1e9, migration=20.0, hosts=hosts, horizon=300.0, parallel=2)
+    result = simulate(options, seed=1)
+    assert result.migrations == 1
+    assert result.states["moving"] == pytest.approx(20.0)
+    assert 38.0 <= result.states["lingering"] <= 64.0

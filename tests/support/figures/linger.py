@@ -1,0 +1,292 @@
+"""Ryu 2001: figures of its chapter 4, simulated: hosts' delay, the four policies, and parallel guests."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from figures.draw import COLOURS, MARKERS, grid, mark, sheet, styles
+from figures.figure import Figure, Found, Key, Numbers, Sim, Size, table
+from punctual.linger.policy import Policy
+from punctual.sim.linger.bursts import Bursts
+from punctual.sim.linger.hosts import Trace
+from punctual.sim.linger.options import Options
+from punctual.sim.linger.report import STATES
+from punctual.sim.linger.run import simulate
+
+SWITCHES = {"100 µs": 1e-4, "300 µs": 3e-4, "500 µs": 5e-4}
+USES = tuple(round(0.05 * step, 2) for step in range(2, 19))
+POLICIES: dict[Policy, float] = {
+    "ImmediateEviction": 34.6,
+    "PauseAndMigrate": 34.6,
+    "LingerLonger": 52.2,
+    "LingerForever": 55.5,
+}
+"""With the throughput of table 1, workload 1."""
+BUSY = {"at 10 %": 0.1, "at 20 %": 0.2, "at 30 %": 0.3, "at 40 %": 0.4}
+NODES = 32
+IDLE = (32, 30, 28, 26, 24, 20, 16, 12, 8, 4)
+GUESTS: dict[str, tuple[Policy, int, bool]] = {
+    "reconfigure": ("ImmediateEviction", NODES, False),
+    "LL-8": ("LingerForever", 8, False),
+    "LL-16": ("LingerForever", 16, False),
+    "LL-32": ("LingerForever", 32, False),
+    "as many as are fastest": ("LingerLonger", NODES, True),
+}
+"""By curve: policy, processes, and whether the guest chooses their number."""
+
+
+@dataclass(frozen=True)
+class Delay:
+    """Figures 7 and 8: a node whose hosts always use the same."""
+
+    use: float
+    switch: float
+
+    def run(self, seed: int, size: Size) -> Numbers:
+        """Simulate it."""
+        bursts = Bursts(1, np.random.default_rng(seed))
+        windows = int(1000 * size.stretch)
+        seen = [bursts.window(np.array([self.use]), self.switch) for _ in range(windows)]
+        ran, gained, preempted = (float(np.sum(column)) for column in zip(*seen, strict=True))
+        return {"delay": 100.0 * preempted * self.switch / ran, "stolen": 100.0 * gained / (2.0 * windows - ran)}
+
+    def weight(self, size: Size) -> float:
+        """Guess."""
+        return 0.15 * size.stretch
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Table 1 and figure 11: 64 nodes, 128 guests of 600 s, one hour."""
+
+    policy: Policy
+    divisible: bool
+
+    def run(self, seed: int, size: Size) -> Numbers:
+        """Simulate it."""
+        found = simulate(
+            Options(policy=self.policy, divisible=self.divisible, horizon=3600.0 * size.stretch), seed=seed
+        )
+        total = sum(found.states.values())
+        shares = {state: 100.0 * found.states[state] / total for state in STATES}
+        document = found.document()
+        return {
+            "throughput": found.throughput,
+            "completion": document["guest_mean_completion"],
+            "variation": 100.0 * (found.variation or 0.0),
+            "delay": 100.0 * document["host_slowdown"],
+            **shares,
+        }
+
+    def weight(self, size: Size) -> float:
+        """Guess."""
+        return 2.0 * size.stretch
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """Figures 14 and 16: one guest on nodes of which some are busy all the time. Moves cost nothing."""
+
+    policy: Policy
+    processes: int
+    adapt: bool
+    nodes: int
+    idle: int
+    use: float
+    phase: float
+
+    def run(self, seed: int, size: Size) -> Numbers:
+        """Simulate it."""
+        hosts = Trace([((0.0, 0.0),)] * self.idle + [((0.0, self.use),)] * (self.nodes - self.idle))
+        options = Options(
+            nodes=self.nodes,
+            policy=self.policy,
+            guests=1,
+            work=1e9,  # never done: what it gets in a second is the inverse of its run time
+            migration=0.0,
+            hosts=hosts,
+            horizon=100.0 * size.stretch,
+            parallel=self.processes,
+            phase=self.phase,
+            adapt=self.adapt,
+        )
+        return {"work": simulate(options, seed=seed).throughput}
+
+    def weight(self, size: Size) -> float:
+        """Guess."""
+        return 1.0 * size.stretch
+
+
+def _points7(size: Size) -> dict[Key, Sim]:
+    del size
+    return {Key("", name, use): Delay(use, switch) for name, switch in SWITCHES.items() for use in USES}
+
+
+def _words7(found: Found) -> str:
+    rows = []
+    for (name, _), published in zip(SWITCHES.items(), ("about 1", "under 5", "8"), strict=True):
+        delays, stolen = found.line("", name, "delay"), found.line("", name, "stolen")
+        rows.append([name, sum(delays) / len(delays), published, min(stolen)])
+    head = ["a switch takes", "hosts are delayed, %", "published", "idle cycles that guests get, the least, %"]
+    return f"means over uses from 10 to 90 %.\n\n{table(head, rows)}"
+
+
+def _draw7(found: Found) -> object:
+    metrics = (("delay", "hosts are delayed, %"), ("stolen", "idle cycles to guests, %"))
+    return grid(found, {"": ""}, styles(list(SWITCHES)), metrics=metrics, x="use by hosts", width=4.6, height=2.4)
+
+
+def _name(policy: Policy, *, divisible: bool) -> str:
+    return f"{policy}, divisible" if divisible else policy
+
+
+def _points1(size: Size) -> dict[Key, Sim]:
+    del size
+    return {Key("", _name(p, divisible=d), 0.0): Cluster(p, d) for p in POLICIES for d in (False, True)}
+
+
+def _words1(found: Found) -> str:
+    rows = []
+    for policy, published in POLICIES.items():
+        for divisible in (False, True):
+            name = _name(policy, divisible=divisible)
+            numbers = [found.mean("", name, 0.0, key) for key in ("throughput", "completion", "variation", "delay")]
+            rows.append([name, numbers[0], "" if divisible else published, numbers[1], numbers[2], f"{numbers[3]:.2f}"])
+    head = ["policy", "throughput", "published", "job time, s", "variation, %", "nodes' time that hosts lose, %"]
+    return (
+        "the number of guests is constant throughout, so job times contain the same queue for all. A divisible guest "
+        f"is cut short and its rest begins elsewhere within 2 s; other guests move for 21.3 s.\n\n{table(head, rows)}"
+    )
+
+
+def _draw1(found: Found) -> object:
+    figure, axes = sheet(1, 2, width=3.4, height=2.6, share=False)
+    names = list(POLICIES)
+    for at, name in enumerate(names):
+        axes[0][0].bar(at - 0.2, found.mean("", name, 0.0, "throughput"), 0.38, color=COLOURS[0])
+        axes[0][0].bar(at + 0.2, found.mean("", _name(name, divisible=True), 0.0, "throughput"), 0.38, color=COLOURS[5])
+        axes[0][0].plot([at - 0.4, at], [POLICIES[name]] * 2, color="black")
+        bottom = 0.0
+        for state, colour in zip(STATES, COLOURS, strict=False):
+            share = found.mean("", name, 0.0, state)
+            axes[0][1].bar(at, share, 0.6, bottom=bottom, color=colour, label=state if at == 0 else None)
+            bottom += share
+    for axis in axes[0]:
+        axis.set_xticks(range(len(names)), [name.replace("And", "\nAnd").replace("Ev", "\nEv") for name in names])
+        axis.tick_params(axis="x", labelsize=6.5)
+    axes[0][0].set_ylabel("throughput: dark moved, light divided\nline: published")
+    axes[0][1].set_ylabel("guests' time, %")
+    figure.legend(loc="outside lower center", ncols=len(STATES))
+    return figure
+
+
+def _points14(size: Size) -> dict[Key, Sim]:
+    del size
+    return {
+        Key("", name, float(busy)): Parallel("LingerForever", 8, False, 8, 8 - busy, use, 0.1)
+        for name, use in BUSY.items()
+        for busy in range(9)
+    }
+
+
+def _slowdowns(found: Found, name: str) -> list[float]:
+    works = found.line("", name, "work")
+    return [works[0] / work for work in works]
+
+
+def _words14(found: Found) -> str:
+    rows = [[name, *(_slowdowns(found, name)[busy] for busy in (1, 2, 4, 8))] for name in BUSY]
+    return (
+        f"the slowdown by the number of busy nodes.\n\n{table(['busy nodes', '1', '2', '4', '8'], rows, form='{:.2f}')}"
+    )
+
+
+def _draw14(found: Found) -> object:
+    figure, axes = sheet(1, 1, width=4.6, height=3.0)
+    axis = axes[0][0]
+    for name, colour, marker in zip(BUSY, COLOURS, MARKERS, strict=False):
+        axis.plot(found.xs("", name), _slowdowns(found, name), color=colour, marker=marker, label=name)
+    axis.set_ylim(bottom=1.0)
+    mark(axis, 2.0, "published for 20 %: at most 2")
+    axis.set_xlabel("busy nodes of 8")
+    axis.set_ylabel("slowdown")
+    figure.legend(loc="outside lower center", ncols=len(BUSY))
+    return figure
+
+
+def _points16(size: Size) -> dict[Key, Sim]:
+    del size
+    return {
+        Key(f"{use:g}", name, float(idle)): Parallel(policy, many, adapt, NODES, idle, use, 0.5)
+        for use in (0.2, 0.4)
+        for name, (policy, many, adapt) in GUESTS.items()
+        for idle in IDLE
+    }
+
+
+def _words16(found: Found) -> str:
+    rows = [
+        [f"{100 * float(use):g} %, {idle} idle", *(found.mean(use, name, float(idle), "work") for name in GUESTS)]
+        for use in ("0.2", "0.4")
+        for idle in (30, 26, 16, 8, 4)
+    ]
+    return (
+        "the work of the guest in a second, in idle nodes. With 20 % of use, 32 processes are faster in ours than "
+        "reconfiguration for any number of busy nodes: our barriers wait less, as bursts spread evenly over a tenth of "
+        "a second. A guest that chooses its number of processes by the expected time of a phase is hardly behind the "
+        f"best.\n\n{table(['busy nodes use', *GUESTS], rows)}"
+    )
+
+
+def _draw16(found: Found) -> object:
+    panels = {"0.2": "busy nodes use 20 %", "0.4": "busy nodes use 40 %"}
+    metrics = (("work", "work in a second"),)
+    return grid(found, panels, styles(list(GUESTS)), metrics=metrics, x="idle nodes of 32", width=3.4, height=2.8)
+
+
+FIGURES = (
+    Figure(
+        name="linger.7",
+        title="How guests delay hosts, and what they get (Ryu 2001, figures 7 and 8)",
+        parameters="bursts of table 9; hosts of constant use from 10 to 90 %; the guest always runs",
+        published="with 100 µs, hosts are delayed by about 1 %, with 300 µs by less than 5 %, with 500 µs by 8 %; "
+        "guests get more than 90 % of idle cycles",
+        points=_points7,
+        words=_words7,
+        draw=_draw7,
+        alt="Delay of hosts and idle cycles for guests over the use by hosts, for three costs of a switch",
+    ),
+    Figure(
+        name="linger.11",
+        title="Four policies for guests (Ryu 2001, table 1 and figure 11, workload 1)",
+        parameters="64 nodes, 128 guests of 600 CPU seconds, held constant for an hour; a move takes 21.3 s; the "
+        "hosts' idle share is calibrated ([how](simulate.md#simulating-guests))",
+        published="throughput 34.6, 34.6, 52.2 and 55.5; hosts delayed by less than 0.5 %",
+        points=_points1,
+        words=_words1,
+        draw=_draw1,
+        alt="Throughput of four policies for guests that move and for divisible ones, and how guests spend their time",
+    ),
+    Figure(
+        name="linger.14",
+        title="Parallel guests on busy nodes (Ryu 2001, figure 14)",
+        parameters="eight processes on eight nodes, a barrier after each 100 ms of CPU",
+        published="at 20 % and less, at most 2 with all nodes busy; above 30 % much with more than two busy nodes",
+        points=_points14,
+        words=_words14,
+        draw=_draw14,
+        alt="Slowdown of a parallel guest over the number of busy nodes, for four uses by hosts",
+    ),
+    Figure(
+        name="linger.16",
+        title="Lingering or fewer processes (Ryu 2001, figure 16)",
+        parameters="one guest on 32 nodes, a barrier after each 500 ms of CPU; reconfiguration takes a power of two of "
+        "idle nodes; moves cost nothing",
+        published="at 20 %, LL-8 and LL-16 are ahead of reconfiguration, LL-32 with five or fewer busy nodes; at 40 %, "
+        "reconfiguration is mostly ahead",
+        points=_points16,
+        words=_words16,
+        draw=_draw16,
+        alt="Work of parallel guests over idle nodes: reconfiguration, lingering with 8, 16, 32 processes",
+    ),
+)
