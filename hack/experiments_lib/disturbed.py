@@ -43,7 +43,7 @@ def run(ground: Ground, *, jobs: int, seed: int, cpu_seconds: float) -> Json:
         cpu_seconds=cpu_seconds,
         processors=min(sizes.values()),
         cpu=CPU,
-        costs={name: cost.unit for name, cost in ground.costs.items()},
+        costs={name: cost.seconds(CPU) for name, cost in ground.costs.items()},
         startup=ground.startup(programs.BLASTP),
     )
     ends = max(one.at + one.deadline for one in arrivals)

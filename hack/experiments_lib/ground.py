@@ -154,7 +154,7 @@ class Ground:
                 "deadline": f"{deadline:.0f}s",
                 "processors": processors,
                 "cost": {
-                    "perUnit": f"{1000 * SAFETY * self.costs[program.name].unit / CPU:.1f}ms",
+                    "perUnit": f"{1000 * SAFETY * self.costs[program.name].seconds(CPU):.1f}ms",
                     "startup": f"{self.startup(program):.0f}s",
                 },
                 "template": {

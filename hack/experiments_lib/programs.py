@@ -83,6 +83,10 @@ class Cost:
     start: float
     alone: float
 
+    def seconds(self, cpu: float) -> float:
+        """Return the seconds that a unit takes on a processor of ``cpu`` cores. While it waits, its quota fills up."""
+        return max(self.unit / cpu, self.alone)
+
     @property
     def waiting(self) -> float:
         """The part of a unit's time on an idle core in which the program waits."""

@@ -66,9 +66,10 @@ def disturbances(seed: int, seconds: float) -> list[Disturbance]:
 def arrivals(
     seed: int, jobs: int, *, cpu_seconds: float, processors: int, cpu: float, costs: dict[str, float], startup: float
 ) -> list[Arrival]:
-    """Return so many jobs of some CPU seconds each, for a pool of ``processors`` with ``cpu`` cores each.
+    """Return so many jobs for a pool of ``processors`` with ``cpu`` cores each.
 
-    ``costs``: CPU seconds of a unit by program; each program has every nth job. ``startup``: seconds.
+    Each takes one processor as long as ``cpu_seconds`` of CPU take there. ``costs``: seconds of a unit on a processor by
+    program; each program has every nth job. ``startup``: seconds.
     """
     rng = Random(f"{seed} jobs")
     pause = cpu_seconds / (LOAD * processors * cpu)
@@ -78,7 +79,7 @@ def arrivals(
         program = names[number % len(names)]
         on_two = startup + cpu_seconds / (2 * cpu)
         deadline = on_two * rng.uniform(*FACTORS)
-        units = max(1, round(cpu_seconds / costs[program]))
+        units = max(1, round(cpu_seconds / cpu / costs[program]))
         found.append(Arrival(at, f"{program}-{number}", program, units, deadline))
         at += rng.expovariate(1 / pause)
     return found
