@@ -29,22 +29,27 @@ def pool() -> Json:
         "spec": {
             "nodeSelector": {"matchLabels": {NODE_LABEL: POOL}},
             "processor": {"cpu": f"{CPU * 1000:.0f}m", "memory": "64Mi"},
+            "progressControl": "Feedback",
         },
     }
 
 
-def job(program: Program, cost: Cost, *, name: str, units: int, deadline: str, image: str) -> Json:
-    """Return a DivisibleJob that runs an example and reduces its results."""
+def job(
+    program: Program, cost: Cost, *, name: str, units: int, deadline: str, image: str, processors: int | None = None
+) -> Json:
+    """Return a DivisibleJob that runs an example and reduces its results. ``processors``: just so many."""
 
     def template(*more: str) -> Json:
         container = {"name": program.name, "image": image, "command": [*program.command, *more]}
         return {"spec": {"containers": [container]}}
 
+    exactly = {} if processors is None else {"processors": {"min": processors, "max": processors}}
     return {
         "apiVersion": "punctual.dev/v1alpha1",
         "kind": "DivisibleJob",
         "metadata": {"name": name, "namespace": NAMESPACE, "labels": MARK},
         "spec": {
+            **exactly,
             "pool": POOL,
             "units": units,
             "deadline": deadline,

@@ -76,6 +76,10 @@ class Stage:
             self.look()
         return True
 
+    def watch(self, seconds: float) -> None:
+        """Look on for so many seconds."""
+        self.until(lambda: False, within=seconds)
+
     def job(self, name: str) -> Job | None:
         """Return a job by name."""
         return next((job for job in self.board.jobs.values() if job.name == name), None)

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
+from demo_lib.machine import give_cpus
+
 from experiments_lib import programs, storm
 from experiments_lib.ground import CPU, Ground, Json
 from experiments_lib.outcome import Ended, outcome
@@ -59,7 +61,7 @@ def run(ground: Ground, *, jobs: int, seed: int, cpu_seconds: float) -> Json:
         one.do()
     _wait(ground, began + ends + GRACE)
     for node in ground.nodes:
-        ground.give_cpus(node, ground.cores(node))
+        give_cpus(node, ground.cores(node))
     found = ground.jobs()
     return {
         "jobs": jobs,
@@ -87,7 +89,7 @@ def _strikes(ground: Ground, disturbed: list[storm.Disturbance]) -> list[Due]:
 
 def _give(ground: Ground, part: float) -> None:
     for node in ground.nodes:
-        ground.give_cpus(node, part * ground.cores(node))
+        give_cpus(node, part * ground.cores(node))
 
 
 def _burn(ground: Ground, seconds: float) -> None:

@@ -11,13 +11,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from demo_lib import place
+from demo_lib import machine, place
+from demo_lib.machine import docker, give_cpus
 from demo_lib.objects import NODE_LABEL
 
 from experiments_lib import programs
 from experiments_lib.programs import Cost, Program
 from punctual.cli.kubectl import Kubectl
-from punctual.errors import ClusterError, PunctualError
+from punctual.errors import PunctualError
 
 Json = dict[str, Any]
 NAMESPACE = "punctual-experiments"
@@ -25,8 +26,6 @@ IMAGE = "punctual-proteins"
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 CPU = 0.1
 """Cores of a processor."""
-PATIENCE = 40
-"""Times that a refused change of a node's CPU is tried, each after half a second."""
 STARTUP = 5.0
 """Seconds that a chunk takes to start, as its job declares them."""
 SAFETY = 1.1
@@ -70,7 +69,7 @@ class Ground:
         if len(nodes) < 2:
             raise PunctualError("the experiments need two worker nodes: hack/cluster up --workers 2")
         self.nodes = nodes[:2]
-        self._cores = {node: float(docker("inspect", "-f", "{{.HostConfig.NanoCpus}}", node)) / 1e9 for node in nodes}
+        self._cores = {node: machine.cores(node) for node in nodes}
         self.clear()
         self.kubectl.run("create", "namespace", NAMESPACE)
         self.create(self.pod("measure", self.nodes[0], programs.measuring_command()))
@@ -87,7 +86,7 @@ class Ground:
     def reset(self) -> None:
         """Remove jobs and pools, and give nodes the CPU back that they had."""
         for node, cores in self._cores.items():
-            self.give_cpus(node, cores)
+            give_cpus(node, cores)
         self.kubectl.run("delete", "divisiblejobs", "--all", "-n", NAMESPACE, "--ignore-not-found", "--timeout=60s")
         pools = [p["metadata"]["name"] for p in self.kubectl.get("pools")["items"]]
         if ours := [name for name in pools if name.startswith("experiments-")]:
@@ -98,21 +97,6 @@ class Ground:
     def cores(self, node: str) -> float:
         """CPU of a node while nothing disturbs it."""
         return self._cores[node]
-
-    def give_cpus(self, node: str, cores: float) -> None:
-        """Give a node's machine more or less CPU than its kubelet advertises.
-
-        cgroup v1 refuses less than a pod on it has as its limit. The agent lowers such a limit soon, so try again.
-        """
-        for _ in range(PATIENCE):
-            try:
-                docker("update", "--cpus", f"{cores:g}", node)
-            except PunctualError as error:
-                refused = error
-                time.sleep(0.5)
-            else:
-                return
-        raise refused
 
     def burn(self, node: str, seconds: float) -> None:
         """Run a program on a node, outside its pods, that takes all the CPU it can get."""
@@ -225,11 +209,3 @@ class Ground:
         found = str(self.until(message, within=within, what=f"pod {pod} to end"))
         self.kubectl.run("delete", "pod", pod, "-n", NAMESPACE)
         return found
-
-
-def docker(*words: str) -> str:
-    """Run a docker command; return what it prints."""
-    done = subprocess.run(["docker", *words], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise ClusterError(f"docker {' '.join(words[:3])}: {done.stderr.strip()[-500:]}")
-    return done.stdout.strip()

@@ -11,6 +11,8 @@ import json
 import time
 from dataclasses import asdict
 
+from demo_lib.machine import give_cpus
+
 from experiments_lib import samples, watching
 from experiments_lib.ground import CPU, NAMESPACE, SAFETY, Ground, Json
 from experiments_lib.programs import PAGERANK, PROGRAMS, Program
@@ -60,10 +62,10 @@ def _program(ground: Ground, program: Program, processors: dict[str, int]) -> Js
         time.sleep(BEFORE)
         moments.append(time.time())
         for node in ground.nodes:
-            ground.give_cpus(node, ground.cores(node) / 2)
+            give_cpus(node, ground.cores(node) / 2)
         time.sleep(HALVED)
         for node in ground.nodes:
-            ground.give_cpus(node, ground.cores(node))
+            give_cpus(node, ground.cores(node))
         time.sleep(AFTER)
     result = {}
     for control in CONTROLS:

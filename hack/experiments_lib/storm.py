@@ -68,7 +68,7 @@ def arrivals(
 ) -> list[Arrival]:
     """Return so many jobs for a pool of ``processors`` with ``cpu`` cores each.
 
-    Each takes one processor as long as ``cpu_seconds`` of CPU take there. ``costs``: seconds of a unit on a processor by
+    Each takes one processor as long as ``cpu_seconds`` of CPU take there. ``costs``: seconds of a unit there by
     program; each program has every nth job. ``startup``: seconds.
     """
     rng = Random(f"{seed} jobs")

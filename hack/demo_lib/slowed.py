@@ -1,0 +1,29 @@
+"""The CPU limits that the agent of a node has set for its chunks."""
+
+from __future__ import annotations
+
+from demo_lib.machine import docker
+from punctual.view.jobs import Board
+
+LIMITS = (
+    "cd /sys/fs/cgroup; for f in $(find . -path '*pod*' -name cpu.cfs_quota_us); do "
+    'echo "$f $(cat $f) $(cat ${f%quota_us}period_us)"; done; '
+    "for f in $(find . -path '*pod*' -name cpu.max); do echo \"$f $(cat $f)\"; done"
+)
+
+
+def limits(board: Board, node: str) -> str:
+    """Return the CPU limits of the chunks on a node by job, least first: ``patient 8m 31m 100m; urgent 100m``."""
+    least: dict[str, float] = {}
+    for line in docker("exec", node, "sh", "-c", LIMITS).splitlines():
+        folder, quota, period = line.split()
+        if quota in {"-1", "max"}:
+            continue
+        for pod in board.pods.values():
+            if pod.phase == "Running" and (pod.uid in folder or pod.uid.replace("-", "_") in folder):
+                least[pod.uid] = min(least.get(pod.uid, 1e9), int(quota) / int(period))
+    found: dict[str, list[str]] = {}
+    for uid, cores in sorted(least.items(), key=lambda item: item[1]):
+        if job := board.jobs.get(board.pods[uid].job):
+            found.setdefault(job.name, []).append(f"{1000 * cores:.0f}m")
+    return "; ".join(f"{job} {' '.join(caps)}" for job, caps in sorted(found.items()))
