@@ -56,6 +56,37 @@ def response(found: Json, path: Path) -> None:
     _save(figure, path)
 
 
+def rate(found: Json, path: Path) -> None:
+    """Draw the rates of programs over their targets, and the periods of their slices."""
+    programs = found["programs"]
+    figure, axes = sheet(len(programs), 1, width=7.5, height=2.0)
+    for axis, (name, one) in zip(axes[:, 0], programs.items(), strict=True):
+        end = one["time"][-1]
+        begins = [at for at, _ in one["target"]]
+        for (begin, target), until in zip(one["target"], [*begins[1:], end], strict=True):
+            band = target - found["epsilon"], target + found["epsilon"]
+            axis.fill_between([begin, until], *band, color="#cccccc", linewidth=0)
+        axis.axvspan(end - found["stranger"], end, color="#f6e5d5", zorder=0)
+        axis.plot(one["time"], one["rate"], color=COLOURS[0])
+        axis.set_ylabel(f"{name}\nrate, of that alone")
+        axis.set_ylim(0, 1.1)
+        other = axis.twinx()
+        periods = [(at, 1000 * period) for at, period in one["period"]]
+        other.step(
+            [*(at for at, _ in periods), end],
+            [*(p for _, p in periods), periods[-1][1]],
+            where="post",
+            color=COLOURS[1],
+            linewidth=0.8,
+        )
+        other.set_ylim(0, 220)
+        other.set_ylabel("period, ms", color=COLOURS[1])
+        other.grid(visible=False)
+        axis.set_xlim(one["time"][0], end)
+    axes[-1, 0].set_xlabel("seconds (means of 4 s; grey: target ± ε; orange: a stranger on a node)")
+    _save(figure, path)
+
+
 def disturbed(found: Json, path: Path) -> None:
     """Draw when each admitted job finished, relative to its deadline."""
     figure, axes = sheet(1, 1, width=7.5, height=2.8)

@@ -102,9 +102,9 @@ class Ground:
         """Run a program on a node, outside its pods, that takes all the CPU it can get."""
         docker("exec", "--detach", node, "timeout", f"{seconds:.1f}", "sh", "-c", "while :; do :; done")
 
-    def pool(self, name: str, node: str, **spec: Any) -> int:
-        """Have a pool of one node; return how many processors it has."""
-        self.kubectl.run("label", "node", node, f"{NODE_LABEL}={name}", "--overwrite")
+    def pool(self, name: str, *nodes: str, **spec: Any) -> int:
+        """Have a pool of some nodes; return how many processors it has."""
+        self.kubectl.run("label", "node", *nodes, f"{NODE_LABEL}={name}", "--overwrite")
         self.create(
             {
                 "apiVersion": "punctual.dev/v1alpha1",

@@ -81,6 +81,22 @@ def delay(found: Json) -> Iterator[str]:
     )
 
 
+def rate(found: Json) -> Iterator[str]:
+    """Yield the table of programs that are held at rates."""
+    yield "| program | target | settled after | rates of 4 s from then on | outside ε |"
+    yield "|---|---|---|---|---|"
+    for program, one in found["programs"].items():
+        for part, what in zip(one["parts"], [*(len(one["parts"]) - 1) * [""], ", a stranger on a node"], strict=True):
+            settled = FEW if part["settled"] is None else f"{part['settled']:.0f} s"
+            rates = FEW if part["rates"] is None else _percent(part["rates"], digits=1)
+            yield (
+                f"| {program} | {part['target']:.0%}{what} | {settled} | {rates} | {part['outside']} of {part['of']} |"
+            )
+    yield ""
+    alone = ", ".join(f"{program} {one['alone']:.1f} iterations a second" for program, one in found["programs"].items())
+    yield f"Alone: {alone}. `hack/experiments rate`, at {found['commit']}."
+
+
 def disturbed(found: Json) -> Iterator[str]:
     """Yield the table of many jobs."""
     yield "| progressControl | admitted | refused | in time | | mean lateness of late jobs | most | not finished |"
@@ -116,8 +132,8 @@ def _seconds(spread: Json | None, *, digits: int = 2) -> str:
     return f"{spread['median']:.{digits}f} s ({spread['least']:.{digits}f} to {spread['most']:.{digits}f})"
 
 
-def _percent(spread: Json) -> str:
-    return f"{spread['median']:.0%} ({spread['least']:.0%} to {spread['most']:.0%})"
+def _percent(spread: Json, *, digits: int = 0) -> str:
+    return f"{spread['median']:.{digits}%} ({spread['least']:.{digits}%} to {spread['most']:.{digits}%})"
 
 
 BOUND = {"blastp": "CPU", "pagerank": "memory", "sqlite": "disk"}
@@ -125,6 +141,7 @@ PARTS: dict[str, tuple[Callable[[Json], Iterator[str]], Callable[..., None]]] = 
     "steps": (steps, draw.steps),
     "response": (response, draw.response),
     "delay": (delay, draw.nothing),
+    "rate": (rate, draw.rate),
     "disturbed": (disturbed, draw.disturbed),
 }
 """By experiment: its table and its picture."""

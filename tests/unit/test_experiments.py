@@ -110,12 +110,12 @@ def test_disturbances_of_a_kind_never_overlap(seed, seconds):
 
 @given(seed=st.integers(0, 10**6), jobs=st.integers(1, 120))
 def test_jobs_have_the_cpu_seconds_and_the_deadlines_that_were_asked_for(seed, jobs):
-    costs = {"a": 0.01, "b": 0.05}
+    costs = {"a": 0.1, "b": 0.5}
     found = storm.arrivals(seed, jobs, cpu_seconds=20, processors=6, cpu=0.1, costs=costs, startup=5)
     assert found == storm.arrivals(seed, jobs, cpu_seconds=20, processors=6, cpu=0.1, costs=costs, startup=5)
     assert len({one.name for one in found}) == jobs
     for one in found:
-        assert one.units * costs[one.program] == pytest.approx(20)
+        assert one.units * costs[one.program] == pytest.approx(20 / 0.1)
         assert 1.5 * 105 <= one.deadline <= 5 * 105
 
 
@@ -125,6 +125,8 @@ def test_costs_are_read_from_what_was_measured():
     )
     assert found["blastp"].unit == pytest.approx(0.05)
     assert found["blastp"].start == pytest.approx(0.1)
+    assert found["blastp"].seconds(0.1) == pytest.approx(0.5), "the CPU limits it"
+    assert found["sqlite"].seconds(0.6) == pytest.approx(0.02), "it waits for the disk"
     assert found["sqlite"].waiting == pytest.approx(0.5)
     assert found["pagerank"].waiting == pytest.approx(0)
     assert set(found) == {program.name for program in PROGRAMS}
