@@ -16,9 +16,11 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from server import job
 
 from punctual import errors
 from punctual.kube.cluster.client import ApiClient
+from punctual.kube.cluster.directory import JOBS
 from punctual.kube.cluster.resources import CONFIG_MAPS, PODS, Resource
 
 POOLS = Resource("punctual.dev/v1alpha1", "pools")
@@ -142,6 +144,24 @@ async def test_every_precondition_that_does_not_hold_is_a_conflict(client, names
     await client.delete(path, uid=made["metadata"]["uid"])
     with pytest.raises(errors.NotFound):
         await client.delete(path)
+
+
+async def test_a_status_is_written_without_reading_the_spec_again(client, namespace):
+    """A spec of 1 MB takes up to 27 MiB once it is read, and each refusal is a write of a status."""
+    made = await client.create(JOBS.path(namespace=namespace), job("job", namespace, "main"))
+    path = JOBS.path(namespace=namespace, name="job")
+    status = {"epoch": 1, "state": "Refused"}
+    answer = await client.put_status(path, {**made, "status": status}, field_manager="test")
+    assert set(answer) == {"kind", "apiVersion", "metadata"}
+    there = await client.get(path)
+    assert there["spec"] == made["spec"]
+    assert there["status"]["epoch"] == 1
+    assert answer["metadata"]["resourceVersion"] == there["metadata"]["resourceVersion"]
+    assert (await client.metadata(path))["uid"] == made["metadata"]["uid"]
+    with pytest.raises(errors.Conflict):
+        await client.put_status(path, {**made, "status": status}, field_manager="test")
+    with pytest.raises(errors.Invalid, match="unknown field"):
+        await client.put_status(path, {**there, "status": {**status, "stat": 1}}, field_manager="test")
 
 
 async def test_what_can_never_be_right_is_invalid(client, namespace):

@@ -78,7 +78,7 @@ async def settle(client: ApiClient, namespace, pool, count, *, prefix="settled",
             made = await client.create(collection, body)
             status = (refused if n % 10 else ended)(now, epoch=epoch)
             status = {key: value for key, value in status.items() if value is not None}
-            path = JOBS.path(namespace=namespace, name=f"{prefix}-{n}", subresource="status")
-            await client.replace(path, {**made, "status": status}, strict=True)
+            path = JOBS.path(namespace=namespace, name=f"{prefix}-{n}")
+            await client.put_status(path, {**made, "status": status}, field_manager="settled")
 
     await asyncio.gather(*(make() for _ in range(UNDER_WAY)))

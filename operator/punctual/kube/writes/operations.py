@@ -193,13 +193,13 @@ async def _put_status(client: ApiClient, operation: PutStatus, version: str) -> 
     version = version or operation.version
     known = bool(version)
     if uid and not known:
-        there = (await client.get(operation.path))["metadata"]
+        there = await client.metadata(operation.path)
         if there["uid"] != uid:
             raise errors.Replaced(f"the uid is {there['uid']}, not {uid}")
         version = there["resourceVersion"]
     body = operation.body | {"metadata": meta | {"resourceVersion": version}} if uid else operation.body
     try:
-        return await client.replace(f"{operation.path}/status", body, field_manager=FIELD_MANAGER, strict=True)
+        return await client.put_status(operation.path, body, field_manager=FIELD_MANAGER)
     except errors.Conflict:
         if not known:
             raise
@@ -236,7 +236,7 @@ async def _add(client: ApiClient, key: Key, operation: AddToConfigMap) -> Outcom
         collection = operation.path.rpartition("/")[0]
         return Outcome(key, operation, "done", body=await client.create(collection, body, field_manager=FIELD_MANAGER))
     except errors.Invalid:
-        there = (await client.get(operation.path))["metadata"]
+        there = await client.metadata(operation.path)
         owners = there.get("ownerReferences") or [{}]
         if owners[0].get("uid") == owner["uid"]:
             raise
