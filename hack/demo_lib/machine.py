@@ -43,9 +43,8 @@ def give_cpus(node: str, much: float) -> None:
 
 
 @contextmanager
-def halved(node: str) -> Iterator[None]:
-    """Let a node have half its CPU."""
-    whole = cores(node)
+def halved(node: str, whole: float) -> Iterator[None]:
+    """Let a node have half of the CPU that it has else, ``whole`` cores."""
     give_cpus(node, whole / 2)
     try:
         yield
