@@ -9,6 +9,7 @@ from world import Worker, World, job
 from punctual import reasons
 from punctual.scheduling.model.discipline import Order
 from punctual.scheduling.model.events import NodeGone
+from punctual.scheduling.model.pool_spec import PoolSpec
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.placement.demand import Demand
@@ -443,7 +444,27 @@ def test_a_pod_that_does_not_heed_its_end_costs_nobody_a_deadline(seconds):
     assert track(w, uid) == ("True", reasons.ON_TRACK)
 
 
-# margins
+# margins and headroom
+
+
+@pytest.mark.parametrize("deadline", [107, 109])
+def test_headroom_is_used_before_a_promise_is_given_up(deadline):
+    """The first job ends some seconds after its plan, and the second has no time left but its headroom.
+
+    If the first made way at once, the second would have time with the later deadline only.
+    """
+    w = nodes(1, spec=PoolSpec(name="main", cpu=1.0, headroom=0.2, margin=2.0))
+    w.workers = lambda uid, _c: Worker(pace=1.42 if uid == "first" else 1.0)
+    w.apply(job("first", units=40, deadline=60))
+    w.apply(job("second", units=40, deadline=deadline))
+    w.run_until(lambda w: w.done("second"))
+    assert w.met("first")
+    assert w.met("second")
+    assert not any("on_track=False" in line for line in w.log)
+    assert w.processed["first"] == [(0, 40)], "its chunk was not ended for the second's"
+    w.apply(job("third", units=40, deadline=w.now + 49, arrival=w.now))
+    w.run(w.now + 2)
+    assert w.state("third")[0] == "False", "a later job is planned with headroom"
 
 
 def test_how_long_one_jobs_pods_take_to_start_is_nobody_elses_margin():

@@ -134,13 +134,12 @@ class Planner:
         return self.state.spec.margin + beyond
 
     def planned(self, st: JobState) -> Cost:
-        """Return the cost for planning the job: with the observed slowdown and headroom."""
+        """Return the cost for planning the job: with the observed slowdown, and headroom that no shortage used up."""
         assert self.state.spec is not None
         cost = st.cost
         assert cost is not None
         slowed = cost if st.slowed == 1.0 else replace(cost, chi=cost.chi * st.slowed)
-        # where jobs share processors, a shortage uses up the headroom as well
-        return slowed.with_headroom(0.0 if st.squeezed and self.state.spec.fluid else self.state.spec.headroom)
+        return slowed.with_headroom(0.0 if st.squeezed else self.state.spec.headroom)
 
     def due(self, st: JobState) -> float:
         """Return when its chunks must end: margin and reduce before the deadline."""

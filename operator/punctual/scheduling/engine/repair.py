@@ -1,8 +1,8 @@
 """Repair: makes the plan again after a change, keeps the old one, or gives promises up if no plan fits.
 
 A new plan replaces the old one only if it keeps every promise (schedules have anomalies). Otherwise the old plan stays,
-with its new times. If neither keeps every promise, margins are used first. Then promises are given up: first those of
-the jobs that caused the shortage, then the newest.
+with its new times. If neither keeps every promise, margins and headroom are used first. Then promises are given up:
+first those of the jobs that caused the shortage, then the newest.
 """
 
 from dataclasses import dataclass, replace
@@ -74,7 +74,7 @@ class Repair:
         return None if missed else plan
 
     def _repair(self, now: float, missed: list[str], late: list[str]) -> Plan:
-        """Find a plan that keeps as many promises as possible: use margins first, then give promises up.
+        """Find a plan that keeps as many promises as possible: use margins and headroom first, then give promises up.
 
         Drop jobs that cannot be saved first, then the jobs that caused the shortage (isolation), then the newest, until
         the rest fits. Finally, take back dropped jobs that fit after all: they did not cause the shortage.

@@ -90,7 +90,7 @@ class JobState:
     faults: frozenset[str] = frozenset()
     """File faults of its workers for which events were emitted."""
     squeezed: bool = False
-    """A shortage has used up its margin: it is planned against the deadline itself."""
+    """A shortage has used up its margin and its headroom: it is planned as fast as can be, against the deadline."""
     last_end: float = -math.inf
     """When the last of its pods ended, among those that this leader has accounted."""
     imageless_since: float | None = None
