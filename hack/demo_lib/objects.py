@@ -29,7 +29,6 @@ def pool() -> Json:
         "spec": {
             "nodeSelector": {"matchLabels": {NODE_LABEL: POOL}},
             "processor": {"cpu": f"{CPU * 1000:.0f}m", "memory": "64Mi"},
-            "progressControl": "Feedback",
         },
     }
 

@@ -160,10 +160,10 @@ class PoolSpec(PoolSelectors):
     promise may suffer when they come. Taint: the nodes are the pool's alone (taint `punctual.dev/pool`, NoSchedule);
     pods that are there already stay. Placeholder: pods that sleep keep the room of each unused processor, and
     make way for its chunks; pods of a higher priority still take it. Default None."""
-    progress_control: Literal["None", "Feedback"] = "None"
-    """How the CPU of running chunks is set. None: each chunk may use one processor. Feedback: each node's agent
-    measures how fast a chunk gets on and moves its CPU limit, so that the chunk ends at its planned end: a chunk
-    that falls behind gets what chunks on the same node that are ahead do not need. Default None."""
+    progress_control: Literal["Feedback", "None"] = "Feedback"
+    """How the CPU of running chunks is set. Feedback: each node's agent measures how fast a chunk gets on and moves its
+    CPU limit, so that the chunk ends at its planned end: a chunk that falls behind gets what chunks on the same node
+    that are ahead do not need. None: each chunk may use one processor. Default Feedback."""
     headroom: Annotated[Percent, between_percent(0, 90, "12.5%")] = 0.125
     """The part r of each processor that plans leave free, in per cent: `"12.5%"`. A unit is planned with the cost
     perUnit / (1 - r), and a chunk that falls behind can use the free part to catch up. From 0% to 90%, default
