@@ -122,7 +122,7 @@ def _told(at: int, ranks: list[watching.Seen], moments: list[float], status: Jso
     alone = float(status["maxRate"].removesuffix("/s"))
     targets = [targets[at] for targets in STAGES]
     stages = zip([*targets, targets[-1]], pairwise(moments), strict=True)
-    parts = [_part(track, alone, target, *ends) for target, ends in stages]
+    parts = [part(track, alone, target, *ends) for target, ends in stages]
     begin = moments[0] - 10.0
     times = [begin + k for k in range(int(moments[-1] - begin - CONTROL))]
     return {
@@ -135,8 +135,8 @@ def _told(at: int, ranks: list[watching.Seen], moments: list[float], status: Jso
     }
 
 
-def _part(track: Track, alone: float, target: float, begin: float, end: float) -> Json:
-    """Return when the rate is within ε for good, and how well it is kept from then on."""
+def part(track: Track, alone: float, target: float, begin: float, end: float) -> Json:
+    """Return when the rate is first within ε of a target, and how well it is kept from then on."""
     steps = int((end - begin) / CONTROL)
     ends = [begin + CONTROL * (k + 1) for k in range(steps)]
     rates = [(samples.at(track, e) - samples.at(track, e - CONTROL)) / CONTROL / alone for e in ends]

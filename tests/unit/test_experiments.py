@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "hack"))  # hypothesis wants it before any fixture
 
-from experiments_lib import page, samples, storm, watching
+from experiments_lib import page, rate, samples, storm, watching
 from experiments_lib.outcome import Ended, outcome
 from experiments_lib.programs import PROGRAMS, costs
 
@@ -63,15 +63,34 @@ def test_noise_of_nothing_is_refused(begin, end):
 
 
 @pytest.mark.parametrize(
-    ("rate", "depth", "seconds"),
+    ("rates", "settled", "outside"),
+    [
+        (lambda _: 5.0, 4.0, 0),
+        (lambda t: 10.0 if t < 22 else 5.0, 16.0, 0),
+        (lambda t: 6.0 if 32 <= t < 36 else 5.0, 4.0, 1),
+        (lambda _: 6.0, None, 0),
+    ],
+    ids=["at once", "the fourth four seconds", "held but for four seconds", "never"],
+)
+def test_a_held_rate_is_told_by_when_it_settled_and_how_often_it_left(rates, settled, outside):
+    found = rate.part(track(rates), 10.0, 0.5, 12.0, 52.0)
+    assert found["settled"] == settled
+    assert found["outside"] == outside
+    assert (found["rates"] is None) == (settled is None)
+    if settled is not None:
+        assert found["rates"]["median"] == pytest.approx(0.5, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("pace", "depth", "seconds"),
     [
         (lambda _: 10.0, 1.0, 0.0),
         (lambda t: 5.0 if 20 <= t < 26 else 10.0, 0.5, 9.0),
         (lambda t: 5.0 if t >= 20 else 10.0, 0.5, None),
     ],
 )
-def test_recovery_tells_depth_and_time(rate, depth, seconds):
-    found = samples.recovery(track(rate), 20.0, before=10, until=30, band=0.1, window=3)
+def test_recovery_tells_depth_and_time(pace, depth, seconds):
+    found = samples.recovery(track(pace), 20.0, before=10, until=30, band=0.1, window=3)
     assert found.depth == pytest.approx(depth, abs=0.02)
     assert found.seconds == (None if seconds is None else pytest.approx(seconds, abs=0.5))
 
