@@ -61,9 +61,7 @@ def words() -> str:
 def _part(figure: Figure, document: dict[str, Any]) -> list[str]:
     found = Found.of(document["points"])
     size = f"{document['seeds']} seeds"
-    if figure.name != "6.12" and not figure.name.startswith(
-        ("rate", "progress")
-    ):  # their lengths are no time, or differ
+    if figure.name != "6.12" and figure.name[0].isdigit():  # the others' lengths are no time, or differ
         size += f", {document['time_units'] / 1e6:g}·10⁶ time units a point"
     spent = f"{document['cpu_seconds']} s of CPU at {document['commit']}"
     how = "computed" if figure.name == "4.5" else f"{size}, {spent}"
