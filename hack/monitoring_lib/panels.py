@@ -337,9 +337,14 @@ NODES = Dashboard(
                     "CPU pressure",
                     "percentunit",
                     (Query(_rate(names.CPU_PRESSURE, by="instance"), "{{instance}}"),),
-                    width=FULL,
                     help="Share of time in which at least one task of the node waited for a CPU, chunks held back by "
                     "their caps included. No value: the node's kernel has no PSI.",
+                ),
+                Panel(
+                    "CPU used by the nodes' own work",
+                    "short",
+                    (Query(f"sum by (instance) ({names.HOST_USE.name})", "{{instance}}"),),
+                    help="Cores. All but guests counts, also promised chunks.",
                 ),
             ),
         ),
@@ -360,6 +365,7 @@ NODES = Dashboard(
                         Query(f"sum({names.AGENT_LINES.name})", "on lines"),
                         Query(f"sum({names.AGENT_SATURATED.name})", "on lines out of reach"),
                         Query(f"sum({names.AGENT_APPLICATIONS.name})", "held at a rate"),
+                        Query(f"sum({names.AGENT_GUESTS.name})", "guests"),
                     ),
                 ),
                 Panel(

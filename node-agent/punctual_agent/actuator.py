@@ -46,6 +46,7 @@ class Actuator:
         self.hierarchy = hierarchy
         self._folder: dict[str, str] = {}
         self._asserted: dict[str, dict[str, Cap]] = {}
+        self._lowered: set[str] = set()
 
     def hold(self, uid: str, cap: Cap | None) -> Held:
         """Bring a pod to the cap and read its CPU use. With None, the pod is only read."""
@@ -88,6 +89,24 @@ class Actuator:
             return
         held.cap = _in_force(held.caps)
 
+    def lower(self, uid: str, held: Held) -> None:
+        """Give a pod that was just read the lowest CPU priority."""
+        if not held.found:
+            return
+        try:
+            written = self.hierarchy.lower(self._folder[uid])
+        except VanishedError:
+            held.writes["vanished"] += 1
+            held.found = False
+            self.forget(uid)
+        except CgroupError as error:
+            held.writes[error.kind] += 1
+            held.error = str(error)
+        else:
+            held.writes["written"] += written
+            held.drift += written and uid in self._lowered
+            self._lowered.add(uid)
+
     def keep(self, application: Application, held: Held) -> Application:
         """Bring an application's pod to its caps, after it has seen this read of it. Returns the application after it.
 
@@ -114,6 +133,7 @@ class Actuator:
         if folder := self._folder.pop(uid, None):
             self.hierarchy.forget(folder)
         self._asserted.pop(uid, None)
+        self._lowered.discard(uid)
 
     def _assert(self, uid: str, caps: dict[str, Cap], cap: Cap, held: Held) -> None:
         before = self._asserted.get(uid, {})

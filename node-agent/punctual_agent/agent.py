@@ -15,6 +15,9 @@ agent ends.
 An application's pod keeps the cap of its last set point, also while the operator is away, and never has more than its
 own limits (`application`). It gets them back when a complete answer does not name it.
 
+A guest's cap follows what the node's own work leaves, each second, also while the operator is away (`guests`). Its rest
+cap is its floor, which the watchdog gives it.
+
 An answer with an epoch below the highest one seen is refused and changes nothing. The highest epoch survives a restart.
 """
 
@@ -29,6 +32,7 @@ from punctual.wire import NodeReport, PodReport, Report, SetPoint, SetPoints
 from punctual_agent.actuator import Actuator, Held, NodeLock
 from punctual_agent.application import Application
 from punctual_agent.cgroup import Cap, Hierarchy, NodeUse, Throttling, valid_uid
+from punctual_agent.guests import Guests, Seen
 from punctual_agent.metrics import Metrics
 from punctual_agent.progress import Progress, with_volume
 from punctual_agent.state import Rest, Saved, State
@@ -79,11 +83,13 @@ class _Pod:
     """Cap that keeps it on its line, cores. None: it has no line."""
     application: Application | None = None
     """Its caps as an application that is held at a rate."""
+    guest: int | None = None
+    """Its weight among guests. None: it is no guest."""
 
     @property
     def named(self) -> bool:
         """A set point has named it."""
-        return self.told is not None or self.application is not None
+        return self.told is not None or self.rest is not None or self.application is not None
 
 
 class Agent:
@@ -109,6 +115,7 @@ class Agent:
         self._actuator = Actuator(hierarchy)
         self._lock = NodeLock(hierarchy)
         self._steering = Steering()
+        self._guests = Guests()
         self._pods_root = pods_root
         self._state = state
         self._metrics = metrics
@@ -118,9 +125,10 @@ class Agent:
         self._sequence = 0
         self._pods: dict[str, _Pod] = {}
         saved = state.load()
-        self._saved = Saved(saved.epoch, lease, saved.rests, saved.applications)
+        self._saved = Saved(saved.epoch, lease, saved.rests, saved.applications, saved.guests)
         for uid, rest in saved.rests.items():
-            self._pod(uid, now).rest = rest
+            pod = self._pod(uid, now)
+            pod.rest, pod.guest = rest, saved.guests.get(uid)
         for uid, application in saved.applications.items():
             self._pod(uid, now).application = application
 
@@ -147,6 +155,7 @@ class Agent:
                 self._forget(pod.uid)
         node = self._hierarchy.node()
         self._steer(now, node.pressure)
+        self._guests.look(now, node, {uid: seen for uid, pod in self._pods.items() if (seen := _seen(pod)) is not None})
         self._save(self.epoch)
         for pod in self._pods.values():
             self._assert(pod, now, may_write=may_write)
@@ -196,13 +205,14 @@ class Agent:
     def _take(self, pod: _Pod, point: SetPoint, now: float) -> None:
         if point.application:
             pod.application = (pod.application or Application(None)).told(Cap.of(point.cap, point.period))
-            pod.told = pod.rest = pod.steered = None
+            pod.told = pod.rest = pod.steered = pod.guest = None
             pod.progress.application = True
             self._steering.forget(pod.uid)
             return
         pod.application = None
         pod.told = Rest(point.cap, point.period)
         pod.rest = Rest(point.rest_cap, point.period)
+        pod.guest = None if point.guest is None else point.guest.weight
         pod.progress.bound(point.units or None)
         self._steering.tell(pod.uid, point, now)
         if point.follow is None:
@@ -222,7 +232,8 @@ class Agent:
     def _save(self, epoch: int) -> None:
         rests = {pod.uid: pod.rest for pod in self._pods.values() if pod.rest is not None}
         applications = {pod.uid: pod.application for pod in self._pods.values() if pod.application is not None}
-        saved = Saved(epoch, self._saved.lease, rests, applications)
+        guests = {pod.uid: pod.guest for pod in self._pods.values() if pod.guest is not None}
+        saved = Saved(epoch, self._saved.lease, rests, applications, guests)
         if saved != self._saved:
             self._state.save(saved)
             self._saved = saved
@@ -256,6 +267,8 @@ class Agent:
             os.close(handle)
 
     def _wanted(self, pod: _Pod, now: float) -> Cap | None:
+        if pod.guest is not None and pod.rest is not None:
+            return Cap.of(self._guests.cap(pod.uid, pod.rest.cores), pod.rest.period)
         answered = now - self._answered <= self._patience
         if pod.told is not None and pod.steered is not None and (answered or not self._steering.over(pod.uid, now)):
             return Cap.of(pod.steered, pod.told.period)
@@ -309,6 +322,8 @@ class Agent:
             if pod.application.released:
                 pod.application = None
         elif may_write and (wanted := self._wanted(pod, now)) is not None:
+            if pod.guest is not None:
+                self._actuator.lower(pod.uid, pod.held)
             self._actuator.write(pod.uid, wanted, pod.held)
         self._count(pod, pod.held)
 
@@ -337,6 +352,9 @@ class Agent:
         self._metrics.lines.set(len(self._steering))
         self._metrics.saturated.set(self._steering.saturated)
         self._metrics.applications.set(sum(pod.application is not None for pod in self._pods.values()))
+        self._metrics.guests.set(len(self._guests))
+        if self._guests.hosts is not None:
+            self._metrics.host_use.set(self._guests.hosts.used)
         self._metrics.epoch.set(self.epoch)
         self._metrics.answered(now - self._answered)
         self._metrics.may_write.set(may_write)
@@ -358,6 +376,8 @@ class Agent:
                 cgroup=self._hierarchy.version,
                 driver=self._hierarchy.driver,
                 can_write=may_write,
+                guest_priority=self._hierarchy.guest_priority,
+                hosts=self._guests.hosts,
             ),
             pods=[self._pod_report(pod, now) for pod in pods],
         )
@@ -379,6 +399,14 @@ class Agent:
             drift=pod.drift,
             followed=self._steering.report(pod.uid, now),
         )
+
+
+def _seen(pod: _Pod) -> Seen | None:
+    """Return a pod's counter for the account of guests and hosts; None: it was not found."""
+    use = pod.held.use
+    if not pod.held.found or use is None:
+        return None
+    return Seen(use.cpu, pod.named, pod.guest, pod.rest.cores if pod.rest is not None else 0.0)
 
 
 def _bound(before: Mapping[str, Throttling] | None, now: Mapping[str, Throttling]) -> float | None:

@@ -54,6 +54,7 @@ _MANY: Final = 8_192
 _SEARCH_EVERY: Final = 10.0  # seconds between searches for roots while a pod is not found
 
 Driver = Literal["cgroupfs", "systemd"]
+Priority = Literal["idle", "weight"]
 Version = Literal["v1", "v2"]
 
 
@@ -152,6 +153,8 @@ class NodeUse:
     """Per cent of the last 10 s in which a task waited for a CPU."""
     waited: float | None
     """Seconds in which a task waited for a CPU."""
+    cores: float
+    """CPU of the node: its CPUs, or the quota of its root if that is less, as for a node in a container."""
 
 
 def valid_uid(uid: str) -> bool:
@@ -188,6 +191,12 @@ def _translated(error: OSError, what: str) -> CgroupError:
     if error.errno in (errno.ENOENT, errno.ENODEV, errno.ENOTDIR):
         return VanishedError(what)
     return CgroupError(f"{what}: {error.strerror}", _KINDS.get(error.errno or 0, "failed"))
+
+
+def _cpus(text: str) -> float:
+    """Return the number of CPUs in a list such as "0-3,7". Raises ValueError if there is none."""
+    ends = [part.split("-") for part in text.strip().split(",")]
+    return float(sum(int(one[-1]) - int(one[0]) + 1 for one in ends))
 
 
 def _used(text: str) -> float:
@@ -257,6 +266,7 @@ class Hierarchy:
         self._kubepods: list[str] = []
         self._searched = float("-inf")
         self._kept = _Kept()
+        self._priority: Priority | None = None
         self.version: Version
         if "cpu" in self._controllers():
             self.version, self.cpu, self.accounting = "v2", root, root
@@ -325,6 +335,17 @@ class Hierarchy:
             self._search()
         return "systemd" if any(base.endswith(".slice") for base in self._kubepods) else "cgroupfs"
 
+    @property
+    def guest_priority(self) -> Priority | None:
+        """How pods get the lowest CPU priority: ``cpu.idle`` where the kernel has it (5.15), else the least weight.
+
+        None while there is no ``kubepods`` folder to look at: the root has no such files.
+        """
+        if self._priority is None and (self._kubepods or self._search()) and self._kubepods:
+            idle = os.path.exists(f"{self._kubepods[0]}/cpu.idle")  # noqa: PTH110
+            self._priority = "idle" if idle else "weight"
+        return self._priority
+
     def containers(self, pod: str) -> list[str]:
         """List the container folders of a pod by name, the sandbox included. Raises VanishedError."""
         try:
@@ -384,7 +405,16 @@ class Hierarchy:
         else:
             cpu = int(_read(f"{self.accounting}/cpuacct.usage")) / 1e9
         pressure, waited = self._node_pressure() or (None, None)
-        return NodeUse(cpu, self._memory(), pressure, waited)
+        return NodeUse(cpu, self._memory(), pressure, waited, self._cores())
+
+    def _cores(self) -> float:
+        name = "cpuset.cpus.effective" if self.version == "v2" else "cpuset/cpuset.effective_cpus"
+        cores = float(os.cpu_count() or 1)
+        with contextlib.suppress(CgroupError, ValueError):  # a kernel without cpuset
+            cores = _cpus(_read(f"{self.root}/{name}"))
+        with contextlib.suppress(CgroupError):  # the root cgroup of a machine has none
+            cores = min(cores, self.cap(self.cpu).share)
+        return cores
 
     def _memory(self) -> int:
         # the root cgroup of a machine has no memory.current; that of a node in a container has one
@@ -437,6 +467,21 @@ class Hierarchy:
             return
         for name, value in _v1_steps(there, cap):
             _write(f"{folder}/cpu.cfs_{name}_us", str(value))
+
+    def lower(self, pod: str) -> bool:
+        """Give a pod the lowest CPU priority. Returns False if it has it already. Raises CgroupError.
+
+        It acts among siblings only: a folder of BestEffort pods as a whole keeps the weight that the kubelet gave it.
+        The pod's folder alone is written, because the kubelet fails to start if a folder above is in the idle class.
+        """
+        if self.guest_priority == "idle":
+            name, least = "cpu.idle", 1
+        else:
+            name, least = ("cpu.weight", 1) if self.version == "v2" else ("cpu.shares", 2)
+        if int(self._kept.of(pod)(f"{pod}/{name}")) == least:
+            return False
+        _write(f"{pod}/{name}", str(least))
+        return True
 
     def _drop_burst(self, folder: str) -> None:
         """Set the burst to 0 first.

@@ -40,6 +40,8 @@ class Metrics:
         self.saturated = self._gauge(names.AGENT_SATURATED)
         self.line_writes = self._counter(names.AGENT_LINE_WRITES)
         self.applications = self._gauge(names.AGENT_APPLICATIONS)
+        self.guests = self._gauge(names.AGENT_GUESTS)
+        self.host_use = self._gauge(names.HOST_USE)
         self.may_write = self._gauge(names.MAY_WRITE)
         look = names.LOOK_DURATION
         self.look = Histogram(look.name, look.help, registry=self.registry, buckets=look.buckets)

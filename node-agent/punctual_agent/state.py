@@ -45,6 +45,8 @@ class Saved:
     rests: Mapping[str, Rest] = field(default_factory=dict)
     applications: Mapping[str, Application] = field(default_factory=dict)
     """By pod. The watchdog leaves them alone: they keep their last caps."""
+    guests: Mapping[str, int] = field(default_factory=dict)
+    """Weight among guests, by pod. Their rest caps are their floors."""
 
 
 class State:
@@ -75,7 +77,8 @@ class State:
             applications = {
                 uid: _application(one) for uid, one in raw.get("applications", {}).items() if valid_uid(uid)
             }
-            return Saved(int(raw["epoch"]), float(raw["lease"]), rests, applications)
+            guests = {uid: int(weight) for uid, weight in raw.get("guests", {}).items() if uid in rests}
+            return Saved(int(raw["epoch"]), float(raw["lease"]), rests, applications, guests)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return Saved()
 

@@ -254,11 +254,13 @@ CERTIFICATE_END: Final = Metric(
 CGROUP_WRITES: Final = Metric(
     "punctual_cgroup_writes_total",
     "counter",
-    "Writes of CPU caps by result: written, refused, denied, vanished, failed.",
+    "Writes of CPU caps and of guests' priorities by result: written, refused, denied, vanished, failed.",
     ("result",),
 )
 CGROUP_DRIFT: Final = Metric(
-    "punctual_cgroup_drift_total", "counter", "Caps that another program changed and the agent restored."
+    "punctual_cgroup_drift_total",
+    "counter",
+    "Caps, and priorities of guests, that another program changed and the agent restored.",
 )
 CPU_QUOTA: Final = Metric(
     "punctual_cpu_quota_cores",
@@ -314,6 +316,12 @@ AGENT_LINE_WRITES: Final = Metric(
     "punctual_agent_line_writes_total", "counter", "Caps written to keep chunks on lines."
 )
 AGENT_APPLICATIONS: Final = Metric("punctual_agent_applications", "gauge", "Pods that the agent holds at a rate.")
+AGENT_GUESTS: Final = Metric(
+    "punctual_agent_guests", "gauge", "Pods that the agent holds to what the node's own work leaves."
+)
+HOST_USE: Final = Metric(
+    "punctual_host_cpu_cores", "gauge", "CPU that the node's own work used in the last second: all but guests."
+)
 MAY_WRITE: Final = Metric(
     "punctual_agent_may_write", "gauge", "1 while the agent can write caps and holds its node's lock."
 )

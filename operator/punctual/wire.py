@@ -94,6 +94,26 @@ class PodReport(_Message):
     """None: the pod has no line, it holds its cap."""
 
 
+class Hosts(_Message):
+    """What a node's own work uses: ordinary pods, the system, and promised chunks. Only guests are not counted.
+
+    The node is busy from the first second in which its own work uses a tenth of it, until that has used less for a
+    minute.
+    """
+
+    cores: Annotated[float, Field(gt=0, le=4096)]
+    """CPU of the node."""
+    used: Cores = 0.0
+    """CPU that its own work used in the last second, cores."""
+    guests: Cores = 0.0
+    """CPU that guests used in the last second, cores."""
+    busy: bool = False
+    age: Seconds = 0.0
+    """Since when the node is busy, or is not."""
+    mean: Cores = 0.0
+    """CPU that its own work used in this time, as a mean, cores."""
+
+
 class NodeReport(_Message):
     """The node's counters, from its cgroup root and /proc."""
 
@@ -106,6 +126,11 @@ class NodeReport(_Message):
     driver: Literal["cgroupfs", "systemd"] = "cgroupfs"
     can_write: bool = True
     """Whether the agent can write caps on this node."""
+    guest_priority: Literal["idle", "weight"] | None = None
+    """How guests get the lowest CPU priority here: the kernel's idle class for cgroups, or only the least weight. None:
+    not known yet, because the kubelet has made no cgroup."""
+    hosts: Hosts | None = None
+    """None: the agent has looked only once."""
 
 
 class Report(_Message):
@@ -159,10 +184,17 @@ class Follow(_Message):
     """None: the agent uses a slow loop that is stable for any model."""
 
 
+class Guest(_Message):
+    """A guest: the agent chooses its cap, from its rest cap up to what the node's own work leaves."""
+
+    weight: Annotated[int, Field(ge=1, le=10_000)] = 100
+    """How much of that is for it, relative to other guests."""
+
+
 class SetPoint(_Message):
     """The orders for one pod. The cap is for the pod's first container and for the pod.
 
-    With ``follow``, the agent moves the cap. An older agent ignores the line and holds ``cap``.
+    With ``follow`` or ``guest``, the agent moves the cap. An older agent ignores them and holds ``cap``.
     """
 
     uid: str = Field(max_length=63)
@@ -183,6 +215,9 @@ class SetPoint(_Message):
     """The pod is a user's own, held at a rate. Its cap is never above the limit that it had, and stays in force while
     the operator or the agent is gone. The pod gets its limit back when no set point names it
     (:attr:`SetPoints.applications_complete`)."""
+    guest: Guest | None = None
+    """The pod may only use what the node's own work leaves, at the lowest CPU priority, for as long as it lives. This
+    goes on while the operator is away. While the agent is gone, the pod has its rest cap."""
 
 
 class SetPoints(_Message):

@@ -30,7 +30,7 @@ def tree(request, tmp_path):
 
 @pytest.fixture
 def make_tree(tmp_path):
-    return lambda version="v2", driver="systemd", below="": Tree(tmp_path, version=version, driver=driver, below=below)
+    return lambda version="v2", driver="systemd", **more: Tree(tmp_path, version=version, driver=driver, **more)
 
 
 @pytest.fixture

@@ -332,7 +332,7 @@ def test_a_restarted_agent_does_not_count_again_what_was_before_it(tree, start):
 
 def test_pressure_is_counted_from_the_agents_start_and_not_exported_without_psi(tree, start, monkeypatch):
     name, total = "punctual_node_cpu_pressure_seconds_total", [None]
-    monkeypatch.setattr(Hierarchy, "node", lambda _: NodeUse(0.0, 0, None, total[0]))
+    monkeypatch.setattr(Hierarchy, "node", lambda _: NodeUse(0.0, 0, None, total[0], 4.0))
     agent = start()
     agent.tick(1.0)
     assert value(agent, name) is None

@@ -30,7 +30,7 @@ def test_a_pod_is_found_in_every_class(tree, qos):
 )
 @pytest.mark.parametrize("version", ["v1", "v2"])
 def test_a_pod_is_found_below_any_cgroup_root(make_tree, version, driver, below):
-    tree = make_tree(version, driver, below)
+    tree = make_tree(version, driver, below=below)
     folder = tree.pod(UID)
     assert tree.hierarchy().find(UID) == str(folder)
 
@@ -82,7 +82,7 @@ def test_counters_are_seconds_and_throttling_adds_up_over_pod_and_containers(tre
 
 def test_the_node_is_read_at_the_root(make_tree):
     node = make_tree("v2", "systemd").hierarchy().node()
-    assert node == NodeUse(12.5, 1048576, 7.5, 2.5)
+    assert node == NodeUse(12.5, 1048576, 7.5, 2.5, 4.0)
 
 
 def test_the_node_is_read_at_the_root_on_v1(make_tree):

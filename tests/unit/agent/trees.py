@@ -21,13 +21,13 @@ def _set(path: Path, text: str) -> None:
 
 
 class Tree:
-    """A node without a kernel: files only, so nothing is refused and nothing is counted."""
+    """A node without a kernel: files only, so nothing is refused and nothing is counted. It has four CPUs."""
 
-    def __init__(self, top: Path, *, version: str, driver: str, below: str = "") -> None:
+    def __init__(self, top: Path, *, version: str, driver: str, below: str = "", idle: bool = True) -> None:
         self.root = top / "cgroup"
         self.pods = top / "pods"
         self.pods.mkdir()
-        self.version, self.driver = version, driver
+        self.version, self.driver, self.idle = version, driver, idle
         cpu = self.root if version == "v2" else self.root / "cpu"
         self.cpu = cpu
         self._trees = [cpu] if version == "v2" else [cpu, self.root / "cpuacct"]
@@ -40,11 +40,14 @@ class Tree:
                 "some avg10=7.50 avg60=1.00 avg300=0.00 total=2500000\nfull avg10=1.00 avg60=0.00 avg300=0.00 total=7\n"
             )
             (self.root / "memory.current").write_text("1048576\n")
+            (self.root / "cpuset.cpus.effective").write_text("0-1,4-5\n")
         else:
             (cpu / "cgroup.procs").write_text("")
             (self.root / "cpuacct/cpuacct.usage").write_text("12500000000\n")
             (self.root / "memory").mkdir()
             (self.root / "memory/memory.usage_in_bytes").write_text("1048576\n")
+            (self.root / "cpuset").mkdir()
+            (self.root / "cpuset/cpuset.effective_cpus").write_text("0-1,4-5\n")
         parts = [part for part in below.split("/") if part]
         if driver == "systemd":
             prefix = f"{parts[-1].removesuffix('.slice')}-" if parts and parts[-1].endswith(".slice") else ""
@@ -53,6 +56,7 @@ class Tree:
         else:
             self.base = cpu / below / "kubepods"
         self.base.mkdir()
+        self._priorities(self.base)
 
     def hierarchy(self, **more) -> Hierarchy:
         return Hierarchy(str(self.root), **more)
@@ -75,6 +79,8 @@ class Tree:
     def folder(self, path: Path, *, quota: int = -1, period: int = 100_000) -> Path:
         for tree in self._trees:
             (tree / path.relative_to(self.cpu)).mkdir(parents=True, exist_ok=True)
+        if not (path / "cpu.stat").exists():
+            self._priorities(path)
         if self.version == "v2":
             _set(path / "cpu.max", f"{'max' if quota < 0 else quota} {period}\n")
             _set(path / "cpu.max.burst", "0\n")
@@ -86,6 +92,24 @@ class Tree:
             _set(path / "cpu.stat", "nr_periods 4\nnr_throttled 1\nthrottled_time 250000000\n")
             _set(self.root / "cpuacct" / path.relative_to(self.cpu) / "cpuacct.usage", "1500000000\n")
         return path
+
+    def _priorities(self, folder: Path) -> None:
+        """Make the files of CPU priorities, as a new folder has them. ``idle``: the kernel is 5.15 or newer."""
+        _set(folder / ("cpu.weight" if self.version == "v2" else "cpu.shares"), "100\n")
+        if self.idle:
+            _set(folder / "cpu.idle", "0\n")
+
+    def priority(self, folder: Path) -> tuple[int | None, int]:
+        """Whether a folder is in the idle class (None: the kernel has none), and its weight or shares."""
+        idle = int((folder / "cpu.idle").read_text()) if self.idle else None
+        return idle, int((folder / ("cpu.weight" if self.version == "v2" else "cpu.shares")).read_text())
+
+    def use_node(self, seconds: float) -> None:
+        """Set the CPU that the whole node has used."""
+        if self.version == "v2":
+            _set(self.root / "cpu.stat", f"usage_usec {seconds * 1e6:.0f}\nuser_usec 1\n")
+        else:
+            _set(self.root / "cpuacct/cpuacct.usage", f"{seconds * 1e9:.0f}\n")
 
     def count(self, folder: Path, *, periods: int, throttled: int, seconds: float) -> None:
         """Set the counters of throttling of a folder, as the kernel does."""

@@ -1,0 +1,105 @@
+"""What a node's own work uses, and the caps of the guests that may have the rest.
+
+The agent passes in counters, once a second. The node's own work (its hosts) is everything but guests: ordinary pods,
+the system, promised chunks. The cap of all guests and each one's part come from :mod:`punctual.linger.guest_cap`, and
+whether the node is busy from :mod:`punctual.linger.episode`.
+
+Counters end with their pods, and an order comes after its pod. Neither may look like work of the hosts, because all
+guests would yield for seconds. So a guest that is gone counts once more with what it used before, and the first second
+of a pod without a set point counts for neither side.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf
+from typing import NamedTuple
+
+from punctual.linger.episode import Watch
+from punctual.linger.guest_cap import Guest, GuestCap, share, want
+from punctual.wire import Hosts
+from punctual_agent.cgroup import NodeUse
+
+
+class Seen(NamedTuple):
+    """One pod at a look."""
+
+    cpu: float
+    """CPU seconds since it started."""
+    named: bool
+    """A set point has named it."""
+    weight: int | None = None
+    """Among guests. None: it is no guest."""
+    floor: float = 0.0
+    """Least cap of a guest, cores."""
+
+
+@dataclass(slots=True)
+class _Guest:
+    used: float = 0.0
+    """CPU in the last second, cores."""
+    want: float = inf
+    cap: float = 0.0
+
+
+@dataclass(slots=True)
+class Guests:
+    """All guests of a node, and its hosts."""
+
+    _guests: dict[str, _Guest] = field(default_factory=dict)
+    _cap: GuestCap = field(default_factory=lambda: GuestCap(0.0))
+    _watch: Watch = field(default_factory=Watch)
+    _at: float | None = None
+    """The time of the last look, and the counters of then: CPU seconds of the node and of its pods."""
+    _node: float = 0.0
+    _pods: dict[str, float] = field(default_factory=dict)
+    hosts: Hosts | None = None
+    """For the report. None before the second look."""
+
+    def __len__(self) -> int:
+        return len(self._guests)
+
+    def cap(self, uid: str, floor: float) -> float:
+        """Return a guest's cap, cores: its floor until the next look, if it has just come."""
+        one = self._guests.get(uid)
+        return floor if one is None else max(floor, one.cap)
+
+    def look(self, now: float, node: NodeUse, pods: Mapping[str, Seen]) -> None:
+        """Take the counters of the node and of all its pods that the agent follows."""
+        if self._at is not None and now > self._at:
+            self._measure(now - self._at, node, pods)
+        self._at, self._node, self._pods = now, node.cpu, {uid: one.cpu for uid, one in pods.items()}
+        guests = {uid: one for uid, one in pods.items() if one.weight is not None}
+        self._guests = {uid: self._guests.get(uid) or _Guest() for uid in guests}
+        caps = share(
+            self._cap.cap,
+            {uid: Guest(float(one.weight or 0), one.floor, self._guests[uid].want) for uid, one in guests.items()},
+        )
+        for uid, cap in caps.items():
+            self._guests[uid].cap = cap
+
+    def _measure(self, seconds: float, node: NodeUse, pods: Mapping[str, Seen]) -> None:
+        """Divide what the node used in the last seconds between hosts and guests."""
+        guests = other = 0.0
+        for uid, one in pods.items():
+            used = min(max(0.0, one.cpu - self._pods.get(uid, 0.0)) / seconds, node.cores)
+            if one.weight is not None:
+                guests += used
+                guest = self._guests.setdefault(uid, _Guest())
+                guest.want, guest.used = want(guest.want, used, guest.cap), used
+            elif not one.named and uid not in self._pods:
+                other += used
+        guests += sum(one.used for uid, one in self._guests.items() if uid not in pods)
+        total = max(0.0, node.cpu - self._node) / seconds
+        hosts = min(max(0.0, total - guests - other), node.cores)
+        self._cap.cores = node.cores
+        self._cap.see(seconds, hosts, guests)
+        self._watch.see(seconds, hosts / node.cores)
+        episode = self._watch.now
+        self.hosts = Hosts(
+            cores=node.cores,
+            used=hosts,
+            guests=guests,
+            busy=episode.busy,
+            age=episode.age,
+            mean=min(episode.use, 1.0) * node.cores,
+        )

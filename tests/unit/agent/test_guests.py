@@ -1,0 +1,484 @@
+"""Guests on a node: they yield within a second, whatever lies, vanishes or is rewritten, and whichever program is gone.
+
+The agent is the real one. The node is modelled: cgroup files without a kernel, four CPUs, hosts that need some of them,
+and guests that take what their caps allow. Where both want more than there is, hosts get four fifths.
+"""
+
+import json
+from dataclasses import dataclass, field
+
+import pytest
+
+from punctual.linger.episode import QUIET
+from punctual.linger.guest_cap import HOLD, MARGIN
+from punctual.wire import Guest, NodeReport, Report, SetPoint, SetPoints
+from punctual_agent.agent import Agent
+from punctual_agent.cgroup import Cap, CgroupError, Hierarchy
+from punctual_agent.metrics import Metrics
+from punctual_agent.state import Rest, Saved, State
+from punctual_agent.watchdog import Watchdog
+
+CORES = 4.0
+FLOOR = 0.01
+ALL = CORES * (1.0 - MARGIN)
+
+
+@dataclass
+class Work:
+    """A guest's program."""
+
+    uid: str
+    folder: object
+    weight: int
+    most: float = CORES
+    """CPU that it can use."""
+    cpu: float = 0.0
+
+
+@dataclass
+class Node:
+    """A node with an agent, and an operator that answers each second."""
+
+    tree: object
+    folder: object
+    guests: dict[str, Work] = field(default_factory=dict)
+    others: list[SetPoint] = field(default_factory=list)
+    """Set points of pods that are no guests."""
+    need: float = 0.0
+    """CPU that hosts need now."""
+    hosts: float = 0.0
+    """CPU that they got in the last second."""
+    now: float = 1000.0
+    cpu: float = 100.0
+    agent: Agent = None
+    report: Report = None
+
+    def add(self, name, *, weight=100, **more):
+        """A guest's pod starts; its program has not."""
+        uid = name * 8
+        pod = self.tree.pod(uid, qos="besteffort", containers=1)
+        self.tree.volume(uid)
+        self.tree.use(pod, 0.0)
+        one = self.guests[name] = Work(uid, pod, weight, **more)
+        return one
+
+    def end(self, name):
+        self.tree.remove(self.guests.pop(name).folder)
+
+    def start(self):
+        """Start the agent, or kill it and start another one."""
+        self.kill()
+        self.folder.mkdir(exist_ok=True)
+        self.tree.use_node(self.cpu)
+        self.agent = Agent(
+            node="n1", hierarchy=self.tree.hierarchy(), pods_root=str(self.tree.pods), state=State(self.folder),
+            metrics=Metrics(), now=self.now, lease=5.0, patience=60.0,
+        )  # fmt: skip
+
+    def kill(self):
+        if self.agent is not None:
+            self.agent._lock.release()
+
+    def cap(self, name):
+        """What the cgroup files allow a guest, cores: no more than there are."""
+        pod = self.guests[name].folder
+        folders = (pod, *(path for path in pod.iterdir() if path.is_dir()))
+        return min(CORES, *(self.tree.cap(folder).share for folder in folders))
+
+    @property
+    def caps(self):
+        return {name: self.cap(name) for name in self.guests}
+
+    @property
+    def own(self):
+        """What is reported of hosts."""
+        return self.report.host.hosts
+
+    def priority(self, name):
+        return self.tree.priority(self.guests[name].folder)
+
+    def run(self, seconds, *, operator=True):
+        for _ in range(round(seconds)):
+            self.second(operator=operator)
+
+    def second(self, *, operator=True, agent=True):
+        """Programs run for a second; then the agent looks, reports, and hears the operator."""
+        wishes = {name: min(one.most, self.cap(name)) for name, one in self.guests.items()}
+        wished = sum(wishes.values())
+        self.hosts = min(self.need, max(CORES - wished, 0.8 * CORES))
+        part = min(1.0, (CORES - self.hosts) / wished) if wished else 0.0
+        self.now += 1.0
+        self.cpu += self.hosts
+        for name, one in self.guests.items():
+            one.cpu += part * wishes[name]
+            self.cpu += part * wishes[name]
+            self.tree.use(one.folder, one.cpu)
+        self.tree.use_node(self.cpu)
+        if agent:
+            self.report = self.agent.tick(self.now)
+            if operator:
+                assert self.agent.tell(SetPoints(epoch=1, pods=[*self.points(), *self.others]), self.now)
+
+    def points(self):
+        return [
+            SetPoint(uid=one.uid, cap=FLOOR, rest_cap=FLOOR, guest=Guest(weight=one.weight))
+            for one in self.guests.values()
+        ]
+
+    def counted(self, name, **labels):
+        return self.agent._metrics.registry.get_sample_value(name, labels)
+
+
+@pytest.fixture
+def node(tree, tmp_path):
+    made = Node(tree, tmp_path / "state")
+    made.start()
+    yield made
+    made.kill()
+
+
+def container(node, name):
+    return next(path for path in node.guests[name].folder.iterdir() if path.is_dir())
+
+
+def test_story_of_guests_that_fill_a_node_step_aside_and_come_back(node):
+    node.run(20)
+    node.add("a")
+    node.add("b")
+    node.second()
+    assert node.caps == {"a": FLOOR, "b": FLOOR}, "the order has come: the floor, until the next second"
+    node.second()
+    assert node.caps == pytest.approx({"a": ALL / 2, "b": ALL / 2}), "the node was quiet: all that hosts leave"
+    node.run(5)
+    assert node.own.guests == pytest.approx(ALL)
+    node.need = CORES
+    node.second()
+    assert node.hosts >= 0.8 * CORES, "in the first second, priorities alone protect hosts"
+    assert node.caps == {"a": FLOOR, "b": FLOOR}
+    node.second()
+    assert node.hosts == CORES - 2 * FLOOR
+    node.run(9)
+    assert node.caps == {"a": FLOOR, "b": FLOOR}
+    node.need = 1.0
+    node.run(HOLD - 1)
+    assert node.caps == {"a": FLOOR, "b": FLOOR}, "quiet for a moment: it may be a pause"
+    node.run(20)
+    assert sum(node.caps.values()) == pytest.approx(ALL - 1.0, abs=0.1)
+    assert node.hosts == 1.0
+
+
+def test_a_node_that_is_busy_each_other_second_has_one_change_of_caps_in_a_minute(node):
+    node.run(20)
+    node.add("a")
+    node.run(5)
+    before = node.counted("punctual_cgroup_writes_total", result="written")
+    for n in range(60):
+        node.need = CORES if n % 2 == 0 else 0.0
+        node.second()
+        assert node.cap("a") == FLOOR
+    assert node.counted("punctual_cgroup_writes_total", result="written") <= before + 2, "one cap, at most two folders"
+
+
+def test_guests_share_by_weight_and_what_one_does_not_use_is_the_others(node):
+    node.run(20)
+    node.add("a", weight=300)
+    node.add("b")
+    node.run(3)
+    assert node.caps == pytest.approx({"a": 0.75 * ALL, "b": 0.25 * ALL}, rel=1e-2)
+    node.guests["a"].most = 0.5  # it waits for a disk
+    node.run(3)
+    assert node.cap("a") == pytest.approx(0.5 * 1.25, rel=0.01)
+    assert sum(node.caps.values()) == pytest.approx(ALL, rel=1e-4)
+    node.guests["a"].most = CORES
+    node.run(2)
+    assert node.cap("a") == pytest.approx(0.75 * ALL, rel=1e-2), "within two seconds it has its part again"
+
+
+def test_a_guest_that_comes_and_one_that_ends_are_no_work_of_hosts(node):
+    """Both have used CPU that no second account shows; were it the hosts', all guests would yield for seconds."""
+    node.run(20)
+    node.add("a")
+    node.run(5)
+    late = node.add("b")  # until its order comes, no cap holds it
+    late.most = 0.1
+    node.second()
+    assert node.own.used == pytest.approx(0.0, abs=1e-6)
+    late.most = CORES
+    node.run(5)
+    assert node.cap("a") == pytest.approx(ALL / 2, rel=1e-4)
+    node.cpu += 0.5 * ALL  # the last second of the one that ends
+    node.end("b")
+    node.second()
+    assert node.own.used == pytest.approx(0.0, abs=1e-6)
+    assert node.cap("a") == pytest.approx(ALL, rel=1e-4)
+
+
+def test_promised_chunks_are_work_that_guests_yield_to(node):
+    chunk = node.tree.pod("c" * 8, containers=1)
+    node.others = [SetPoint(uid="c" * 8, cap=1.0, rest_cap=1.0)]
+    node.tree.use(chunk, 0.0)
+    node.add("a")
+    node.need = 1.0  # the chunk's
+    for n in range(20):
+        node.tree.use(chunk, float(n))
+        node.second()
+    assert node.own.used == pytest.approx(1.0)
+    assert node.cap("a") == pytest.approx(ALL - 1.0, abs=0.1)
+
+
+def test_guests_get_the_lowest_priority_and_no_folder_above_theirs_is_written(node):
+    above = [path for path in (node.tree.base, *node.tree.base.iterdir()) if path.is_dir()]
+    before = {path: (path / "cpu.idle").read_text() for path in above if (path / "cpu.idle").exists()}
+    node.add("a")
+    node.run(2)
+    assert node.priority("a") == (1, 100), "in the idle class, weights cannot be written"
+    assert node.report.host.guest_priority == "idle"
+    assert {path: (path / "cpu.idle").read_text() for path in before} == before
+    assert (container(node, "a") / "cpu.idle").read_text().strip() == "0"
+
+
+@pytest.mark.parametrize(("version", "least"), [("v1", 2), ("v2", 1)])
+def test_without_the_idle_class_guests_get_the_least_weight(make_tree, tmp_path, version, least):
+    node = Node(make_tree(version, idle=False), tmp_path / "state")
+    node.start()
+    node.add("a")
+    node.run(2)
+    assert node.priority("a") == (None, least)
+    assert node.report.host.guest_priority == "weight"
+    node.kill()
+
+
+def test_before_the_kubelet_has_made_a_folder_the_priority_is_not_known(make_tree, tmp_path):
+    node = Node(make_tree("v2", "cgroupfs"), tmp_path / "state")
+    node.tree.remove(node.tree.base)
+    node.start()
+    node.second()
+    assert node.report.host.guest_priority is None
+    node.kill()
+
+
+def test_limits_and_priorities_that_other_programs_rewrite_are_put_back_at_the_next_tick_and_counted(node):
+    node.run(20)
+    node.add("a")
+    node.run(5)
+    before, drift = node.cap("a"), node.counted("punctual_cgroup_drift_total")
+    for n in range(1, 4):
+        node.tree.folder(container(node, "a"))  # as a daemon-reload leaves it
+        (node.guests["a"].folder / "cpu.idle").write_text("0\n")
+        node.second()
+        assert node.cap("a") == before
+        assert node.priority("a")[0] == 1
+        assert node.counted("punctual_cgroup_drift_total") == drift + 2 * n
+    assert node.report.pods[0].drift == 6
+
+
+def test_a_cap_above_that_is_rewritten_during_a_burst_falls_to_the_floor_too(node):
+    node.run(20)
+    node.add("a")
+    node.run(5)
+    node.need = CORES
+    node.second()
+    node.tree.folder(container(node, "a"))
+    node.second()
+    assert node.cap("a") == FLOOR
+
+
+def test_a_guest_that_vanishes_between_read_and_write_is_counted_and_the_others_go_on(node, monkeypatch):
+    node.run(20)
+    node.add("a")
+    node.add("b")
+    node.run(3)
+    gone, real = node.guests["a"], Hierarchy.lower
+
+    def lower(self, pod):
+        if pod == str(gone.folder) and "a" in node.guests:
+            node.end("a")
+        return real(self, pod)
+
+    monkeypatch.setattr(Hierarchy, "lower", lower)
+    (gone.folder / "cpu.idle").write_text("0\n")
+    node.second()
+    assert "a" not in node.guests, "the story's point"
+    assert node.counted("punctual_cgroup_writes_total", result="vanished") == 1
+    node.run(3)
+    assert node.cap("b") == pytest.approx(ALL, rel=1e-4)
+    assert node.counted("punctual_agent_guests") == 1
+
+
+def test_a_priority_that_is_refused_is_told_and_the_cap_is_kept(node, monkeypatch, caplog):
+    def refuse(self, pod):
+        raise CgroupError(f"{pod}/cpu.idle <- 1: Invalid argument", "refused")
+
+    monkeypatch.setattr(Hierarchy, "lower", refuse)
+    node.run(20)
+    node.add("a")
+    node.run(3)
+    assert node.cap("a") == pytest.approx(ALL, rel=1e-4)
+    assert node.counted("punctual_cgroup_writes_total", result="refused") > 0
+    assert sum("cpu.idle" in str(getattr(one, "error", "")) for one in caplog.records) == 1, "said once"
+
+
+def test_while_the_operator_is_away_guests_still_yield_each_second(node):
+    node.run(20)
+    node.add("a")
+    node.run(5)
+    node.run(100, operator=False)
+    assert node.cap("a") == pytest.approx(ALL, rel=1e-4)
+    node.need = CORES
+    node.second(operator=False)
+    assert node.cap("a") == FLOOR
+
+
+def test_an_agent_that_is_killed_leaves_guests_to_the_watchdog_at_their_floor(node):
+    node.run(20)
+    node.add("a")
+    node.run(5)
+    node.kill()
+    dog = Watchdog(node.tree.hierarchy(), State(node.folder))
+    died = node.now
+    while node.cap("a") > FLOOR:
+        node.second(agent=False)
+        dog.step(node.now)
+    assert node.now - died <= 6.0
+    node.tree.folder(container(node, "a"))
+    dog.step(node.now)
+    assert node.cap("a") == FLOOR, "and keeps them there"
+
+
+def test_an_agent_that_starts_again_without_an_operator_knows_its_guests(node):
+    node.run(20)
+    node.add("a")
+    node.run(5)
+    node.need = CORES
+    node.start()
+    node.second(operator=False)
+    assert node.cap("a") == FLOOR
+    node.need = 1.0
+    node.run(20, operator=False)
+    assert node.cap("a") == pytest.approx(ALL - 1.0, abs=0.1)
+
+
+def test_an_agent_that_ends_in_order_leaves_guests_at_their_floor(node):
+    node.run(20)
+    node.add("a")
+    node.run(5)
+    node.agent.rest()
+    assert node.cap("a") == FLOOR
+
+
+def test_a_pod_that_is_no_guest_any_more_gets_its_cap(node):
+    node.add("a")
+    node.run(5)
+    uid = node.guests["a"].uid
+    node.agent.tell(SetPoints(epoch=1, pods=[SetPoint(uid=uid, cap=0.5, rest_cap=0.9)]), node.now)
+    assert node.cap("a") == 0.5
+    assert State(node.folder).load() == Saved(1, 5.0, {uid: Rest(0.9, 0.1)})
+
+
+def test_a_pod_that_a_target_rate_holds_is_no_guest(node):
+    node.add("a")
+    node.run(5)
+    uid = node.guests["a"].uid
+    held = SetPoint(uid=uid, cap=0.5, rest_cap=0.5, application=True)
+    node.agent.tell(SetPoints(epoch=1, pods=[held], applications_complete=True), node.now)
+    assert State(node.folder).load().guests == {}
+
+
+def test_the_report_says_what_hosts_and_guests_use_and_since_when_the_node_is_busy(node):
+    node.need = 0.2
+    node.run(10)
+    assert (node.own.cores, node.own.used, node.own.busy) == (CORES, pytest.approx(0.2), False)
+    assert (node.own.age, node.own.mean) == (9.0, pytest.approx(0.2))
+    node.add("a")
+    node.need = 2.0
+    node.run(30)
+    assert (node.own.busy, node.own.age, node.own.mean) == (True, 30.0, pytest.approx(2.0))
+    assert node.own.guests == pytest.approx(ALL - 2.0, abs=0.1)
+    (guest,) = node.report.pods
+    assert (guest.cpu_seconds, guest.cap) == (pytest.approx(node.guests["a"].cpu), node.cap("a"))
+    node.need = 0.2
+    node.run(QUIET - 1)
+    assert node.own.busy, "until it has been quiet for a minute"
+    node.second()
+    assert (node.own.busy, node.own.age) == (False, 1.0)
+    assert node.counted("punctual_host_cpu_cores") == pytest.approx(0.2)
+    assert Report.model_validate_json(node.report.model_dump_json()) == node.report
+
+
+def test_a_counter_that_lies_moves_no_cap_above_what_there_is(node):
+    node.run(20)
+    node.add("a")
+    node.run(3)
+    node.cpu -= 50.0  # a node in a container that was restarted
+    node.second()
+    assert node.own.used == 0.0
+    assert node.cap("a") <= ALL
+    node.guests["a"].cpu += 1e6
+    node.second()
+    assert node.own.guests <= CORES
+
+
+@pytest.mark.parametrize("weight", [0, -1, 10_001, 1.5, "much"])
+def test_a_weight_that_is_none_is_refused(weight):
+    with pytest.raises(ValueError, match="weight"):
+        SetPoint.model_validate({"uid": "a", "cap": 1.0, "rest_cap": 1.0, "guest": {"weight": weight}})
+
+
+def test_an_agent_and_an_operator_that_know_no_guests_say_none():
+    point = SetPoint.model_validate({"uid": "a", "cap": 1.0, "rest_cap": 1.0})
+    assert point.guest is None
+    assert (NodeReport().hosts, NodeReport().guest_priority) == (None, None)
+
+
+def test_guests_come_back_as_they_were_saved_and_those_without_a_floor_do_not(tmp_path):
+    state = State(tmp_path)
+    state.save(Saved(1, 5.0, {"a": Rest(FLOOR, 0.1)}, {}, {"a": 7, "b": 9}))
+    assert state.load() == Saved(1, 5.0, {"a": Rest(FLOOR, 0.1)}, {}, {"a": 7})
+
+
+@pytest.mark.parametrize("broken", [[], {"a": "much"}, {"a": None}])
+def test_guests_that_make_no_sense_are_none(tmp_path, broken):
+    raw = {"epoch": 3, "lease": 5, "rests": {"a": {"cores": 1, "period": 0.1}}, "guests": broken}
+    (tmp_path / "state.json").write_text(json.dumps(raw))
+    assert State(tmp_path).load() == Saved()
+
+
+@pytest.mark.parametrize(
+    ("version", "files", "cores"),
+    [
+        ("v2", {"cpuset.cpus.effective": "0-3,8"}, 5.0),
+        ("v2", {"cpuset.cpus.effective": "0-3,8", "cpu.max": "75000 100000"}, 0.75),
+        ("v2", {"cpuset.cpus.effective": "0-3,8", "cpu.max": "max 100000"}, 5.0),
+        ("v1", {"cpuset/cpuset.effective_cpus": "2"}, 1.0),
+        (
+            "v1",
+            {"cpuset/cpuset.effective_cpus": "0-1", "cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "5"},
+            2.0,
+        ),
+        ("v1", {"cpu/cpu.cfs_quota_us": "150000", "cpu/cpu.cfs_period_us": "100000"}, 1.5),
+    ],
+)
+def test_a_node_has_its_cpus_or_the_quota_of_its_container(make_tree, version, files, cores):
+    tree = make_tree(version)
+    for name, text in files.items():
+        (tree.root / name).write_text(text + "\n")
+    assert tree.hierarchy().node().cores == cores
+
+
+@pytest.mark.parametrize("text", [None, "", "all"])
+def test_without_a_list_of_cpus_it_has_those_of_the_machine(make_tree, monkeypatch, text):
+    monkeypatch.setattr("os.cpu_count", lambda: 7)
+    tree = make_tree("v2")
+    (tree.root / "cpuset.cpus.effective").unlink()
+    if text is not None:
+        (tree.root / "cpuset.cpus.effective").write_text(text)
+    assert tree.hierarchy().node().cores == 7.0
+
+
+def test_a_cap_is_what_it_was_before_the_first_second_look(node):
+    """An agent that has just started knows no use: guests begin at their floor."""
+    node.add("a")
+    node.second()
+    assert node.report.host.hosts is None
+    assert node.cap("a") == FLOOR
+    assert Cap.of(FLOOR, 0.1).quota == 1000
