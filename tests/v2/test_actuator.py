@@ -17,6 +17,7 @@ import tempfile
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 from punctual_agent.actuator import Actuator, Held, NodeLock
 from punctual_agent.application import Application
@@ -88,9 +89,11 @@ class Node:
             Path(folder, "cpu.cfs_period_us").write_text(str(period))
             Path(folder, "cpu.cfs_quota_us").write_text(str(quota))
 
-    def spin(self, folder: str) -> subprocess.Popen:
-        """A busy process in a container."""
+    def spin(self, folder: str, *, cpu: int | None = None) -> subprocess.Popen:
+        """A busy process in a container, on any CPU or on this one."""
         process = subprocess.Popen([sys.executable, "-c", SPIN])
+        if cpu is not None:
+            os.sched_setaffinity(process.pid, {cpu})
         self.processes.append(process)
         for tree in dict.fromkeys((self.hierarchy.cpu, self.hierarchy.accounting)):
             Path(tree + folder.removeprefix(self.hierarchy.cpu), "cgroup.procs").write_text(str(process.pid))
@@ -341,6 +344,65 @@ class ActuatorTest(unittest.TestCase):
         assert (held.error, held.cap) == (None, None)
         assert node.hierarchy.cap(node.main) == Cap(None)
 
+    def lower(self, node: Node, actuator: Actuator) -> Held:
+        held = actuator.read(node.uid)
+        actuator.lower(node.uid, held)
+        assert held.error is None
+        return held
+
+    def test_a_guest_gets_the_lowest_priority_and_it_is_put_back_and_counted(self):
+        node = self.node("systemd")
+        cases = [("weight", 1, 100) if node.hierarchy.version == "v2" else ("shares", 2, 1024)]
+        if os.path.exists(f"{node.pod}/cpu.idle"):
+            cases.append(("idle", 1, 0))
+        for name, least, other in cases:
+            file = Path(node.pod, f"cpu.{name}")
+            above = [Path(folder, file.name) for folder in (node.qos, node.kubepods)]
+            before = [path.read_text() for path in above]
+            actuator = Actuator(node.hierarchy)
+            kind = "idle" if name == "idle" else "weight"
+            with self.subTest(file=name), mock.patch.object(Hierarchy, "guest_priority", kind):
+                held = self.lower(node, actuator)
+                assert (int(file.read_text()), held.drift, held.writes["written"]) == (least, 0, 1)
+                held = self.lower(node, actuator)
+                assert (held.drift, held.writes.total()) == (0, 0)
+                file.write_text(str(other))
+                held = self.lower(node, actuator)
+                assert (int(file.read_text()), held.drift, held.writes["written"]) == (least, 1, 1)
+                assert [path.read_text() for path in above] == before
+
+    def test_the_idle_class_is_used_where_the_kernel_has_it(self):
+        node = self.node()
+        kind = "idle" if os.path.exists(f"{node.pod}/cpu.idle") else "weight"
+        assert node.hierarchy.find(node.uid) == node.pod
+        assert node.hierarchy.guest_priority == kind
+
+    def test_a_busy_guest_takes_almost_nothing_from_a_busy_sibling_on_its_cpu(self):
+        node = self.node()
+        cpu = min(os.sched_getaffinity(0))
+        host = node.make(f"{node.qos}/pod-host/main")
+        for folder in (node.main, host):
+            node.spin(folder, cpu=cpu)
+        self.lower(node, Actuator(node.hierarchy))
+
+        def used() -> tuple[float, float]:
+            return node.hierarchy.use(node.pod, []).cpu, node.hierarchy.use(os.path.dirname(host), []).cpu
+
+        def guest_has_less_than_a_twentieth() -> bool:
+            guest, other = (now - past for now, past in zip(used(), before, strict=True))
+            return other > 0.5 and guest < 0.05 * other
+
+        before = used()
+        assert eventually(guest_has_less_than_a_twentieth)
+
+    def test_a_guests_pod_that_ends_before_its_priority_is_written_is_no_error(self):
+        node = self.node()
+        actuator = Actuator(node.hierarchy)
+        held = actuator.read(node.uid)
+        node.remove()
+        actuator.lower(node.uid, held)
+        assert (held.found, held.writes["vanished"], held.error) == (False, 1, None)
+
     def test_the_node_tells_its_use(self):
         node = self.node()
         first = node.hierarchy.node()
@@ -348,6 +410,7 @@ class ActuatorTest(unittest.TestCase):
         assert eventually(lambda: node.hierarchy.node().cpu > first.cpu + 0.1)
         assert first.memory > 1 << 20
         assert first.pressure is None or 0 <= first.pressure <= 100
+        assert 0 < first.cores <= (os.cpu_count() or 1)
         assert node.hierarchy.writable
 
     def test_a_watchdog_of_its_own_process_puts_pods_to_rest_when_the_agent_was_killed(self):
