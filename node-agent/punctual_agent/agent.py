@@ -28,7 +28,7 @@ import time
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 
-from punctual.wire import NodeReport, PodReport, Report, SetPoint, SetPoints
+from punctual.wire import Hosts, NodeReport, PodReport, Report, SetPoint, SetPoints
 from punctual_agent.actuator import Actuator, Held, NodeLock
 from punctual_agent.application import Application
 from punctual_agent.cgroup import Cap, Hierarchy, NodeUse, Throttling, valid_uid
@@ -155,14 +155,27 @@ class Agent:
                 self._forget(pod.uid)
         node = self._hierarchy.node()
         self._steer(now, node.pressure)
-        self._guests.look(now, node, {uid: seen for uid, pod in self._pods.items() if (seen := _seen(pod)) is not None})
+        self._look_at_guests(now, node)
+        hosts = self._guests.report()
         self._save(self.epoch)
         for pod in self._pods.values():
             self._assert(pod, now, may_write=may_write)
         self._sequence += 1
         self.ticked = now
-        self._measure(now, node, may_write=may_write)
-        return self._report(now, node, may_write=may_write)
+        self._measure(now, node, hosts, may_write=may_write)
+        return self._report(now, node, hosts, may_write=may_write)
+
+    def glance(self, now: float) -> None:
+        """Let guests yield to the node's own work between two ticks, so that a burst never lasts for a whole one."""
+        guests = [pod for pod in self._pods.values() if pod.guest is not None]
+        if not guests:
+            return
+        for pod in guests:
+            pod.held = self._actuator.read(pod.uid)
+        self._look_at_guests(now, self._hierarchy.node())
+        may_write = self._lock.take() and self._hierarchy.writable
+        for pod in guests:
+            self._assert(pod, now, may_write=may_write)
 
     def tell(self, answer: SetPoints, now: float) -> bool:
         """Apply the operator's answer. Returns False if the answer is from a replaced leader."""
@@ -299,6 +312,10 @@ class Agent:
             if whole or pod.steered is None or abs(cores - pod.steered) > DEAD * pod.steered:
                 pod.steered = cores
 
+    def _look_at_guests(self, now: float, node: NodeUse) -> None:
+        pods = {uid: seen for uid, pod in self._pods.items() if (seen := _seen(pod)) is not None}
+        self._guests.look(now, node, pods)
+
     def _see(self, pod: _Pod, *, may_write: bool) -> None:
         """Note the limits of an application that was just read. They must be saved before anything is written.
 
@@ -346,21 +363,21 @@ class Agent:
             if held.error:
                 log.warning("cap_not_written", extra={"uid": pod.uid, "error": held.error})
 
-    def _measure(self, now: float, node: NodeUse, *, may_write: bool) -> None:
+    def _measure(self, now: float, node: NodeUse, hosts: Hosts | None, *, may_write: bool) -> None:
         self._metrics.waited(node.waited)
         self._metrics.pods.set(len(self._pods))
         self._metrics.lines.set(len(self._steering))
         self._metrics.saturated.set(self._steering.saturated)
         self._metrics.applications.set(sum(pod.application is not None for pod in self._pods.values()))
         self._metrics.guests.set(len(self._guests))
-        if self._guests.hosts is not None:
-            self._metrics.host_use.set(self._guests.hosts.used)
+        if hosts is not None:
+            self._metrics.host_use.set(hosts.used)
         self._metrics.epoch.set(self.epoch)
         self._metrics.answered(now - self._answered)
         self._metrics.may_write.set(may_write)
         self._metrics.caps({pod.uid: pod.held.cap for pod in self._pods.values() if pod.held.cap is not None})
 
-    def _report(self, now: float, node: NodeUse, *, may_write: bool) -> Report:
+    def _report(self, now: float, node: NodeUse, hosts: Hosts | None, *, may_write: bool) -> Report:
         # if there are more pods than fit, those with a set point come first
         pods = sorted(self._pods.values(), key=lambda pod: (not pod.named, pod.uid))[:MOST_PODS]
         return Report(
@@ -377,7 +394,7 @@ class Agent:
                 driver=self._hierarchy.driver,
                 can_write=may_write,
                 guest_priority=self._hierarchy.guest_priority,
-                hosts=self._guests.hosts,
+                hosts=hosts,
             ),
             pods=[self._pod_report(pod, now) for pod in pods],
         )

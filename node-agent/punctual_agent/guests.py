@@ -1,6 +1,6 @@
 """What a node's own work uses, and the caps of the guests that may have the rest.
 
-The agent passes in counters, once a second. The node's own work (its hosts) is everything but guests: ordinary pods,
+The agent passes in counters, at each tick and once between two. The node's own work (its hosts) is everything but guests: ordinary pods,
 the system, promised chunks. The cap of all guests and each one's part come from :mod:`punctual.linger.guest_cap`, and
 whether the node is busy from :mod:`punctual.linger.episode`.
 
@@ -52,8 +52,11 @@ class Guests:
     """The time of the last look, and the counters of then: CPU seconds of the node and of its pods."""
     _node: float = 0.0
     _pods: dict[str, float] = field(default_factory=dict)
-    hosts: Hosts | None = None
-    """For the report. None before the second look."""
+    _seconds: float = 0.0
+    _hosts_used: float = 0.0
+    _guests_used: float = 0.0
+    """Time since the last report, and the CPU seconds used in it."""
+    _reported: Hosts | None = None
 
     def __len__(self) -> int:
         return len(self._guests)
@@ -89,17 +92,29 @@ class Guests:
             elif not one.named and uid not in self._pods:
                 other += used
         guests += sum(one.used for uid, one in self._guests.items() if uid not in pods)
+        guests = min(guests, node.cores)
         total = max(0.0, node.cpu - self._node) / seconds
         hosts = min(max(0.0, total - guests - other), node.cores)
         self._cap.cores = node.cores
         self._cap.see(seconds, hosts, guests)
-        self._watch.see(seconds, hosts / node.cores)
-        episode = self._watch.now
-        self.hosts = Hosts(
-            cores=node.cores,
-            used=hosts,
-            guests=guests,
-            busy=episode.busy,
-            age=episode.age,
-            mean=min(episode.use, 1.0) * node.cores,
-        )
+        self._seconds += seconds
+        self._hosts_used += seconds * hosts
+        self._guests_used += seconds * guests
+
+    def report(self) -> Hosts | None:
+        """Return what was used since the last report. None: not known yet."""
+        seconds, cores = self._seconds, self._cap.cores
+        if seconds > 0.0:
+            used = self._hosts_used / seconds
+            self._watch.see(seconds, used / cores)
+            episode = self._watch.now
+            self._reported = Hosts(
+                cores=cores,
+                used=used,
+                guests=self._guests_used / seconds,
+                busy=episode.busy,
+                age=episode.age,
+                mean=min(episode.use, 1.0) * cores,
+            )
+            self._seconds = self._hosts_used = self._guests_used = 0.0
+        return self._reported

@@ -169,7 +169,7 @@ def run(settings: Settings) -> None:
     exchanger.start()
     log.info("agent_started", extra={"node": settings.node, "instance": agent.instance, "port": server.server_port})
     trouble = ""
-    following = time.monotonic()
+    following, between = time.monotonic(), float("inf")
     while True:
         # ends a process that hangs for any reason, which frees the node's lock for the watchdog
         faulthandler.dump_traceback_later(settings.lease, exit=True)
@@ -179,8 +179,12 @@ def run(settings: Settings) -> None:
                 report = agent.tick(now)
             exchanger.offer(report)
             following = max(following + EVERY, now)  # a late tick is not repeated
+            between = following - EVERY / 2
+        elif now >= between:
+            agent.glance(now)
+            between = float("inf")
         try:
-            said = inbox.get(timeout=max(following - time.monotonic(), 0))
+            said = inbox.get(timeout=max(min(following, between) - time.monotonic(), 0))
         except queue.Empty:
             continue
         result = "answered"
