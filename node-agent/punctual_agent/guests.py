@@ -1,8 +1,8 @@
 """What a node's own work uses, and the caps of the guests that may have the rest.
 
-The agent passes in counters, at each tick and once between two. The node's own work (its hosts) is everything but guests: ordinary pods,
-the system, promised chunks. The cap of all guests and each one's part come from :mod:`punctual.linger.guest_cap`, and
-whether the node is busy from :mod:`punctual.linger.episode`.
+The agent passes in counters, at each tick and once between two. The node's own work (its hosts) is everything but
+guests: ordinary pods, the system, promised chunks. The cap of all guests and each one's part come from
+:mod:`punctual.linger.guest_cap`, and whether the node is busy from :mod:`punctual.linger.episode`.
 
 Counters end with their pods, and an order comes after its pod. Neither may look like work of the hosts, because all
 guests would yield for seconds. So a guest that is gone counts once more with what it used before, and the first second
@@ -12,12 +12,15 @@ of a pod without a set point counts for neither side.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from punctual.linger.episode import Watch
 from punctual.linger.guest_cap import Guest, GuestCap, share, want
 from punctual.wire import Hosts
 from punctual_agent.cgroup import NodeUse
+
+SHORTEST: Final = 0.2
+"""Seconds below which a look says little, as after one that was late: programs run in bursts."""
 
 
 class Seen(NamedTuple):
@@ -68,7 +71,9 @@ class Guests:
 
     def look(self, now: float, node: NodeUse, pods: Mapping[str, Seen]) -> None:
         """Take the counters of the node and of all its pods that the agent follows."""
-        if self._at is not None and now > self._at:
+        if self._at is not None:
+            if now < self._at + SHORTEST:
+                return
             self._measure(now - self._at, node, pods)
         self._at, self._node, self._pods = now, node.cpu, {uid: one.cpu for uid, one in pods.items()}
         guests = {uid: one for uid, one in pods.items() if one.weight is not None}

@@ -29,12 +29,17 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from punctual_agent import watchdog
 from punctual_agent.cgroup import ROOT, CgroupError, Hierarchy
 from punctual_agent.progress import PODS
 from punctual_agent.state import LEASE, State
+
+if TYPE_CHECKING:
+    from punctual_agent.agent import Agent
+    from punctual_agent.metrics import Metrics
+    from punctual_agent.operator_client import Exchanger
 
 log = logging.getLogger(__name__)
 
@@ -169,22 +174,17 @@ def run(settings: Settings) -> None:
     exchanger.start()
     log.info("agent_started", extra={"node": settings.node, "instance": agent.instance, "port": server.server_port})
     trouble = ""
-    following, between = time.monotonic(), float("inf")
+    following, whole = time.monotonic(), True
     while True:
         # ends a process that hangs for any reason, which frees the node's lock for the watchdog
         faulthandler.dump_traceback_later(settings.lease, exit=True)
         now = time.monotonic()
         if now >= following:
-            with metrics.look.time():
-                report = agent.tick(now)
-            exchanger.offer(report)
-            following = max(following + EVERY, now)  # a late tick is not repeated
-            between = following - EVERY / 2
-        elif now >= between:
-            agent.glance(now)
-            between = float("inf")
+            _look(agent, exchanger, metrics, now, whole=whole)
+            whole = not whole
+            following = max(following + EVERY / 2, now)  # what is late is not repeated
         try:
-            said = inbox.get(timeout=max(min(following, between) - time.monotonic(), 0))
+            said = inbox.get(timeout=max(following - time.monotonic(), 0))
         except queue.Empty:
             continue
         result = "answered"
@@ -208,6 +208,16 @@ def run(settings: Settings) -> None:
             )
     agent.rest()
     log.info("agent_ended")
+
+
+def _look(agent: "Agent", exchanger: "Exchanger", metrics: "Metrics", now: float, *, whole: bool) -> None:
+    """Tick and report, or only look at guests."""
+    if not whole:
+        agent.glance(now)
+        return
+    with metrics.look.time():
+        report = agent.tick(now)
+    exchanger.offer(report)
 
 
 def _allow_open_files() -> None:

@@ -3,32 +3,40 @@
 The kernel compares the weights of siblings only, so a guest of the least weight still takes up to a fifth of a
 contended CPU from a pod with a small request. Therefore guests are also capped at what hosts leave, less a margin.
 
-What hosts use can be measured, but not what they need while guests use the rest. The margin shows it: guests cannot use
-it, so hosts that use most of it would use more. Then their need is taken as several times what they have just gained.
-Hosts that still press gain more each time, so guests are at their floor after one look if a burst is large, and after a
-few if it is small.
+What hosts use is smoothed, and its small changes are left to the weights: with a cap that yielded to each of them,
+guests would get half of what they can have. A large change counts at once, and for a while.
 
-The cap falls at once. It rises slowly, after hosts have needed less for a while, so a node that is busy each other
-second counts as busy.
+What hosts use can be measured, but not what they need while guests use the rest. The margin shows it: guests cannot use
+it, so hosts that use most of it *press*, they would use more. If they have just gained much, their need is taken as
+several times that: a large burst puts guests at their floor at once. If they press again and again, it is taken as more
+each time.
+
+The cap falls at once and rises slowly, so a node that is busy each other second counts as busy.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import inf
-from typing import Final, NamedTuple
+from math import exp, inf
+from typing import Final
 
 MARGIN: Final = 0.03
 """Part of the node that guests leave beside what hosts use."""
 TAKEN: Final = 0.5
 """Part of the margin that hosts leave at least; below it, they press."""
+SMOOTH: Final = 2.0
+"""Seconds over which hosts' use is smoothed."""
+LARGE: Final = 0.1
+"""Part of the node by which hosts' use rises in a burst. Less is noise."""
 MORE: Final = 3.0
-"""What hosts that press need beyond their use, relative to what they have just gained."""
+"""What hosts that press need beyond their use, relative to what a burst is above LARGE."""
 HOLD: Final = 3.0
-"""Seconds for which hosts' need counts after it was seen."""
+"""Seconds for which the need of a burst, or of hosts that press again, counts."""
+PRESSES: Final = 8
+"""Looks in a row after which hosts that press need the whole node: the need doubles each time."""
 RISE: Final = 0.1
 """Part of the node by which the cap rises in a second."""
-STEP: Final = 0.25
-"""Part of the margin below which a change of the cap is not worth a write."""
+STEP: Final = 0.01
+"""Part of the node below which a change of the cap is not worth a write."""
 
 BOUND: Final = 0.9
 """Part of its cap from which on a guest could use more."""
@@ -39,15 +47,6 @@ ROOM: Final = 1.25
 of constant use keeps its cap."""
 
 
-class _Look(NamedTuple):
-    """What was seen of the hosts."""
-
-    left: float
-    """Seconds for which it counts."""
-    used: float
-    need: float
-
-
 @dataclass(slots=True)
 class GuestCap:
     """The cap of all guests of a node together. CPU in cores."""
@@ -56,24 +55,43 @@ class GuestCap:
     """CPU of the node."""
     margin: float = MARGIN
     cap: float = 0.0
-    _looks: list[_Look] = field(default_factory=list)
+    _level: float | None = None
+    """Smoothed use by hosts. None: nothing was seen yet."""
+    _presses: int = 0
+    """Looks in a row at which hosts pressed."""
+    _needs: list[tuple[float, float]] = field(default_factory=list)
+    """Needs that count for a while: seconds left, and cores."""
 
     def see(self, seconds: float, hosts: float, guests: float) -> float:
         """Take in what hosts and guests used in the last ``seconds``. Returns the cap."""
-        spare = self.margin * self.cores
-        before = max((one.used for one in self._looks), default=hosts)
-        need = hosts
+        self._needs = [(left - seconds, need) for left, need in self._needs if left > seconds]
+        level = hosts if self._level is None else self._level
+        large, spare = LARGE * self.cores, self.margin * self.cores
         # guests that have used more than their cap have taken the margin themselves
-        if self.cores - hosts - min(guests, self.cap) < TAKEN * spare:
-            need += max(spare, MORE * (hosts - before))
-        self._looks = [one._replace(left=one.left - seconds) for one in self._looks if one.left > seconds]
-        self._looks.append(_Look(HOLD, hosts, need))
-        left = max(0.0, self.cores - spare - max(one.need for one in self._looks))
-        if left < self.cap - STEP * spare or left == 0.0:
-            self.cap = left
-        elif left > self.cap + STEP * spare:
-            self.cap = min(left, self.cap + RISE * self.cores * seconds)
+        presses = self.cores - hosts - min(guests, self.cap) < TAKEN * spare
+        self._presses = min(self._presses + 1, PRESSES) if presses else 0
+        gained = hosts - level
+        more = spare * 2.0 ** (self._presses - 2) if self._presses > 1 else 0.0
+        if gained > large:
+            more = max(more, MORE * (gained - large) if presses else 0.0)
+            level = hosts
+        else:
+            level += (1.0 - exp(-seconds / SMOOTH)) * gained
+        if more > 0.0 or gained > large:
+            self._needs.append((HOLD, max(hosts, level) + more))
+        self._level = level
+        self._move(self.cores - spare - max([level, *(need for _, need in self._needs)]), seconds)
         return self.cap
+
+    def _move(self, left: float, seconds: float) -> None:
+        """Bring the cap to what is left: down at once, up slowly."""
+        step = STEP * self.cores
+        if left <= 0.0:
+            self.cap = 0.0
+        elif left < self.cap - step:
+            self.cap = left
+        elif left > self.cap + step:
+            self.cap = min(left, self.cap + RISE * self.cores * seconds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,6 +197,17 @@ def test_a_burst_that_begins_shortly_before_a_look_ends_guests_within_a_tick_too
     assert node.cap("a") == FLOOR
 
 
+def test_a_look_right_after_a_late_one_says_nothing(node):
+    node.run(20)
+    node.add("a")
+    node.run(5)
+    node.tree.use_node(node.cpu + 0.01 * CORES)  # all CPUs, but for a hundredth of a second only
+    node.agent.glance(node.now + 0.01)
+    assert node.cap("a") == pytest.approx(ALL, rel=1e-4)
+    node.run(5)
+    assert node.cap("a") == pytest.approx(ALL, rel=1e-4)
+
+
 def test_without_guests_a_glance_reads_nothing(node, monkeypatch):
     node.run(3)
     monkeypatch.setattr(Hierarchy, "node", lambda _: pytest.fail("it has read"))

@@ -1,12 +1,27 @@
 """What guests of a node may use together, and each of them."""
 
+import itertools
+import random
 from math import inf, isclose
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from punctual.linger.guest_cap import BOUND, FITTING, HOLD, MARGIN, RISE, ROOM, STEP, Guest, GuestCap, share, want
+from punctual.linger.guest_cap import (
+    BOUND,
+    FITTING,
+    HOLD,
+    LARGE,
+    MARGIN,
+    RISE,
+    ROOM,
+    STEP,
+    Guest,
+    GuestCap,
+    share,
+    want,
+)
 
 CORES = 4.0
 SPARE = MARGIN * CORES
@@ -15,13 +30,14 @@ SPARE = MARGIN * CORES
 def node(needs, *, protected=0.8, guests=inf, cores=CORES, seconds=1.0):
     """Hosts that need this much each second, and guests that use their cap, or less. Yields cap, hosts and guests.
 
-    Where hosts and guests want more than there is, hosts get at least their protected part: what weights give them.
+    Where both want more than there is, hosts get this part of what is too much: weights protect them that well.
     """
     one = GuestCap(cores)
     for need in needs:
-        used_by_guests = min(one.cap, guests, max(cores - need, (1.0 - protected) * cores))
-        hosts = min(need, cores - used_by_guests)
-        yield one.see(seconds, hosts, used_by_guests), hosts, used_by_guests
+        over = max(0.0, need + min(one.cap, guests) - cores)
+        used = min(one.cap, guests) - protected * over
+        hosts = min(need, cores - used)
+        yield one.see(seconds, hosts, used), hosts, used
 
 
 def caps(needs, **more):
@@ -58,24 +74,35 @@ def test_one_of_which_it_saw_less_does_so_at_the_second_look(seen):
     assert one.see(1.0, 0.8 * CORES, 0.2 * CORES) == 0.0
 
 
-def test_hosts_that_need_a_little_more_get_it_within_a_few_looks():
-    found = list(node([*([1.0] * 12), *([1.5] * 4)]))
-    assert found[-2][1] == 1.5, "hosts have what they need"
-    assert found[-1][2] <= CORES - 1.5
-
-
 @pytest.mark.parametrize("steady", [0.3, 1.0, 2.0, 3.5])
 def test_hosts_of_constant_use_leave_guests_all_but_the_margin_and_nothing_is_written(steady):
     found = caps([steady] * 40)
-    assert found[-1] >= CORES - SPARE - steady - STEP * SPARE
+    assert found[-1] >= CORES - SPARE - steady - STEP * CORES
     assert len(set(found[15:])) == 1
+
+
+@pytest.mark.parametrize(("spread", "least"), [(0.01, 0.92), (0.02, 0.9), (0.05, 0.8)])
+def test_guests_of_a_noisy_node_get_most_of_what_hosts_leave(spread, least):
+    """Hosts that need half of the node, in half a second a little more and in another one a little less."""
+    dice = random.Random(1)
+    needs = [CORES * min(1.0, max(0.0, dice.gauss(0.5, spread))) for _ in range(2000)]
+    found = list(node(needs, seconds=0.5))
+    assert sum(guests for _, _, guests in found) >= least * sum(CORES - need for need in needs)
+    assert sum(hosts for _, hosts, _ in found) >= 0.995 * sum(needs)
 
 
 def test_after_a_burst_guests_wait_and_then_rise_slowly():
     found = caps([*QUIET, *([CORES] * 3), *([0.0] * 14)])[14:]
     assert found[: int(HOLD)] == [0.0] * int(HOLD)
-    assert found[int(HOLD) : int(HOLD) + 3] == pytest.approx([RISE * CORES * n for n in (1, 2, 3)])
-    assert found[-1] == pytest.approx(CORES - SPARE)
+    for before, after in itertools.pairwise(found):
+        assert after <= before + RISE * CORES + 1e-9
+    assert found[-1] == pytest.approx(CORES - SPARE, abs=STEP * CORES)
+
+
+def test_a_burst_that_leaves_the_margin_counts_for_a_while_too():
+    """Guests do not use their cap, so hosts do not press."""
+    found = caps([*QUIET, 2.0, *([0.0] * 4)], guests=0.1)[12:]
+    assert found[: int(HOLD)] == pytest.approx([CORES - SPARE - 2.0] * int(HOLD))
 
 
 def test_a_node_that_is_busy_each_other_second_counts_as_busy():
@@ -83,13 +110,13 @@ def test_a_node_that_is_busy_each_other_second_counts_as_busy():
     assert set(found) == {0.0}, "one change in a minute"
 
 
-def test_a_node_whose_hosts_press_without_gaining_frees_them_faster_and_faster():
-    """Weights that protect nothing: each look shows less than hosts need, and each step is larger than the last."""
-    found = caps([*([2.0] * 12), *([2.2] * 8)], protected=0.0)
-    before, *after = found[11:]
-    steps = [a - b for a, b in zip([before, *after], after, strict=False)]
-    assert found[-1] <= CORES - 2.2
-    assert steps[0] >= SPARE - STEP * SPARE
+@pytest.mark.parametrize("protected", [0.0, 0.2, 0.4])
+@pytest.mark.parametrize("before", [0.0, 1.0, 2.5])
+def test_hosts_that_weights_hardly_protect_get_the_node_within_a_few_looks(before, protected):
+    """Guests use what they may, so hosts show little of what they need."""
+    found = caps([*([before] * 15), *([CORES] * 8)], protected=protected)
+    assert found[-1] == 0.0
+    assert all(after < before or after == 0.0 for before, after in itertools.pairwise(found[15:]))
 
 
 def test_guests_that_use_more_than_their_cap_are_no_sign_that_hosts_need_more():
@@ -97,31 +124,34 @@ def test_guests_that_use_more_than_their_cap_are_no_sign_that_hosts_need_more():
     for _ in range(12):
         one.see(1.0, 1.0, one.cap)
     before = one.cap
-    assert one.see(1.0, 1.0, CORES - 1.0) == before
+    for _ in range(5):
+        assert one.see(1.0, 1.0, CORES - 1.0) == before
 
 
 NEEDS = st.lists(st.floats(0.0, 1.5 * CORES), min_size=1, max_size=120)
 
 
-@given(NEEDS, st.floats(0.0, 1.0), st.floats(0.0, 2 * CORES))
-@settings(max_examples=200, deadline=None)
-def test_whatever_hosts_do_their_use_and_the_cap_fit_the_node_and_turns_are_bounded(needs, protected, guests):
-    before, falls, turns = 0.0, False, 0
-    for cap, hosts, _ in node(needs, protected=protected, guests=guests):
-        assert 0.0 <= cap <= max(0.0, CORES - SPARE - hosts) + STEP * SPARE + 1e-9
-        assert cap <= before + RISE * CORES + 1e-9
-        assert cap in {before, 0.0} or abs(cap - before) > STEP * SPARE - 1e-9
-        turns += cap > before and falls
-        falls = falls if cap == before else cap < before
+@given(NEEDS, st.floats(0.0, 1.0), st.floats(0.0, 2 * CORES), st.sampled_from([0.2, 0.5, 1.0, 2.0, 30.0]))
+@settings(max_examples=300, deadline=None)
+def test_whatever_hosts_do_the_cap_leaves_them_what_they_use_but_for_noise_and_rises_slowly(
+    needs, protected, guests, seconds
+):
+    before = 0.0
+    for cap, hosts, _ in node(needs, protected=protected, guests=guests, seconds=seconds):
+        assert 0.0 <= cap <= max(0.0, CORES - SPARE - hosts + LARGE * CORES) + STEP * CORES + 1e-9
+        assert cap <= before + RISE * CORES * seconds + 1e-9
+        assert cap in {before, 0.0} or abs(cap - before) > STEP * CORES - 1e-9 or seconds < 0.5
         before = cap
-    assert turns <= len(needs) / HOLD, "it rises only after hosts have needed less for a while"
 
 
-@given(NEEDS, st.sampled_from([0.1, 0.25, 2.0, 30.0]))
-@settings(max_examples=100, deadline=None)
-def test_looks_of_any_length_are_fine(needs, seconds):
-    for cap, hosts, _ in node(needs, seconds=seconds):
-        assert 0.0 <= cap <= max(0.0, CORES - SPARE - hosts) + STEP * SPARE + 1e-9
+@given(st.lists(st.sampled_from([0.0, CORES]), min_size=30, max_size=120), st.floats(0.3, 1.0))
+@settings(max_examples=200, deadline=None)
+def test_however_bursts_follow_each_other_guests_turn_once_in_a_while(needs, protected):
+    """A turn is a fall after a rise: at most one for each time in which a burst counts."""
+    found = caps(needs, protected=protected)
+    moves = [after - before for before, after in itertools.pairwise(found) if after != before]
+    turns = sum(one > 0.0 > other for one, other in itertools.pairwise(moves))
+    assert turns <= len(needs) / HOLD
 
 
 def test_a_node_that_gets_fewer_cores_is_seen_at_once():
