@@ -409,11 +409,11 @@ class Hierarchy:
 
     def _cores(self) -> float:
         name = "cpuset.cpus.effective" if self.version == "v2" else "cpuset/cpuset.effective_cpus"
-        cores = float(os.cpu_count() or 1)
+        cores, read = float(os.cpu_count() or 1), self._kept.of(self.root)
         with contextlib.suppress(CgroupError, ValueError):  # a kernel without cpuset
-            cores = _cpus(_read(f"{self.root}/{name}"))
+            cores = _cpus(read(f"{self.root}/{name}"))
         with contextlib.suppress(CgroupError):  # the root cgroup of a machine has none
-            cores = min(cores, self.cap(self.cpu).share)
+            cores = min(cores, self._cap(self.cpu, read).share)
         return cores
 
     def _memory(self) -> int:
