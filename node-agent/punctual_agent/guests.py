@@ -4,9 +4,9 @@ The agent passes in counters, at each tick and once between two. The node's own 
 guests: ordinary pods, the system, promised chunks. The cap of all guests and each one's part come from
 :mod:`punctual.linger.guest_cap`, and whether the node is busy from :mod:`punctual.linger.episode`.
 
-Counters end with their pods, and an order comes after its pod. Neither may look like work of the hosts, because all
-guests would yield for seconds. So a guest that is gone counts once more with what it used before, and the first second
-of a pod without a set point counts for neither side.
+A pod's counter ends with the pod, and a pod's first set point comes after the pod. Neither may look like work of the
+hosts, because all guests would yield for seconds. So a guest that is gone counts once more with what it used before,
+and what a pod without a set point has used at the first look counts for neither side.
 """
 
 from collections.abc import Mapping
@@ -39,8 +39,9 @@ class Seen(NamedTuple):
 @dataclass(slots=True)
 class _Guest:
     used: float = 0.0
-    """CPU in the last second, cores."""
+    """CPU between the last two looks, cores."""
     want: float = inf
+    """CPU that it can use, cores."""
     cap: float = 0.0
 
 

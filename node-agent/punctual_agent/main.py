@@ -151,9 +151,10 @@ def run(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: inbox.put(None))  # SimpleQueue.put is safe in a signal handler
     metrics = Metrics()
+    hierarchy = Hierarchy(settings.cgroup_root)
     agent = Agent(
         node=settings.node,
-        hierarchy=Hierarchy(settings.cgroup_root),
+        hierarchy=hierarchy,
         pods_root=settings.pods_root,
         state=State(settings.state_dir),
         metrics=metrics,
@@ -172,7 +173,8 @@ def run(settings: Settings) -> None:
         inbox,
     )
     exchanger.start()
-    log.info("agent_started", extra={"node": settings.node, "instance": agent.instance, "port": server.server_port})
+    started = {"node": settings.node, "instance": agent.instance, "port": server.server_port}
+    log.info("agent_started", extra=started | {"guest_priority": hierarchy.guest_priority})
     trouble = ""
     following, whole = time.monotonic(), True
     while True:

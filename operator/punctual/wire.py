@@ -97,8 +97,8 @@ class PodReport(_Message):
 class Hosts(_Message):
     """What a node's own work uses: ordinary pods, the system, and promised chunks. Only guests are not counted.
 
-    The node is busy from the first second in which its own work uses a tenth of it, until that has used less for a
-    minute.
+    The node is busy from the first second in which its own work uses a tenth of it, until its own work has used less
+    for a minute.
     """
 
     cores: Annotated[float, Field(gt=0, le=4096)]
@@ -109,9 +109,9 @@ class Hosts(_Message):
     """CPU that guests used in the last second, cores."""
     busy: bool = False
     age: Seconds = 0.0
-    """Since when the node is busy, or is not."""
+    """How long the node has been busy, or has not."""
     mean: Cores = 0.0
-    """CPU that its own work used in this time, as a mean, cores."""
+    """Mean CPU that its own work used in this time, cores."""
 
 
 class NodeReport(_Message):
@@ -130,7 +130,7 @@ class NodeReport(_Message):
     """How guests get the lowest CPU priority here: the kernel's idle class for cgroups, or only the least weight. None:
     not known yet, because the kubelet has made no cgroup."""
     hosts: Hosts | None = None
-    """None: the agent has looked only once."""
+    """None: the agent has just started."""
 
 
 class Report(_Message):

@@ -109,7 +109,7 @@ def want(before: float, used: float, cap: float) -> float:
     """Return what a guest can use, cores: infinite if its cap holds it back, or else a little more than it uses.
 
     before  what it was believed to want so far
-    used    in the last second
+    used    since the last look
     """
     if used >= BOUND * cap:
         return inf

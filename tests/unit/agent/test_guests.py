@@ -13,7 +13,7 @@ from punctual.linger.episode import QUIET
 from punctual.linger.guest_cap import HOLD, MARGIN
 from punctual.wire import Guest, NodeReport, Report, SetPoint, SetPoints
 from punctual_agent.agent import Agent
-from punctual_agent.cgroup import Cap, CgroupError, Hierarchy
+from punctual_agent.cgroup import CgroupError, Hierarchy
 from punctual_agent.metrics import Metrics
 from punctual_agent.state import Rest, Saved, State
 from punctual_agent.watchdog import Watchdog
@@ -522,10 +522,8 @@ def test_without_a_list_of_cpus_it_has_those_of_the_machine(make_tree, monkeypat
     assert tree.hierarchy().node().cores == 7.0
 
 
-def test_a_cap_is_what_it_was_before_the_first_second_look(node):
-    """An agent that has just started knows no use: guests begin at their floor."""
+def test_an_agent_that_has_just_started_knows_no_use_and_has_guests_at_their_floor(node):
     node.add("a")
     node.second()
     assert node.report.host.hosts is None
     assert node.cap("a") == FLOOR
-    assert Cap.of(FLOOR, 0.1).quota == 1000
