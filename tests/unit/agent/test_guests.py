@@ -8,12 +8,15 @@ import json
 from dataclasses import dataclass, field
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from punctual.linger.episode import QUIET
 from punctual.linger.guest_cap import HOLD, MARGIN
 from punctual.wire import Guest, NodeReport, Report, SetPoint, SetPoints
 from punctual_agent.agent import Agent
-from punctual_agent.cgroup import CgroupError, Hierarchy
+from punctual_agent.cgroup import CgroupError, Hierarchy, NodeUse
+from punctual_agent.guests import SHORTEST, Guests, Seen
 from punctual_agent.metrics import Metrics
 from punctual_agent.state import Rest, Saved, State
 from punctual_agent.watchdog import Watchdog
@@ -527,3 +530,35 @@ def test_an_agent_that_has_just_started_knows_no_use_and_has_guests_at_their_flo
     node.second()
     assert node.report.host.hosts is None
     assert node.cap("a") == FLOOR
+
+
+POD = st.tuples(st.floats(0.0, 1e6), st.booleans(), st.none() | st.integers(1, 10_000))
+LOOKS = st.lists(
+    st.tuples(
+        st.floats(0.01, 40.0),
+        st.floats(0.0, 1e6),
+        st.sampled_from([0.001, 0.75, 4.0, 128.0]),
+        st.dictionaries(st.sampled_from("abcd"), POD),
+    ),
+    max_size=20,
+)
+
+
+@given(LOOKS)
+@settings(max_examples=200, deadline=None)
+def test_whatever_counters_say_and_pods_do_caps_fit_the_node_and_the_report_is_one(looks):
+    guests, now = Guests(), 0.0
+    for seconds, cpu, cores, pods in looks:
+        now += seconds
+        before = {uid: guests.cap(uid, FLOOR) for uid in pods}
+        guests.look(now, NodeUse(cpu, 0, None, None, cores), {uid: Seen(*pod, FLOOR) for uid, pod in pods.items()})
+        caps = {uid: guests.cap(uid, FLOOR) for uid, (_, _, weight) in pods.items() if weight is not None}
+        if seconds >= SHORTEST:
+            assert all(cap >= FLOOR for cap in caps.values())
+            assert sum(caps.values()) <= max(cores, len(caps) * FLOOR) + 1e-9
+        else:
+            assert {uid: guests.cap(uid, FLOOR) for uid in pods} == before or now == seconds
+        report = guests.report()
+        if report is not None:
+            assert 0.0 <= report.used <= max(one[2] for one in looks)
+            assert 0.0 <= report.mean <= report.cores
