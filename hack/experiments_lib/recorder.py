@@ -32,7 +32,7 @@ def main(order: dict) -> None:
             actuator.hold(uid, Cap.of(cores, period))
             tell("written", order["pods"][uid], cores, period)
         for uid, name in order["pods"].items():
-            progress[uid].read(pods)
+            progress[uid].read(pods, time.monotonic(), time.time())
             held = actuator.read(uid)
             if held.found and held.cap is not None and held.use is not None:
                 tell("seen", name, progress[uid].done, held.use.cpu, held.cap.cores, held.cap.period / 1e6)

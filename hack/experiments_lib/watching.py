@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from experiments_lib.ground import NAMESPACE, Ground, Json
+from punctual.errors import PunctualError
 
 TEXT = (Path(__file__).parent / "recorder.py").read_text(encoding="utf-8")
 
@@ -57,12 +58,14 @@ def begin(
 def end(ground: Ground, name: str, *, within: float) -> dict[str, Seen]:
     """Wait until a recorder has ended; return what it saw by name of the pod."""
 
-    def over() -> bool:
+    def over() -> str:
         phase = ground.kubectl.get("pod", name, "-n", NAMESPACE)["status"].get("phase")
-        return phase in {"Succeeded", "Failed"}
+        return phase if phase in {"Succeeded", "Failed"} else ""
 
-    ground.until(over, within=within, what="the recorder to end")
+    phase = ground.until(over, within=within, what="the recorder to end")
     text = ground.kubectl.run("logs", name, "-n", NAMESPACE)
+    if phase == "Failed":
+        raise PunctualError(f"the recorder failed: {text[-2000:]}")
     ground.kubectl.run("delete", "pod", name, "-n", NAMESPACE)
     return read(text)
 
