@@ -11,7 +11,7 @@ from punctual.scheduling.engine.dispatcher import Dispatcher
 from punctual.scheduling.engine.lifecycle import BLOCKED, Lifecycle
 from punctual.scheduling.engine.set_points import SetPoints
 from punctual.scheduling.model.actions import DropSetPoint, Emit
-from punctual.scheduling.model.events import CreateRefused, PodObserved, Reported
+from punctual.scheduling.model.events import NOT_OWN, CreateRefused, PodObserved, Reported
 from punctual.scheduling.model.job import Chunk
 from punctual.scheduling.model.processors import Occupant
 from punctual.scheduling.model.wording import SAID, last_words
@@ -23,15 +23,6 @@ USED = 0.01
 """Seconds of CPU time that count as work. Less may come from an exec or a probe and is not progress."""
 OVER = frozenset({"Succeeded", "Failed"})
 """Phases of a pod that has ended."""
-NOT_OWN = frozenset({
-    "Preempted", "Preempting", "NodeLost", "NodeShutdown", "Shutdown", "Terminated", "OutOfcpu", "OutOfmemory",
-    "OutOfpods", "NodeAffinity", "UnexpectedAdmissionError", "DeadlineExceeded",
-})  # fmt: skip
-"""Pod reasons that the cluster causes, not the workload.
-
-Evicted is not one of them. If the node was short of a resource, the kubelet adds DisruptionTarget; without that
-condition, the pod exceeded a limit of its own.
-"""
 
 
 @dataclass(slots=True)

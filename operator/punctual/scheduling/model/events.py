@@ -14,6 +14,15 @@ NO_VOLUME = "NoVolume"
 """Punctual's own reason for a pod that cannot be scheduled because a claim that it names is missing or not bound."""
 NOMINATED = "Nominated"
 """Waiting reason of a pod for which the scheduler is preempting other pods."""
+NOT_OWN = frozenset({
+    "Preempted", "Preempting", "NodeLost", "NodeShutdown", "Shutdown", "Terminated", "OutOfcpu", "OutOfmemory",
+    "OutOfpods", "NodeAffinity", "UnexpectedAdmissionError", "DeadlineExceeded",
+})  # fmt: skip
+"""Pod reasons that the cluster causes, not the workload.
+
+Evicted is not one of them. If the node was short of a resource, the kubelet adds DisruptionTarget; without that
+condition, the pod exceeded a limit of its own.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Guest jobs: divisible jobs without a deadline, in chunks on what the nodes' own work (their hosts) leaves."""

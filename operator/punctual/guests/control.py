@@ -1,0 +1,171 @@
+"""The control of all guest jobs of a cluster: ``GuestControl.step(now, events) -> actions``.
+
+A step takes in events, lets running chunks stay or go (:mod:`punctual.guests.stays`), starts others
+(:mod:`punctual.guests.starts`), and writes what has changed. All ownership of units is in the jobs' records, so a new
+leader goes on from these; what was measured, it measures again.
+"""
+
+from collections.abc import Sequence
+from math import inf
+from typing import Final
+
+from punctual.guests.cluster import Cluster
+from punctual.guests.guest import GuestState
+from punctual.guests.model import Action, Event, Guest, GuestApplied, GuestDeleted, NodeReported, NodesSeen
+from punctual.guests.starts import Starts
+from punctual.guests.stays import Stays
+from punctual.scheduling.model import ledger
+from punctual.scheduling.model.actions import EndPod, WriteStatus
+from punctual.scheduling.model.events import CreateRefused, PodGone, PodObserved
+from punctual.scheduling.model.job import JobRecord
+
+LOOK: Final = 1.0
+"""Seconds between two looks without events."""
+PROGRESS: Final = 5.0
+"""Seconds after which a status is written again for progress alone."""
+
+
+class GuestControl:
+    """All guest jobs. ``epoch``: of the leader, written into each record."""
+
+    backlog = 0
+    """It decides everything in each step."""
+
+    def __init__(self, epoch: int = 0) -> None:
+        self._epoch = epoch
+        self._cluster = Cluster()
+        self._stays = Stays(self._cluster)
+        self._starts = Starts(self._cluster)
+        self._pods: dict[tuple[str, str], PodObserved] = {}
+        self._by_uid: dict[str, PodObserved] = {}
+        self._excess: dict[str, int] = {}
+        self._ended: list[Action] = []  # pods of jobs that are gone
+        self._looked = -inf
+        self._written: dict[str, tuple[float, JobRecord, JobRecord]] = {}
+
+    def restore(self, now: float, events: Sequence[Event]) -> list[Action]:
+        """Take over from all that is on record. Only statuses are written: the next step acts."""
+        for event in sorted(events, key=lambda event: isinstance(event, GuestApplied)):
+            self._take(now, event)
+        return self._statuses(now)
+
+    def step(self, now: float, events: Sequence[Event]) -> list[Action]:
+        """Process events, and return what is to be done. Without events, only time passes: it looks once a second."""
+        if not events and abs(now - self._looked) < LOOK:
+            return []
+        self._looked = now
+        for event in sorted(events, key=lambda event: isinstance(event, GuestApplied)):  # pods before their job
+            self._take(now, event)
+        for st in self._cluster.guests.values():
+            self._stays.supervise(now, st)
+        self._cluster.count()
+        for name, excess in self._excess.items():
+            self._stays.free(now, name, excess)
+        self._excess.clear()
+        for st in self._cluster.guests.values():
+            for chunk, known, _ in list(st.running()):
+                self._stays.judge(now, st, chunk, known)
+        self._starts.arrive(now)
+        self._starts.place(now)
+        results = [action for st in self._cluster.guests.values() for action in st.before]
+        statuses = self._statuses(now)
+        others = [action for st in self._cluster.guests.values() for action in st.after]
+        ended, self._ended = self._ended, []
+        for st in self._cluster.guests.values():
+            st.before, st.after = [], []
+        return [*results, *statuses, *ended, *others]
+
+    # events
+
+    def _take(self, now: float, event: Event) -> None:  # noqa: C901  one arm per kind of event
+        match event:
+            case GuestApplied(guest, record):
+                self._apply(now, guest, record)
+            case GuestDeleted(uid):
+                if st := self._cluster.guests.pop(uid, None):
+                    self._written.pop(uid, None)
+                    pods = [pod for pod in self._pods.values() if pod.job == st.uid and not pod.deleting]
+                    self._ended += [EndPod(pod.namespace, pod.name, pod.uid) for pod in pods]
+            case NodesSeen(nodes):
+                self._cluster.see(nodes)
+            case NodeReported():
+                self._report(now, event)
+            case PodObserved():
+                self._pods[event.namespace, event.name] = event
+                self._by_uid[event.uid] = event
+                if st := self._cluster.guests.get(event.job):
+                    self._observe(now, st, event)
+            case PodGone(namespace, name):
+                self._gone(namespace, name)
+            case CreateRefused(job=uid, begin=begin, attempt=attempt):
+                if (st := self._cluster.guests.get(uid)) and (chunk := st.chunk(begin, attempt)):
+                    st.lose(chunk, own=False)
+                    st.refused_at = st.refused_at if event.taken else now
+
+    def _apply(self, now: float, guest: Guest, record: JobRecord | None) -> None:
+        st = self._cluster.guests.get(guest.uid)
+        if st is not None:
+            st.guest = guest
+            st.record = ledger.within(st.record, guest.units)
+            for chunk in [chunk for chunk in st.record.chunks if chunk.end > guest.units]:
+                st.lose(chunk, own=False)
+            return
+        self._cluster.guests[guest.uid] = st = GuestState(guest)
+        if record is not None:
+            st.record = ledger.within(record, guest.units)
+            self._written[guest.uid] = now, record, record
+        if st.record.ended:
+            return
+        st.record = st.record._replace(epoch=self._epoch)
+        pods = [pod for pod in self._pods.values() if pod.job == guest.uid]
+        held = {(pod.begin, pod.attempt) for pod in pods}
+        # A pod that was never created, or is gone: if one appears after all, it owns nothing and is ended.
+        for chunk in [c for c in st.record.chunks if (c.begin, c.attempt) not in held or c.end > guest.units]:
+            st.lose(chunk, own=False)
+        for pod in pods:
+            self._observe(now, st, pod)
+
+    def _observe(self, now: float, st: GuestState, pod: PodObserved) -> None:
+        chunk = st.chunk(pod.begin, pod.attempt)
+        if chunk is not None:
+            st.observe(now, chunk, pod)
+        elif not pod.deleting and pod.phase != "Failed":
+            st.end(pod)
+
+    def _gone(self, namespace: str, name: str) -> None:
+        pod = self._pods.pop((namespace, name), None)
+        if pod is None:
+            return
+        self._by_uid.pop(pod.uid, None)
+        st = self._cluster.guests.get(pod.job)
+        if st and (chunk := st.chunk(pod.begin, pod.attempt)):
+            st.lose(chunk, own=False)
+
+    def _report(self, now: float, event: NodeReported) -> None:
+        node = self._cluster.nodes.get(event.node)
+        if node is None:
+            return
+        node.see(now, event.host)
+        if event.excess > 0:
+            self._excess[event.node] = event.excess
+        for seen in event.chunks:
+            pod = self._by_uid.get(seen.pod)
+            st = self._cluster.guests.get(pod.job) if pod else None
+            if pod is None or st is None or pod.node != event.node:
+                continue  # a report about a pod counts only from its own node
+            if chunk := st.chunk(pod.begin, pod.attempt):
+                st.report(now, chunk, seen)
+
+    # statuses
+
+    def _statuses(self, now: float) -> list[Action]:
+        """Return the records that have changed, and those with new progress once in a while."""
+        found: list[Action] = []
+        for uid, st in self._cluster.guests.items():
+            done = st.record.completed.total + sum(st.of(chunk).done for chunk in st.record.chunks)
+            shown = st.record._replace(done=done, running=len(st.record.chunks))
+            at, before, told = self._written.get(uid, (-inf, None, None))
+            if st.record != before or (shown != told and abs(now - at) >= PROGRESS):
+                self._written[uid] = now, st.record, shown
+                found.append(WriteStatus(uid, shown, urgent=st.record != before))
+        return found

@@ -1,0 +1,268 @@
+"""One guest job: its record, what is known of its chunks, and the transitions of both.
+
+A unit is completed, owned by one chunk, or remaining (:mod:`punctual.scheduling.model.ledger`). A chunk that is cut is
+offered the end that it has reached; the worker names the end that it will honour, and the rest remains. Until it has
+answered, it owns its whole range. A pod that ends with an open offer counts only once its agent has said its last word:
+it may have stopped before its own end.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from punctual import reasons
+from punctual.guests.estimates import ChunkLength, StartTime, UnitCost
+from punctual.guests.model import Action, Cause, ChunkSeen, Guest, PausePod
+from punctual.linger.policy import Step
+from punctual.scheduling.model import ledger
+from punctual.scheduling.model.actions import CreateChunk, EndPod, OfferEnd, StoreResult
+from punctual.scheduling.model.events import NOT_OWN, PodObserved
+from punctual.scheduling.model.job import Chunk, JobRecord, Verdict
+from punctual.scheduling.model.ranges import Range, Ranges
+from punctual.scheduling.model.timing import GRACE
+
+LAST_WORD: Final = 30.0
+"""Seconds to wait for the agent's last report of a pod that ended while an offer was open."""
+ANSWER: Final = 5.0
+"""Seconds in which a worker answers an offer: it looks several times a second, and its agent reports each second."""
+REFUSED: Final = 10.0
+"""Seconds without new chunks for a job with a refused pod."""
+
+Key = tuple[str, int, int]
+
+
+@dataclass(slots=True)
+class Arrival:
+    """A place that is kept for the rest of a chunk, until the chunk has answered."""
+
+    node: str
+    source: Key
+    until: float
+
+
+@dataclass(slots=True)
+class ChunkState:
+    """What is known of a chunk beside its record."""
+
+    pod: PodObserved | None = None
+    ran: float | None = None
+    """When its pod was first seen to run."""
+    done: int = 0
+    cpu: float = 0.0
+    """CPU seconds that it has used."""
+    memory: int = 0
+    moved: float = 0.0
+    """When it last made progress or used CPU."""
+    offered_at: float | None = None
+    """When it was asked to stop early; None: this leader has not asked it."""
+    answered: bool = False
+    """Its worker has answered an offer, perhaps with the end that it has."""
+    over: bool = False
+    """Its agent has said its last word."""
+    ended_at: float | None = None
+    """When its pod was seen to have ended while an offer was open."""
+    evicted_at: float | None = None
+    """When it was told to leave: its pod is ended if it is still there after `ANSWER`."""
+    paused: bool = False
+    told: tuple[Cause, Step] | None = None
+    """The decision that was told last."""
+
+
+@dataclass(slots=True)
+class GuestState:
+    """A guest job. ``after``: the actions that the next status allows; ``before``: those that it says are done."""
+
+    guest: Guest
+    record: JobRecord = field(default_factory=JobRecord)
+    chunks: dict[Key, ChunkState] = field(default_factory=dict)
+    arrivals: list[Arrival] = field(default_factory=list)
+    length: ChunkLength = field(default_factory=ChunkLength)
+    unit: UnitCost = field(default_factory=UnitCost)
+    start: StartTime = field(default_factory=StartTime)
+    served: float = 0.0
+    """CPU seconds that its chunks got, over its weight; raised to that of others when it begins to run."""
+    active: bool = False
+    refused_at: float = -math.inf
+    before: list[Action] = field(default_factory=list)
+    after: list[Action] = field(default_factory=list)
+
+    # what follows from the record
+
+    @property
+    def uid(self) -> str:
+        """The job's uid."""
+        return self.guest.uid
+
+    @property
+    def cpu_per_unit(self) -> float:
+        """CPU seconds of a unit, by all that is known."""
+        return self.unit.seconds(self.guest.cpu_per_unit)
+
+    @property
+    def remaining(self) -> Ranges:
+        """Units that are neither completed nor owned."""
+        return ledger.remaining(self.guest.units, self.record)
+
+    @property
+    def wants(self) -> bool:
+        """Whether more chunks of it may run. Those that have handed back their rest do not count."""
+        if self.record.ended or self.guest.suspend or len(self.record.chunks) >= ledger.most_chunks(self.record):
+            return False
+        running = sum(chunk.end == chunk.origin for chunk in self.record.chunks)
+        return (self.guest.most is None or running < self.guest.most) and bool(self.remaining)
+
+    @property
+    def share(self) -> float:
+        """What it got and will get for the chunks that it has, CPU seconds over its weight."""
+        ahead = sum(max(0.0, chunk.size * self.cpu_per_unit - self.of(chunk).cpu) for chunk in self.record.chunks)
+        return self.served + ahead / self.guest.weight
+
+    def of(self, chunk: Chunk) -> ChunkState:
+        """Return what is known of a chunk."""
+        return self.chunks.setdefault(chunk.key, ChunkState())
+
+    def chunk(self, begin: int, attempt: int) -> Chunk | None:
+        """Return the owned chunk with this identity."""
+        return next((c for c in self.record.chunks if (c.begin, c.attempt) == (begin, attempt)), None)
+
+    def running(self) -> Iterator[tuple[Chunk, ChunkState, PodObserved]]:
+        """Yield the chunks with a pod that runs and is not being ended."""
+        for chunk in self.record.chunks:
+            known = self.of(chunk)
+            if known.pod is not None and known.pod.phase == "Running" and not known.pod.deleting:
+                yield chunk, known, known.pod
+
+    def loss(self, chunk: Chunk) -> float:
+        """Return the CPU seconds that are lost if a chunk's pod is killed now: those since the last saved unit."""
+        known = self.of(chunk)
+        saved = known.done * self.cpu_per_unit if self.guest.restart == "Resume" else 0.0
+        return max(0.0, known.cpu - saved)
+
+    def left(self, chunk: Chunk) -> float:
+        """Return the seconds of work that a chunk could hand back: all but the unit that it has begun."""
+        return max(0, chunk.size - self.of(chunk).done - 1) * self.cpu_per_unit / self.guest.cores
+
+    # transitions
+
+    def begin(self, now: float, node: str, units: Range, rate: float) -> None:
+        """Start a chunk of remaining units on a node where it works at a rate."""
+        record = self.record
+        attempt = ledger.next_attempt(record, units.begin, units.end)
+        took = units.size * self.cpu_per_unit / self.guest.cores / rate
+        chunk = Chunk(units.begin, units.end, units.end, node, attempt, now, now + self.start.seconds + took)
+        started = now if record.started is None else record.started
+        self.record = record._replace(chunks=(*record.chunks, chunk), started=started)
+        self.after.append(CreateChunk(self.uid, chunk))
+
+    def cut(self, now: float, chunk: Chunk, goal: str | None = None, *, evict: bool = False) -> None:
+        """Ask a running chunk to stop at what it has done. ``goal``: a place is kept there for the rest.
+
+        ``evict``: its pod is ended if it is still there after `ANSWER`.
+        """
+        known = self.of(chunk)
+        if evict and known.evicted_at is None:
+            known.evicted_at = now
+        if known.offered_at is not None:
+            return
+        self.pause(chunk, paused=False)  # a paused worker answers no offer
+        self._offer(now, chunk, chunk.begin + known.done)
+        if goal is not None:
+            self.arrivals.append(Arrival(goal, chunk.key, now + ANSWER))
+
+    def _offer(self, now: float, chunk: Chunk, end: int) -> None:
+        known = self.of(chunk)
+        if (pod := known.pod) is not None:
+            known.offered_at = now
+            self.record = self.record.changed(chunk._replace(offered=end))
+            self.after.append(OfferEnd(pod.namespace, pod.name, pod.uid, end))
+
+    def pause(self, chunk: Chunk, *, paused: bool) -> None:
+        """Let a running chunk have no CPU, or let it go on."""
+        known = self.of(chunk)
+        if known.pod is not None and known.paused != paused:
+            known.paused = paused
+            self.after.append(PausePod(known.pod.node, known.pod.uid, paused))
+
+    def lose(self, chunk: Chunk, *, own: bool, message: str = "") -> None:
+        """End an attempt without success. ``own``: the workload caused it. Its pod, if it is known, is ended."""
+        known = self.chunks.pop(chunk.key, ChunkState())
+        if chunk.size and known.cpu > 0.0:
+            self.length.lost()
+        if known.pod is not None and not (own and known.pod.phase == "Failed"):  # that one stays to be looked at
+            self.end(known.pod)
+        self.record = ledger.lose(self.record, chunk, durable=ledger.durable(self.guest.restart, known.done), own=own)
+        if own and self.record.failed.largest(chunk.begin, chunk.end) > self.guest.chunk_retries:
+            text = f"units {chunk.begin}-{chunk.end} failed more than {self.guest.chunk_retries} times: {message}"
+            self.record = self.record._replace(failed_condition=Verdict("True", reasons.CHUNK_FAILED, text))
+            for other in self.record.chunks:
+                self.lose(other, own=False)
+            self.arrivals.clear()
+
+    def end(self, pod: PodObserved) -> None:
+        """End a pod."""
+        self.after.append(EndPod(pod.namespace, pod.name, pod.uid, GRACE))
+
+    # what pods and agents say
+
+    def observe(self, now: float, chunk: Chunk, pod: PodObserved) -> None:
+        """Take in the state of a chunk's pod."""
+        known = self.of(chunk)
+        known.pod = pod
+        if pod.phase == "Succeeded":
+            self.succeed(now, chunk, pod)
+        elif pod.phase == "Failed":
+            own = not pod.disrupted and not pod.deleting and pod.reason not in NOT_OWN
+            code = f"exit code {pod.exit_code}" if pod.exit_code is not None else pod.reason or "failed"
+            self.lose(chunk, own=own, message=f"pod {pod.name}: {code}")
+        elif pod.deleting:
+            self.lose(chunk, own=False)
+        elif pod.phase == "Running":
+            if known.ran is None:
+                known.ran = known.moved = now
+                self.start.measure((now if pod.started is None else pod.started) - chunk.created)
+            if chunk.offered is not None and known.offered_at is None:
+                # An earlier leader recorded the offer and may have crashed before it sent it.
+                self._offer(now, chunk, chunk.offered)
+
+    def succeed(self, now: float, chunk: Chunk, pod: PodObserved) -> None:
+        """Account a chunk with a pod that ended well; with an open offer, only after its last report."""
+        known = self.of(chunk)
+        asked = chunk.offered is not None or (pod.offered and chunk.end == chunk.origin)
+        if asked and not known.over:
+            if known.ended_at is None:
+                known.ended_at = now
+            elif abs(now - known.ended_at) >= LAST_WORD:
+                self.lose(chunk, own=False)
+            return
+        if pod.message:
+            self.before.append(StoreResult(self.uid, chunk.begin, chunk.end, pod.message, for_reduce=False))
+        self.record = ledger.account(self.record, chunk)
+        self.unit.measure(chunk.size, known.cpu)
+        self.length.saved()
+        del self.chunks[chunk.key]
+        self.end(pod)
+
+    def report(self, now: float, chunk: Chunk, seen: ChunkSeen) -> None:
+        """Take in what a node's agent says of a chunk."""
+        known = self.of(chunk)
+        # A value beyond the chunk is no count of it.
+        done = seen.done if seen.done is not None and seen.done <= chunk.origin - chunk.begin else 0
+        if done > known.done or seen.cpu_seconds > known.cpu:
+            known.moved = now
+        self.served += max(0.0, seen.cpu_seconds - known.cpu) / self.guest.weight
+        known.done = max(known.done, min(done, chunk.size))
+        known.cpu, known.memory = max(known.cpu, seen.cpu_seconds), seen.memory
+        # An end that gives no unit back may answer an offer of an earlier leader, so it answers none.
+        asked = chunk.offered is not None or chunk.end < chunk.origin or (known.pod is not None and known.pod.offered)
+        known.answered |= asked and seen.end is not None
+        known.over |= seen.over
+        kept: Chunk | None = chunk
+        if asked and seen.end is not None and seen.end < chunk.end:
+            self.record = ledger.cut(self.record, chunk, seen.end)
+            kept = self.chunk(chunk.begin, chunk.attempt)
+        assert kept is not None
+        if kept.size == 0:  # it had begun no unit
+            self.lose(kept, own=False)
+        elif known.ended_at is not None and known.pod is not None:
+            self.succeed(now, kept, known.pod)

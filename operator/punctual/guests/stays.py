@@ -1,0 +1,186 @@
+"""Whether chunks that run stay, pause or go.
+
+On a node that becomes busy, a chunk does what its job's policy says (:mod:`punctual.linger.policy`). To go, it is cut
+at what it has done, and the rest starts elsewhere: a move costs one start of a chunk, and no work. A chunk that answers
+no offer loses the work that it has not saved; that is part of the cost of its move.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from punctual import reasons
+from punctual.guests.cluster import Cluster
+from punctual.guests.guest import ANSWER, ChunkState, GuestState
+from punctual.guests.model import Cause, Decided
+from punctual.guests.nodes import NodeState
+from punctual.guests.victims import Candidate, victims
+from punctual.linger.cost import Move
+from punctual.linger.policy import Decision, decide
+from punctual.scheduling.model.job import Chunk, Verdict
+
+STARTING: Final = 300.0
+"""Seconds in which a pod must run."""
+STALLED: Final = 60.0
+"""Seconds without progress and CPU after which a chunk on an idle node is lost."""
+
+
+@dataclass(slots=True)
+class Stays:
+    """Decides about the chunks of a cluster that run."""
+
+    cluster: Cluster
+
+    def supervise(self, now: float, st: GuestState) -> None:
+        """End and cut what cannot go on, whatever its policy says."""
+        for chunk in st.record.chunks:
+            if st.record.failed_condition:  # another chunk failed the job, which owns nothing any more
+                break
+            self._supervise_one(now, st, chunk)
+        if st.record.ended:
+            return
+        if st.record.completed.total == st.guest.units:
+            done = Verdict("True", reasons.COMPLETED, f"all {st.guest.units} units are done")
+            st.record = st.record._replace(completed_condition=done)
+        if st.record.completed_condition or st.record.failed_condition:
+            st.record = st.record._replace(finished=now)
+
+    def _supervise_one(self, now: float, st: GuestState, chunk: Chunk) -> None:
+        known = st.of(chunk)
+        node = self.cluster.nodes.get(chunk.node)
+        if (self.cluster.seen and node is None) or _overdue(now, st, known):
+            st.lose(chunk, own=False)
+        elif known.pod is not None and known.pod.phase == "Succeeded":
+            st.succeed(now, chunk, known.pod)
+        elif known.pod is not None and known.pod.phase == "Pending" and now - chunk.created > STARTING:
+            st.lose(chunk, own=True, message=f"pod {known.pod.name} does not start: {known.pod.reason}")
+        elif node is not None and _stalled(now, known, node):
+            st.lose(chunk, own=True, message=f"neither progress nor CPU for {STALLED:.0f} s on an idle node")
+        elif node is not None and (cause := _must_stop(st, chunk, node)):
+            self._stop(now, st, chunk, cause, node)
+
+    def _stop(self, now: float, st: GuestState, chunk: Chunk, cause: Cause, node: NodeState) -> None:
+        known = st.of(chunk)
+        if known.pod is None or known.pod.phase != "Running":
+            if cause != "AtRisk" and known.pod is not None:
+                st.lose(chunk, own=False)  # it has done nothing yet
+            return
+        _tell(st, chunk, cause, Decision("Queue", node.age or 0.0), node)
+        st.cut(now, chunk)
+
+    def free(self, now: float, name: str, excess: int) -> None:
+        """Free memory of a node: those chunks leave that lose the least."""
+        node = self.cluster.nodes.get(name)
+        if node is None:
+            return
+        node.pressed_at = now
+        here: dict[tuple[str, int, int], tuple[GuestState, Chunk]] = {}
+        candidates: list[Candidate] = []
+        for st in self.cluster.guests.values():
+            for chunk, known, _ in st.running():
+                if chunk.node != name:
+                    continue
+                if known.evicted_at is not None:
+                    excess -= known.memory
+                    continue
+                key = (st.uid, chunk.begin, chunk.attempt)
+                here[key] = st, chunk
+                candidates.append(Candidate(key, st.loss(chunk), known.memory))
+        for one in victims(candidates, excess) if excess > 0 else []:
+            st, chunk = next(pair for key, pair in here.items() if key == one.key)
+            _tell(st, chunk, "NodeFreed", Decision("Queue", node.age or 0.0), node)
+            st.cut(now, chunk, evict=True)
+
+    def judge(self, now: float, st: GuestState, chunk: Chunk, known: ChunkState) -> None:
+        """Let a chunk stay, pause or go, as its policy says."""
+        node = self.cluster.nodes.get(chunk.node)
+        deaf = known.offered_at is not None and not known.answered and now - known.offered_at > ANSWER
+        handed_back = chunk.end < chunk.origin or (known.offered_at is not None and not deaf)
+        if node is None or not node.looked_at(now) or handed_back:
+            return
+        if node.age is None:
+            known.told = None
+            st.pause(chunk, paused=False)
+            return
+        goal = self.cluster.best(now, st.guest, busy=False, other_than=chunk.node)
+        move = None if goal is None else _move(st, chunk, node, goal, deaf=deaf)
+        found = decide(st.guest.policy, node.age, move)
+        if not deaf and st.left(chunk) == 0.0 and found.step in {"Move", "Queue"}:
+            found = replace(found, step="Run")  # it has no more to hand back
+        _tell(st, chunk, "Policy", found, node, goal=goal, move=move)
+        if st.guest.preview:
+            return
+        st.pause(chunk, paused=found.step == "Pause")
+        if found.step in {"Move", "Queue"} and deaf:
+            st.lose(chunk, own=False)
+        elif found.step in {"Move", "Queue"}:
+            st.cut(now, chunk, None if goal is None else goal.node.name)
+            if goal is not None:
+                goal.take(st.guest)
+
+
+def _move(st: GuestState, chunk: Chunk, node: NodeState, goal: NodeState, *, deaf: bool) -> Move:
+    """Return the move of a chunk's rest. A chunk that answers no offer would lose what it has not saved."""
+    return Move(
+        node.rate(st.guest, more=False),
+        goal.rate(st.guest, more=True),
+        st.start.seconds,
+        lost=st.loss(chunk) / st.guest.cores if deaf else 0.0,
+        left=st.left(chunk),
+    )
+
+
+def _tell(
+    st: GuestState,
+    chunk: Chunk,
+    cause: Cause,
+    decision: Decision,
+    node: NodeState,
+    *,
+    goal: NodeState | None = None,
+    move: Move | None = None,
+) -> None:
+    """Tell a decision, if it is another one than before."""
+    known = st.of(chunk)
+    if known.pod is None or known.told == (cause, decision.step):
+        return
+    known.told = cause, decision.step
+    told = Decided(
+        job=st.uid,
+        pod=known.pod.uid,
+        node=chunk.node,
+        cause=cause,
+        decision=decision,
+        host_use=node.use,
+        goal=None if goal is None else goal.node.name,
+        goal_use=None if goal is None else goal.use,
+        move=move,
+        loss=st.loss(chunk),
+        acted=not (st.guest.preview and cause == "Policy"),
+    )
+    st.after.append(told)
+
+
+def _overdue(now: float, st: GuestState, known: ChunkState) -> bool:
+    """Whether a chunk that must leave is still there."""
+    if known.evicted_at is not None:
+        return now - known.evicted_at > ANSWER
+    return st.guest.suspend and known.offered_at is not None and not known.answered and now - known.offered_at > ANSWER
+
+
+def _stalled(now: float, known: ChunkState, node: NodeState) -> bool:
+    """Whether a chunk does nothing although its node is idle. A silent agent is no evidence."""
+    if known.ran is None or known.paused or node.busy or not node.looked_at(now):
+        known.moved = now
+    return now - known.moved > STALLED
+
+
+def _must_stop(st: GuestState, chunk: Chunk, node: NodeState) -> Cause | None:
+    """Return why a chunk must hand back what it has not begun; None: it need not, or was asked."""
+    if st.of(chunk).offered_at is not None or chunk.end < chunk.origin:
+        return None
+    if st.guest.suspend:
+        return "Suspended"
+    if not node.node.schedulable:
+        return "Unschedulable"
+    at_risk = st.guest.restart == "Redo" and st.loss(chunk) > st.guest.most_lost and st.left(chunk) > 0.0
+    return "AtRisk" if at_risk else None
