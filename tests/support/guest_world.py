@@ -111,6 +111,8 @@ class World:
         self.records: dict[str, JobRecord] = {}
         self.pods: dict[str, Pod] = {}
         self.manners = Manners()
+        self.manners_of: dict[str, Manners] = {}
+        """Of jobs with their own."""
         self.decided: list[tuple[float, Decided]] = []
         self.stored: dict[str, list[tuple[int, int, str]]] = {}
         self.worked: dict[str, Ranges] = {}
@@ -129,6 +131,8 @@ class World:
         self.serial = 0
         self.events: list[Event] = [NodesSeen(tuple(self.nodes.values()))]
         self.refuses = False
+        self.visited: set[str] = set()
+        """Nodes with pods so far."""
         self.last_lines = 2
         """How often an agent reports a pod after its end, but for the first time."""
 
@@ -297,7 +301,10 @@ class World:
             self.events.append(refused)
             return
         self.serial += 1
-        pod = Pod(name, f"u{self.serial}", uid, chunk, self.now, self.manners, end=chunk.origin)
+        self.visited.add(chunk.node)
+        pod = Pod(
+            name, f"u{self.serial}", uid, chunk, self.now, self.manners_of.get(uid, self.manners), end=chunk.origin
+        )
         self.pods[name] = pod
         self._show(pod)
 

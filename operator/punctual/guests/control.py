@@ -40,21 +40,23 @@ class GuestControl:
         self._by_uid: dict[str, PodObserved] = {}
         self._excess: dict[str, int] = {}
         self._ended: list[Action] = []  # pods of jobs that are gone
+        self._restored: list[Event] = []
         self._looked = -inf
         self._written: dict[str, tuple[float, JobRecord, JobRecord]] = {}
 
-    def restore(self, now: float, events: Sequence[Event]) -> list[Action]:
-        """Take over from all that is on record. Only statuses are written: the next step acts."""
-        for event in sorted(events, key=lambda event: isinstance(event, GuestApplied)):
-            self._take(now, event)
-        return self._statuses(now)
+    def restore(self, now: float, events: Sequence[Event]) -> list[Action]:  # noqa: ARG002  the actor's protocol
+        """Return the stamps of the new epoch. What is on record is taken in by the next step, which also acts."""
+        self._restored = list(events)
+        records = [(e.guest.uid, e.record) for e in events if isinstance(e, GuestApplied) and e.record is not None]
+        return [WriteStatus(uid, rec._replace(epoch=self._epoch)) for uid, rec in records if not rec.ended]
 
     def step(self, now: float, events: Sequence[Event]) -> list[Action]:
         """Process events, and return what is to be done. Without events, only time passes: it looks once a second."""
+        events, self._restored = [*self._restored, *events], []
         if not events and abs(now - self._looked) < LOOK:
             return []
         self._looked = now
-        for event in sorted(events, key=lambda event: isinstance(event, GuestApplied)):  # pods before their job
+        for event in sorted(events, key=_order):
             self._take(now, event)
         for st in self._cluster.guests.values():
             self._stays.supervise(now, st)
@@ -169,3 +171,10 @@ class GuestControl:
                 self._written[uid] = now, st.record, shown
                 found.append(WriteStatus(uid, shown, urgent=st.record != before))
         return found
+
+
+def _order(event: Event) -> int:
+    """Order the events of a step: what a report says of a chunk comes before its end, pods come before their job."""
+    if isinstance(event, NodesSeen | NodeReported):
+        return isinstance(event, NodeReported)
+    return 3 if isinstance(event, GuestApplied) else 2

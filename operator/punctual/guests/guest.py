@@ -26,6 +26,8 @@ LAST_WORD: Final = 30.0
 """Seconds to wait for the agent's last report of a pod that ended while an offer was open."""
 ANSWER: Final = 5.0
 """Seconds in which a worker answers an offer: it looks several times a second, and its agent reports each second."""
+LATE: Final = 2.0
+"""Seconds by which what agents report, and what they are told, may be late."""
 REFUSED: Final = 10.0
 """Seconds without new chunks for a job with a refused pod."""
 
@@ -34,11 +36,11 @@ Key = tuple[str, int, int]
 
 @dataclass(slots=True)
 class Arrival:
-    """A place that is kept for the rest of a chunk, until the chunk has answered."""
+    """A place that is kept for the rest of a chunk, until the chunk has answered or `ANSWER` is over."""
 
     node: str
     source: Key
-    until: float
+    since: float
 
 
 @dataclass(slots=True)
@@ -139,6 +141,17 @@ class GuestState:
         saved = known.done * self.cpu_per_unit if self.guest.restart == "Resume" else 0.0
         return max(0.0, known.cpu - saved)
 
+    def at_stake(self, chunk: Chunk, rate: float) -> float:
+        """Return the CPU seconds that are probably lost if a chunk is told to leave, while it works at a rate.
+
+        None are, if it ends the unit that it has begun before its pod is killed.
+        """
+        known = self.of(chunk)
+        begun = min(self.cpu_per_unit, max(0.0, known.cpu - known.done * self.cpu_per_unit))
+        deaf = known.offered_at is not None and not known.answered
+        in_time = self.cpu_per_unit - begun <= (ANSWER - LATE) * rate * self.guest.cores
+        return 0.0 if in_time and not deaf else self.loss(chunk)
+
     def left(self, chunk: Chunk) -> float:
         """Return the seconds of work that a chunk could hand back: all but the unit that it has begun."""
         return max(0, chunk.size - self.of(chunk).done - 1) * self.cpu_per_unit / self.guest.cores
@@ -168,7 +181,7 @@ class GuestState:
         self.pause(chunk, paused=False)  # a paused worker answers no offer
         self._offer(now, chunk, chunk.begin + known.done)
         if goal is not None:
-            self.arrivals.append(Arrival(goal, chunk.key, now + ANSWER))
+            self.arrivals.append(Arrival(goal, chunk.key, now))
 
     def _offer(self, now: float, chunk: Chunk, end: int) -> None:
         known = self.of(chunk)

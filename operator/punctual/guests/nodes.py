@@ -16,6 +16,8 @@ otherwise move chunks."""
 MINUTE: Final = 60.0
 PRESSED: Final = 60.0
 """Seconds without new chunks on a node where guests had to give back memory."""
+GIVEN: Final = 7.0
+"""Seconds in which a chunk that was told to leave is gone, and its agent's reports show it."""
 LEAST_RATE: Final = 0.05
 """A chunk does not start where it would get less of the CPU that it can use."""
 
@@ -29,6 +31,8 @@ class NodeState:
     memory: int = 0
     pressed_at: float = -inf
     """When guests had to give back memory."""
+    _given: deque[tuple[float, int]] = field(default_factory=deque)
+    """When chunks were told to leave for that, and their memory."""
     _host: HostSeen | None = None
     _heard: float = 0.0
     _turned: deque[float] = field(default_factory=deque)
@@ -47,6 +51,17 @@ class NodeState:
             self._flapping = self._flapping or Interval()
             self._flapping.pass_by(max(0.0, now - self._heard), host.use, busy=True)
         self._host, self._heard = host, now
+
+    def press(self, now: float, excess: int) -> int:
+        """Take in that guests must give back memory; return how much of it others than those told already."""
+        self.pressed_at = now
+        while self._given and abs(now - self._given[0][0]) > GIVEN:
+            self._given.popleft()
+        return excess - sum(memory for _, memory in self._given)
+
+    def give(self, now: float, memory: int) -> None:
+        """Note that a chunk was told to leave."""
+        self._given.append((now, memory))
 
     def looked_at(self, now: float) -> bool:
         """Whether its agent has reported recently."""

@@ -24,14 +24,16 @@ class Starts:
         """Start the rests of chunks that have answered, where places are kept for them."""
         for st in self.cluster.guests.values():
             for arrival in list(st.arrivals):
-                if not _ripe(st, arrival) and abs(now - arrival.until) <= ANSWER:
+                ripe = _ripe(st, arrival)
+                if not ripe and abs(now - arrival.since) <= ANSWER:
                     continue
                 st.arrivals.remove(arrival)
                 node = self.cluster.nodes.get(arrival.node)
                 if node is None:
                     continue
                 node.cores, node.memory = node.cores - st.guest.cores, node.memory - st.guest.memory
-                if not st.guest.suspend and st.remaining and node.takes(now, st.guest, busy=lingers(st.guest.policy)):
+                wanted = ripe and not st.guest.suspend and bool(st.remaining)
+                if wanted and node.takes(now, st.guest, busy=lingers(st.guest.policy)):
                     self._begin(now, st, node)
 
     def place(self, now: float) -> None:
@@ -65,7 +67,7 @@ class Starts:
         places = sum(int(n.node.cores / guest.cores) for n in self.cluster.nodes.values() if n.node.pool == guest.pool)
         spread = ceil(st.remaining.total / max(1, min(places, guest.most or places)))
         begin, end = st.remaining.parts[0]
-        size = max(1, min(int(cpu / st.cpu_per_unit), spread, end - begin))
+        size = max(1, min(int(cpu / st.cpu_per_unit + 1e-6), spread, end - begin))
         node.take(guest)
         st.begin(now, node.node.name, Range(begin, begin + size), rate)
 

@@ -68,25 +68,24 @@ class Stays:
         st.cut(now, chunk)
 
     def free(self, now: float, name: str, excess: int) -> None:
-        """Free memory of a node: those chunks leave that lose the least."""
+        """Free memory of a node: those chunks leave that lose least together."""
         node = self.cluster.nodes.get(name)
         if node is None:
             return
-        node.pressed_at = now
-        here: dict[tuple[str, int, int], tuple[GuestState, Chunk]] = {}
-        candidates: list[Candidate] = []
-        for st in self.cluster.guests.values():
-            for chunk, known, _ in st.running():
-                if chunk.node != name:
-                    continue
-                if known.evicted_at is not None:
-                    excess -= known.memory
-                    continue
-                key = (st.uid, chunk.begin, chunk.attempt)
-                here[key] = st, chunk
-                candidates.append(Candidate(key, st.loss(chunk), known.memory))
+        excess = node.press(now, excess)
+        here = {
+            (st.uid, *chunk.key): (st, chunk)
+            for st in self.cluster.guests.values()
+            for chunk, known, _ in st.running()
+            if chunk.node == name and known.evicted_at is None
+        }
+        candidates = [
+            Candidate(key, st.at_stake(chunk, node.rate(st.guest, more=False)), st.of(chunk).memory)
+            for key, (st, chunk) in here.items()
+        ]
         for one in victims(candidates, excess) if excess > 0 else []:
-            st, chunk = next(pair for key, pair in here.items() if key == one.key)
+            st, chunk = here[one.key]
+            node.give(now, one.memory)
             _tell(st, chunk, "NodeFreed", Decision("Queue", node.age or 0.0), node)
             st.cut(now, chunk, evict=True)
 
