@@ -174,7 +174,18 @@ class GuestControl:
 
 
 def _order(event: Event) -> int:
-    """Order the events of a step: what a report says of a chunk comes before its end, pods come before their job."""
-    if isinstance(event, NodesSeen | NodeReported):
-        return isinstance(event, NodeReported)
-    return 3 if isinstance(event, GuestApplied) else 2
+    """Order the events of a step: what a report says of a chunk comes before its end, pods come before their job.
+
+    A job that is read at a takeover may have been deleted since, so its deletion comes last.
+    """
+    match event:
+        case NodesSeen():
+            return 0
+        case NodeReported():
+            return 1
+        case GuestApplied():
+            return 3
+        case GuestDeleted():
+            return 4
+        case _:
+            return 2

@@ -365,3 +365,14 @@ def test_a_status_names_no_chunk_of_a_pod_that_a_crash_has_prevented():
     assert world.records["g1"] != JobRecord()
     world.until_done()
     world.check()
+
+
+def test_a_job_that_is_deleted_while_a_leader_takes_over_gets_no_pods():
+    world = World(2)
+    world.apply(guest("g1", units=100))
+    world.run(3)
+    world.crash()
+    world.delete("g1")  # before the new leader's first step
+    world.run(10)
+    assert not list(world.running())
+    assert not world.pods
