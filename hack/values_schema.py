@@ -22,6 +22,7 @@ Folder = Annotated[str, StringConstraints(pattern=r"^/")]
 Digest = Annotated[str, StringConstraints(pattern=r"^(sha256:[0-9a-f]{64})?$")]
 Duration = Annotated[str, StringConstraints(pattern=r"^([0-9]+(ms|s|m|h))+$")]
 Quantity = Annotated[str, StringConstraints(pattern=r"^[0-9.]+[A-Za-z]*$")] | float
+Address = Annotated[str, StringConstraints(pattern=r"^(https?://[^/?#@\s]+(/[^?#\s]*)?)?$")]
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 Labels = dict[str, str]
 Objects = list[dict[str, Any]]
@@ -105,6 +106,12 @@ class Page(_Values):
     enabled: bool = False
 
 
+class Prometheus(_Values):
+    """The one that counts iterations."""
+
+    url: Address = ""
+
+
 class Dashboards(_Values):
     """For Grafana."""
 
@@ -134,6 +141,7 @@ class Values(_Values):
     agent: Agent = Agent()
     network_policy: NetworkPolicy = NetworkPolicy()
     page: Page = Page()
+    prometheus: Prometheus = Prometheus()
     monitoring: Monitoring = Monitoring()
     global_: Annotated[dict[str, Any], Field(alias="global")] = {}
 

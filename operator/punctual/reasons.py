@@ -55,6 +55,7 @@ SETTLING: Final = "Settling"  # another period or slice is tried
 UNREACHABLE: Final = "Unreachable"  # no period and slice hold the rate
 NO_PODS: Final = "NoPods"  # no selected pod runs
 NO_PROGRESS: Final = "NoProgress"  # no selected pod reports iterations: only its CPU is held
+NOT_COUNTED: Final = "NotCounted"  # Prometheus does not say how many iterations a pod has done
 COUNT_FELL: Final = "CountFell"  # the iterations of a pod went back
 CAP_NOT_IN_FORCE: Final = "CapNotInForce"  # a pod's limit is not the one asked for, or its agent is silent
 

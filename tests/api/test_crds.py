@@ -471,6 +471,9 @@ def test_a_target_rate_shows_how_it_stands_and_keeps_its_pool(kubectl):
     assert "the pool cannot be changed" in rate.edit(pool="other").stderr
     assert rate.edit(rate="0.1%", period={"max": "1s"}).returncode == 0
     assert rate.edit(rate="40%", period={"min": "1ms", "max": "2500us"}).returncode == 0
+    query = 'solver:iterations_total{namespace="default",path=~"/a\\\\.{2}\\"}",job!=""}'
+    assert rate.edit(iterations={"query": query}).returncode == 0
+    assert rate.edit(iterations={"query": "n_total"}).returncode == 0
     status = TargetRateStatus(epoch=1, target=0.4, rate=0.396, error="-0.4%", quota="424m", max_rate=0.5)
     assert rate.write_status(status).returncode == 0
     assert rate.row()[0].split() == ["NAME", "TARGET", "ACTUAL", "ERROR", "QUOTA", "AGE"]

@@ -7,9 +7,11 @@ from random import Random
 from punctual.control.rate import Pair
 from punctual.rates.control import RateControl
 from punctual.rates.model import (
+    Count,
     HoldPod,
     Member,
     MembersSeen,
+    PodsCounted,
     PodsReported,
     RateApplied,
     RateDeleted,
@@ -110,12 +112,19 @@ class Held:
     silent: set = field(default_factory=set)
     """Nodes without an agent."""
     writes: bool = True
+    scrape: float = 0.0
+    """Seconds between two scrapes by Prometheus, the pods one after the other; 0: the counts are read from files."""
+    answers: str = ""
+    """What is wrong with the answers of Prometheus."""
+    scraped: dict = field(default_factory=dict)
     changes: list = field(default_factory=list)
     """(time, hold) of each set point that differs from the one before."""
     inbox: list = field(default_factory=list)
 
     def ask(self, uid, target, **more):
         """Create or edit the TargetRate of an application."""
+        if self.scrape:
+            more = {"query": "n", **more}
         self.inbox += [RateApplied(rate(uid, target, **more)), MembersSeen(uid, tuple(self.ranks[uid].pods))]
         return self
 
@@ -152,6 +161,7 @@ class Held:
             events += [
                 PodsReported(node, self.now, tuple(seen)) for node, seen in lines.items() if node not in self.silent
             ]
+        events += self.counted()
         for action in self.control.step(self.now, events):
             match action:
                 case HoldPod():
@@ -161,6 +171,18 @@ class Held:
                     del self.holds[action.pod]
                 case WriteRate(uid, status):
                     self.statuses[uid] = status
+
+    def counted(self):
+        """Let Prometheus scrape the pods that are due, and ask it every three seconds."""
+        found = []
+        for uid, ranks in self.ranks.items() if self.scrape else ():
+            for r, pod in enumerate(ranks.pods):
+                if (self.now - r) % self.scrape == 0:
+                    self.scraped[pod.pod] = Count(pod.pod, ranks.counts[r], self.now)
+            if self.now % 3 == 0:
+                counts = () if self.answers else tuple(c for c in self.scraped.values() if c.pod.startswith(uid))
+                found.append(PodsCounted(uid, "n", self.now, counts, self.answers))
+        return found
 
     def rate_of(self, uid, seconds):
         """Return the slowest pod's iterations a second over the next seconds."""

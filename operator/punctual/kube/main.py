@@ -48,6 +48,7 @@ from punctual.kube.metrics import Metrics, begin
 from punctual.kube.page.model import Reading
 from punctual.kube.page.server import PageServer
 from punctual.kube.page.viewers import Viewers
+from punctual.kube.rates.prometheus import check_url
 from punctual.kube.serve import ProbeServer
 from punctual.kube.trust.ca import service_names
 from punctual.kube.trust.ca_store import ClusterCaStore
@@ -97,6 +98,8 @@ class Config:
     timing: Timing
     placeholder_settings: PlaceholderSettings
     """Settings of placeholders."""
+    prometheus: str
+    """Address of the Prometheus that counts iterations for TargetRates. Empty: there is none."""
 
     @classmethod
     def read(cls, env: Mapping[str, str]) -> Self:
@@ -124,6 +127,7 @@ class Config:
             kubeconfig=env.get("KUBECONFIG"),
             timing=timing,
             placeholder_settings=_placeholder_settings(env, namespace),
+            prometheus=_prometheus(env),
         )
 
 
@@ -132,6 +136,13 @@ def _placeholder_settings(env: Mapping[str, str], namespace: str) -> Placeholder
         return PlaceholderSettings.read(env.get("PUNCTUAL_PLACEHOLDER", ""), namespace)
     except (TypeError, ValueError) as error:
         raise ValueError(f"PUNCTUAL_PLACEHOLDER: {error}") from error
+
+
+def _prometheus(env: Mapping[str, str]) -> str:
+    try:
+        return check_url(env.get("PUNCTUAL_PROMETHEUS", ""))
+    except ValueError as error:
+        raise ValueError(f"PUNCTUAL_PROMETHEUS: {error}") from error
 
 
 def _page_ports(env: Mapping[str, str]) -> tuple[int, int] | None:
@@ -392,6 +403,7 @@ class Operator:
             instance=self._instance,
             leading=lambda: elector.leads(epoch),
             image=self._config.image,
+            prometheus=self._config.prometheus,
             core=self._core,
         )
         self._leading = asyncio.ensure_future(self._lead(self._term, self._leading))

@@ -6,16 +6,21 @@ program's iteration begins anew; a slow one's goes on, and counts for the part o
 
 Where ``max_rate`` is not given, it is measured first: the pods then have all their CPU (U = 1), which is no more than
 what their rate is a part of. A pod without progress is held at U = target.
+
+A file has the end of the last iteration; Prometheus has a count at the moment of a scrape, some time after that. Two
+such counts say the iterations between them to within one, so an iteration of the law then has ⌈2 / ε⌉ of the
+application's at least: the rate is known to within ε / 2 of itself.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Final
 
 from punctual import reasons
 from punctual.control.rate import AIM, QUOTA, Bracketing, Decision, Iteration, Known, Limits, Pair, Reason
 from punctual.rates.counts import Counts, Window
-from punctual.rates.model import UNRECORDED, HoldPod, Member, Record, Seen, TargetRate, Verdict
+from punctual.rates.model import UNRECORDED, Count, HoldPod, Member, PodsCounted, Record, Seen, TargetRate, Verdict
 
 WINDOW: Final = 4.0
 """Least seconds of an iteration of the law: reports are late by some hundredths of a second."""
@@ -25,6 +30,8 @@ MEASURED_ITERATIONS: Final = 3
 SILENT_SECONDS: Final = 60.0
 SILENT_ITERATIONS: Final = 10.0
 """A pod that makes no progress for so long, whichever is longer, is stalled."""
+UNCOUNTED: Final = 30.0
+"""So long Prometheus may fail, or may not have scraped a new pod yet, before this is said."""
 IN_FORCE: Final = 15.0
 """Seconds after which a pair is in force unless something is wrong."""
 LONGEST: Final = 1.0
@@ -56,6 +63,12 @@ class Application:
     """The pair has held the target, as far as reports say, or as an earlier leader has said."""
     _word: Reason = "Start"
     _counts: dict[str, Counts] = field(default_factory=dict)
+    _scraped: dict[str, Count] = field(default_factory=dict)
+    """The last counts that Prometheus has said, by pod."""
+    _flaw: str = ""
+    """What was wrong with its last answer."""
+    _sound: float | None = None
+    """The last time when nothing was wrong, or when it was asked first."""
     _asked: float = 0.0
     """When the pair was decided, or a pod came."""
 
@@ -65,12 +78,21 @@ class Application:
 
     # what is asked
 
+    def ask(self, rate: TargetRate) -> None:
+        """Take in what is asked now."""
+        if rate.query != self.rate.query:
+            self._scraped, self._flaw, self._sound = {}, "", None
+            for counts in self._counts.values():
+                counts.forget()
+        self.rate = rate
+
     def select(self, members: Iterable[Member], now: float) -> None:
         """Take in which pods there are."""
         before, self.members = self.members, {m.pod: m for m in members}
         if self.members.keys() - before.keys():
             self._asked = now
         self._counts = {pod: counts for pod, counts in self._counts.items() if pod in self.members}
+        self._scraped = {pod: count for pod, count in self._scraped.items() if pod in self.members}
         self.changed = True
 
     def hold(self, target: float, ceiling: float, now: float) -> None:
@@ -96,11 +118,27 @@ class Application:
 
     # what happens
 
+    def count(self, event: PodsCounted) -> None:
+        """Take in what Prometheus answered. The next reports of the pods are taken with these counts."""
+        if event.query != self.rate.query:
+            return  # the query was edited meanwhile
+        for count in event.counts:
+            before = self._scraped.get(count.pod)
+            # of two replicas of Prometheus, one may be behind
+            if count.pod in self.members and (before is None or count.at > before.at):
+                self._scraped[count.pod] = count
+        self._flaw = event.flaw
+        if not event.flaw or self._sound is None:
+            self._sound = event.at
+
     def observe(self, at: float, seen: Seen) -> None:
         """Take in a pod's line of a report."""
         member = self.members.get(seen.pod)
         if member is None or self.pair is None:
             return
+        if self.rate.query is not None:
+            count = self._scraped.get(seen.pod)
+            seen = seen._replace(done=count and count.done, written=count and at - count.at)
         counts = self._counts.setdefault(seen.pod, Counts(at))
         # a pod with all its CPU may have it by its own limit, in another period
         period = self.pair.period if self.pair.utilization < 1.0 else None
@@ -113,9 +151,10 @@ class Application:
         if self.max_rate is None:
             self._measure(now)
             return
-        if WINDOW * self.max_rate * self.target >= 2.0:  # it costs little to leave out what ran under another pair
+        # it costs little to leave out what ran under another pair
+        if self.rate.query is not None or WINDOW * self.max_rate * self.target >= 2.0:
             self._begin_in_force()
-        window = self._closed(now, WINDOW)
+        window = self._closed(now, WINDOW, self._exact)
         if window is None or self._law is None:
             return
         self.seen = window.rate / self.max_rate
@@ -126,7 +165,7 @@ class Application:
     def _measure(self, now: float) -> None:
         """Measure the rate alone, from the moment on from which the pods have their CPU."""
         self._begin_in_force()
-        window = self._closed(now, MEASURED_SECONDS, MEASURED_ITERATIONS)
+        window = self._closed(now, MEASURED_SECONDS, max(MEASURED_ITERATIONS, self._exact))
         if window is not None and window.share == 1.0:
             self.max_rate = window.rate
         self._aim(now)
@@ -157,6 +196,11 @@ class Application:
         """Return the counts of the pods that run and have ever made progress."""
         known = ((self._counts.get(m.pod), m) for m in self.members.values())
         return [counts for counts, m in known if m.running and counts is not None and counts.last is not None]
+
+    @property
+    def _exact(self) -> int:
+        """The iterations from which on a window's rate is exact enough."""
+        return 1 if self.rate.query is None else ceil(2.0 / self.rate.epsilon)
 
     @property
     def _patience(self) -> float:
@@ -220,9 +264,11 @@ class Application:
             return Verdict("Unknown", reasons.NO_PODS, text)
         if text := self._not_in_force(running, now):
             return Verdict("False", reasons.CAP_NOT_IN_FORCE, text)
+        if self._flaw and self._sound is not None and now - self._sound > UNCOUNTED:
+            return Verdict("Unknown", reasons.NOT_COUNTED, self._flaw)
         silent = [m for m in running if (c := self._counts.get(m.pod)) and c.silent > self._patience]
         if silent and not self._reporting():
-            return Verdict("Unknown", reasons.NO_PROGRESS, _without_progress(silent, self.pair))
+            return Verdict("Unknown", reasons.NO_PROGRESS, _without_progress(silent, self.pair, self.rate.query))
         if silent:
             text = f"{_names(silent)} made no progress for {self._patience:.0f} s; the others are held at the rate"
             return Verdict("False", reasons.STALLED, text)
@@ -277,10 +323,13 @@ def _alike(one: float, other: float | None) -> bool:
     return other is not None and abs(one - other) <= 1e-5 * one
 
 
-def _without_progress(silent: list[Member], pair: Pair) -> str:
+def _without_progress(silent: list[Member], pair: Pair, query: str | None) -> str:
+    held = f"only their CPU is held, at {pair.utilization:.1%}"
+    if query is not None:
+        return f"{_names(silent)} made no progress that Prometheus knows of: {held}"
     return (
         f"{_names(silent)} have written no number of iterations into the file progress of an emptyDir volume named "
-        f"punctual: only their CPU is held, at {pair.utilization:.1%}"
+        f"punctual: {held}"
     )
 
 

@@ -17,6 +17,7 @@ from punctual.rates.model import (
     Event,
     HoldPod,
     MembersSeen,
+    PodsCounted,
     PodsReported,
     RateApplied,
     RateDeleted,
@@ -63,6 +64,8 @@ class RateControl:
         for event in events:
             if isinstance(event, PodsReported):
                 self._observe(event)
+            elif isinstance(event, PodsCounted) and (app := self._applications.get(event.uid)):
+                app.count(event)
         for app in self._applications.values():
             app.step(now)
         holds = self._holds() if admit or any(app.changed for app in self._applications.values()) else []
@@ -77,7 +80,7 @@ class RateControl:
                     self._applications[rate.uid] = app = Application(rate, record)
                     if members := self._members.pop(rate.uid, None):
                         app.select(members.members, now)
-                app.rate = rate
+                app.ask(rate)
             case RateDeleted(uid):
                 self._applications.pop(uid, None)
                 self._members.pop(uid, None)
@@ -87,7 +90,7 @@ class RateControl:
                     app.select(members, now)
                 else:
                     self._members[uid] = event
-            case PodsReported():
+            case PodsReported() | PodsCounted():
                 return False
         return True
 

@@ -77,6 +77,11 @@ class Counts:
         """Begin a window where the last one ended."""
         self.begin, self.fell = self.last, False
 
+    def forget(self) -> None:
+        """Forget what it has done: it will be counted by another source."""
+        self.begin = self.last = None
+        self.since, self.fell = self.heard, False
+
     @property
     def silent(self) -> float:
         """Seconds for which it had made no progress at its last report."""

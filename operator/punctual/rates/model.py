@@ -32,6 +32,8 @@ class TargetRate:
     limits: Limits = Limits()  # noqa: RUF009  a value that cannot be changed
     max_rate: float | None = None
     """Iterations a second of the application alone. None: it is measured."""
+    query: str | None = None
+    """What Prometheus is asked for the pods' iterations. None: the agents read them from files."""
     refusal: tuple[str, str] | None = None
     """(reason, message) why no node may be asked: the pool is not there, or takes nothing from the namespace."""
 
@@ -82,6 +84,14 @@ class Seen(NamedTuple):
     period: float | None
 
 
+class Count(NamedTuple):
+    """The iterations of a pod as Prometheus has them, and when it scraped them."""
+
+    pod: str
+    done: int
+    at: float
+
+
 # events
 
 
@@ -117,7 +127,19 @@ class PodsReported:
     pods: tuple[Seen, ...]
 
 
-Event = RateApplied | RateDeleted | MembersSeen | PodsReported
+@dataclass(frozen=True, slots=True)
+class PodsCounted:
+    """What Prometheus answered to the query of a TargetRate (uid) at ``at``."""
+
+    uid: str
+    query: str
+    at: float
+    counts: tuple[Count, ...] = ()
+    flaw: str = ""
+    """Why a running pod has no count, and what to do. Empty: all have one."""
+
+
+Event = RateApplied | RateDeleted | MembersSeen | PodsReported | PodsCounted
 
 
 def key_of(event: Event) -> Hashable:
@@ -131,6 +153,8 @@ def key_of(event: Event) -> Hashable:
             return ("members", event.uid)
         case PodsReported():
             return ("report", event.node)
+        case PodsCounted():
+            return ("counts", event.uid)
 
 
 # actions

@@ -13,6 +13,7 @@ from punctual import wire
 from punctual.cli.cluster.page import LEADER
 from punctual.cli.cluster.page import PORT as PAGE_PORT
 from punctual.kube.cluster.placeholder_pod import PlaceholderSettings
+from punctual.kube.main import Config
 from punctual.kube.trust.ca import service_names
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -42,6 +43,7 @@ EVERYTHING = {
         "pageFrom": [{"namespaceSelector": {"matchLabels": {"name": "ingress"}}}],
     },
     "page": {"enabled": True},
+    "prometheus": {"url": "http://prometheus.monitoring:9090/main"},
     "monitoring": {"labels": {"release": "prometheus"}, "interval": "1m"},
 }
 DIGEST = f"sha256:{'0123456789abcdef' * 4}"
@@ -158,6 +160,8 @@ def test_defaults_are_the_models_and_each_value_has_a_comment():
         ({"fullnameOverride": "No Spaces"}, "/fullnameOverride"),
         ({"crds": {"enabled": "yes"}}, "/crds/enabled"),
         ({"placeholder": {"priority": "low"}}, "/placeholder/priority"),
+        ({"prometheus": {"url": "prometheus:9090"}}, "/prometheus/url"),
+        ({"prometheus": {"url": "http://me:secret@prometheus"}}, "/prometheus/url"),
     ],
 )
 def test_a_wrong_value_is_refused_by_its_name(chart, values, named):
@@ -344,6 +348,15 @@ def test_services_and_policies_select_the_pods_they_mean(render):
         o["metadata"]["name"] for o in objects if o["kind"] == "Service" and selects(monitor, o["metadata"]["labels"])
     ]
     assert chosen == ["punctual-metrics"]
+
+
+def test_the_operator_knows_the_prometheus_that_the_values_name(render):
+    found = []
+    for values in ({}, EVERYTHING):
+        (operator,) = of(render(values), "Deployment")["spec"]["template"]["spec"]["containers"]
+        env = {e["name"]: e["value"] for e in operator["env"] if "value" in e}
+        found.append(Config.read(env).prometheus)
+    assert found == ["", "http://prometheus.monitoring:9090/main"]
 
 
 def test_the_page_is_off_unless_it_is_enabled(render):

@@ -29,7 +29,13 @@ async def test_a_writer_that_sees_the_lease_run_out_ends_the_term_and_not_the_re
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("PUNCTUAL_LEASE_LEASE", "soon"), ("PUNCTUAL_PLACEHOLDER", "{"), ("PUNCTUAL_PLACEHOLDER", "[]")]
+    ("name", "value"),
+    [
+        ("PUNCTUAL_LEASE_LEASE", "soon"),
+        ("PUNCTUAL_PLACEHOLDER", "{"),
+        ("PUNCTUAL_PLACEHOLDER", "[]"),
+        ("PUNCTUAL_PROMETHEUS", "prometheus:9090"),
+    ],
 )
 def test_what_is_wrong_in_the_environment_is_named(name, value):
     with pytest.raises(ValueError, match=name):

@@ -306,6 +306,21 @@ IterationRate = Annotated[
 ]
 """Iterations a second."""
 
+_TEXT: Final = r'"(?:[^"\\\n]|\\.)*"'
+_SERIES: Final = rf"^[a-zA-Z_:][a-zA-Z0-9_:]*(?:\{{(?:[a-zA-Z0-9_=!~, ]|{_TEXT})*\}})?$"
+
+Series = Annotated[
+    str,
+    WithJsonSchema({"type": "string", "maxLength": 512, "x-type": "selector"}),
+    spelled(
+        _SERIES,
+        "write the name of a metric, and labels in braces, values in double quotes, such as "
+        'solver_iterations_total{namespace="default"}: functions, sums and ranges are not possible',
+        most=512,
+    ),
+]
+"""A selector of series in Prometheus. It is no more than that, so that it gives no namespace's series another name."""
+
 Units = Annotated[int, Field(ge=0, le=MAX_UNITS)]
 """Units of work."""
 Position = Annotated[int, Field(ge=0, le=MAX_UNITS + 1)]

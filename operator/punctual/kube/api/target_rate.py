@@ -13,6 +13,7 @@ from punctual.kube.api.fields import (
     Percent,
     Period,
     Seconds,
+    Series,
     StatusPercent,
     part_in_percent,
 )
@@ -38,6 +39,15 @@ class PeriodRange(Model):
     """The shortest. From 1ms, the kernel's least quota, to 1s; default 5ms."""
     max: Period = 0.2
     """The longest. Not below 1ms / `rate`: no slice is shorter than 1ms, the kernel's least quota. Default 200ms."""
+
+
+class Iterations(Model):
+    """Where Prometheus has the iterations of the pods."""
+
+    query: Series
+    """A selector with one series for each pod: `solver_iterations_total{namespace="default"}`. Its labels `namespace`
+    and `pod` name the pod; its value is the iterations that the pod has done since it started. It is a name and labels:
+    functions and sums are not possible. Required."""
 
 
 class TargetRateSpec(Model):
@@ -76,6 +86,9 @@ class TargetRateSpec(Model):
     least, and kept in `status.maxRate`."""
     epsilon: Annotated[Percent, part_in_percent("0.1", "50", "3%")] = 0.03
     """How far rate and CPU may be from `rate`, in percentage points: `3%`. From 0.1% to 50%, default 3%."""
+    iterations: Iterations | None = None
+    """Prometheus counts the iterations, if the operator knows one (the chart's value `prometheus.url`). Default: each
+    pod writes them into the file `progress` of an emptyDir volume named `punctual`."""
     period: PeriodRange = PeriodRange()
     """The periods in which a pod gets its slice of CPU. The longest that holds the rate is used: each slice costs a
     switch."""
@@ -114,7 +127,7 @@ class TargetRate(Resource):
 
     Each pod gets the same slice of CPU in each period, so that ranks that exchange data stay together. The pods are the
     user's own: the agent lowers their CPU limit, never raises it, and puts it back when the TargetRate is deleted.
-    They count their iterations in the file `progress` of an emptyDir volume named `punctual`.
+    They count their iterations in the file `progress` of an emptyDir volume named `punctual`, or in Prometheus.
     """
 
     RULES: ClassVar = (

@@ -31,6 +31,7 @@ from punctual.kube.leader.settled_jobs import SettledJobs
 from punctual.kube.learning.profiles import ProfileLearning
 from punctual.kube.metrics import Metrics
 from punctual.kube.rates.executor import RateExecutor
+from punctual.kube.rates.prometheus import Prometheus
 from punctual.kube.takeover.fencing import Fence
 from punctual.kube.takeover.job_results import JobResults
 from punctual.kube.takeover.late import LateReader
@@ -78,6 +79,7 @@ def make_parts(
     set_points: SetPointStore,
     instance: str,
     image: str,
+    prometheus: str,
     core: Callable[[int], PoolCore],
     monotonic: Callable[[], float],
     leading: Callable[[], bool],
@@ -88,7 +90,7 @@ def make_parts(
     """Make the parts of a term.
 
     ``leading()`` returns whether this replica holds the Lease, ``leads()`` whether the term decides: not during the
-    takeover. ``on_fenced()`` is called when a newer leader has written.
+    takeover. ``prometheus``: its address, or empty. ``on_fenced()`` is called when a newer leader has written.
     """
     directory, clock, placeholder_settings = caches.directory, client.clock, caches.placeholder_settings
 
@@ -216,6 +218,7 @@ def make_parts(
         late,
         rate_executor,
         set_points,
+        prometheus=Prometheus(prometheus, monotonic),
         monotonic=monotonic,
         doubted=lambda: clock.doubted,
         leads=leads,

@@ -3,9 +3,12 @@
 It is told what is asked and which pods are selected, when these change. Nothing is decided about a TargetRate before
 its status was read after the stamp. The actor's clock is this replica's monotonic one, so that a clock that is set does
 not change what was measured.
+
+Prometheus is asked every few seconds for the iterations of TargetRates with a query.
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from punctual import wire
 from punctual.kube.agents.set_points import SetPointStore
@@ -13,13 +16,27 @@ from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.directory import KnownRate
 from punctual.kube.leader.actors import Spawn
 from punctual.kube.rates.executor import RateExecutor
+from punctual.kube.rates.prometheus import Prometheus
 from punctual.kube.rates.records import applied, members
 from punctual.kube.takeover.late import LateReader
 from punctual.kube.takeover.statuses import Statuses
 from punctual.rates.control import RateControl
-from punctual.rates.model import Action, Event, MembersSeen, PodsReported, RateApplied, RateDeleted, Seen, key_of
+from punctual.rates.model import (
+    Action,
+    Event,
+    MembersSeen,
+    PodsCounted,
+    PodsReported,
+    RateApplied,
+    RateDeleted,
+    Seen,
+    key_of,
+)
 from punctual.runtime.actor import Actor
 from punctual.runtime.mailbox import Mailbox
+
+ASK: Final = 3.0
+"""Seconds between two queries for one TargetRate: Prometheus scrapes less often, mostly."""
 
 
 class Rates:
@@ -33,6 +50,7 @@ class Rates:
         executor: RateExecutor,
         set_points: SetPointStore,
         *,
+        prometheus: Prometheus,
         monotonic: Callable[[], float],
         doubted: Callable[[], bool],
         leads: Callable[[], bool],
@@ -44,6 +62,7 @@ class Rates:
         self._late = late
         self._executor = executor
         self._set_points = set_points
+        self._prometheus = prometheus
         self._monotonic = monotonic
         self._leads = leads
         self._spawn = spawn
@@ -52,6 +71,8 @@ class Rates:
             RateControl(), self._mailbox, executor, now=monotonic, doubted=doubted, monotonic=monotonic
         )
         self._told: dict[str, tuple[RateApplied, MembersSeen]] = {}
+        self._asked: dict[str, float] = {}  # when Prometheus was asked for a TargetRate last
+        self._asking: set[str] = set()  # TargetRates with a query that is not answered yet
         self._stale: set[str] = set()  # namespaces with pods, a pool or labels that changed
 
     def begin(self) -> None:
@@ -93,6 +114,8 @@ class Rates:
         for known in list(self._directory.rates.values()):
             if known.metadata.namespace in stale:
                 self._consider(known)
+        if self._leads():
+            self._ask_prometheus()
         left_alone = self._statuses.left_alone
         self._set_points.applications_complete = self._executor.begun and left_alone.isdisjoint(self._directory.rates)
 
@@ -120,8 +143,28 @@ class Rates:
 
     def _drop(self, known: KnownRate) -> None:
         self._executor.forget(known.uid)
+        self._asked.pop(known.uid, None)
         if self._told.pop(known.uid, None):
             self._mailbox.put(RateDeleted(known.uid))
+
+    def _ask_prometheus(self) -> None:
+        """Ask for the iterations of each TargetRate that is due, with one query of each at a time."""
+        now = self._monotonic()
+        for uid, (asked, selected) in self._told.items():
+            query, last = asked.rate.query, self._asked.get(uid)
+            if query is None or uid in self._asking or (last is not None and now - last < ASK):
+                continue
+            self._asked[uid] = now
+            self._asking.add(uid)
+            namespace = asked.rate.name.partition("/")[0]
+            pods = {m.name.partition("/")[2]: m.pod for m in selected.members if m.running}
+            self._spawn(self._count(uid, query, namespace, pods))
+
+    async def _count(self, uid: str, query: str, namespace: str, pods: dict[str, str]) -> None:
+        answer = await self._prometheus.count(query, namespace, pods)
+        self._asking.discard(uid)
+        if uid in self._told:
+            self._mailbox.put(PodsCounted(uid, query, self._monotonic(), answer.counts, answer.flaw))
 
     async def _read_late(self, known: KnownRate) -> None:
         if await self._late.rate(known):

@@ -57,6 +57,7 @@ class Term:
         instance: str,
         leading: Callable[[], bool],
         image: str = IMAGE,
+        prometheus: str = "",
         core: Callable[[int], PoolCore] = Pool,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -75,6 +76,7 @@ class Term:
             set_points=set_points,
             instance=instance,
             image=image,
+            prometheus=prometheus,
             core=core,
             monotonic=monotonic,
             leading=leading,

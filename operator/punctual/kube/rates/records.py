@@ -37,6 +37,7 @@ def applied(known: KnownRate, caches: Caches) -> RateApplied:
         epsilon=spec.epsilon,
         limits=Limits(spec.period.min, spec.period.max),
         max_rate=spec.max_rate,
+        query=spec.iterations.query if spec.iterations else None,
         refusal=_refusal(spec.pool, meta.namespace, caches),
     )
     return RateApplied(asked, known.record)

@@ -12,7 +12,9 @@ from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.leader.rates import Rates
 from punctual.kube.rates.executor import RateExecutor
+from punctual.kube.rates.prometheus import Answer
 from punctual.kube.takeover.statuses import Statuses
+from punctual.rates.model import Count
 
 CREATED = "2030-01-01T00:00:00Z"
 
@@ -48,6 +50,20 @@ class Log:
         self.events.append(reason)
 
 
+class Scripted:
+    """A Prometheus that answers when it is told to. ``asked``: (query, namespace, pods, answer) of each query."""
+
+    def __init__(self):
+        self.asked = []
+
+    async def count(self, query, namespace, pods):
+        self.asked.append((query, namespace, pods, asyncio.get_running_loop().create_future()))
+        return await self.asked[-1][-1]
+
+    def answer(self, *counts, flaw=""):
+        self.asked[-1][-1].set_result(Answer(counts, flaw))
+
+
 class Stage:
     def __init__(self):
         self.caches = Caches(None)
@@ -58,6 +74,7 @@ class Stage:
         self.tasks = []
         self.leads = True
         self.now = 0.0
+        self.prometheus = Scripted()
         executor = RateExecutor(
             3,
             directory=self.caches.directory,
@@ -72,6 +89,7 @@ class Stage:
             self.late,
             executor,
             self.set_points,
+            prometheus=self.prometheus,
             monotonic=lambda: self.now,
             doubted=lambda: False,
             leads=lambda: self.leads,
@@ -232,3 +250,68 @@ async def test_reports_reach_the_control(stage):
         await stage.turn()
     assert stage.log.statuses["u"] == {"Admitted": "Feasible", "OnTarget": "OnTarget"}
     assert stage.log.events == ["Feasible", "OnTarget"]
+
+
+async def test_prometheus_is_asked_every_three_seconds_with_one_query_at_a_time(stage):
+    stage.pods._told(stage.pod("p"))
+    stage.pods._told(stage.pod("q") | {"status": {"phase": "Pending"}})
+    known = stage.rate(iterations={"query": "n"})
+    stage.rates.begin()
+    await stage.turn()
+    assert [asked[:3] for asked in stage.prometheus.asked] == [("n", "default", {"p": "p"})]
+    stage.now = 60.0
+    await stage.turn()
+    assert len(stage.prometheus.asked) == 1, "it has not answered yet"
+    stage.prometheus.answer()
+    await stage.turn()
+    await stage.turn()
+    assert len(stage.prometheus.asked) == 2
+    stage.prometheus.answer()
+    stage.now = 62.9
+    await stage.turn()
+    assert len(stage.prometheus.asked) == 2
+    stage.now = 63.0
+    await stage.turn()
+    assert len(stage.prometheus.asked) == 3
+    stage.rates.gone(known)
+    stage.prometheus.answer()
+    stage.now = 99.0
+    await stage.turn()
+    assert len(stage.prometheus.asked) == 3
+
+
+async def test_it_is_not_asked_for_rates_with_files_nor_after_the_term(stage):
+    stage.pods._told(stage.pod("p"))
+    known = stage.rate()
+    stage.rates.begin()
+    await stage.turn()
+    assert stage.prometheus.asked == []
+    stage.leads = False
+    stage.rates.changed(known)
+    await stage.turn()
+    assert stage.prometheus.asked == []
+
+
+async def test_its_counts_are_those_of_the_rate_and_its_flaws_are_said(stage):
+    stage.pods._told(stage.pod("p"))
+    stage.rate(iterations={"query": "n"}, maxRate="20/s")
+    stage.rates.begin()
+    await stage.turn()
+    for second in range(1, 60):
+        stage.now = float(second)
+        (point,) = stage.set_points.answer("n0", now=0.0, epoch=3, pods={}).pods
+        stage.rates.reported("n0", (wire.PodReport(uid="p", done=7, written=0.0, cap=point.cap, period=point.period),))
+        await stage.turn()
+        if not stage.prometheus.asked[-1][-1].done():
+            stage.prometheus.answer(Count("p", int(20 * point.cap * second), stage.now))
+        await stage.turn()
+    assert stage.log.statuses["u"] == {"Admitted": "Feasible", "OnTarget": "OnTarget"}
+    for second in range(60, 110):
+        stage.now = float(second)
+        stage.rates.reported("n0", (wire.PodReport(uid="p", done=7, written=0.0, cap=point.cap, period=point.period),))
+        await stage.turn()
+        if not stage.prometheus.asked[-1][-1].done():
+            stage.prometheus.answer(flaw="it is away")
+        await stage.turn()
+    assert stage.log.statuses["u"] == {"Admitted": "Feasible", "OnTarget": "NotCounted"}
+    assert stage.log.events[-1] == "NotCounted"

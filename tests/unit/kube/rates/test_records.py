@@ -69,6 +69,12 @@ def test_what_is_asked(caches):
     assert (asked.name, asked.target, asked.epsilon, asked.max_rate) == ("default/solver", 0.125, 0.01, 1.5)
     assert asked.limits == Limits(0.002, 0.1)
     assert asked.created == NOW
+    assert asked.query is None
+
+
+def test_the_query_is_handed_on(caches):
+    counted = known(caches, iterations={"query": 'n_total{namespace="default"}'})
+    assert applied(counted, caches).rate.query == 'n_total{namespace="default"}'
     assert asked.refusal is None
 
 
