@@ -8,6 +8,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from counters import NAME, Counters
 
 from punctual import wire
 from punctual.kube.cluster.directory import TARGET_RATES
@@ -84,6 +85,7 @@ class Agent:
         self.complete = False
         self.sequence = 0
         self.ports = []
+        self.writes = True
 
     async def run(self):
         """Report once a second until cancelled, and do what the answer says."""
@@ -106,6 +108,8 @@ class Agent:
 
     def line(self, pod):
         point = self.points[pod]
+        if not self.writes:
+            return wire.PodReport(uid=pod, cap=point.cap, period=point.period, cpu_seconds=1.0)
         written = (self.done[pod] % 1.0) / (ALONE * point.cap)
         return wire.PodReport(
             uid=pod, done=int(self.done[pod]), written=written, cap=point.cap, period=point.period, cpu_seconds=1.0
@@ -191,3 +195,24 @@ async def test_what_cannot_be_held_is_refused_with_node_numbers_and_pod(world, c
     assert f"TargetRate {world.namespace}/r selects pod" in condition(status, "Admitted")["message"]
     await client.delete(world.at("r"))
     await world.stands("Admitted", "Feasible", "second")
+
+
+async def test_pods_that_write_no_file_are_held_at_what_prometheus_counts(world, client, start, staff, tmp_path):
+    pods = [await world.add_pod(f"solver-{n}") for n in range(2)]
+    agent = Agent(world.node, await staff.token(world.node), *pods)
+    agent.writes = False
+    series = [
+        ({"namespace": world.namespace, "pod": f"solver-{n}"}, lambda pod=pod: int(agent.done[pod]))
+        for n, pod in enumerate(pods)
+    ]
+    await world.ask(maxRate="10/s", epsilon="10%", iterations={"query": "another_total"})
+    async with Counters(tmp_path, series) as counters, contextlib.AsyncExitStack() as stack:
+        task = asyncio.ensure_future(agent.run())
+        stack.callback(task.cancel)
+        leader = await start(PUNCTUAL_PROMETHEUS=counters.url)
+        agent.ports = [leader.reports]
+        status = await world.stands("OnTarget", "NotCounted")
+        assert "no series has pod=solver-" in condition(status, "OnTarget")["message"]
+        await client.patch_merge(world.at(), {"spec": {"iterations": {"query": NAME}}})
+        status = await world.stands("OnTarget", "OnTarget")
+        assert 0.3 <= float(status["rate"].rstrip("%")) / 100 <= 0.5

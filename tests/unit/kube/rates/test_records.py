@@ -70,12 +70,12 @@ def test_what_is_asked(caches):
     assert asked.limits == Limits(0.002, 0.1)
     assert asked.created == NOW
     assert asked.query is None
+    assert asked.refusal is None
 
 
 def test_the_query_is_handed_on(caches):
     counted = known(caches, iterations={"query": 'n_total{namespace="default"}'})
     assert applied(counted, caches).rate.query == 'n_total{namespace="default"}'
-    assert asked.refusal is None
 
 
 @pytest.mark.parametrize(
