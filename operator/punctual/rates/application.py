@@ -151,8 +151,7 @@ class Application:
         if self.max_rate is None:
             self._measure(now)
             return
-        # it costs little to leave out what ran under another pair
-        if self.rate.query is not None or WINDOW * self.max_rate * self.target >= 2.0:
+        if WINDOW * self.max_rate * self.target >= 2.0:  # it costs little to leave out what ran under another pair
             self._begin_in_force()
         window = self._closed(now, WINDOW, self._exact)
         if window is None or self._law is None:
