@@ -52,7 +52,7 @@ TABLE = [
     (QUERY, {"p": "1", "r": "2"}, ["1"], "pod r has 2 series: add labels that leave one"),
     (f'{NAME}{{path!="/y"}}', {"p": "1", "r": "2"}, ["1", "2"], ""),
     (f'{NAME}{{namespace="b"}}', {"p": "1"}, [], "no series has pod=p and the TargetRate's namespace"),
-    (NAME, {"s": "1"}, [], "no series has the label pod=s, and 2 have no label namespace or pod"),
+    (NAME, {"s": "1"}, [], "no series has pod=s, and some (1) lack namespace or pod"),
     ("nothing_total", {"p": "1"}, [], "see whether Prometheus scrapes the pod"),
     (f"{NAME}{{namespace=}}", {"p": "1"}, [], "spec.iterations.query: Prometheus says"),
 ]
@@ -65,7 +65,7 @@ async def test_what_is_wrong_is_said_by_name(counters):
         counts = [await one.count(f'{NAME}{{path="{path}"}}', "a", {"r": "r"}) for path in ("/x", "/y")]
         counts.append(await one.count(f'{NAME}{{pod=~"p|q"}}', "a", PODS))
         nameless = await one.count(f'{NAME}{{pod="s"}}', "a", {"s": "s"})
-        return not any(found.flaw for found in counts) and "2 have no label" in nameless.flaw
+        return not any(found.flaw for found in counts) and "some (1) lack" in nameless.flaw
 
     await counters.until(scraped)
     for query, pods, counted, says in TABLE:

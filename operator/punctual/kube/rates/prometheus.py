@@ -147,7 +147,7 @@ def _take(series: Series, labels: Mapping[str, str], now: float, value: float, n
     series.now = now
     pod, of = labels.get("pod"), labels.get("namespace")
     if not (pod and of):
-        series.unnamed += 1
+        series.unnamed += TIME not in labels
     elif of == namespace:
         (series.times if TIME in labels else series.values).setdefault(pod, []).append(value)
 
@@ -174,5 +174,5 @@ def answer(series: Series, pods: Mapping[str, str], ahead: float = 0.0) -> Answe
 
 def _nothing(name: str, unnamed: int) -> str:
     if unnamed:
-        return f"{FIELD}: no series has the label pod={name}, and {unnamed} have no label namespace or pod: set both"
+        return f"{FIELD}: no series has pod={name}, and some ({unnamed}) lack namespace or pod: each needs both"
     return f"{FIELD}: no series has pod={name} and the TargetRate's namespace: see whether Prometheus scrapes the pod"

@@ -45,8 +45,8 @@ def test_counts_are_taken_with_the_times_at_which_they_were_scraped():
     [
         (both("q", 8, namespace="b"), ["uid-p"], "no series has pod=q and the TargetRate's namespace"),
         ([], ["uid-p"], "see whether Prometheus scrapes the pod"),
-        (both("q", 8, namespace=""), ["uid-p"], "pod=q, and 2 have no label namespace or pod"),
-        (both("", 8), ["uid-p"], "pod=q, and 2 have no label namespace or pod"),
+        (both("q", 8, namespace=""), ["uid-p"], "pod=q, and some (1) lack namespace or pod"),
+        (both("", 8), ["uid-p"], "pod=q, and some (1) lack namespace or pod"),
         (both("q", 8, job="x") + both("q", 8, job="y"), ["uid-p"], "pod q has 2 series"),
         (both("q", "NaN"), ["uid-p"], "pod q has the value nan"),
         (both("q", "+Inf"), ["uid-p"], "pod q has the value inf"),
