@@ -25,6 +25,8 @@ EVERY = 0.25
 BAND, WINDOW = 0.15, 4.0
 WARM = 10.0
 """Seconds until a chunk's controller knows it."""
+SPARE = 5.0
+"""Seconds that the urgent job has beyond its own time: with more, it would not need its speed back."""
 EDITS = 6
 CONTROLS = ("Feedback", "None")
 OTHER = PAGERANK
@@ -38,7 +40,8 @@ def run(ground: Ground) -> Json:
     """
     pools = dict(zip(CONTROLS, ground.nodes, strict=True))
     processors = {
-        control: ground.pool(_pool(control), node, progressControl=control) for control, node in pools.items()
+        control: ground.pool(_pool(control), node, progressControl=control, headroom="0%")
+        for control, node in pools.items()
     }
     found = {program.name: _program(ground, program, processors) for program in PROGRAMS}
     return {"before": BEFORE, "halved": HALVED, "after": AFTER, "band": BAND, "window": WINDOW, "programs": found}
@@ -80,17 +83,18 @@ def _program(ground: Ground, program: Program, processors: dict[str, int]) -> Js
 
 def _submit(ground: Ground, pool: str, program: Program, processors: int, lasts: float) -> None:
     """Submit a job of one chunk that has little time, and one for the other processors that has much."""
-    cost, theirs = (SAFETY * ground.costs[one.name].unit / CPU for one in (program, OTHER))
-    for name, what, units, count in (
-        ("urgent", program, 1.2 * lasts / cost, 1),
-        ("relaxed", OTHER, 5 * lasts * (processors - 1) / theirs, processors - 1),
+    cost, theirs = (SAFETY * ground.costs[one.name].seconds(CPU) for one in (program, OTHER))
+    urgent = ground.startup(program) + 1.2 * lasts + SPARE
+    for name, what, units, count, deadline in (
+        ("urgent", program, 1.2 * lasts / cost, 1, urgent),
+        ("relaxed", OTHER, 5 * lasts * (processors - 1) / theirs, processors - 1, 10 * lasts),
     ):
         body = ground.job(
             f"{name}-{pool}",
             pool,
             what,
             units=round(units),
-            deadline=(2 if name == "urgent" else 10) * lasts,
+            deadline=deadline,
             processors={"min": count, "max": count},
         )
         ground.create(body)
@@ -140,7 +144,7 @@ def _shown(seen: watching.Seen, origin: float) -> Json:
 def delay(ground: Ground) -> Json:
     """Change the period of a Pool's processors again and again; return when the cgroups of its chunks follow."""
     node, pool = ground.nodes[0], "experiments-delay"
-    processors = ground.pool(pool, node, progressControl="Feedback")
+    processors = ground.pool(pool, node, progressControl="Feedback", headroom="0%")
     lasts = 5.0 + 3.5 * EDITS + 5.0
     _submit(ground, pool, PROGRAMS[0], processors, 2 * lasts)
     pods = _chunks(ground, pool, processors)
