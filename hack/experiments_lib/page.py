@@ -59,13 +59,14 @@ def steps(found: Json) -> Iterator[str]:
 
 def response(found: Json) -> Iterator[str]:
     """Yield the table of the closed loop."""
-    yield "| program | control | least rate | back after | not back within the time |"
-    yield "|---|---|---|---|---|"
+    yield "| program | control | least rate | mean | of the second half | back after | not back within the time |"
+    yield "|---|---|---|---|---|---|---|"
     for program, controls in found["programs"].items():
         for control, one in controls.items():
             count = one["depth"]["count"]
             yield (
-                f"| {program} | {control} | {_percent(one['depth'])} | {_seconds(one['seconds'], digits=1)} | "
+                f"| {program} | {control} | {_percent(one['depth'])} | {_percent(one['mean'])} | "
+                f"{_percent(one['second_half'])} | {_seconds(one['seconds'], digits=1)} | "
                 f"{one['not_back']} of {count} |"
             )
     yield ""
