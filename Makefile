@@ -35,7 +35,7 @@ test-api: $(READY) ## tests against a real API server
 test-cluster: $(READY) ## tests on a real kind cluster
 	$(VENV)/bin/pytest -q tests/cluster
 
-demo: $(READY) ## a cluster, Punctual on it, three jobs with deadlines (DEMO="--prometheus": and a Prometheus)
+demo: $(READY) ## a cluster, Punctual on it, jobs with deadlines (DEMO="--prometheus": and a Prometheus)
 	hack/demo $(DEMO)
 
 chaos: $(READY) ## ten minutes in which everything goes wrong at random on kind, then the ledger (CHAOS="--minutes 60 --seed 7")
