@@ -188,6 +188,7 @@ def test_a_pool_is_taken_in_cores_bytes_and_seconds():
         hold="Taint",
         headroom=0.25,
         margin=5.0,
+        feedback=True,
         selectors='{"nodeSelector":{}}',
     )
 
