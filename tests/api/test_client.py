@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from server import job
 
 from punctual import errors
-from punctual.kube.cluster.client import ApiClient
+from punctual.kube.cluster.client import METADATA_LIST, ApiClient
 from punctual.kube.cluster.directory import JOBS
 from punctual.kube.cluster.resources import CONFIG_MAPS, PODS, Resource
 
@@ -162,6 +162,16 @@ async def test_a_status_is_written_without_reading_the_spec_again(client, namesp
         await client.put_status(path, {**made, "status": status}, field_manager="test")
     with pytest.raises(errors.Invalid, match="unknown field"):
         await client.put_status(path, {**there, "status": {**status, "stat": 1}}, field_manager="test")
+
+
+async def test_only_the_metadata_of_a_collection_can_be_fetched(client, namespace):
+    collection = JOBS.path(namespace=namespace)
+    for n in range(3):
+        await client.create(collection, job(f"job-{n}", namespace, "main"))
+    pages = [page async for page in client.pages(collection, page=2, accept=METADATA_LIST)]
+    found = [item for page in pages for item in page.items]
+    assert [item["metadata"]["name"] for item in found] == ["job-0", "job-1", "job-2"]
+    assert not any("spec" in item for item in found)
 
 
 async def test_what_can_never_be_right_is_invalid(client, namespace):

@@ -79,14 +79,13 @@ async def test_processors_are_what_others_leave_and_a_held_node_takes_nobody_els
 
 
 async def test_what_ran_on_a_node_that_leaves_the_pool_is_done_elsewhere_in_time(cluster, client, space):
-    leaving = cluster.nodes[-1]
     cost = {"perUnit": "500ms", "startup": "3s"}
     spec = {"deadline": "4m", "cost": cost, "pause": 0.4, "reduce": "5s", "processors": {"min": 2, "max": 2}}
     await space.apply(space.manifest("moved", units=100, **spec))
     assert (await space.answer("moved"))["reason"] == "Feasible"
     pods = await space.running("moved", 2)
+    leaving = pods[0]["spec"]["nodeName"]  # both may be there
     there = {p["metadata"]["name"] for p in pods if p["spec"]["nodeName"] == leaving}
-    assert there
     await eventually(lambda: space.status("moved")["units"]["done"] > 2)
     try:
         cluster.kubectl("label", "node", leaving, f"{LABEL}=none", "--overwrite")

@@ -206,9 +206,9 @@ class ApiClient:
     ) -> AsyncGenerator[Listing, None]:
         """Fetch a collection page by page, so that the bodies are not in memory all at once.
 
-        With ``accept`` `METADATA`, only the metadata of each object is fetched. A page has at most ``page`` objects,
-        and fewer if it would exceed `PAGE_BYTES`. A page that is larger, or not complete in time, is requested again in
-        parts. ``start`` is the first continue token (`Listing.rest`).
+        With ``accept`` `METADATA_LIST`, only the metadata of each object is fetched. A page has at most ``page``
+        objects, and fewer if it would exceed `PAGE_BYTES`. A page that is larger, or not complete in time, is requested
+        again in parts. ``start`` is the first continue token (`Listing.rest`).
         """
         params = _selectors(label_selector, field_selector)
         if start:

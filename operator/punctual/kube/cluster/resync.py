@@ -15,7 +15,7 @@ import structlog
 
 from punctual.errors import ClusterError, NotFound
 from punctual.kube.cluster.caches import Post
-from punctual.kube.cluster.client import METADATA, ApiClient, Json
+from punctual.kube.cluster.client import METADATA_LIST, ApiClient, Json
 from punctual.kube.cluster.directory import JOBS, POOLS, PROFILES, RESERVATIONS, TARGET_RATES, Directory, Known
 from punctual.kube.cluster.resources import Resource
 from punctual.kube.cluster.walk import walk
@@ -85,7 +85,7 @@ class Resync:
         gone: list[tuple[Resource, Json]] = []
         for resource in RESOURCES:
             known, listed = self._directory.metadata(resource), set()
-            async for page in walk(self._client, resource.path(), patience=_wait, accept=METADATA):
+            async for page in walk(self._client, resource.path(), patience=_wait, accept=METADATA_LIST):
                 for item in page.items:
                     meta = item["metadata"]
                     listed.add(meta["uid"])

@@ -4,7 +4,7 @@ import pytest
 
 from punctual.errors import NotFound
 from punctual.kube.cluster import resync
-from punctual.kube.cluster.client import Listing
+from punctual.kube.cluster.client import METADATA_LIST, Listing
 from punctual.kube.cluster.directory import POOLS, Directory
 from punctual.kube.cluster.resync import ENOUGH, Resync
 
@@ -53,7 +53,8 @@ class World:
             raise NotFound(path)
         return self.there[path]
 
-    async def pages(self, path, **_):
+    async def pages(self, path, *, accept, **_):
+        assert accept == METADATA_LIST, "the server gives the metadata of one object in no list"
         found = [{"metadata": body["metadata"]} for body in self.there.values()] if path == POOLS.path() else []
         self.meanwhile()
         yield Listing(found, "7", "")
