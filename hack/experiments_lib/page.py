@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from statistics import fmean
 
 from experiments_lib import draw
 from experiments_lib.ground import ROOT, Ground, Json
@@ -59,15 +60,15 @@ def steps(found: Json) -> Iterator[str]:
 
 def response(found: Json) -> Iterator[str]:
     """Yield the table of the closed loop."""
-    yield "| program | control | least rate | mean | of the second half | back after | not back within the time |"
+    yield "| program | control | first time | its second half | least rate | back after | not back within the time |"
     yield "|---|---|---|---|---|---|---|"
+    until = found["halved"]
     for program, controls in found["programs"].items():
         for control, one in controls.items():
             count = one["depth"]["count"]
             yield (
-                f"| {program} | {control} | {_percent(one['depth'])} | {_percent(one['mean'])} | "
-                f"{_percent(one['second_half'])} | {_seconds(one['seconds'], digits=1)} | "
-                f"{one['not_back']} of {count} |"
+                f"| {program} | {control} | {_mean(one, 0.0, until):.0%} | {_mean(one, until / 2, until):.0%} | "
+                f"{_percent(one['depth'])} | {_seconds(one['seconds'], digits=1)} | {one['not_back']} of {count} |"
             )
     yield ""
     yield f"`hack/experiments response`, at {found['commit']}."
@@ -117,6 +118,14 @@ def disturbed(found: Json) -> Iterator[str]:
         f"`hack/experiments disturbed --jobs {found['jobs']} --cpu-seconds {cpu:g} --seed {found['seed']}`, "
         f"at {found['commit']}."
     )
+
+
+def _mean(one: Json, begin: float, end: float) -> float:
+    """Return the urgent chunk's mean rate between two times, relative to that before the first disturbance."""
+    track = one["tracks"]["urgent"]
+    pairs = list(zip(track["time"], track["units_per_second"], strict=True))
+    usual = fmean(rate for at, rate in pairs if at < -0.5)  # a second that ends before
+    return fmean(rate for at, rate in pairs if begin <= at < end) / usual
 
 
 def _costs(found: Json) -> str:

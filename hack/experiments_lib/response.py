@@ -124,8 +124,6 @@ def _told(found: list[Recovery]) -> Json:
     known = [one.seconds for one in found if one.seconds is not None]
     return {
         "depth": asdict(Spread.of([one.depth for one in found])),
-        "mean": asdict(Spread.of([one.mean for one in found])),
-        "second_half": asdict(Spread.of([one.second_half for one in found])),
         "seconds": asdict(Spread.of(known)) if known else None,
         "not_back": len(found) - len(known),
     }

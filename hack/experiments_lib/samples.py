@@ -94,10 +94,6 @@ class Recovery:
 
     depth: float
     """The least rate while it was disturbed, relative to that before."""
-    mean: float
-    """The mean rate while it was disturbed, relative to that before."""
-    second_half: float
-    """The same of the second half of that time."""
     seconds: float | None
     """Until it is back for good, within the time that was watched; 0: it never left the band. None: it is not."""
 
@@ -114,8 +110,7 @@ def recovery(track: Track, moment: float, *, before: float, until: float, band: 
     ends = [window + k * 0.25 for k in range(int((until - window) / 0.25) + 1)]
     rates = [(at(track, moment + e) - at(track, moment + e - window)) / window / usual for e in ends]
     bad = [k for k, rate in enumerate(rates) if rate < 1.0 - band]
-    back = bad[-1] + 1 if bad else 0
-    seconds = 0.0 if not bad else ends[back] if back < len(ends) else None
-    counts = [at(track, moment + part * until) for part in (0.0, 0.5, 1.0)]
-    mean, second_half = (counts[2] - counts[0]) / until / usual, 2.0 * (counts[2] - counts[1]) / until / usual
-    return Recovery(min(rates), mean, second_half, seconds)
+    if not bad:
+        return Recovery(min(rates), 0.0)
+    back = bad[-1] + 1
+    return Recovery(min(rates), ends[back] if back < len(ends) else None)

@@ -82,18 +82,16 @@ def test_a_held_rate_is_told_by_when_it_settled_and_how_often_it_left(rates, set
 
 
 @pytest.mark.parametrize(
-    ("pace", "depth", "mean", "second_half", "seconds"),
+    ("pace", "depth", "seconds"),
     [
-        (lambda _: 10.0, 1.0, 1.0, 1.0, 0.0),
-        (lambda t: 5.0 if 20 <= t < 26 else 10.0, 0.5, 0.9, 1.0, 9.0),
-        (lambda t: 5.0 if t >= 20 else 10.0, 0.5, 0.5, 0.5, None),
+        (lambda _: 10.0, 1.0, 0.0),
+        (lambda t: 5.0 if 20 <= t < 26 else 10.0, 0.5, 9.0),
+        (lambda t: 5.0 if t >= 20 else 10.0, 0.5, None),
     ],
 )
-def test_recovery_tells_depth_means_and_time(pace, depth, mean, second_half, seconds):
+def test_recovery_tells_depth_and_time(pace, depth, seconds):
     found = samples.recovery(track(pace), 20.0, before=10, until=30, band=0.1, window=3)
     assert found.depth == pytest.approx(depth, abs=0.02)
-    assert found.mean == pytest.approx(mean, abs=0.01)
-    assert found.second_half == pytest.approx(second_half, abs=0.01)
     assert found.seconds == (None if seconds is None else pytest.approx(seconds, abs=0.5))
 
 
