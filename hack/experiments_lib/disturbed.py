@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
-from demo_lib.machine import give_cpus
-
 from experiments_lib import programs, storm
 from experiments_lib.ground import CPU, Ground, Json
 from experiments_lib.outcome import Ended, outcome
@@ -60,8 +58,7 @@ def run(ground: Ground, *, jobs: int, seed: int, cpu_seconds: float) -> Json:
         time.sleep(max(0.0, began + one.at - time.monotonic()))
         one.do()
     _wait(ground, began + ends + GRACE)
-    for node in ground.nodes:
-        give_cpus(node, ground.cores(node))
+    ground.give(1.0)
     found = ground.jobs()
     return {
         "jobs": jobs,
@@ -82,14 +79,9 @@ def _strikes(ground: Ground, disturbed: list[storm.Disturbance]) -> list[Due]:
         if one.kind == "stranger":
             due.append(Due(one.begin, 1, lambda seconds=one.seconds: _burn(ground, seconds)))  # type: ignore[misc]
         else:
-            due.append(Due(one.begin, 1, lambda: _give(ground, 0.5)))
-            due.append(Due(one.end, 1, lambda: _give(ground, 1.0)))
+            due.append(Due(one.begin, 1, lambda: ground.give(0.5)))
+            due.append(Due(one.end, 1, lambda: ground.give(1.0)))
     return due
-
-
-def _give(ground: Ground, part: float) -> None:
-    for node in ground.nodes:
-        give_cpus(node, part * ground.cores(node))
 
 
 def _burn(ground: Ground, seconds: float) -> None:

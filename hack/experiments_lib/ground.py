@@ -69,7 +69,7 @@ class Ground:
         if len(nodes) < 2:
             raise PunctualError("the experiments need two worker nodes: hack/cluster up --workers 2")
         self.nodes = nodes[:2]
-        self._cores = {node: machine.cores(node) for node in nodes}
+        self._cores = {node: machine.cores(node) for node in self.nodes}
         self.clear()
         self.kubectl.run("create", "namespace", NAMESPACE)
         self.create(self.pod("measure", self.nodes[0], programs.measuring_command()))
@@ -85,8 +85,7 @@ class Ground:
 
     def reset(self) -> None:
         """Remove jobs and pools, and give nodes the CPU back that they had."""
-        for node, cores in self._cores.items():
-            give_cpus(node, cores)
+        self.give(1.0)
         self.kubectl.run("delete", "divisiblejobs", "--all", "-n", NAMESPACE, "--ignore-not-found", "--timeout=60s")
         pools = [p["metadata"]["name"] for p in self.kubectl.get("pools")["items"]]
         if ours := [name for name in pools if name.startswith("experiments-")]:
@@ -94,9 +93,10 @@ class Ground:
 
     # nodes
 
-    def cores(self, node: str) -> float:
-        """CPU of a node while nothing disturbs it."""
-        return self._cores[node]
+    def give(self, part: float) -> None:
+        """Give all nodes a part of the CPU that they have while nothing disturbs them."""
+        for node, cores in self._cores.items():
+            give_cpus(node, part * cores)
 
     def burn(self, node: str, seconds: float) -> None:
         """Run a program on a node, outside its pods, that takes all the CPU it can get."""

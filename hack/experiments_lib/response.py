@@ -11,8 +11,6 @@ import json
 import time
 from dataclasses import asdict
 
-from demo_lib.machine import give_cpus
-
 from experiments_lib import samples, watching
 from experiments_lib.ground import CPU, NAMESPACE, SAFETY, Ground, Json
 from experiments_lib.programs import PAGERANK, PROGRAMS, Program
@@ -64,11 +62,9 @@ def _program(ground: Ground, program: Program, processors: dict[str, int]) -> Js
     for _ in range(REPEATS):
         time.sleep(BEFORE)
         moments.append(time.time())
-        for node in ground.nodes:
-            give_cpus(node, ground.cores(node) / 2)
+        ground.give(0.5)
         time.sleep(HALVED)
-        for node in ground.nodes:
-            give_cpus(node, ground.cores(node))
+        ground.give(1.0)
         time.sleep(AFTER)
     result = {}
     for control in CONTROLS:

@@ -69,8 +69,7 @@ class Actuator:
             held.caps = self.hierarchy.caps(folder)
             held.use = self.hierarchy.use(folder, list(held.caps)[1:])
         except VanishedError:
-            held.writes["vanished"] += 1
-            self.forget(uid)
+            self._vanished(uid, held)
             return held
         held.found = True
         held.cap = _in_force(held.caps)
@@ -83,9 +82,7 @@ class Actuator:
         try:
             self._assert(uid, held.caps, cap, held)
         except VanishedError:
-            held.writes["vanished"] += 1
-            held.found = False
-            self.forget(uid)
+            self._vanished(uid, held)
             return
         held.cap = _in_force(held.caps)
 
@@ -96,9 +93,7 @@ class Actuator:
         try:
             written = self.hierarchy.lower(self._folder[uid])
         except VanishedError:
-            held.writes["vanished"] += 1
-            held.found = False
-            self.forget(uid)
+            self._vanished(uid, held)
         except CgroupError as error:
             held.writes[error.kind] += 1
             held.error = str(error)
@@ -134,6 +129,12 @@ class Actuator:
             self.hierarchy.forget(folder)
         self._asserted.pop(uid, None)
         self._lowered.discard(uid)
+
+    def _vanished(self, uid: str, held: Held) -> None:
+        """Note that a pod has gone between two accesses."""
+        held.writes["vanished"] += 1
+        held.found = False
+        self.forget(uid)
 
     def _assert(self, uid: str, caps: dict[str, Cap], cap: Cap, held: Held) -> None:
         before = self._asserted.get(uid, {})

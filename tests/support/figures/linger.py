@@ -37,7 +37,7 @@ GUESTS: dict[str, tuple[Policy, int, bool]] = {
 
 @dataclass(frozen=True)
 class Delay:
-    """Figures 7 and 8: a node whose hosts always use the same."""
+    """Figures 7 and 8: a node with hosts that always use the same."""
 
     use: float
     switch: float

@@ -1,4 +1,4 @@
-"""Stories of applications whose iterations Prometheus counts, scraping now and then, under a RateControl."""
+"""Stories of applications under a RateControl, with iterations that Prometheus counts at its scrapes."""
 
 import pytest
 from held import Held, Ranks, member, rate

@@ -6,7 +6,7 @@ median of what is left of an episode is its age. `Ryu` draws series like that. T
 with `IDLE`, the paper's own policies come out as published.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from punctual.linger.episode import BUSY, QUIET, Watch
+from punctual.linger.episode import BUSY, QUIET, Interval, Watch
 from punctual.sim.linger.bursts import WINDOW, Floats
 
 IDLE: Final = 0.585
@@ -39,6 +39,12 @@ class Series(NamedTuple):
 
     use: Floats
     busy: npt.NDArray[np.bool_]
+
+    def tell(self, intervals: Iterable[Interval], window: int) -> None:
+        """Tell each node's interval what its hosts do in a window."""
+        uses, busy = self.use[:, window].tolist(), self.busy[:, window].tolist()
+        for interval, use, occupied in zip(intervals, uses, busy, strict=True):
+            interval.pass_by(WINDOW, use, busy=occupied)
 
 
 @dataclass(frozen=True, slots=True)

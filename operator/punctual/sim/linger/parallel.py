@@ -54,12 +54,6 @@ class _Cluster:
     queue: deque[_Guest]
     running: list[_Guest] = field(default_factory=list)
 
-    def see(self, series: Series, window: int) -> None:
-        """Take in what hosts do in a window."""
-        uses, busy = series.use[:, window].tolist(), series.busy[:, window].tolist()
-        for hosts, use, occupied in zip(self.hosts, uses, busy, strict=True):
-            hosts.pass_by(WINDOW, use, busy=occupied)
-
     def work(self, ours: Floats, preemptions: Floats, now: float) -> None:
         """Let guests run for a step. By node: CPU for a guest, and preemptions of it."""
         self.result.states["queued"] += STEP * len(self.queue)
@@ -204,13 +198,13 @@ def simulate(options: Options, series: Series, result: Result, rng: np.random.Ge
     queue = deque(_Guest(options.work, 0.0) for _ in range(options.guests))
     cluster = _Cluster(options, result, [Interval() for _ in range(options.nodes)], queue)
     bursts = Bursts(options.nodes, rng)
-    cluster.see(series, 0)
+    series.tell(cluster.hosts, 0)
     cluster.decide(0.0)
     for at in range(series.use.shape[1]):
         for step in range(STEPS):
             use, ours, preemptions = bursts.window(series.use[:, at], options.switch, STEP)
             result.used += float(use.sum())
             cluster.work(ours, preemptions, at * WINDOW + step * STEP)
-        cluster.see(series, at)
+        series.tell(cluster.hosts, at)
         cluster.decide((at + 1) * WINDOW)
     return result

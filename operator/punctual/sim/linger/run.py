@@ -136,12 +136,10 @@ def simulate(options: Options, *, seed: int = 0) -> Result:
     queue = deque(_Guest(options.work, 0.0) for _ in range(options.guests))
     cluster = _Cluster(options, result, [_Node() for _ in range(options.nodes)], queue)
     bursts = Bursts(options.nodes, rng)
-    for node, use, busy in zip(cluster.nodes, series.use[:, 0].tolist(), series.busy[:, 0].tolist(), strict=True):
-        node.hosts.pass_by(WINDOW, use, busy=busy)
+    series.tell((node.hosts for node in cluster.nodes), 0)
     cluster.decide(0.0)
     for at in range(windows):
         cluster.work(*bursts.window(series.use[:, at], options.switch), at * WINDOW)
-        for node, use, busy in zip(cluster.nodes, series.use[:, at].tolist(), series.busy[:, at].tolist(), strict=True):
-            node.hosts.pass_by(WINDOW, use, busy=busy)
+        series.tell((node.hosts for node in cluster.nodes), at)
         cluster.decide((at + 1) * WINDOW)
     return result
