@@ -51,6 +51,7 @@ class Stage:
             pods_on=lambda node: self.known.get(node, ()),
             others_on=lambda _node: (),
             heard=self.heard.append,
+            heard_host=lambda _node, _host, _pods: None,
             heard_others=lambda _node, _pods: None,
             refused=lambda reason, count: self.refused.update({reason: count}),
         )

@@ -23,9 +23,9 @@ from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.cluster.directory import Directory
 from punctual.kube.cluster.placeholder_pod import PlaceholderSettings
 from punctual.kube.cluster.pods import project_pod
+from punctual.kube.gate.admission_gate import AdmissionGate
 from punctual.kube.holding.placeholders import Placeholders
 from punctual.kube.holding.taints import Taints
-from punctual.kube.leader.admission_gate import AdmissionGate
 from punctual.kube.leader.executor import PoolExecutor, Tools
 from punctual.kube.leader.promise_metrics import PromiseMetrics
 from punctual.kube.metrics import Metrics

@@ -21,9 +21,9 @@ from punctual.guests.model import (
     GuestDeleted,
     GuestNode,
     HostSeen,
+    LendTo,
     NodeReported,
     NodesSeen,
-    PausePod,
 )
 from punctual.linger.episode import Watch
 from punctual.scheduling.model.actions import CreateChunk, EndPod, OfferEnd, StoreResult, WriteStatus
@@ -285,7 +285,7 @@ class World:
                     found = self.stored.setdefault(uid, [])
                     if (begin, end, message) not in found:
                         found.append((begin, end, message))
-                case PausePod(_, uid, paused):
+                case LendTo(_, uid, _, _, paused):
                     for pod in self.pods.values():
                         if pod.uid == uid:
                             pod.paused = paused

@@ -1,4 +1,4 @@
-"""All guest jobs and all nodes that take guests, as they are now."""
+"""All guest jobs of a pool and all its nodes, as they are now."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""The control of all guest jobs of a cluster: ``GuestControl.step(now, events) -> actions``.
+"""The control of all guest jobs of a pool: ``GuestControl.step(now, events) -> actions``.
 
 A step takes in events, lets running chunks stay or go (:mod:`punctual.guests.stays`), starts others
 (:mod:`punctual.guests.starts`), and writes what has changed. All ownership of units is in the jobs' records, so a new
@@ -15,7 +15,7 @@ from punctual.guests.model import Action, Event, Guest, GuestApplied, GuestDelet
 from punctual.guests.starts import Starts
 from punctual.guests.stays import Stays
 from punctual.scheduling.model import ledger
-from punctual.scheduling.model.actions import EndPod, WriteStatus
+from punctual.scheduling.model.actions import DeleteJob, DropSetPoint, EndPod, WriteStatus
 from punctual.scheduling.model.events import CreateRefused, PodGone, PodObserved
 from punctual.scheduling.model.job import JobRecord
 
@@ -39,7 +39,7 @@ class GuestControl:
         self._pods: dict[tuple[str, str], PodObserved] = {}
         self._by_uid: dict[str, PodObserved] = {}
         self._excess: dict[str, int] = {}
-        self._ended: list[Action] = []  # pods of jobs that are gone
+        self._others: list[Action] = []  # about pods of jobs that may be gone
         self._restored: list[Event] = []
         self._looked = -inf
         self._written: dict[str, tuple[float, JobRecord, JobRecord]] = {}
@@ -60,6 +60,7 @@ class GuestControl:
             self._take(now, event)
         for st in self._cluster.guests.values():
             self._stays.supervise(now, st)
+            self._expire(now, st)
         self._cluster.count()
         for name, excess in self._excess.items():
             self._stays.free(now, name, excess)
@@ -71,11 +72,11 @@ class GuestControl:
         self._starts.place(now)
         results = [action for st in self._cluster.guests.values() for action in st.before]
         statuses = self._statuses(now)
-        others = [action for st in self._cluster.guests.values() for action in st.after]
-        ended, self._ended = self._ended, []
+        about = [action for st in self._cluster.guests.values() for action in st.after]
+        others, self._others = self._others, []
         for st in self._cluster.guests.values():
             st.before, st.after = [], []
-        return [*results, *statuses, *ended, *others]
+        return [*results, *statuses, *others, *about]
 
     # events
 
@@ -87,7 +88,7 @@ class GuestControl:
                 if st := self._cluster.guests.pop(uid, None):
                     self._written.pop(uid, None)
                     pods = [pod for pod in self._pods.values() if pod.job == st.uid and not pod.deleting]
-                    self._ended += [EndPod(pod.namespace, pod.name, pod.uid) for pod in pods]
+                    self._others += [EndPod(pod.namespace, pod.name, pod.uid) for pod in pods]
             case NodesSeen(nodes):
                 self._cluster.see(nodes)
             case NodeReported():
@@ -108,6 +109,7 @@ class GuestControl:
         st = self._cluster.guests.get(guest.uid)
         if st is not None:
             st.guest = guest
+            st.answer(now)
             st.record = ledger.within(st.record, guest.units)
             for chunk in [chunk for chunk in st.record.chunks if chunk.end > guest.units]:
                 st.lose(chunk, own=False)
@@ -119,6 +121,7 @@ class GuestControl:
         if st.record.ended:
             return
         st.record = st.record._replace(epoch=self._epoch)
+        st.answer(now)
         pods = [pod for pod in self._pods.values() if pod.job == guest.uid]
         held = {(pod.begin, pod.attempt) for pod in pods}
         # A pod that was never created, or is gone: if one appears after all, it owns nothing and is ended.
@@ -139,6 +142,7 @@ class GuestControl:
         if pod is None:
             return
         self._by_uid.pop(pod.uid, None)
+        self._others.append(DropSetPoint(pod.node, pod.uid))
         st = self._cluster.guests.get(pod.job)
         if st and (chunk := st.chunk(pod.begin, pod.attempt)):
             st.lose(chunk, own=False)
@@ -147,7 +151,8 @@ class GuestControl:
         node = self._cluster.nodes.get(event.node)
         if node is None:
             return
-        node.see(now, event.host)
+        if event.host is not None:
+            node.see(now, event.host)
         if event.excess > 0:
             self._excess[event.node] = event.excess
         for seen in event.chunks:
@@ -157,6 +162,13 @@ class GuestControl:
                 continue  # a report about a pod counts only from its own node
             if chunk := st.chunk(pod.begin, pod.attempt):
                 st.report(now, chunk, seen)
+
+    def _expire(self, now: float, st: GuestState) -> None:
+        """Delete a job at the end of its time to live."""
+        over = st.record.over
+        if st.guest.ttl is not None and over is not None and now >= over + st.guest.ttl and not st.deleted:
+            st.deleted = True
+            self._others.append(DeleteJob(st.uid))
 
     # statuses
 

@@ -9,18 +9,19 @@ it may have stopped before its own end.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 from punctual import reasons
 from punctual.guests.estimates import ChunkLength, StartTime, UnitCost
-from punctual.guests.model import Action, Cause, ChunkSeen, Guest, PausePod
+from punctual.guests.model import Action, Cause, ChunkSeen, Guest, LendTo
 from punctual.linger.policy import Step
 from punctual.scheduling.model import ledger
-from punctual.scheduling.model.actions import CreateChunk, EndPod, OfferEnd, StoreResult
+from punctual.scheduling.model.actions import CreateChunk, Emit, EndPod, OfferEnd, StoreResult
 from punctual.scheduling.model.events import NOT_OWN, PodObserved
 from punctual.scheduling.model.job import Chunk, JobRecord, Verdict
 from punctual.scheduling.model.ranges import Range, Ranges
 from punctual.scheduling.model.timing import GRACE
+from punctual.scheduling.model.wording import some, span
 
 LAST_WORD: Final = 30.0
 """Seconds to wait for the agent's last report of a pod that ended while an offer was open."""
@@ -86,6 +87,8 @@ class GuestState:
     """CPU seconds that its chunks got, over its weight; raised to that of others when it begins to run."""
     active: bool = False
     refused_at: float = -math.inf
+    deleted: bool = False
+    """It was told that its time to live is over."""
     before: list[Action] = field(default_factory=list)
     after: list[Action] = field(default_factory=list)
 
@@ -107,9 +110,14 @@ class GuestState:
         return ledger.remaining(self.guest.units, self.record)
 
     @property
+    def stopped(self) -> bool:
+        """Whether no chunk of it may start."""
+        return self.record.ended or self.guest.suspend or self.guest.refusal is not None
+
+    @property
     def wants(self) -> bool:
         """Whether more chunks of it may run. Those that have handed back their rest do not count."""
-        if self.record.ended or self.guest.suspend or len(self.record.chunks) >= ledger.most_chunks(self.record):
+        if self.stopped or len(self.record.chunks) >= ledger.most_chunks(self.record):
             return False
         running = sum(chunk.end == chunk.origin for chunk in self.record.chunks)
         return (self.guest.most is None or running < self.guest.most) and bool(self.remaining)
@@ -158,12 +166,45 @@ class GuestState:
 
     # transitions
 
+    def answer(self, now: float) -> None:
+        """Say whether the job can run."""
+        if self.record.ended:
+            return
+        guest, before = self.guest, self.record.admitted
+        if guest.refusal is not None:
+            verdict = Verdict("False", *guest.refusal)
+        elif guest.suspend:
+            verdict = Verdict("False", reasons.SUSPENDED, "spec.suspend is true: its chunks hand back what is left")
+        else:
+            text = f"it has no deadline: it runs on what the nodes' own work leaves ({guest.policy})"
+            verdict = Verdict("True", reasons.GUEST, text)
+        since = None if guest.refusal is None else self.record.refused or now
+        self.record = self.record._replace(
+            admitted=verdict, refused=since, observed_generation=max(guest.generation, self.record.observed_generation)
+        )
+        if before is None or before[:2] != verdict[:2]:
+            self._emit("Normal" if guest.refusal is None else "Warning", verdict.reason, verdict.message)
+
+    def finish(self, now: float) -> None:
+        """End the job if nothing is left to do."""
+        if self.record.completed.total == self.guest.units:
+            taken = span(now - self.record.started) if self.record.started is not None else "no time"
+            verdict = Verdict("True", reasons.COMPLETED, f"{some(self.guest.units, 'unit')} done in {taken}")
+            self.record = self.record._replace(completed_condition=verdict)
+            self._emit("Normal", verdict.reason, verdict.message)
+        if self.record.completed_condition or self.record.failed_condition:
+            self.record = self.record._replace(finished=now)
+
+    def _emit(self, kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:
+        self.after.append(Emit(self.uid, kind, reason, message))
+
     def begin(self, now: float, node: str, units: Range, rate: float) -> None:
         """Start a chunk of remaining units on a node where it works at a rate."""
         record = self.record
         attempt = ledger.next_attempt(record, units.begin, units.end)
         took = units.size * self.cpu_per_unit / self.guest.cores / rate
-        chunk = Chunk(units.begin, units.end, units.end, node, attempt, now, now + self.start.seconds + took)
+        end = now + self.start.seconds + took
+        chunk = Chunk(units.begin, units.end, units.end, node, attempt, now, end, kind="Guest")
         started = now if record.started is None else record.started
         self.record = record._replace(chunks=(*record.chunks, chunk), started=started)
         self.after.append(CreateChunk(self.uid, chunk))
@@ -195,22 +236,37 @@ class GuestState:
         known = self.of(chunk)
         if known.pod is not None and known.paused != paused:
             known.paused = paused
-            self.after.append(PausePod(known.pod.node, known.pod.uid, paused))
+            self._lend(chunk, known.pod, paused=paused)
+
+    def _lend(self, chunk: Chunk, pod: PodObserved, *, paused: bool) -> None:
+        units = chunk.origin - chunk.begin
+        self.after.append(LendTo(pod.node, pod.uid, units, self.guest.weight, paused))
 
     def lose(self, chunk: Chunk, *, own: bool, message: str = "") -> None:
         """End an attempt without success. ``own``: the workload caused it. Its pod, if it is known, is ended."""
         known = self.chunks.pop(chunk.key, ChunkState())
         if chunk.size and known.cpu > 0.0:
             self.length.lost()
-        if known.pod is not None and not (own and known.pod.phase == "Failed"):  # that one stays to be looked at
+        if known.pod is not None and not (own and self._keeps(known.pod)):
             self.end(known.pod)
         self.record = ledger.lose(self.record, chunk, durable=ledger.durable(self.guest.restart, known.done), own=own)
-        if own and self.record.failed.largest(chunk.begin, chunk.end) > self.guest.chunk_retries:
-            text = f"units {chunk.begin}-{chunk.end} failed more than {self.guest.chunk_retries} times: {message}"
+        if not own:
+            return
+        what = f"units {chunk.begin}-{chunk.end}"
+        self._emit("Warning", reasons.CHUNK_FAILED, f"{what}, attempt {chunk.attempt}: {message}")
+        if self.record.failed.largest(chunk.begin, chunk.end) > self.guest.chunk_retries:
+            text = f"{what} failed {self.guest.chunk_retries + 1} times: {message}"
             self.record = self.record._replace(failed_condition=Verdict("True", reasons.CHUNK_FAILED, text))
+            self._emit("Warning", reasons.CHUNK_FAILED, text)
             for other in self.record.chunks:
                 self.lose(other, own=False)
             self.arrivals.clear()
+
+    def _keeps(self, pod: PodObserved) -> bool:
+        """Whether an ended pod stays to be looked at."""
+        if pod.phase == "Succeeded":
+            return self.guest.retention == "All"
+        return pod.phase == "Failed" and self.guest.retention != "None"
 
     def end(self, pod: PodObserved) -> None:
         """End a pod."""
@@ -221,6 +277,8 @@ class GuestState:
     def observe(self, now: float, chunk: Chunk, pod: PodObserved) -> None:
         """Take in the state of a chunk's pod."""
         known = self.of(chunk)
+        if known.pod is None and pod.node and pod.phase in {"Pending", "Running"}:
+            self._lend(chunk, pod, paused=False)
         known.pod = pod
         if pod.phase == "Succeeded":
             self.succeed(now, chunk, pod)
@@ -248,13 +306,24 @@ class GuestState:
             elif abs(now - known.ended_at) >= LAST_WORD:
                 self.lose(chunk, own=False)
             return
-        if pod.message:
-            self.before.append(StoreResult(self.uid, chunk.begin, chunk.end, pod.message, for_reduce=False))
+        self._keep_result(chunk, pod)
         self.record = ledger.account(self.record, chunk)
         self.unit.measure(chunk.size, known.cpu)
         self.length.saved()
         del self.chunks[chunk.key]
-        self.end(pod)
+        if not self._keeps(pod):
+            self.end(pod)
+
+    def _keep_result(self, chunk: Chunk, pod: PodObserved) -> None:
+        if pod.cut is not None:
+            text = (
+                f"units {chunk.begin}-{chunk.end}: the termination message of pod {pod.name} is cut at {pod.cut} bytes,"
+                f" so it is not kept; a result may have at most {pod.cut - 1} (PUNCTUAL_RESULT_LIMIT)"
+            )
+            self._emit("Warning", reasons.RESULT_CUT, text)
+        elif pod.message:
+            self.record = self.record._replace(results=True)
+            self.before.append(StoreResult(self.uid, chunk.begin, chunk.end, pod.message, for_reduce=False))
 
     def report(self, now: float, chunk: Chunk, seen: ChunkSeen) -> None:
         """Take in what a node's agent says of a chunk."""

@@ -12,9 +12,18 @@ from typing import Literal, NamedTuple
 
 from punctual.linger.cost import Move
 from punctual.linger.policy import Decision, Policy
-from punctual.scheduling.model.actions import CreateChunk, EndPod, OfferEnd, StoreResult, WriteStatus
+from punctual.scheduling.model.actions import (
+    CreateChunk,
+    DeleteJob,
+    DropSetPoint,
+    Emit,
+    EndPod,
+    OfferEnd,
+    StoreResult,
+    WriteStatus,
+)
 from punctual.scheduling.model.events import CreateRefused, PodGone, PodObserved
-from punctual.scheduling.model.job import JobRecord, Restart
+from punctual.scheduling.model.job import JobRecord, Restart, Retention
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +33,6 @@ class Guest:
     uid: str
     namespace: str
     name: str
-    pool: str
     units: int
     cpu_per_unit: float
     """CPU seconds of a unit, estimated, more than 0. It counts until chunks have shown what a unit takes."""
@@ -41,16 +49,25 @@ class Guest:
     most_lost: float = 60.0
     """CPU seconds that the end of one pod may cost, at most. A single unit may cost more."""
     chunk_retries: int = 3
+    stall_timeout: float = 60.0
+    """Seconds without progress and CPU after which a chunk on an idle node has failed."""
+    start_timeout: float = 300.0
+    """Seconds in which a pod must run."""
+    retention: Retention = "Failed"
+    ttl: float | None = None
+    """Seconds after its end, or its refusal, until it is deleted; None: it stays."""
+    generation: int = 0
+    refusal: tuple[str, str] | None = None
+    """Why it cannot run (reason, message); its chunks leave. None: it can."""
     suspend: bool = False
     preview: bool = False
     """Its chunks run, and moves are decided and reported, but no chunk moves."""
 
 
 class GuestNode(NamedTuple):
-    """A node of a pool. ``cores``, ``memory`` (bytes): what chunks of guests may take together."""
+    """A node of the pool. ``cores``, ``memory`` (bytes): what chunks of guests may take together."""
 
     name: str
-    pool: str
     cores: float
     memory: int
     schedulable: bool = True
@@ -106,17 +123,20 @@ class GuestDeleted:
 
 @dataclass(frozen=True, slots=True)
 class NodesSeen:
-    """All nodes of all pools that take guests. What runs on other nodes is lost."""
+    """All nodes of the pool. What runs on other nodes is lost."""
 
     nodes: tuple[GuestNode, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class NodeReported:
-    """A node's report. ``excess``: bytes that guests must give back at once, as their agent cannot press them out."""
+    """A node's report. ``excess``: bytes that guests must give back at once, as their agent cannot press them out.
+
+    ``host`` is None where the agent cannot hold guests down, or does not know its hosts yet: no chunk starts there.
+    """
 
     node: str
-    host: HostSeen
+    host: HostSeen | None
     chunks: tuple[ChunkSeen, ...] = ()
     excess: int = 0
 
@@ -147,15 +167,15 @@ def merged(older: Event, newer: Event) -> Event:
     """Merge two events of one key: the newer one, and for reports the newest line of each pod."""
     if isinstance(older, NodeReported) and isinstance(newer, NodeReported):
         lines = {seen.pod: seen for seen in (*older.chunks, *newer.chunks)}
-        return NodeReported(newer.node, newer.host, tuple(lines.values()), newer.excess)
+        return NodeReported(newer.node, newer.host or older.host, tuple(lines.values()), newer.excess)
     return newer
 
 
 # actions
 
 Cause = Literal["Policy", "NodeFreed", "Unschedulable", "Suspended", "AtRisk"]
-"""Why it was decided about a chunk: its policy; memory of its node; a node that takes no chunks; `Guest.suspend`; it
-has used more CPU since its last saved unit than `Guest.most_lost`."""
+"""Why it was decided about a chunk: its policy; memory of its node; a node that takes no chunks; `Guest.suspend` or
+`Guest.refusal`; it has used more CPU since its last saved unit than `Guest.most_lost`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,13 +203,21 @@ class Decided:
     """False: the job is in preview."""
 
 
-class PausePod(NamedTuple):
-    """Let a pod of a guest have no CPU, or let it go on."""
+class LendTo(NamedTuple):
+    """Let a guest's pod have what its node's own work leaves, at the lowest priority. `DropSetPoint` ends it."""
 
     node: str
     pod: str
-    paused: bool
+    """uid"""
+    units: int
+    """Units of its chunk."""
+    weight: float
+    """Against other guests."""
+    paused: bool = False
+    """It has nothing but the least cap."""
 
 
-Action = WriteStatus | CreateChunk | OfferEnd | EndPod | StoreResult | PausePod | Decided
+Action = (
+    WriteStatus | CreateChunk | OfferEnd | EndPod | StoreResult | LendTo | DropSetPoint | Decided | Emit | DeleteJob
+)
 """Those of one step are in order: results, statuses, then what the statuses say."""

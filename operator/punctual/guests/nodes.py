@@ -92,8 +92,8 @@ class NodeState:
         self.memory += guest.memory
 
     def fits(self, guest: Guest) -> bool:
-        """Whether one more chunk fits."""
-        fits = self.cores + guest.cores <= self.node.cores + 1e-9
+        """Whether one more chunk fits. A node with less CPU than a chunk can use takes one."""
+        fits = self.cores == 0.0 or self.cores + guest.cores <= self.node.cores + 1e-9
         return fits and self.memory + guest.memory <= self.node.memory
 
     def rate(self, guest: Guest, *, more: bool) -> float:
@@ -107,7 +107,7 @@ class NodeState:
 
     def takes(self, now: float, guest: Guest, *, busy: bool) -> bool:
         """Whether a chunk may start here; ``busy``: also while the node is busy."""
-        if not self.node.schedulable or self.node.pool != guest.pool or not self.looked_at(now):
+        if not self.node.schedulable or not self.looked_at(now):
             return False
         if (self.busy and not busy) or abs(now - self.pressed_at) < PRESSED:
             return False

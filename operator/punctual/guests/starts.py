@@ -32,7 +32,7 @@ class Starts:
                 if node is None:
                     continue
                 node.cores, node.memory = node.cores - st.guest.cores, node.memory - st.guest.memory
-                wanted = ripe and not st.guest.suspend and bool(st.remaining)
+                wanted = ripe and not st.stopped and bool(st.remaining)
                 if wanted and node.takes(now, st.guest, busy=lingers(st.guest.policy)):
                     self._begin(now, st, node)
 
@@ -64,7 +64,7 @@ class Starts:
         cpu = st.length.seconds * rate * guest.cores
         if guest.restart == "Redo":
             cpu = min(cpu, guest.most_lost)
-        places = sum(int(n.node.cores / guest.cores) for n in self.cluster.nodes.values() if n.node.pool == guest.pool)
+        places = sum(int(n.node.cores / guest.cores) for n in self.cluster.nodes.values())
         spread = ceil(st.remaining.total / max(1, min(places, guest.most or places)))
         begin, end = st.remaining.parts[0]
         size = max(1, min(int(cpu / st.cpu_per_unit + 1e-6), spread, end - begin))

@@ -6,9 +6,7 @@ no offer loses the work that it has not saved; that is part of the cost of its m
 """
 
 from dataclasses import dataclass, replace
-from typing import Final
 
-from punctual import reasons
 from punctual.guests.cluster import Cluster
 from punctual.guests.guest import ANSWER, ChunkState, GuestState
 from punctual.guests.model import Cause, Decided
@@ -16,12 +14,8 @@ from punctual.guests.nodes import NodeState
 from punctual.guests.victims import Candidate, victims
 from punctual.linger.cost import Move
 from punctual.linger.policy import Decision, decide
-from punctual.scheduling.model.job import Chunk, Verdict
-
-STARTING: Final = 300.0
-"""Seconds in which a pod must run."""
-STALLED: Final = 60.0
-"""Seconds without progress and CPU after which a chunk on an idle node is lost."""
+from punctual.scheduling.model.job import Chunk
+from punctual.scheduling.model.wording import span
 
 
 @dataclass(slots=True)
@@ -38,11 +32,7 @@ class Stays:
             self._supervise_one(now, st, chunk)
         if st.record.ended:
             return
-        if st.record.completed.total == st.guest.units:
-            done = Verdict("True", reasons.COMPLETED, f"all {st.guest.units} units are done")
-            st.record = st.record._replace(completed_condition=done)
-        if st.record.completed_condition or st.record.failed_condition:
-            st.record = st.record._replace(finished=now)
+        st.finish(now)
 
     def _supervise_one(self, now: float, st: GuestState, chunk: Chunk) -> None:
         known = st.of(chunk)
@@ -51,10 +41,11 @@ class Stays:
             st.lose(chunk, own=False)
         elif known.pod is not None and known.pod.phase == "Succeeded":
             st.succeed(now, chunk, known.pod)
-        elif known.pod is not None and known.pod.phase == "Pending" and now - chunk.created > STARTING:
+        elif known.pod is not None and known.pod.phase == "Pending" and now - chunk.created > st.guest.start_timeout:
             st.lose(chunk, own=True, message=f"pod {known.pod.name} does not start: {known.pod.reason}")
-        elif node is not None and _stalled(now, known, node):
-            st.lose(chunk, own=True, message=f"neither progress nor CPU for {STALLED:.0f} s on an idle node")
+        elif node is not None and _stalled(now, known, node, st.guest.stall_timeout):
+            limit = span(st.guest.stall_timeout)
+            st.lose(chunk, own=True, message=f"neither progress nor CPU for {limit} on an idle node")
         elif node is not None and (cause := _must_stop(st, chunk, node)):
             self._stop(now, st, chunk, cause, node)
 
@@ -163,21 +154,21 @@ def _overdue(now: float, st: GuestState, known: ChunkState) -> bool:
     """Whether a chunk that must leave is still there."""
     if known.evicted_at is not None:
         return now - known.evicted_at > ANSWER
-    return st.guest.suspend and known.offered_at is not None and not known.answered and now - known.offered_at > ANSWER
+    return st.stopped and known.offered_at is not None and not known.answered and now - known.offered_at > ANSWER
 
 
-def _stalled(now: float, known: ChunkState, node: NodeState) -> bool:
+def _stalled(now: float, known: ChunkState, node: NodeState, limit: float) -> bool:
     """Whether a chunk does nothing although its node is idle. A silent agent is no evidence."""
     if known.ran is None or known.paused or node.busy or not node.looked_at(now):
         known.moved = now
-    return now - known.moved > STALLED
+    return now - known.moved > limit
 
 
 def _must_stop(st: GuestState, chunk: Chunk, node: NodeState) -> Cause | None:
     """Return why a chunk must hand back what it has not begun; None: it need not, or was asked."""
     if st.of(chunk).offered_at is not None or chunk.end < chunk.origin:
         return None
-    if st.guest.suspend:
+    if st.stopped:
         return "Suspended"
     if not node.node.schedulable:
         return "Unschedulable"

@@ -41,9 +41,9 @@ from punctual.kube.cluster.walk import walk
 from punctual.kube.election.elector import ElectorThread, Timing
 from punctual.kube.election.leader_label import LeaderLabel
 from punctual.kube.format.clock import ServerClock, ask_while_doubted
+from punctual.kube.gate.trials import DEADLINE
 from punctual.kube.leader.actors import PoolCore
 from punctual.kube.leader.term import Term
-from punctual.kube.leader.trials import DEADLINE
 from punctual.kube.metrics import Metrics, begin
 from punctual.kube.page.model import Reading
 from punctual.kube.page.server import PageServer
@@ -295,6 +295,7 @@ class Operator:
                 pods_on=caches.pods.on_node,
                 others_on=caches.inventory.pods_on,
                 heard=self._heard,
+                heard_host=self._heard_host,
                 heard_others=self._heard_others,
                 refused=self._refused,
             ),
@@ -364,6 +365,10 @@ class Operator:
         self._metrics.reports.inc()
         if self._term:
             self._term.reported(reported)
+
+    def _heard_host(self, node: str, host: wire.NodeReport, pods: tuple[wire.PodReport, ...]) -> None:
+        if self._term:
+            self._term.reported_host(node, host, pods)
 
     def _heard_others(self, node: str, pods: tuple[wire.PodReport, ...]) -> None:
         if self._term:

@@ -97,8 +97,10 @@ def to_job(
                 reasons.PROFILE_NOT_FOUND,
                 f"there is no Profile {spec.profile} in namespace {meta.namespace}: create it, or set spec.cost",
             )
-    # the schema asks for exactly one of the two
+    # the schema asks for exactly one of the two, or for none
     deadline = spec.deadline_time if spec.deadline is None else meta.creation_timestamp + spec.deadline
+    if spec.class_ == "Guest":
+        deadline = math.inf
     return Job(
         uid=meta.uid,
         namespace=meta.namespace,
@@ -320,7 +322,7 @@ def job_status(record: JobRecord, job: Job, *, owner: Owner, transition_times: T
         "observedGeneration": record.observed_generation,
         "units": {"done": record.done, "running": record.running, "total": job.units},
         "progress": f"{100 * record.done // job.units}%",  # 100% only when all is done
-        "applied": {"deadlineTime": format_time(deadline), "suspend": job.suspend},
+        "applied": _applied(job, deadline),
     }
     if record.promise:
         promise = record.promise
@@ -371,6 +373,11 @@ def job_status(record: JobRecord, job: Job, *, owner: Owner, transition_times: T
         "pilots": [p._asdict() for p in record.pilots],
     }
     return status | {field: some for field, some in lists.items() if some}
+
+
+def _applied(job: Job, deadline: float) -> Json:
+    found = {} if math.isinf(deadline) else {"deadlineTime": format_time(deadline)}
+    return {**found, "suspend": job.suspend}
 
 
 def job_state(record: JobRecord) -> api.State:  # noqa: PLR0911  one line per state reads best

@@ -51,6 +51,7 @@ async def test_an_agent_whose_clock_is_wrong_is_heard_and_told_as_any_other(make
         pods_on=lambda _node: {UID},
         others_on=lambda _node: (),
         heard=heard.append,
+        heard_host=lambda _node, _host, _pods: None,
         heard_others=lambda _node, _pods: None,
         refused=lambda reason, _count: refused.append(reason),
     )

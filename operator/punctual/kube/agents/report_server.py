@@ -9,8 +9,9 @@ A report is accepted only if all of this holds. Each refusal is counted by its r
     it has not seen a higher epoch           else a newer leader exists, and this one must not answer
     a pod is known on that node              other pods in the report are ignored
 
-The accepted chunk pods go to the Pool as one ``Reported``, the user's own to the control of target rates. The answer is
-made from the set points. TokenReviews are the only calls to the API server.
+The accepted chunk pods go to the Pool as one ``Reported``, guests to their control with what the node's own work uses,
+the user's own pods to the control of target rates. The answer is made from the set points. TokenReviews are the only
+calls to the API server.
 """
 
 import asyncio
@@ -101,6 +102,8 @@ class ReportCallbacks:
     """The uids of the other pods on a node: those that are held at a rate are among them."""
     heard: Callable[[Reported], None]
     """Receives an accepted report."""
+    heard_host: Callable[[str, wire.NodeReport, tuple[wire.PodReport, ...]], None]
+    """Receives what it says of the node, with its chunk pods."""
     heard_others: Callable[[str, tuple[wire.PodReport, ...]], None]
     """Receives what it says of other pods, with the node."""
     refused: Callable[[Refusal, int], None]
@@ -208,6 +211,7 @@ class ReportServer:
             if unknown := sum(p.uid not in known and p.uid not in other and not p.over for p in report.pods):
                 self._callbacks.refused("unknownPod", unknown)
             self._callbacks.heard(Reported(report.node, tuple(_progress(p) for p in pods)))
+            self._callbacks.heard_host(report.node, report.host, tuple(pods))
             if others:
                 self._callbacks.heard_others(report.node, others)
         reported = {p.uid: p for p in pods}

@@ -7,12 +7,16 @@ their caps stay in force without an operator, and an agent releases a pod only w
 """
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 from punctual import wire
+from punctual.guests.model import LendTo
 from punctual.kube.agents.loops import Loops
 from punctual.kube.agents.responses import model_of, response_of
 from punctual.rates.model import HoldPod, ReleasePod
 from punctual.scheduling.model.actions import DropSetPoint, FollowedLine, SetPoint
+
+T = TypeVar("T")
 
 MOST = 1000  # the limit of wire.SetPoints; a kubelet has far fewer pods
 MOST_CORES = 4096.0  # the limit of wire.Cores
@@ -29,6 +33,8 @@ UNITS = 10.0
 """Units that a sample should have: with fewer, the number is mostly rounding ..."""
 LONGEST = 1 / 40
 """... and the largest part of the planned time that a sample may take."""
+GUEST_FLOOR = 0.01
+"""CPU that a guest always has, cores: one that stood still could not answer an offer."""
 NOISE = 0.05
 """Noise of a sample that is assumed until it is known."""
 
@@ -43,10 +49,11 @@ class SetPointStore:
         self._held: dict[str, dict[str, HoldPod]] = {}
         self.applications_complete = False
         """Whether all pods that are held at a rate are here."""
+        self._guests: dict[str, dict[str, LendTo]] = {}
         self._loops = Loops()
 
     def __len__(self) -> int:
-        return sum(map(len, self._nodes.values())) + sum(map(len, self._held.values()))
+        return sum(len(pods) for kind in (self._nodes, self._guests, self._held) for pods in kind.values())
 
     def put(self, point: SetPoint) -> None:
         """Store a set point. It replaces an earlier one of the same pod."""
@@ -54,11 +61,13 @@ class SetPointStore:
 
     def drop(self, gone: DropSetPoint) -> None:
         """Remove the set point of a pod, if there is one."""
-        pods = self._nodes.get(gone.node, {})
-        pods.pop(gone.pod, None)
+        _remove(self._nodes, gone.node, gone.pod)
+        _remove(self._guests, gone.node, gone.pod)
         self._seen.pop(gone.pod, None)
-        if not pods:
-            self._nodes.pop(gone.node, None)
+
+    def lend(self, pod: LendTo) -> None:
+        """Store that a pod is a guest. It replaces an earlier set point of the same pod."""
+        self._guests.setdefault(pod.node, {})[pod.pod] = pod
 
     def hold(self, pod: HoldPod) -> None:
         """Store what a pod is held at. It replaces an earlier one of the same pod."""
@@ -66,27 +75,27 @@ class SetPointStore:
 
     def release(self, gone: ReleasePod) -> None:
         """Remove what a pod is held at."""
-        pods = self._held.get(gone.node, {})
-        pods.pop(gone.pod, None)
-        if not pods:
-            self._held.pop(gone.node, None)
+        _remove(self._held, gone.node, gone.pod)
 
     def clear(self) -> None:
         """Remove all set points: the term is over."""
         self._nodes.clear()
         self._seen.clear()
         self._held.clear()
+        self._guests.clear()
         self.applications_complete = False
 
     def answer(self, node: str, *, now: float, epoch: int, pods: Mapping[str, wire.PodReport]) -> wire.SetPoints:
         """Return the answer for the node's agent at ``now``. ``pods`` is what it has reported."""
         points = sorted(self._nodes.get(node, {}).items())[:MOST]
         held = sorted(self._held.get(node, {}).items())[: MOST - len(points)]
+        guests = sorted(self._guests.get(node, {}).items())[: MOST - len(points) - len(held)]
         return wire.SetPoints(
             epoch=epoch,
             pods=[
                 *(self._told(point, pods.get(uid), now) for uid, point in points),
                 *(_told_held(pod) for _, pod in held),
+                *(_told_guest(pod) for _, pod in guests),
             ],
             applications_complete=self.applications_complete,
         )
@@ -148,6 +157,19 @@ class SetPointStore:
         if line.response is not None:
             return model_of(line.response, sample, learned=True), line.response.noise_in(sample)
         return wire.Model(a=0.0, b=sample / line.cpu_per_unit), NOISE
+
+
+def _remove(kind: dict[str, dict[str, T]], node: str, pod: str) -> None:
+    pods = kind.get(node, {})
+    pods.pop(pod, None)
+    if not pods:
+        kind.pop(node, None)
+
+
+def _told_guest(pod: LendTo) -> wire.SetPoint:
+    """Return the set point of a guest: it rests at its floor."""
+    guest = wire.Guest(weight=max(1, min(10_000, round(100 * pod.weight))), paused=pod.paused)
+    return wire.SetPoint(uid=pod.pod, cap=GUEST_FLOOR, rest_cap=GUEST_FLOOR, units=pod.units, guest=guest)
 
 
 def _told_held(pod: HoldPod) -> wire.SetPoint:

@@ -1,6 +1,7 @@
 """DivisibleJob: so many units of work, a template that can do any range of them, a deadline."""
 
-from typing import Annotated, ClassVar, Final, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field, WithJsonSchema
 
@@ -96,6 +97,12 @@ _WHOLE_RESULTS: Final = Rule(
 )
 
 _FIXED: Final = (
+    Rule(
+        "self.spec.class == oldSelf.spec.class",
+        "class cannot change: create another job",
+        None,
+        field="spec.class",
+    ),
     _fixed_once_promised("units", "the plan counts them"),
     _fixed_once_promised("pool", "the promise is that pool's"),
     _fixed_once_promised("template", "units done so far were done by it"),
@@ -109,15 +116,42 @@ _FIXED: Final = (
 )
 
 
+_NOT_FOR_GUESTS: Final[tuple[tuple[str, str, Callable[[Any], bool], str], ...]] = (
+    ("deadline", "!has(self.deadline) && !has(self.deadlineTime)",
+     lambda job: job.deadline is None and job.deadline_time is None,
+     "has no deadline: remove deadline and deadlineTime, or set class: Guaranteed"),
+    ("reduce", "!has(self.reduce)", lambda job: job.reduce is None,
+     "has no reduce step: remove reduce, or set class: Guaranteed"),
+    ("input", "!has(self.input)", lambda job: job.input is None,
+     "fetches no input: remove input and let the containers read it, or set class: Guaranteed"),
+    ("reservation", "!has(self.reservation)", lambda job: job.reservation is None,
+     "needs no reservation: remove reservation"),
+    ("processors", "self.processors.min == 1", lambda job: job.processors.min == 1,
+     "is sure of no processor: remove processors.min"),
+    ("dryRun", "!self.dryRun", lambda job: not job.dry_run,
+     "is always taken: remove dryRun"),
+)  # fmt: skip
+"""What makes no sense without a promise: field, CEL, the same in Python, and why."""
+
+
+def _not_for_guests(field: str, cel: str, holds: Callable[[Any], bool], why: str) -> Rule:
+    return Rule(
+        f"self.class != 'Guest' || ({cel})",
+        f"a job of class Guest {why}",
+        lambda job: job.class_ != "Guest" or holds(job),
+        field=field,
+    )
+
+
 class DivisibleJobSpec(Model):
     """What shall be done, and by when."""
 
     RULES: ClassVar = (
         Rule(
-            "has(self.deadline) != has(self.deadlineTime)",
+            "self.class == 'Guest' || has(self.deadline) != has(self.deadlineTime)",
             "set exactly one of deadline (a time span after creation, such as 45m) and deadlineTime "
             "(a moment, such as 2030-01-02T15:04:05Z)",
-            lambda self: (self.deadline is None) != (self.deadline_time is None),
+            lambda self: self.class_ == "Guest" or (self.deadline is None) != (self.deadline_time is None),
             field="deadline",
         ),
         Rule(
@@ -126,6 +160,7 @@ class DivisibleJobSpec(Model):
             lambda self: self.cost is None or self.profile is None,
             field="cost",
         ),
+        *(_not_for_guests(*field) for field in _NOT_FOR_GUESTS),
     )
 
     pool: ObjectName
@@ -136,14 +171,17 @@ class DivisibleJobSpec(Model):
     which every JSON tool holds exactly)."""
     deadline: PositiveDuration | None = None
     """By when the job must be done, counted from its creation: `45m`, `1h30m`, `90s` (units h, m, s, ms, us). Either
-    this or `deadlineTime` is required. The answer stands in the condition Admitted: True is a promise; False comes
-    with an offer in `status.offer`. It may be edited: the new one is promised too, or refused (condition SpecApplied)
-    while the old promise stands."""
+    this or `deadlineTime` is required; class Guest has neither. The answer stands in the condition Admitted: True is a
+    promise; False comes with an offer in `status.offer`. It may be edited: the new one is promised too, or refused
+    (condition SpecApplied) while the old promise stands."""
     deadline_time: AskedTime | None = None
     """By when the job must be done, as a moment with its offset from UTC (RFC 3339): `2030-01-02T15:04:05Z` or
     `2030-01-02T17:04:05+02:00`. Either this or `deadline` is required."""
-    class_: Annotated[Literal["Guaranteed"], Field(alias="class")] = "Guaranteed"
-    """What is asked for. Guaranteed: a promise of the deadline, or a refusal. Default Guaranteed."""
+    class_: Annotated[Literal["Guaranteed", "Guest"], Field(alias="class")] = "Guaranteed"
+    """What is asked for. Guaranteed: a promise of the deadline, or a refusal. Guest: no deadline; the job runs on what
+    other pods, the system and promised chunks leave of the pool's nodes, at the lowest priority, and moves on when they
+    need a node (see the Pool's `guests`). Its pods request no CPU and no memory, and have no limits of them; the memory
+    that the template names only tells how many fit on a node. It cannot be changed. Default Guaranteed."""
     cost: JobCost | None = None
     """What a unit costs: `{perUnit: 20ms, startup: 2s}`. With neither this nor `profile` pilot chunks measure it first
     (Admitted is Unknown, reason Measuring); the units they do count."""

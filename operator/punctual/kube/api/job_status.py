@@ -97,9 +97,9 @@ class ChunkRecord(UnitRange):
     """The node it runs on."""
     attempt: Count
     """Which attempt at these units this is, from 0; with `kind` and `begin` it names the chunk and its pod."""
-    kind: Literal["Chunk", "Pilot", "Reduce"] = "Chunk"
+    kind: Literal["Chunk", "Pilot", "Reduce", "Guest"] = "Chunk"
     """Chunk: a part of the work. Pilot: a part that measures the cost. Reduce: the pod after the last chunk, as
-    one unit behind the last."""
+    one unit behind the last. Guest: a part of a job of class Guest."""
     pod: Annotated[str, Field(max_length=253)] | None = None
     """Name of its pod."""
     created_time: Time
@@ -161,8 +161,9 @@ class InputSeen(Model):
 class AppliedSpec(Model):
     """The parts of the spec that may be edited, as they are in force."""
 
-    deadline_time: Time
-    """The deadline as a moment, `spec.deadline` or `spec.deadlineTime`; the one before, where an edit was refused."""
+    deadline_time: Time | None = None
+    """The deadline as a moment, `spec.deadline` or `spec.deadlineTime`; the one before, where an edit was refused.
+    Absent: the job is of class Guest."""
     suspend: bool = False
     """Whether the job is suspended."""
 

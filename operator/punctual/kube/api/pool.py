@@ -21,6 +21,7 @@ from punctual.kube.api.fields import (
 )
 from punctual.kube.api.meta import EPOCH_NEVER_FALLS, Conditions, Epoch, LabelSelector, Resource
 from punctual.kube.format import duration
+from punctual.linger.policy import Policy
 
 _CORES: Final = "(type(self.cpu) == int ? double(self.cpu) : quantity(self.cpu).asApproximateFloat())"
 
@@ -72,6 +73,17 @@ class Utilization(Model):
     """How many pods a node may have at a time, per processor: `4`. Each has the processor's memory, so a node also has
     no more pods than its free memory holds; each requests this part of the processor's CPU. From 1 to 16, default
     2."""
+
+
+class PoolGuests(Model):
+    """What jobs of class Guest do on a node of the pool when the node's own work comes back."""
+
+    policy: Policy = "LingerLonger"
+    """LingerLonger: a chunk goes on at the lowest priority, and moves to an idle node when that pays. LingerForever: it
+    goes on, and never moves. ImmediateEviction: it leaves at once. PauseAndMigrate: it pauses, and leaves after ten
+    minutes. A chunk that leaves hands back what it has not begun. Default LingerLonger."""
+    preview: bool = False
+    """true: the policy's decisions are told in events and metrics, but no chunk pauses or leaves. Default false."""
 
 
 class PoolReservations(Model):
@@ -203,6 +215,9 @@ class PoolSpec(PoolSelectors):
     """How chunks get their input. Concurrent: each for itself, all at the same time. OnePort: one after the other, each
     at the full speed of the source, in the order of the plan; jobs declare how long that takes as `transferPerUnit`
     and `transferSetup` of their cost, and what is to be fetched as `input`. Default Concurrent."""
+
+    guests: PoolGuests = PoolGuests()
+    """How the pool treats jobs of class Guest: `{policy: ImmediateEviction}`. Default `{policy: LingerLonger}`."""
 
 
 class PoolNode(Model):

@@ -66,6 +66,8 @@ class KnownJob:
     """The API server's clock."""
     settled: str = ""
     """`settled` of its status as it was last seen."""
+    guest: bool = False
+    """It is of class Guest."""
     job: Job | None = None
     """As the Pool was last told."""
     record: JobRecord | None = None
@@ -276,6 +278,7 @@ class Directory:
             _epoch(body),
             parse_time(meta["creationTimestamp"]) if "creationTimestamp" in meta else 0.0,
             settled(body),
+            spec.get("class") == "Guest",
         )
         self._join_reservation(made)
         self.on_job(owner.uid)

@@ -183,6 +183,8 @@ def chunk_pod(
             spec[field] = [_furnish(container, env, mounts) for container in spec[field]]
     first, *others = spec["containers"]
     spec["containers"] = [{**first, "resources": _resources(first.get("resources") or {}, processor)}, *others]
+    if chunk.kind == "Guest":
+        _take_resources(spec)
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -372,6 +374,34 @@ def _resources(asked: Mapping[str, Any], processor: PoolSpec) -> dict[str, Any]:
     if processor.memory and "memory" not in requests and "memory" not in limits:
         requests["memory"] = limits["memory"] = format_bytes(processor.memory)
     return {**asked, "requests": requests, "limits": limits}
+
+
+def _take_resources(spec: dict[str, Any]) -> None:
+    """Take CPU and memory from all requests and limits, so that the pod is of the class BestEffort."""
+
+    def kept(part: Mapping[str, Any]) -> dict[str, Any]:
+        asked = part.get("resources") or {}
+        left = {
+            field: {name: amount for name, amount in (asked.get(field) or {}).items() if name not in {"cpu", "memory"}}
+            for field in ("requests", "limits")
+        }
+        return {**part, "resources": {**asked, **left}}
+
+    for field in ("initContainers", "containers"):
+        if spec.get(field):
+            spec[field] = [kept(container) for container in spec[field]]
+    if spec.get("resources"):
+        spec.update(kept(spec))
+
+
+def memory_of(spec: Mapping[str, Any]) -> int:
+    """Return the bytes that the containers of a template's pod name together, as limit or request; 0: none."""
+
+    def named(part: Mapping[str, Any]) -> Decimal:
+        asked = part.get("resources") or {}
+        return max(parse_quantity((asked.get(field) or {}).get("memory", 0)) for field in ("requests", "limits"))
+
+    return math.ceil(max(named(spec), sum((named(container) for container in spec["containers"]), start=Decimal(0))))
 
 
 def project_pod(body: Mapping[str, Any]) -> PodObserved | ForeignPod | None:

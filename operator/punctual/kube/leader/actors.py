@@ -1,13 +1,13 @@
-"""The actors of the pools that this replica leads: one `Actor` with its executor for each, by the pool's name.
+"""The actors of the pools that this replica leads, by the pool's name: one for its promises, one for its guests.
 
-They are started with all that is on record, told events, halted while the pool's status cannot be written, and stopped.
-This part knows no object of Kubernetes.
+Each has a core and an executor. It is started with all that is on record, told events, halted while the pool's
+status cannot be written, and stopped. This part knows no object of Kubernetes.
 """
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from punctual import metric_names as names
 from punctual.kube.format.clock import ServerClock
@@ -32,32 +32,27 @@ class PoolCore(Core[Event, Action], Protocol):
         """Return a view of what the pool knows and plans, for readers."""
 
 
+C = TypeVar("C", bound=Core[Any, Any])
+E = TypeVar("E")
+X = TypeVar("X", bound=PoolExecutor)
+
+
 @dataclass(slots=True)
-class _Running:
-    core: PoolCore
-    actor: Actor[Event, Action]
-    executor: PoolExecutor
+class _Running(Generic[C, E, X]):
+    core: C
+    actor: Actor[E, Any]
+    executor: X
     task: asyncio.Task[None]
 
 
-class PoolActors:
-    """``core()`` makes a Pool, ``executor(pool)`` what carries out its actions."""
+class Actors(Generic[C, E, X]):
+    """An actor for each pool."""
 
-    def __init__(
-        self,
-        core: Callable[[], PoolCore],
-        executor: Callable[[str], PoolExecutor],
-        *,
-        clock: ServerClock,
-        metrics: Metrics,
-        spawn: Spawn,
-    ) -> None:
-        self._core = core
-        self._executor = executor
+    def __init__(self, *, clock: ServerClock, metrics: Metrics, spawn: Spawn) -> None:
         self._clock = clock
         self._metrics = metrics
         self._spawn = spawn
-        self._running: dict[str, _Running] = {}
+        self._running: dict[str, _Running[C, E, X]] = {}
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._running)
@@ -69,11 +64,9 @@ class PoolActors:
         """Return whether a pool is led here."""
         return pool in self._running
 
-    def start(self, pool: str, restored: Sequence[Event]) -> None:
-        """Start a pool. ``restored``: all that is on record about it, its jobs and its reservations."""
-        core, executor = self._core(), self._executor(pool)
-        mailbox = Mailbox(key_of, merged)
-        actor = Actor(
+    def run(self, pool: str, core: C, mailbox: Mailbox[E], executor: X, restored: Sequence[E]) -> None:
+        """Start an actor. ``restored``: all that is on record about its pool."""
+        actor: Actor[E, Any] = Actor(
             core,
             mailbox,
             executor,
@@ -82,8 +75,6 @@ class PoolActors:
             timed=self._metrics.step_seconds.observe,
         )
         self._running[pool] = _Running(core, actor, executor, self._spawn(actor.run(restored)))
-        self._metrics.begin_pool(pool)
-        self._metrics.watch_pool(pool, lambda: _gauges(mailbox, core.view().outlook(self._clock.now())))
 
     def stop(self, pool: str) -> bool:
         """Stop a pool that is gone. Returns whether it ran."""
@@ -98,7 +89,7 @@ class PoolActors:
             running.task.cancel()
             running.executor.submit_progress()
 
-    def tell(self, pool: str, event: Event) -> None:
+    def tell(self, pool: str, event: E) -> None:
         """Put an event into a pool's mailbox. For a pool that is not led here it has no effect."""
         if running := self._running.get(pool):
             running.actor.mailbox.put(event)
@@ -113,10 +104,6 @@ class PoolActors:
         """Let a halted pool step again."""
         if running := self._running.get(pool):
             running.actor.go_on()
-
-    def views(self) -> dict[str, PoolView]:
-        """Return a view of each pool that has taken its first step, by name."""
-        return {name: running.core.view() for name, running in self._running.items() if not running.actor.waiting}
 
     def settled(self, key: Key) -> None:
         """Record that a status was written or never will be: no pool waits for it."""
@@ -137,6 +124,34 @@ class PoolActors:
     def waiting(self) -> float:
         """Seconds that a pool has waited for its first step; 0 when all have begun."""
         return max((running.actor.waiting for running in self._running.values()), default=0.0)
+
+
+class PoolActors(Actors[PoolCore, Event, PoolExecutor]):
+    """``core()`` makes a Pool, ``executor(pool)`` what carries out its actions."""
+
+    def __init__(
+        self,
+        core: Callable[[], PoolCore],
+        executor: Callable[[str], PoolExecutor],
+        *,
+        clock: ServerClock,
+        metrics: Metrics,
+        spawn: Spawn,
+    ) -> None:
+        super().__init__(clock=clock, metrics=metrics, spawn=spawn)
+        self._core = core
+        self._executor = executor
+
+    def start(self, pool: str, restored: Sequence[Event]) -> None:
+        """Start a pool. ``restored``: all that is on record about it, its jobs and its reservations."""
+        core, mailbox = self._core(), Mailbox(key_of, merged)
+        self.run(pool, core, mailbox, self._executor(pool), restored)
+        self._metrics.begin_pool(pool)
+        self._metrics.watch_pool(pool, lambda: _gauges(mailbox, core.view().outlook(self._clock.now())))
+
+    def views(self) -> dict[str, PoolView]:
+        """Return a view of each pool that has taken its first step, by name."""
+        return {name: running.core.view() for name, running in self._running.items() if not running.actor.waiting}
 
 
 def _gauges(mailbox: Mailbox[Event], ahead: Outlook) -> dict[names.Metric, float]:

@@ -11,6 +11,7 @@ from punctual.kube.cluster.placeholder_pod import Placeholder
 from punctual.kube.holding.placeholders import Placeholders
 from punctual.kube.holding.taints import Taints
 from punctual.kube.leader.actors import PoolActors
+from punctual.kube.leader.guests import Guests
 from punctual.kube.leader.jobs import Jobs
 from punctual.kube.leader.pod_events import PodEvents
 from punctual.kube.leader.pools import Pools
@@ -32,6 +33,7 @@ class Changes:
         rates: Rates,
         pods: PodEvents,
         actors: PoolActors,
+        guests: Guests,
         taints: Taints,
         placeholders: Placeholders,
         writer: Writer,
@@ -43,6 +45,7 @@ class Changes:
         self._rates = rates
         self._pods = pods
         self._actors = actors
+        self._guests = guests
         self._taints = taints
         self._placeholders = placeholders
         self._writer = writer
@@ -121,6 +124,7 @@ class Changes:
     def tell(self, pool: str, event: Event) -> None:
         """Take in that a pool's nodes changed."""
         self._actors.tell(pool, event)
+        self._guests.nodes_changed(pool)
         self._rates.pool_changed(pool)
         if isinstance(event, NodeGone):
             self._taints.hold(event.name, pool, held=False)

@@ -88,8 +88,8 @@ class Tools:
     """Returns the job (uid) of a pod (uid)."""
     image: str = IMAGE
     """The operator's image, for the input step."""
-    refuse: Callable[[str, CreateRefused], None] = lambda _pool, _event: None
-    """Called when the API server refused a chunk's pod, with the pool's name."""
+    refuse: Callable[[CreateRefused], None] = lambda _event: None
+    """Called where no pod can be made of a chunk."""
     learn: Callable[[str, Measured], None] = lambda _pool, _measured: None
     """Called with the measured costs of a chunk, and the pool's name."""
     in_force: Callable[[str, PoolSpec], None] = lambda _pool, _spec: None
@@ -244,7 +244,7 @@ class PoolExecutor:
                 attempt=chunk.attempt,
                 message="spec.reduce is missing",
             )
-            tools.refuse(self._pool, refused)
+            tools.refuse(refused)
             return
         results = tools.results.get(action.job)
         body = chunk_pod(

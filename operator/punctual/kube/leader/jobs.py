@@ -10,12 +10,14 @@ from collections.abc import Callable
 import structlog
 
 from punctual import reasons
+from punctual.guests.model import GuestApplied, GuestDeleted
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.directory import KnownJob, KnownReservation
 from punctual.kube.cluster.events import EventRecorder, Regarding
+from punctual.kube.gate.admission_gate import AdmissionGate
 from punctual.kube.leader.actors import PoolActors, Spawn
-from punctual.kube.leader.admission_gate import AdmissionGate
 from punctual.kube.leader.executor import status_write
+from punctual.kube.leader.guests import Guests
 from punctual.kube.leader.promise_metrics import PromiseMetrics
 from punctual.kube.takeover.job_results import JobResults
 from punctual.kube.takeover.late import LateReader
@@ -24,7 +26,7 @@ from punctual.kube.translate import delayed, pool_missing, undecided, without_de
 from punctual.kube.writes.keys import JobKey
 from punctual.kube.writes.writer import Writer
 from punctual.scheduling.model import ledger
-from punctual.scheduling.model.events import JobApplied, JobDeleted
+from punctual.scheduling.model.events import CreateRefused, JobApplied, JobDeleted
 from punctual.scheduling.model.job import JobRecord
 
 log = structlog.get_logger(__name__)
@@ -46,6 +48,7 @@ class Jobs:
         gate: AdmissionGate,
         late: LateReader,
         actors: PoolActors,
+        guests: Guests,
         writer: Writer,
         recorder: EventRecorder,
         promise_metrics: PromiseMetrics,
@@ -62,6 +65,7 @@ class Jobs:
         self._gate = gate
         self._late = late
         self._actors = actors
+        self._guests = guests
         self._writer = writer
         self._recorder = recorder
         self._promise_metrics = promise_metrics
@@ -76,16 +80,20 @@ class Jobs:
         """Return the pool that was told of a job."""
         return self._pools.get(uid)
 
-    def restored(self, pool: str) -> list[JobApplied]:
-        """Return the jobs with a decision of a pool that starts."""
-        events = []
+    def restored(self, pool: str) -> tuple[list[JobApplied], list[GuestApplied]]:
+        """Return the jobs with a decision of a pool that starts, and its guest jobs with one."""
+        jobs: list[JobApplied] = []
+        guests: list[GuestApplied] = []
         for known in self._directory.of_pool(pool):
             if not undecided(known.record) and not known.deleting:
                 known.job = self._gate.job(known, decided=True)
                 assert known.job is not None
                 self._pools[known.owner.uid] = pool
-                events.append(JobApplied(known.job, known.record))
-        return events
+                if known.guest:
+                    guests.append(self._guests.applied(known, known.job))
+                else:
+                    jobs.append(JobApplied(known.job, known.record))
+        return jobs, guests
 
     # changes
 
@@ -111,7 +119,7 @@ class Jobs:
     def pool_changed(self, pool: str) -> None:
         """Consider the jobs that a changed pool may answer otherwise."""
         for known in self._directory.of_pool(pool):
-            if self._statuses.depends_on_others(known):
+            if known.guest or self._statuses.depends_on_others(known):
                 self.consider(known)
 
     def pool_stamped(self, pool: str) -> None:
@@ -171,7 +179,7 @@ class Jobs:
             return
         told = self._pools.get(uid)
         if told is not None and told != pool:
-            self._actors.tell(told, JobDeleted(uid))
+            self._forget(known, told)
             del self._pools[uid]
             known.record = _without_chunks(known.record)
         if pool in statuses.unstamped:
@@ -186,7 +194,10 @@ class Jobs:
         self._pools[uid] = pool
         # the Pool cannot see that a job, new to it, was refused for something else than now
         anew = undecided(known.record) or (told is None and statuses.refused_at_edge(known))
-        self._actors.tell(pool, JobApplied(job, without_decision(known.record) if anew else known.record))
+        if known.guest:
+            self._guests.tell(pool, self._guests.applied(known, job))
+        else:
+            self._actors.tell(pool, JobApplied(job, without_decision(known.record) if anew else known.record))
 
     def _is_decided(self, known: KnownJob) -> bool:
         """Return whether no pod of a job is to be tried: it has an answer that stands."""
@@ -208,10 +219,27 @@ class Jobs:
         self._gate.forget(uid)
         self._caches.pods.expect(known.owner, self._writer.forget(JobKey(uid)))
         self._actors.settled(JobKey(uid))
+        self._guests.settled(JobKey(uid))
         self._results.forget(uid)
         self._promise_metrics.forget(uid)
         if (pool := self._pools.pop(uid, None)) is not None:
+            self._forget(known, pool)
+
+    def _forget(self, known: KnownJob, pool: str) -> None:
+        """Tell a pool that a job is no longer its own."""
+        uid = known.owner.uid
+        if known.guest:
+            self._guests.tell(pool, GuestDeleted(uid))
+        else:
             self._actors.tell(pool, JobDeleted(uid))
+
+    def refused(self, event: CreateRefused) -> None:
+        """Take in that the API server refused a pod of a job."""
+        pool = self._pools.get(event.job)
+        if pool is not None and event.kind == "Guest":
+            self._guests.tell(pool, event)
+        elif pool is not None:
+            self._actors.tell(pool, event)
 
     # statuses of jobs that no pool decides about
 

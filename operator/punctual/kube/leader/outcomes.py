@@ -14,6 +14,7 @@ from punctual.kube.cluster.pods import ATTEMPT, BEGIN, KIND_LABEL
 from punctual.kube.holding.placeholders import Placeholders
 from punctual.kube.holding.taints import Taints
 from punctual.kube.leader.actors import PoolActors
+from punctual.kube.leader.guests import Guests
 from punctual.kube.leader.jobs import Jobs
 from punctual.kube.leader.pools import Pools
 from punctual.kube.leader.promise_metrics import PromiseMetrics
@@ -36,6 +37,7 @@ class Outcomes:
         *,
         directory: Directory,
         actors: PoolActors,
+        guests: Guests,
         jobs: Jobs,
         pools: Pools,
         reservations: Reservations,
@@ -49,6 +51,7 @@ class Outcomes:
     ) -> None:
         self._directory = directory
         self._actors = actors
+        self._guests = guests
         self._jobs = jobs
         self._pools = pools
         self._reservations = reservations
@@ -65,12 +68,12 @@ class Outcomes:
         match outcome.key, outcome.operation:
             case key, PutStatus() as write:
                 self._actors.settled(key)
+                self._guests.settled(key)
                 self._take_status(outcome, write)
             case PlaceholderKey(), CreatePod():
                 self._placeholders.settled(outcome)
             case JobKey(uid), CreatePod(_, body) if outcome.result in {"refused", "conflict"}:
-                if pool := self._jobs.pool_of(uid):
-                    self._actors.tell(pool, _refused(uid, outcome, body))
+                self._jobs.refused(_refused(uid, outcome, body))
             case JobKey(uid), ApplyConfigMap() | Patch() if outcome.result != "done":
                 self._results.failed(uid, outcome)
             case JobKey(uid), AddToConfigMap() as write if outcome.result != "done":

@@ -13,12 +13,13 @@ from punctual.kube.cluster.client import ApiClient, Json
 from punctual.kube.cluster.directory import KnownJob, KnownReservation
 from punctual.kube.cluster.events import EventRecorder
 from punctual.kube.cluster.resources import NODES
+from punctual.kube.gate.admission_gate import AdmissionGate
 from punctual.kube.holding.placeholders import Placeholders
 from punctual.kube.holding.taints import Taints
 from punctual.kube.leader.actors import PoolActors, PoolCore, Spawn
-from punctual.kube.leader.admission_gate import AdmissionGate
 from punctual.kube.leader.changes import Changes
 from punctual.kube.leader.executor import PoolExecutor, Tools
+from punctual.kube.leader.guests import GuestExecutor, Guests
 from punctual.kube.leader.jobs import Jobs
 from punctual.kube.leader.outcomes import Outcomes
 from punctual.kube.leader.pod_events import PodEvents
@@ -60,6 +61,7 @@ class Parts:
     pods: PodEvents
     reservations: Reservations
     rates: Rates
+    guests: Guests
     pools: Pools
     settled_jobs: SettledJobs
     takeover: Takeover
@@ -172,6 +174,15 @@ def make_parts(
         metrics=metrics,
         spawn=spawn,
     )
+    guests = Guests(
+        epoch,
+        caches,
+        lambda pool: GuestExecutor(pool, tools, guests.decided),
+        recorder=recorder,
+        clock=clock,
+        metrics=metrics,
+        spawn=spawn,
+    )
     windows = WindowController(
         epoch,
         caches=caches,
@@ -198,6 +209,7 @@ def make_parts(
         gate=gate,
         late=late,
         actors=actors,
+        guests=guests,
         writer=writer,
         recorder=recorder,
         promise_metrics=promise_metrics,
@@ -207,7 +219,7 @@ def make_parts(
         was_read=job_was_read,
         spawn=spawn,
     )
-    pods = PodEvents(caches, statuses, jobs, actors)
+    pods = PodEvents(caches, statuses, jobs, actors, guests)
     reservations = Reservations(directory, statuses, windows, late, actors, leads=leads, spawn=spawn)
     rate_executor = RateExecutor(
         epoch, directory=directory, set_points=set_points, writer=writer, recorder=recorder, now=clock.now
@@ -228,6 +240,7 @@ def make_parts(
         caches=caches,
         statuses=statuses,
         actors=actors,
+        guests=guests,
         jobs=jobs,
         reservations=reservations,
         windows=windows,
@@ -262,6 +275,7 @@ def make_parts(
         rates=rates,
         pods=pods,
         actors=actors,
+        guests=guests,
         taints=taints,
         placeholders=placeholders,
         writer=writer,
@@ -270,6 +284,7 @@ def make_parts(
     outcomes = Outcomes(
         directory=directory,
         actors=actors,
+        guests=guests,
         jobs=jobs,
         pools=pools,
         reservations=reservations,
@@ -296,7 +311,7 @@ def make_parts(
         found=found,
         image=image,
         job_of=caches.pods.job_of,
-        refuse=actors.tell,
+        refuse=jobs.refused,
         learn=profiles.measured,
         in_force=put_in_force,
         keep=caches.inventory.keep,
@@ -315,6 +330,7 @@ def make_parts(
         pods=pods,
         reservations=reservations,
         rates=rates,
+        guests=guests,
         pools=pools,
         settled_jobs=settled_jobs,
         takeover=takeover,

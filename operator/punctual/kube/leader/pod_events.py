@@ -4,9 +4,13 @@ A pod's events go to the pool that was told of it first, until it is gone: a job
 keep their processors. This part decides nothing and writes nothing.
 """
 
+from collections.abc import Iterable
+
+from punctual import wire
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.directory import KnownJob
 from punctual.kube.leader.actors import PoolActors
+from punctual.kube.leader.guests import Guests
 from punctual.kube.leader.jobs import Jobs
 from punctual.kube.takeover.statuses import Statuses
 from punctual.scheduling.model.events import PodGone, PodObserved, Progress, Reported
@@ -15,18 +19,21 @@ from punctual.scheduling.model.events import PodGone, PodObserved, Progress, Rep
 class PodEvents:
     """Chunk pods of all pools, for one term."""
 
-    def __init__(self, caches: Caches, statuses: Statuses, jobs: Jobs, actors: PoolActors) -> None:
+    def __init__(self, caches: Caches, statuses: Statuses, jobs: Jobs, actors: PoolActors, guests: Guests) -> None:
         self._caches = caches
         self._statuses = statuses
         self._jobs = jobs
         self._actors = actors
+        self._guests = guests
         self._pools: dict[str, str] = {}  # the pool that was told of a pod, by uid
+        self._lent: set[str] = set()  # those of them that are guests (uid)
 
-    def restored(self, pool: str) -> list[PodObserved]:
-        """Return the pods of a pool that starts, after its jobs (`Jobs.restored`)."""
+    def restored(self, pool: str) -> tuple[list[PodObserved], list[PodObserved]]:
+        """Return the pods of a pool that starts, after its jobs (`Jobs.restored`), and those of its guests."""
         pods = [pod for pod in self._caches.pods.by_key.values() if self._pool_of(pod) == pool]
         self._pools.update((pod.uid, pool) for pod in pods)
-        return pods
+        self._lent.update(pod.uid for pod in pods if pod.kind == "Guest")
+        return [pod for pod in pods if pod.kind != "Guest"], [pod for pod in pods if pod.kind == "Guest"]
 
     def changed(self, job: str, event: PodObserved | PodGone) -> None:
         """Take in a change of a pod of a job (uid)."""
@@ -35,11 +42,17 @@ class PodEvents:
             pool = self._pool_of(event) if isinstance(event, PodObserved) else self._jobs.pool_of(job)
         if pool is None and job in self._statuses.aside and isinstance(event, PodObserved):
             self._jobs.consider(self._caches.directory.jobs[job])  # `job_was_read` follows
+        lent = event.uid in self._lent
         if isinstance(event, PodGone):
             self._pools.pop(event.uid, None)
+            self._lent.discard(event.uid)
         elif pool:
             self._pools[event.uid] = pool
-        if pool:
+            lent = event.kind == "Guest"
+            self._lent |= {event.uid} if lent else set()
+        if pool and lent:
+            self._guests.tell(pool, event)
+        elif pool:
             self._actors.tell(pool, event)
 
     def job_was_read(self, known: KnownJob) -> None:
@@ -51,10 +64,14 @@ class PodEvents:
         """Take in a node's report: each pool is told of its own pods."""
         pods: dict[str, list[Progress]] = {}
         for pod in reported.pods:
-            if pool := self._jobs.pool_of(self._caches.pods.job_of(pod.pod) or ""):
+            if pod.pod not in self._lent and (pool := self._jobs.pool_of(self._caches.pods.job_of(pod.pod) or "")):
                 pods.setdefault(pool, []).append(pod)
         for pool, own in pods.items():
             self._actors.tell(pool, Reported(reported.node, tuple(own)))
+
+    def guests_of(self, pods: Iterable[wire.PodReport]) -> list[wire.PodReport]:
+        """Return those that are guests."""
+        return [pod for pod in pods if pod.uid in self._lent]
 
     def _pool_of(self, pod: PodObserved) -> str | None:
         """Return the pool that has the processor of a pod: that of its job; if the job is gone, that of its node."""

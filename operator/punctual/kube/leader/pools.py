@@ -21,6 +21,7 @@ from punctual.kube.cluster.pods import GROUP
 from punctual.kube.holding.placeholders import Placeholders
 from punctual.kube.holding.taints import Taints
 from punctual.kube.leader.actors import PoolActors, Spawn
+from punctual.kube.leader.guests import Guests
 from punctual.kube.leader.jobs import Jobs
 from punctual.kube.leader.pod_events import PodEvents
 from punctual.kube.leader.promise_metrics import PromiseMetrics
@@ -51,6 +52,7 @@ class Pools:
         caches: Caches,
         statuses: Statuses,
         actors: PoolActors,
+        guests: Guests,
         jobs: Jobs,
         reservations: Reservations,
         windows: WindowController,
@@ -69,6 +71,7 @@ class Pools:
         self._directory = caches.directory
         self._statuses = statuses
         self._actors = actors
+        self._guests = guests
         self._jobs = jobs
         self._reservations = reservations
         self._windows = windows
@@ -117,6 +120,7 @@ class Pools:
         """Take in that a pool is gone."""
         self._statuses.gone.add(known.uid)
         name = known.pool.metadata.name
+        self._guests.stop(name)
         if not self._actors.stop(name) and name not in self._statuses.unstamped:
             return
         self._statuses.unstamped.discard(name)
@@ -142,12 +146,15 @@ class Pools:
     def _start(self, known: KnownPool) -> None:
         """Start a pool. Its Pool knows all decisions before its first step."""
         name = known.pool.metadata.name
+        jobs, guests = self._jobs.restored(name)
+        pods, lent = self._pods.restored(name)
         events: list[Event] = [self._applied(known)]
         events += self._caches.inventory.of(name)
-        events += self._jobs.restored(name)
+        events += jobs
         events += self._windows.of_pool(name)
-        events += self._pods.restored(name)
+        events += pods
         self._actors.start(name, events)
+        self._guests.start(name, [*guests, *lent])
 
     def _applied(self, known: KnownPool) -> PoolApplied:
         record = self._statuses.pool_records.pop(known.uid, None)

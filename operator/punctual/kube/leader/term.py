@@ -6,6 +6,7 @@ A term has an epoch, runs the loops of its `parts`, and reports its health to th
     statuses                      knows which statuses were read, left alone or put aside
     jobs, reservations, pools     act when such an object changes; `settled_jobs`, `windows`, `pod_events` help
     rates                         controls the target rates by one actor of its own
+    guests                        runs the guest jobs of each pool by actors of their own
     actors, executor              run the Pools of the core, and carry out their actions
     changes, outcomes             route what the caches and the writer report to the parts above
 
@@ -125,6 +126,7 @@ class Term:
         """Stop deciding, and write the decisions made so far, in at most ``within`` seconds."""
         self._end()
         self._parts.actors.retire()
+        self._parts.guests.retire()
         self._parts.profiles.write(last=True)
         if not await self._parts.writer.flush(within):
             log.warning("not_all_written", left=self._parts.writer.depth)
@@ -168,12 +170,12 @@ class Term:
     @property
     def silent(self) -> float:
         """Seconds since the last step of the pool that has been silent longest."""
-        return max(self._parts.actors.silent, self._parts.rates.silent)
+        return max(self._parts.actors.silent, self._parts.guests.silent, self._parts.rates.silent)
 
     @property
     def waiting(self) -> float:
         """Seconds that a pool has waited for its first step; 0 when all have begun."""
-        return self._parts.actors.waiting
+        return max(self._parts.actors.waiting, self._parts.guests.waiting)
 
     @property
     def depth(self) -> int:
@@ -192,6 +194,10 @@ class Term:
     def reported(self, reported: Reported) -> None:
         """Take in a node's report."""
         self._parts.pods.reported(reported)
+
+    def reported_host(self, node: str, host: wire.NodeReport, pods: tuple[wire.PodReport, ...]) -> None:
+        """Take in what a node's report says of the node itself. ``pods``: its chunk pods."""
+        self._parts.guests.reported(node, host, self._parts.pods.guests_of(pods))
 
     def reported_others(self, node: str, pods: tuple[wire.PodReport, ...]) -> None:
         """Take in what a node's report says of pods that are no chunk pods."""
@@ -213,6 +219,8 @@ class Term:
         while True:
             await asyncio.sleep(PROGRESS)
             self._parts.actors.submit_progress(PROGRESS_AT_ONCE)
+            self._parts.guests.submit_progress(PROGRESS_AT_ONCE)
+            self._parts.guests.tick()
             self._parts.placeholders.tick()
             self._parts.rates.tick()
 

@@ -15,7 +15,7 @@ from punctual.theory.cost import Cost
 Restart = Literal["Redo", "Resume"]
 OnMiss = Literal["Continue", "Stop"]
 Retention = Literal["Failed", "All", "None"]
-Kind = Literal["Chunk", "Pilot", "Reduce"]
+Kind = Literal["Chunk", "Pilot", "Reduce", "Guest"]
 Status = Literal["True", "False", "Unknown"]
 
 

@@ -57,6 +57,7 @@ class Operator:
             pods_on=lambda node: self.pods.get(node, set()),
             others_on=lambda node: self.others.get(node, set()),
             heard=self.heard.append,
+            heard_host=lambda _node, _host, _pods: None,
             heard_others=lambda node, pods: self.others_heard.append((node, pods)),
             refused=lambda reason, count: self.refused.update({reason: count}),
         )

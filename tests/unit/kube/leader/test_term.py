@@ -1020,7 +1020,7 @@ async def test_a_job_that_a_webhook_keeps_from_its_answer_is_told_why_and_answer
 async def test_a_job_that_was_refused_keeps_that_answer_while_another_is_delayed(world, monkeypatch):
     monkeypatch.setattr(admission_gate, "OVERDUE", 0.0)
     monkeypatch.setattr(term, "HOUSEKEEPING", 0.01)
-    monkeypatch.setattr("punctual.kube.leader.trials.KEPT", -1.0)
+    monkeypatch.setattr("punctual.kube.gate.trials.KEPT", -1.0)
     path = PODS.path(namespace="ns")
     world.server.broken[path, "try"] = errors.Forbidden("exceeded quota")
     job = world.job("refused")

@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 
 from punctual import errors, reasons
+from punctual.kube.gate.trials import AT_ONCE, EACH, MOST, Trials
 from punctual.kube.leader import trials
-from punctual.kube.leader.trials import AT_ONCE, EACH, MOST, Trials
 
 
 class Server:

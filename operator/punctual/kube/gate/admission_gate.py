@@ -24,7 +24,7 @@ from punctual.kube import api
 from punctual.kube.cluster.client import ApiClient
 from punctual.kube.cluster.directory import Directory, KnownJob
 from punctual.kube.cluster.pods import IMAGE, InputStep, Owner, chunk_pod
-from punctual.kube.leader.trials import Trials
+from punctual.kube.gate.trials import Trials
 from punctual.kube.translate import (
     Learned,
     cost_in_force,
@@ -144,12 +144,13 @@ class AdmissionGate:
         """
         spec = known.template()
         step = InputStep.of(spec, image=self._image)
-        kinds: list[tuple[Kind, Any, InputStep | None]] = [("Chunk", spec["template"], step)]
+        chunk: Kind = "Guest" if known.guest else "Chunk"
+        kinds: list[tuple[Kind, Any, InputStep | None]] = [(chunk, spec["template"], step)]
         if reduce := spec.get("reduce"):
             kinds.append(("Reduce", reduce["template"], None))
         wait = self._waiting.get(known.owner.uid)
         since = wait.since if wait else self._monotonic()
-        questions = {_key(known, template, step, processor): kind for kind, template, step in kinds}
+        questions = {_key(known, kind, template, step, processor): kind for kind, template, step in kinds}
         answers = {key: self._trials.answer(key, since=since) for key in questions}
         if all(answers.values()):
             return True, next((a.refusal for a in answers.values() if a and a.refusal), None)
@@ -184,7 +185,7 @@ def _pod(owner: Owner, spec: bytes, kind: Kind, *, processor: PoolSpec, chunk_cl
         begin=0, end=1, origin=1, node="any", attempt=0, kind=kind, created=0.0, promised_end=0.0, leftover=True
     )
     part = asked["reduce"] if kind == "Reduce" else asked
-    step = InputStep.of(asked, image=image) if kind == "Chunk" else None
+    step = InputStep.of(asked, image=image) if kind != "Reduce" else None
     return chunk_pod(
         owner, chunk, part["template"], processor=processor, epoch=0, priority_class=chunk_class, step=step
     )
@@ -196,7 +197,9 @@ def _read(manifest: Mapping[str, Any], flaw: str) -> api.DivisibleJob:
     return api.parse(api.DivisibleJob, manifest)
 
 
-def _key(known: KnownJob, template: Mapping[str, Any], step: InputStep | None, processor: PoolSpec) -> bytes:
+def _key(
+    known: KnownJob, kind: Kind, template: Mapping[str, Any], step: InputStep | None, processor: PoolSpec
+) -> bytes:
     size = (processor.cpu, processor.memory, processor.hold)
-    about = (known.owner.namespace, known.owner.pool, *size, template, step and tuple(step))
+    about = (known.owner.namespace, known.owner.pool, kind == "Guest", *size, template, step and tuple(step))
     return hashlib.blake2b(orjson.dumps(about, option=orjson.OPT_SORT_KEYS), digest_size=16).digest()

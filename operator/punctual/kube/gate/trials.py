@@ -16,7 +16,8 @@ import structlog
 
 from punctual import reasons
 from punctual.errors import ClusterError, Forbidden, Invalid, NoRight, NotFound
-from punctual.kube.cluster.client import RIGHTS, ApiClient
+from punctual.kube.cluster.client import RIGHTS, ApiClient, Json
+from punctual.kube.cluster.pods import KIND_LABEL
 from punctual.kube.cluster.resources import PODS
 
 KEPT: Final = 60.0
@@ -30,6 +31,8 @@ EACH: Final = 4
 FIRST_RETRY: Final = 0.2
 LAST_RETRY: Final = 10.0
 """Maximum seconds before a failed trial is retried; doubled in between."""
+BEST_EFFORT: Final = "BestEffort"
+"""The quality-of-service class of pods without requests and limits of CPU and memory."""
 DEADLINE: Final = 35.0
 """Seconds for one trial. The API server allows a webhook at most 30, and then names it in the error."""
 
@@ -135,7 +138,8 @@ class Trials:
         again: ClusterError | None = None
         try:
             # strict: the template may have a field that this API server does not know
-            await self._client.create(path, question.pod(), dry_run=True, strict=True)
+            tried = await self._client.create(path, question.pod(), dry_run=True, strict=True)
+            refusal = _not_lowest(tried)
         except ClusterError as error:
             for_good = isinstance(error, Forbidden | Invalid | NotFound)
             if for_good and not (isinstance(error, NoRight) and question.tries < RIGHTS):
@@ -172,3 +176,15 @@ class Trials:
             self._answers.pop(next(iter(self._answers)))
         self._answers[question.key] = Answer(self._monotonic(), refusal)
         self._answered(question.key)
+
+
+def _not_lowest(pod: Json) -> Refusal | None:
+    """Return the refusal of a guest's pod to which something has added requests: the kernel would not hold it down."""
+    got = (pod.get("status") or {}).get("qosClass", BEST_EFFORT)
+    if pod["metadata"]["labels"][KIND_LABEL] != "Guest" or got == BEST_EFFORT:
+        return None
+    text = (
+        f"its pods would be of the class {got}, but guests must be BestEffort: something adds CPU or memory to their "
+        "requests or limits, such as a LimitRange with defaults in this namespace"
+    )
+    return reasons.POD_REFUSED, text

@@ -1,0 +1,103 @@
+"""The guests of a term: one control for each pool, told of its guest jobs, their pods, its nodes and their reports.
+
+Chunks and statuses of guest jobs are written as those of any job.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from punctual import wire
+from punctual.guests.control import GuestControl
+from punctual.guests.explain import explain
+from punctual.guests.model import Action, Decided, Event, GuestApplied, LendTo, NodesSeen, key_of, merged
+from punctual.kube.cluster.caches import Caches
+from punctual.kube.cluster.directory import KnownJob
+from punctual.kube.cluster.events import EventRecorder, Regarding
+from punctual.kube.format.clock import ServerClock
+from punctual.kube.guests.records import to_guest, to_nodes, to_report
+from punctual.kube.leader.actors import Actors, Spawn
+from punctual.kube.leader.executor import PoolExecutor, Tools
+from punctual.kube.metrics import Metrics
+from punctual.runtime.mailbox import Mailbox
+from punctual.scheduling.model.actions import Action as PoolAction
+from punctual.scheduling.model.job import Job
+
+
+class GuestExecutor(PoolExecutor):
+    """Carries out the actions for the guests of one pool. ``told``: called with each decision about a chunk."""
+
+    def __init__(self, pool: str, tools: Tools, told: Callable[[Decided], None]) -> None:
+        super().__init__(pool, tools)
+        self._told = told
+
+    def perform(self, action: PoolAction | Action) -> None:
+        """Start an action. Returns at once."""
+        match action:
+            case LendTo():
+                self._tools.set_points.lend(action)
+            case Decided():
+                self._told(action)
+            case _:
+                super().perform(action)
+
+
+class Guests(Actors[GuestControl, Event, GuestExecutor]):
+    """The guests of each pool. ``executor(pool)`` makes what carries out their control's actions."""
+
+    def __init__(
+        self,
+        epoch: int,
+        caches: Caches,
+        executor: Callable[[str], GuestExecutor],
+        *,
+        recorder: EventRecorder,
+        clock: ServerClock,
+        metrics: Metrics,
+        spawn: Spawn,
+    ) -> None:
+        super().__init__(clock=clock, metrics=metrics, spawn=spawn)
+        self._epoch = epoch
+        self._recorder = recorder
+        self._caches = caches
+        self._executor = executor
+        self._stale: set[str] = set()  # pools with nodes that have changed
+
+    def start(self, pool: str, restored: Sequence[Event]) -> None:
+        """Start the control of a pool's guests. ``restored``: its guest jobs with a decision, and their pods."""
+        mailbox = Mailbox(key_of, merged)
+        events = [self._nodes(pool), *restored]
+        self.run(pool, GuestControl(self._epoch), mailbox, self._executor(pool), events)
+
+    def applied(self, known: KnownJob, job: Job) -> GuestApplied:
+        """Return a guest job as its control is told of it."""
+        pool = self._caches.directory.pools[known.owner.pool].pool
+        template = {} if job.refusal else known.template()["template"]
+        return GuestApplied(to_guest(job, template, pool.spec), known.record)
+
+    def nodes_changed(self, pool: str) -> None:
+        """Take in that the nodes of a pool have changed."""
+        self._stale.add(pool)
+
+    def tick(self) -> None:
+        """Tell the controls of nodes that have changed since the last tick."""
+        stale, self._stale = self._stale, set()
+        for pool in stale:
+            if self.runs(pool):
+                self.tell(pool, self._nodes(pool))
+
+    def reported(self, node: str, host: wire.NodeReport, pods: Iterable[wire.PodReport]) -> None:
+        """Take in a node's report. ``pods``: the guests among its pods."""
+        if pool := self._caches.inventory.owner(node):
+            self.tell(pool, to_report(node, host, pods))
+
+    def decided(self, decided: Decided) -> None:
+        """Count a decision about a chunk, and tell it by an event on its pod."""
+        self._metrics.guest_decided(decided)
+        pod = next((pod for pod in self._caches.pods.of_job(decided.job) if pod.uid == decided.pod), None)
+        if pod is not None:
+            told = explain(decided)
+            about = Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)
+            self._recorder.emit(about, "Normal", told.reason, told.message)
+
+    def _nodes(self, pool: str) -> NodesSeen:
+        inventory = self._caches.inventory
+        return NodesSeen(to_nodes(inventory.of(pool), {node.name: node for node in inventory.nodes()}))
