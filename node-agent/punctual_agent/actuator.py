@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from punctual_agent.application import Application
 from punctual_agent.cgroup import Cap, CgroupError, Hierarchy, Use, VanishedError
+from punctual_agent.memory import Memory, memory_of
 
 
 @dataclass(slots=True)
@@ -74,6 +75,15 @@ class Actuator:
         held.found = True
         held.cap = _in_force(held.caps)
         return held
+
+    def memory(self, uid: str, held: Held) -> Memory | None:
+        """Read the memory of a pod that was just read. None: it has vanished, or the kernel does not count memory."""
+        if not held.found:
+            return None
+        try:
+            return memory_of(self.hierarchy, self._folder[uid])
+        except CgroupError:  # a pod that has vanished is noticed by its CPU files
+            return None
 
     def write(self, uid: str, cap: Cap, held: Held) -> None:
         """Bring a pod that was just read to the cap. A pod that vanished meanwhile is counted as such."""

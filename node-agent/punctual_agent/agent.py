@@ -33,6 +33,7 @@ from punctual_agent.actuator import Actuator, Held, NodeLock
 from punctual_agent.application import Application
 from punctual_agent.cgroup import Cap, Hierarchy, NodeUse, Throttling, valid_uid
 from punctual_agent.guests import Guests, Seen
+from punctual_agent.memory import Memory
 from punctual_agent.metrics import Metrics
 from punctual_agent.progress import Progress, with_volume
 from punctual_agent.state import Rest, Saved, State
@@ -84,7 +85,9 @@ class _Pod:
     application: Application | None = None
     """Its caps as an application that is held at a rate."""
     guest: int | None = None
-    """Its weight among guests. None: it is no guest."""
+    """Its weight among guests. 0: it is paused. None: it is no guest."""
+    memory: Memory | None = None
+    """A guest's memory. None: not known."""
 
     @property
     def named(self) -> bool:
@@ -144,6 +147,7 @@ class Agent:
         self._read_files(now)
         for pod in list(self._pods.values()):
             pod.held = self._actuator.read(pod.uid)
+            pod.memory = self._actuator.memory(pod.uid, pod.held) if pod.guest is not None else None
             if pod.held.found:
                 pod.seen = now
                 self._look(pod, now)
@@ -225,7 +229,7 @@ class Agent:
         pod.application = None
         pod.told = Rest(point.cap, point.period)
         pod.rest = Rest(point.rest_cap, point.period)
-        pod.guest = None if point.guest is None else point.guest.weight
+        pod.guest = None if point.guest is None else 0 if point.guest.paused else point.guest.weight
         pod.progress.bound(point.units or None)
         self._steering.tell(pod.uid, point, now)
         if point.follow is None:
@@ -411,6 +415,7 @@ class Agent:
             faults={file: dict(kinds) for file, kinds in pod.progress.faults.items()},
             cpu_seconds=pod.cpu,
             throttled_seconds=pod.throttled,
+            memory_bytes=pod.memory.used if pod.memory is not None else 0,
             cap=None if cap is None or cap.cores is None else min(cap.cores, MOST_CORES),
             period=None if cap is None else cap.period / 1e6,
             drift=pod.drift,

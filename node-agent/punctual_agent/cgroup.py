@@ -394,6 +394,13 @@ class Hierarchy:
                 folders[container] = _throttling(read(f"{container}/cpu.stat"), scale)
         return Use(cpu, folders)
 
+    def reader(self, pod: str) -> Callable[[str], str]:
+        """Return a reader of a pod's files, also of those in other trees. It keeps them open until :meth:`forget`.
+
+        It raises CgroupError and VanishedError.
+        """
+        return self._kept.of(pod)
+
     def forget(self, pod: str) -> None:
         """Close the open files of a pod."""
         self._kept.drop(pod)

@@ -46,7 +46,7 @@ class Saved:
     applications: Mapping[str, Application] = field(default_factory=dict)
     """By pod. The watchdog leaves them alone: they keep their last caps."""
     guests: Mapping[str, int] = field(default_factory=dict)
-    """Weight among guests, by pod. Their rest caps are their floors."""
+    """Weight among guests, by pod; 0: it is paused. Their rest caps are their floors."""
 
 
 class State:

@@ -84,6 +84,9 @@ class PodReport(_Message):
     """CPU used since the pod started."""
     throttled_seconds: Seconds = 0.0
     """Time throttled by the cap since the pod started."""
+    memory_bytes: Count = 0
+    """Memory in use by a guest's pod, without cache of files that were not used lately. 0: not known, or it is no
+    guest."""
     cap: Cores | None = None
     """The cap in force (quota/period, cores). None: no cap, or no cgroup found."""
     period: Seconds | None = None
@@ -189,6 +192,8 @@ class Guest(_Message):
 
     weight: Annotated[int, Field(ge=1, le=10_000)] = 100
     """How much of that is for it, relative to other guests."""
+    paused: bool = False
+    """It has its rest cap and nothing more. An older agent lets it go on."""
 
 
 class SetPoint(_Message):

@@ -38,6 +38,7 @@ class Work:
     cpu: float = 0.0
     begins: float = 0.0
     """The time at which its program begins."""
+    paused: bool = False
 
 
 @dataclass
@@ -133,7 +134,7 @@ class Node:
 
     def points(self):
         return [
-            SetPoint(uid=one.uid, cap=FLOOR, rest_cap=FLOOR, guest=Guest(weight=one.weight))
+            SetPoint(uid=one.uid, cap=FLOOR, rest_cap=FLOOR, guest=Guest(weight=one.weight, paused=one.paused))
             for one in self.guests.values()
         ]
 
@@ -242,6 +243,59 @@ def test_guests_share_by_weight_and_what_one_does_not_use_is_the_others(node):
     node.guests["a"].most = CORES
     node.run(2)
     assert node.cap("a") == pytest.approx(0.75 * ALL, rel=1e-2), "within two seconds it has its part again"
+
+
+def test_a_paused_guest_has_its_floor_until_it_goes_on_and_the_others_have_its_part(node):
+    node.run(20)
+    node.add("a")
+    node.add("b", weight=300)
+    node.run(5)
+    node.guests["b"].paused = True
+    node.run(2)
+    assert node.caps == {"a": pytest.approx(ALL - FLOOR, rel=1e-4), "b": FLOOR}
+    node.guests["a"].most = 0.5
+    node.run(5)
+    assert node.cap("b") == FLOOR, "also while others leave something"
+    node.guests["a"].paused = True
+    node.run(2)
+    assert node.caps == {"a": FLOOR, "b": FLOOR}, "nobody has what is left"
+    node.guests["b"].paused = False
+    node.run(3)
+    assert node.caps == pytest.approx({"a": FLOOR, "b": ALL - FLOOR}, rel=1e-4)
+
+
+def test_a_paused_guest_stays_paused_after_a_restart_of_the_agent_without_an_operator(node):
+    node.run(20)
+    node.add("a", paused=True)
+    node.run(5)
+    node.start()
+    node.run(20, operator=False)
+    assert node.cap("a") == FLOOR
+    node.guests["a"].paused = False
+    node.run(10)
+    assert node.cap("a") == pytest.approx(ALL, rel=1e-4)
+
+
+def test_a_guests_memory_is_reported_without_files_that_were_not_used_lately(node):
+    guest = node.add("a")
+    chunk = node.tree.pod("c" * 8, containers=1)
+    node.others = [SetPoint(uid="c" * 8, cap=1.0, rest_cap=1.0)]
+    for folder in (guest.folder, chunk):
+        node.tree.hold(folder, held=3 << 20, active=2 << 20, inactive=1 << 20)
+    node.run(3)
+    assert {pod.uid: pod.memory_bytes for pod in node.report.pods} == {guest.uid: 5 << 20, "c" * 8: 0}
+
+
+@pytest.mark.parametrize("missing", ["memory.stat", "memory.*u*", "memory.*"])
+def test_where_the_kernel_does_not_count_memory_none_is_reported_and_guests_go_on(node, missing):
+    node.run(20)
+    guest = node.add("a")
+    node.tree.hold(guest.folder, held=1 << 20)
+    for file in node.tree.memory(guest.folder).glob(missing):
+        file.unlink()
+    node.run(3)
+    assert node.report.pods[0].memory_bytes == 0
+    assert node.cap("a") == pytest.approx(ALL, rel=1e-4)
 
 
 def test_a_guest_that_comes_and_one_that_ends_are_no_work_of_hosts(node):
@@ -532,7 +586,7 @@ def test_an_agent_that_has_just_started_knows_no_use_and_has_guests_at_their_flo
     assert node.cap("a") == FLOOR
 
 
-POD = st.tuples(st.floats(0.0, 1e6), st.booleans(), st.none() | st.integers(1, 10_000))
+POD = st.tuples(st.floats(0.0, 1e6), st.booleans(), st.none() | st.integers(0, 10_000))
 LOOKS = st.lists(
     st.tuples(
         st.floats(0.01, 40.0),
@@ -556,6 +610,7 @@ def test_whatever_counters_say_and_pods_do_caps_fit_the_node_and_the_report_is_o
         if seconds >= SHORTEST:
             assert all(cap >= FLOOR for cap in caps.values())
             assert sum(caps.values()) <= max(cores, len(caps) * FLOOR) + 1e-9
+            assert all(caps[uid] == FLOOR for uid, (_, _, weight) in pods.items() if weight == 0)
         else:
             assert {uid: guests.cap(uid, FLOOR) for uid in pods} == before or now == seconds
         report = guests.report()

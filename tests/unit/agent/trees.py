@@ -30,7 +30,7 @@ class Tree:
         self.version, self.driver, self.idle = version, driver, idle
         cpu = self.root if version == "v2" else self.root / "cpu"
         self.cpu = cpu
-        self._trees = [cpu] if version == "v2" else [cpu, self.root / "cpuacct"]
+        self._trees = [cpu] if version == "v2" else [cpu, self.root / "cpuacct", self.root / "memory"]
         for tree in self._trees:
             (tree / below).mkdir(parents=True)
         if version == "v2":
@@ -44,7 +44,6 @@ class Tree:
         else:
             (cpu / "cgroup.procs").write_text("")
             (self.root / "cpuacct/cpuacct.usage").write_text("12500000000\n")
-            (self.root / "memory").mkdir()
             (self.root / "memory/memory.usage_in_bytes").write_text("1048576\n")
             (self.root / "cpuset").mkdir()
             (self.root / "cpuset/cpuset.effective_cpus").write_text("0-1,4-5\n")
@@ -128,6 +127,20 @@ class Tree:
             )
         else:
             _set(self.root / "cpuacct" / folder.relative_to(self.cpu) / "cpuacct.usage", f"{seconds * 1e9:.0f}\n")
+
+    def memory(self, folder: Path) -> Path:
+        """The folder of a pod's memory files."""
+        return self._trees[-1] / folder.relative_to(self.cpu)
+
+    def hold(self, folder: Path, *, held: int, active: int = 0, inactive: int = 0) -> None:
+        """Set the memory of a pod in bytes: what it holds, and its cache of files."""
+        here, files = self.memory(folder), f"active_file {active}\n{{}}inactive_file {inactive}\n"
+        if self.version == "v2":
+            name, stat = "memory.current", files.format("")
+        else:  # it tells the numbers of the folder alone, too
+            name, stat = "memory.usage_in_bytes", f"active_file 1\ninactive_file 2\ntotal_{files.format('total_')}"
+        _set(here / name, f"{held + active + inactive}\n")
+        _set(here / "memory.stat", f"anon {held}\n{stat}slab 9\n")
 
     def remove(self, folder: Path) -> None:
         """End a pod's or a container's cgroup."""
