@@ -346,6 +346,13 @@ NODES = Dashboard(
                     (Query(f"sum by (instance) ({names.HOST_USE.name})", "{{instance}}"),),
                     help="Cores. All but guests counts, also promised chunks.",
                 ),
+                Panel(
+                    "Decisions about guests",
+                    "short",
+                    (Query(_count(names.GUEST_DECISIONS, by="reason"), "{{reason}}"),),
+                    "bars",
+                    help="Chunks of guest jobs on busy nodes: whether they stay, pause, move or leave.",
+                ),
             ),
         ),
         (

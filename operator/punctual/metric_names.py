@@ -159,6 +159,12 @@ NEXT_RESERVATION: Final = Metric(
     ("pool",),
 )
 CHUNKS_CREATED: Final = Metric("punctual_chunks_created_total", "counter", "Pods created, by kind.", ("kind",))
+GUEST_DECISIONS: Final = Metric(
+    "punctual_guest_decisions_total",
+    "counter",
+    "Decisions about running chunks of guest jobs, by cause and by the reason of their events.",
+    ("pool", "cause", "reason"),
+)
 
 # The operator: its own health
 

@@ -186,6 +186,7 @@ class Decided:
     pod: str
     """uid"""
     node: str
+    policy: Policy
     cause: Cause
     decision: Decision
     """Step, age of the episode, and age from which on a move pays."""
@@ -197,6 +198,8 @@ class Decided:
     """Mean use by hosts there (l)."""
     move: Move | None = None
     """Speeds here and there, cost and work left; None: no move was weighed."""
+    left: float = 0.0
+    """Seconds of work that it could hand back."""
     loss: float = 0.0
     """CPU seconds that are lost if its pod is killed now."""
     acted: bool = True

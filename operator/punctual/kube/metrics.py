@@ -13,6 +13,8 @@ from prometheus_client.process_collector import ProcessCollector
 
 from punctual import __version__, reasons
 from punctual import metric_names as names
+from punctual.guests.explain import possible, reason_of
+from punctual.guests.model import Decided
 from punctual.scheduling.model.job import Kind
 
 _BY_POOL = (
@@ -65,6 +67,7 @@ class Metrics:
         self.offer_lateness = self._histogram(names.OFFER_LATENESS)
         self.first_chunk = self._histogram(names.FIRST_CHUNK)
         self.chunks_created = self._counter(names.CHUNKS_CREATED)
+        self.guest_decisions = self._counter(names.GUEST_DECISIONS)
         self.step_seconds = self._histogram(names.STEP_DURATION)
         self.writes = self._counter(names.WRITES)
         self.write_seconds = self._histogram(names.WRITE_DURATION)
@@ -81,6 +84,7 @@ class Metrics:
         self._pools = {m: self._gauge(m) for m in _BY_POOL}
         self._watched: dict[str, Callable[[], Mapping[names.Metric, float]]] = {}
         self._tenants: set[tuple[str, str]] = set()
+        self._guest_pools: set[str] = set()
         self._gauge(names.OPERATOR_BUILD).labels(__version__).set(1)
 
     def begin_pool(self, pool: str) -> None:
@@ -106,6 +110,14 @@ class Metrics:
             for fault in _FAULTS:
                 self.jobs_failed.labels(*pair, fault)
         return pair
+
+    def guest_decided(self, pool: str, told: Decided) -> None:
+        """Count a decision about a chunk of a guest job. A pool's first one begins its series at 0."""
+        if pool not in self._guest_pools:
+            self._guest_pools.add(pool)
+            for cause, reason in possible():
+                self.guest_decisions.labels(pool, cause, reason)
+        self.guest_decisions.labels(pool, told.cause, reason_of(told)).inc()
 
     def pool(self, pool: str, values: Mapping[names.Metric, float]) -> None:
         """Set gauges of a pool."""

@@ -1,6 +1,7 @@
 """Metrics and probes over HTTP, and the rules that names of metrics keep."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,8 +10,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from punctual import metric_names, reasons
+from punctual.guests.explain import possible
+from punctual.guests.model import Decided
 from punctual.kube.metrics import Metrics
 from punctual.kube.serve import ProbeServer, port_of
+from punctual.linger.policy import Decision
 
 ALL = [m for m in vars(metric_names).values() if isinstance(m, metric_names.Metric)]
 
@@ -99,8 +103,27 @@ def test_twenty_pools_and_any_number_of_namespaces_are_at_most_2000_series():
         metrics.pool(f"p{n}", dict.fromkeys(metrics._pools, 1.0))
         for m in range(20):
             metrics.tenant(f"p{n}", f"ns-{m}")
+        metrics.guest_decided(f"p{n}", GUEST_STAYS)
     lines = [line for line in metrics.text().decode().splitlines() if not line.startswith("#")]
     assert len(lines) <= 1_900, "and as many again of what only the runtime sets"
+
+
+GUEST_STAYS = Decided(job="j", pod="p", node="n", policy="LingerLonger", cause="Policy", decision=Decision("Run", 9.0),
+                      host_use=0.5)  # fmt: skip
+
+
+def test_decisions_about_guests_are_counted_and_a_pool_begins_with_all_its_series():
+    metrics = Metrics()
+    for told in (GUEST_STAYS, GUEST_STAYS, replace(GUEST_STAYS, cause="AtRisk", decision=Decision("Queue", 9.0))):
+        metrics.guest_decided("main", told)
+    counted = {
+        (sample.labels["cause"], sample.labels["reason"]): sample.value
+        for family in metrics.registry.collect()
+        if family.name == "punctual_guest_decisions"
+        for sample in family.samples
+    }
+    assert counted.keys() == possible()
+    assert {pair: n for pair, n in counted.items() if n} == {("Policy", "GuestStays"): 2, ("AtRisk", "GuestLeaves"): 1}
 
 
 def test_series_of_namespaces_are_bounded():
