@@ -20,7 +20,7 @@ values). The same alerts are a plain file, `charts/punctual/alerts/punctual.yaml
 [runbook](runbooks/README.md). The chart also brings four [dashboards](dashboards.md) as ConfigMaps for Grafana's
 sidecar; `charts/punctual/dashboards` has them as JSON.
 
-Base units throughout; no label holds a job's name. At most 30 pairs of pool and namespace have series of their own;
+Base units throughout; no label holds a job's name. At most 28 pairs of pool and namespace have series of their own;
 later ones share the namespace `_others`. `reason` is a word of the [list of reasons](reasons.md).
 
 The first to watch:

@@ -22,7 +22,7 @@ class Metric(NamedTuple):
     """Upper bounds of a histogram, in the metric's unit."""
 
 
-TENANTS: Final = 30
+TENANTS: Final = 28
 """Pairs of pool and namespace with series of their own. Later ones share the namespace `OTHERS`."""
 OTHERS: Final = "_others"
 
@@ -163,7 +163,7 @@ GUEST_DECISIONS: Final = Metric(
     "punctual_guest_decisions_total",
     "counter",
     "Decisions about running chunks of guest jobs, by cause and by the reason of their events.",
-    ("pool", "cause", "reason"),
+    ("cause", "reason"),
 )
 
 # The operator: its own health

@@ -81,10 +81,11 @@ class Metrics:
         begin(self.clock_doubts, "dismissed", "followed")
         begin(self.token_reviews, "known", "unknown")
         begin(self.chunks_created, *get_args(Kind))
+        for pair in possible():
+            self.guest_decisions.labels(*pair)
         self._pools = {m: self._gauge(m) for m in _BY_POOL}
         self._watched: dict[str, Callable[[], Mapping[names.Metric, float]]] = {}
         self._tenants: set[tuple[str, str]] = set()
-        self._guest_pools: set[str] = set()
         self._gauge(names.OPERATOR_BUILD).labels(__version__).set(1)
 
     def begin_pool(self, pool: str) -> None:
@@ -111,13 +112,9 @@ class Metrics:
                 self.jobs_failed.labels(*pair, fault)
         return pair
 
-    def guest_decided(self, pool: str, told: Decided) -> None:
-        """Count a decision about a chunk of a guest job. A pool's first one begins its series at 0."""
-        if pool not in self._guest_pools:
-            self._guest_pools.add(pool)
-            for cause, reason in possible():
-                self.guest_decisions.labels(pool, cause, reason)
-        self.guest_decisions.labels(pool, told.cause, reason_of(told)).inc()
+    def guest_decided(self, told: Decided) -> None:
+        """Count a decision about a chunk of a guest job."""
+        self.guest_decisions.labels(told.cause, reason_of(told)).inc()
 
     def pool(self, pool: str, values: Mapping[names.Metric, float]) -> None:
         """Set gauges of a pool."""

@@ -160,8 +160,8 @@ TOLD = {
         "GuestLeaves",
         (
             "This chunk leaves node n1, where guests must give back memory. Of all chunks there, those leave that "
-            f"together lose the least work. {NEW} If it has not ended after 5.0s, its pod is ended, and 12 CPU seconds of "
-            "work are lost."
+            f"together lose the least work. {NEW} If it has not ended after 5.0s, its pod is ended, and 12 CPU seconds "
+            "of work are lost."
         ),
     ),
     "frees memory for nothing": (
@@ -169,7 +169,8 @@ TOLD = {
         "GuestLeaves",
         (
             "This chunk leaves node n1, where guests must give back memory. Of all chunks there, those leave that "
-            f"together lose the least work. {NEW} If it has not ended after 5.0s, its pod is ended, and no work is lost."
+            f"together lose the least work. {NEW} If it has not ended after 5.0s, its pod is ended, and no work is "
+            "lost."
         ),
     ),
     "cordoned": (
@@ -190,8 +191,8 @@ TOLD = {
         "GuestLeaves",
         (
             "This chunk stops, because its job is suspended (spec.suspend). It ends the unit that it has begun; the "
-            "others (3m20s of work) remain for when the job goes on. If it has not answered after 5.0s, its pod is ended, "
-            "and 3 CPU seconds of work are lost."
+            "others (3m20s of work) remain for when the job goes on. If it has not answered after 5.0s, its pod is "
+            "ended, and 3 CPU seconds of work are lost."
         ),
     ),
     "at risk": (

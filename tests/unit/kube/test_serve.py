@@ -103,7 +103,6 @@ def test_twenty_pools_and_any_number_of_namespaces_are_at_most_2000_series():
         metrics.pool(f"p{n}", dict.fromkeys(metrics._pools, 1.0))
         for m in range(20):
             metrics.tenant(f"p{n}", f"ns-{m}")
-        metrics.guest_decided(f"p{n}", GUEST_STAYS)
     lines = [line for line in metrics.text().decode().splitlines() if not line.startswith("#")]
     assert len(lines) <= 1_900, "and as many again of what only the runtime sets"
 
@@ -112,10 +111,10 @@ GUEST_STAYS = Decided(job="j", pod="p", node="n", policy="LingerLonger", cause="
                       host_use=0.5)  # fmt: skip
 
 
-def test_decisions_about_guests_are_counted_and_a_pool_begins_with_all_its_series():
+def test_decisions_about_guests_are_counted_and_each_pair_begins_at_0():
     metrics = Metrics()
     for told in (GUEST_STAYS, GUEST_STAYS, replace(GUEST_STAYS, cause="AtRisk", decision=Decision("Queue", 9.0))):
-        metrics.guest_decided("main", told)
+        metrics.guest_decided(told)
     counted = {
         (sample.labels["cause"], sample.labels["reason"]): sample.value
         for family in metrics.registry.collect()
