@@ -127,7 +127,7 @@ async def executor(directory, log, metrics):
         windows=None,
         results={},
         job_of={"pod1": "j1"}.get,
-        refuse=lambda pool, event: log.refused.append((pool, event)),
+        refuse=log.refused.append,
         learn=lambda pool, measured: log.learned.append((pool, measured)),
     )
     return PoolExecutor("main", tools)
@@ -206,7 +206,7 @@ async def test_a_recorded_reduce_of_a_job_without_one_is_refused(executor, log, 
     executor.perform(CreateChunk("j1", CHUNK._replace(begin=5, end=6, origin=6, kind="Reduce")))
     assert log.take() == []
     message = "spec.reduce is missing"
-    assert log.refused == [("main", CreateRefused(job="j1", kind="Reduce", begin=5, attempt=1, message=message))]
+    assert log.refused == [CreateRefused(job="j1", kind="Reduce", begin=5, attempt=1, message=message)]
 
 
 async def test_a_pod_gets_the_processor_that_is_in_force(executor, log):

@@ -28,6 +28,7 @@ PARTS = [
     "rates",
     "windows",
     "results",
+    "guests",
     "placeholders",
     "taints",
     "promise_metrics",
@@ -48,14 +49,13 @@ class Edge:
 
     def __init__(self):
         self.all = Mock()
-        self.all.jobs.pool_of.return_value = "main"
         self.all.pools.status_refused.side_effect = lambda uid, _write, _why: uid == "u"
         self.outcomes = Outcomes(**{name: getattr(self.all, name) for name in PARTS})
 
     def take(self, key, operation, result, message=""):
         self.all.reset_mock()
         self.outcomes.take(Outcome(key, operation, result, message))
-        return [name for name, _, _ in self.all.mock_calls if name not in {"actors.settled", "jobs.pool_of"}]
+        return [name for name, _, _ in self.all.mock_calls if name not in {"actors.settled", "guests.settled"}]
 
 
 @pytest.fixture
@@ -87,14 +87,15 @@ def edge():
 def test_a_status_goes_to_the_part_of_its_keys_type_alone(edge, key, result, called):
     assert edge.take(key, status("Any"), result, "too large") == called
     edge.all.actors.settled.assert_called_once_with(key)
+    edge.all.guests.settled.assert_called_once_with(key)
 
 
 def test_a_pod_that_is_refused_is_its_pools_unless_it_is_a_placeholder(edge):
     create = CreatePod("ns", POD, lambda _: True)
     assert edge.take(JobKey("j"), create, "done") == []
-    assert edge.take(JobKey("j"), create, "conflict", "another") == ["actors.tell"]
+    assert edge.take(JobKey("j"), create, "conflict", "another") == ["jobs.refused"]
     refused = CreateRefused(job="j", kind="Chunk", begin=10, attempt=2, message="another", taken=True)
-    edge.all.actors.tell.assert_called_once_with("main", refused)
+    edge.all.jobs.refused.assert_called_once_with(refused)
     for result in ("done", "refused"):
         assert edge.take(PlaceholderKey(0), create, result) == ["placeholders.settled"]
 

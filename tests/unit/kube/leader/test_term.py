@@ -16,7 +16,8 @@ from punctual.kube.cluster.nodes import project_node
 from punctual.kube.cluster.resources import CONFIG_MAPS, PODS
 from punctual.kube.format.clock import ServerClock
 from punctual.kube.format.duration import format_time
-from punctual.kube.leader import admission_gate, pools, term
+from punctual.kube.gate import admission_gate
+from punctual.kube.leader import pools, term
 from punctual.kube.leader.term import Term
 from punctual.kube.learning.results import config_map_name
 from punctual.kube.metrics import Metrics

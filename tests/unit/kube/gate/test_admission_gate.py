@@ -5,9 +5,9 @@ import pytest
 from punctual import errors, reasons
 from punctual.kube.cluster.directory import Directory
 from punctual.kube.cluster.oversize import LARGEST
+from punctual.kube.gate import trials
 from punctual.kube.gate.admission_gate import OVERDUE, AdmissionGate
 from punctual.kube.gate.trials import KEPT
-from punctual.kube.leader import trials
 from punctual.theory.cost import Cost
 
 CREATED = "2030-01-01T00:00:00Z"

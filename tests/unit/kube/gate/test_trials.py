@@ -6,14 +6,15 @@ from collections import Counter
 import pytest
 
 from punctual import errors, reasons
+from punctual.kube.gate import trials
 from punctual.kube.gate.trials import AT_ONCE, EACH, MOST, Trials
-from punctual.kube.leader import trials
 
 
 class Server:
     """Holds each create until it is let go."""
 
     def __init__(self):
+        self.gives = "Burstable"
         self.under_way = Counter()
         self.most = 0
         self.order = []
@@ -22,7 +23,7 @@ class Server:
         """Namespaces whose creates never come back."""
         self.errors = []
 
-    async def create(self, path, _body, **_):
+    async def create(self, path, body, **_):
         namespace = path.split("/")[4]
         self.order.append(namespace)
         self.under_way[namespace] += 1
@@ -33,6 +34,7 @@ class Server:
                 await asyncio.Event().wait()
             if self.errors:
                 raise self.errors.pop(0)
+            return {**body, "status": {"qosClass": self.gives}}
         finally:
             self.under_way[namespace] -= 1
 
@@ -42,6 +44,7 @@ class Desk:
         self.server = Server()
         self.answered = []
         self.made = 0
+        self.kind = "Chunk"
         self.trials = Trials(self.server, self.answered.append, monotonic=lambda: 0.0)
 
     def ask(self, namespace, count, *, first=0):
@@ -50,7 +53,7 @@ class Desk:
 
     def _pod(self):
         self.made += 1
-        return {}
+        return {"metadata": {"labels": {"punctual.dev/kind": self.kind}}}
 
     async def until(self, holds):
         async with asyncio.timeout(60):
@@ -103,6 +106,24 @@ async def test_what_fails_is_tried_again_behind_what_waits(desk):
     await desk.until(lambda: desk.answered == [b"a/0"])
     assert desk.trials.answer(b"a/0", since=0.0).refusal is None
     assert "wait for a dry run" in desk.trials.trouble(b"a/1")
+
+
+@pytest.mark.parametrize(("kind", "gives", "refused"), [
+    ("Guest", "BestEffort", False),
+    ("Guest", "Burstable", True),
+    ("Chunk", "Burstable", False),
+])  # fmt: skip
+async def test_a_guest_that_would_be_given_requests_is_refused(desk, kind, gives, refused):
+    desk.server.gate.set()
+    desk.kind, desk.server.gives = kind, gives
+    desk.ask("a", 1)
+    await desk.until(lambda: desk.answered == [b"a/0"])
+    refusal = desk.trials.answer(b"a/0", since=0.0).refusal
+    assert (refusal is not None) == refused
+    if refusal:
+        assert refusal[0] == "PodRefused"
+        assert "Burstable, but guests must be BestEffort" in refusal[1]
+        assert "LimitRange" in refusal[1]
 
 
 async def test_what_is_refused_for_good_is_asked_once(desk):
