@@ -26,7 +26,16 @@ from punctual.guests.model import (
     NodesSeen,
 )
 from punctual.linger.episode import Watch
-from punctual.scheduling.model.actions import CreateChunk, EndPod, OfferEnd, StoreResult, WriteStatus
+from punctual.scheduling.model.actions import (
+    CreateChunk,
+    DeleteJob,
+    DropSetPoint,
+    Emit,
+    EndPod,
+    OfferEnd,
+    StoreResult,
+    WriteStatus,
+)
 from punctual.scheduling.model.events import CreateRefused, PodGone, PodObserved
 from punctual.scheduling.model.job import Chunk, JobRecord
 from punctual.scheduling.model.ranges import Ranges
@@ -35,7 +44,7 @@ GIB = 2**30
 
 
 def guest(uid: str = "g1", **more) -> Guest:
-    usual = {"namespace": "default", "name": uid, "pool": "main", "units": 100, "cpu_per_unit": 1.0}
+    usual = {"namespace": "default", "name": uid, "units": 100, "cpu_per_unit": 1.0}
     return Guest(uid=uid, **{**usual, **more})
 
 
@@ -94,6 +103,8 @@ class Host:
     watch: Watch = field(default_factory=Watch)
     raw: bool = False
     silent: bool = False
+    powerless: bool = False
+    """Its agent cannot write caps."""
 
     def seen(self, use: float) -> HostSeen:
         if self.raw:
@@ -105,7 +116,7 @@ class Host:
 class World:
     def __init__(self, nodes: int = 2, cores: float = 1.0, memory: int = GIB, *, now: float = 1000.0) -> None:
         self.now = now
-        self.nodes = {f"n{i}": GuestNode(f"n{i}", "main", cores, memory) for i in range(nodes)}
+        self.nodes = {f"n{i}": GuestNode(f"n{i}", cores, memory) for i in range(nodes)}
         self.hosts = {name: Host() for name in self.nodes}
         self.guests: dict[str, Guest] = {}
         self.records: dict[str, JobRecord] = {}
@@ -114,6 +125,10 @@ class World:
         self.manners_of: dict[str, Manners] = {}
         """Of jobs with their own."""
         self.decided: list[tuple[float, Decided]] = []
+        self.told: list[tuple[str, str]] = []
+        """Type and reason of each event on a job."""
+        self.lent: dict[str, LendTo] = {}
+        """What the agents know of pods, by uid."""
         self.stored: dict[str, list[tuple[int, int, str]]] = {}
         self.worked: dict[str, Ranges] = {}
         """Units that some pod has done, by job."""
@@ -196,6 +211,7 @@ class World:
         """A new leader takes over from what was written. What was on its way to the old one is lost."""
         self.epoch += 1
         self.control = GuestControl(self.epoch)
+        self.lent.clear()
         pods = [self._observed(pod) for pod in self.pods.values()]
         jobs = [GuestApplied(one, self.records.get(uid)) for uid, one in self.guests.items()]
         self.events = []
@@ -260,7 +276,8 @@ class World:
             pod.lines += over
             end = pod.end if pod.answered else None
             lines.append(ChunkSeen(pod.uid, pod.whole, end, pod.cpu, pod.manners.memory, over))
-        return NodeReported(name, host.seen(host.use), tuple(lines), self.excess.get(name, 0))
+        seen = None if host.powerless else host.seen(host.use)
+        return NodeReported(name, seen, tuple(lines), self.excess.get(name, 0))
 
     # what the API server does
 
@@ -286,9 +303,16 @@ class World:
                     if (begin, end, message) not in found:
                         found.append((begin, end, message))
                 case LendTo(_, uid, _, _, paused):
+                    self.lent[uid] = action
                     for pod in self.pods.values():
                         if pod.uid == uid:
                             pod.paused = paused
+                case DropSetPoint(_, uid):
+                    self.lent.pop(uid, None)
+                case Emit(_, kind, reason):
+                    self.told.append((kind, reason))
+                case DeleteJob(uid):
+                    self.delete(uid)
                 case Decided():
                     self.decided.append((self.now, action))
 
@@ -297,7 +321,7 @@ class World:
         name = f"{uid}-{chunk.begin}-{chunk.attempt}"
         assert name not in self.pods, f"two pods of one name: {name}"
         if self.refuses:
-            refused = CreateRefused(job=uid, kind="Chunk", begin=chunk.begin, attempt=chunk.attempt, message="quota")
+            refused = CreateRefused(job=uid, kind="Guest", begin=chunk.begin, attempt=chunk.attempt, message="quota")
             self.events.append(refused)
             return
         self.serial += 1
@@ -333,7 +357,7 @@ class World:
             uid=pod.uid,
             namespace="default",
             job=pod.job,
-            kind="Chunk",
+            kind="Guest",
             begin=pod.chunk.begin,
             end=pod.chunk.origin,
             attempt=pod.chunk.attempt,

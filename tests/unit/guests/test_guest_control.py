@@ -376,3 +376,110 @@ def test_a_job_that_is_deleted_while_a_leader_takes_over_gets_no_pods():
     world.run(10)
     assert not list(world.running())
     assert not world.pods
+
+
+def test_a_job_is_told_that_it_is_a_guest_and_that_it_is_done():
+    world = World()
+    world.apply(guest(units=20, generation=3))
+    world.tick()
+    record = world.records["g1"]
+    assert (record.admitted.status, record.admitted.reason, record.observed_generation) == ("True", "Guest", 3)
+    world.until_done()
+    assert world.told == [("Normal", "Guest"), ("Normal", "Completed")]
+    assert world.records["g1"].completed_condition.message.startswith("20 units done in ")
+
+
+def test_what_is_refused_starts_nothing_until_it_is_not_refused_any_more():
+    world = World()
+    world.run(1)
+    world.apply(guest(units=20, refusal=("PodRefused", "no quota")))
+    world.run(5)
+    record = world.records["g1"]
+    assert (record.admitted.status, record.admitted.reason) == ("False", "PodRefused")
+    assert record.refused == record.over == 1002.0
+    assert not world.pods
+    world.edit("g1", refusal=None)
+    world.until_done()
+    assert world.records["g1"].refused is None
+    assert world.told == [("Warning", "PodRefused"), ("Normal", "Guest"), ("Normal", "Completed")]
+
+
+def test_a_job_that_is_refused_while_it_runs_hands_back_what_is_left():
+    world = World()
+    world.apply(guest(units=1000))
+    world.run(10)
+    assert running(world)
+    world.edit("g1", refusal=("NotAllowed", "its namespace lost the label"))
+    world.run(10)
+    assert not running(world)
+    world.check()
+    assert world.lost == 0.0
+
+
+def test_a_new_leader_says_nothing_twice():
+    world = World()
+    world.apply(guest(units=1000))
+    world.run(10)
+    world.crash()
+    world.run(10)
+    assert world.told == [("Normal", "Guest")]
+
+
+def test_agents_know_each_pod_that_runs_whichever_leader_there_is_and_forget_those_that_are_gone():
+    world = World(nodes=3)
+    world.apply(guest(units=100, weight=2.0))
+    for second in range(30):
+        world.tick()
+        assert {pod.uid for pod in world.running()} <= world.lent.keys()
+        if second == 10:
+            world.crash()
+            world.tick()  # it stamps
+    assert {(one.weight, one.paused) for one in world.lent.values()} == {(2.0, False)}
+    world.until_done()
+    world.run(2)
+    assert not world.lent
+
+
+@pytest.mark.parametrize(
+    ("retention", "kept"), [("Failed", {"Failed"}), ("All", {"Failed", "Succeeded"}), ("None", set())]
+)
+def test_which_pods_stay(retention, kept):
+    world = World(nodes=1)
+    world.manners = Manners(fails_after=1.5)
+    world.apply(guest(units=20, retention=retention, chunk_retries=5))
+    while not any(reason == "ChunkFailed" for _, reason in world.told):
+        world.tick()
+    world.manners = Manners()
+    for pod in world.running():
+        pod.manners = world.manners
+    world.until_done()
+    world.run(2)
+    assert {pod.phase for pod in world.pods.values()} == kept
+    world.check()
+
+
+@pytest.mark.parametrize("refusal", [None, ("PodRefused", "no quota")])
+def test_a_job_goes_when_its_time_to_live_is_over(refusal):
+    world = World()
+    world.apply(guest(units=4, ttl=60.0, refusal=refusal))
+    while not ((record := world.records.get("g1")) and record.over):
+        world.tick()
+    over = world.now
+    while "g1" in world.guests:
+        world.tick()
+    assert world.now - over == pytest.approx(60.0, abs=1.0)
+
+
+def test_a_node_that_is_smaller_than_a_chunk_takes_one():
+    world = World(nodes=1, cores=0.5)
+    world.apply(guest(units=20))
+    world.run(5)
+    assert len(running(world)) == 1
+
+
+def test_no_chunk_starts_where_an_agent_cannot_hold_it_down():
+    world = World(nodes=2)
+    world.hosts["n0"].powerless = True
+    world.apply(guest(units=1000))
+    world.run(10)
+    assert set(running(world).values()) == {"n1"}
