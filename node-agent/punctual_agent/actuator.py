@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 from punctual_agent.application import Application
 from punctual_agent.cgroup import Cap, CgroupError, Hierarchy, Use, VanishedError
-from punctual_agent.memory import Memory, memory_of
 
 
 @dataclass(slots=True)
@@ -34,9 +33,14 @@ class Held:
     """The last failed write and the kernel's error."""
 
     @property
+    def folder(self) -> str:
+        """The pod's folder. Empty: it was not found."""
+        return next(iter(self.caps), "")
+
+    @property
     def names(self) -> dict[str, Cap]:
         """The caps by the folders' names below the pod's folder, which itself has an empty name."""
-        pod = next(iter(self.caps), "")
+        pod = self.folder
         return {folder.removeprefix(pod): cap for folder, cap in self.caps.items()}
 
 
@@ -75,15 +79,6 @@ class Actuator:
         held.found = True
         held.cap = _in_force(held.caps)
         return held
-
-    def memory(self, uid: str, held: Held) -> Memory | None:
-        """Read the memory of a pod that was just read. None: it has vanished, or the kernel does not count memory."""
-        if not held.found:
-            return None
-        try:
-            return memory_of(self.hierarchy, self._folder[uid])
-        except CgroupError:  # a pod that has vanished is noticed by its CPU files
-            return None
 
     def write(self, uid: str, cap: Cap, held: Held) -> None:
         """Bring a pod that was just read to the cap. A pod that vanished meanwhile is counted as such."""

@@ -16,7 +16,7 @@ An application's pod keeps the cap of its last set point, also while the operato
 own limits (`application`). It gets them back when a complete answer does not name it.
 
 A guest's cap follows what the node's own work leaves, each second, also while the operator is away (`guests`). Its rest
-cap is its floor, which the watchdog gives it.
+cap is its floor, which the watchdog gives it. Its memory is held to what is left, too (`guest_memory`).
 
 An answer with an epoch below the highest one seen is refused and changes nothing. The highest epoch survives a restart.
 """
@@ -32,8 +32,8 @@ from punctual.wire import Hosts, NodeReport, PodReport, Report, SetPoint, SetPoi
 from punctual_agent.actuator import Actuator, Held, NodeLock
 from punctual_agent.application import Application
 from punctual_agent.cgroup import Cap, Hierarchy, NodeUse, Throttling, valid_uid
+from punctual_agent.guest_memory import Found, GuestMemory
 from punctual_agent.guests import Guests, Seen
-from punctual_agent.memory import Memory
 from punctual_agent.metrics import Metrics
 from punctual_agent.progress import Progress, with_volume
 from punctual_agent.state import Rest, Saved, State
@@ -86,8 +86,6 @@ class _Pod:
     """Its caps as an application that is held at a rate."""
     guest: int | None = None
     """Its weight among guests. 0: it is paused. None: it is no guest."""
-    memory: Memory | None = None
-    """A guest's memory. None: not known."""
 
     @property
     def named(self) -> bool:
@@ -119,6 +117,7 @@ class Agent:
         self._lock = NodeLock(hierarchy)
         self._steering = Steering()
         self._guests = Guests()
+        self._memory = GuestMemory(hierarchy)
         self._pods_root = pods_root
         self._state = state
         self._metrics = metrics
@@ -147,7 +146,6 @@ class Agent:
         self._read_files(now)
         for pod in list(self._pods.values()):
             pod.held = self._actuator.read(pod.uid)
-            pod.memory = self._actuator.memory(pod.uid, pod.held) if pod.guest is not None else None
             if pod.held.found:
                 pod.seen = now
                 self._look(pod, now)
@@ -161,6 +159,7 @@ class Agent:
         self._steer(now, node.pressure)
         self._look_at_guests(now, node)
         hosts = self._guests.report()
+        self._look_at_memory(now, may_write=may_write)
         self._save(self.epoch)
         for pod in self._pods.values():
             self._assert(pod, now, may_write=may_write)
@@ -188,10 +187,14 @@ class Agent:
             return False
         self._answered = now
         points = {point.uid: point for point in answer.pods if valid_uid(point.uid)}
-        for uid, point in points.items():
-            self._take(self._pod(uid, now), point, now)
-        released = self._release(points) if answer.applications_complete else []
         may_write = self._lock.take() and self._hierarchy.writable
+        for uid, point in points.items():
+            pod = self._pod(uid, now)
+            was = pod.guest
+            self._take(pod, point, now)
+            if may_write and was is not None and pod.guest is None:
+                self._memory.release(pod.held.folder)
+        released = self._release(points) if answer.applications_complete else []
         changed = [pod for uid in (*points, *released) if self._differs(pod := self._pods[uid], now)]
         for pod in changed:
             pod.held = self._actuator.read(pod.uid)
@@ -320,6 +323,14 @@ class Agent:
         pods = {uid: seen for uid, pod in self._pods.items() if (seen := _seen(pod)) is not None}
         self._guests.look(now, node, pods)
 
+    def _look_at_memory(self, now: float, *, may_write: bool) -> None:
+        found = [
+            Found(pod.held.folder, pod.guest, pod.held)
+            for pod in self._pods.values()
+            if pod.guest is not None and pod.held.found
+        ]
+        self._memory.look(now, found, may_write=may_write)
+
     def _see(self, pod: _Pod, *, may_write: bool) -> None:
         """Note the limits of an application that was just read. They must be saved before anything is written.
 
@@ -374,6 +385,8 @@ class Agent:
         self._metrics.saturated.set(self._steering.saturated)
         self._metrics.applications.set(sum(pod.application is not None for pod in self._pods.values()))
         self._metrics.guests.set(len(self._guests))
+        self._metrics.guest_mark.set(self._memory.mark)
+        self._metrics.guest_excess.set(self._memory.excess)
         if hosts is not None:
             self._metrics.host_use.set(hosts.used)
         self._metrics.epoch.set(self.epoch)
@@ -398,6 +411,8 @@ class Agent:
                 driver=self._hierarchy.driver,
                 can_write=may_write,
                 guest_priority=self._hierarchy.guest_priority,
+                guest_memory=self._memory.kind,
+                guest_excess=self._memory.excess,
                 hosts=hosts,
             ),
             pods=[self._pod_report(pod, now) for pod in pods],
@@ -415,7 +430,7 @@ class Agent:
             faults={file: dict(kinds) for file, kinds in pod.progress.faults.items()},
             cpu_seconds=pod.cpu,
             throttled_seconds=pod.throttled,
-            memory_bytes=pod.memory.used if pod.memory is not None else 0,
+            memory_bytes=self._memory.used(pod.held.folder),
             cap=None if cap is None or cap.cores is None else min(cap.cores, MOST_CORES),
             period=None if cap is None else cap.period / 1e6,
             drift=pod.drift,

@@ -176,7 +176,8 @@ def _read(path: str) -> str:
         raise _translated(error, path) from error
 
 
-def _write(path: str, text: str) -> None:
+def write_file(path: str, text: str) -> None:
+    """Write a cgroup file. Raises CgroupError and VanishedError."""
     try:
         handle = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
         try:
@@ -270,7 +271,7 @@ class Hierarchy:
         self.version: Version
         if "cpu" in self._controllers():
             self.version, self.cpu, self.accounting = "v2", root, root
-            self.memory = root
+            self.memory = self.disk = root
             return
         for name in ("cpu", "cpu,cpuacct"):
             if os.path.exists(os.path.join(root, name, "cgroup.procs")):  # noqa: PTH110, PTH118  hot module, paths are strings
@@ -280,7 +281,7 @@ class Hierarchy:
             raise CgroupError(f"{root}: found neither a cgroup v2 hierarchy with the cpu controller nor v1's cpu")
         together = os.path.exists(f"{self.cpu}/cpuacct.usage")  # noqa: PTH110
         self.accounting = self.cpu if together else f"{root}/cpuacct"
-        self.memory = f"{root}/memory"
+        self.memory, self.disk = f"{root}/memory", f"{root}/blkio"
 
     def _controllers(self) -> list[str]:
         try:
@@ -341,10 +342,17 @@ class Hierarchy:
 
         None while there is no ``kubepods`` folder to look at: the root has no such files.
         """
-        if self._priority is None and (self._kubepods or self._search()) and self._kubepods:
-            idle = os.path.exists(f"{self._kubepods[0]}/cpu.idle")  # noqa: PTH110
+        if self._priority is None and (kubepods := self.kubepods) is not None:
+            idle = os.path.exists(f"{kubepods}/cpu.idle")  # noqa: PTH110
             self._priority = "idle" if idle else "weight"
         return self._priority
+
+    @property
+    def kubepods(self) -> str | None:
+        """A folder that the kubelet has made, which shows the files that pods have too. None while there is none."""
+        if not self._kubepods:
+            self._search()
+        return self._kubepods[0] if self._kubepods else None
 
     def containers(self, pod: str) -> list[str]:
         """List the container folders of a pod by name, the sandbox included. Raises VanishedError."""
@@ -470,10 +478,10 @@ class Hierarchy:
         """
         self._drop_burst(folder)
         if self.version == "v2":
-            _write(f"{folder}/cpu.max", f"{'max' if cap.quota is None else cap.quota} {cap.period}")
+            write_file(f"{folder}/cpu.max", f"{'max' if cap.quota is None else cap.quota} {cap.period}")
             return
         for name, value in _v1_steps(there, cap):
-            _write(f"{folder}/cpu.cfs_{name}_us", str(value))
+            write_file(f"{folder}/cpu.cfs_{name}_us", str(value))
 
     def lower(self, pod: str) -> bool:
         """Give a pod the lowest CPU priority. Returns False if it has it already. Raises CgroupError.
@@ -487,7 +495,7 @@ class Hierarchy:
             name, least = ("cpu.weight", 1) if self.version == "v2" else ("cpu.shares", 2)
         if int(self._kept.of(pod)(f"{pod}/{name}")) == least:
             return False
-        _write(f"{pod}/{name}", str(least))
+        write_file(f"{pod}/{name}", str(least))
         return True
 
     def _drop_burst(self, folder: str) -> None:
@@ -501,7 +509,7 @@ class Hierarchy:
         except VanishedError:  # kernels before 5.14 have none
             return
         if burst:
-            _write(f"{folder}/{name}", "0")
+            write_file(f"{folder}/{name}", "0")
 
 
 def _pod_folders(base: str, uid: str) -> list[str]:

@@ -79,13 +79,11 @@ class Guests:
         self._at, self._node, self._pods = now, node.cpu, {uid: one.cpu for uid, one in pods.items()}
         guests = {uid: one for uid, one in pods.items() if one.weight is not None}
         self._guests = {uid: self._guests.get(uid) or _Guest() for uid in guests}
-        paused = {uid: one.floor for uid, one in guests.items() if one.weight == 0}
-        others = {
-            uid: Guest(float(one.weight), one.floor, self._guests[uid].want)
-            for uid, one in guests.items()
-            if one.weight
-        }
-        for uid, cap in (paused | share(self._cap.cap - sum(paused.values()), others)).items():
+        caps = share(
+            self._cap.cap,
+            {uid: Guest(float(one.weight or 0), one.floor, self._guests[uid].want) for uid, one in guests.items()},
+        )
+        for uid, cap in caps.items():
             self._guests[uid].cap = cap
 
     def _measure(self, seconds: float, node: NodeUse, pods: Mapping[str, Seen]) -> None:

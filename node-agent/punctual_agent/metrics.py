@@ -41,6 +41,8 @@ class Metrics:
         self.line_writes = self._counter(names.AGENT_LINE_WRITES)
         self.applications = self._gauge(names.AGENT_APPLICATIONS)
         self.guests = self._gauge(names.AGENT_GUESTS)
+        self.guest_mark = self._gauge(names.GUEST_MARK)
+        self.guest_excess = self._gauge(names.GUEST_EXCESS)
         self.host_use = self._gauge(names.HOST_USE)
         self.may_write = self._gauge(names.MAY_WRITE)
         look = names.LOOK_DURATION

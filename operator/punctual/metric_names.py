@@ -260,13 +260,14 @@ CERTIFICATE_END: Final = Metric(
 CGROUP_WRITES: Final = Metric(
     "punctual_cgroup_writes_total",
     "counter",
-    "Writes of CPU caps and of guests' priorities by result: written, refused, denied, vanished, failed.",
+    "Writes of CPU caps, and of guests' priorities and memory marks, by result: written, refused, denied, vanished, "
+    "failed.",
     ("result",),
 )
 CGROUP_DRIFT: Final = Metric(
     "punctual_cgroup_drift_total",
     "counter",
-    "Caps, and priorities of guests, that another program changed and the agent restored.",
+    "Caps, and priorities and memory marks of guests, that another program changed and the agent restored.",
 )
 CPU_QUOTA: Final = Metric(
     "punctual_cpu_quota_cores",
@@ -324,6 +325,16 @@ AGENT_LINE_WRITES: Final = Metric(
 AGENT_APPLICATIONS: Final = Metric("punctual_agent_applications", "gauge", "Pods that the agent holds at a rate.")
 AGENT_GUESTS: Final = Metric(
     "punctual_agent_guests", "gauge", "Pods that the agent holds to what the node's own work leaves."
+)
+GUEST_MARK: Final = Metric(
+    "punctual_guest_memory_mark_bytes",
+    "gauge",
+    "Memory that all guests of this node may have together. 0: there are none, or it is not known.",
+)
+GUEST_EXCESS: Final = Metric(
+    "punctual_guest_memory_excess_bytes",
+    "gauge",
+    "Memory that guests of this node must give back by leaving: the kernel cannot take it from them.",
 )
 HOST_USE: Final = Metric(
     "punctual_host_cpu_cores", "gauge", "CPU that the node's own work used in the last second: all but guests."

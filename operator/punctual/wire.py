@@ -132,6 +132,11 @@ class NodeReport(_Message):
     guest_priority: Literal["idle", "weight"] | None = None
     """How guests get the lowest CPU priority here: the kernel's idle class for cgroups, or only the least weight. None:
     not known yet, because the kubelet has made no cgroup."""
+    guest_memory: Literal["high", "soft"] | None = None
+    """How guests' memory is held to what hosts leave: by `memory.high` of cgroup v2, or by the soft limit of v1, with
+    which the kernel takes guests' cache of files first, but does not slow guests. None: not at all, or not known."""
+    guest_excess: Count = 0
+    """Bytes that guests must give back by leaving: hosts need them, and the kernel cannot take them from guests."""
     hosts: Hosts | None = None
     """None: the agent has just started."""
 

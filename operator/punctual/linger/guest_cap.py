@@ -96,9 +96,10 @@ class GuestCap:
 
 @dataclass(frozen=True, slots=True)
 class Guest:
-    """One guest's claim to the cap of all. CPU in cores."""
+    """One guest's claim to what all have together. CPU in cores, memory in bytes."""
 
     weight: float = 1.0
+    """0: it is paused, and has its floor only."""
     floor: float = 0.0
     """What it has in any case."""
     want: float = inf
@@ -116,14 +117,15 @@ def want(before: float, used: float, cap: float) -> float:
     return before if FITTING * before <= used <= BOUND * before else ROOM * used
 
 
-def share(cores: float, guests: Mapping[str, Guest]) -> dict[str, float]:
-    """Divide the cap of all guests by weight, cores. What one does not want is the others'; what none wants, too.
+def share(most: float, guests: Mapping[str, Guest]) -> dict[str, float]:
+    """Divide what all guests have together by weight. What one does not want is the others'; what none wants, too.
 
-    Each guest has its floor. So the caps add up to ``cores``, or to the floors if these are more.
+    Each guest has its floor. So the parts add up to ``most``, or to the floors if these are more. They are less if all
+    guests are paused.
     """
     caps = {name: one.floor for name, one in guests.items()}
-    rest = max(0.0, cores - sum(caps.values()))
-    more = {name: one.want - one.floor for name, one in guests.items() if one.want > one.floor}
+    rest = max(0.0, most - sum(caps.values()))
+    more = {name: one.want - one.floor for name, one in guests.items() if one.want > one.floor and one.weight > 0.0}
     while more:
         part = rest / sum(guests[name].weight for name in more)
         content = {name: wish for name, wish in more.items() if wish <= part * guests[name].weight}
@@ -134,4 +136,6 @@ def share(cores: float, guests: Mapping[str, Guest]) -> dict[str, float]:
             rest -= wish
             del more[name]
     weights = sum(one.weight for one in guests.values())
+    if weights == 0.0:
+        return caps
     return {name: cap + max(0.0, rest) * guests[name].weight / weights for name, cap in caps.items()}

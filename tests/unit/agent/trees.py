@@ -54,7 +54,8 @@ class Tree:
             self.base = cpu / below / f"{self._prefix}.slice"
         else:
             self.base = cpu / below / "kubepods"
-        self.base.mkdir()
+        for tree in self._trees:
+            (tree / self.base.relative_to(cpu)).mkdir()
         self._priorities(self.base)
 
     def hierarchy(self, **more) -> Hierarchy:
@@ -97,6 +98,19 @@ class Tree:
         _set(folder / ("cpu.weight" if self.version == "v2" else "cpu.shares"), "100\n")
         if self.idle:
             _set(folder / "cpu.idle", "0\n")
+        self.unmark(folder)
+
+    def unmark(self, folder: Path) -> None:
+        """Give a folder no memory mark, as a new one has none."""
+        _set(self.mark_file(folder), "max\n" if self.version == "v2" else f"{(1 << 63) - 4096}\n")
+
+    def mark_file(self, folder: Path) -> Path:
+        return self.memory(folder) / ("memory.high" if self.version == "v2" else "memory.soft_limit_in_bytes")
+
+    def mark(self, folder: Path) -> int | None:
+        """The memory mark of a folder."""
+        text = self.mark_file(folder).read_text().strip()
+        return None if text in {"max", "-1", f"{(1 << 63) - 4096}"} else int(text)
 
     def priority(self, folder: Path) -> tuple[int | None, int]:
         """Whether a folder is in the idle class (None: the kernel has none), and its weight or shares."""
