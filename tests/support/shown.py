@@ -44,6 +44,13 @@ class Shown:
         self._settle(self._pools[pool], [JobApplied(job, None)])
         return uid
 
+    def guest(self, namespace, name, record, *, pool="main", units=100):
+        """Show a job that no Pool knows; return its uid."""
+        uid = f"{namespace}-{name}"
+        owner = Owner(uid, namespace, name, pool, units)
+        self._jobs[uid] = KnownJob(owner, 1, False, "", "", b"{}", "1", record=record, created=self.now)
+        return uid
+
     def reserve(self, namespace, name, *, pool="main", start=600.0, length=300.0, processors=2):
         """Book a reservation; return its uid."""
         uid, begin = f"{namespace}-{name}", self.now + start

@@ -10,7 +10,8 @@ from world import Worker, World, job
 from punctual.kube.format.duration import format_time
 from punctual.kube.snapshot import Snapshot
 from punctual.view.jobs import job_of, pod_of
-from punctual.view.why import SHOWN, STRANGER, why, why_chunk
+from punctual.view.subject import SHOWN, STRANGER
+from punctual.view.why import why, why_chunk
 
 
 def asked(uid, *, within, now=NOW, **more):

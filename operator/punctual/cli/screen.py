@@ -86,6 +86,9 @@ def _headline(job: Job, now: float, grid: Grid, wide: int) -> Table:
 
 
 def _times(job: Job, now: float) -> Iterable[tuple[str, str, str]]:
+    if job.guest:
+        yield ("no", "deadline", "dim") if job.finished is None else ("took", clock(job.finished - job.created), "")
+        return
     if job.deadline is None or job.state == "Suspended" or (job.state == "Waiting" and not job.promised):
         return
     if job.finished is not None:
@@ -150,9 +153,11 @@ def _chunks(chunks: Sequence[Chunk], now: float, grid: Grid, wide: int) -> Table
             what, share = f"{chunk.begin}-{chunk.end}", chunk.done / max(1, chunk.end - chunk.begin)
             per_cent = f"{int(100 * share)}%"
         end = f"ends in {clock(left)}" if left > 0 else "ends now"
+        if chunk.kind == "Guest":  # what the node's own work leaves, nothing knows ahead
+            end = f"about {clock(left)} left" if left > 0 else "slower than expected"
         table.add_row(
             Text(what, style="dim"),
-            Text("" if chunk.kind != "Pilot" else "pilot", style="dim"),
+            Text(chunk.kind.lower() if chunk.kind in {"Pilot", "Guest"} else "", style="dim"),
             bar(share, wide, "blue"),
             per_cent,
             Text.assemble((f"{end}   ", ""), (chunk.node, "dim")),

@@ -90,8 +90,8 @@ def _by_policy(told: Decided) -> list[str]:
     return [
         f"{lead} {_VERBS[step][0 if real else 1]} {place}.",
         (
-            f"{told.node} has been busy for {span(told.decision.age)}: its own work uses {_part(told.host_use)} of its "
-            f"CPU{there}."
+            f"Node {told.node} has been busy for {span(told.decision.age)}: its own work uses {_part(told.host_use)} of "
+            f"its CPU{there}."
         ),
         *(_stays(told) if step == "Run" else _pauses(told) if step == "Pause" else _goes(told)),
     ]
@@ -110,7 +110,7 @@ def _stays(told: Decided) -> list[str]:
         return [f"{here}, so no move pays."]
     if move.left <= move.least:
         return [_speeds(move), f"A move pays with more than {_least(move)} of work left; {span(move.left)} are left."]
-    return [_speeds(move), f"It moves if {told.node} stays busy for {_linger(move)}: then a move pays."]
+    return [_speeds(move), _pays(told, move)]
 
 
 def _pauses(told: Decided) -> list[str]:
@@ -129,7 +129,7 @@ def _goes(told: Decided) -> list[str]:
         case "PauseAndMigrate":
             why.append(f"Its policy PauseAndMigrate lets it wait no longer than {span(PAUSE)}.")
         case _ if move is not None:
-            why += [_speeds(move), f"A move pays once {told.node} has been busy for {_linger(move)}."]
+            why += [_speeds(move), _pays(told, move)]
     if step == "Queue":
         why.append(NO_ROOM)
     if not told.acted:
@@ -149,8 +149,11 @@ def _speeds(move: Move) -> str:
     )
 
 
-def _linger(move: Move) -> str:
-    return f"{span(move.linger)} ({span(move.cost)} × {_part(move.go)} / ({_part(move.go)} - {_part(move.stay)}))"
+def _pays(told: Decided, move: Move) -> str:
+    """Tell the age from which on a move pays (Ryu 2001, 3.4)."""
+    go, stay = _part(move.go), _part(move.stay)
+    sum_ = f"{span(move.cost)} × {go} / ({go} - {stay})"
+    return f"A move pays once {told.node} has been busy for {span(move.linger)} ({sum_})."
 
 
 def _least(move: Move) -> str:

@@ -174,8 +174,8 @@ class Snapshot:
             body = {**found, "metadata": meta}
             if (body.get("spec") or {}).get("pool") != pool or meta.get("deletionTimestamp"):
                 continue
-            if (meta["namespace"], meta["name"]) in without:
-                continue
+            if (meta["namespace"], meta["name"]) in without or body["spec"].get("class") == "Guest":
+                continue  # a guest job has no promise, and its chunks take no processor from one
             try:
                 status = api.parse_status(api.DivisibleJobStatus, body)
             except UserError:

@@ -69,6 +69,7 @@ class Job:
     reason: str
     message: str
     deadline: float | None
+    """None: it is a guest job."""
     finish: float | None
     """The forecast in the promise."""
     processors: int | None
@@ -83,6 +84,10 @@ class Job:
     started: float | None
     finished: float | None
     pool: str = ""
+    guest: bool = False
+    """It has no deadline: its chunks run on what the nodes' own work leaves."""
+    suspend: bool = False
+    """Its spec says that no chunk is to run."""
     conditions: Mapping[str, Condition] = field(default_factory=dict)
     """By type."""
     answered: bool = True
@@ -114,7 +119,7 @@ class Job:
 
     @property
     def kept(self) -> bool:
-        """Whether the job has finished by its deadline."""
+        """Whether the job has finished, by its deadline if it has one."""
         return self.state == "Completed"
 
 
@@ -143,20 +148,20 @@ def job_of(body: Mapping[str, Any]) -> Job:
     meta, spec, status = body["metadata"], body["spec"], body.get("status") or {}
     said = {
         c["type"]: Condition(
-            c.get("status", "Unknown"), c.get("reason", ""), c.get("message", ""), _time(c.get("lastTransitionTime"))
+            c.get("status", "Unknown"), c.get("reason", ""), c.get("message", ""), moment(c.get("lastTransitionTime"))
         )
         for c in status.get("conditions") or ()
     }
     created = parse_time(meta["creationTimestamp"])
     promise, offer, units = status.get("promise") or {}, status.get("offer") or {}, status.get("units") or {}
-    deadline = _time((status.get("applied") or {}).get("deadlineTime")) or _time(promise.get("deadline"))
+    deadline = moment((status.get("applied") or {}).get("deadlineTime")) or moment(promise.get("deadline"))
     if deadline is None:
-        deadline = _time(spec.get("deadlineTime")) or (
+        deadline = moment(spec.get("deadlineTime")) or (
             created + parse_duration(spec["deadline"]) if spec.get("deadline") else None
         )
     chunks = tuple(_chunk(c) for c in status.get("chunks") or ())
     state: State = status.get("state") or "Waiting"
-    finished = _time(status.get("finishTime")) if state in OVER else None  # of a refused job: when it was answered
+    finished = moment(status.get("finishTime")) if state in OVER else None  # of a refused job: when it was answered
     word = said.get(_SAYS_WHY.get(state, "Admitted"), NOTHING)
     cost = status.get("cost") or {}
     per_unit = cost.get("perUnit")
@@ -171,17 +176,19 @@ def job_of(body: Mapping[str, Any]) -> Job:
         reason=word.reason,
         message=word.message,
         deadline=deadline,
-        finish=_time(promise.get("finish")),
+        finish=moment(promise.get("finish")),
         processors=promise.get("processors"),
-        start=_time(promise.get("start")),
-        eta=_time(status.get("eta")),
+        start=moment(promise.get("start")),
+        eta=moment(status.get("eta")),
         offered=offer.get("earliestDeadline"),
         offered_time=offer.get("earliestDeadlineTime"),
         offer_load=offer.get("largestLoad"),
         chunks=chunks,
-        started=_time(status.get("startTime")),
+        started=moment(status.get("startTime")),
         finished=finished,
         pool=spec.get("pool", ""),
+        guest=spec.get("class") == "Guest",
+        suspend=bool(spec.get("suspend")),
         conditions=said,
         answered=(status.get("observedGeneration") or 0) >= (meta.get("generation") or 0),
         margin=parse_duration(promise["margin"]) if promise.get("margin") else None,
@@ -190,7 +197,7 @@ def job_of(body: Mapping[str, Any]) -> Job:
         failures=max((count["count"] for count in status.get("failed") or ()), default=0),
         pilots=len(status.get("pilots") or ()),
         reservation=spec.get("reservation"),
-        offer_until=_time(offer.get("validUntilTime")),
+        offer_until=moment(offer.get("validUntilTime")),
     )
 
 
@@ -230,14 +237,15 @@ def pod_of(body: Mapping[str, Any]) -> Pod | None:
         node=(body.get("spec") or {}).get("nodeName") or "",
         phase=status.get("phase") or "Pending",
         created=parse_time(meta["creationTimestamp"]),
-        started=_time(running.get("startedAt") or ended.get("startedAt")),
-        finished=_time(ended.get("finishedAt")),
+        started=moment(running.get("startedAt") or ended.get("startedAt")),
+        finished=moment(ended.get("finishedAt")),
         message=ended.get("message") or "",
         waiting=": ".join(word for word in (waits.get("reason"), waits.get("message")) if word),
     )
 
 
-def _time(text: str | None) -> float | None:
+def moment(text: str | None) -> float | None:
+    """Return a time in seconds; None: none is given."""
     return parse_time(text) if text else None
 
 

@@ -107,7 +107,7 @@ def _bar(bar: Bar, x: _Scale, top: float, colour: str) -> Iterable[str]:
     # the start-up is pale: no unit is processed in it
     yield _rect(begin, y, runs - begin, high, f'fill="{colour}" opacity=".3"')
     stroke = ' stroke="#b91c1c" stroke-width="2"' if bar.failed else ""
-    shade = ' opacity=".65"' if bar.kind != "Chunk" else ""
+    shade = ' opacity=".65"' if bar.kind in {"Pilot", "Reduce"} else ""
     yield _rect(runs, y, end - runs, high, f'fill="{colour}"{shade}{stroke}')
     if end - runs > 7 * len(bar.label) + 6:
         yield _text((runs + end) / 2, y + 11, bar.label, anchor="middle", fill="#ffffff", size=10)
@@ -131,13 +131,15 @@ def _table(line: Timeline, y: float, colour: dict[str, str], pale: str) -> Itera
         base = y + 22 * i
         yield f'<rect x="{COLUMNS[0][1]}" y="{base - 10}" width="12" height="12" rx="2" fill="{colour[job.uid]}"/>'
         promised = line.promised.get(job.uid)
-        answer = job.reason if job.state in {"Refused", "Failed", "Missed", "Late"} else "promised"
+        answer = "guest" if job.guest else "promised"
+        if job.state in {"Refused", "Failed", "Missed", "Late"}:
+            answer = job.reason
         if job.state == "Refused" and job.offered:
             answer += f", offered {job.offered}"
         cells = [
             job.name,
             answer,
-            _since(job.deadline, line.begin),
+            "none" if job.guest else _since(job.deadline, line.begin),
             _since(promised, line.begin),
             _since(job.finished, line.begin),
             "" if job.slack is None or job.finished is None else clock(job.slack),

@@ -105,7 +105,7 @@ def _rows(
         bars.append(
             Bar(
                 pod.job, label, pod.kind, pod.node, row, created, started, ended,
-                chunk.planned_end if chunk else None, pod.phase == "Failed",
+                chunk.planned_end if chunk and chunk.kind != "Guest" else None, pod.phase == "Failed",
             )
         )  # fmt: skip
     return tuple(bars), tuple((node, len(free[node])) for node in sorted(free))

@@ -6,26 +6,32 @@ know, by uid; every other job is "a job of another namespace".
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from punctual import reasons
-from punctual.kube.format.duration import format_time
 from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.view import PlacedWork, PoolView
+from punctual.view.guests import Decision, Rules, decided, guest_chunk, guest_job
 from punctual.view.jobs import NOTHING, OFFERED, Chunk, Job, Pod
+from punctual.view.subject import (
+    NO_PODS,
+    SHOWN,
+    STRANGER,
+    Subject,
+    chunks_run,
+    failures,
+    few,
+    not_started,
+    said,
+    what_of,
+)
 
-STRANGER: Final = "a job of another namespace"
-SHOWN: Final = 5
-"""Maximum sentences of one kind: chunks, other jobs, nodes, windows."""
 OFF: Final = 1.05
 """Pace of a chunk, over its cost, from which on it is called slow: reports have whole seconds and units."""
 OLD: Final = 3.0
 """Seconds by which a report in a status may be old: agents report each second, progress is written twice a second."""
-NEAR: Final = 12 * 3600.0
-"""Seconds from now within which a time is written without its date."""
 LEAST: Final = 3
 """Units that a chunk must have reported before its pace is computed."""
-NO_PODS: Final[Mapping[str, Pod]] = {}
 
 
 def why(
@@ -36,7 +42,7 @@ def why(
     ``pool``: its pool; None if it is not known. ``names``: "namespace/name" by uid, of the jobs that may be named.
     ``pods``: pods of its chunks by name, if they are known: they tell why a chunk has not started.
     """
-    return tuple(_sentences(_Subject(job, pool, now, names, pods)))
+    return tuple(_sentences(Subject(job, pool, now, names, pods)))
 
 
 def why_chunk(  # noqa: PLR0917  as why, and which chunk
@@ -44,53 +50,46 @@ def why_chunk(  # noqa: PLR0917  as why, and which chunk
 ) -> tuple[str, ...]:
     """Explain a chunk that is under way: what it does, why on this node at this time, whether it is late."""
     pods = NO_PODS if pod is None else {pod.name: pod}
-    return tuple(_chunk(_Subject(job, pool, now, names, pods), chunk))
+    return tuple(_chunk(Subject(job, pool, now, names, pods), chunk))
 
 
-def why_over(job: Job, pod: Pod) -> tuple[str, ...]:
-    """Explain a pod that is no longer a chunk of its job: it has ended, or its units are no longer its own."""
+def why_guest_chunk(
+    job: Job, chunk: Chunk, now: float, *, told: Decision | None, rules: Rules | None, pod: Pod | None = None
+) -> tuple[str, ...]:
+    """Explain a guest's chunk: where it is, what it gets, what was decided about it last, and what may come next.
+
+    ``told``: the last decision in its pod's events; ``rules``: those of its pool, None if they are not known.
+    """
+    pods = NO_PODS if pod is None else {pod.name: pod}
+    return tuple(guest_chunk(Subject(job, None, now, {}, pods), chunk, told, rules))
+
+
+def why_over(job: Job, pod: Pod, now: float, told: Decision | None = None) -> tuple[str, ...]:
+    """Explain a pod that is no longer a chunk of its job: it has ended, or its units are no longer its own.
+
+    ``told``: the last decision about it, of a guest's pod.
+    """
     what = "the reduce step" if pod.kind == "Reduce" else f"units {pod.begin}-{pod.end}"
     took = "" if None in {pod.started, pod.finished} else f" after {span((pod.finished or 0.0) - (pod.started or 0.0))}"
-    told = [f"It was {what} of {job.namespace}/{job.name}, on node {pod.node or 'none'}. It is {pod.phase}{took}."]
+    found = [f"It was {what} of {job.namespace}/{job.name}, on node {pod.node or 'none'}. It is {pod.phase}{took}."]
     if pod.message:
-        told.append(_said("Its container said", "termination message", pod.message))
+        found.append(said("Its container said", "termination message", pod.message))
     if pod.phase == "Failed":
-        told.append(
+        found.append(
             f"Its units were given to another chunk. The job is {job.state}. kubectl logs {pod.name} shows its log."
         )
-    return tuple(told)
+    if told is not None:
+        found.append(decided(Subject(job, None, now, {}, NO_PODS), told))
+    return tuple(found)
 
 
-class _Subject(NamedTuple):
-    """What is explained, and what is known beside it."""
-
-    job: Job
-    pool: PoolView | None
-    now: float
-    names: Mapping[str, str]
-    pods: Mapping[str, Pod]
-
-    def at(self, moment: float) -> str:
-        """Write a time (without its date if that is clear), and how far it is from now."""
-        left = moment - self.now
-        text = format_time(round(moment))
-        shown = text.partition("T")[2] if abs(left) < NEAR else text
-        return f"{shown} ({f'in {span(left)}' if left >= 0 else f'{span(-left)} ago'})"
-
-    def named(self, uid: str) -> str:
-        return "this job" if uid == self.job.uid else self.names.get(uid, STRANGER)
-
-    @property
-    def view(self) -> PoolView | None:
-        """The pool, if it knows the job."""
-        return self.pool if self.pool is not None and self.job.uid in self.pool.jobs else None
-
-
-def _sentences(on: _Subject) -> Iterator[str]:
+def _sentences(on: Subject) -> Iterator[str]:
     job = on.job
     match job.state:
         case "Refused":
             yield from _refused(on)
+        case "Waiting" | "Running" | "Suspended" if _is_admitted_guest(job):
+            yield from guest_job(on)
         case "Waiting" if job.promised:
             yield from _promised(on)
             yield from _waits(on)
@@ -108,25 +107,23 @@ def _sentences(on: _Subject) -> Iterator[str]:
             yield from _ended(on)
     applied = job.conditions.get("SpecApplied")
     if applied and applied.status == "False":
-        yield _said("The last edit of its spec is not in force", applied.reason, applied.message)
-    if on.pool is None and job.state in {"Refused", "Waiting", "Running", "Late"}:
+        yield said("The last edit of its spec is not in force", applied.reason, applied.message)
+    if on.pool is None and not job.guest and job.state in {"Refused", "Waiting", "Running", "Late"}:
         yield "What the pool's processors do is not known here."
 
 
-def _said(what: str, reason: str, message: str) -> str:
-    """Quote a condition."""
-    text = f"{what} ({reason}): {message}" if message else f"{what} ({reason})"
-    return text if text.endswith(".") else f"{text}."
+def _is_admitted_guest(job: Job) -> bool:
+    return job.guest and (job.state == "Suspended" or job.conditions.get("Admitted", NOTHING).status == "True")
 
 
 # Answers
 
 
-def _refused(on: _Subject) -> Iterator[str]:
+def _refused(on: Subject) -> Iterator[str]:
     job = on.job
     when = job.conditions.get("Admitted", NOTHING).since
     ago = "" if when is None else f" {span(max(0.0, on.now - when))} ago"
-    yield _said(f"Pool {job.pool} refused it{ago}", job.reason, job.message)
+    yield said(f"Pool {job.pool} refused it{ago}", job.reason, job.message)
     if job.reason not in OFFERED:
         return
     if job.per_unit is not None and "processor time" not in job.message:
@@ -140,7 +137,7 @@ def _refused(on: _Subject) -> Iterator[str]:
     yield _offered(on)
 
 
-def _offered(on: _Subject) -> str:
+def _offered(on: Subject) -> str:
     job = on.job
     if job.offer_until is None:
         return "The operator has not computed an offer yet."
@@ -156,7 +153,7 @@ def _offered(on: _Subject) -> str:
     return f"Would have been promised until {on.at(job.offer_until)}: {', or '.join(parts)}. An edit asks again."
 
 
-def _load(on: _Subject, pool: PoolView) -> Iterator[str]:
+def _load(on: Subject, pool: PoolView) -> Iterator[str]:
     """Tell what the pool's processors do, and what is promised on them."""
     running, planned = _by_job(pool.all_running()), _by_job(pool.all_planned())
     ends = sorted(piece.until for pieces in running.values() for piece in pieces)
@@ -173,7 +170,7 @@ def _load(on: _Subject, pool: PoolView) -> Iterator[str]:
         end = max(piece.until for piece in planned[uid])
         verb = "has more work planned on" if uid in running else "is promised"
         told.append(f"{_these(on, uid)} {verb} {number} from {on.at(start)} to {on.at(end)}.")
-    yield from _few(told, "more jobs run or are promised")
+    yield from few(told, "more jobs run or are promised")
     yield from _windows(on, pool)
 
 
@@ -181,7 +178,7 @@ def _uses(pool: PoolView, processors: int) -> str:
     return "shares a processor" if pool.schedule == "Utilization" else f"runs on {some(processors, 'processor')}"
 
 
-def _these(on: _Subject, uid: str) -> str:
+def _these(on: Subject, uid: str) -> str:
     text = on.named(uid)
     return text[0].upper() + text[1:] if text in {STRANGER, "this job"} else text
 
@@ -193,10 +190,10 @@ def _by_job(work: Iterable[tuple[str, PlacedWork]]) -> dict[str, list[PlacedWork
     return found
 
 
-def _windows(on: _Subject, pool: PoolView) -> Iterator[str]:
+def _windows(on: Subject, pool: PoolView) -> Iterator[str]:
     job = on.job
     ahead = [w for w in pool.windows if w.end > on.now and (job.deadline is None or w.start < job.deadline)]
-    yield from _few(
+    yield from few(
         (
             f"A reservation holds {some(len(w.places), 'processor')} from {on.at(w.start)} to {on.at(w.end)}."
             for w in ahead
@@ -205,7 +202,7 @@ def _windows(on: _Subject, pool: PoolView) -> Iterator[str]:
     )
 
 
-def _unanswered(on: _Subject) -> Iterator[str]:
+def _unanswered(on: Subject) -> Iterator[str]:
     job = on.job
     if job.state == "Waiting" and not job.message:
         yield (
@@ -215,7 +212,7 @@ def _unanswered(on: _Subject) -> Iterator[str]:
         )
         return
     word = {"Measuring": "Its cost is being measured", "Suspended": "It is suspended"}
-    yield _said(word.get(job.state, "It has no promise"), job.reason, job.message)
+    yield said(word.get(job.state, "It has no promise"), job.reason, job.message)
     if job.state == "Measuring":
         yield f"Pilot chunks: {job.pilots} ended, {len(job.chunks)} under way."
         yield from _under_way(on)
@@ -223,12 +220,12 @@ def _unanswered(on: _Subject) -> Iterator[str]:
         yield f"{job.done} of {some(job.units, 'unit')} are done and stay done."
 
 
-def _promised(on: _Subject) -> Iterator[str]:
+def _promised(on: Subject) -> Iterator[str]:
     job = on.job
     admitted = job.conditions.get("Admitted")
     if job.deadline is None or job.finish is None or job.processors is None:
         if admitted:
-            yield _said(f"Pool {job.pool} promised it", admitted.reason, admitted.message)
+            yield said(f"Pool {job.pool} promised it", admitted.reason, admitted.message)
         return
     end = job.eta or job.finish
     margin = "" if job.margin is None else f"; the plan had to end {span(job.margin)} before the deadline"
@@ -251,22 +248,23 @@ def _distance(seconds: float) -> str:
     return f"{span(seconds)} before" if seconds >= 0 else f"{span(-seconds)} after"
 
 
-def _ended(on: _Subject) -> Iterator[str]:
+def _ended(on: Subject) -> Iterator[str]:
     job = on.job
-    word = {"Completed": "It is done, in time", "Missed": "It is done, but late", "Failed": "It has failed"}[job.state]
-    yield _said(word, job.reason, job.message)
+    in_time = "It is done" if job.guest else "It is done, in time"
+    word = {"Completed": in_time, "Missed": "It is done, but late", "Failed": "It has failed"}[job.state]
+    yield said(word, job.reason, job.message)
     track = job.conditions.get("OnTrack")
     if job.state != "Completed" and track and track.status == "False" and track.message != job.message:
-        yield _said("Its promise could not be kept", track.reason, track.message)
+        yield said("Its promise could not be kept", track.reason, track.message)
     if job.state == "Failed":
         yield f"{job.done} of {some(job.units, 'unit')} are done and stay in status.completed."
-    yield from _failures(job)
+    yield from failures(job)
 
 
 # What waits
 
 
-def _waits(on: _Subject) -> Iterator[str]:
+def _waits(on: Subject) -> Iterator[str]:
     """Tell for what the job's planned chunks wait."""
     job, pool = on.job, on.view
     if pool is None:
@@ -275,7 +273,7 @@ def _waits(on: _Subject) -> Iterator[str]:
         return
     work = list(pool.work())
     planned = sorted(pool.planned(job.uid), key=lambda piece: (piece.start, piece.begin))
-    yield from _few((_wait(on, pool, piece, work) for piece in planned), "more chunks wait in the same way")
+    yield from few((_wait(on, pool, piece, work) for piece in planned), "more chunks wait in the same way")
     if job.promised and job.start is not None and not planned and not pool.unplaced(job.uid):
         yield f"Its first chunk was planned to start at {on.at(job.start)}; no processor is planned for it now."
     left = pool.unplaced(job.uid)
@@ -290,7 +288,7 @@ def _waits(on: _Subject) -> Iterator[str]:
         yield f"It runs only in the windows of Reservation {job.reservation}."
 
 
-def _wait(on: _Subject, pool: PoolView, piece: PlacedWork, work: Iterable[tuple[str, PlacedWork]]) -> str:
+def _wait(on: Subject, pool: PoolView, piece: PlacedWork, work: Iterable[tuple[str, PlacedWork]]) -> str:
     what = "The reduce step starts" if piece.kind == "Reduce" else f"Units {piece.begin}-{piece.end} start"
     waits = f"{what} at {on.at(piece.start)}"
     before = [(other.until, uid, other) for uid, other in work if other.place == piece.place and other is not piece]
@@ -315,47 +313,37 @@ def _wait(on: _Subject, pool: PoolView, piece: PlacedWork, work: Iterable[tuple[
 # What runs
 
 
-def _under_way(on: _Subject) -> Iterator[str]:
+def _under_way(on: Subject) -> Iterator[str]:
     """Tell how far the chunks are: first those that are late, then those that have not started."""
     job = on.job
     if job.chunks:
         nodes = sorted({chunk.node for chunk in job.chunks})
         yield (
-            f"{_run(len(job.chunks))} on {some(len(nodes), 'node')}: {', '.join(nodes[:SHOWN])}"
+            f"{chunks_run(len(job.chunks))} on {some(len(nodes), 'node')}: {', '.join(nodes[:SHOWN])}"
             f"{f' and {len(nodes) - SHOWN} more' if len(nodes) > SHOWN else ''}; "
             f"{job.done} of {some(job.units, 'unit')} are done."
         )
-    asleep = [text for chunk in job.chunks if (text := _not_started(on, chunk))]
-    yield from _few(asleep, "more chunks have not started")
+    asleep = [text for chunk in job.chunks if (text := not_started(on, chunk))]
+    yield from few(asleep, "more chunks have not started")
     slow = sorted(((late, text) for chunk in job.chunks for late, text in _behind(on, chunk)), reverse=True)
-    yield from _few((text for _, text in slow), "more chunks are behind their plan")
+    yield from few((text for _, text in slow), "more chunks are behind their plan")
     again = [chunk for chunk in job.chunks if chunk.attempt > 1]
     if again:
         ranges = ", ".join(f"{chunk.begin}-{chunk.end}" for chunk in again[:SHOWN])
         more = f" and {len(again) - SHOWN} more ranges" if len(again) > SHOWN else ""
         yield f"Other chunks had units {ranges}{more} before: they ended, were lost or were cut without these units."
-    yield from _failures(job)
+    yield from failures(job)
 
 
-def _run(chunks: int) -> str:
-    return "1 chunk runs" if chunks == 1 else f"{chunks} chunks run"
-
-
-def _failures(job: Job) -> Iterator[str]:
-    if job.failures:
-        times = "once" if job.failures == 1 else f"{job.failures} times"
-        yield f"A chunk of it has failed {times} by its own fault: kubectl describe dj {job.name} shows the events."
-
-
-def _chunk(on: _Subject, chunk: Chunk) -> Iterator[str]:
+def _chunk(on: Subject, chunk: Chunk) -> Iterator[str]:
     job = on.job
-    what = _what(chunk)
+    what = what_of(chunk)
     yield (
         f"It is {what} of {job.namespace}/{job.name}, on node {chunk.node} since {on.at(chunk.created)}, by plan until "
         f"{on.at(chunk.planned_end)}."
     )
     yield _here(on, chunk)
-    if text := _not_started(on, chunk):
+    if text := not_started(on, chunk):
         yield text
     elif chunk.kind != "Reduce":
         yield f"It has reported {chunk.done} of {some(chunk.end - chunk.begin, 'unit')}."
@@ -365,7 +353,7 @@ def _chunk(on: _Subject, chunk: Chunk) -> Iterator[str]:
         yield "It was not done at its planned end and got a later one; idle processors may take a part of its rest."
 
 
-def _here(on: _Subject, chunk: Chunk) -> str:
+def _here(on: Subject, chunk: Chunk) -> str:
     """Tell why the chunk runs on this node and began when it did."""
     job, node = on.job, chunk.node
     if chunk.attempt > 1:
@@ -385,24 +373,7 @@ def _here(on: _Subject, chunk: Chunk) -> str:
     return f"It began {span(waited)} after the job's creation: by plan, this processor of {node} was free then."
 
 
-def _what(chunk: Chunk) -> str:
-    if chunk.kind == "Reduce":
-        return "the reduce step"
-    return f"units {chunk.begin}-{chunk.end}" + (" (pilot)" if chunk.kind == "Pilot" else "")
-
-
-def _not_started(on: _Subject, chunk: Chunk) -> str | None:
-    """Return why a chunk's program has not started; None: it has, or nothing is known."""
-    pod, what = on.pods.get(chunk.pod), _what(chunk)
-    since = span(max(0.0, on.now - chunk.created))
-    if pod is None or pod.started is not None or pod.phase != "Pending":
-        return None
-    image = " The image cannot be pulled; another pod tries again every 20 seconds." if "Image" in pod.waiting else ""
-    told = pod.waiting or ("the scheduler has not placed it" if not pod.node else "its containers are being created")
-    return f"Pod {chunk.pod} ({what}, node {chunk.node}) has not started after {since}: {told}.{image}"
-
-
-def _behind(on: _Subject, chunk: Chunk) -> Iterator[tuple[float, str]]:
+def _behind(on: Subject, chunk: Chunk) -> Iterator[tuple[float, str]]:
     """Yield by how much a chunk will end after its plan, and the arithmetic; nothing if it keeps the plan.
 
     The report is taken as `OLD` seconds old, so no chunk is called slow that may be on time.
@@ -433,9 +404,9 @@ def _behind(on: _Subject, chunk: Chunk) -> Iterator[tuple[float, str]]:
 # What is late
 
 
-def _late(on: _Subject) -> Iterator[str]:
+def _late(on: Subject) -> Iterator[str]:
     job = on.job
-    yield _said("Its deadline cannot be kept", job.reason, job.message)
+    yield said("Its deadline cannot be kept", job.reason, job.message)
     end = job.eta or job.finish
     if job.deadline is not None and end is not None and end > max(on.now, job.deadline):
         yield f"The forecast is {on.at(end)}, {_distance(job.deadline - end)} the deadline at {on.at(job.deadline)}."
@@ -445,8 +416,8 @@ def _late(on: _Subject) -> Iterator[str]:
     leftover = [chunk for chunk in job.chunks if chunk.leftover]
     if leftover:
         yield (
-            f"{_run(len(leftover))} on leftover capacity: when a promise needs the processor, the chunk is ended. Its "
-            "finished units count."
+            f"{chunks_run(len(leftover))} on leftover capacity: when a promise needs the processor, the chunk is "
+            "ended. Its finished units count."
         )
     if not job.chunks:
         yield (
@@ -455,13 +426,5 @@ def _late(on: _Subject) -> Iterator[str]:
         )
     if pool is not None:
         lost = [node for node in pool.nodes if node.reason and not node.processors]
-        yield from _few((f"Node {node.name} has no processors now: {node.reason}." for node in lost), "more nodes")
+        yield from few((f"Node {node.name} has no processors now: {node.reason}." for node in lost), "more nodes")
         yield f"The pool has {some(pool.processors, 'processor')} now, {pool.free} of them free."
-
-
-def _few(sentences: Iterable[str], what: str) -> Iterator[str]:
-    """Yield the first sentences, and the number of the others."""
-    told = list(sentences)
-    yield from told[:SHOWN]
-    if len(told) > SHOWN:
-        yield f"And {len(told) - SHOWN} {what}."

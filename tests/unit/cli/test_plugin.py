@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import guest_job
 import pytest
 from rich.console import Console
 from state import NOW, pool_body, spec_of, state
@@ -26,6 +27,8 @@ echo "$*" >> "$FOLDER/calls"
 case "$*" in
     *config*view*) printf default ;;
     *get-contexts*) echo kind; echo prod ;;
+    *"get events"*) cat "$FOLDER/events.json" 2>/dev/null ||
+        { echo 'Error from server (Forbidden): you may not' >&2; exit 1; } ;;
     *pods*) cat "$FOLDER/pods.json" ;;
     *jsonpath*pools*|*pools*jsonpath*|*namespaces*jsonpath*) echo main ;;
     *jsonpath*) cat "$FOLDER/names" ;;
@@ -110,6 +113,29 @@ def test_a_name_that_does_not_exist_is_answered_with_similar_ones(cluster):
     assert failing("pools", "mian") == "there is no Pool mian; similar: main"
     write(cluster, "state.json", {"items": []})
     assert failing("why", "x") == "namespace default has no job and no chunk's pod x; there is none"
+
+
+def test_why_of_a_guests_pod_quotes_its_last_decision_and_says_when_events_are_not_read(cluster, monkeypatch):
+    monkeypatch.setattr("time.time", lambda: guest_job.NOW)
+    body = guest_job.guest_job()
+    body["metadata"]["namespace"] = "default"
+    found = json.loads((cluster / "state.json").read_text())
+    found["items"][0]["spec"]["guests"] = {"policy": "LingerForever"}
+    write(cluster, "state.json", {**found, "items": [*found["items"], body]})
+    gone = guest_job.chunk(40, 60)
+    write(cluster, "pods.json", {"items": [guest_job.guest_pod(), guest_job.guest_pod(gone, phase="Succeeded")]})
+    write(cluster, "events.json", {"items": [guest_job.KUBELETS, guest_job.told(12.0)]})
+    told = run("why", "sums-100")
+    assert told.splitlines()[0] == "default/sums-100  Running"
+    assert "was GuestStays: This chunk stays on node n1." in told
+    assert "Policy LingerForever: while its node is busy, it goes on, and never moves." in told
+    assert "was GuestStays" in run("why", "sums-40")
+    assert "get events --field-selector involvedObject.name=sums-40" in (cluster / "calls").read_text()
+    assert "3 chunks run: 2 on n1, 1 on n2." in run("why", "sums")
+    (cluster / "events.json").unlink()
+    assert json.loads(run("why", "sums-100", "-o", "json"))["unread"] == [
+        "what was decided about it was not read: you may not list events"
+    ]
 
 
 # pools and top

@@ -4,6 +4,7 @@ import io
 import re
 from pathlib import Path
 
+import guest_job
 import pytest
 from rich.console import Console
 from state import NOW, pool_body, spec_of, state
@@ -13,9 +14,11 @@ from punctual.cli.cluster import pools, tables, top, why
 from punctual.cli.screen import screen
 from punctual.kube.snapshot import Snapshot
 from punctual.view.changes import Change
+from punctual.view.guests import Rules, last_decision
 from punctual.view.history import History
-from punctual.view.jobs import Board
+from punctual.view.jobs import Board, job_of, pod_of
 from punctual.view.why import why as explain
+from punctual.view.why import why_guest_chunk
 
 ROOT = Path(__file__).parents[3]
 SCREENS = ROOT / "build/pictures/screens"
@@ -73,9 +76,11 @@ def test_top(run):
     for now, found in run:
         top.note(history, board_of(found), now)
     now, found = run[-1]
+    found = {**found, "items": [*found["items"], guest_job.guest_job()]}
     past = tables.Past(history, now)
     text = draw("top", top.screen(board_of(found), past, everywhere=True, wide=False, height=30))
     assert "main" in text
+    assert re.search(r"sums .* none", text)
     assert {"primes", "mertens", "clocks", "invoices", "report"} <= set(text.split())
 
 
@@ -83,6 +88,30 @@ def test_watch(run):
     now, found = run[69]
     text = draw("watch", screen(board_of(found), now, width=118, height=40))
     assert "ends in" in text
+
+
+def test_watch_of_guests():
+    board = Board()
+    chunks = [
+        guest_job.chunk(100, 140, done=12),
+        guest_job.chunk(140, 180, node="n2", done=3, created=-5.0, attempt=2),
+        guest_job.chunk(180, 200, ends=-2.0),
+    ]
+    board.take([Change("DivisibleJob", "ADDED", guest_job.guest_job(chunks=chunks))])
+    text = draw("watch of guests", screen(board, NOW, width=118, height=40))
+    assert "no deadline" in text
+
+
+@pytest.mark.parametrize("name", ["sums", "sums-100"])
+def test_why_of_guests(name):
+    found = job_of(guest_job.guest_job())
+    pod = pod_of(guest_job.guest_pod())
+    decision, rules = last_decision([guest_job.told(12.0)]), Rules()
+    about_pod = why_guest_chunk(found, found.chunks[0], NOW, told=decision, rules=rules, pod=pod)
+    told = explain(found, None, NOW, {}) if name == "sums" else about_pod
+    text = draw(f"why {name}", *why.parts(why.Explained(f"demo/{name}", "Running", told, ())))
+    assert text.startswith(f"demo/{name}  Running")
+    assert ("n1 has been busy for" in text) == (name == "sums-100")
 
 
 def test_pools(run):

@@ -14,8 +14,8 @@ from punctual.kube.format.duration import parse_duration
 from punctual.linger.cost import Move
 from punctual.linger.policy import Policy, Step, decide
 
-BUSY = "n1 has been busy for 12s: its own work uses 35% of its CPU; that of node n2 uses 2%. "
-ALONE = "n1 has been busy for 12s: its own work uses 35% of its CPU. "
+BUSY = "Node n1 has been busy for 12s: its own work uses 35% of its CPU; that of node n2 uses 2%. "
+ALONE = "Node n1 has been busy for 12s: its own work uses 35% of its CPU. "
 SPEEDS = "It works at 65% of full speed here and at 98% there; a move costs 5.0s. "
 REST = "It ends the unit that it has begun; the others (3m20s of work) start on n2."
 NEW = "It ends the unit that it has begun; the others (3m20s of work) go to a new chunk when a node has room."
@@ -43,7 +43,7 @@ TOLD = {
         "GuestStays",
         (
             f"This chunk stays on node n1. {BUSY}{SPEEDS}"
-            "It moves if n1 stays busy for 15s (5.0s × 98% / (98% - 65%)): then a move pays."
+            "A move pays once n1 has been busy for 15s (5.0s × 98% / (98% - 65%))."
         ),
     ),
     "little left": (

@@ -1,6 +1,7 @@
 """A Pool from what is written down alone: all that is promised is in it, and what nobody answered yet is answered."""
 
 import pytest
+from guest_job import guest_job
 from state import NOW, manifest, pool_body, spec_of, state
 from world import World, job
 
@@ -29,6 +30,15 @@ def found():
 
 def record(pool, uid):
     return pool.view().record(uid)
+
+
+def test_guest_jobs_take_nothing_from_promises(found):
+    guest = guest_job()
+    found["items"].append(guest)
+    pool = Snapshot.of([found]).pool("main", now=NOW + 5)
+    pool.check()
+    assert guest["metadata"]["uid"] not in pool.view().jobs
+    assert record(pool, "waits").promise is not None
 
 
 def test_what_is_promised_and_what_runs_is_in_it(found):

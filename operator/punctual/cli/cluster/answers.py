@@ -22,7 +22,7 @@ def submitted(found: Sequence[Submitted], *, timeout: float, output: str) -> Non
         return
     console = Console()
     for one in found:
-        word, style = _WORDS[one.answer]
+        word, style = ("admitted as a guest", "bold green") if _is_guest(one) else _WORDS[one.answer]
         name = f"{one.job.namespace}/{one.job.name}"
         line = Text.assemble((name, "bold"), f" {one.changed}: ", (word, style), f" by pool {one.job.pool}")
         if one.accepted and one.answer == PROMISED:
@@ -35,6 +35,10 @@ def submitted(found: Sequence[Submitted], *, timeout: float, output: str) -> Non
 
 
 _WORDS = (("promised", "bold green"), ("refused", "bold yellow"), ("not answered yet", "bold cyan"))
+
+
+def _is_guest(one: Submitted) -> bool:
+    return one.job.guest and one.answer == PROMISED
 
 
 def _lines(one: Submitted, timeout: float) -> list[tuple[str, str]]:
@@ -54,7 +58,7 @@ def _lines(one: Submitted, timeout: float) -> list[tuple[str, str]]:
 
 
 def _document(one: Submitted) -> dict[str, object]:
-    answer = ("promised", "refused", "none")[one.answer]
+    answer = "guest" if _is_guest(one) else ("promised", "refused", "none")[one.answer]
     more = {"offerAccepted": True} if one.accepted else {}
     return {**tables.job_document(one.job), "changed": one.changed, "answer": answer, **more}
 

@@ -34,6 +34,8 @@ def why(
 ) -> None:
     """Explain why a job is refused, late or not started, or why a pod runs where it does.
 
+    Of a guest's pod, it tells the last decision: whether the pod stays on a busy node, moves or leaves.
+
     The explanation is in the operator's own numbers. Without the right to read all namespaces, it leaves out what other
     jobs do, and says so.
     """
@@ -46,14 +48,16 @@ def why(
     kubectl = Kubectl(context)
     where = ["--namespace", namespace] if namespace else []
     pods = kubectl.begin("get", "pods", "-l", "punctual.dev/job-uid", "-o", "json", *where)
+    events = kubectl.begin("get", "events", "--field-selector", f"involvedObject.name={name}", "-o", "json", *where)
     try:
         # kubectl reads while Python imports the models and the core
         with ClusterState(kubectl, namespace) as state, uncollected():
             from punctual.cli.cluster.why import explain, show  # noqa: PLC0415
 
-            found = explain(name, state=state, pods=pods, now=time.time())
+            found = explain(name, state=state, pods=pods, events=events, now=time.time())
     finally:
         pods.drop()
+        events.drop()
     if output == "json":
         print(json.dumps(found.document()))
         return

@@ -116,6 +116,8 @@ def reason(job: Job) -> str:
 def _times(job: Job, now: float) -> tuple[Text, Text, Text]:
     """Return the time until the deadline and until the end, and the slack."""
     nothing = Text("")
+    if job.guest and job.state not in OVER:
+        return Text("none", "dim"), nothing, nothing
     if job.deadline is None or job.state in {"Suspended", "Refused", "Failed"}:
         return nothing, nothing, nothing
     left_over = slack_of(job)
@@ -146,7 +148,7 @@ def job_document(job: Job) -> Json:
     """Return a job as JSON; times as in statuses, spans in seconds."""
     times = {"deadlineTime": job.deadline, "eta": job.eta or job.finish, "finishTime": job.finished}
     found: Json = {"namespace": job.namespace, "name": job.name, "pool": job.pool, "state": job.state}
-    found |= {"reason": job.reason, "message": job.message}
+    found |= {"reason": job.reason, "message": job.message} | ({"class": "Guest"} if job.guest else {})
     found |= {"units": {"done": job.done, "total": job.units}, "chunks": len(job.chunks)}
     found |= {name: format_time(at) for name, at in times.items() if at is not None}
     if job.slack is not None:

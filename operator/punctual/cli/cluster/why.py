@@ -19,8 +19,9 @@ from punctual.errors import ClusterError, PunctualError
 from punctual.kube.snapshot import Snapshot
 from punctual.scheduling.view import PoolView
 from punctual.view.changes import Json
+from punctual.view.guests import Decision, last_decision, rules_of
 from punctual.view.jobs import Job, Pod, job_of, pod_of
-from punctual.view.why import why, why_chunk, why_over
+from punctual.view.why import why, why_chunk, why_guest_chunk, why_over
 
 STYLE: Mapping[str, str] = {str(state): style for state, style in STYLES.items()}
 """Of states of jobs; pods have others."""
@@ -42,11 +43,11 @@ class Explained:
         return found | ({"unread": list(self.unread)} if self.unread else {})
 
 
-def explain(name: str, *, state: ClusterState, pods: Call, now: float) -> Explained:
+def explain(name: str, *, state: ClusterState, pods: Call, events: Call, now: float) -> Explained:
     """Explain a job, or the pod of a chunk.
 
-    ``pods``: the pods of chunks of the namespace, while kubectl reads them. Raises PunctualError with similar names if
-    there is none of this name.
+    ``pods``: the pods of chunks of the namespace, ``events``: those of objects of this name, while kubectl reads them.
+    Raises PunctualError with similar names if there is none of this name.
     """
     namespace = state.namespace()
     found = state.objects(None, {namespace})
@@ -65,11 +66,21 @@ def explain(name: str, *, state: ClusterState, pods: Call, now: float) -> Explai
         return Explained(f"{namespace}/{name}", job.state, why(job, pool, now, names, seen), left_out)
     chunk = next((one for one in job.chunks if one.pod == name), None)
     pod = seen.get(name)
+    if job.guest:
+        decision, unheard = _decision(events)
+        left_out = (*unread, *unheard)
+        if chunk is not None:
+            rules = rules_of(snapshot.pools[job.pool]) if job.pool in snapshot.pools else None
+            told = why_guest_chunk(job, chunk, now, told=decision, rules=rules, pod=pod)
+        else:
+            assert pod is not None
+            told = why_over(job, pod, now, decision)
+        return Explained(f"{namespace}/{name}", pod.phase if pod else "Unknown", told, left_out)
     if chunk is not None:
         told = why_chunk(job, chunk, pool, now, names, pod)
         return Explained(f"{namespace}/{name}", pod.phase if pod else "Unknown", told, left_out)
     assert pod is not None
-    return Explained(f"{namespace}/{name}", pod.phase, why_over(job, pod), left_out)
+    return Explained(f"{namespace}/{name}", pod.phase, why_over(job, pod, now), left_out)
 
 
 def _pods(call: Call) -> tuple[dict[str, Pod], tuple[str, ...]]:
@@ -81,6 +92,14 @@ def _pods(call: Call) -> tuple[dict[str, Pod], tuple[str, ...]]:
     return {pod.name: pod for pod in pods}, ()
 
 
+def _decision(call: Call) -> tuple[Decision | None, tuple[str, ...]]:
+    try:
+        found = json.loads(call.answer())
+    except ClusterError:
+        return None, ("what was decided about it was not read: you may not list events",)
+    return last_decision(found.get("items") or ()), ()
+
+
 def _job_of_pod(name: str, jobs: Iterable[Job], pods: dict[str, Pod]) -> Job | None:
     uid = pods[name].job if name in pods else None
     return next((job for job in jobs if job.uid == uid or any(chunk.pod == name for chunk in job.chunks)), None)
@@ -89,7 +108,9 @@ def _job_of_pod(name: str, jobs: Iterable[Job], pods: dict[str, Pod]) -> Job | N
 def _pool(
     snapshot: Snapshot, job: Job, namespace: str, *, now: float, whole: bool
 ) -> tuple[PoolView | None, tuple[str, ...]]:
-    """Return the job's pool, rebuilt, or why it is not known."""
+    """Return the job's pool, rebuilt, or why it is not known. A guest's explanation needs none."""
+    if job.guest:
+        return None, ()
     if not whole:
         text = (
             f"only jobs of namespace {namespace} were read: you may not read others. So what the pool's processors do, "

@@ -7,6 +7,7 @@ patches by RFC 7386: entries that changed, and null for those that are gone.
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from math import inf
 from typing import Any, Final, Literal, NamedTuple
 
 from punctual.kube.cluster.directory import KnownJob, KnownReservation
@@ -62,15 +63,19 @@ def patch(before: Json, after: Json) -> Json:
 
 
 def _jobs(reading: Reading, visible: Collection[str] | None) -> dict[str, Json]:
-    """Return the visible jobs of the pools by uid: first those that are not over, the earliest deadline first."""
+    """Return the visible jobs of the pools by uid: first those that are not over, the earliest deadline first.
+
+    Those without a deadline, which no Pool knows, come behind.
+    """
     seen = (
         (uid, known)
-        for view in reading.pools.values()
-        for uid in view.jobs
-        if (known := reading.jobs.get(uid)) and (visible is None or known.owner.namespace in visible)
+        for uid, known in reading.jobs.items()
+        if (view := reading.pools.get(known.owner.pool)) is not None
+        and (uid in view.jobs or (known.record is not None and not known.deleting))
+        and (visible is None or known.owner.namespace in visible)
     )
     rows = [(uid, _job(known)) for uid, known in seen]
-    rows.sort(key=lambda row: (row[1]["over"] is not None, -(row[1]["over"] or 0.0), row[1]["deadline"] or 0.0))
+    rows.sort(key=lambda row: (row[1]["over"] is not None, -(row[1]["over"] or 0.0), row[1]["deadline"] or inf))
     return dict(rows)
 
 

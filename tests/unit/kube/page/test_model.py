@@ -7,6 +7,7 @@ from shown import Shown, crowd
 
 from punctual.kube.page import model
 from punctual.kube.page.model import page, patch
+from punctual.scheduling.model.job import JobRecord, Verdict
 
 
 @pytest.fixture
@@ -48,6 +49,16 @@ def test_a_job_says_its_state_its_deadline_and_its_slack(shown):
     assert runs["slack"] == pytest.approx(runs["deadline"] - runs["end"], abs=0.05)
     assert jobs["a-refused"]["reason"] == "InfeasibleStartup" or jobs["a-refused"]["reason"] == "InfeasibleCapacity"
     assert jobs["a-refused"]["slack"] is None
+
+
+def test_a_job_without_a_deadline_comes_behind_those_with_one_and_has_neither_deadline_nor_slack(shown):
+    shown.guest("a", "guest", JobRecord(admitted=Verdict("True", "Guest", ""), started=1000.0, done=30))
+    jobs = page(shown.read())["jobs"]
+    assert [job["name"] for job in jobs.values() if job["over"] is None][-1] == "guest"
+    guest = jobs["a-guest"]
+    assert (guest["state"], guest["done"], guest["reason"]) == ("Running", 30, "Guest")
+    assert (guest["deadline"], guest["slack"], guest["end"]) == (None, None, None)
+    assert "a-guest" not in page(shown.read(), {"b"})["jobs"]
 
 
 def test_another_namespace_is_busy_processors_without_a_name(shown):
