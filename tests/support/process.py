@@ -32,8 +32,16 @@ class OperatorProcess:
     @property
     def resident(self):
         """Resident memory, MiB."""
+        return self._memory("VmRSS")
+
+    @property
+    def peak(self):
+        """The most resident memory that it ever had, MiB."""
+        return self._memory("VmHWM")
+
+    def _memory(self, what):
         text = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(text.split("VmRSS:")[1].split()[0]) / 1024
+        return int(text.split(f"{what}:")[1].split()[0]) / 1024
 
     def metrics(self):
         """Return {series: value}."""

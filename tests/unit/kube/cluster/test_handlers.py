@@ -1,6 +1,7 @@
 import asyncio
 import json
 import re
+import weakref
 from pathlib import Path
 
 import kopf
@@ -51,6 +52,29 @@ async def test_an_event_is_posted_as_it_came(change):
     for handler in handlers(made):
         await handler.fn(event={"type": change, "object": {"kind": handler.id}}, memo=None, patch={})
     assert sorted(posted) == [(plural, change, {"kind": h}) for plural, h in sorted(zip(*names(made), strict=True))]
+
+
+class Part(dict):
+    """A part of an object that tells when it is gone: a dict takes no weak reference."""
+
+
+async def test_what_kopf_keeps_of_an_object_is_not_its_spec_or_status():
+    # kopf's body refers to itself: as long as nothing collects garbage, it keeps whatever it has
+    posted = []
+    made = registry(lambda *event: posted.append(event))
+    for handler in handlers(made):
+        spec, status = Part({"x": [{}]}), Part(state="Refused")
+        parts = {"spec": weakref.ref(spec), "status": weakref.ref(status)}
+        raw = {"kind": handler.id, "metadata": {"name": "a"}, "spec": spec, "status": status}
+        del spec, status
+        kept = kopf.Body(raw)
+        await handler.fn(event={"type": "ADDED", "object": raw}, memo=None, patch={})
+        _, _, body = posted.pop()
+        assert (body["spec"], body["status"]) == ({"x": [{}]}, {"state": "Refused"})
+        assert {name: part() for name, part in parts.items()} == {name: body[name] for name in parts}
+        del body
+        assert {name: part() for name, part in parts.items()} == {"spec": None, "status": None}
+        assert kept.metadata["name"] == "a"
 
 
 def names(made):
