@@ -1,8 +1,9 @@
 """Runs kopf, which lists and watches Punctual's kinds, in a separate thread and loop.
 
-Each handler is an ``on.event`` handler of two lines that posts the event to the operator's loop, and leaves kopf no more
-of the object than its metadata. kopf's other features (finalizers, progress, diffs) are not needed, so kopf stores and
-writes nothing. The directory tolerates repeated and late events. If a watch of kopf ends or misses a change, :mod:`punctual.kube.cluster.resync` finds it.
+Each handler is an ``on.event`` handler of two lines that posts the event to the operator's loop, and leaves kopf only
+the metadata of the object. kopf's other features (finalizers, progress, diffs) are not needed, so kopf stores and
+writes nothing. The directory tolerates repeated and late events. If a watch of kopf ends or misses a change,
+:mod:`punctual.kube.cluster.resync` finds it.
 """
 
 import asyncio
