@@ -1,10 +1,6 @@
-"""Guests on real kubelets: they fill nodes, are held down, hand back what is left when their node is needed, and end."""
+"""Guests on real kubelets: they fill nodes, are held down, hand back what is left for the nodes' own work, and end."""
 
-import json
-
-from live import POOL, eventually, pool_status
-
-from punctual.kube.cluster.resources import PODS
+from live import eventually, pool_status
 
 BURNS = """
 import time

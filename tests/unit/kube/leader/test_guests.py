@@ -1,0 +1,182 @@
+"""Guest jobs in a leader's term: their pods, what agents are told, takeovers, decisions."""
+
+import asyncio
+import copy
+import json
+
+import pytest
+from term_world import World
+
+from punctual import errors, wire
+from punctual.kube.cluster.chunk_pods import see_pod
+from punctual.kube.cluster.resources import PODS
+from punctual.kube.format.duration import format_time
+
+
+@pytest.fixture
+async def world():
+    made = World()
+    yield made
+    for replica in made.replicas:
+        await replica.end()
+
+
+def guest(world, name, **spec):
+    body = world.job(name, **{"class": "Guest", "cost": {"perUnit": "10s"}, "units": 100, **spec})
+    del body["spec"]["deadline"]
+    world.server.objects[world.path(body)]["spec"].pop("deadline")
+    return body
+
+
+def report(leader, *pods, hosts=None, **host):
+    """Let the agent of the node report."""
+    hosts = wire.Hosts(cores=4.0) if hosts is None else hosts
+    said = wire.NodeReport(**{"hosts": hosts, "guest_priority": "weight", **host})
+    leader.term.reported_host("n1", said, pods)
+
+
+def started(pod, n, *, phase="Running", **more):
+    """Return a pod that the server was asked for as its kubelet says it is."""
+    body = copy.deepcopy(pod)
+    meta = {"uid": f"pod-{n}", "creationTimestamp": format_time(0), "resourceVersion": "1"}
+    body["metadata"] |= meta
+    body["spec"]["nodeName"] = "n1"
+    body["status"] = {"phase": phase, **more}
+    return body
+
+
+async def lent(world, **spec):
+    """Return a leader with a guest job that has four pods, which run."""
+    job = guest(world, "filler", **spec)
+    leader = world.replica()
+    leader.lead(1)
+    await world.until(lambda: leader.term.leads)
+    report(leader)
+    await world.until(lambda: len(world.server.pods) == 4)
+    for n, pod in enumerate(world.server.pods):
+        leader.see_pod(started(pod, n))
+    await world.until(lambda: len(set_points(leader)) == 4)
+    return leader, job
+
+
+def set_points(leader):
+    """Return what the agent of the node is told, by pod."""
+    answer = leader.term._set_points.answer("n1", now=0.0, epoch=1, pods={})
+    return {point.uid: point for point in answer.pods}
+
+
+async def test_a_guest_job_runs_wherever_its_pools_nodes_have_room_without_a_promise(world):
+    _, job = await lent(world)
+    status = world.status(job)
+    assert world.admitted(job) == "Guest"
+    assert "promise" not in status
+    assert status["applied"] == {"suspend": False}
+    assert {chunk["kind"] for chunk in status["chunks"]} == {"Guest"}
+    assert {pod["metadata"]["labels"]["punctual.dev/kind"] for pod in world.server.pods} == {"Guest"}
+    assert {json.dumps(pod["spec"]["containers"][0]["resources"]) for pod in world.server.pods} == {
+        '{"requests": {}, "limits": {}}'
+    }
+
+
+async def test_agents_are_told_which_pods_are_guests_until_they_are_gone(world):
+    leader, _ = await lent(world)
+    told = set_points(leader)
+    assert {(p.cap, p.rest_cap, p.guest) for p in told.values()} == {(0.01, 0.01, wire.Guest(weight=100))}
+    gone = started(world.server.pods[0], 0)
+    leader.caches._on_pod_change("DELETED", f"ns/{gone['metadata']['name']}", see_pod(gone, "default"))
+    await world.until(lambda: set_points(leader).keys() == {"pod-1", "pod-2", "pod-3"})
+
+
+@pytest.mark.parametrize(
+    "host", [{"hosts": None}, {"can_write": False}, {"guest_priority": None}], ids=["unknown", "read-only", "no-cgroup"]
+)
+async def test_no_guest_starts_where_its_agent_cannot_hold_it_down(world, host):
+    job = guest(world, "filler")
+    leader = world.replica()
+    leader.lead(1)
+    await world.until(lambda: world.admitted(job))
+    said = wire.NodeReport(**{"hosts": wire.Hosts(cores=4.0), "guest_priority": "weight", **host})
+    for _ in range(3):
+        leader.term.reported_host("n1", said, ())
+        await asyncio.sleep(0.05)
+    assert not world.server.pods
+    report(leader)
+    await world.until(lambda: world.server.pods)
+
+
+async def test_a_guest_takes_no_processor_from_promises(world):
+    leader, _ = await lent(world)
+    promised = world.job("promised", processors={"min": 4})
+    leader.observe("ADDED", promised)
+    await world.until(lambda: world.status(promised).get("promise"))
+    await world.until(lambda: len(world.server.pods) == 8)
+    assert world.status(world.pool)["processors"] == 4
+
+
+async def test_a_new_leader_goes_on_with_the_pods_that_there_are(world):
+    leader, job = await lent(world)
+    chunks = world.status(job)["chunks"]
+    await leader.end()
+    world.replicas.remove(leader)
+    new = world.replica()
+    for n, pod in enumerate(world.server.pods):
+        new.see_pod(started(pod, n))
+    new.lead(2)
+    await world.until(lambda: world.status(job)["epoch"] == 2)
+    report(new)
+    await world.until(lambda: len(set_points(new)) == 4)
+    assert len(world.server.pods) == 4
+    assert world.status(job)["chunks"] == chunks
+
+
+async def test_a_decision_is_told_on_its_pod(world):
+    leader, _ = await lent(world, restart="Resume")
+    busy = wire.Hosts(cores=4.0, used=3.6, busy=True, age=1.0, mean=3.6)
+    pods = [wire.PodReport(uid=f"pod-{n}", done=1, cpu_seconds=1.0) for n in range(4)]
+    report(leader, *pods, hosts=busy)
+    names = {pod["metadata"]["name"] for pod in world.server.pods}
+    await world.until(lambda: {(name, "GuestStays") for name in names} <= set(world.server.events))
+
+
+async def test_an_edit_of_the_pool_changes_what_its_guests_do(world):
+    leader, _ = await lent(world)
+    spec = {**world.pool["spec"], "guests": {"policy": "PauseAndMigrate"}}
+    leader.observe("MODIFIED", world.server.put("Pool", "main", spec=spec))
+    busy = wire.Hosts(cores=4.0, used=3.6, busy=True, age=1.0, mean=3.6)
+
+    def paused():
+        report(leader, hosts=busy)
+        return all(point.guest.paused for point in set_points(leader).values())
+
+    await world.until(paused)
+
+
+async def test_a_refused_pod_of_a_guest_is_tried_again_later_and_the_job_stays(world):
+    job = guest(world, "filler")
+    leader = world.replica()
+    leader.lead(1)
+    await world.until(lambda: world.admitted(job))
+    path = PODS.path(namespace="ns")
+    real = world.server.create
+
+    async def refuses(to, body, *, dry_run=False, **more):
+        if to == path and not dry_run:
+            raise errors.Forbidden("exceeded quota")
+        return await real(to, body, dry_run=dry_run, **more)
+
+    world.server.create = refuses
+    report(leader)
+    await world.until(lambda: world.status(job).get("tried") and not world.status(job).get("chunks"))
+    assert world.admitted(job) == "Guest"
+    assert not world.status(job).get("failed")
+
+
+async def test_a_guest_job_without_its_pool_waits_for_it_and_goes_when_it_is_deleted(world):
+    job = guest(world, "filler", pool="other")
+    leader = world.replica()
+    leader.lead(1)
+    await world.until(lambda: world.admitted(job) == "PoolNotFound")
+    leader.observe("ADDED", world.server.put("Pool", "other", spec=world.pool["spec"]))
+    await world.until(lambda: world.admitted(job) == "Guest")
+    leader.observe("DELETED", job)
+    await world.until(lambda: job["metadata"]["uid"] not in leader.caches.directory.jobs)
