@@ -59,7 +59,7 @@ def to_nodes(observed: Iterable[NodeObserved], nodes: Mapping[str, Node]) -> tup
 def to_report(node: str, host: wire.NodeReport, pods: Iterable[wire.PodReport]) -> NodeReported:
     """Return a node's report for its pool's guests. ``pods``: theirs."""
     lines = tuple(ChunkSeen(p.uid, p.done, p.end, p.cpu_seconds, p.memory_bytes or 0, over=p.over) for p in pods)
-    return NodeReported(node, _host(host), lines)
+    return NodeReported(node, _host(host), lines, host.guest_excess)
 
 
 def _host(host: wire.NodeReport) -> HostSeen | None:

@@ -8,6 +8,7 @@ import pytest
 
 from punctual import wire
 from punctual.control.response import Response
+from punctual.guests.model import LendTo
 from punctual.kube.agents.responses import shown
 from punctual.kube.agents.set_points import SetPointStore
 from punctual.rates.model import HoldPod, ReleasePod
@@ -205,3 +206,20 @@ def test_a_sample_stays_the_same_while_the_cap_of_a_chunk_that_shares_a_processo
         follow = told(set_points)["p1"].follow
         samples.append((follow.sample, follow.ceiling))
     assert samples == [(5.0, 1.0)] * 3  # ten units of 0.1 s at 0.2 cores
+
+
+@pytest.mark.parametrize(("weight", "told_weight"), [(1.0, 100), (0.001, 1), (2.5, 250), (1e9, 10_000)])
+def test_a_guest_rests_at_its_floor_and_has_its_weight(weight, told_weight):
+    set_points = SetPointStore()
+    set_points.lend(LendTo("n1", "p1", 7, weight))
+    assert told(set_points)["p1"] == wire.SetPoint(
+        uid="p1", cap=0.01, rest_cap=0.01, units=7, guest=wire.Guest(weight=told_weight)
+    )
+    set_points.lend(LendTo("n1", "p1", 7, weight, paused=True))
+    assert told(set_points)["p1"].guest.paused
+    assert len(set_points) == 1
+    set_points.drop(DropSetPoint("n1", "p1"))
+    assert not told(set_points)
+    set_points.lend(LendTo("n1", "p1", 7, weight))
+    set_points.clear()
+    assert not told(set_points)

@@ -3,7 +3,16 @@ import json
 
 import pytest
 
-from punctual.kube.cluster.pods import ForeignPod, InputStep, Owner, chunk_pod, is_chunk_of, pod_name, project_pod
+from punctual.kube.cluster.pods import (
+    ForeignPod,
+    InputStep,
+    Owner,
+    chunk_pod,
+    is_chunk_of,
+    memory_of,
+    pod_name,
+    project_pod,
+)
 from punctual.scheduling.model.events import PodObserved
 from punctual.scheduling.model.job import Chunk, InputVersion, Transfer
 from punctual.scheduling.model.pool_spec import PoolSpec
@@ -99,6 +108,37 @@ def test_memory_of_the_template_wins_over_the_pools():
         "limits": {"cpu": "500m", "memory": "64Mi"},
         "claims": [{"name": "c"}],
     }
+
+
+def test_a_guests_pod_asks_for_neither_cpu_nor_memory_and_keeps_what_else_it_asks_for():
+    asked = {"requests": {"memory": "1Gi", "example.com/disk": 1}, "limits": {"memory": "2Gi", "example.com/disk": 1}}
+    containers = [{"name": "main", "resources": asked}, {"name": "beside"}]
+    init = [{"name": "first", "resources": {"limits": {"memory": "1Gi"}}}]
+    whole = {"resources": {"limits": {"memory": "4Gi"}}}
+    template = {"spec": {"containers": containers, "initContainers": init, **whole}}
+    made = pod(template, kind="Guest")
+    assert made["metadata"]["labels"]["punctual.dev/kind"] == "Guest"
+    spec = made["spec"]
+    left = {"requests": {"example.com/disk": 1}, "limits": {"example.com/disk": 1}}
+    none = {"requests": {}, "limits": {}}
+    resources = [part["resources"] for part in (*spec["containers"], *spec["initContainers"], spec)]
+    assert resources == [left, none, none, none]
+    assert template["spec"]["containers"][0]["resources"] == asked
+
+
+@pytest.mark.parametrize(
+    ("containers", "whole", "named"),
+    [
+        ([{}], {}, 0),
+        ([{"limits": {"memory": "2Gi"}}], {}, 2**31),
+        ([{"requests": {"memory": "1Gi"}, "limits": {"memory": "2Gi"}}], {}, 2**31),
+        ([{"limits": {"memory": "1Gi"}}, {"requests": {"memory": "1Gi"}}], {}, 2**31),
+        ([{"limits": {"memory": "1Gi"}}], {"limits": {"memory": "2Gi"}}, 2**31),
+    ],
+)
+def test_the_memory_that_a_template_names_is_that_of_its_containers_together(containers, whole, named):
+    spec = {"containers": [{"name": f"c{n}", "resources": asked} for n, asked in enumerate(containers)]}
+    assert memory_of({**spec, "resources": whole}) == named
 
 
 def test_our_variables_come_before_the_templates_so_that_it_may_refer_to_them():
