@@ -90,8 +90,8 @@ def _by_policy(told: Decided) -> list[str]:
     return [
         f"{lead} {_VERBS[step][0 if real else 1]} {place}.",
         (
-            f"Node {told.node} has been busy for {span(told.decision.age)}: its own work uses {_part(told.host_use)} of "
-            f"its CPU{there}."
+            f"Node {told.node} has been busy for {span(told.decision.age)}: its own work uses {_part(told.host_use)} "
+            f"of its CPU{there}."
         ),
         *(_stays(told) if step == "Run" else _pauses(told) if step == "Pause" else _goes(told)),
     ]
