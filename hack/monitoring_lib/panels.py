@@ -341,10 +341,13 @@ NODES = Dashboard(
                     "their caps included. No value: the node's kernel has no PSI.",
                 ),
                 Panel(
-                    "CPU used by the nodes' own work",
+                    "CPU used by the nodes' own work, and by guests",
                     "short",
-                    (Query(f"sum by (instance) ({names.HOST_USE.name})", "{{instance}}"),),
-                    help="Cores. All but guests counts, also promised chunks.",
+                    (
+                        Query(f"sum by (instance) ({names.HOST_USE.name})", "{{instance}}"),
+                        Query(f"sum by (instance) ({names.GUEST_USE.name})", "{{instance}}, guests"),
+                    ),
+                    help="Cores. The nodes' own work is all but guests, also promised chunks.",
                 ),
                 Panel(
                     "Decisions about guests",

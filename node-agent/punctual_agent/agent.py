@@ -389,6 +389,7 @@ class Agent:
         self._metrics.guest_excess.set(self._memory.excess)
         if hosts is not None:
             self._metrics.host_use.set(hosts.used)
+            self._metrics.guest_use.set(hosts.guests)
         self._metrics.epoch.set(self.epoch)
         self._metrics.answered(now - self._answered)
         self._metrics.may_write.set(may_write)

@@ -44,6 +44,7 @@ class Metrics:
         self.guest_mark = self._gauge(names.GUEST_MARK)
         self.guest_excess = self._gauge(names.GUEST_EXCESS)
         self.host_use = self._gauge(names.HOST_USE)
+        self.guest_use = self._gauge(names.GUEST_USE)
         self.may_write = self._gauge(names.MAY_WRITE)
         look = names.LOOK_DURATION
         self.look = Histogram(look.name, look.help, registry=self.registry, buckets=look.buckets)

@@ -339,6 +339,7 @@ GUEST_EXCESS: Final = Metric(
 HOST_USE: Final = Metric(
     "punctual_host_cpu_cores", "gauge", "CPU that the node's own work used in the last second: all but guests."
 )
+GUEST_USE: Final = Metric("punctual_guest_cpu_cores", "gauge", "CPU that guests used in the last second.")
 MAY_WRITE: Final = Metric(
     "punctual_agent_may_write", "gauge", "1 while the agent can write caps and holds its node's lock."
 )

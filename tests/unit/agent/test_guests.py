@@ -506,6 +506,7 @@ def test_the_report_says_what_hosts_and_guests_use_and_since_when_the_node_is_bu
     node.second()
     assert (node.own.busy, node.own.age) == (False, 1.0)
     assert node.counted("punctual_host_cpu_cores") == pytest.approx(0.2)
+    assert node.counted("punctual_guest_cpu_cores") == pytest.approx(node.own.guests) != 0.0
     assert Report.model_validate_json(node.report.model_dump_json()) == node.report
 
 
