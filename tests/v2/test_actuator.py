@@ -22,10 +22,12 @@ from unittest import mock
 from punctual_agent.actuator import Actuator, Held, NodeLock
 from punctual_agent.application import Application
 from punctual_agent.cgroup import Cap, CgroupError, Hierarchy, VanishedError
+from punctual_agent.memory import Marks, memory_of, node_memory
 from punctual_agent.state import Rest, Saved, State
 
 ROOT = os.environ.get("PUNCTUAL_TEST_CGROUP_ROOT", "/sys/fs/cgroup")
 SPIN = "while True: pass"
+MIB = 1 << 20
 _number = itertools.count()
 
 
@@ -66,15 +68,21 @@ class Node:
     def _path(self, relative: str) -> str:
         return f"{self.hierarchy.cpu}/{relative}"
 
+    @property
+    def trees(self) -> list[str]:
+        """The trees in which the kubelet makes a pod's folder, that of CPU first."""
+        here = self.hierarchy
+        return [tree for tree in dict.fromkeys((here.cpu, here.accounting, here.memory)) if os.path.isdir(tree)]
+
     def make(self, folder: str) -> str:
-        """Make a folder and those above it, in the accounting tree too where that is another one."""
+        """Make a folder and those above it, in all trees."""
         here = self.hierarchy
         steps = folder.removeprefix(here.cpu + "/").split("/")
         for n in range(len(steps)):
-            for tree in dict.fromkeys((here.cpu, here.accounting)):
+            for tree in self.trees:
                 above = "/".join((tree, *steps[:n]))
                 if here.version == "v2":
-                    Path(above, "cgroup.subtree_control").write_text("+cpu")
+                    Path(above, "cgroup.subtree_control").write_text("+cpu +memory")
                 path = f"{above}/{steps[n]}"
                 if not os.path.isdir(path):
                     os.mkdir(path)
@@ -95,14 +103,29 @@ class Node:
         if cpu is not None:
             os.sched_setaffinity(process.pid, {cpu})
         self.processes.append(process)
-        for tree in dict.fromkeys((self.hierarchy.cpu, self.hierarchy.accounting)):
-            Path(tree + folder.removeprefix(self.hierarchy.cpu), "cgroup.procs").write_text(str(process.pid))
+        self._put(process, folder)
         return process
+
+    def fill(self, folder: str, *, held: int, free: int) -> subprocess.Popen:
+        """A process in a container: MiB that it holds, and MiB that the kernel may take, as cache of files."""
+        words = [sys.executable, "-c", _FILL, str(held), str(free)]
+        process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.processes.append(process)
+        self._put(process, folder)
+        process.stdin.write(b"begin\n")
+        process.stdin.close()
+        return process
+
+    def _put(self, process: subprocess.Popen, folder: str) -> None:
+        for tree in self.trees:
+            Path(tree + folder.removeprefix(self.hierarchy.cpu), "cgroup.procs").write_text(str(process.pid))
 
     def kill(self) -> None:
         for process in self.processes:
             process.kill()
             process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
 
     def remove(self) -> None:
         self.kill()
@@ -331,7 +354,7 @@ class ActuatorTest(unittest.TestCase):
         node = self.node()
         actuator = Actuator(node.hierarchy)
         actuator.hold(node.uid, Cap.of(0.5, 0.1))
-        for tree in dict.fromkeys((node.hierarchy.cpu, node.hierarchy.accounting)):
+        for tree in node.trees:
             os.rmdir(tree + node.main.removeprefix(node.hierarchy.cpu))
         held = actuator.hold(node.uid, Cap.of(0.2, 0.1))
         assert (held.found, held.error, held.cap) == (True, None, Cap(20000))
@@ -403,6 +426,70 @@ class ActuatorTest(unittest.TestCase):
         actuator.lower(node.uid, held)
         assert (held.found, held.writes["vanished"], held.error) == (False, 1, None)
 
+    def test_the_kernel_tells_what_a_pod_holds_and_what_could_be_taken_from_it(self):
+        node = self.node()
+        before = memory_of(node.hierarchy, node.pod)
+        assert before.charged < 16 * MIB
+        assert node.fill(node.main, held=64, free=96).stdout.readline() == b"filled\n"
+        found = memory_of(node.hierarchy, node.pod)
+        assert 64 * MIB <= found.held <= found.used < 96 * MIB
+        assert found.charged - found.used >= 90 * MIB
+        whole = node_memory(node.hierarchy)
+        assert 0 < whole.available < whole.total
+
+    def marked(self, node: Node, marks: Marks, mark: int) -> None:
+        """Write a mark, and wait until the kernel has taken what it can."""
+        marks.ask(node.pod, mark)
+        done = []
+        assert eventually(lambda: bool(done.extend(marks.done()) or done))
+        assert done == [(node.pod, mark, None)]
+
+    def test_a_mark_is_written_and_removed_and_no_folder_above_is(self):
+        node = self.node("systemd")
+        assert node.hierarchy.find(node.uid) == node.pod
+        marks = Marks(node.hierarchy)
+        assert marks.kind == ("high" if node.hierarchy.version == "v2" else "soft")
+        folders = [node.qos, node.kubepods, node.main]
+        before = [marks.of(folder) for folder in (node.pod, *folders)]
+        assert min(before) > 1 << 60
+        self.marked(node, marks, 48 * MIB)
+        assert [marks.of(folder) for folder in (node.pod, *folders)] == [48 * MIB, *before[1:]]
+        marks.remove(node.pod)
+        assert [marks.of(folder) for folder in (node.pod, *folders)] == before
+
+    def test_a_mark_takes_from_a_guest_what_the_kernel_can_take_and_leaves_it_what_it_holds(self):
+        node = self.node()
+        marks = Marks(node.hierarchy)
+        assert node.hierarchy.find(node.uid) == node.pod
+        if marks.kind != "high":
+            self.skipTest("cgroup v1 takes nothing before the node has no free memory")
+        guest = node.fill(node.main, held=64, free=96)
+        assert guest.stdout.readline() == b"filled\n"
+        self.marked(node, marks, 80 * MIB)
+        assert eventually(lambda: memory_of(node.hierarchy, node.pod).charged <= 80 * MIB)
+        assert memory_of(node.hierarchy, node.pod).held >= 64 * MIB
+        assert guest.poll() is None
+
+    def test_a_guest_that_fills_memory_is_slowed_at_its_mark_and_goes_on_when_it_is_removed(self):
+        node = self.node()
+        marks = Marks(node.hierarchy)
+        assert node.hierarchy.find(node.uid) == node.pod
+        if marks.kind != "high":
+            self.skipTest("cgroup v1 slows nothing")
+        self.marked(node, marks, 64 * MIB)
+        guest = node.fill(node.main, held=256, free=0)
+        events = Path(node.pod, "memory.events")
+
+        def slowed() -> int:
+            return int(dict(line.split() for line in events.read_text().splitlines())["high"])
+
+        assert eventually(lambda: slowed() > 100)
+        assert 48 * MIB < memory_of(node.hierarchy, node.pod).charged < 128 * MIB
+        assert guest.poll() is None
+        marks.remove(node.pod)
+        assert guest.stdout.readline() == b"filled\n"
+        assert memory_of(node.hierarchy, node.pod).held >= 256 * MIB
+
     def test_the_node_tells_its_use(self):
         node = self.node()
         first = node.hierarchy.node()
@@ -438,6 +525,21 @@ class ActuatorTest(unittest.TestCase):
         watchdog.terminate()
         assert watchdog.wait(120) == 0
 
+
+# what it frees lazily counts as cache of files: the kernel takes it when it needs memory
+_FILL = """
+import mmap, sys, time
+sys.stdin.readline()
+held, free = (int(word) << 20 for word in sys.argv[1:])
+maps = [mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) for size in (held, free) if size]
+for one in maps:
+    for at in range(0, len(one), 4096):
+        one[at] = 1
+if free:
+    maps[1].madvise(mmap.MADV_FREE)
+print("filled", flush=True)
+time.sleep(1000)
+"""
 
 # the part of an agent that a watchdog sees: the lock, the heartbeat, a cap held
 _AGENT = """
