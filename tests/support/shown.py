@@ -1,5 +1,6 @@
 """A leader's state for the page: real Pools in this process, with as many nodes, jobs and reservations as asked."""
 
+import math
 import random
 
 from punctual.kube import api
@@ -45,10 +46,12 @@ class Shown:
         return uid
 
     def guest(self, namespace, name, record, *, pool="main", units=100):
-        """Show a job that no Pool knows; return its uid."""
+        """Show a job without a deadline, which no Pool knows; return its uid."""
         uid = f"{namespace}-{name}"
+        job = Job(uid=uid, namespace=namespace, name=name, arrival=self.now, units=units, cost=None,
+                  deadline=math.inf)  # fmt: skip
         owner = Owner(uid, namespace, name, pool, units)
-        self._jobs[uid] = KnownJob(owner, 1, False, "", "", b"{}", "1", record=record, created=self.now)
+        self._jobs[uid] = KnownJob(owner, 1, False, "", "", b"{}", "1", job=job, record=record, created=self.now)
         return uid
 
     def reserve(self, namespace, name, *, pool="main", start=600.0, length=300.0, processors=2):

@@ -5,7 +5,7 @@ speeds in per cent of a processor of speed 1 that nothing else uses.
 """
 
 from math import isinf
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, get_args
 
 from punctual import reasons
 from punctual.guests.guest import ANSWER
@@ -26,8 +26,6 @@ _VERBS: Final[dict[Step, tuple[str, str]]] = {
     "Move": ("moves", "would move"),
     "Queue": ("leaves", "would leave"),
 }
-
-
 NO_ROOM: Final = "No idle node has room for it."
 
 
@@ -52,10 +50,9 @@ def reason_of(told: Decided) -> str:
 
 def possible() -> frozenset[tuple[Cause, str]]:
     """Return all pairs of cause and reason: what decisions are counted by."""
-    others: tuple[Cause, ...] = ("NodeFreed", "Unschedulable", "Suspended", "AtRisk")
-    policy: Cause = "Policy"
-    found = {(policy, reason) for reason in (*_REASONS.values(), reasons.GUEST_PREVIEW)}
-    return frozenset(found | {(cause, reasons.GUEST_LEAVES) for cause in others})
+    by_policy = (*_REASONS.values(), reasons.GUEST_PREVIEW)
+    found = {cause: by_policy if cause == "Policy" else (reasons.GUEST_LEAVES,) for cause in get_args(Cause)}
+    return frozenset((cause, reason) for cause, some in found.items() for reason in some)
 
 
 def _sentences(told: Decided) -> list[str]:
@@ -177,8 +174,13 @@ def _killed(told: Decided, when: str) -> str:
 
 
 def _cpu(seconds: float) -> str:
-    return f"{seconds:.3g} CPU seconds"
+    return f"{_short(seconds)} CPU seconds"
 
 
 def _part(part: float) -> str:
-    return f"{100.0 * part:.3g}%"
+    return f"{_short(100.0 * part)}%"
+
+
+def _short(number: float) -> str:
+    """Write three digits, but never a power of ten."""
+    return f"{number:.3g}" if number < 999.0 else f"{number:.0f}"

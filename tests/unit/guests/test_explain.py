@@ -195,6 +195,14 @@ TOLD = {
             "ended, and 3 CPU seconds of work are lost."
         ),
     ),
+    "much at risk": (
+        leaves("AtRisk", loss=12345.6),
+        "GuestLeaves",
+        (
+            "This chunk stops early: if its pod were killed now, 12346 CPU seconds of work would be lost, more than "
+            f"may be lost with one pod. {NEW}"
+        ),
+    ),
     "at risk": (
         leaves("AtRisk", loss=75.25),
         "GuestLeaves",
@@ -229,7 +237,7 @@ def test_every_decision_is_one_line_that_an_event_can_hold_and_never_says_more_t
     assert reason in vars(reasons).values()
     assert message.endswith(".")
     assert len(message) < 1024
-    assert "inf" not in message
+    assert not re.search(r"inf|nan|e[+-]\d", message)
     assert "\n" not in message
     step: Step = told.decision.step
     assert ("would" in message or step == "Run") or acted

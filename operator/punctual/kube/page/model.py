@@ -83,6 +83,8 @@ def _job(known: KnownJob) -> Json:
     record, owner = known.record or JobRecord(), known.owner
     promise = record.promise
     deadline = promise.deadline if promise else known.job.deadline if known.job else None
+    if deadline == inf:  # none; JSON has no such number
+        deadline = None
     end = record.finished or record.eta or (promise.finish if promise else None)
     answer = record.failed_condition or record.completed_condition or record.on_track or record.admitted
     return {

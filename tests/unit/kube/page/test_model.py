@@ -58,6 +58,7 @@ def test_a_job_without_a_deadline_comes_behind_those_with_one_and_has_neither_de
     guest = jobs["a-guest"]
     assert (guest["state"], guest["done"], guest["reason"]) == ("Running", 30, "Guest")
     assert (guest["deadline"], guest["slack"], guest["end"]) == (None, None, None)
+    assert "Infinity" not in json.dumps(jobs)
     assert "a-guest" not in page(shown.read(), {"b"})["jobs"]
 
 
