@@ -65,6 +65,10 @@ def test_a_pod_that_has_not_started_says_so():
             r"It is suspended \(spec\.suspend\): no chunk starts\.",
         ),
         (
+            guest_job(spec={"suspend": True}),
+            r"It is suspended \(spec\.suspend\): its chunks hand back what they have not begun, and none starts\.",
+        ),
+        (
             guest_job(failed=[{"begin": 0, "end": 9, "count": 2}]),
             r"A chunk of it has failed 2 times by its own fault: .*",
         ),

@@ -72,10 +72,11 @@ def guest_job(on: Subject) -> Iterator[str]:
         on_nodes = ", ".join(f"{count} on {node}" for node, count in where[:SHOWN])
         more = f", {sum(count for _, count in where[SHOWN:])} on other nodes" if len(where) > SHOWN else ""
         yield f"{chunks_run(len(job.chunks))}: {on_nodes}{more}."
-    elif job.suspend:
-        yield "It is suspended (spec.suspend): no chunk starts."
-    else:
+    elif not job.suspend:
         yield "No chunk of it runs: one starts when a node of its pool has CPU and memory to spare, idle nodes first."
+    if job.suspend:
+        rest = "its chunks hand back what they have not begun, and none" if job.chunks else "no chunk"
+        yield f"It is suspended (spec.suspend): {rest} starts."
     asleep = [text for chunk in job.chunks if (text := not_started(on, chunk))]
     yield from few(asleep, "more chunks have not started")
     yield from failures(job)
