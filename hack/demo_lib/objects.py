@@ -59,6 +59,31 @@ def job(
     }
 
 
+def guest(program: Program, cost: Cost, *, name: str, units: int, image: str) -> Json:
+    """Return a job of class Guest that runs an example. Its chunks leave their results to be read."""
+    container = {"name": program.name, "image": image, "command": list(program.command)}
+    return {
+        "apiVersion": "punctual.dev/v1alpha1",
+        "kind": "DivisibleJob",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": MARK},
+        "spec": {
+            "pool": POOL,
+            "class": "Guest",
+            "units": units,
+            "cost": {"perUnit": f"{cost.chi * 1000:.1f}ms"},
+            "template": {"spec": {"containers": [container]}},
+        },
+    }
+
+
+def visitor(image: str, node: str) -> Json:
+    """Return a pod that is some of a node's own work: it uses all CPU that it gets."""
+    made = _pod("visitor", image, ["python3", "-c", "while True: pass"], {})
+    made["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
+    made["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "200m", "memory": "16Mi"}}
+    return made
+
+
 def measuring_pod(image: str) -> Json:
     """Return the pod that finds out what units cost, on a node of the pool."""
     made = _pod("measure", image, measuring_command(), {})

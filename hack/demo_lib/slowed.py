@@ -12,8 +12,28 @@ LIMITS = (
 )
 
 
+FLOOR = 0.05
+"""CPU limit at which a chunk rests, cores: its floor is below."""
+
+
+def rests(board: Board, node: str) -> bool:
+    """Whether all chunks on a node are held down."""
+    found = _least(board, node)
+    return bool(found) and max(found.values()) < FLOOR
+
+
 def limits(board: Board, node: str) -> str:
     """Return the CPU limits of the chunks on a node by job, least first: ``patient 8m 31m 100m; urgent 100m``."""
+    least = _least(board, node)
+    found: dict[str, list[str]] = {}
+    for uid, cores in sorted(least.items(), key=lambda item: item[1]):
+        if job := board.jobs.get(board.pods[uid].job):
+            found.setdefault(job.name, []).append(f"{1000 * cores:.0f}m")
+    return "; ".join(f"{job} {' '.join(caps)}" for job, caps in sorted(found.items()))
+
+
+def _least(board: Board, node: str) -> dict[str, float]:
+    """Return the lowest CPU limit of each chunk on a node, by pod (uid), in cores."""
     least: dict[str, float] = {}
     for line in docker("exec", node, "sh", "-c", LIMITS).splitlines():
         folder, quota, period = line.split()
@@ -22,8 +42,4 @@ def limits(board: Board, node: str) -> str:
         for pod in board.pods.values():
             if pod.phase == "Running" and (pod.uid in folder or pod.uid.replace("-", "_") in folder):
                 least[pod.uid] = min(least.get(pod.uid, 1e9), int(quota) / int(period))
-    found: dict[str, list[str]] = {}
-    for uid, cores in sorted(least.items(), key=lambda item: item[1]):
-        if job := board.jobs.get(board.pods[uid].job):
-            found.setdefault(job.name, []).append(f"{1000 * cores:.0f}m")
-    return "; ".join(f"{job} {' '.join(caps)}" for job, caps in sorted(found.items()))
+    return least

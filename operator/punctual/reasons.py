@@ -7,8 +7,8 @@ from typing import Final
 
 # Admission
 FEASIBLE: Final = "Feasible"  # the deadline is promised
-ADMITTED_STATISTICALLY: Final = "AdmittedStatistically"  # costs are estimates: most such deadlines are kept
 GUEST: Final = "Guest"  # no deadline: it runs on what the nodes' own work leaves
+ADMITTED_STATISTICALLY: Final = "AdmittedStatistically"  # costs are estimates: most such deadlines are kept
 DRY_RUN: Final = "DryRun"  # it could be promised; nothing was planned (spec.dryRun)
 MEASURING: Final = "Measuring"  # pilot chunks measure the cost of a unit
 INFEASIBLE_CAPACITY: Final = "InfeasibleCapacity"  # too few processors are free before the deadline

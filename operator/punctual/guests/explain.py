@@ -26,7 +26,7 @@ _VERBS: Final[dict[Step, tuple[str, str]]] = {
     "Move": ("moves", "would move"),
     "Queue": ("leaves", "would leave"),
 }
-NO_ROOM: Final = "No idle node has room for it."
+NO_ROOM: Final = "No node that it could move to has room for it."
 
 
 class Explained(NamedTuple):
@@ -87,8 +87,8 @@ def _by_policy(told: Decided) -> list[str]:
     return [
         f"{lead} {_VERBS[step][0 if real else 1]} {place}.",
         (
-            f"Node {told.node} has been busy for {span(told.decision.age)}: its own work uses {_part(told.host_use)} "
-            f"of its CPU{there}."
+            f"Node {told.node} has been busy for {span(told.decision.age)} with this chunk on it: its own work uses "
+            f"{_part(told.host_use)} of its CPU{there}."
         ),
         *(_stays(told) if step == "Run" else _pauses(told) if step == "Pause" else _goes(told)),
     ]
@@ -107,7 +107,7 @@ def _stays(told: Decided) -> list[str]:
         return [f"{here}, so no move pays."]
     if move.left <= move.least:
         return [_speeds(move), f"A move pays with more than {_least(move)} of work left; {span(move.left)} are left."]
-    return [_speeds(move), _pays(told, move)]
+    return [_speeds(move), _pays(move)]
 
 
 def _pauses(told: Decided) -> list[str]:
@@ -126,7 +126,7 @@ def _goes(told: Decided) -> list[str]:
         case "PauseAndMigrate":
             why.append(f"Its policy PauseAndMigrate lets it wait no longer than {span(PAUSE)}.")
         case _ if move is not None:
-            why += [_speeds(move), _pays(told, move)]
+            why += [_speeds(move), _pays(move)]
     if step == "Queue":
         why.append(NO_ROOM)
     if not told.acted:
@@ -146,11 +146,11 @@ def _speeds(move: Move) -> str:
     )
 
 
-def _pays(told: Decided, move: Move) -> str:
+def _pays(move: Move) -> str:
     """Tell the age from which on a move pays (Ryu 2001, 3.4)."""
     go, stay = _part(move.go), _part(move.stay)
     sum_ = f"{span(move.cost)} × {go} / ({go} - {stay})"
-    return f"A move pays once {told.node} has been busy for {span(move.linger)} ({sum_})."
+    return f"A move pays once that has lasted {span(move.linger)} ({sum_})."
 
 
 def _least(move: Move) -> str:

@@ -3,6 +3,9 @@
 On a node that becomes busy, a chunk does what its job's policy says (:mod:`punctual.linger.policy`). To go, it is cut
 at what it has done, and the rest starts elsewhere: a move costs one start of a chunk, and no work. A chunk that answers
 no offer loses the work that it has not saved; that is part of the cost of its move.
+
+In the paper only idle nodes are goals. A node that is less busy is one here, too: the time to linger follows from what
+its hosts use, and is infinite where they use more.
 """
 
 from dataclasses import dataclass, replace
@@ -13,7 +16,7 @@ from punctual.guests.model import Cause, Decided
 from punctual.guests.nodes import NodeState
 from punctual.guests.victims import Candidate, victims
 from punctual.linger.cost import Move
-from punctual.linger.policy import Decision, decide
+from punctual.linger.policy import Decision, decide, lingers
 from punctual.scheduling.model.job import Chunk
 from punctual.scheduling.model.wording import span
 
@@ -91,9 +94,11 @@ class Stays:
             known.told = None
             st.pause(chunk, paused=False)
             return
-        goal = self.cluster.best(now, st.guest, busy=False, other_than=chunk.node)
+        goal = self.cluster.best(now, st.guest, busy=lingers(st.guest.policy), other_than=chunk.node)
         move = None if goal is None else _move(st, chunk, node, goal, deaf=deaf)
-        found = decide(st.guest.policy, node.age, move)
+        # what came to a busy node is not to move on at once: it knows the node only for as long as it is there
+        age = node.age if known.ran is None else min(node.age, now - known.ran)
+        found = decide(st.guest.policy, age, move)
         if not deaf and st.left(chunk) == 0.0 and found.step in {"Move", "Queue"}:
             found = replace(found, step="Run")  # it has no more to hand back
         _tell(st, chunk, "Policy", found, node, goal=goal, move=move)

@@ -14,8 +14,11 @@ from punctual.kube.format.duration import parse_duration
 from punctual.linger.cost import Move
 from punctual.linger.policy import Policy, Step, decide
 
-BUSY = "Node n1 has been busy for 12s: its own work uses 35% of its CPU; that of node n2 uses 2%. "
-ALONE = "Node n1 has been busy for 12s: its own work uses 35% of its CPU. "
+BUSY = (
+    "Node n1 has been busy for 12s with this chunk on it: its own work uses 35% of its CPU; that of node n2 uses 2%. "
+)
+ALONE = "Node n1 has been busy for 12s with this chunk on it: its own work uses 35% of its CPU. "
+NO_ROOM = "No node that it could move to has room for it."
 SPEEDS = "It works at 65% of full speed here and at 98% there; a move costs 5.0s. "
 REST = "It ends the unit that it has begun; the others (3m20s of work) start on n2."
 NEW = "It ends the unit that it has begun; the others (3m20s of work) go to a new chunk when a node has room."
@@ -43,7 +46,7 @@ TOLD = {
         "GuestStays",
         (
             f"This chunk stays on node n1. {BUSY}{SPEEDS}"
-            "A move pays once n1 has been busy for 15s (5.0s × 98% / (98% - 65%))."
+            "A move pays once that has lasted 15s (5.0s × 98% / (98% - 65%))."
         ),
     ),
     "little left": (
@@ -59,7 +62,11 @@ TOLD = {
         "GuestStays",
         f"This chunk stays on node n1. {BUSY}It works at 65% of full speed here and at 50% there, so no move pays.",
     ),
-    "no idle node": (decided(), "GuestStays", f"This chunk stays on node n1. {ALONE}No idle node has room for it."),
+    "no idle node": (
+        decided(),
+        "GuestStays",
+        f"This chunk stays on node n1. {ALONE}{NO_ROOM}",
+    ),
     "lingers for ever": (
         decided("LingerForever", move()),
         "GuestStays",
@@ -73,14 +80,14 @@ TOLD = {
     "stays in preview too": (
         decided(acted=False),
         "GuestStays",
-        f"This chunk stays on node n1. {ALONE}No idle node has room for it.",
+        f"This chunk stays on node n1. {ALONE}{NO_ROOM}",
     ),
     "moves": (
         decided(a_move=move(), age=16.0),
         "GuestMoves",
         (
             f"This chunk moves from node n1 to n2. {BUSY.replace('12s', '16s')}{SPEEDS}"
-            f"A move pays once n1 has been busy for 15s (5.0s × 98% / (98% - 65%)). {REST}"
+            f"A move pays once that has lasted 15s (5.0s × 98% / (98% - 65%)). {REST}"
         ),
     ),
     "moves although it loses work": (
@@ -90,7 +97,7 @@ TOLD = {
             f"This chunk moves from node n1 to n2. {BUSY.replace('12s', '1m')}"
             "It works at 65% of full speed here and at 98% there; a move costs 15s: "
             "5.0s for a start, the rest to do lost work again. "
-            "A move pays once n1 has been busy for 45s (15s × 98% / (98% - 65%)). "
+            "A move pays once that has lasted 45s (15s × 98% / (98% - 65%)). "
             "It was asked to stop and did not answer, so its pod is ended: 9.8 CPU seconds of work are lost."
         ),
     ),
@@ -107,7 +114,7 @@ TOLD = {
         "GuestLeaves",
         (
             f"This chunk leaves node n1. {ALONE}Its policy ImmediateEviction lets no chunk run on a busy node. "
-            f"No idle node has room for it. {NEW}"
+            f"No node that it could move to has room for it. {NEW}"
         ),
     ),
     "pauses": (
@@ -120,7 +127,7 @@ TOLD = {
         "GuestPaused",
         (
             f"This chunk pauses on node n1. {ALONE.replace('12s', '11m40s')}It gets no CPU until n1 is idle. "
-            "No idle node has room for it."
+            "No node that it could move to has room for it."
         ),
     ),
     "moves after a pause": (
@@ -136,7 +143,7 @@ TOLD = {
         "GuestPreview",
         (
             f"Preview, nothing is done: this chunk would move from node n1 to n2. {BUSY.replace('12s', '16s')}{SPEEDS}"
-            "A move pays once n1 has been busy for 15s (5.0s × 98% / (98% - 65%))."
+            "A move pays once that has lasted 15s (5.0s × 98% / (98% - 65%))."
         ),
     ),
     "would pause": (
@@ -152,7 +159,7 @@ TOLD = {
         "GuestPreview",
         (
             f"Preview, nothing is done: this chunk would leave node n1. {ALONE}"
-            "Its policy ImmediateEviction lets no chunk run on a busy node. No idle node has room for it."
+            f"Its policy ImmediateEviction lets no chunk run on a busy node. {NO_ROOM}"
         ),
     ),
     "frees memory": (

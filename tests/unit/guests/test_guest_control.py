@@ -483,3 +483,37 @@ def test_no_chunk_starts_where_an_agent_cannot_hold_it_down():
     world.apply(guest(units=1000))
     world.run(10)
     assert set(running(world).values()) == {"n1"}
+
+
+def test_a_chunk_moves_to_a_node_that_is_less_busy():
+    world = one_busy("LingerLonger")
+    world.hosts["n1"].use = 0.3
+    while "Move" not in steps(world):
+        world.tick()
+    _, told = world.decided[-1]
+    assert (told.node, told.goal) == ("n0", "n1")
+    assert told.goal_use < 0.9
+    world.run(10)
+    assert set(running(world).values()) == {"n1"}
+    assert world.lost == 0.0
+
+
+@pytest.mark.parametrize("policy", ["ImmediateEviction", "PauseAndMigrate"])
+def test_other_policies_move_to_idle_nodes_alone(policy):
+    world = one_busy(policy)
+    world.hosts["n1"].use = 0.3
+    world.run(700)
+    assert "Move" not in steps(world)
+
+
+def test_hosts_that_alternate_between_two_nodes_move_a_chunk_a_few_times_a_minute_at_most():
+    world = one_busy("LingerLonger")
+    moves = []
+    for second in range(600):
+        near, far = ("n0", "n1") if second // 10 % 2 == 0 else ("n1", "n0")
+        world.hosts[near].use, world.hosts[far].use = 0.9, 0.2
+        world.tick()
+        moves.append(steps(world).count("Move"))
+    most = max(later - before for before, later in zip(moves, moves[60:], strict=False))
+    assert most <= 4
+    world.check()
