@@ -38,7 +38,7 @@ def told(kubectl: Kubectl, job: str) -> list[str]:
     return [e["message"] for e in about]
 
 
-def joined(kubectl: Kubectl, job: str) -> str:
+def joined(kubectl: Kubectl, job: str, total: int) -> str:
     """Return what a job's chunks have found together: the example joins their results."""
     data = json.loads(kubectl.run("get", "configmap", f"{job}-results", "-n", NAMESPACE, "-o", "json"))["data"]
     with tempfile.TemporaryDirectory() as folder:
@@ -48,6 +48,10 @@ def joined(kubectl: Kubectl, job: str) -> str:
             begin, end = map(int, key.split("-"))
             (results / f"{begin}-{end}").write_text(text)
         message = Path(folder) / "message"
-        env = {"PUNCTUAL_RESULTS": str(results), "PUNCTUAL_TERMINATION_LOG": str(message), "PATH": "/usr/bin:/bin"}
+        env = {
+            "PUNCTUAL_RESULTS": str(results),
+            "PUNCTUAL_TOTAL": str(total),
+            "PUNCTUAL_TERMINATION_LOG": str(message),
+        }
         subprocess.run([sys.executable, EXAMPLE, "reduce"], env=env, check=True, stdout=subprocess.DEVNULL)
         return message.read_text()

@@ -10,8 +10,6 @@ LIMITS = (
     'echo "$f $(cat $f) $(cat ${f%quota_us}period_us)"; done; '
     "for f in $(find . -path '*pod*' -name cpu.max); do echo \"$f $(cat $f)\"; done"
 )
-
-
 FLOOR = 0.05
 """CPU limit at which a chunk rests, cores: its floor is below."""
 

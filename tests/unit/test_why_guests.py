@@ -125,7 +125,8 @@ def test_a_chunk_says_where_it_is_what_it_gets_and_the_last_decision_with_its_ar
         (
             "The last decision, at 07:59:52Z (8.0s ago), was GuestStays: This chunk stays on node n1. Node n1 has been "
             "busy for 12s with this chunk on it: its own work uses 35% of its CPU; that of node n2 uses 2%. "
-            "It works at 65% of full speed here and at 98% there; a move costs 5.0s. A move pays once that has lasted 15s "
+            "It works at 65% of full speed here and at 98% there; a move costs 5.0s. A move pays once that has lasted "
+            "15s "
             "(5.0s × 98% / (98% - 65%))."
         ),
         (

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import Final
 
+from punctual.guests.answers import answer
 from punctual.guests.cluster import Cluster
 from punctual.guests.guest import GuestState
 from punctual.guests.model import Action, Event, Guest, GuestApplied, GuestDeleted, NodeReported, NodesSeen
@@ -109,7 +110,7 @@ class GuestControl:
         st = self._cluster.guests.get(guest.uid)
         if st is not None:
             st.guest = guest
-            st.answer(now)
+            answer(now, st)
             st.record = ledger.within(st.record, guest.units)
             for chunk in [chunk for chunk in st.record.chunks if chunk.end > guest.units]:
                 st.lose(chunk, own=False)
@@ -121,7 +122,7 @@ class GuestControl:
         if st.record.ended:
             return
         st.record = st.record._replace(epoch=self._epoch)
-        st.answer(now)
+        answer(now, st)
         pods = [pod for pod in self._pods.values() if pod.job == guest.uid]
         held = {(pod.begin, pod.attempt) for pod in pods}
         # A pod that was never created, or is gone: if one appears after all, it owns nothing and is ended.

@@ -21,7 +21,6 @@ from punctual.scheduling.model.events import NOT_OWN, PodObserved
 from punctual.scheduling.model.job import Chunk, JobRecord, Verdict
 from punctual.scheduling.model.ranges import Range, Ranges
 from punctual.scheduling.model.timing import GRACE
-from punctual.scheduling.model.wording import some, span
 
 LAST_WORD: Final = 30.0
 """Seconds to wait for the agent's last report of a pod that ended while an offer was open."""
@@ -166,36 +165,8 @@ class GuestState:
 
     # transitions
 
-    def answer(self, now: float) -> None:
-        """Say whether the job can run."""
-        if self.record.ended:
-            return
-        guest, before = self.guest, self.record.admitted
-        if guest.refusal is not None:
-            verdict = Verdict("False", *guest.refusal)
-        elif guest.suspend:
-            verdict = Verdict("False", reasons.SUSPENDED, "spec.suspend is true: its chunks hand back what is left")
-        else:
-            text = f"it has no deadline: it runs on what the nodes' own work leaves ({guest.policy})"
-            verdict = Verdict("True", reasons.GUEST, text)
-        since = None if guest.refusal is None else self.record.refused or now
-        self.record = self.record._replace(
-            admitted=verdict, refused=since, observed_generation=max(guest.generation, self.record.observed_generation)
-        )
-        if before is None or before[:2] != verdict[:2]:
-            self._emit("Normal" if guest.refusal is None else "Warning", verdict.reason, verdict.message)
-
-    def finish(self, now: float) -> None:
-        """End the job if nothing is left to do."""
-        if self.record.completed.total == self.guest.units:
-            taken = span(now - self.record.started) if self.record.started is not None else "no time"
-            verdict = Verdict("True", reasons.COMPLETED, f"{some(self.guest.units, 'unit')} done in {taken}")
-            self.record = self.record._replace(completed_condition=verdict)
-            self._emit("Normal", verdict.reason, verdict.message)
-        if self.record.completed_condition or self.record.failed_condition:
-            self.record = self.record._replace(finished=now)
-
-    def _emit(self, kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:
+    def emit(self, kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:
+        """Tell something by an event on the job."""
         self.after.append(Emit(self.uid, kind, reason, message))
 
     def begin(self, now: float, node: str, units: Range, rate: float) -> None:
@@ -253,11 +224,11 @@ class GuestState:
         if not own:
             return
         what = f"units {chunk.begin}-{chunk.end}"
-        self._emit("Warning", reasons.CHUNK_FAILED, f"{what}, attempt {chunk.attempt}: {message}")
+        self.emit("Warning", reasons.CHUNK_FAILED, f"{what}, attempt {chunk.attempt}: {message}")
         if self.record.failed.largest(chunk.begin, chunk.end) > self.guest.chunk_retries:
             text = f"{what} failed {self.guest.chunk_retries + 1} times: {message}"
             self.record = self.record._replace(failed_condition=Verdict("True", reasons.CHUNK_FAILED, text))
-            self._emit("Warning", reasons.CHUNK_FAILED, text)
+            self.emit("Warning", reasons.CHUNK_FAILED, text)
             for other in self.record.chunks:
                 self.lose(other, own=False)
             self.arrivals.clear()
@@ -320,7 +291,7 @@ class GuestState:
                 f"units {chunk.begin}-{chunk.end}: the termination message of pod {pod.name} is cut at {pod.cut} bytes,"
                 f" so it is not kept; a result may have at most {pod.cut - 1} (PUNCTUAL_RESULT_LIMIT)"
             )
-            self._emit("Warning", reasons.RESULT_CUT, text)
+            self.emit("Warning", reasons.RESULT_CUT, text)
         elif pod.message:
             self.record = self.record._replace(results=True)
             self.before.append(StoreResult(self.uid, chunk.begin, chunk.end, pod.message, for_reduce=False))

@@ -10,6 +10,7 @@ its hosts use, and is infinite where they use more.
 
 from dataclasses import dataclass, replace
 
+from punctual.guests.answers import finish
 from punctual.guests.cluster import Cluster
 from punctual.guests.guest import ANSWER, ChunkState, GuestState
 from punctual.guests.model import Cause, Decided
@@ -35,7 +36,7 @@ class Stays:
             self._supervise_one(now, st, chunk)
         if st.record.ended:
             return
-        st.finish(now)
+        finish(now, st)
 
     def _supervise_one(self, now: float, st: GuestState, chunk: Chunk) -> None:
         known = st.of(chunk)
