@@ -30,7 +30,9 @@ class Held:
     writes: Counter[str] = field(default_factory=Counter)
     """Write attempts by result: written, refused, denied, vanished, failed."""
     error: str | None = None
-    """The last failed write and the kernel's error."""
+    """The last failed write of a cap or of a CPU priority, and the kernel's error."""
+    trouble: str | None = None
+    """The same of a memory mark or a disk priority. They are not written at each look."""
 
     @property
     def folder(self) -> str:

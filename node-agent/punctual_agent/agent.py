@@ -32,6 +32,7 @@ from punctual.wire import Hosts, NodeReport, PodReport, Report, SetPoint, SetPoi
 from punctual_agent.actuator import Actuator, Held, NodeLock
 from punctual_agent.application import Application
 from punctual_agent.cgroup import Cap, Hierarchy, NodeUse, Throttling, valid_uid
+from punctual_agent.disk import Disk
 from punctual_agent.guest_memory import Found, GuestMemory
 from punctual_agent.guests import Guests, Seen
 from punctual_agent.metrics import Metrics
@@ -80,6 +81,8 @@ class _Pod:
     """The largest values of these counters: a container's counter disappears with the container."""
     drift: int = 0
     error: str | None = None
+    trouble: str | None = None
+    """The last failed writes, so that each is told once."""
     steered: float | None = None
     """Cap that keeps it on its line, cores. None: it has no line."""
     application: Application | None = None
@@ -118,6 +121,7 @@ class Agent:
         self._steering = Steering()
         self._guests = Guests()
         self._memory = GuestMemory(hierarchy)
+        self._disk = Disk(hierarchy)
         self._pods_root = pods_root
         self._state = state
         self._metrics = metrics
@@ -159,7 +163,7 @@ class Agent:
         self._steer(now, node.pressure)
         self._look_at_guests(now, node)
         hosts = self._guests.report()
-        self._look_at_memory(now, may_write=may_write)
+        self._look_at_memory_and_disk(now, may_write=may_write)
         self._save(self.epoch)
         for pod in self._pods.values():
             self._assert(pod, now, may_write=may_write)
@@ -323,13 +327,18 @@ class Agent:
         pods = {uid: seen for uid, pod in self._pods.items() if (seen := _seen(pod)) is not None}
         self._guests.look(now, node, pods)
 
-    def _look_at_memory(self, now: float, *, may_write: bool) -> None:
-        found = [
-            Found(pod.held.folder, pod.guest, pod.held)
-            for pod in self._pods.values()
-            if pod.guest is not None and pod.held.found
-        ]
+    def _look_at_memory_and_disk(self, now: float, *, may_write: bool) -> None:
+        """Bring guests' memory to what hosts leave, and their disk priority to the least. Once a second is enough."""
+        guests = [pod for pod in self._pods.values() if pod.guest is not None and pod.held.found]
+        found = [Found(pod.held.folder, pod.guest or 0, pod.held) for pod in guests]
         self._memory.look(now, found, may_write=may_write)
+        if may_write:
+            self._disk.lower(one.held for one in found)
+        for pod in guests:
+            if pod.held.trouble != pod.trouble:
+                pod.trouble = pod.held.trouble
+                if pod.trouble:
+                    log.warning("guest_limit_not_written", extra={"uid": pod.uid, "error": pod.trouble})
 
     def _see(self, pod: _Pod, *, may_write: bool) -> None:
         """Note the limits of an application that was just read. They must be saved before anything is written.
@@ -413,6 +422,7 @@ class Agent:
                 can_write=may_write,
                 guest_priority=self._hierarchy.guest_priority,
                 guest_memory=self._memory.kind,
+                guest_disk=self._disk.kinds,
                 guest_excess=self._memory.excess,
                 hosts=hosts,
             ),

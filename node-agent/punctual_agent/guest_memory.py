@@ -109,7 +109,7 @@ class GuestMemory:
             return
         except CgroupError as error:
             held.writes[error.kind] += 1
-            held.error = str(error)
+            held.trouble = str(error)
             return
         written = self._written.setdefault(folder, there)
         held.drift += there != written
@@ -131,4 +131,4 @@ class GuestMemory:
             else:
                 held.writes[error.kind] += 1
                 if not isinstance(error, VanishedError):  # a pod that ended is not an error
-                    held.error = str(error)
+                    held.trouble = str(error)

@@ -135,6 +135,9 @@ class NodeReport(_Message):
     guest_memory: Literal["high", "soft"] | None = None
     """How guests' memory is held to what hosts leave: by `memory.high` of cgroup v2, or by the soft limit of v1, with
     which the kernel takes guests' cache of files first, but does not slow guests. None: not at all, or not known."""
+    guest_disk: tuple[Literal["weight", "class"], ...] = ()
+    """How guests get the lowest disk priority here: the least weight, the idle class. Each acts only where the disk's
+    scheduler knows it. Empty: not at all, or not known."""
     guest_excess: Count = 0
     """Bytes that guests must give back by leaving: hosts need them, and the kernel cannot take them from guests."""
     hosts: Hosts | None = None

@@ -22,6 +22,7 @@ from unittest import mock
 from punctual_agent.actuator import Actuator, Held, NodeLock
 from punctual_agent.application import Application
 from punctual_agent.cgroup import Cap, CgroupError, Hierarchy, VanishedError
+from punctual_agent.disk import Disk
 from punctual_agent.memory import Marks, memory_of, node_memory
 from punctual_agent.state import Rest, Saved, State
 
@@ -72,7 +73,8 @@ class Node:
     def trees(self) -> list[str]:
         """The trees in which the kubelet makes a pod's folder, that of CPU first."""
         here = self.hierarchy
-        return [tree for tree in dict.fromkeys((here.cpu, here.accounting, here.memory)) if os.path.isdir(tree)]
+        trees = dict.fromkeys((here.cpu, here.accounting, here.memory, here.disk))
+        return [tree for tree in trees if os.path.isdir(tree)]
 
     def make(self, folder: str) -> str:
         """Make a folder and those above it, in all trees."""
@@ -82,7 +84,7 @@ class Node:
             for tree in self.trees:
                 above = "/".join((tree, *steps[:n]))
                 if here.version == "v2":
-                    Path(above, "cgroup.subtree_control").write_text("+cpu +memory")
+                    Path(above, "cgroup.subtree_control").write_text("+cpu +memory +io")
                 path = f"{above}/{steps[n]}"
                 if not os.path.isdir(path):
                     os.mkdir(path)
@@ -489,6 +491,42 @@ class ActuatorTest(unittest.TestCase):
         marks.remove(node.pod)
         assert guest.stdout.readline() == b"filled\n"
         assert memory_of(node.hierarchy, node.pod).held >= 256 * MIB
+
+    def test_a_guest_gets_the_lowest_disk_priority_where_the_kernel_has_one_and_it_is_put_back_and_counted(self):
+        node = self.node("systemd")
+        actuator, disk = Actuator(node.hierarchy), Disk(node.hierarchy)
+        name = "blkio" if node.hierarchy.version == "v1" else "io"
+        weights = {f"{name}.bfq.weight", f"{name}.weight"}
+
+        def said() -> dict[Path, str]:
+            folders = (node.kubepods, node.qos, node.pod, node.main, node.sandbox)
+            paths = [Path(node.hierarchy.disk + folder.removeprefix(node.hierarchy.cpu)) for folder in folders]
+            files = [path / file for path in paths for file in (*weights, f"{name}.prio.class")]
+            return {file: file.read_text().split("\n")[0] for file in files if file.exists()}
+
+        def kind(file: Path) -> str:
+            return "weight" if file.name in weights else "class"
+
+        def lower() -> tuple[Held, dict[Path, str]]:
+            held = actuator.read(node.uid)
+            disk.lower([held])
+            assert held.trouble is None
+            return held, {file: text for file, text in said().items() if text != before[file]}
+
+        before = said()
+        held, changed = lower()
+        own = {"weight": {Path(node.pod).name}, "class": {Path(node.main).name, Path(node.sandbox).name}}
+        wanted = {file for file in before if file.parent.name in own[kind(file)]}
+        assert changed.keys() == wanted
+        assert {text.removeprefix("default ") for text in changed.values()} <= {"1", "idle"}
+        assert set(disk.kinds) == {kind(file) for file in before}
+        assert (held.writes.total(), held.drift) == (len(wanted), 0)
+        assert lower()[0].writes.total() == 0
+        for file in changed:
+            file.write_text(before[file].removeprefix("default "))
+        held, again = lower()
+        assert again == changed
+        assert held.drift == len(wanted)
 
     def test_the_node_tells_its_use(self):
         node = self.node()

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from punctual.linger.episode import QUIET
 from punctual.linger.guest_cap import HOLD, MARGIN
 from punctual.wire import Guest, NodeReport, Report, SetPoint, SetPoints
+from punctual_agent import disk
 from punctual_agent.agent import Agent
 from punctual_agent.cgroup import CgroupError, Hierarchy, NodeUse
 from punctual_agent.guests import SHORTEST, Guests, Seen
@@ -350,6 +351,77 @@ def test_without_the_idle_class_guests_get_the_least_weight(make_tree, tmp_path,
     assert node.priority("a") == (None, least)
     assert node.report.host.guest_priority == "weight"
     node.kill()
+
+
+LEAST_WEIGHTS = {"v1": {"blkio.bfq.weight": "1"}, "v2": {"io.weight": "default 1", "io.bfq.weight": "default 1"}}
+
+
+def test_guests_get_the_lowest_disk_priority_and_hosts_keep_theirs(node):
+    host = node.tree.pod("h" * 8)
+    node.others = [SetPoint(uid="h" * 8, cap=1.0, rest_cap=1.0)]
+    node.add("a")
+    pod = node.guests["a"].folder
+    others = [node.tree.base, *(path for path in host.parent.rglob("*") if path.is_dir() and pod not in path.parents)]
+    before = {path: node.tree.disk_priority(path) for path in {*others} - {pod} if (path / "cpu.stat").exists()}
+    node.run(3)
+    assert set(node.report.host.guest_disk) == {"weight", "class"}
+    weights = LEAST_WEIGHTS[node.tree.version]
+    assert node.tree.disk_priority(pod).items() >= weights.items()
+    assert "no-change" in node.tree.disk_priority(pod).values(), "the class is not inherited"
+    inner = node.tree.disk_priority(container(node, "a"))
+    assert inner.keys() - {name for name, text in inner.items() if text == "idle"} == weights.keys()
+    assert len(before) > 2
+    assert {path: node.tree.disk_priority(path) for path in before} == before
+
+
+def test_a_disk_priority_that_another_program_changes_is_put_back_and_counted_and_a_new_container_is_none(node):
+    node.add("a")
+    node.run(3)
+    pod, drift = node.guests["a"].folder, node.counted("punctual_cgroup_drift_total")
+    for file, text in node.tree.disk_files(pod).items():
+        file.write_text(f"{text}\n")
+    node.run(1)
+    weights = LEAST_WEIGHTS[node.tree.version]
+    assert node.tree.disk_priority(pod).items() >= weights.items()
+    assert node.counted("punctual_cgroup_drift_total") == drift + len(weights)
+    late = node.tree.folder(pod / "late")
+    node.run(1)
+    assert "idle" in node.tree.disk_priority(late).values()
+    assert node.counted("punctual_cgroup_drift_total") == drift + len(weights)
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_without_disk_priorities_nothing_is_written_and_no_error_is_told(make_tree, tmp_path, version):
+    node = Node(make_tree(version, disk=False), tmp_path / "state")
+    node.start()
+    node.add("a")
+    node.run(3)
+    assert node.report.host.guest_disk == ()
+    assert not any(node.counted("punctual_cgroup_writes_total", result=kind) for kind in ("vanished", "failed"))
+    assert not any(file.exists() for file in node.tree.disk_files(node.guests["a"].folder))
+    node.kill()
+
+
+def test_a_disk_priority_that_is_refused_or_gone_is_told_and_the_others_are_written(node, monkeypatch, caplog):
+    real = disk.write_file
+
+    def write(path, text):
+        if path.endswith("weight"):
+            raise CgroupError(f"{path} <- {text}: Invalid argument", "refused")
+        real(path, text)
+
+    monkeypatch.setattr(disk, "write_file", write)
+    node.run(20)
+    node.add("a")
+    for file in node.tree.disk_files(container(node, "a")):
+        file.unlink()
+    node.run(3)
+    late = node.tree.folder(node.guests["a"].folder / "late")
+    node.run(1)
+    assert "idle" in node.tree.disk_priority(late).values()
+    assert node.cap("a") == pytest.approx(ALL, rel=1e-4)
+    assert node.counted("punctual_cgroup_writes_total", result="refused") > 0
+    assert sum("weight <- " in str(getattr(one, "error", "")) for one in caplog.records) == 1, "said once"
 
 
 def test_before_the_kubelet_has_made_a_folder_the_priority_is_not_known(make_tree, tmp_path):

@@ -23,14 +23,18 @@ def _set(path: Path, text: str) -> None:
 class Tree:
     """A node without a kernel: files only, so nothing is refused and nothing is counted. It has four CPUs."""
 
-    def __init__(self, top: Path, *, version: str, driver: str, below: str = "", idle: bool = True) -> None:
+    def __init__(
+        self, top: Path, *, version: str, driver: str, below: str = "", idle: bool = True, disk: bool = True
+    ) -> None:
         self.root = top / "cgroup"
         self.pods = top / "pods"
         self.pods.mkdir()
-        self.version, self.driver, self.idle = version, driver, idle
+        self.version, self.driver, self.idle, self.disk = version, driver, idle, disk
         cpu = self.root if version == "v2" else self.root / "cpu"
         self.cpu = cpu
-        self._trees = [cpu] if version == "v2" else [cpu, self.root / "cpuacct", self.root / "memory"]
+        self._trees = (
+            [cpu] if version == "v2" else [cpu, *(self.root / name for name in ("cpuacct", "blkio", "memory"))]
+        )
         for tree in self._trees:
             (tree / below).mkdir(parents=True)
         if version == "v2":
@@ -98,7 +102,22 @@ class Tree:
         _set(folder / ("cpu.weight" if self.version == "v2" else "cpu.shares"), "100\n")
         if self.idle:
             _set(folder / "cpu.idle", "0\n")
+        if self.disk:
+            for file, text in self.disk_files(folder).items():
+                _set(file, f"{text}\n")
         self.unmark(folder)
+
+    def disk_files(self, folder: Path) -> dict[Path, str]:
+        """The files of disk priorities, and what they say in a new folder. v1 has no weight of iocost."""
+        here = self._trees[-2 if self.version == "v1" else 0] / folder.relative_to(self.cpu)
+        if self.version == "v1":
+            return {here / "blkio.bfq.weight": "100", here / "blkio.prio.class": "no-change"}
+        weights = {here / "io.weight": "default 100\n8:0 500", here / "io.bfq.weight": "default 100"}
+        return weights | {here / "io.prio.class": "no-change"}
+
+    def disk_priority(self, folder: Path) -> dict[str, str]:
+        """What the files of disk priorities say first."""
+        return {file.name: file.read_text().split("\n")[0].strip() for file in self.disk_files(folder)}
 
     def unmark(self, folder: Path) -> None:
         """Give a folder no memory mark, as a new one has none."""

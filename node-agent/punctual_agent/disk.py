@@ -1,0 +1,96 @@
+"""Gives guests' pods the lowest disk priority that the kernel has, on cgroup v1 and v2.
+
+- The least weight of BFQ (`io.bfq.weight`, v1: `blkio.bfq.weight`) and of blk-iocost (`io.weight`, v2 only) on the
+  pod's folder. Each acts where a disk uses it, and among siblings only.
+- The idle class (`io.prio.class`, v1: `blkio.prio.class`) on the folders of its containers, because it is not
+  inherited. BFQ and mq-deadline obey it. Now and then they let requests of the idle class pass, so hosts that wait for
+  what a guest writes, such as a file system's journal, do not wait for ever.
+
+Writes that the kernel has delayed are a guest's on v2 with ext4, xfs, btrfs and f2fs. On v1 they are the kernel's own,
+so the priorities act on reads and on direct writes only. Networks have no such files. Priorities there need programs in
+the kernel, or a capability that the agent does not have.
+"""
+
+import os
+from collections.abc import Iterable
+from typing import Final, Literal, NamedTuple
+
+from punctual_agent.actuator import Held
+from punctual_agent.cgroup import CgroupError, Hierarchy, VanishedError, write_file
+
+Kind = Literal["weight", "class"]
+
+
+class _Least(NamedTuple):
+    """A file of a priority, and what it says at the least one."""
+
+    kind: Kind
+    file: str
+    text: str
+
+
+_LEAST: Final = {
+    "v1": (_Least("weight", "blkio.bfq.weight", "1"), _Least("class", "blkio.prio.class", "idle")),
+    "v2": (
+        _Least("weight", "io.weight", "default 1"),
+        _Least("weight", "io.bfq.weight", "default 1"),
+        _Least("class", "io.prio.class", "idle"),
+    ),
+}
+
+
+class Disk:
+    """The disk priorities of guests' pods."""
+
+    def __init__(self, hierarchy: Hierarchy) -> None:
+        self._hierarchy = hierarchy
+        self._there: tuple[_Least, ...] | None = None
+        self._lowered: dict[str, set[str]] = {}
+        """Files that were brought to the least priority, by the pod's folder."""
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """What the kernel has. Empty: nothing, or it is not known while the kubelet has made no folder."""
+        if self._there is None and (kubepods := self._hierarchy.kubepods) is not None:
+            files = _names(self._folder(kubepods))
+            self._there = tuple(one for one in _LEAST[self._hierarchy.version] if one.file in files)
+        return tuple(dict.fromkeys(one.kind for one in self._there or ()))
+
+    def lower(self, guests: Iterable[Held]) -> None:
+        """Give all guests' pods, which were just found, the lowest disk priority. Counts writes and drift in each."""
+        before, self._lowered = self._lowered, {}
+        if not self.kinds:
+            return
+        for held in guests:
+            pod, *containers = held.caps
+            lowered = self._lowered[pod] = before.get(pod, set())
+            for least in self._there or ():
+                for folder in [pod] if least.kind == "weight" else containers:
+                    path = f"{self._folder(folder)}/{least.file}"
+                    try:
+                        written = self._bring(pod, path, least.text)
+                    except CgroupError as error:
+                        held.writes[error.kind] += 1
+                        if not isinstance(error, VanishedError):  # a container that ended is not an error
+                            held.trouble = str(error)
+                        continue
+                    held.writes["written"] += written
+                    held.drift += written and path in lowered
+                    lowered.add(path)
+
+    def _bring(self, pod: str, path: str, text: str) -> bool:
+        """Write a priority. Returns False if it is there already."""
+        if self._hierarchy.reader(pod)(path).partition("\n")[0] == text:  # weights of single disks follow
+            return False
+        write_file(path, text)
+        return True
+
+    def _folder(self, folder: str) -> str:
+        return f"{self._hierarchy.disk}{folder.removeprefix(self._hierarchy.cpu)}"
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208  paths are strings here
+    except OSError:
+        return []
