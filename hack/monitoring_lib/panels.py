@@ -356,6 +356,15 @@ NODES = Dashboard(
                     "bars",
                     help="Chunks of guest jobs on busy nodes: whether they stay, pause, move or leave.",
                 ),
+                Panel(
+                    "Memory of guests",
+                    "bytes",
+                    (
+                        Query(f"sum by (instance) ({names.GUEST_MARK.name})", "they may have: {{instance}}"),
+                        Query(f"sum by (instance) ({names.GUEST_EXCESS.name})", "they must give back: {{instance}}"),
+                    ),
+                    help="What guests must give back, the kernel cannot take from them, so some of them leave.",
+                ),
             ),
         ),
         (

@@ -46,7 +46,7 @@ class GuestMemory:
         self._written: dict[str, int] = {}
         """The last marks that were written."""
         self._asked: set[str] = set()
-        """Pods whose marks are being written."""
+        """Pods to which a mark is being written."""
 
     @property
     def kind(self) -> Kind | None:
