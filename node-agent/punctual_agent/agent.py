@@ -330,7 +330,7 @@ class Agent:
     def _look_at_memory_and_disk(self, now: float, *, may_write: bool) -> None:
         """Bring guests' memory to what hosts leave, and their disk priority to the least. Once a second is enough."""
         guests = [pod for pod in self._pods.values() if pod.guest is not None and pod.held.found]
-        found = [Found(pod.held.folder, pod.guest or 0, pod.held) for pod in guests]
+        found = [Found(pod.guest or 0, pod.held) for pod in guests]
         self._memory.look(now, found, may_write=may_write)
         if may_write:
             self._disk.lower(one.held for one in found)

@@ -342,17 +342,17 @@ class Hierarchy:
 
         None while there is no ``kubepods`` folder to look at: the root has no such files.
         """
-        if self._priority is None and (kubepods := self.kubepods) is not None:
-            idle = os.path.exists(f"{kubepods}/cpu.idle")  # noqa: PTH110
+        if self._priority is None and self.kubepods:
+            idle = os.path.exists(f"{self.kubepods[0]}/cpu.idle")  # noqa: PTH110
             self._priority = "idle" if idle else "weight"
         return self._priority
 
     @property
-    def kubepods(self) -> str | None:
-        """A folder that the kubelet has made, which shows the files that pods have too. None while there is none."""
+    def kubepods(self) -> list[str]:
+        """The ``kubepods`` folders, which have the files that pods have too. Empty before the kubelet has started."""
         if not self._kubepods:
             self._search()
-        return self._kubepods[0] if self._kubepods else None
+        return self._kubepods
 
     def containers(self, pod: str) -> list[str]:
         """List the container folders of a pod by name, the sandbox included. Raises VanishedError."""

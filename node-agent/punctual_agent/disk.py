@@ -44,17 +44,17 @@ class Disk:
 
     def __init__(self, hierarchy: Hierarchy) -> None:
         self._hierarchy = hierarchy
-        self._there: tuple[_Least, ...] | None = None
+        self._there: tuple[_Least, ...] = ()
         self._lowered: dict[str, set[str]] = {}
         """Files that were brought to the least priority, by the pod's folder."""
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
         """What the kernel has. Empty: nothing, or it is not known while the kubelet has made no folder."""
-        if self._there is None and (kubepods := self._hierarchy.kubepods) is not None:
-            files = _names(self._folder(kubepods))
-            self._there = tuple(one for one in _LEAST[self._hierarchy.version] if one.file in files)
-        return tuple(dict.fromkeys(one.kind for one in self._there or ()))
+        if not self._there:
+            folders = [self._folder(one) for one in self._hierarchy.kubepods]
+            self._there = tuple(one for one in _LEAST[self._hierarchy.version] if _has(folders, one.file))
+        return tuple(dict.fromkeys(one.kind for one in self._there))
 
     def lower(self, guests: Iterable[Held]) -> None:
         """Give all guests' pods, which were just found, the lowest disk priority. Counts writes and drift in each."""
@@ -64,7 +64,7 @@ class Disk:
         for held in guests:
             pod, *containers = held.caps
             lowered = self._lowered[pod] = before.get(pod, set())
-            for least in self._there or ():
+            for least in self._there:
                 for folder in [pod] if least.kind == "weight" else containers:
                     path = f"{self._folder(folder)}/{least.file}"
                     try:
@@ -89,8 +89,5 @@ class Disk:
         return f"{self._hierarchy.disk}{folder.removeprefix(self._hierarchy.cpu)}"
 
 
-def _names(folder: str) -> list[str]:
-    try:
-        return os.listdir(folder)  # noqa: PTH208  paths are strings here
-    except OSError:
-        return []
+def _has(folders: list[str], file: str) -> bool:
+    return any(os.path.exists(f"{folder}/{file}") for folder in folders)  # noqa: PTH110  paths are strings here

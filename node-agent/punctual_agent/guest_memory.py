@@ -20,18 +20,22 @@ UNIT: Final = 1 << 20
 """Bytes of which marks are multiples: pages of all sizes fit."""
 ROOM: Final = 16 * UNIT
 """Bytes that a guest has beyond what it holds: for the files of its program, and to grow a little."""
-NOISE: Final = 0.05
-"""Part of a mark by which it must change to be written."""
+NOISE: Final = 0.02
+"""Part of a mark by which it must change to be written. A mark may be too high by so much: the margin has room."""
 
 
 class Found(NamedTuple):
     """One guest's pod, which was just found."""
 
-    folder: str
     weight: int
     """0: it is paused."""
     held: Held
     """Its writes and its drift are counted there."""
+
+    @property
+    def folder(self) -> str:
+        """The pod's folder."""
+        return self.held.folder
 
 
 class GuestMemory:

@@ -104,9 +104,10 @@ class Marks:
     @property
     def kind(self) -> Kind | None:
         """What the kernel has. None: nothing, or it is not known while the kubelet has made no folder."""
-        if self._kind is None and (kubepods := self._hierarchy.kubepods) is not None:
+        if self._kind is None:
             kind: Kind = "high" if self._hierarchy.version == "v2" else "soft"
-            if os.path.exists(f"{_folder(self._hierarchy, kubepods)}/{_MARK[kind]}"):  # noqa: PTH110
+            files = [f"{_folder(self._hierarchy, one)}/{_MARK[kind]}" for one in self._hierarchy.kubepods]
+            if any(os.path.exists(file) for file in files):  # noqa: PTH110  paths are strings here
                 self._kind = kind
         return self._kind
 
