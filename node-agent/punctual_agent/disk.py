@@ -69,10 +69,11 @@ class Disk:
                     path = f"{self._folder(folder)}/{least.file}"
                     try:
                         written = self._bring(pod, path, least.text)
+                    except VanishedError:  # the container has ended, or the runtime has given it no such file
+                        continue
                     except CgroupError as error:
                         held.writes[error.kind] += 1
-                        if not isinstance(error, VanishedError):  # a container that ended is not an error
-                            held.trouble = str(error)
+                        held.trouble = str(error)
                         continue
                     held.writes["written"] += written
                     held.drift += written and path in lowered

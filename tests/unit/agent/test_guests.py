@@ -421,6 +421,7 @@ def test_a_disk_priority_that_is_refused_or_gone_is_told_and_the_others_are_writ
     assert "idle" in node.tree.disk_priority(late).values()
     assert node.cap("a") == pytest.approx(ALL, rel=1e-4)
     assert node.counted("punctual_cgroup_writes_total", result="refused") > 0
+    assert not node.counted("punctual_cgroup_writes_total", result="vanished")
     assert sum("weight <- " in str(getattr(one, "error", "")) for one in caplog.records) == 1, "said once"
 
 
