@@ -28,10 +28,8 @@ NO_MARK: Final = 1 << 62
 _MARK: Final[dict[Kind, str]] = {"high": "memory.high", "soft": "memory.soft_limit_in_bytes"}
 _NONE: Final[dict[Kind, str]] = {"high": "max", "soft": "-1"}
 # v1 tells each number twice: that of the folder alone, and below "total_" that with its containers
-_FILES: Final = {
-    "v1": re.compile(r"^total_(inactive|active)_file (\d+)", re.MULTILINE),
-    "v2": re.compile(r"^(inactive|active)_file (\d+)", re.MULTILINE),
-}
+_INACTIVE: Final = {"v1": re.compile(r"\ntotal_inactive_file (\d+)"), "v2": re.compile(r"\ninactive_file (\d+)")}
+_ACTIVE: Final = {"v1": re.compile(r"\ntotal_active_file (\d+)"), "v2": re.compile(r"\nactive_file (\d+)")}
 _NODE: Final = re.compile(r"^(MemTotal|MemAvailable): *(\d+) kB", re.MULTILINE)
 
 
@@ -61,10 +59,12 @@ def memory_of(hierarchy: Hierarchy, pod: str) -> Memory:
     """
     folder, read = _folder(hierarchy, pod), hierarchy.reader(pod)
     charged = int(read(f"{folder}/memory.{'current' if hierarchy.version == 'v2' else 'usage_in_bytes'}"))
-    files = {name: int(size) for name, size in _FILES[hierarchy.version].findall(read(f"{folder}/memory.stat"))}
-    inactive = files.get("inactive", 0)
+    counters = read(f"{folder}/memory.stat")
+    inactive, active = (
+        int(found[1]) if (found := lines[hierarchy.version].search(counters)) else 0 for lines in (_INACTIVE, _ACTIVE)
+    )
     # the two files are read one after the other
-    return Memory(charged, max(0, charged - inactive), max(0, charged - inactive - files.get("active", 0)))
+    return Memory(charged, max(0, charged - inactive), max(0, charged - inactive - active))
 
 
 def node_memory(hierarchy: Hierarchy) -> NodeMemory | None:
