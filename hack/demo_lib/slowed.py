@@ -34,8 +34,8 @@ def _least(board: Board, node: str) -> dict[str, float]:
     """Return the lowest CPU limit of each chunk on a node, by pod (uid), in cores."""
     least: dict[str, float] = {}
     for line in docker("exec", node, "sh", "-c", LIMITS).splitlines():
-        folder, quota, period = line.split()
-        if quota in {"-1", "max"}:
+        folder, quota, period = (*line.split(), "", "")[:3]
+        if not period or quota in {"-1", "max"}:  # a container that ended meanwhile has no quota
             continue
         for pod in board.pods.values():
             if pod.phase == "Running" and (pod.uid in folder or pod.uid.replace("-", "_") in folder):
