@@ -14,15 +14,18 @@ FLOOR = 0.05
 """CPU limit at which a chunk rests, cores: its floor is below."""
 
 
-def rests(board: Board, node: str) -> bool:
-    """Whether all chunks on a node are held down."""
-    found = _least(board, node)
-    return bool(found) and max(found.values()) < FLOOR
+def resting(board: Board, node: str) -> str:
+    """Return the CPU limits of the chunks on a node, if all are held down; else nothing."""
+    least = _least(board, node)
+    return _told(board, least) if least and max(least.values()) < FLOOR else ""
 
 
 def limits(board: Board, node: str) -> str:
     """Return the CPU limits of the chunks on a node by job, least first: ``patient 8m 31m 100m; urgent 100m``."""
-    least = _least(board, node)
+    return _told(board, _least(board, node))
+
+
+def _told(board: Board, least: dict[str, float]) -> str:
     found: dict[str, list[str]] = {}
     for uid, cores in sorted(least.items(), key=lambda item: item[1]):
         if job := board.jobs.get(board.pods[uid].job):
