@@ -3,7 +3,7 @@
 import asyncio
 import json
 
-from live import SYSTEM, container, covers, eventually, pool_status
+from live import SYSTEM, agent_state, container, covers, eventually, kept_waiting, pool_status
 
 from punctual import errors
 
@@ -173,11 +173,11 @@ async def agents(cluster, space):
 
     async def put_back_without():
         """Kill the agent; whether all is put back before it may begin again, for which it waits longer each time."""
-        if not await waits(cluster, agent):
+        if not await kept_waiting(cluster, agent):
             return False
-        count, _ = state(agent())
+        count, _ = agent_state(agent())
         await put_back()
-        after, now = state(agent())
+        after, now = agent_state(agent())
         return after == count and "waiting" in now
 
     before = await asyncio.to_thread(refusals)
@@ -215,23 +215,3 @@ def twin_of(agent):
     spec = {k: v for k, v in agent["spec"].items() if k not in ("tolerations", "priority", "preemptionPolicy")}
     meta = {"name": f"{agent['metadata']['name']}-twin", "namespace": SYSTEM}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
-
-
-def state(pod):
-    """Return how often the agent's container was begun again, and its state."""
-    (found,) = (s for s in pod["status"]["containerStatuses"] if s["name"] == "agent")
-    return found["restartCount"], found["state"]
-
-
-async def waits(cluster, agent):
-    """Kill the agent; return whether it is kept waiting, rather than begun again at once."""
-    await eventually(lambda: "running" in state(agent())[1], within=240, every=0.5)
-    before, _ = state(agent())
-    cluster.signal(agent(), "KILL")
-
-    def seen():
-        count, now = state(agent())
-        waiting = (now.get("waiting") or {}).get("reason") == "CrashLoopBackOff"
-        return ("waits" if waiting else "runs") if waiting or count > before else None
-
-    return await eventually(seen) == "waits"

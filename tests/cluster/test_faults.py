@@ -3,7 +3,18 @@
 from datetime import datetime
 
 import pytest
-from live import POOL, SYSTEM, container, covers, eventually, is_ready, note, pool_status, stalls
+from live import (
+    POOL,
+    SYSTEM,
+    agents_never_restarted,
+    container,
+    covers,
+    eventually,
+    is_ready,
+    note,
+    pool_status,
+    stalls,
+)
 
 from punctual import errors
 from punctual.kube.cluster.directory import JOBS, POOLS
@@ -116,7 +127,7 @@ async def _created_late(space):
 
 
 async def test_caps_changed_by_hand_are_put_back_and_a_silent_or_lost_agent_costs_nothing(cluster, space):
-    await _agents_never_restarted(cluster)
+    await agents_never_restarted(cluster)
     spec = {"cost": {"perUnit": "500ms", "startup": "3s"}, "pause": 0.4, "deadline": "8m", "reduce": "5s"}
     await space.apply(space.manifest("watched", units=600, processors={"max": 1}, **spec))
     (pod,) = await space.running("watched")
@@ -166,18 +177,3 @@ async def test_caps_changed_by_hand_are_put_back_and_a_silent_or_lost_agent_cost
     assert space.is_so("watched", "Completed", "Completed")
     assert len(space.pods_of("watched")) == 1
     assert moment(status["finishTime"]) <= moment(status["promise"]["deadline"])
-
-
-async def _agents_never_restarted(cluster):
-    """Replace agents that have ended in earlier tests: the kubelet would start them again later each time."""
-    before = cluster.pods("agent")
-    for pod in before:
-        if any(c["restartCount"] for c in pod["status"].get("containerStatuses") or ()):
-            cluster.kubectl("delete", "pod", "-n", SYSTEM, pod["metadata"]["name"], "--wait=false")
-
-    def fresh():
-        now = cluster.pods("agent")
-        statuses = [c for p in now for c in p["status"].get("containerStatuses") or [{"restartCount": 1}]]
-        return len(now) == len(before) and all(map(is_ready, now)) and not any(c["restartCount"] for c in statuses)
-
-    await eventually(fresh, within=180)

@@ -1,6 +1,6 @@
-"""Guests on real kubelets: they fill nodes, are held down, hand back what is left for the nodes' own work, and end."""
+"""Guests on real kubelets: they fill nodes, are held down, and end."""
 
-from live import eventually, pool_status
+from live import LOWEST, eventually, guest, pool_status
 
 BURNS = """
 import time
@@ -14,28 +14,8 @@ for unit in worker.units():
 """Each unit takes 0.2 s of CPU, however long that takes."""
 
 
-def guest(space, name, units, **spec):
-    """Return a guest job."""
-    body = space.manifest(name, units=units, deadline=None, program=BURNS, **spec)
-    body["spec"] |= {"class": "Guest"}
-    del body["spec"]["deadline"]
-    return body
-
-
-def priority(cluster, pod):
-    """Return what the kernel holds the pod's cgroup at: its weight, or "idle"."""
-    uid = pod["metadata"]["uid"]
-    find = f"find /sys/fs/cgroup -maxdepth 8 -type d \\( -name '*{uid}*' -o -name '*{uid.replace('-', '_')}*' \\)"
-    script = (
-        f"for d in $({find}); do "
-        "if [ -e $d/cpu.idle ] && [ $(cat $d/cpu.idle) = 1 ]; then echo idle; "
-        "elif [ -e $d/cpu.shares ]; then cat $d/cpu.shares; elif [ -e $d/cpu.weight ]; then cat $d/cpu.weight; fi; done"
-    )
-    return set(cluster.on_node(pod["spec"]["nodeName"], script).split())
-
-
 async def test_a_guest_job_fills_both_nodes_at_the_lowest_priority_and_ends(cluster, client, space, pool):
-    await space.apply(guest(space, "filler", 150))
+    await space.apply(guest(space, "filler", 150, program=BURNS))
     assert (await space.answer("filler"))["reason"] == "Guest"
     nodes = {n["name"] for n in (await pool_status(client))["nodes"]}
 
@@ -46,7 +26,7 @@ async def test_a_guest_job_fills_both_nodes_at_the_lowest_priority_and_ends(clus
     running = await eventually(everywhere)
     for pod in running:
         assert pod["status"]["qosClass"] == "BestEffort"
-    await eventually(lambda: any(priority(cluster, pod) in ({"idle"}, {"2"}, {"1"}) for pod in everywhere() or ()))
+    await eventually(lambda: any(LOWEST & set(cluster.priority(pod).values()) for pod in everywhere() or ()))
     status = await space.end("filler")
     assert status["state"] == "Completed"
     assert status["units"]["done"] == 150

@@ -59,6 +59,9 @@ worker.result(str(done))
 """
 """Each unit takes 20 ms of CPU, however long that takes."""
 
+LOWEST = {"idle", "1", "2"}
+"""What the kernel holds a guest at, on each version of cgroups."""
+
 JOIN = 'cd "$PUNCTUAL_RESULTS"; for r in [0-9]*-*; do echo "$r $(cat "$r")"; done | sort -n >/dev/termination-log'
 """A reduce that tells what was accounted: a line per range, with what its worker said."""
 
@@ -157,6 +160,27 @@ class Cluster:
         """Write a quota into a cgroup by hand, in microseconds per 100 ms."""
         v1, v2 = f"{folder}/cpu.cfs_quota_us", f"{folder}/cpu.max"
         self.on_node(node, f"if [ -e {v1} ]; then echo {quota} >{v1}; else echo {quota} 100000 >{v2}; fi")
+
+    def priority(self, pod):
+        """Return what the kernel holds a pod's own folder at: {folder of a hierarchy: weight, or "idle"}."""
+        uid = pod["metadata"]["uid"]
+        names = f"-name '*{uid}*' -o -name '*{uid.replace('-', '_')}*'"
+        script = (
+            f"for d in $(find /sys/fs/cgroup -maxdepth 8 -type d \\( {names} \\)); do "
+            "if [ -e $d/cpu.idle ] && [ $(cat $d/cpu.idle) = 1 ]; then echo $d idle; "
+            "elif [ -e $d/cpu.shares ]; then echo $d $(cat $d/cpu.shares); "
+            "elif [ -e $d/cpu.weight ]; then echo $d $(cat $d/cpu.weight); fi; done"
+        )
+        return dict(line.split() for line in self.on_node(pod["spec"]["nodeName"], script).splitlines())
+
+    def set_priority(self, pod):
+        """Give a pod's own folder an ordinary weight by hand, as a program that knows no guests would."""
+        script = (
+            "if [ -e {d}/cpu.idle ]; then echo 0 >{d}/cpu.idle; fi; "
+            "if [ -e {d}/cpu.shares ]; then echo 512 >{d}/cpu.shares; else echo 50 >{d}/cpu.weight; fi"
+        )
+        for folder in self.priority(pod):
+            self.on_node(pod["spec"]["nodeName"], script.format(d=folder))
 
     def cpus(self, node):
         """Return the CPU that a node's machine gives it, in cores."""
@@ -433,6 +457,14 @@ async def left_behind(client):
     ]
 
 
+def guest(space, name, units, **more):
+    """Return a guest job."""
+    body = space.manifest(name, units=units, deadline=None, **more)
+    body["spec"]["class"] = "Guest"
+    del body["spec"]["deadline"]
+    return body
+
+
 def stranger(cluster, space, node, cpu="10m", **spec):
     """Return a pod of somebody else for that node."""
     main = {
@@ -458,6 +490,41 @@ def has_no_room(space, name):
     """Whether the scheduler has looked for a node for that pod, and found none."""
     conditions = space.pods.get(name, {}).get("status", {}).get("conditions") or ()
     return any((c["type"], c["status"]) == ("PodScheduled", "False") for c in conditions)
+
+
+def agent_state(pod):
+    """Return how often an agent's container was begun again, and its state."""
+    (found,) = (s for s in pod["status"]["containerStatuses"] if s["name"] == "agent")
+    return found["restartCount"], found["state"]
+
+
+async def kept_waiting(cluster, agent):
+    """Kill the agent that ``agent()`` gives; return whether it is kept waiting, rather than begun again at once."""
+    await eventually(lambda: "running" in agent_state(agent())[1], within=240, every=0.5)
+    before, _ = agent_state(agent())
+    cluster.signal(agent(), "KILL")
+
+    def seen():
+        count, now = agent_state(agent())
+        waiting = (now.get("waiting") or {}).get("reason") == "CrashLoopBackOff"
+        return ("waits" if waiting else "runs") if waiting or count > before else None
+
+    return await eventually(seen) == "waits"
+
+
+async def agents_never_restarted(cluster):
+    """Replace agents that have ended in earlier tests: the kubelet would start them again later each time."""
+    before = cluster.pods("agent")
+    for pod in before:
+        if any(c["restartCount"] for c in pod["status"].get("containerStatuses") or ()):
+            cluster.kubectl("delete", "pod", "-n", SYSTEM, pod["metadata"]["name"], "--wait=false")
+
+    def fresh():
+        now = cluster.pods("agent")
+        statuses = [c for p in now for c in p["status"].get("containerStatuses") or [{"restartCount": 1}]]
+        return len(now) == len(before) and all(map(is_ready, now)) and not any(c["restartCount"] for c in statuses)
+
+    await eventually(fresh, within=180)
 
 
 def is_ready(pod):
