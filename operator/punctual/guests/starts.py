@@ -64,7 +64,7 @@ class Starts:
         cpu = st.length.seconds * rate * guest.cores
         if guest.restart == "Redo":
             cpu = min(cpu, guest.most_lost)
-        places = sum(int(n.node.cores / guest.cores) for n in self.cluster.nodes.values())
+        places = sum(max(1, int(n.node.cores / guest.cores)) for n in self.cluster.nodes.values())
         spread = ceil(st.remaining.total / max(1, min(places, guest.most or places)))
         begin, end = st.remaining.parts[0]
         size = max(1, min(int(cpu / st.cpu_per_unit + 1e-6), spread, end - begin))

@@ -477,6 +477,13 @@ def test_a_node_that_is_smaller_than_a_chunk_takes_one():
     assert len(running(world)) == 1
 
 
+def test_the_units_of_a_short_job_are_spread_over_nodes_that_are_smaller_than_a_chunk():
+    world = World(nodes=2, cores=0.75)
+    world.apply(guest(units=6))
+    world.run(4)
+    assert sorted(running(world).values()) == ["n0", "n1"]
+
+
 def test_no_chunk_starts_where_an_agent_cannot_hold_it_down():
     world = World(nodes=2)
     world.hosts["n0"].powerless = True
