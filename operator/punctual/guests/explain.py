@@ -69,7 +69,7 @@ def _sentences(told: Decided) -> list[str]:
             why = f"This chunk leaves node {told.node}, which takes none now: it is cordoned, tainted or not ready."
             return [why, _rest(told)]
         case "Suspended":
-            why = "This chunk stops, because its job is suspended (spec.suspend)."
+            why = "This chunk stops, because its job may not run now (condition Admitted)."
             return [why, _rest(told), _killed(told, "has not answered")]
         case "AtRisk":
             why = (

@@ -167,7 +167,7 @@ def merged(older: Event, newer: Event) -> Event:
     """Merge two events of one key: the newer one, and for reports the newest line of each pod."""
     if isinstance(older, NodeReported) and isinstance(newer, NodeReported):
         lines = {seen.pod: seen for seen in (*older.chunks, *newer.chunks)}
-        return NodeReported(newer.node, newer.host or older.host, tuple(lines.values()), newer.excess)
+        return NodeReported(newer.node, newer.host, tuple(lines.values()), newer.excess)
     return newer
 
 

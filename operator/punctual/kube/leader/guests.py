@@ -4,8 +4,9 @@ Chunks and statuses of guest jobs are written as those of any job.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
-from punctual import wire
+from punctual import reasons, wire
 from punctual.guests.control import GuestControl
 from punctual.guests.explain import explain
 from punctual.guests.model import Action, Decided, Event, GuestApplied, LendTo, NodesSeen, key_of, merged
@@ -69,9 +70,12 @@ class Guests(Actors[GuestControl, Event, GuestExecutor]):
 
     def applied(self, known: KnownJob, job: Job) -> GuestApplied:
         """Return a guest job as its control is told of it."""
-        pool = self._caches.directory.pools[known.owner.pool].pool
+        pool = self._caches.directory.pools[known.owner.pool]
+        if pool.deleting and job.refusal is None:  # its deletion waits for all chunks
+            text = f"Pool {known.owner.pool} is being deleted: its guests stop"
+            job = replace(job, refusal=(reasons.POOL_DELETED, text))
         template = {} if job.refusal else known.template()["template"]
-        return GuestApplied(to_guest(job, template, pool.spec), known.record)
+        return GuestApplied(to_guest(job, template, pool.pool.spec), known.record)
 
     def nodes_changed(self, pool: str) -> None:
         """Take in that the nodes of a pool have changed."""

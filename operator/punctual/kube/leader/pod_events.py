@@ -48,8 +48,8 @@ class PodEvents:
             self._lent.discard(event.uid)
         elif pool:
             self._pools[event.uid] = pool
-            lent = event.kind == "Guest"
-            self._lent |= {event.uid} if lent else set()
+            if lent := event.kind == "Guest":
+                self._lent.add(event.uid)
         if pool and lent:
             self._guests.tell(pool, event)
         elif pool:

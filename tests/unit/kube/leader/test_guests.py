@@ -12,6 +12,8 @@ from punctual.kube.cluster.chunk_pods import see_pod
 from punctual.kube.cluster.resources import PODS
 from punctual.kube.format.duration import format_time
 
+STAMP = "2030-01-01T00:00:00Z"
+
 
 @pytest.fixture
 async def world():
@@ -180,3 +182,17 @@ async def test_a_guest_job_without_its_pool_waits_for_it_and_goes_when_it_is_del
     await world.until(lambda: world.admitted(job) == "Guest")
     leader.observe("DELETED", job)
     await world.until(lambda: job["metadata"]["uid"] not in leader.caches.directory.jobs)
+
+
+async def test_a_pool_that_is_being_deleted_does_not_wait_for_its_guests(world):
+    leader, job = await lent(world)
+    leader.observe("MODIFIED", world.server.put("Pool", "main", spec=world.pool["spec"], deletionTimestamp=STAMP))
+    await world.until(lambda: world.admitted(job) == "PoolDeleted")
+    report(leader, *(wire.PodReport(uid=f"pod-{n}", done=1, end=2) for n in range(4)))
+    for n, pod in enumerate(world.server.pods):
+        ended = [{"name": "main", "state": {"terminated": {"exitCode": 0, "finishedAt": STAMP}}}]
+        leader.see_pod(started(pod, n, phase="Succeeded", containerStatuses=ended))
+    report(leader, *(wire.PodReport(uid=f"pod-{n}", done=2, end=2, over=True) for n in range(4)))
+    await world.until(lambda: not world.status(job).get("chunks"))
+    report(leader)
+    assert len(world.server.pods) == 4
