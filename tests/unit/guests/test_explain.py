@@ -197,9 +197,9 @@ TOLD = {
         leaves("Suspended", loss=3.0),
         "GuestLeaves",
         (
-            "This chunk stops, because its job may not run now (condition Admitted). It ends the unit that it has begun; "
-            "the others (3m20s of work) remain for when the job goes on. If it has not answered after 5.0s, its pod is "
-            "ended, and 3 CPU seconds of work are lost."
+            "This chunk stops, because its job may not run now (condition Admitted). It ends the unit that it has "
+            "begun; the others (3m20s of work) remain for when the job goes on. If it has not answered after 5.0s, its "
+            "pod is ended, and 3 CPU seconds of work are lost."
         ),
     ),
     "much at risk": (
