@@ -62,6 +62,10 @@ class Manners:
     """Seconds until it reads an offer."""
     fails_after: float | None = None
     """CPU seconds after which it fails."""
+    reason: str = ""
+    """Reason of the pods that fail, as their kubelet says."""
+    log: str = ""
+    """What they have said at their end."""
     hangs: bool = False
     memory: int = 100
 
@@ -367,7 +371,8 @@ class World:
             started=pod.started,
             exit_code=pod.exit_code,
             disrupted=pod.disrupted,
-            message=pod.uid if pod.phase == "Succeeded" else "",
+            reason=pod.manners.reason if pod.phase == "Failed" else "",
+            message={"Succeeded": pod.uid, "Failed": pod.manners.log}.get(pod.phase, ""),
             offered=pod.offered is not None,
         )
 

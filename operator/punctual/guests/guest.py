@@ -17,7 +17,7 @@ from punctual.guests.model import Action, Cause, ChunkSeen, Guest, LendTo
 from punctual.linger.policy import Step
 from punctual.scheduling.model import ledger
 from punctual.scheduling.model.actions import CreateChunk, Emit, EndPod, OfferEnd, StoreResult
-from punctual.scheduling.model.events import NOT_OWN, PodObserved
+from punctual.scheduling.model.events import PodObserved
 from punctual.scheduling.model.job import Chunk, JobRecord, Verdict
 from punctual.scheduling.model.ranges import Range, Ranges
 from punctual.scheduling.model.timing import GRACE
@@ -254,9 +254,7 @@ class GuestState:
         if pod.phase == "Succeeded":
             self.succeed(now, chunk, pod)
         elif pod.phase == "Failed":
-            own = not pod.disrupted and not pod.deleting and pod.reason not in NOT_OWN
-            code = f"exit code {pod.exit_code}" if pod.exit_code is not None else pod.reason or "failed"
-            self.lose(chunk, own=own, message=f"pod {pod.name}: {code}")
+            self.lose(chunk, own=pod.own_failure, message=pod.failure)
         elif pod.deleting:
             self.lose(chunk, own=False)
         elif pod.phase == "Running":

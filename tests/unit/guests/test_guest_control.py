@@ -309,12 +309,12 @@ def test_nothing_starts_on_a_node_with_a_silent_agent():
 
 def test_a_job_fails_when_a_chunk_fails_too_often():
     world = World(nodes=2)
-    world.manners = Manners(fails_after=2.0)
+    world.manners = Manners(fails_after=2.0, reason="Evicted", log="writing\nno room")
     world.apply(guest(units=100, chunk_retries=2))
     world.until_done(limit=300.0)
     record = world.records["g1"]
     assert record.failed_condition is not None
-    assert "exit code 1" in record.failed_condition.message
+    assert record.failed_condition.message.endswith(": exit code 1 (Evicted); its log ends: writing | no room")
     assert record.chunks == ()
     world.run(2)
     assert not list(world.running())

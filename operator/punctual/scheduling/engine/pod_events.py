@@ -11,10 +11,9 @@ from punctual.scheduling.engine.dispatcher import Dispatcher
 from punctual.scheduling.engine.lifecycle import BLOCKED, Lifecycle
 from punctual.scheduling.engine.set_points import SetPoints
 from punctual.scheduling.model.actions import DropSetPoint, Emit
-from punctual.scheduling.model.events import NOT_OWN, CreateRefused, PodObserved, Reported
+from punctual.scheduling.model.events import CreateRefused, PodObserved, Reported
 from punctual.scheduling.model.job import Chunk
 from punctual.scheduling.model.processors import Occupant
-from punctual.scheduling.model.wording import SAID, last_words
 from punctual.scheduling.state.job_state import ChunkObservation, JobState
 from punctual.scheduling.state.pool_state import PoolState
 from punctual.theory.tolerance import tolerance
@@ -82,14 +81,9 @@ class PodEvents:
         if pod.phase == "Succeeded":
             self.lifecycle.succeeded(now, st, chunk, watch)
         elif pod.phase == "Failed":
-            own = not pod.disrupted and not pod.deleting and pod.reason not in NOT_OWN
-            code = f"exit code {pod.exit_code}" if pod.exit_code is not None else pod.reason or "failed"
-            text = f"pod {pod.name}: {code}" + (f" ({pod.reason})" if pod.reason and pod.exit_code is not None else "")
-            if pod.started is None and pod.message:  # the message of the init step
-                text += f": {pod.message[:SAID]}"
-            elif words := last_words(pod.message):
-                text += f"; its log ends: {words}"
-            self.lifecycle.lose(now, st, chunk, reasons.CHUNK_FAILED if own else reasons.CAPACITY_LOST, text, own=own)
+            own = pod.own_failure
+            reason = reasons.CHUNK_FAILED if own else reasons.CAPACITY_LOST
+            self.lifecycle.lose(now, st, chunk, reason, pod.failure, own=own)
             self.lifecycle.end_unless_kept(now, st, pod)
         elif pod.deleting:
             # A person, an eviction or the scheduler (for a higher priority) deletes it. Its end may take its whole

@@ -7,6 +7,7 @@ from punctual.control.response import Response
 from punctual.scheduling.model.job import InputVersion, Job, JobRecord, Kind, Transfer
 from punctual.scheduling.model.pool_spec import PoolRecord, PoolSpec
 from punctual.scheduling.model.reservation import Reservation
+from punctual.scheduling.model.wording import SAID, last_words
 
 PodPhase = Literal["Pending", "Running", "Succeeded", "Failed", "Unknown"]
 
@@ -96,6 +97,23 @@ class PodObserved(NamedTuple):
     """The version of the input that it reports to have read; None: not reported."""
     input_changed: bool = False
     """The step failed since the input is not the one that the job began with, or changed while it was read."""
+
+    @property
+    def own_failure(self) -> bool:
+        """Whether a pod that failed did so by its own fault: neither the cluster nor a person ended it."""
+        return not self.disrupted and not self.deleting and self.reason not in NOT_OWN
+
+    @property
+    def failure(self) -> str:
+        """How a pod failed, in words."""
+        code = f"exit code {self.exit_code}" if self.exit_code is not None else self.reason or "failed"
+        text = f"pod {self.name}: {code}"
+        if self.reason and self.exit_code is not None:
+            text += f" ({self.reason})"
+        if self.started is None and self.message:  # the message of the init step
+            return f"{text}: {self.message[:SAID]}"
+        words = last_words(self.message)
+        return f"{text}; its log ends: {words}" if words else text
 
 
 class Share(NamedTuple):
