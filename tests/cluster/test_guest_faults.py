@@ -9,6 +9,7 @@ import json
 import random
 
 from live import (
+    LABEL,
     LOWEST,
     agent_state,
     agents_never_restarted,
@@ -18,7 +19,9 @@ from live import (
     guest,
     is_ready,
     kept_waiting,
+    lend,
     note,
+    pool_manifest,
     stranger,
 )
 
@@ -357,3 +360,20 @@ def host(cluster, space, node):
     body["metadata"]["name"] = "host"
     body["spec"]["containers"][0]["command"] = ["python3", "-c", HOST]
     return body
+
+
+async def test_guests_leave_when_their_pool_is_deleted_and_go_on_when_it_is_back(cluster, client, space, pool):
+    async with lend(cluster, client, cluster.nodes[-1]) as own:
+        await space.apply(guest(space, "moved", 200, pool=own, **PATIENT))
+        (pod,) = await on_nodes(space, "moved")
+        await eventually(lambda: space.status("moved")["units"]["done"] > 0)
+        cluster.kubectl("delete", "pool", own, "--wait=false")
+        await eventually(lambda: space.condition("moved", "Admitted").get("reason") == "PoolNotFound")
+        await eventually(lambda: pod["metadata"]["name"] in space.gone)
+        assert not space.status("moved").get("chunks")
+        kept = space.status("moved")["units"]["done"]
+        assert kept > 0
+        cluster.kubectl("create", "-f", "-", stdin=json.dumps(pool_manifest(own, {LABEL: own})))
+        await hurried(space, "moved")
+        await counted_once(space, "moved", 200)
+        assert note(guests(space, "moved")[-1], "begin") > 0
