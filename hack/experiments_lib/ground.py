@@ -49,16 +49,18 @@ class Ground:
 
     # before and after
 
-    def prepare(self) -> None:
-        """Have cluster, images and chart; clear what an earlier run left; measure the programs."""
+    def prepare(self, *, programs_too: bool = True) -> None:
+        """Have cluster, images and chart; clear what an earlier run left; measure the programs if they are needed."""
         place.bring_up()
         described = ["git", "describe", "--always", "--dirty=+", "--abbrev=7", "--exclude=*"]
         self.commit = subprocess.run(described, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
         base = place.own_image()
-        self.image = f"{IMAGE}:{base.rpartition(':')[2]}"
-        self.say("Image: blastp and its data, on top of Punctual's")
-        docker("build", "--quiet", "--network=host", "-t", self.image, "--build-arg", f"BASE={base}", str(EXAMPLE))
-        place.command("hack/cluster", "load-image", self.image)
+        self.image = base
+        if programs_too:
+            self.image = f"{IMAGE}:{base.rpartition(':')[2]}"
+            self.say("Image: blastp and its data, on top of Punctual's")
+            docker("build", "--quiet", "--network=host", "-t", self.image, "--build-arg", f"BASE={base}", str(EXAMPLE))
+            place.command("hack/cluster", "load-image", self.image)
         # both workers must have the same CPU, so the operator runs on neither
         place.install(
             base,
@@ -72,6 +74,8 @@ class Ground:
         self._cores = {node: machine.cores(node) for node in self.nodes}
         self.clear()
         self.kubectl.run("create", "namespace", NAMESPACE)
+        if not programs_too:
+            return
         self.create(self.pod("measure", self.nodes[0], programs.measuring_command()))
         self.costs = programs.costs(self._message("measure", within=180))
         self.say("CPU of a unit: " + ", ".join(f"{name} {1000 * c.unit:.1f} ms" for name, c in self.costs.items()))

@@ -1,0 +1,161 @@
+"""A node that has one CPU of the machine for itself, seen from the machine: its counters, its guests, and their caps.
+
+The node's cgroups are read through ``/proc/PID/root``, so no program of the experiment runs on the node. That needs root
+and an engine on this machine, as `hack/cluster` has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from demo_lib import machine
+from demo_lib.machine import docker
+
+from punctual_agent.cgroup import CgroupError, Hierarchy
+
+CPU = 0
+"""The CPU of the machine that the node has. All others are for the other nodes and for this program."""
+EVERY = 0.02
+"""Seconds between two samples of caps."""
+TRIES = 20
+
+
+class Counters(NamedTuple):
+    """CPU seconds so far, and when."""
+
+    at: float
+    node: float
+    guests: float
+    idle: float
+    """Of the machine's CPU that the node has."""
+
+
+@contextlib.contextmanager
+def pinned(nodes: dict[str, bool]) -> Iterator[None]:
+    """Give nodes that are True the first CPU, and all others and this program the rest, without a quota.
+
+    Docker cannot take a quota back, so the quota is all CPUs of the machine meanwhile.
+    """
+    count = os.cpu_count() or 1
+    mine = os.sched_getaffinity(0)
+    rest = f"1-{count - 1}" if count > 2 else "1"
+    before = {node: machine.cores(node) for node in nodes}
+    try:
+        for node, alone in nodes.items():
+            _pin(node, str(CPU) if alone else rest)
+            if before[node]:
+                machine.give_cpus(node, count)
+        os.sched_setaffinity(0, range(1, count))
+        yield
+    finally:
+        os.sched_setaffinity(0, mine)
+        for node, cores in before.items():
+            if cores:
+                machine.give_cpus(node, cores)
+            docker("update", "--cpuset-cpus", f"0-{count - 1}", node)
+            _spread(Hierarchy(_root(node)), f"0-{count - 1}")
+
+
+def _pin(node: str, cpus: str) -> None:
+    """Give a node some CPUs. On v1 the groups in it must have no others before, and new ones may come meanwhile."""
+    for left in reversed(range(TRIES)):
+        _narrow(Hierarchy(_root(node)), cpus)
+        try:
+            docker("update", "--cpuset-cpus", cpus, node)
+        except Exception:
+            if not left:
+                raise
+            time.sleep(0.2)
+        else:
+            return
+
+
+def _sets(hierarchy: Hierarchy) -> list[Path]:
+    """Return the cpusets in a node on v1, the outer before the inner; none on v2, where they follow the node's."""
+    if hierarchy.version == "v2":
+        return []
+    return sorted(file for file in Path(hierarchy.root, "cpuset").glob("*/**/cpuset.cpus"))
+
+
+def _narrow(hierarchy: Hierarchy, cpus: str) -> None:
+    for file in reversed(_sets(hierarchy)):
+        with contextlib.suppress(OSError):  # it is gone, or one below it has come
+            file.write_text(cpus)
+
+
+def _spread(hierarchy: Hierarchy, cpus: str) -> None:
+    for file in sorted(_sets(hierarchy), key=lambda file: len(file.parts)):
+        with contextlib.suppress(OSError):
+            file.write_text(cpus)
+
+
+def _root(node: str) -> str:
+    return f"/proc/{docker('inspect', '-f', '{{.State.Pid}}', node)}/root/sys/fs/cgroup"
+
+
+class Watched:
+    """The guests of a node: all its BestEffort pods that come after the watch began. A thread samples them."""
+
+    def __init__(self, node: str) -> None:
+        self._hierarchy = Hierarchy(_root(node))
+        self._strangers: set[str] = set()
+        self._strangers = set(self._pods())
+        self._cpu: dict[str, float] = {}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._sample, daemon=True)
+        self.caps: list[tuple[float, float]] = []
+        """(time, cores) of all guests together at each sample."""
+
+    def __enter__(self) -> Watched:
+        """Begin to sample."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let the guests run, and stop sampling."""
+        self.freeze(frozen=False)
+        self._over.set()
+        self._thread.join()
+
+    def freeze(self, *, frozen: bool) -> None:
+        """Let the guests stand still, or run."""
+        v2 = self._hierarchy.version == "v2"
+        for pod in self._pods():
+            file = f"{pod}/cgroup.freeze" if v2 else f"{self._tree('freezer', pod)}/freezer.state"
+            with contextlib.suppress(OSError):  # it has just gone
+                Path(file).write_text("01"[frozen] if v2 else ("THAWED", "FROZEN")[frozen])
+
+    def counters(self) -> Counters:
+        """Read all counters."""
+        self._look()
+        with open("/proc/stat", encoding="ascii") as file:  # noqa: PTH123
+            words = next(line.split() for line in file if line.startswith(f"cpu{CPU} "))
+        idle = (int(words[4]) + int(words[5])) / os.sysconf("SC_CLK_TCK")
+        return Counters(time.time(), self._hierarchy.node().cpu, sum(self._cpu.values()), idle)
+
+    def _pods(self) -> list[str]:
+        kubepods = self._hierarchy.kubepods
+        found = [str(one) for one in Path(kubepods).glob("*besteffort*/*pod*") if one.is_dir()] if kubepods else []
+        return [one for one in found if one not in self._strangers]
+
+    def _tree(self, name: str, pod: str) -> str:
+        return f"{self._hierarchy.root}/{name}{pod.removeprefix(self._hierarchy.cpu)}"
+
+    def _look(self) -> float:
+        """Note the counters of all guests. Returns their caps together."""
+        total = 0.0
+        for pod in self._pods():
+            with contextlib.suppress(CgroupError):
+                self._cpu[pod] = max(self._cpu.get(pod, 0.0), self._hierarchy.use(pod, ()).cpu)
+                total += min(cap.share for cap in self._hierarchy.caps(pod).values())
+        return total
+
+    def _sample(self) -> None:
+        while not self._over.wait(EVERY):
+            self.caps.append((time.time(), self._look()))
