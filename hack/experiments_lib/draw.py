@@ -104,6 +104,31 @@ def disturbed(found: Json, path: Path) -> None:
     _save(figure, path)
 
 
+def guests(found: Json, path: Path) -> None:
+    """Draw the ratios of all pairs: with guests over alone, and alone over alone."""
+    figure, axes = sheet(1, 2, width=3.6, height=2.6, share=False)
+    for axis, (work, title) in zip(axes[0], (("web", "web server, p99"), ("benchmark", "benchmark")), strict=True):
+        rows = []
+        for request, works in found["requests"].items():
+            one = works[work]
+            if one["noise"] is not None:
+                rows.append(("alone", one["noise"], "#888888"))
+            rows.append((request, one["ratio"], COLOURS[len(rows) % 2]))
+        for at, (_, one, colour) in enumerate(rows):
+            spots = [at + 0.24 * ((k % 5) / 4 - 0.5) for k in range(len(one["all"]))]
+            axis.plot(spots, one["all"], "o", color=colour, markersize=3, alpha=0.5, markeredgewidth=0)
+            axis.plot([at, at], [one["low"], one["high"]], color=colour, linewidth=2)
+            axis.plot([at - 0.2, at + 0.2], 2 * [one["median"]], color=colour, linewidth=2)
+        axis.axhline(1.0, color="#999999", linewidth=0.8)
+        axis.set_xticks(range(len(rows)), [name for name, _, _ in rows])
+        axis.set_xlim(-0.5, len(rows) - 0.5)
+        axis.set_title(title, fontsize=9)
+        if work == "web":
+            axis.set_yscale("log")
+    axes[0, 0].set_ylabel("over alone")
+    _save(figure, path)
+
+
 def smooth(rates: list[float], count: int) -> list[float]:
     """Return the mean of each rate and those before it, ``count`` in all."""
     return [fmean(rates[max(0, n + 1 - count) : n + 1]) for n in range(len(rates))]

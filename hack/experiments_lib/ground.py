@@ -106,6 +106,10 @@ class Ground:
         """Run a program on a node, outside its pods, that takes all the CPU it can get."""
         docker("exec", "--detach", node, "timeout", f"{seconds:.1f}", "sh", "-c", "while :; do :; done")
 
+    def douse(self, node: str) -> None:
+        """End what :meth:`burn` started on a node."""
+        docker("exec", node, "sh", "-c", "kill $(pgrep -f 'while :; do :; don[e]') 2>/dev/null || true")
+
     def pool(self, name: str, *nodes: str, **spec: Any) -> int:
         """Have a pool of some nodes; return how many processors it has."""
         self.kubectl.run("label", "node", *nodes, f"{NODE_LABEL}={name}", "--overwrite")

@@ -1,9 +1,9 @@
-"""Guests on a node with work of its own: does that work feel them, and how much of the rest do they use?
+"""Guests on a node with work of its own: how far that work feels them, and how much of the rest they use.
 
 The node has one CPU of the machine for itself. Its own work is a web server that is asked at a fixed rate all the time,
 or a benchmark that takes the whole CPU. Guests fill the node with work that never ends. Runs with guests that stand
-still (*alone*) and with guests that run alternate. Where a run shows how fast guests yield, the node is idle before, and
-guests have all of it.
+still (*alone*) and with guests that run alternate. Before a benchmark with guests, the node is idle and guests have all
+of it, so it shows also how fast guests yield.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import asdict
 from itertools import pairwise
 from random import Random
 from statistics import median, quantiles
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from experiments_lib.ground import NAMESPACE, Ground, Json
 from experiments_lib.host import PORT, SERVER, Client, ask
@@ -82,25 +82,26 @@ def run(ground: Ground, pairs: int) -> Json:
         return {"pairs": pairs, "rate": RATE, "round": ROUND, "seconds": RUN, "requests": found}
 
 
+def endless(name: str, pool: str, image: str, **spec: Any) -> Json:
+    """Return a guest job that never ends."""
+    container = {"name": "main", "image": image, "command": ["python3", "-c", BURNS]}
+    return {
+        "apiVersion": "punctual.dev/v1alpha1",
+        "kind": "DivisibleJob",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {
+            "class": "Guest",
+            "pool": pool,
+            "units": 10_000_000,
+            "template": {"spec": {"containers": [container]}},
+            **spec,
+        },
+    }
+
+
 def _fill(ground: Ground, guests: Watched) -> None:
     """Have a guest job without an end, and see it use the node."""
-    ground.create(
-        {
-            "apiVersion": "punctual.dev/v1alpha1",
-            "kind": "DivisibleJob",
-            "metadata": {"name": "filler", "namespace": NAMESPACE},
-            "spec": {
-                "class": "Guest",
-                "pool": POOL,
-                "units": 10_000_000,
-                "template": {
-                    "spec": {
-                        "containers": [{"name": "main", "image": ground.image, "command": ["python3", "-c", BURNS]}]
-                    }
-                },
-            },
-        }
-    )
+    ground.create(endless("filler", POOL, ground.image))
     ground.until(lambda: _full(guests), within=120, what="guests to fill the node")
 
 
@@ -195,9 +196,7 @@ def _run(value: float, before: Counters, after: Counters) -> Run:
     seconds = after.at - before.at
     theirs = after.guests - before.guests
     own = after.node - before.node - theirs
-    return Run(
-        value, theirs / seconds, (theirs + after.idle - before.idle) / seconds, max(0.0, 1.0 - own / seconds)
-    )
+    return Run(value, theirs / seconds, (theirs + after.idle - before.idle) / seconds, max(0.0, 1.0 - own / seconds))
 
 
 def _told(runs: list[tuple[bool, Run]]) -> Json:
@@ -245,4 +244,5 @@ def limits(found: list[float], *, seed: int = 0) -> Json:
         "low": drawn[round(0.025 * DRAWS)],
         "high": drawn[round(0.975 * DRAWS) - 1],
         "count": len(found),
+        "all": [round(one, 5) for one in found],
     }

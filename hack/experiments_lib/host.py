@@ -1,7 +1,7 @@
 """The node's own work in the experiment with guests: a small web server, and the client that asks it.
 
-A request for ``/N`` takes N rounds of a hash; the answer tells the seconds that they took. So the same server serves many
-small requests, and runs a benchmark of the CPU.
+A request for ``/N`` takes N rounds of a hash; the answer tells the seconds that they took. So the same server serves
+many small requests, and runs a benchmark of the CPU.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Client:
 
     def __init__(self, address: str, *, rounds: int, rate: float, seconds: float) -> None:
         order = {"address": address, "port": PORT, "rounds": rounds, "rate": rate, "seconds": seconds}
-        self._answers = tempfile.TemporaryFile("w+")  # a pipe would fill up
+        self._answers = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed in close; a pipe would fill up
         self._process = subprocess.Popen([sys.executable, "-c", CLIENT, json.dumps(order)], stdout=self._answers)
 
     def close(self) -> list[tuple[float, float]]:

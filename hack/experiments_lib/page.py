@@ -120,6 +120,47 @@ def disturbed(found: Json) -> Iterator[str]:
     )
 
 
+def guests(found: Json) -> Iterator[str]:
+    """Yield the table of a node's own work beside guests, and what guests used."""
+    yield "| own work | request | alone | with guests | ratio | alone over alone | guests use of what is left |"
+    yield "|---|---|---|---|---|---|---|"
+    for request, works in found["requests"].items():
+        for work, one in works.items():
+            values = (f"{1000 * one[key]['median']:.4g} ms" for key in ("alone", "guests"))
+            noise = FEW if one["noise"] is None else _limits(one["noise"])
+            used = f"{one['harvest']:.1%}" if work == "web" else FEW
+            yield f"| {WORK[work]} | {request} | {' | '.join(values)} | {_limits(one['ratio'])} | {noise} | {used} |"
+    yield ""
+    yield "From the beginning of the benchmark until the cap of guests is at its floor:"
+    yield ""
+    yield "| request | median | worst | bursts | not at the floor |"
+    yield "|---|---|---|---|---|"
+    for request, works in found["requests"].items():
+        one, missing = works["benchmark"]["floor"], works["benchmark"]["not_at_floor"]
+        times = f"{FEW} | {FEW} | 0" if one is None else f"{one['median']:.2f} s | {one['most']:.2f} s | {one['count']}"
+        yield f"| {request} | {times} | {missing} |"
+    yield ""
+    yield f"`hack/experiments guests --pairs {found['pairs']}`, at {found['commit']}."
+
+
+def moves(found: Json) -> Iterator[str]:
+    """Yield the table of ranges that go to another node."""
+    yield "| the node | moves | until the decision | worst | from there until it runs elsewhere | worst |"
+    yield "|---|---|---|---|---|---|"
+    for cause, what in (("cordon", "is cordoned"), ("burst", "gets work of its own")):
+        one = found[cause]
+        if one["runs"] is not None:
+            times = (f"{one[key]['median']:.2f} s | {one[key]['most']:.2f} s" for key in ("decided", "from_decision"))
+            yield f"| {what} | {one['runs']['count']} | {' | '.join(times)} |"
+    yield ""
+    command = f"hack/experiments moves --cordons {found['cordon_count']} --bursts {found['burst_count']}"
+    yield f"`{command}`, at {found['commit']}."
+
+
+def _limits(one: Json) -> str:
+    return f"{one['median']:.3f} ({one['low']:.3f} to {one['high']:.3f})"
+
+
 def _mean(one: Json, begin: float, end: float) -> float:
     """Return the urgent chunk's mean rate between two times, relative to that before the first disturbance."""
     track = one["tracks"]["urgent"]
@@ -146,6 +187,7 @@ def _percent(spread: Json, *, digits: int = 0) -> str:
     return f"{spread['median']:.{digits}%} ({spread['least']:.{digits}%} to {spread['most']:.{digits}%})"
 
 
+WORK = {"web": "web server, p99", "benchmark": "benchmark of the CPU"}
 BOUND = {"blastp": "CPU", "pagerank": "memory", "sqlite": "disk"}
 PARTS: dict[str, tuple[Callable[[Json], Iterator[str]], Callable[..., None]]] = {
     "steps": (steps, draw.steps),
@@ -153,5 +195,7 @@ PARTS: dict[str, tuple[Callable[[Json], Iterator[str]], Callable[..., None]]] = 
     "delay": (delay, draw.nothing),
     "rate": (rate, draw.rate),
     "disturbed": (disturbed, draw.disturbed),
+    "guests": (guests, draw.guests),
+    "moves": (moves, draw.nothing),
 }
 """By experiment: its table and its picture."""

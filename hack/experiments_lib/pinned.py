@@ -1,7 +1,7 @@
 """A node that has one CPU of the machine for itself, seen from the machine: its counters, its guests, and their caps.
 
-The node's cgroups are read through ``/proc/PID/root``, so no program of the experiment runs on the node. That needs root
-and an engine on this machine, as `hack/cluster` has.
+The node's cgroups are read through ``/proc/PID/root``, so no program of the experiment runs on the node. That needs
+root and an engine on this machine, as `hack/cluster` has.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from demo_lib import machine
 from demo_lib.machine import docker
 
+from punctual.errors import ClusterError, PunctualError
 from punctual_agent.cgroup import CgroupError, Hierarchy
 
 CPU = 0
@@ -43,32 +44,29 @@ def pinned(nodes: dict[str, bool]) -> Iterator[None]:
     Docker cannot take a quota back, so the quota is all CPUs of the machine meanwhile.
     """
     count = os.cpu_count() or 1
-    mine = os.sched_getaffinity(0)
-    rest = f"1-{count - 1}" if count > 2 else "1"
-    before = {node: machine.cores(node) for node in nodes}
-    try:
+    if count < 2:
+        raise PunctualError("this machine has one CPU: the experiment needs another one for all but the node")
+    with contextlib.ExitStack() as stack:
         for node, alone in nodes.items():
-            _pin(node, str(CPU) if alone else rest)
-            if before[node]:
+            cores = machine.cores(node)
+            stack.callback(_unpin, node, f"0-{count - 1}", cores)
+            _pin(node, str(CPU) if alone else f"1-{count - 1}")
+            if cores:
                 machine.give_cpus(node, count)
+        stack.callback(os.sched_setaffinity, 0, os.sched_getaffinity(0))
         os.sched_setaffinity(0, range(1, count))
         yield
-    finally:
-        os.sched_setaffinity(0, mine)
-        for node, cores in before.items():
-            if cores:
-                machine.give_cpus(node, cores)
-            docker("update", "--cpuset-cpus", f"0-{count - 1}", node)
-            _spread(Hierarchy(_root(node)), f"0-{count - 1}")
 
 
 def _pin(node: str, cpus: str) -> None:
     """Give a node some CPUs. On v1 the groups in it must have no others before, and new ones may come meanwhile."""
     for left in reversed(range(TRIES)):
-        _narrow(Hierarchy(_root(node)), cpus)
+        for file in reversed(_sets(Hierarchy(_root(node)))):
+            with contextlib.suppress(OSError):  # it is gone, or one below it has come
+                file.write_text(cpus)
         try:
             docker("update", "--cpuset-cpus", cpus, node)
-        except Exception:
+        except ClusterError:
             if not left:
                 raise
             time.sleep(0.2)
@@ -76,23 +74,22 @@ def _pin(node: str, cpus: str) -> None:
             return
 
 
+def _unpin(node: str, cpus: str, cores: float) -> None:
+    """Give a node all CPUs and its quota back."""
+    docker("update", "--cpuset-cpus", cpus, node)
+    for file in _sets(Hierarchy(_root(node))):
+        with contextlib.suppress(OSError):
+            file.write_text(cpus)
+    if cores:
+        machine.give_cpus(node, cores)
+
+
 def _sets(hierarchy: Hierarchy) -> list[Path]:
     """Return the cpusets in a node on v1, the outer before the inner; none on v2, where they follow the node's."""
     if hierarchy.version == "v2":
         return []
-    return sorted(file for file in Path(hierarchy.root, "cpuset").glob("*/**/cpuset.cpus"))
-
-
-def _narrow(hierarchy: Hierarchy, cpus: str) -> None:
-    for file in reversed(_sets(hierarchy)):
-        with contextlib.suppress(OSError):  # it is gone, or one below it has come
-            file.write_text(cpus)
-
-
-def _spread(hierarchy: Hierarchy, cpus: str) -> None:
-    for file in sorted(_sets(hierarchy), key=lambda file: len(file.parts)):
-        with contextlib.suppress(OSError):
-            file.write_text(cpus)
+    found = Path(hierarchy.root, "cpuset").glob("*/**/cpuset.cpus")
+    return sorted(found, key=lambda file: len(file.parts))
 
 
 def _root(node: str) -> str:
@@ -112,7 +109,7 @@ class Watched:
         self.caps: list[tuple[float, float]] = []
         """(time, cores) of all guests together at each sample."""
 
-    def __enter__(self) -> Watched:
+    def __enter__(self) -> Self:
         """Begin to sample."""
         self._thread.start()
         return self

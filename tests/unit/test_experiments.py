@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "hack"))  # hypothesis wants it before any fixture
 
-from experiments_lib import page, rate, samples, storm, watching
+from experiments_lib import guests, page, rate, samples, storm, watching
 from experiments_lib.outcome import Ended, outcome
 from experiments_lib.programs import PROGRAMS, costs
 
@@ -214,3 +214,18 @@ def test_a_page_without_marks_is_refused(tmp_path, monkeypatch):
     with pytest.raises(PunctualError, match="begin disturbed"):
         page.write()
     assert page.PAGE.read_text() == "nothing\n"
+
+
+def test_ratios_of_guests_are_those_of_neighbours_and_share_no_run():
+    runs = [(False, 1.0), (False, 2.0), (True, 3.0), (True, 5.0), (False, 4.0), (False, 8.0)]
+    assert guests.ratios(runs) == ([1.5, 1.25], [2.0, 2.0])
+    assert guests.ratios([(False, 2.0), (True, 3.0), (True, 4.0), (False, 8.0)]) == ([1.5, 0.5], [])
+
+
+def test_limits_hold_the_median_and_know_noise():
+    quiet, loud = ([1.0 + size * (k - 10) for k in range(21)] for size in (0.001, 0.01))
+    found = {size: guests.limits(one) for size, one in (("quiet", quiet), ("loud", loud))}
+    for one in found.values():
+        assert one["low"] < one["median"] < one["high"]
+        assert one["median"] == pytest.approx(1.0)
+    assert found["loud"]["high"] - 1.0 == pytest.approx(10 * (found["quiet"]["high"] - 1.0))

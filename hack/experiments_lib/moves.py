@@ -1,0 +1,117 @@
+"""A range of a guest that goes to another node: how long from a burst of its node's own work until it goes on there.
+
+A guest job of one chunk runs on one of two nodes. First its node is cordoned, again and again: it must leave at once.
+Then its node gets work of its own, and it leaves when its policy says that this pays. A node counts as busy until it
+was quiet for a minute, so bursts are a minute apart.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+
+from experiments_lib.ground import NAMESPACE, Ground, Json
+from experiments_lib.guests import endless
+from experiments_lib.samples import Spread
+from punctual import reasons
+
+POOL = "experiments-moves"
+QUIET = 65.0
+"""Seconds until a node that had a burst counts as idle."""
+WORKS = 6.0
+"""Seconds that a chunk works before the next move."""
+WITHIN = 60.0
+LEAVES = {reasons.GUEST_MOVES, reasons.GUEST_LEAVES}
+POD = "POD:.metadata.name,NODE:.spec.nodeName,PHASE:.status.phase,GOING:.metadata.deletionTimestamp"
+EVENT = "REASON:.reason,POD:.regarding.name,OLD:.involvedObject.name"
+
+
+@dataclass(slots=True)
+class Log:
+    """What two watches have told: (time, words)."""
+
+    pods: list[tuple[float, list[str]]] = field(default_factory=list)
+    events: list[tuple[float, list[str]]] = field(default_factory=list)
+
+    def running(self, since: float, *, not_on: str) -> tuple[float, str] | None:
+        """Return when a pod was first seen to run on another node, and there."""
+        for at, (_, node, phase, going) in list(self.pods):
+            if at >= since and phase == "Running" and going == "<none>" and node != not_on:
+                return at, node
+        return None
+
+    def decided(self, since: float) -> float | None:
+        """Return when the decision that a chunk leaves was first told."""
+        return next((at for at, words in list(self.events) if at >= since and words[0] in LEAVES), None)
+
+
+@contextlib.contextmanager
+def watching() -> Iterator[Log]:
+    """Watch the pods of guests, and the events, of the namespace."""
+    log = Log()
+    with contextlib.ExitStack() as stack:
+        for into, what, columns in ((log.pods, "pods", POD), (log.events, "events", EVENT)):
+            shown = ["--no-headers", "-o", f"custom-columns={columns}"]
+            words = ["kubectl", "get", what, "-n", NAMESPACE, "--watch", *shown]
+            program = stack.enter_context(subprocess.Popen(words, stdout=subprocess.PIPE, text=True))
+            stack.callback(program.terminate)
+            threading.Thread(target=_read, args=(program, into), daemon=True).start()
+        yield log
+
+
+def _read(program: subprocess.Popen[str], into: list[tuple[float, list[str]]]) -> None:
+    into.extend((time.time(), line.split()) for line in program.stdout or ())
+
+
+def run(ground: Ground, cordons: int, bursts: int) -> Json:
+    """Make the chunk move so often for each reason; return the seconds that it took."""
+    ground.pool(POOL, *ground.nodes)
+    ground.create(endless("wanderer", POOL, ground.image, processors={"max": 1}))
+    found: Json = {"cordon_count": cordons, "burst_count": bursts}
+    with watching() as log:
+        _, node = ground.until(lambda: log.running(0.0, not_on=""), within=60, what="the guest to run")
+        moves = []
+        for _ in range(cordons):
+            time.sleep(WORKS)
+            ground.kubectl.run("cordon", node)
+            try:
+                told = time.time()
+                one = _move(ground, log, node, told)
+            finally:
+                ground.kubectl.run("uncordon", node)
+            moves.append(one)
+            node = ground.nodes[ground.nodes[0] == node]
+        found["cordon"] = _told(moves)
+        moves = []
+        for _ in range(bursts):
+            time.sleep(QUIET)
+            told = time.time()
+            ground.burn(node, WITHIN)
+            try:
+                moves.append(_move(ground, log, node, told))
+            finally:
+                ground.douse(node)
+            node = ground.nodes[ground.nodes[0] == node]
+        found["burst"] = _told(moves)
+    return found
+
+
+def _move(ground: Ground, log: Log, node: str, told: float) -> tuple[float, float]:
+    """Return the seconds until the decision was told, and until the rest runs on another node."""
+    at, _ = ground.until(lambda: log.running(told, not_on=node), within=WITHIN, what="the rest to run on another node")
+    decided = log.decided(told)
+    ground.say(f"decided after {(decided or at) - told:.1f} s, runs again after {at - told:.1f} s")
+    return (decided or at) - told, at - told
+
+
+def _told(moves: list[tuple[float, float]]) -> Json:
+    return {
+        "all": [[round(x, 3) for x in one] for one in moves],
+        "decided": asdict(Spread.of([decided for decided, _ in moves])) if moves else None,
+        "from_decision": asdict(Spread.of([runs - decided for decided, runs in moves])) if moves else None,
+        "runs": asdict(Spread.of([runs for _, runs in moves])) if moves else None,
+    }
