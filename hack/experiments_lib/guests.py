@@ -9,6 +9,7 @@ of it, so it shows also how fast guests yield.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import pairwise
 from random import Random
@@ -63,14 +64,14 @@ class Run(NamedTuple):
     """Seconds from the beginning until the cap of guests was at its floor; None: it was there before."""
 
 
-def run(ground: Ground, pairs: int) -> Json:
-    """Run all pairs; return the ratios, the harvest, and how fast guests yield."""
+def run(ground: Ground, pairs: int) -> Iterator[Json]:
+    """Run all pairs; yield the ratios, the harvest, and how fast guests yield, as far as they are known."""
     node = ground.nodes[0]
     nodes = [one["metadata"]["name"] for one in ground.kubectl.get("nodes")["items"]]
     with pinned({name: name == node for name in nodes}), Watched(node) as guests:
         ground.pool(POOL, node)
         _fill(ground, guests)
-        found = {}
+        found: dict[str, Json] = {}
         for request in REQUESTS:
             address = _server(ground, node, request)
             alike = request == REQUESTS[0]  # alone, a request changes nothing
@@ -79,7 +80,7 @@ def run(ground: Ground, pairs: int) -> Json:
                 "benchmark": _told(_benchmark(ground, guests, address, pairs, alike=alike)),
             }
             ground.kubectl.run("delete", "pod", "host", "-n", NAMESPACE)
-        return {"pairs": pairs, "rate": RATE, "round": ROUND, "seconds": RUN, "requests": found}
+            yield {"pairs": pairs, "rate": RATE, "round": ROUND, "seconds": RUN, "requests": found}
 
 
 def endless(name: str, pool: str, image: str, **spec: Any) -> Json:
