@@ -44,7 +44,7 @@ chaos: $(READY) ## ten minutes in which everything goes wrong at random on kind,
 bench: $(READY) ## numbers, as JSON, with the machine they come from
 	hack/bench
 
-experiments: $(READY) ## real programs under control on kind: steps, responses, many jobs, half an hour (EXPERIMENTS="disturbed --jobs 60")
+experiments: $(READY) ## real programs under control on kind: steps, responses, many jobs, guests, over an hour (EXPERIMENTS="disturbed --jobs 60")
 	hack/experiments $(EXPERIMENTS)
 
 papers: $(READY) ## the papers' figures again, reduced: points, pictures, words (PAPERS="--full 4.6" takes hours)

@@ -18,6 +18,7 @@ from experiments_lib.ground import NAMESPACE, Ground, Json
 from experiments_lib.guests import endless
 from experiments_lib.samples import Spread
 from punctual import reasons
+from punctual.errors import PunctualError
 
 POOL = "experiments-moves"
 QUIET = 65.0
@@ -25,9 +26,12 @@ QUIET = 65.0
 WORKS = 6.0
 """Seconds that a chunk works before the next move."""
 WITHIN = 60.0
+DECIDES = 30.0
+"""Seconds in which a chunk must be told to leave."""
+KIND = "punctual.dev/kind=Guest"
 LEAVES = {reasons.GUEST_MOVES, reasons.GUEST_LEAVES}
 POD = "POD:.metadata.name,NODE:.spec.nodeName,PHASE:.status.phase,GOING:.metadata.deletionTimestamp"
-EVENT = "REASON:.reason,POD:.regarding.name,OLD:.involvedObject.name"
+EVENT = "REASON:.reason"
 
 
 @dataclass(slots=True)
@@ -37,11 +41,11 @@ class Log:
     pods: list[tuple[float, list[str]]] = field(default_factory=list)
     events: list[tuple[float, list[str]]] = field(default_factory=list)
 
-    def running(self, since: float, *, not_on: str) -> tuple[float, str] | None:
-        """Return when a pod was first seen to run on another node, and there."""
+    def running(self, since: float, *, not_on: str) -> float | None:
+        """Return when a pod was first seen to run on another node."""
         for at, (_, node, phase, going) in list(self.pods):
             if at >= since and phase == "Running" and going == "<none>" and node != not_on:
-                return at, node
+                return at
         return None
 
     def decided(self, since: float) -> float | None:
@@ -67,49 +71,70 @@ def _read(program: subprocess.Popen[str], into: list[tuple[float, list[str]]]) -
     into.extend((time.time(), line.split()) for line in program.stdout or ())
 
 
-def run(ground: Ground, cordons: int, bursts: int) -> Json:
-    """Make the chunk move so often for each reason; return the seconds that it took."""
+def run(ground: Ground, cordons: int, bursts: int) -> Iterator[Json]:
+    """Make the chunk move so often for each reason; yield the seconds that it took, as far as they are known."""
     ground.pool(POOL, *ground.nodes)
     ground.create(endless("wanderer", POOL, ground.image, processors={"max": 1}))
-    found: Json = {"cordon_count": cordons, "burst_count": bursts}
+    found: Json = {}
     with watching() as log:
-        _, node = ground.until(lambda: log.running(0.0, not_on=""), within=60, what="the guest to run")
-        moves = []
-        for _ in range(cordons):
-            time.sleep(WORKS)
-            ground.kubectl.run("cordon", node)
-            try:
-                told = time.time()
-                one = _move(ground, log, node, told)
-            finally:
-                ground.kubectl.run("uncordon", node)
-            moves.append(one)
-            node = ground.nodes[ground.nodes[0] == node]
-        found["cordon"] = _told(moves)
-        moves = []
-        for _ in range(bursts):
-            time.sleep(QUIET)
-            told = time.time()
-            ground.burn(node, WITHIN)
-            try:
-                moves.append(_move(ground, log, node, told))
-            finally:
-                ground.douse(node)
-            node = ground.nodes[ground.nodes[0] == node]
-        found["burst"] = _told(moves)
-    return found
+        found["cordon"] = _told([_cordon(ground, log) for _ in range(cordons)])
+        yield found
+        found["burst"] = _told([_burst(ground, log) for _ in range(bursts)])
+        yield found
 
 
-def _move(ground: Ground, log: Log, node: str, told: float) -> tuple[float, float]:
-    """Return the seconds until the decision was told, and until the rest runs on another node."""
-    at, _ = ground.until(lambda: log.running(told, not_on=node), within=WITHIN, what="the rest to run on another node")
-    decided = log.decided(told)
-    ground.say(f"decided after {(decided or at) - told:.1f} s, runs again after {at - told:.1f} s")
-    return (decided or at) - told, at - told
+def _node(ground: Ground) -> str:
+    """Return the node of the chunk, once it works."""
+
+    def chunk() -> Json | None:
+        found = [pod for pod in ground.pods(KIND).values() if "deletionTimestamp" not in pod["metadata"]]
+        return found[0] if len(found) == 1 else None
+
+    ground.until(chunk, within=WITHIN, what="the guest to run")
+    time.sleep(WORKS)
+    return str(ground.until(chunk, within=WITHIN, what="the guest to run")["spec"]["nodeName"])
 
 
-def _told(moves: list[tuple[float, float]]) -> Json:
+def _cordon(ground: Ground, log: Log) -> tuple[float, float] | None:
+    node = _node(ground)
+    try:
+        told = time.time()
+        ground.kubectl.run("cordon", node)
+        return _move(ground, log, node, told)
+    finally:
+        ground.kubectl.run("uncordon", node)
+
+
+def _burst(ground: Ground, log: Log) -> tuple[float, float] | None:
+    time.sleep(QUIET)
+    node = _node(ground)
+    told = time.time()
+    ground.burn(node, WITHIN)
+    try:
+        return _move(ground, log, node, told)
+    finally:
+        ground.douse(node)
+
+
+def _move(ground: Ground, log: Log, node: str, told: float) -> tuple[float, float] | None:
+    """Return the seconds until the decision was told, and until the rest runs on another node.
+
+    None: it was not told to leave, because it had come to its end, or because its policy let it stay.
+    """
+    try:
+        decided = ground.until(lambda: log.decided(told), within=DECIDES, what="the chunk to leave")
+    except PunctualError:
+        ground.say("the chunk stayed, or was at its end")
+        return None
+    at = ground.until(lambda: log.running(decided, not_on=node), within=WITHIN, what="the rest to run elsewhere")
+    ground.say(f"decided after {decided - told:.1f} s, runs again after {at - told:.1f} s")
+    return decided - told, at - told
+
+
+def _told(tried: list[tuple[float, float] | None]) -> Json:
+    moves = [one for one in tried if one is not None]
     return {
+        "stayed": len(tried) - len(moves),
         "all": [[round(x, 3) for x in one] for one in moves],
         "decided": asdict(Spread.of([decided for decided, _ in moves])) if moves else None,
         "from_decision": asdict(Spread.of([runs - decided for decided, runs in moves])) if moves else None,

@@ -148,13 +148,19 @@ def moves(found: Json) -> Iterator[str]:
     yield "| the node | moves | until the decision | worst | from there until it runs elsewhere | worst |"
     yield "|---|---|---|---|---|---|"
     for cause, what in (("cordon", "is cordoned"), ("burst", "gets work of its own")):
-        one = found[cause]
-        if one["runs"] is not None:
+        one = found.get(cause)
+        if one and one["runs"] is not None:
             times = (f"{one[key]['median']:.2f} s | {one[key]['most']:.2f} s" for key in ("decided", "from_decision"))
-            yield f"| {what} | {one['runs']['count']} | {' | '.join(times)} |"
+            tried = one["runs"]["count"] + one["stayed"]
+            yield f"| {what} | {one['runs']['count']} of {tried} | {' | '.join(times)} |"
     yield ""
-    command = f"hack/experiments moves --cordons {found['cordon_count']} --bursts {found['burst_count']}"
-    yield f"`{command}`, at {found['commit']}."
+    counts = {
+        f"--{cause}s": len(found[cause]["all"]) + found[cause]["stayed"]
+        for cause in ("cordon", "burst")
+        if cause in found
+    }
+    words = " ".join(f"{word} {count}" for word, count in counts.items())
+    yield f"`hack/experiments moves {words}`, at {found['commit']}."
 
 
 def _limits(one: Json) -> str:
