@@ -125,6 +125,8 @@ def guests(found: Json, path: Path) -> None:
         axis.set_title(title, fontsize=9)
         if work == "web":
             axis.set_yscale("log")
+            axis.set_yticks([0.1, 0.2, 0.5, 1, 2, 5], ["0.1", "0.2", "0.5", "1", "2", "5"])
+            axis.minorticks_off()
     axes[0, 0].set_ylabel("over alone")
     _save(figure, path)
 

@@ -68,7 +68,8 @@ def watching() -> Iterator[Log]:
 
 
 def _read(program: subprocess.Popen[str], into: list[tuple[float, list[str]]]) -> None:
-    into.extend((time.time(), line.split()) for line in program.stdout or ())
+    for line in program.stdout or ():
+        into.append((time.time(), line.split()))  # noqa: PERF401  another thread reads it meanwhile
 
 
 def run(ground: Ground, cordons: int, bursts: int) -> Iterator[Json]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from statistics import fmean
+from statistics import fmean, median
 
 from experiments_lib import draw
 from experiments_lib.ground import ROOT, Ground, Json
@@ -128,7 +128,7 @@ def guests(found: Json) -> Iterator[str]:
         for work, one in works.items():
             values = (f"{1000 * one[key]['median']:.4g} ms" for key in ("alone", "guests"))
             noise = FEW if one["noise"] is None else _limits(one["noise"])
-            used = f"{one['harvest']:.1%}" if work == "web" else FEW
+            used = f"{one['harvest']:.1%} (median run {_harvest(one):.1%})" if work == "web" else FEW
             yield f"| {WORK[work]} | {request} | {' | '.join(values)} | {_limits(one['ratio'])} | {noise} | {used} |"
     yield ""
     yield "From the beginning of the benchmark until the cap of guests is at its floor:"
@@ -161,6 +161,11 @@ def moves(found: Json) -> Iterator[str]:
     }
     words = " ".join(f"{word} {count}" for word, count in counts.items())
     yield f"`hack/experiments moves {words}`, at {found['commit']}."
+
+
+def _harvest(one: Json) -> float:
+    """Return the part of what was left that guests used in the median run with them."""
+    return median(used / left for running, _, used, left, *_ in one["runs"] if running)
 
 
 def _limits(one: Json) -> str:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "hack"))  # hypothesis wants it before any fixture
 
-from experiments_lib import guests, page, rate, samples, storm, watching
+from experiments_lib import guests, moves, page, rate, samples, storm, watching
 from experiments_lib.outcome import Ended, outcome
 from experiments_lib.programs import PROGRAMS, costs
 
@@ -229,3 +229,36 @@ def test_limits_hold_the_median_and_know_noise():
         assert one["low"] < one["median"] < one["high"]
         assert one["median"] == pytest.approx(1.0)
     assert found["loud"]["high"] - 1.0 == pytest.approx(10 * (found["quiet"]["high"] - 1.0))
+
+
+def test_the_page_tells_what_guests_cost_and_use():
+    one = guests.Run(value=0.01, guests=0.5, left=0.6, rest=0.7, floor=0.4)
+    alone = one._replace(guests=0.0, floor=None)
+    told = guests._told([(False, alone), (False, alone), (True, one._replace(value=0.011))])
+    found = {"commit": "x", "pairs": 1, "requests": {"500m": {"web": told, "benchmark": told}}}
+    lines = list(page.guests(found))
+    assert any(
+        "| 1.100 (1.100 to 1.100) | 1.000 (1.000 to 1.000) | 83.3% (median run 83.3%) |" in line for line in lines
+    )
+    assert "| 500m | 0.40 s | 0.40 s | 1 | 0 |" in lines
+
+
+def test_the_page_tells_how_soon_a_rest_goes_on():
+    found = {"commit": "x", "cordon": moves._told([(0.5, 3.0), (0.7, 4.0), None]), "burst": moves._told([None])}
+    lines = list(page.moves(found))
+    assert "| is cordoned | 2 of 3 | 0.60 s | 0.70 s | 2.90 s | 3.30 s |" in lines
+    assert lines[-1] == "`hack/experiments moves --cordons 3 --bursts 1`, at x."
+
+
+def test_a_rest_runs_on_another_node_after_the_decision():
+    log = moves.Log()
+    log.events += [(1.0, ["GuestStays"]), (2.0, ["GuestLeaves"])]
+    log.pods += [
+        (1.5, ["a", "n2", "Running", "<none>"]),
+        (2.5, ["b", "n1", "Running", "<none>"]),
+        (3.0, ["c", "n2", "Pending", "<none>"]),
+        (3.5, ["c", "n2", "Running", "<none>"]),
+    ]
+    assert log.decided(0.0) == 2.0
+    assert log.decided(2.1) is None
+    assert log.running(2.0, not_on="n1") == 3.5
