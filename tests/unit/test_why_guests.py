@@ -130,8 +130,8 @@ def test_a_chunk_says_where_it_is_what_it_gets_and_the_last_decision_with_its_ar
             "(5.0s × 98% / (98% - 65%))."
         ),
         (
-            "Policy LingerLonger: while its node is busy, it goes on, and moves to an idle node with room when that "
-            "pays."
+            "Policy LingerLonger: while its node is busy, it goes on, and moves to a less busy node with room when "
+            "that pays."
         ),
     )
 

@@ -20,7 +20,7 @@ WHAT: Final = (
     "It is a guest job: it has no deadline and no promise. Its chunks get only CPU that the nodes' own work leaves."
 )
 _NEXT: Final = {
-    "LingerLonger": "it goes on, and moves to an idle node with room when that pays",
+    "LingerLonger": "it goes on, and moves to a less busy node with room when that pays",
     "LingerForever": "it goes on, and never moves",
     "ImmediateEviction": "it hands back its units at once, and they move to an idle node with room or wait for one",
     "PauseAndMigrate": "it gets no CPU. After ten minutes it moves to an idle node with room",
