@@ -79,9 +79,9 @@ class PoolGuests(Model):
     """What jobs of class Guest do on a node of the pool when the node's own work comes back."""
 
     policy: Policy = "LingerLonger"
-    """LingerLonger: a chunk goes on at the lowest priority, and moves to a less busy node when that pays. LingerForever:
-    it goes on, and never moves. ImmediateEviction: it leaves at once. PauseAndMigrate: it pauses, and leaves after ten
-    minutes. A chunk that leaves hands back what it has not begun. Default LingerLonger."""
+    """LingerLonger: a chunk goes on at the lowest priority, and moves to a less busy node when that pays.
+    LingerForever: it goes on, and never moves. ImmediateEviction: it leaves at once. PauseAndMigrate: it pauses, and
+    leaves after ten minutes. A chunk that leaves hands back what it has not begun. Default LingerLonger."""
     preview: bool = False
     """true: the policy's decisions are told in events and metrics, but no chunk pauses or leaves. Default false."""
 
