@@ -214,6 +214,7 @@ def test_least_processors_is_the_first_that_fits(*, load, ready, cost, one_port,
 
 @given(loads, lines(12), costs, st.booleans())
 @example(16.25, np.array([0.0, 1.0, 172.0]), Cost(21.0), True)
+@example(1.0, np.array([0.0, 0.0, 1.0, 2.0]), Cost(2.0, 3.0, 1.0), True)  # two of these are summed in groups, four not
 def test_a_partition_fits_the_deadline_it_ends_at(load, ready, cost, one_port):
     ready.sort()
     end = partition(load, ready, cost, one_port=one_port).finish

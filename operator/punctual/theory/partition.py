@@ -32,6 +32,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from punctual.theory.cost import Cost
 from punctual.theory.geometric import GroupShares
+from punctual.theory.tolerance import tolerance
 
 Floats = NDArray[np.float64]
 
@@ -143,10 +144,13 @@ def least_processors(
         usable = int((room > 0.0).sum())
         first = 1 + int(room[:usable].cumsum().searchsorted(wanted * cost.per_unit))
     for n in range(max(least, first), at.size + 1):
-        if _finish(load, at[:n], cost, one_port=one_port) <= deadline:
+        end = _finish(load, at[:n], cost, one_port=one_port)
+        if end <= deadline:
             return n
-        if n >= usable:
-            return None  # the remaining processors are ready too late to help
+        if n >= usable:  # the remaining processors are ready too late to help
+            # but a line of all may be summed in another order than the first of them, and end a bit earlier
+            exact = end <= deadline + tolerance(deadline)
+            return at.size if exact and _finish(load, at, cost, one_port=one_port) <= deadline else None
     return None
 
 
