@@ -150,7 +150,8 @@ async def test_killed_at_any_write_about_a_refused_job_that_is_asked_again_anoth
             start()
 
             async def works():
-                status, pods = (await client.get(path))["status"], await stage.chunks()
+                pods = await stage.chunks()  # first: a status that is older than the pods would be an earlier leader's
+                status = (await client.get(path))["status"]
                 recorded = {chunk["pod"] for chunk in status.get("chunks", ())}
                 return len(recorded) == 2 and recorded == {pod["metadata"]["name"] for pod in pods} and status
 
