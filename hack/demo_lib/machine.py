@@ -42,6 +42,11 @@ def give_cpus(node: str, much: float) -> None:
     raise refused
 
 
+def give_memory(node: str, much: int) -> None:
+    """Give a node so many MiB of memory, and no swap. Its kubelet advertises what the machine has."""
+    docker("update", "--memory", f"{much}m", "--memory-swap", f"{much}m", node)
+
+
 @contextmanager
 def halved(node: str, whole: float) -> Iterator[None]:
     """Let a node have half of the CPU that it has else, ``whole`` cores."""

@@ -18,8 +18,8 @@ from pathlib import Path
 from lib import prometheus
 
 from demo_lib import objects
-from demo_lib.objects import NAMESPACE, NODE_LABEL, POOL
-from punctual.cli.kubectl import Json, Kubectl
+from demo_lib.objects import NAMESPACE, NODE_LABEL, POOL, Json
+from punctual.cli.kubectl import Kubectl
 from punctual.errors import ClusterError, PunctualError
 
 HACK = Path(__file__).resolve().parent.parent

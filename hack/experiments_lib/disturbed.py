@@ -101,7 +101,7 @@ def _wait(ground: Ground, until: float) -> None:
     """Wait until all jobs have ended."""
     while time.monotonic() < until:
         try:
-            jobs = ground.jobs().values()
+            jobs = list(ground.jobs().values())
         except ClusterError:  # an API server that is busy answers the next time
             jobs = []
         if jobs and all(_over(job) for job in jobs):

@@ -1,9 +1,12 @@
 """Guests on a node with work of its own: how far that work feels them, and how much of the rest they use.
 
 The node has one CPU of the machine for itself. Its own work is a web server that is asked at a fixed rate all the time,
-or a benchmark that takes the whole CPU. Guests fill the node with work that never ends. Runs with guests that stand
-still (*alone*) and with guests that run alternate. Before a benchmark with guests, the node is idle and guests have all
-of it, so it shows also how fast guests yield.
+or a benchmark that takes the whole CPU. Guests fill the node with work that never ends. Runs without guests (*alone*)
+and with them alternate. Before a benchmark with guests, the node is idle and guests have all of it, so it also shows
+how fast guests yield.
+
+Guests that only compute stand still meanwhile. Guests that fill memory or the disk are removed, as what they hold would
+stay.
 """
 
 from __future__ import annotations
@@ -18,10 +21,10 @@ from typing import Any, NamedTuple
 
 from experiments_lib.ground import NAMESPACE, Ground, Json
 from experiments_lib.host import PORT, SERVER, Client, ask
-from experiments_lib.pinned import Counters, Watched, pinned
+from experiments_lib.pinned import Counters, Watched, limited, pinned
 from experiments_lib.samples import Spread
 
-POOL = "experiments-guests"
+POOL, JOB = "experiments-guests", "filler"
 REQUESTS = ("500m", "100m")
 """What the node's own pod requests: half the node, and a tenth of it."""
 RATE = 150.0
@@ -32,21 +35,74 @@ BENCHMARK = 2.0
 """CPU seconds of the benchmark."""
 RUN, SETTLE = 5.0, 1.5
 """Seconds of a run of the web server, and before it, until all that stood still runs."""
-FULL, FILLING = 0.85, 40.0
-"""CPU of the node that guests have before a benchmark, and the most seconds until then."""
 FLOOR = 0.011
 """Cores: a cap below is the floor."""
 DRAWS = 10_000
 """Of the bootstrap."""
-BURNS = """
+UNIT = 0.05
+"""CPU seconds of a guest's unit."""
+BURNS = f"""
 import time
 from punctual import worker
 
 for unit in worker.units():
-    end = time.process_time() + 0.05
+    end = time.process_time() + {UNIT}
     while time.process_time() < end:
         pass
 """
+HOLDS = f"""
+import random, time
+from punctual import worker
+
+BLOCK = 32 << 20
+held = []
+for unit in worker.units():
+    end = time.process_time() + {UNIT}
+    if len(held) < 80:
+        held.append(bytearray(BLOCK))
+        held[-1][::4096] = bytes(BLOCK // 4096)
+    while time.process_time() < end:
+        block, at = random.choice(held), random.randrange(BLOCK - 4096)
+        block[at : at + 4096] = block[at // 2 : at // 2 + 4096]
+"""
+"""Takes 32 MiB with each unit, up to 2.5 GiB, and writes to all of it in no order."""
+WRITES = f"""
+import os, time
+from punctual import worker
+
+BLOCK = os.urandom(4 << 20)
+for unit in worker.units():
+    end = time.process_time() + {UNIT}
+    with open(f"/tmp/{{unit % 64}}", "wb") as file:
+        file.write(BLOCK)
+    while time.process_time() < end:
+        pass
+"""
+"""Writes 4 MiB with each unit, into 64 files in turn."""
+
+
+class Filling(NamedTuple):
+    """What guests do, and when they do it."""
+
+    program: str
+    requests: tuple[str, ...]
+    """What the node's own pod requests, in turn."""
+    cores: float
+    """CPU of the node that guests have before a benchmark."""
+    stays: bool
+    """The guests stand still while the node's own work is alone, in place of being removed."""
+    memory: int = 0
+    """MiB of the node; 0: all that the machine has."""
+    available: float = 1.0
+    """Part of the node's memory of which no more is available once guests have filled it."""
+
+
+FILLINGS = {
+    "guests": Filling(BURNS, REQUESTS, 0.85, stays=True),
+    "guests-memory": Filling(HOLDS, REQUESTS[:1], 0.85, stays=False, memory=3072, available=0.13),
+    "guests-disk": Filling(WRITES, REQUESTS[:1], 0.3, stays=False),
+}
+"""By experiment."""
 
 
 class Run(NamedTuple):
@@ -60,19 +116,62 @@ class Run(NamedTuple):
     """CPU that they used or left idle, cores."""
     rest: float
     """CPU of the node that its own work did not use, cores: also what the machine took."""
+    available: float
+    """Part of the node's memory that was available at the end."""
     floor: float | None = None
     """Seconds from the beginning until the cap of guests was at its floor; None: it was there before."""
 
 
-def run(ground: Ground, pairs: int) -> Iterator[Json]:
-    """Run all pairs; yield the ratios, the harvest, and how fast guests yield, as far as they are known."""
+class Guests:
+    """The guests of a node: one job that never ends. They run, or the node's own work is alone."""
+
+    def __init__(self, ground: Ground, watched: Watched, filling: Filling) -> None:
+        self.watched = watched
+        self._ground = ground
+        self._filling = filling
+        self._there = False
+
+    def let(self, *, run: bool, fill: bool = False) -> None:
+        """Have the guests run, or not. With ``fill`` they have all that is left of an idle node."""
+        if run and not self._there:
+            # a job's first chunks are short, and the memory of a chunk goes with it: say that units are cheap
+            spec = {"cost": {"perUnit": f"{1000 * UNIT / 5:.0f}ms"}}
+            self._ground.create(endless(JOB, POOL, self._ground.image, program=self._filling.program, **spec))
+            self._there = True
+        elif not run and self._there and not self._filling.stays:
+            self._ground.kubectl.run("delete", "divisiblejob", JOB, "-n", NAMESPACE)
+            self._ground.until(lambda: not self.watched.pods(), within=60, what="the guests to be gone")
+            self._there = False
+        self.watched.freeze(frozen=not run)
+        if run:
+            cores = self._filling.cores if fill else 0.0
+            self._ground.until(lambda: self._full(cores), within=120, what="guests to fill the node")
+
+    def _full(self, cores: float) -> bool:
+        before = self.watched.counters()
+        time.sleep(0.5)
+        after = self.watched.counters()
+        if after.available > self._filling.available:
+            return False
+        return after.guests - before.guests > cores * (after.at - before.at)
+
+
+def run(ground: Ground, name: str, pairs: int) -> Iterator[Json]:
+    """Run all pairs of an experiment; yield what is known: the ratios, the harvest, and how fast guests yield."""
+    filling = FILLINGS[name]
     node = ground.nodes[0]
     nodes = [one["metadata"]["name"] for one in ground.kubectl.get("nodes")["items"]]
-    with pinned({name: name == node for name in nodes}), Watched(node) as guests:
+    with (
+        pinned({one: one == node for one in nodes}),
+        limited(node, filling.memory),
+        Watched(node) as watched,
+    ):
         ground.pool(POOL, node)
-        _fill(ground, guests)
+        guests = Guests(ground, watched, filling)
+        guests.let(run=True, fill=True)
+        killed = _killed()
         found: dict[str, Json] = {}
-        for request in REQUESTS:
+        for request in filling.requests:
             address = _server(ground, node, request)
             alike = request == REQUESTS[0]  # alone, a request changes nothing
             found[request] = {
@@ -80,12 +179,13 @@ def run(ground: Ground, pairs: int) -> Iterator[Json]:
                 "benchmark": _told(_benchmark(ground, guests, address, pairs, alike=alike)),
             }
             ground.kubectl.run("delete", "pod", "host", "-n", NAMESPACE)
-            yield {"pairs": pairs, "rate": RATE, "round": ROUND, "seconds": RUN, "requests": found}
+            told = {"name": name, "pairs": pairs, "rate": RATE, "round": ROUND, "seconds": RUN}
+            yield {**told, "killed": _killed() - killed, "requests": found}
 
 
-def endless(name: str, pool: str, image: str, **spec: Any) -> Json:
+def endless(name: str, pool: str, image: str, *, program: str = BURNS, **spec: Any) -> Json:
     """Return a guest job that never ends."""
-    container = {"name": "main", "image": image, "command": ["python3", "-c", BURNS]}
+    container = {"name": "main", "image": image, "command": ["python3", "-c", program]}
     return {
         "apiVersion": "punctual.dev/v1alpha1",
         "kind": "DivisibleJob",
@@ -94,23 +194,16 @@ def endless(name: str, pool: str, image: str, **spec: Any) -> Json:
             "class": "Guest",
             "pool": pool,
             "units": 10_000_000,
-            "template": {"spec": {"containers": [container]}},
+            "template": {"spec": {"containers": [container], "terminationGracePeriodSeconds": 1}},
             **spec,
         },
     }
 
 
-def _fill(ground: Ground, guests: Watched) -> None:
-    """Have a guest job without an end, and see it use the node."""
-    ground.create(endless("filler", POOL, ground.image))
-    ground.until(lambda: _full(guests), within=120, what="guests to fill the node")
-
-
-def _full(guests: Watched) -> bool:
-    before = guests.counters()
-    time.sleep(0.5)
-    after = guests.counters()
-    return after.guests - before.guests > FULL * (after.at - before.at)
+def _killed() -> int:
+    """Return how many programs the kernel has killed for lack of memory since it started."""
+    with open("/proc/vmstat", encoding="ascii") as file:  # noqa: PTH123
+        return next(int(line.split()[1]) for line in file if line.startswith("oom_kill "))
 
 
 def _server(ground: Ground, node: str, request: str) -> str:
@@ -132,12 +225,12 @@ def _server(ground: Ground, node: str, request: str) -> str:
     return address
 
 
-def _rounds(guests: Watched, address: str, seconds: float) -> int:
+def _rounds(guests: Guests, address: str, seconds: float) -> int:
     """Return how many rounds take so long alone."""
-    guests.freeze(frozen=True)
+    guests.let(run=False)
     time.sleep(SETTLE)
     each = median(ask(address, 20_000) for _ in range(5)) / 20_000
-    guests.freeze(frozen=False)
+    guests.let(run=True)
     return round(seconds / each)
 
 
@@ -147,7 +240,7 @@ def _orders(pairs: int, *, alike: bool) -> list[bool]:
     return [guests for k in range(pairs) for guests in (one if k % 2 == 0 else one[::-1])]
 
 
-def _web(ground: Ground, guests: Watched, address: str, pairs: int, *, alike: bool) -> list[tuple[bool, Run]]:
+def _web(ground: Ground, guests: Guests, address: str, pairs: int, *, alike: bool) -> list[tuple[bool, Run]]:
     order = _orders(pairs, alike=alike)
     ground.say(f"web server, {len(order)} runs")
     rounds = _rounds(guests, address, ROUND)
@@ -156,13 +249,12 @@ def _web(ground: Ground, guests: Watched, address: str, pairs: int, *, alike: bo
     try:
         time.sleep(10.0)  # until guests have what this work leaves
         for running in order:
-            guests.freeze(frozen=not running)
+            guests.let(run=running)
             time.sleep(SETTLE)
-            before = guests.counters()
+            before = guests.watched.counters()
             time.sleep(RUN)
-            windows.append((running, before, guests.counters()))
+            windows.append((running, before, guests.watched.counters()))
     finally:
-        guests.freeze(frozen=False)
         answers = client.close()
     found = []
     for running, before, after in windows:
@@ -171,25 +263,23 @@ def _web(ground: Ground, guests: Watched, address: str, pairs: int, *, alike: bo
     return found
 
 
-def _benchmark(ground: Ground, guests: Watched, address: str, pairs: int, *, alike: bool) -> list[tuple[bool, Run]]:
+def _benchmark(ground: Ground, guests: Guests, address: str, pairs: int, *, alike: bool) -> list[tuple[bool, Run]]:
     order = _orders(pairs, alike=alike)
     ground.say(f"benchmark, {len(order)} runs")
     rounds = _rounds(guests, address, BENCHMARK)
     found = []
     for running in order:
-        guests.freeze(frozen=not running)
-        if running:
-            ground.until(lambda: _full(guests), within=FILLING, what="guests to fill the node")
-        else:
+        guests.let(run=running, fill=True)
+        if not running:
             time.sleep(SETTLE)
-        guests.caps.clear()
-        before = guests.counters()
+        guests.watched.caps.clear()
+        before = guests.watched.counters()
         value = ask(address, rounds)
-        after = guests.counters()
+        after = guests.watched.counters()
         one = _run(value, before, after)
-        floor = next((at - before.at for at, cap in guests.caps if at >= before.at and cap <= FLOOR), None)
+        floor = next((at - before.at for at, cap in guests.watched.caps if at >= before.at and cap <= FLOOR), None)
         found.append((running, one._replace(floor=floor if running else None)))
-    guests.freeze(frozen=False)
+    guests.let(run=True)
     return found
 
 
@@ -197,7 +287,13 @@ def _run(value: float, before: Counters, after: Counters) -> Run:
     seconds = after.at - before.at
     theirs = after.guests - before.guests
     own = after.node - before.node - theirs
-    return Run(value, theirs / seconds, (theirs + after.idle - before.idle) / seconds, max(0.0, 1.0 - own / seconds))
+    return Run(
+        value,
+        theirs / seconds,
+        (theirs + after.idle - before.idle) / seconds,
+        max(0.0, 1.0 - own / seconds),
+        after.available,
+    )
 
 
 def _told(runs: list[tuple[bool, Run]]) -> Json:
@@ -216,6 +312,10 @@ def _told(runs: list[tuple[bool, Run]]) -> Json:
         "harvest": sum(one.guests for one in kept) / sum(one.left for one in kept),
         "harvest_of_node": sum(one.guests for one in kept) / sum(one.rest for one in kept),
         "floor": asdict(Spread.of(floors)) if floors else None,
+        "available": {
+            "alone": asdict(Spread.of([one.available for one in quiet])),
+            "guests": asdict(Spread.of([one.available for one in kept])),
+        },
         "not_at_floor": len(kept) - len(floors),
     }
 

@@ -140,7 +140,17 @@ def guests(found: Json) -> Iterator[str]:
         times = f"{FEW} | {FEW} | 0" if one is None else f"{one['median']:.2f} s | {one['most']:.2f} s | {one['count']}"
         yield f"| {request} | {times} | {missing} |"
     yield ""
-    yield f"`hack/experiments guests --pairs {found['pairs']}`, at {found['commit']}."
+    if found["name"] == "guests-memory":
+        alone, beside = (
+            fmean(one["available"][key]["median"] for works in found["requests"].values() for one in works.values())
+            for key in ("alone", "guests")
+        )
+        yield (
+            f"Of the node's memory, {alone:.0%} is available alone and {beside:.0%} with guests. "
+            f"The kernel killed {found['killed']} programs for lack of memory."
+        )
+        yield ""
+    yield f"`hack/experiments {found['name']} --pairs {found['pairs']}`, at {found['commit']}."
 
 
 def moves(found: Json) -> Iterator[str]:
@@ -165,7 +175,7 @@ def moves(found: Json) -> Iterator[str]:
 
 def _harvest(one: Json) -> float:
     """Return the part of what was left that guests used in the median run with them."""
-    return median(used / left for running, _, used, left, *_ in one["runs"] if running)
+    return float(median(used / left for running, _, used, left, *_ in one["runs"] if running))
 
 
 def _limits(one: Json) -> str:
@@ -207,6 +217,8 @@ PARTS: dict[str, tuple[Callable[[Json], Iterator[str]], Callable[..., None]]] = 
     "rate": (rate, draw.rate),
     "disturbed": (disturbed, draw.disturbed),
     "guests": (guests, draw.guests),
+    "guests-memory": (guests, draw.nothing),
+    "guests-disk": (guests, draw.nothing),
     "moves": (moves, draw.nothing),
 }
 """By experiment: its table and its picture."""

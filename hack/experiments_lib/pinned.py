@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from demo_lib import machine
-from demo_lib.machine import docker
+from demo_lib.machine import docker, give_memory
 
 from punctual.errors import ClusterError, PunctualError
 from punctual_agent.cgroup import CgroupError, Hierarchy
+from punctual_agent.memory import node_memory
 
 CPU = 0
 """The CPU of the machine that the node has. All others are for the other nodes and for this program."""
@@ -35,6 +36,8 @@ class Counters(NamedTuple):
     guests: float
     idle: float
     """Of the machine's CPU that the node has."""
+    available: float
+    """Part of the node's memory."""
 
 
 @contextlib.contextmanager
@@ -56,6 +59,23 @@ def pinned(nodes: dict[str, bool]) -> Iterator[None]:
         stack.callback(os.sched_setaffinity, 0, os.sched_getaffinity(0))
         os.sched_setaffinity(0, range(1, count))
         yield
+
+
+@contextlib.contextmanager
+def limited(node: str, memory: int) -> Iterator[None]:
+    """Give a node some MiB of memory; 0: leave it what it has.
+
+    Docker cannot take a limit back, so it is that of the machine afterwards.
+    """
+    if not memory:
+        yield
+        return
+    give_memory(node, memory)
+    try:
+        yield
+    finally:
+        pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        give_memory(node, (pages >> 20) + 1)
 
 
 def _pin(node: str, cpus: str) -> None:
@@ -102,7 +122,7 @@ class Watched:
     def __init__(self, node: str) -> None:
         self._hierarchy = Hierarchy(_root(node))
         self._strangers: set[str] = set()
-        self._strangers = set(self._pods())
+        self._strangers = set(self.pods())
         self._cpu: dict[str, float] = {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._sample, daemon=True)
@@ -123,7 +143,7 @@ class Watched:
     def freeze(self, *, frozen: bool) -> None:
         """Let the guests stand still, or run."""
         v2 = self._hierarchy.version == "v2"
-        for pod in self._pods():
+        for pod in self.pods():
             file = f"{pod}/cgroup.freeze" if v2 else f"{self._tree('freezer', pod)}/freezer.state"
             with contextlib.suppress(OSError):  # it has just gone
                 Path(file).write_text("01"[frozen] if v2 else ("THAWED", "FROZEN")[frozen])
@@ -134,11 +154,14 @@ class Watched:
         with open("/proc/stat", encoding="ascii") as file:  # noqa: PTH123
             words = next(line.split() for line in file if line.startswith(f"cpu{CPU} "))
         idle = (int(words[4]) + int(words[5])) / os.sysconf("SC_CLK_TCK")
-        return Counters(time.time(), self._hierarchy.node().cpu, sum(self._cpu.values()), idle)
+        memory = node_memory(self._hierarchy)
+        available = memory.available / memory.total if memory else 1.0
+        return Counters(time.time(), self._hierarchy.node().cpu, sum(self._cpu.values()), idle, available)
 
-    def _pods(self) -> list[str]:
-        kubepods = self._hierarchy.kubepods
-        found = [str(one) for one in Path(kubepods).glob("*besteffort*/*pod*") if one.is_dir()] if kubepods else []
+    def pods(self) -> list[str]:
+        """Return the folders of the guests' pods."""
+        folders = (Path(kubepods).glob("*besteffort*/*pod*") for kubepods in self._hierarchy.kubepods)
+        found = [str(one) for each in folders for one in each if one.is_dir()]
         return [one for one in found if one not in self._strangers]
 
     def _tree(self, name: str, pod: str) -> str:
@@ -147,7 +170,7 @@ class Watched:
     def _look(self) -> float:
         """Note the counters of all guests. Returns their caps together."""
         total = 0.0
-        for pod in self._pods():
+        for pod in self.pods():
             with contextlib.suppress(CgroupError):
                 self._cpu[pod] = max(self._cpu.get(pod, 0.0), self._hierarchy.use(pod, ()).cpu)
                 total += min(cap.share for cap in self._hierarchy.caps(pod).values())

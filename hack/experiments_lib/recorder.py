@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import time
+from typing import Any
 
 from punctual_agent.actuator import Actuator
 from punctual_agent.cgroup import Cap, Hierarchy
@@ -19,7 +20,7 @@ from punctual_agent.progress import Progress
 CGROUP, PODS = "/host/cgroup", "/host/pods"
 
 
-def main(order: dict) -> None:
+def main(order: dict[str, Any]) -> None:
     """Watch for so many seconds."""
     actuator = Actuator(Hierarchy(CGROUP))
     progress = {uid: Progress(uid) for uid in order["pods"]}

@@ -100,7 +100,7 @@ def _chunks(ground: Ground, pool: str, count: int) -> dict[str, str]:
     """Wait until all chunks of a pool run; return {uid: name}."""
 
     def chunks() -> dict[str, str]:
-        found = {}
+        found: dict[str, str] = {}
         for job in ("urgent", "relaxed"):
             pods = ground.pods(f"punctual.dev/job={job}-{pool}").values()
             uids = sorted(watching.uid(pod) for pod in pods)

@@ -18,6 +18,7 @@ STRANGER = ((50.0, 120.0), (10.0, 25.0))
 FACTORS = (1.5, 5.0)
 """Deadlines, relative to a job's time on two processors."""
 
+Span = tuple[float, float]
 Kind = Literal["halved", "stranger"]
 
 
@@ -53,7 +54,8 @@ def disturbances(seed: int, seconds: float) -> list[Disturbance]:
     Two of the same kind never overlap; two of different kinds may.
     """
     found = []
-    for kind, (pause, length) in (("halved", HALVED), ("stranger", STRANGER)):
+    kinds: dict[Kind, tuple[Span, Span]] = {"halved": HALVED, "stranger": STRANGER}
+    for kind, (pause, length) in kinds.items():
         rng = Random(f"{seed} {kind}")
         at = rng.uniform(*pause)
         while at < seconds:

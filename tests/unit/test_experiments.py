@@ -232,15 +232,26 @@ def test_limits_hold_the_median_and_know_noise():
 
 
 def test_the_page_tells_what_guests_cost_and_use():
-    one = guests.Run(value=0.01, guests=0.5, left=0.6, rest=0.7, floor=0.4)
-    alone = one._replace(guests=0.0, floor=None)
+    one = guests.Run(value=0.01, guests=0.5, left=0.6, rest=0.7, available=0.2, floor=0.4)
+    alone = one._replace(guests=0.0, available=0.8, floor=None)
     told = guests._told([(False, alone), (False, alone), (True, one._replace(value=0.011))])
-    found = {"commit": "x", "pairs": 1, "requests": {"500m": {"web": told, "benchmark": told}}}
+    found = {
+        "name": "guests-memory",
+        "killed": 3,
+        "commit": "x",
+        "pairs": 1,
+        "requests": {"500m": {"web": told, "benchmark": told}},
+    }
     lines = list(page.guests(found))
     assert any(
         "| 1.100 (1.100 to 1.100) | 1.000 (1.000 to 1.000) | 83.3% (median run 83.3%) |" in line for line in lines
     )
     assert "| 500m | 0.40 s | 0.40 s | 1 | 0 |" in lines
+    assert (
+        "Of the node's memory, 80% is available alone and 20% with guests. "
+        "The kernel killed 3 programs for lack of memory."
+    ) in lines
+    assert lines[-1] == "`hack/experiments guests-memory --pairs 1`, at x."
 
 
 def test_the_page_tells_how_soon_a_rest_goes_on():
