@@ -17,12 +17,16 @@ from dataclasses import asdict
 from itertools import pairwise
 from random import Random
 from statistics import median, quantiles
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
 
 from experiments_lib.ground import NAMESPACE, Ground, Json
 from experiments_lib.host import PORT, SERVER, Client, ask
 from experiments_lib.pinned import Counters, Watched, limited, pinned
 from experiments_lib.samples import Spread
+
+T = TypeVar("T")
 
 POOL, JOB = "experiments-guests", "filler"
 REQUESTS = ("500m", "100m")
@@ -33,12 +37,14 @@ ROUND = 0.002
 """CPU seconds of a request."""
 BENCHMARK = 2.0
 """CPU seconds of the benchmark."""
-RUN, SETTLE = 5.0, 1.5
+RUN, SETTLE = 10.0, 1.5
 """Seconds of a run of the web server, and before it, until all that stood still runs."""
+RAMP = 10.0
+"""Seconds from a guest's start until it may have all that is left: its cap rises by a tenth of the node a second."""
 FLOOR = 0.011
 """Cores: a cap below is the floor."""
-DRAWS = 10_000
-"""Of the bootstrap."""
+DRAWS, POOLED_DRAWS = 10_000, 2000
+"""Of the bootstrap: of ratios, and of runs with all their answers."""
 UNIT = 0.05
 """CPU seconds of a guest's unit."""
 BURNS = f"""
@@ -131,9 +137,13 @@ class Guests:
         self._filling = filling
         self._there = False
 
-    def let(self, *, run: bool, fill: bool = False) -> None:
-        """Have the guests run, or not. With ``fill`` they have all that is left of an idle node."""
-        if run and not self._there:
+    def let(self, *, run: bool, fill: bool = False) -> bool:
+        """Have the guests run, or not. With ``fill`` they have all that is left of an idle node.
+
+        Returns whether they began anew.
+        """
+        anew = run and not self._there
+        if anew:
             # a job's first chunks are short, and the memory of a chunk goes with it: say that units are cheap
             spec = {"cost": {"perUnit": f"{1000 * UNIT / 5:.0f}ms"}}
             self._ground.create(endless(JOB, POOL, self._ground.image, program=self._filling.program, **spec))
@@ -146,6 +156,7 @@ class Guests:
         if run:
             cores = self._filling.cores if fill else 0.0
             self._ground.until(lambda: self._full(cores), within=120, what="guests to fill the node")
+        return anew
 
     def _full(self, cores: float) -> bool:
         before = self.watched.counters()
@@ -174,8 +185,9 @@ def run(ground: Ground, name: str, pairs: int) -> Iterator[Json]:
         for request in filling.requests:
             address = _server(ground, node, request)
             alike = request == REQUESTS[0]  # alone, a request changes nothing
+            web, answers = _web(ground, guests, address, pairs, alike=alike)
             found[request] = {
-                "web": _told(_web(ground, guests, address, pairs, alike=alike)),
+                "web": {**_told(web), "pooled": pooled(answers)},
                 "benchmark": _told(_benchmark(ground, guests, address, pairs, alike=alike)),
             }
             ground.kubectl.run("delete", "pod", "host", "-n", NAMESPACE)
@@ -240,27 +252,30 @@ def _orders(pairs: int, *, alike: bool) -> list[bool]:
     return [guests for k in range(pairs) for guests in (one if k % 2 == 0 else one[::-1])]
 
 
-def _web(ground: Ground, guests: Guests, address: str, pairs: int, *, alike: bool) -> list[tuple[bool, Run]]:
+def _web(
+    ground: Ground, guests: Guests, address: str, pairs: int, *, alike: bool
+) -> tuple[list[tuple[bool, Run]], list[tuple[bool, list[float]]]]:
+    """Return what is known of each run, and the seconds of all its answers."""
     order = _orders(pairs, alike=alike)
     ground.say(f"web server, {len(order)} runs")
     rounds = _rounds(guests, address, ROUND)
     client = Client(address, rounds=rounds, rate=RATE, seconds=3600.0)
     windows: list[tuple[bool, Counters, Counters]] = []
     try:
-        time.sleep(10.0)  # until guests have what this work leaves
+        time.sleep(RAMP)
         for running in order:
-            guests.let(run=running)
-            time.sleep(SETTLE)
+            time.sleep(RAMP if guests.let(run=running) else SETTLE)
             before = guests.watched.counters()
             time.sleep(RUN)
             windows.append((running, before, guests.watched.counters()))
     finally:
         answers = client.close()
-    found = []
+    found, times = [], []
     for running, before, after in windows:
         took = [one for at, one in answers if before.at <= at < after.at]
         found.append((running, _run(quantiles(took, n=100)[98], before, after)))
-    return found
+        times.append((running, took))
+    return found, times
 
 
 def _benchmark(ground: Ground, guests: Guests, address: str, pairs: int, *, alike: bool) -> list[tuple[bool, Run]]:
@@ -323,17 +338,55 @@ def _told(runs: list[tuple[bool, Run]]) -> Json:
 def ratios(runs: list[tuple[bool, float]]) -> tuple[list[float], list[float]]:
     """Return each run with guests over the run alone beside it, and the later over the earlier of two runs alone.
 
-    The runs come in blocks of one with guests and one or two alone. Ratios of different blocks share no run.
+    Ratios of different blocks share no run.
     """
-    size = len(runs) // sum(running for running, _ in runs)
-    blocks = [runs[at : at + size] for at in range(0, len(runs), size)]
     beside, alone = [], []
-    for block in blocks:
+    for block in _blocks(runs):
         kept = next(value for running, value in block if running)
         quiet = [value for running, value in block if not running]
         beside.append(kept / quiet[-1 if block[-1][0] else 0])
         alone += [later / earlier for earlier, later in pairwise(quiet)]
     return beside, alone
+
+
+def pooled(runs: list[tuple[bool, list[float]]], *, seed: int = 0) -> Json:
+    """Return the ratio of the p99 of all answers beside guests to that of all answers alone, with its limits at 95 %.
+
+    The bootstrap draws whole blocks, because answers of one run are alike. `noise` is the same for the later and the
+    earlier of two runs alone; None: no block has two.
+    """
+    blocks = _blocks(runs)
+    with_guests = [[took for running, took in block if running] for block in blocks]
+    alone = [[took for running, took in block if not running] for block in blocks]
+    twice = all(len(one) == 2 for one in alone)
+    return {
+        "answers": sum(len(took) for _, took in runs),
+        "ratio": _drawn(with_guests, alone, seed),
+        "noise": _drawn([one[1:] for one in alone], [one[:1] for one in alone], seed) if twice else None,
+    }
+
+
+def _drawn(over: list[list[list[float]]], under: list[list[list[float]]], seed: int) -> Json:
+    """Return a ratio of p99s of all answers, and the interval that holds it with 95 %. By block, by run."""
+    random = Random(seed)
+
+    def p99(runs: list[list[list[float]]], chosen: list[int]) -> float:
+        return float(np.percentile([one for k in chosen for took in runs[k] for one in took], 99))
+
+    every = list(range(len(over)))
+    draws = (random.choices(every, k=len(every)) for _ in range(POOLED_DRAWS))
+    drawn = sorted(p99(over, chosen) / p99(under, chosen) for chosen in draws)
+    return {
+        "median": p99(over, every) / p99(under, every),
+        "low": drawn[round(0.025 * POOLED_DRAWS)],
+        "high": drawn[round(0.975 * POOLED_DRAWS) - 1],
+    }
+
+
+def _blocks(runs: list[tuple[bool, T]]) -> list[list[tuple[bool, T]]]:
+    """Return the blocks in which the runs come: one run with guests, and one or two alone."""
+    size = len(runs) // sum(running for running, _ in runs)
+    return [runs[at : at + size] for at in range(0, len(runs), size)]
 
 
 def limits(found: list[float], *, seed: int = 0) -> Json:

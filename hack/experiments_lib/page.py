@@ -131,6 +131,14 @@ def guests(found: Json) -> Iterator[str]:
             used = f"{one['harvest']:.1%} (median run {_harvest(one):.1%})" if work == "web" else FEW
             yield f"| {WORK[work]} | {request} | {' | '.join(values)} | {_limits(one['ratio'])} | {noise} | {used} |"
     yield ""
+    for request, works in found["requests"].items():
+        if pooled := works["web"].get("pooled"):
+            twice = f"; alone over alone: {_limits(pooled['noise'])}" if pooled["noise"] else ""
+            yield (
+                f"The 99th percentile of all answers with guests, over that of all answers alone, with a request of "
+                f"{request}: {_limits(pooled['ratio'])}{twice}. {pooled['answers']:,} answers."
+            )
+            yield ""
     yield "From the beginning of the benchmark until the cap of guests is at its floor:"
     yield ""
     yield "| request | median | worst | bursts | not at the floor |"

@@ -273,3 +273,25 @@ def test_a_rest_runs_on_another_node_after_the_decision():
     assert log.decided(0.0) == 2.0
     assert log.decided(2.1) is None
     assert log.running(2.0, not_on="n1") == 3.5
+
+
+def answers(mean, *, count, seed):
+    rng = Random(seed)
+    return [rng.expovariate(1 / mean) for _ in range(count)]
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.5])
+def test_all_answers_together_tell_how_much_longer_the_slow_ones_take(factor):
+    order = [False, False, True, True, False, False] * 5
+    runs = [(beside, answers(factor if beside else 1.0, count=900, seed=k)) for k, beside in enumerate(order)]
+    found = guests.pooled(runs)
+    assert found["answers"] == 27_000
+    assert found["ratio"]["low"] < factor < found["ratio"]["high"]
+    assert found["ratio"]["high"] - found["ratio"]["low"] < 0.4
+    assert found["noise"]["low"] < 1.0 < found["noise"]["high"]
+    assert guests.pooled(runs) == found
+
+
+def test_without_two_runs_alone_side_by_side_there_is_no_noise():
+    runs = [(beside, answers(1.0, count=200, seed=k)) for k, beside in enumerate([False, True] * 4)]
+    assert guests.pooled(runs)["noise"] is None
