@@ -365,6 +365,18 @@ NODES = Dashboard(
                     ),
                     help="What guests must give back, the kernel cannot take from them, so some of them leave.",
                 ),
+                Panel(
+                    "Nodes by how they can hold guests",
+                    "short",
+                    (
+                        Query(
+                            f"sum by (resource, kind) ({names.GUEST_CAPABILITY.name})",
+                            "{{resource}}: {{kind}}",
+                        ),
+                    ),
+                    help="CPU: the idle class, or the least weight only. Memory: memory.high, or a soft limit, which "
+                    "slows no guest. Disk: a weight, an idle class; none on kernels without them.",
+                ),
             ),
         ),
         (

@@ -27,14 +27,17 @@ import secrets
 import time
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from punctual.wire import Hosts, NodeReport, PodReport, Report, SetPoint, SetPoints
 from punctual_agent.actuator import Actuator, Held, NodeLock
 from punctual_agent.application import Application
-from punctual_agent.cgroup import Cap, Hierarchy, NodeUse, Throttling, valid_uid
+from punctual_agent.cgroup import Cap, Hierarchy, NodeUse, Priority, Throttling, valid_uid
 from punctual_agent.disk import Disk
+from punctual_agent.disk import Kind as DiskKind
 from punctual_agent.guest_memory import Found, GuestMemory
 from punctual_agent.guests import Guests, Seen
+from punctual_agent.memory import Kind as MemoryKind
 from punctual_agent.metrics import Metrics
 from punctual_agent.progress import Progress, with_volume
 from punctual_agent.state import Rest, Saved, State
@@ -96,6 +99,14 @@ class _Pod:
         return self.told is not None or self.rest is not None or self.application is not None
 
 
+class Capabilities(NamedTuple):
+    """How guests can be held on this node, as the kernel's files show. The fields are those of the report."""
+
+    guest_priority: Priority | None = None
+    guest_memory: MemoryKind | None = None
+    guest_disk: tuple[DiskKind, ...] = ()
+
+
 class Agent:
     """Follows, caps and reports the pods of one node."""
 
@@ -129,6 +140,7 @@ class Agent:
         self._patience = patience
         self._wall = wall
         self._sequence = 0
+        self._capabilities = Capabilities()
         self._pods: dict[str, _Pod] = {}
         saved = state.load()
         self._saved = Saved(saved.epoch, lease, saved.rests, saved.applications, saved.guests)
@@ -142,6 +154,11 @@ class Agent:
     def epoch(self) -> int:
         """The highest epoch of the set points that the agent accepted."""
         return self._saved.epoch
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """How guests can be held here: nothing is known before the kubelet has made a folder."""
+        return Capabilities(self._hierarchy.guest_priority, self._memory.kind, self._disk.kinds)
 
     def tick(self, now: float) -> Report:
         """Read every pod, apply every cap, and return the report."""
@@ -394,6 +411,10 @@ class Agent:
         self._metrics.saturated.set(self._steering.saturated)
         self._metrics.applications.set(sum(pod.application is not None for pod in self._pods.values()))
         self._metrics.guests.set(len(self._guests))
+        if (can := self.capabilities) != self._capabilities:
+            self._capabilities = can
+            disk = (("disk", kind) for kind in can.guest_disk)
+            self._metrics.capabilities([("cpu", can.guest_priority), ("memory", can.guest_memory), *disk])
         self._metrics.guest_mark.set(self._memory.mark)
         self._metrics.guest_excess.set(self._memory.excess)
         if hosts is not None:
@@ -420,9 +441,9 @@ class Agent:
                 cgroup=self._hierarchy.version,
                 driver=self._hierarchy.driver,
                 can_write=may_write,
-                guest_priority=self._hierarchy.guest_priority,
-                guest_memory=self._memory.kind,
-                guest_disk=self._disk.kinds,
+                guest_priority=self._capabilities.guest_priority,
+                guest_memory=self._capabilities.guest_memory,
+                guest_disk=self._capabilities.guest_disk,
                 guest_excess=self._memory.excess,
                 hosts=hosts,
             ),

@@ -174,7 +174,7 @@ def run(settings: Settings) -> None:
     )
     exchanger.start()
     started = {"node": settings.node, "instance": agent.instance, "port": server.server_port}
-    log.info("agent_started", extra=started | {"guest_priority": hierarchy.guest_priority})
+    log.info("agent_started", extra=started | agent.capabilities._asdict())
     trouble = ""
     following, whole = time.monotonic(), True
     while True:

@@ -7,9 +7,9 @@ The agent is healthy if it ticked lately; a running process is not enough. The n
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import get_args
+from typing import Final, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
@@ -20,6 +20,16 @@ from punctual.wire import Fault
 from punctual_agent.cgroup import Cap, Throttling
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # of the whole library: each would double the counters
+
+_CAPABILITIES: Final = (
+    ("cpu", "idle"),
+    ("cpu", "weight"),
+    ("memory", "high"),
+    ("memory", "soft"),
+    ("disk", "weight"),
+    ("disk", "class"),
+)
+"""All ways to hold guests, by resource and kind: those of :class:`punctual.wire.NodeReport`."""
 
 
 class Metrics:
@@ -41,6 +51,8 @@ class Metrics:
         self.line_writes = self._counter(names.AGENT_LINE_WRITES)
         self.applications = self._gauge(names.AGENT_APPLICATIONS)
         self.guests = self._gauge(names.AGENT_GUESTS)
+        self._guest_capability = self._gauge(names.GUEST_CAPABILITY)
+        self.capabilities(())
         self.guest_mark = self._gauge(names.GUEST_MARK)
         self.guest_excess = self._gauge(names.GUEST_EXCESS)
         self.host_use = self._gauge(names.HOST_USE)
@@ -90,6 +102,11 @@ class Metrics:
             self._pressure, self._waited = self._counter(names.CPU_PRESSURE), seconds
         self._pressure.inc(max(seconds - self._waited, 0.0))
         self._waited = seconds
+
+    def capabilities(self, there: Container[tuple[str, str | None]]) -> None:
+        """Set how guests can be held on this node, by resource and kind."""
+        for one in _CAPABILITIES:
+            self._guest_capability.labels(*one).set(one in there)
 
     def caps(self, caps: Mapping[str, Cap]) -> None:
         """Set the caps in force by pod. Series of pods that are not named are removed."""

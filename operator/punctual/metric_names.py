@@ -326,6 +326,13 @@ AGENT_APPLICATIONS: Final = Metric("punctual_agent_applications", "gauge", "Pods
 AGENT_GUESTS: Final = Metric(
     "punctual_agent_guests", "gauge", "Pods that the agent holds to what the node's own work leaves."
 )
+GUEST_CAPABILITY: Final = Metric(
+    "punctual_agent_guest_capability",
+    "gauge",
+    "1 if this node holds guests by this means: cpu by the idle class or the least weight, memory by memory.high or "
+    "the soft limit, disk by the least weight and the idle class. All 0 until the kubelet has made a cgroup.",
+    ("resource", "kind"),
+)
 GUEST_MARK: Final = Metric(
     "punctual_guest_memory_mark_bytes",
     "gauge",

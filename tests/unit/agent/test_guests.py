@@ -425,12 +425,40 @@ def test_a_disk_priority_that_is_refused_or_gone_is_told_and_the_others_are_writ
     assert sum("weight <- " in str(getattr(one, "error", "")) for one in caplog.records) == 1, "said once"
 
 
-def test_before_the_kubelet_has_made_a_folder_the_priority_is_not_known(make_tree, tmp_path):
+def capabilities(node):
+    every = {"cpu": ("idle", "weight"), "memory": ("high", "soft"), "disk": ("weight", "class")}
+    values = {
+        (resource, kind): node.counted("punctual_agent_guest_capability", resource=resource, kind=kind)
+        for resource, kinds in every.items()
+        for kind in kinds
+    }
+    assert set(values.values()) <= {0.0, 1.0}, "a query finds also what is missing"
+    return {key for key, value in values.items() if value}
+
+
+@pytest.mark.parametrize(("version", "memory"), [("v1", "soft"), ("v2", "high")])
+@pytest.mark.parametrize("full", [True, False])
+def test_what_the_kernel_has_to_hold_guests_is_published(make_tree, tmp_path, version, memory, full):
+    node = Node(make_tree(version, idle=full, disk=full), tmp_path / "state")
+    node.start()
+    node.second()
+    disk = {("disk", "weight"), ("disk", "class")} if full else set()
+    assert capabilities(node) == {("cpu", "idle" if full else "weight"), ("memory", memory), *disk}
+    assert capabilities(node) == {
+        ("cpu", node.report.host.guest_priority),
+        ("memory", node.report.host.guest_memory),
+        *(("disk", kind) for kind in node.report.host.guest_disk),
+    }
+    node.kill()
+
+
+def test_before_the_kubelet_has_made_a_folder_nothing_is_known_of_capabilities(make_tree, tmp_path):
     node = Node(make_tree("v2", "cgroupfs"), tmp_path / "state")
     node.tree.remove(node.tree.base)
     node.start()
     node.second()
     assert node.report.host.guest_priority is None
+    assert capabilities(node) == set()
     node.kill()
 
 

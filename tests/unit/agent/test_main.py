@@ -208,7 +208,10 @@ def test_a_guest_gets_what_is_free_and_a_killed_agents_guest_its_floor(run, node
     with operator.heard:
         assert operator.heard.wait_for(lambda: operator.reports and operator.reports[-1].host.hosts, timeout=100)
     assert eventually(lambda: (there := node.cap(folder)) is not None and 0.3 < there.share <= 4.0), one.lines
-    assert operator.reports[-1].host.guest_priority == one.events("agent_started")[0]["guest_priority"] == "idle"
+    said, started = operator.reports[-1].host.model_dump(mode="json"), one.events("agent_started")[0]
+    capabilities = {"guest_priority": "idle", "guest_memory": "high", "guest_disk": ["weight", "class"]}
+    assert {key: said[key] for key in capabilities} == capabilities
+    assert {key: started[key] for key in capabilities} == capabilities
     assert one.end(signal.SIGKILL) == -signal.SIGKILL
     State(node.environ["STATE_DIR"]).beat(time.monotonic() - 3600)  # an hour passes
     assert eventually(told(node, 0.01))
