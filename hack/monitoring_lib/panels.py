@@ -366,6 +366,12 @@ NODES = Dashboard(
                     help="What guests must give back, the kernel cannot take from them, so some of them leave.",
                 ),
                 Panel(
+                    "Part of a CPU that guests take from another pod",
+                    "percentunit",
+                    (Query(f"max by (instance) ({names.GUEST_SHARE.name})", "{{instance}}"),),
+                    help="By the weights of folders, for as long as their cap has not fallen. Agents warn above 1 %.",
+                ),
+                Panel(
                     "Nodes by how they can hold guests",
                     "short",
                     (

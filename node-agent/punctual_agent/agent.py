@@ -36,6 +36,7 @@ from punctual_agent.cgroup import Cap, Hierarchy, NodeUse, Priority, Throttling,
 from punctual_agent.disk import Disk
 from punctual_agent.disk import Kind as DiskKind
 from punctual_agent.guest_memory import Found, GuestMemory
+from punctual_agent.guest_share import GuestShare
 from punctual_agent.guests import Guests, Seen
 from punctual_agent.memory import Kind as MemoryKind
 from punctual_agent.metrics import Metrics
@@ -133,6 +134,7 @@ class Agent:
         self._guests = Guests()
         self._memory = GuestMemory(hierarchy)
         self._disk = Disk(hierarchy)
+        self._share = GuestShare(hierarchy)
         self._pods_root = pods_root
         self._state = state
         self._metrics = metrics
@@ -181,6 +183,7 @@ class Agent:
         self._look_at_guests(now, node)
         hosts = self._guests.report()
         self._look_at_memory_and_disk(now, may_write=may_write)
+        self._share.look(now, guests=len(self._guests) > 0)
         self._save(self.epoch)
         for pod in self._pods.values():
             self._assert(pod, now, may_write=may_write)
@@ -415,6 +418,7 @@ class Agent:
             self._capabilities = can
             disk = (("disk", kind) for kind in can.guest_disk)
             self._metrics.capabilities([("cpu", can.guest_priority), ("memory", can.guest_memory), *disk])
+        self._metrics.guest_share.set(self._share.part or 0.0)
         self._metrics.guest_mark.set(self._memory.mark)
         self._metrics.guest_excess.set(self._memory.excess)
         if hosts is not None:

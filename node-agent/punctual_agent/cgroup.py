@@ -321,7 +321,7 @@ class Hierarchy:
         seen = 0
         while waiting and seen < _FOLDERS:
             folder, depth = waiting.popleft()
-            for name in _subfolders(folder):
+            for name in subfolders(folder):
                 seen += 1
                 if _KUBEPODS.fullmatch(name):
                     self._kubepods.append(f"{folder}/{name}")
@@ -529,7 +529,8 @@ def _listed(folder: str) -> list[str]:
         return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
 
 
-def _subfolders(folder: str) -> list[str]:
+def subfolders(folder: str) -> list[str]:
+    """Return the names of the folders in a folder; none if it is gone."""
     try:
         return _listed(folder)
     except OSError:

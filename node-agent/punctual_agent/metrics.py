@@ -53,6 +53,7 @@ class Metrics:
         self.guests = self._gauge(names.AGENT_GUESTS)
         self._guest_capability = self._gauge(names.GUEST_CAPABILITY)
         self.capabilities(())
+        self.guest_share = self._gauge(names.GUEST_SHARE)
         self.guest_mark = self._gauge(names.GUEST_MARK)
         self.guest_excess = self._gauge(names.GUEST_EXCESS)
         self.host_use = self._gauge(names.HOST_USE)

@@ -333,6 +333,12 @@ GUEST_CAPABILITY: Final = Metric(
     "the soft limit, disk by the least weight and the idle class. All 0 until the kubelet has made a cgroup.",
     ("resource", "kind"),
 )
+GUEST_SHARE: Final = Metric(
+    "punctual_guest_cpu_share_ratio",
+    "gauge",
+    "Largest part of one contended CPU that guests take from a pod that is not BestEffort, by the weights of folders, "
+    "until their cap falls. 0: it is not known.",
+)
 GUEST_MARK: Final = Metric(
     "punctual_guest_memory_mark_bytes",
     "gauge",

@@ -23,6 +23,7 @@ from punctual_agent.actuator import Actuator, Held, NodeLock
 from punctual_agent.application import Application
 from punctual_agent.cgroup import Cap, CgroupError, Hierarchy, VanishedError
 from punctual_agent.disk import Disk
+from punctual_agent.guest_share import EVERY, GuestShare
 from punctual_agent.memory import Marks, memory_of, node_memory
 from punctual_agent.state import Rest, Saved, State
 
@@ -419,6 +420,19 @@ class ActuatorTest(unittest.TestCase):
 
         before = used()
         assert eventually(guest_has_less_than_a_twentieth)
+
+    def test_the_share_of_guests_follows_the_weights_that_the_kernel_has(self):
+        for driver, folder in (("cgroupfs", "besteffort"), ("systemd", "kubepods-besteffort.slice")):
+            node = self.node(driver)
+            guests = node.make(f"{node.kubepods}/{folder}")
+            file, least, other = ("weight", 1, 100) if node.hierarchy.version == "v2" else ("shares", 2, 1024)
+            with self.subTest(driver=driver), mock.patch.object(Hierarchy, "kubepods", [node.kubepods]):
+                looked = GuestShare(node.hierarchy)
+                looked.look(0.0, guests=True)
+                assert looked.part == 0.5, "both are new folders"
+                Path(guests, f"cpu.{file}").write_text(str(least))
+                looked.look(EVERY, guests=True)
+                assert looked.part == least / (least + other)
 
     def test_a_guests_pod_that_ends_before_its_priority_is_written_is_no_error(self):
         node = self.node()
