@@ -36,6 +36,7 @@ class Server:
         self.written = []  # (path, status)
         self.stamped = []  # paths of what was patched
         self.events = []
+        self.notes = {}  # the newest by object
         self.pods = []  # as they were created
         self.deleted = []  # (name, uid) of pods
         self.broken = {}
@@ -107,6 +108,7 @@ class Server:
             raise error
         if path.endswith("/events"):
             self.events.append((body["regarding"]["name"], body["reason"]))
+            self.notes[body["regarding"]["name"]] = body["note"]
         elif path.endswith("/pods") and not dry_run:
             self.pods.append(body)
         return {**body, "metadata": {"uid": "made", **body["metadata"]}}

@@ -5,7 +5,8 @@ import re
 import pytest
 from guest_job import CHUNKS, KUBELETS, NOW, at, chunk, guest_job, guest_pod, told
 
-from punctual.view.guests import WHAT, Rules, last_decision, rules_of
+from punctual.linger.history import EPISODES, Episode, History
+from punctual.view.guests import WHAT, Rules, last_decision, lately, rules_of
 from punctual.view.jobs import job_of, pod_of
 from punctual.view.why import why, why_guest_chunk, why_over
 
@@ -196,3 +197,43 @@ def test_a_pod_that_has_left_says_where_it_was_and_what_was_decided():
     assert found[0] == "It was units 40-60 of demo/sums, on node n1. It is Succeeded."
     assert "GuestMoves: This chunk moves from node n1 to n2." in found[-1]
     assert len(why_over(job_of(guest_job()), pod, NOW)) == 1
+
+
+def history(*uses, guests=0.25, episodes=()):
+    """A node's history until now: uses by hosts, each for two minutes."""
+    made = History()
+    begin = NOW - 120.0 * len(uses)
+    for n, use in enumerate(uses):
+        for second in range(0, 120, 5):
+            made.see(begin + 120.0 * n + second, hosts=use, guests=guests, episode=None)
+    made.episodes.extend(episodes)
+    return made
+
+
+def test_what_a_node_did_lately_is_a_curve_and_numbers():
+    said = lately(
+        "n1", history(0.0, 0.0, 0.5, 1.0, 0.0, episodes=[Episode(130.0, 0.454), Episode(61.0, 0.3)]), NOW - 5.0
+    )
+    assert said == (
+        "In the last 10m, the own work of node n1 used ▁▁▅█▁ of it (2m a block, 30% on average, 100% at most), guests "
+        "25%. Busy times of n1 before, the newest first: 1m1s at 30%, 2m10s at 45%."
+    )
+
+
+@pytest.mark.parametrize("uses", [(), (0.5,)])
+def test_of_a_node_that_is_seen_for_a_moment_nothing_is_told(uses):
+    assert lately("n1", history(*uses), NOW - 5.0) == ""
+
+
+def test_minutes_without_a_report_are_a_gap_in_the_curve():
+    made = history(0.2, 0.2)
+    for n in range(12):
+        made.see(NOW + 240.0 + 10.0 * n, hosts=1.0, guests=0.0, episode=None)
+    assert "In the last 10m, the own work of node n1 used ▂▂  █ of it" in lately("n1", made, NOW + 355.0)
+
+
+def test_a_whole_hour_fits_into_an_event_beside_a_decision():
+    full = history(*[0.9] * 30, episodes=[Episode(100_000.0, 0.999)] * EPISODES)
+    said = lately("n" * 63, full, NOW - 5.0)
+    assert "In the last 1h," in said
+    assert len(said.encode()) < 600

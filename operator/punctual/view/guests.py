@@ -5,7 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from punctual import reasons
+from punctual.linger.history import STEP, History
 from punctual.scheduling.model.wording import some, span
+from punctual.view.history import spark
 from punctual.view.jobs import Chunk, Job, moment
 from punctual.view.subject import SHOWN, Subject, chunks_run, failures, few, not_started
 
@@ -19,6 +21,8 @@ DECISIONS: Final = frozenset({
 WHAT: Final = (
     "It is a guest job: it has no deadline and no promise. Its chunks get only CPU that the nodes' own work leaves."
 )
+EACH: Final = 12
+"""Steps of a node's history in a block of its curve: two minutes."""
 _NEXT: Final = {
     "LingerLonger": "it goes on, and moves to a less busy node with room when that pays",
     "LingerForever": "it goes on, and never moves",
@@ -125,3 +129,31 @@ def decided(on: Subject, told: Decision | None) -> str:
             "(usually after an hour)."
         )
     return f"The last decision, at {on.at(told.at)}, was {told.reason}: {told.message}"
+
+
+def lately(node: str, history: History, now: float) -> str:
+    """Tell what a node's own work and its guests used in the last hour, and how long the node was busy before.
+
+    Empty: there is nothing to tell yet.
+    """
+    hosts = history.hosts.last(now, EACH)
+    while hosts and hosts[0] is None:
+        del hosts[0]
+    told = []
+    if len(hosts) > 1:
+        guests = history.guests.last(now, EACH)[-len(hosts) :]
+        most = max(use for use in hosts if use is not None)
+        told.append(
+            f"In the last {span(len(hosts) * EACH * STEP)}, the own work of node {node} used {spark(hosts, 1.0)} of it "
+            f"({span(EACH * STEP)} a block, {_mean(hosts):.0%} on average, {most:.0%} at most), guests "
+            f"{_mean(guests):.0%}."
+        )
+    if history.episodes:
+        took = ", ".join(f"{span(one.length)} at {one.use:.0%}" for one in reversed(history.episodes))
+        told.append(f"Busy times of {node} before, the newest first: {took}.")
+    return " ".join(told)
+
+
+def _mean(values: Iterable[float | None]) -> float:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known)

@@ -8,6 +8,7 @@ from punctual.guests.model import ChunkSeen, Guest, GuestNode, HostSeen, NodeRep
 from punctual.kube import api
 from punctual.kube.cluster.nodes import Node
 from punctual.kube.cluster.pods import memory_of
+from punctual.linger.history import Episode, History
 from punctual.scheduling.model.events import NodeObserved
 from punctual.scheduling.model.job import Job
 
@@ -69,4 +70,14 @@ def _host(host: wire.NodeReport) -> HostSeen | None:
         return None
     return HostSeen(
         use=min(1.0, seen.used / seen.cores), busy=seen.busy, age=seen.age, mean=min(1.0, seen.mean / seen.cores)
+    )
+
+
+def note(history: History, now: float, seen: wire.Hosts) -> None:
+    """Take what a report says of a node's CPU into its history."""
+    history.see(
+        now,
+        hosts=min(1.0, seen.used / seen.cores),
+        guests=min(1.0, seen.guests / seen.cores),
+        episode=Episode(seen.age, min(1.0, seen.mean / seen.cores)) if seen.busy else None,
     )

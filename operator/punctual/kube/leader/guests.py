@@ -14,13 +14,15 @@ from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.directory import KnownJob
 from punctual.kube.cluster.events import EventRecorder, Regarding
 from punctual.kube.format.clock import ServerClock
-from punctual.kube.guests.records import to_guest, to_nodes, to_report
+from punctual.kube.guests.records import note, to_guest, to_nodes, to_report
 from punctual.kube.leader.actors import Actors, Spawn
 from punctual.kube.leader.executor import PoolExecutor, Tools
 from punctual.kube.metrics import Metrics
+from punctual.linger.history import History
 from punctual.runtime.mailbox import Mailbox
 from punctual.scheduling.model.actions import Action as PoolAction
 from punctual.scheduling.model.job import Job
+from punctual.view.guests import lately
 
 
 class GuestExecutor(PoolExecutor):
@@ -61,6 +63,7 @@ class Guests(Actors[GuestControl, Event, GuestExecutor]):
         self._caches = caches
         self._executor = executor
         self._stale: set[str] = set()  # pools with nodes that have changed
+        self._histories: dict[str, History] = {}  # of the nodes of all pools
 
     def start(self, pool: str, restored: Sequence[Event]) -> None:
         """Start the control of a pool's guests. ``restored``: its guest jobs with a decision, and their pods."""
@@ -84,6 +87,9 @@ class Guests(Actors[GuestControl, Event, GuestExecutor]):
     def tick(self) -> None:
         """Tell the controls of nodes that have changed since the last tick."""
         stale, self._stale = self._stale, set()
+        if stale:
+            owner = self._caches.inventory.owner
+            self._histories = {node: one for node, one in self._histories.items() if owner(node)}
         for pool in stale:
             if self.runs(pool):
                 self.tell(pool, self._nodes(pool))
@@ -92,6 +98,8 @@ class Guests(Actors[GuestControl, Event, GuestExecutor]):
         """Take in a node's report. ``pods``: the guests among its pods."""
         if pool := self._caches.inventory.owner(node):
             self.tell(pool, to_report(node, host, pods))
+            if host.hosts is not None:
+                note(self._histories.setdefault(node, History()), self._clock.now(), host.hosts)
 
     def decided(self, decided: Decided) -> None:
         """Count a decision about a chunk, and tell it by an event on its pod."""
@@ -99,8 +107,10 @@ class Guests(Actors[GuestControl, Event, GuestExecutor]):
         pod = next((pod for pod in self._caches.pods.of_job(decided.job) if pod.uid == decided.pod), None)
         if pod is not None:
             told = explain(decided)
+            history = self._histories.get(decided.node) if decided.cause == "Policy" else None
+            before = "" if history is None else lately(decided.node, history, self._clock.now())
             about = Regarding("v1", "Pod", pod.namespace, pod.name, pod.uid)
-            self._recorder.emit(about, "Normal", told.reason, told.message)
+            self._recorder.emit(about, "Normal", told.reason, f"{told.message} {before}".rstrip())
 
     def _nodes(self, pool: str) -> NodesSeen:
         inventory = self._caches.inventory

@@ -138,6 +138,28 @@ async def test_a_decision_is_told_on_its_pod(world):
     report(leader, *pods, hosts=busy)
     names = {pod["metadata"]["name"] for pod in world.server.pods}
     await world.until(lambda: {(name, "GuestStays") for name in names} <= set(world.server.events))
+    assert not any("Busy times" in world.server.notes[name] for name in names), "it was not busy before"
+
+
+async def test_a_decision_tells_how_long_the_node_was_busy_before(world):
+    leader, _ = await lent(world, restart="Resume")
+    pods = [wire.PodReport(uid=f"pod-{n}", done=1, cpu_seconds=1.0) for n in range(4)]
+    busy = [wire.Hosts(cores=4.0, used=used, busy=True, age=age, mean=used) for age, used in ((130.0, 2.0), (1.0, 3.6))]
+    report(leader, hosts=busy[0])
+    report(leader)
+    report(leader, *pods, hosts=busy[1])
+    [told, *_] = [pod["metadata"]["name"] for pod in world.server.pods]
+    await world.until(lambda: told in world.server.notes)
+    assert world.server.notes[told].endswith("Busy times of n1 before, the newest first: 2m10s at 50%.")
+    assert world.server.notes[told].startswith("This chunk stays on node n1.")
+
+
+async def test_the_history_of_a_node_ends_with_the_node(world):
+    leader, _ = await lent(world)
+    guests = leader.term._parts.guests
+    assert guests._histories.keys() == {"n1"}
+    leader.caches.inventory.forget_node("n1")
+    await world.until(lambda: not guests._histories)
 
 
 async def test_an_edit_of_the_pool_changes_what_its_guests_do(world):
