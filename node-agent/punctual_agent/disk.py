@@ -7,8 +7,12 @@
   what a guest writes, such as a file system's journal, do not wait for ever.
 
 Writes that the kernel has delayed are a guest's on v2 with ext4, xfs, btrfs and f2fs. On v1 they are the kernel's own,
-so the priorities act on reads and on direct writes only. Networks have no such files. Priorities there need programs in
-the kernel, or a capability that the agent does not have.
+so the priorities act on reads and on direct writes only.
+
+Nothing like this works for a pod's network. v1 has `net_prio.ifpriomap`, but a packet loses that priority where it
+leaves the pod's network namespace (veth), before it comes to the node's interface. `net_cls.classid` only marks
+packets; the filter that looks at marks needs CAP_NET_ADMIN, which the agent does not have. v2 has no file for it:
+there, a program in the kernel (eBPF) chooses by cgroup.
 """
 
 import os
