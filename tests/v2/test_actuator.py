@@ -536,6 +536,8 @@ class ActuatorTest(unittest.TestCase):
         assert set(disk.kinds) == {kind(file) for file in before}
         assert (held.writes.total(), held.drift) == (len(wanted), 0)
         assert lower()[0].writes.total() == 0
+        if not before:
+            self.skipTest("this kernel has no disk priorities for cgroups: nothing was written")
         for file in changed:
             file.write_text(before[file].removeprefix("default "))
         held, again = lower()
