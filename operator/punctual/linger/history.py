@@ -50,9 +50,10 @@ class Means:
 
     def last(self, now: float, each: int) -> list[float | None]:
         """Return the means of ``each`` steps up to now, the oldest first. None: nothing was seen in them."""
-        end = int(now // STEP) + 1
-        known = range(self._step - STEPS + 1, self._step + 1)
-        kept = [self._kept[step % STEPS] if step in known else nan for step in range(end - STEPS, end)]
+        oldest = (self._step + 1) % STEPS
+        kept = [*self._kept[oldest:], *self._kept[:oldest]]
+        unseen = int(now // STEP) - self._step
+        kept = [*kept[unseen:], *[nan] * min(unseen, STEPS)] if unseen >= 0 else [nan] * STEPS
         return [_mean(kept[first : first + each]) for first in range(0, STEPS, each)]
 
 
