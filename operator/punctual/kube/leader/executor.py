@@ -302,7 +302,8 @@ def status_write(known: KnownJob, job: Job, record: JobRecord, *, now: float, ur
     known.transition_times = transition_times(status["conditions"])
     owner = known.owner
     meta = {"name": owner.name, "namespace": owner.namespace, "uid": owner.uid}
-    return PutStatus.of(JOBS, "DivisibleJob", meta, status, urgent=urgent, version=known.version)
+    slow = bool(known.flaw)
+    return PutStatus.of(JOBS, "DivisibleJob", meta, status, urgent=urgent, version=known.version, slow=slow)
 
 
 def _same(body: Mapping[str, Any]) -> Callable[[dict[str, Any]], bool]:

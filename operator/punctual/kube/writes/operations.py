@@ -37,15 +37,25 @@ class PutStatus:
     urgent: bool = True
     version: str = ""
     """Resource version at which the object was seen. It saves a read before the first write."""
+    slow: bool = False
+    """Its object is oversized: the API server needs seconds for each write of it."""
 
     @classmethod
     def of(
-        cls, resource: Resource, kind: str, meta: Json, status: Json, *, urgent: bool = True, version: str = ""
+        cls,
+        resource: Resource,
+        kind: str,
+        meta: Json,
+        status: Json,
+        *,
+        urgent: bool = True,
+        version: str = "",
+        slow: bool = False,
     ) -> PutStatus:
         """Return the write of a whole status. ``meta`` has name, uid and, if there is one, namespace."""
         body = {"apiVersion": resource.version, "kind": kind, "metadata": meta, "status": status}
         path = resource.path(namespace=meta.get("namespace", ""), name=meta["name"])
-        return cls(path, body, urgent, version)
+        return cls(path, body, urgent, version, slow)
 
 
 @dataclass(frozen=True, slots=True)

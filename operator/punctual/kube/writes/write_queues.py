@@ -1,9 +1,10 @@
 """The operations that wait, in one queue per key, and the order in which queues are served.
 
 The operations of one key are served in order. A status replaces one of the same path that waits *directly* before it.
-Statuses that are not urgent (progress) wait until no urgent operation waits. They have a rate limit of their own and
-are served at most once per object and some seconds, unless another operation waits behind them. An operation that
-failed waits for its time. Nothing is carried out here.
+Statuses of oversized objects (slow) wait until no urgent operation waits, and `SLOW_AT_ONCE` are served at once. Other
+statuses that are not urgent (progress) wait behind both. They have a rate limit of their own and are served at most
+once per object and some seconds, unless another operation waits behind them. An operation that failed waits for its
+time. Nothing is carried out here.
 """
 
 import asyncio
@@ -19,6 +20,8 @@ from punctual.kube.writes.operations import DeletePod, Operation, PutStatus
 
 CONCURRENCY = 32
 """Maximum operations that run at once."""
+SLOW_AT_ONCE = 2
+"""Maximum statuses of oversized objects among these. The API server needs up to 10 s for each, of a whole processor."""
 
 
 class State(Enum):
@@ -26,6 +29,7 @@ class State(Enum):
 
     IDLE = "nothing to do"
     READY = "ready to be written"
+    READY_SLOW = "waits until no urgent operation waits, and for one of few places"
     READY_PROGRESS = "waits until no urgent operation waits"
     DELAYED = "waits for its time"
     BUSY = "is being carried out"
@@ -83,8 +87,10 @@ class WriteQueues:
         self._progress_bucket = Bucket(progress_rate, max(1.0, progress_rate / 5), monotonic)
         self._queues: dict[Key, Queue] = {}
         self._ready: deque[Queue] = deque()
+        self._ready_slow: deque[Queue] = deque()
         self._ready_progress: deque[Queue] = deque()
         self._running = 0
+        self._running_slow = 0
         self._hurry = False  # during a flush progress does not wait
         self._closed = False
         self._wake = asyncio.Event()
@@ -178,6 +184,7 @@ class WriteQueues:
             self.rest(queue)
         self._queues.clear()
         self._ready.clear()
+        self._ready_slow.clear()
         self._ready_progress.clear()
         self.count_down(self.depth)
         self._wake.set()
@@ -196,7 +203,9 @@ class WriteQueues:
                 del self._queues[queue.key]  # unless a new queue of this key was created meanwhile
             return
         head = queue.entries[0].operation
-        if self._hurry or len(queue.entries) > 1 or not isinstance(head, PutStatus) or head.urgent:
+        if is_slow(head):
+            self._make_ready(queue, State.READY_SLOW, self._ready_slow)
+        elif self._hurry or len(queue.entries) > 1 or not isinstance(head, PutStatus) or head.urgent:
             self._make_ready(queue, State.READY, self._ready)
         elif (wait := self._progress_wait(queue.key)) > 0:
             if queue.state is not State.DELAYED:
@@ -258,18 +267,29 @@ class WriteQueues:
     def _serve(self, queue: Queue) -> Queue:
         queue.state = State.BUSY
         self._running += 1
+        self._running_slow += is_slow(queue.entries[0].operation)
         return queue
 
-    def freed(self) -> None:
+    def freed(self, operation: Operation) -> None:
         """Record that an operation runs no more."""
         self._running -= 1
+        self._running_slow -= is_slow(operation)
         self._wake.set()
 
     def _next_ready(self) -> deque[Queue] | None:
         """Return the list with the next queue to serve, after removing stale entries."""
-        for where, state in ((self._ready, State.READY), (self._ready_progress, State.READY_PROGRESS)):
+        for where, state in (
+            (self._ready, State.READY),
+            (self._ready_slow, State.READY_SLOW),
+            (self._ready_progress, State.READY_PROGRESS),
+        ):
             while where and where[0].state is not state:
                 where.popleft()
-            if where:
+            if where and not (where is self._ready_slow and self._running_slow >= SLOW_AT_ONCE):
                 return where
         return None
+
+
+def is_slow(operation: Operation) -> bool:
+    """Return whether an operation is about an oversized object."""
+    return isinstance(operation, PutStatus) and operation.slow

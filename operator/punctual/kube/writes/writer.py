@@ -8,9 +8,10 @@ records the chunk, and a range's pod is deleted after the write of the status th
 A status replaces one of the same path that waits *directly* before it. With another operation between them it waits in
 order, because a later status must not overtake a create that an earlier one announced. All statuses of a key are about
 one object. A status equal to the last one written is not written. A key without work keeps only the digest of its last
-status, because jobs are many. Statuses that are not urgent (progress) wait until no urgent operation waits. They have a
-rate limit of their own and are written at most once per object and some seconds, unless another operation waits behind
-them.
+status, because jobs are many. Statuses of oversized objects wait until no urgent operation waits, and only a few of
+them run at once, because the API server needs seconds for each. Statuses that are not urgent (progress) wait behind
+both. They have a rate limit of their own and are written at most once per object and some seconds, unless another
+operation waits behind them.
 
 An operation that fails by time-out, 429 or 5xx is retried as long as this replica leads. Every operation is therefore
 harmless when repeated, and the repetition finds out about lost answers: a create meets its own pod (409, then a GET
@@ -26,6 +27,7 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import structlog
 
@@ -34,11 +36,13 @@ from punctual.kube.cluster.client import RIGHTS, ApiClient
 from punctual.kube.writes.expected_pods import ExpectedPods
 from punctual.kube.writes.keys import Key
 from punctual.kube.writes.operations import CreatePod, DeletePod, Operation, Outcome, PutStatus, perform
-from punctual.kube.writes.write_queues import Entry, Queue, WriteQueues
+from punctual.kube.writes.write_queues import Entry, Queue, WriteQueues, is_slow
 from punctual.kube.writes.written_statuses import WrittenStatuses, digest_of
 
 FIRST_RETRY, LAST_RETRY = 0.2, 5.0
 """Seconds of back-off of one operation, doubled in between."""
+FIRST_SLOW_RETRY, LAST_SLOW_RETRY = 5.0, 60.0
+"""The same of one about an oversized object: the API server may still be busy with the try that came too late."""
 TRIES = 5
 """Tries after which a failing operation counts as stuck while others succeed."""
 
@@ -138,7 +142,7 @@ class Writer:
                 while (queue := await self._queues.next()) is not None:
                     task = group.create_task(self._carry_out(queue))
                     self._tasks.add(task)
-                    task.add_done_callback(self._finished)
+                    task.add_done_callback(partial(self._finished, queue.entries[0].operation))
         finally:
             self.drop_all()
 
@@ -225,7 +229,9 @@ class Writer:
             self._queues.rest(queue)
             self._queues.place(queue)
             return
-        wait = max(error.retry_after, min(FIRST_RETRY * 2 ** min(entry.attempts - 1, 10), LAST_RETRY))
+        slow = is_slow(entry.operation)
+        first, last = (FIRST_SLOW_RETRY, LAST_SLOW_RETRY) if slow else (FIRST_RETRY, LAST_RETRY)
+        wait = max(error.retry_after, min(first * 2 ** min(entry.attempts - 1, 10), last))
         # jitter: operations that failed together must not be retried together
         self._queues.delay(queue, wait * random.uniform(1.0, 1.25), retrying=True)  # noqa: S311  no secret
 
@@ -282,9 +288,9 @@ class Writer:
             self.drop_all()
             self._on_fenced()
 
-    def _finished(self, task: "asyncio.Task[None]") -> None:
+    def _finished(self, operation: Operation, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
-        self._queues.freed()
+        self._queues.freed(operation)
 
 
 def _pod(operation: CreatePod) -> str:

@@ -133,6 +133,13 @@ async def executor(directory, log, metrics):
     return PoolExecutor("main", tools)
 
 
+async def test_the_status_of_an_oversized_job_is_slow(executor, directory, log):
+    executor.perform(WriteStatus("j1", JobRecord(epoch=3, admitted=YES)))
+    directory.jobs["j1"].flaw = "spec: is 1022 KiB of JSON"
+    executor.perform(WriteStatus("j1", JobRecord(epoch=3, admitted=YES)))
+    assert [operation.slow for _, operation in log.take()] == [False, True]
+
+
 async def test_what_concerns_a_job_is_submitted_under_its_uid_in_order(executor, log):
     record = JobRecord(epoch=3, admitted=YES, chunks=(CHUNK,))
     for action in (

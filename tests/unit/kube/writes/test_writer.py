@@ -31,10 +31,10 @@ pytestmark = pytest.mark.looptime
 LABELS = ("punctual.dev/job", "punctual.dev/begin", "punctual.dev/attempt")
 
 
-def status(job: str, done: int, *, urgent: bool = True) -> PutStatus:
+def status(job: str, done: int, *, urgent: bool = True, slow: bool = False) -> PutStatus:
     body = {"apiVersion": "punctual.dev/v1alpha1", "kind": "DivisibleJob", "status": {"done": done}}
     # no uid: how the object is told from one of the same name is tested on a real API server
-    return PutStatus(f"/{job}", body | {"metadata": {"name": job}}, urgent)
+    return PutStatus(f"/{job}", body | {"metadata": {"name": job}}, urgent, slow=slow)
 
 
 def pod_body(name: str, *, job: str = "j", begin: int = 0, attempt: int = 0) -> Json:
@@ -55,6 +55,8 @@ class Server:
         self.at: list[float] = []
         self.rules: list[Callable[[str], Json | None]] = []
         self.took = 0.01
+        self.hangs = "nothing"
+        """Requests that begin with this are never answered."""
         self.under_way = self.most = 0
 
     async def _request(self, what: str) -> Json:
@@ -64,6 +66,8 @@ class Server:
         self.most = max(self.most, self.under_way)
         try:
             await asyncio.sleep(self.took)
+            if what.startswith(self.hangs):
+                await asyncio.Event().wait()
             for rule in self.rules:
                 if (answer := rule(what)) is not None:
                     return answer
@@ -471,6 +475,56 @@ async def test_a_decision_does_not_wait_for_the_progress_of_its_object(terms):
     await term.settle()
     assert term.server.log == ["put /j 0", "put /j 2", "create p1"]
     assert term.server.at[-1] - began < 0.1
+
+
+async def test_forty_writes_about_oversized_objects_that_never_return_keep_no_other_waiting(terms):
+    term = terms()
+    term.server.hangs = "put /big"
+    for n in range(40):
+        term.writer.submit(f"big{n}", status(f"big{n}", 1, slow=True))
+    await asyncio.sleep(1)
+    assert term.server.under_way == 2
+    term.writer.submit("small", status("small", 1))
+    await asyncio.sleep(0.02)
+    assert term.results == ["done"]
+
+
+async def test_oversized_objects_are_written_two_at_a_time_behind_decisions_and_before_progress(terms):
+    term = terms(rate=1e6, progress_rate=0.01)
+    term.server.took = 1.0
+    for n in range(40):
+        term.writer.submit(f"big{n}", status(f"big{n}", 1, slow=True))
+        term.writer.submit(f"urgent{n}", status(f"urgent{n}", 1))
+        term.writer.submit(f"progress{n}", status(f"progress{n}", 1, urgent=False))
+    await asyncio.sleep(25)
+    assert all(what.startswith("put /urgent") for what in term.server.log[:40])
+    assert sum(what.startswith("put /big") for what in term.server.log) == 40
+    times = [at for what, at in zip(term.server.log, term.server.at, strict=True) if what.startswith("put /big")]
+    assert max(sum(at <= other < at + 1 for other in times) for at in times) == 2
+
+
+async def test_an_oversized_object_that_came_too_late_is_left_alone_for_longer_each_time(terms):
+    term = terms()
+    term.server.fail("put /big", errors.Unreachable("too late"), times=6)
+    term.writer.submit("big", status("big", 1, slow=True))
+    await term.settle(within=600)
+    waits = [later - earlier - 0.01 for earlier, later in pairwise(term.server.at)]
+    assert term.results == ["done"]
+    for wait, least in zip(waits, (5, 10, 20, 40, 60, 60), strict=True):
+        assert least <= wait <= 1.3 * least
+
+
+async def test_an_object_that_is_oversized_no_more_waits_for_no_other(terms):
+    term = terms()
+    term.server.hangs = "put /big"
+    for n in range(3):
+        term.writer.submit(f"big{n}", status(f"big{n}", 1, slow=True))
+    term.writer.submit("j", status("j", 1, slow=True))
+    await asyncio.sleep(1)
+    term.writer.submit("j", status("j", 2))
+    await asyncio.sleep(0.02)
+    assert term.server.log[-1] == "put /j 2"
+    assert term.results == ["done"]
 
 
 async def test_progress_before_a_create_is_written_at_once(terms):
