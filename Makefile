@@ -7,7 +7,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: help venv lint test test-quick test-api test-cluster demo chaos bench experiments papers mutants nightly docs clean
+.PHONY: help venv lint test test-quick test-api test-cluster demo chaos bench experiments papers mutants nightly nightly-experiments docs clean
 
 help: ## what there is to do
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -50,10 +50,12 @@ experiments: $(READY) ## real programs under control on kind: steps, responses, 
 papers: $(READY) ## the papers' figures again, reduced: points, pictures, words (PAPERS="--full 4.6" takes hours)
 	hack/papers $(PAPERS)
 
-nightly: $(READY) ## the properties with many more examples, two chapters in full; crowds, and a kill at every write, on a real API server; 100 jobs on disturbed nodes
+nightly: $(READY) ## the properties with many more examples, two chapters in full; crowds, and a kill at every write, on a real API server
 	HYPOTHESIS_PROFILE=nightly $(VENV)/bin/pytest -q tests/property --timeout 3600
 	HYPOTHESIS_PROFILE=nightly $(VENV)/bin/pytest -q tests/papers/test_chapter6_fast.py tests/papers/test_chapter7_miss_ratio.py --timeout 3600
 	HYPOTHESIS_PROFILE=nightly $(VENV)/bin/pytest -q tests/api/test_bad_manifests.py tests/api/test_big_specs.py tests/api/test_crowds.py tests/api/test_interrupted.py
+
+nightly-experiments: $(READY) ## 100 jobs of a CPU minute on disturbed nodes on kind, five hours
 	hack/experiments disturbed --jobs 100 --cpu-seconds 60
 
 mutants: $(READY) ## changes the core in 100 places, one at a time: does a test fail? hours (MUTANTS="--sample 20 --seed 7")
