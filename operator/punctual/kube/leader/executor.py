@@ -236,13 +236,14 @@ class PoolExecutor:
         reduce = chunk.kind == "Reduce"
         spec = known.template()
         part = spec.get("reduce") if reduce else spec
-        if part is None:  # an edit removed the recorded step, or it never existed
+        # an edit removed the recorded step, or it never existed; or an earlier operator took an oversized spec
+        if part is None or known.flaw:
             refused = CreateRefused(
                 job=action.job,
                 kind=chunk.kind,
                 begin=chunk.begin,
                 attempt=chunk.attempt,
-                message="spec.reduce is missing",
+                message=known.flaw or "spec.reduce is missing",
             )
             tools.refuse(refused)
             return

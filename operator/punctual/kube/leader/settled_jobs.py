@@ -1,4 +1,6 @@
-"""Settled jobs, which the takeover puts aside: ended, refused, or a dry run. There may be ten thousands of them.
+"""Jobs that the takeover puts aside: settled ones (ended, refused, or a dry run), and oversized ones that hold nothing.
+
+There may be ten thousands of settled jobs. Of an oversized one, the stamp alone takes the API server seconds.
 
 They are neither stamped nor told to a Pool. The fence holds for them all the same:
 
@@ -11,6 +13,7 @@ They are neither stamped nor told to a Pool. The fence holds for them all the sa
 - An earlier leader's promise is seen although nothing asks: the watch shows it (`Directory.on_unsettled`). If its event
   comes before the page of the list that lacks it is read, the job is not put aside; if after, it is read then.
 - Only the leader that ended a job can write onto it, and later ones, which have read that it ended.
+- An oversized job that is not settled is read as soon as the takeover is done.
 """
 
 import asyncio
@@ -20,6 +23,7 @@ from punctual import reasons
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.client import Json
 from punctual.kube.cluster.directory import ENDED, KnownJob, settled
+from punctual.kube.cluster.oversize import MARK
 from punctual.kube.leader.jobs import Jobs
 from punctual.kube.takeover.statuses import Statuses
 from punctual.scheduling.model.events import PodObserved
@@ -47,24 +51,21 @@ class SettledJobs:
         self._caught_up = caught_up
 
     def put_aside(self, uid: str, body: Json | None) -> bool:
-        """Put a job aside if it is settled and nothing of it is left to be done; also one that is gone.
+        """Put a job aside if it is settled and nothing of it is left to be done, or oversized; also one that is gone.
 
         Without a body: a list of the unfinished jobs does not contain it, so it is finished.
         """
         known = self._directory.jobs.get(uid)
         if uid in self._statuses.gone or (known is None and body is None):
             return True
-        if known is not None and not known.settled:  # the watch shows what this list does not contain yet
-            return False
-        if body is not None:
-            if not settled(body):
-                return False
-            self._directory.observe_job(body)
-            known = self._directory.jobs[uid]
-        assert known is not None
-        if known.settled == reasons.POOL_NOT_FOUND and known.owner.pool in self._directory.pools:
+        if not (_is_settled(known, body) or _is_oversized(body)):
             return False
         if any(not _stays(pod) for pod in self._caches.pods.of_job(uid)):
+            return False
+        if body is not None:
+            self._directory.observe_job(body)
+        known = self._directory.jobs[uid]
+        if known.settled == reasons.POOL_NOT_FOUND and known.owner.pool in self._directory.pools:
             return False
         self._statuses.aside[uid] = known.settled
         return True
@@ -108,6 +109,17 @@ class SettledJobs:
         if b"ttlSecondsAfterFinished" in known.spec:  # refused is finished
             return True
         return due
+
+
+def _is_settled(known: KnownJob | None, body: Json | None) -> bool:
+    # the watch shows what the list does not contain yet
+    return (known is None or known.settled != "") and (body is None or settled(body) != "")
+
+
+def _is_oversized(body: Json | None) -> bool:
+    """Return whether a job is oversized and has no processors, so that others can be decided before it is read."""
+    status = (body or {}).get("status") or {}
+    return body is not None and MARK in body and not (status.get("promise") or status.get("chunks"))
 
 
 def _stays(pod: PodObserved) -> bool:

@@ -1,8 +1,8 @@
 """Stamps and reads single objects after the takeover, before anything is decided about them.
 
 A list from an API server that lags behind may lack an object that an earlier leader has written to. A watch that begins
-at such a list shows the object as it was created, without the promises made since. Settled jobs that were put aside are
-read here too, when something is due about them.
+at such a list shows the object as it was created, without the promises made since. Jobs that were put aside are read
+here too: settled ones when something is due about them, oversized ones one by one.
 """
 
 import asyncio
@@ -43,6 +43,7 @@ class LateReader:
         self._statuses = statuses
         self._directory = directory
         self._slots = asyncio.Semaphore(AT_ONCE)
+        self._oversized = asyncio.Lock()
         self._reading: set[str] = set()  # uids
 
     def reads(self, uid: str) -> bool:
@@ -56,7 +57,7 @@ class LateReader:
             return False
         self._reading.add(owner.uid)
         aside = owner.uid in statuses.aside
-        async with self._slots:
+        async with self._oversized if known.flaw else self._slots:
             meta = {"uid": owner.uid, "namespace": owner.namespace, "name": owner.name}
             async for body in self._fence.missed(JOBS, [meta]):
                 await self._restore.job(body)

@@ -39,7 +39,8 @@ class Statuses:
     read: set[str] = field(default_factory=set)
     """Jobs, reservations and target rates with a status that was read."""
     aside: dict[str, str] = field(default_factory=dict)
-    """Settled jobs that were neither stamped nor read, with the reason why they are settled."""
+    """Settled and oversized jobs that were neither stamped nor read, with the reason why they are settled, if they are.
+    """
     left_alone: set[str] = field(default_factory=set)
     """Objects with a status that cannot be read or written. Nothing is decided about them until they are edited."""
     unstamped: set[str] = field(default_factory=set)

@@ -7,8 +7,8 @@
     restore    the records from these responses
     wait       until the time is certain: a decision at a wrong time is permanent
 
-Nothing is decided before the takeover ends. Settled jobs (`directory.settled`: ended, refused, a dry run) are put aside
-(`settled_jobs`). A pool is not led while its status cannot be written; other pools are unaffected.
+Nothing is decided before the takeover ends. Settled jobs (`directory.settled`: ended, refused, a dry run) and oversized
+ones are put aside (`settled_jobs`). A pool is not led while its status cannot be written; other pools are unaffected.
 """
 
 import asyncio

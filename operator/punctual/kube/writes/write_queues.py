@@ -1,8 +1,8 @@
 """The operations that wait, in one queue per key, and the order in which queues are served.
 
 The operations of one key are served in order. A status replaces one of the same path that waits *directly* before it.
-Statuses of oversized objects (slow) wait until no urgent operation waits, and `SLOW_AT_ONCE` are served at once. Other
-statuses that are not urgent (progress) wait behind both. They have a rate limit of their own and are served at most
+Statuses of oversized objects (slow) wait until no urgent operation waits, and are served one by one. Statuses that are
+not urgent (progress) wait behind both. They have a rate limit of their own and are served at most
 once per object and some seconds, unless another operation waits behind them. An operation that failed waits for its
 time. Nothing is carried out here.
 """
@@ -20,8 +20,8 @@ from punctual.kube.writes.operations import DeletePod, Operation, PutStatus
 
 CONCURRENCY = 32
 """Maximum operations that run at once."""
-SLOW_AT_ONCE = 2
-"""Maximum statuses of oversized objects among these. The API server needs up to 10 s for each, of a whole processor."""
+SLOW_AT_ONCE = 1
+"""Maximum statuses of oversized objects among these. Each keeps a processor of the API server busy for seconds."""
 
 
 class State(Enum):
@@ -29,7 +29,7 @@ class State(Enum):
 
     IDLE = "nothing to do"
     READY = "ready to be written"
-    READY_SLOW = "waits until no urgent operation waits, and for one of few places"
+    READY_SLOW = "waits until no urgent operation waits, and no other of its kind runs"
     READY_PROGRESS = "waits until no urgent operation waits"
     DELAYED = "waits for its time"
     BUSY = "is being carried out"

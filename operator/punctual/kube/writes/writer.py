@@ -8,8 +8,8 @@ records the chunk, and a range's pod is deleted after the write of the status th
 A status replaces one of the same path that waits *directly* before it. With another operation between them it waits in
 order, because a later status must not overtake a create that an earlier one announced. All statuses of a key are about
 one object. A status equal to the last one written is not written. A key without work keeps only the digest of its last
-status, because jobs are many. Statuses of oversized objects wait until no urgent operation waits, and only a few of
-them run at once, because the API server needs seconds for each. Statuses that are not urgent (progress) wait behind
+status, because jobs are many. Statuses of oversized objects wait until no urgent operation waits, and are written one
+by one, because the API server needs seconds for each. Statuses that are not urgent (progress) wait behind
 both. They have a rate limit of their own and are written at most once per object and some seconds, unless another
 operation waits behind them.
 

@@ -140,6 +140,14 @@ async def test_the_status_of_an_oversized_job_is_slow(executor, directory, log):
     assert [operation.slow for _, operation in log.take()] == [False, True]
 
 
+async def test_no_pod_is_made_of_an_oversized_spec(executor, directory, log):
+    directory.jobs["j1"].flaw, directory.jobs["j1"].spec = "spec: is 1022 KiB of JSON", b"{}"
+    executor.perform(CreateChunk("j1", CHUNK))
+    (refused,) = log.refused
+    assert (refused.job, refused.begin, refused.message) == ("j1", 0, "spec: is 1022 KiB of JSON")
+    assert log.take() == []
+
+
 async def test_what_concerns_a_job_is_submitted_under_its_uid_in_order(executor, log):
     record = JobRecord(epoch=3, admitted=YES, chunks=(CHUNK,))
     for action in (

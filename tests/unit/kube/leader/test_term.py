@@ -8,6 +8,7 @@ from term_world import NODE, World
 
 from punctual import errors
 from punctual.control.response import Response
+from punctual.kube.cluster import oversize
 from punctual.kube.cluster.directory import JOBS, POOLS
 from punctual.kube.cluster.nodes import project_node
 from punctual.kube.cluster.resources import CONFIG_MAPS, PODS
@@ -467,6 +468,46 @@ async def test_settled_jobs_are_neither_stamped_nor_written_by_a_new_leader(worl
     await decides(world, new)
     assert set(world.server.sent) - {"other"} == set(sent)
     assert [world.writes(b) for b in (refused, trial, ended)] == [0, 0, 0]
+
+
+def oversized(world, name):
+    """Make a job as it is read if its spec is oversized."""
+    body = world.job(name)
+    world.server.objects[world.path(body)][oversize.MARK] = {"bytes": 2**20, "digest": "0" * 64}
+    return body
+
+
+async def test_oversized_jobs_are_stamped_one_by_one_after_the_first_decision(world, monkeypatch):
+    big = [oversized(world, f"big-{n}") for n in range(40)]
+    paths, stamp, gate = {world.path(b) for b in big}, world.server.patch_merge, asyncio.Event()
+    at_once, most = 0, 0
+
+    async def slow(path, patch, **more):
+        nonlocal at_once, most
+        if path in paths:
+            at_once += 1
+            most = max(most, at_once)
+            await gate.wait()
+            at_once -= 1
+        return await stamp(path, patch, **more)
+
+    monkeypatch.setattr(world.server, "patch_merge", slow)
+    new = world.replica()
+    new.lead(1)
+    await decides(world, new)
+    gate.set()
+    await world.until(lambda: all(world.admitted(b) == "InvalidSpec" for b in big))
+    assert most == 1
+
+
+async def test_an_oversized_job_with_a_promise_is_read_before_anything_is_decided(world):
+    job = world.job("precious")
+    await world.promised(job)
+    world.server.objects[world.path(job)][oversize.MARK] = {"bytes": 2**20, "digest": "0" * 64}
+    new = world.replica()
+    new.lead(2)
+    await world.until(lambda: new.term.leads)
+    assert world.path(job) in world.server.stamped
 
 
 async def test_a_settled_job_that_is_gone_since_is_forgotten(world):
