@@ -5,7 +5,10 @@ It tells the job's pool how the job is now, or writes into its status what it wa
 answer that is late. A job that was not read yet is read first (`late`). A Pool's own decisions never pass here.
 """
 
+import time
+from collections import Counter
 from collections.abc import Callable
+from typing import Final
 
 import structlog
 
@@ -14,7 +17,7 @@ from punctual.guests.model import GuestApplied, GuestDeleted
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.directory import KnownJob, KnownReservation
 from punctual.kube.cluster.events import EventRecorder, Regarding
-from punctual.kube.gate.admission_gate import AdmissionGate
+from punctual.kube.gate.admission_gate import OVERDUE, AdmissionGate
 from punctual.kube.leader.actors import PoolActors, Spawn
 from punctual.kube.leader.executor import status_write
 from punctual.kube.leader.guests import Guests
@@ -27,7 +30,12 @@ from punctual.kube.writes.keys import JobKey
 from punctual.kube.writes.writer import Writer
 from punctual.scheduling.model import ledger
 from punctual.scheduling.model.events import CreateRefused, JobApplied, JobDeleted
-from punctual.scheduling.model.job import JobRecord
+from punctual.scheduling.model.job import Job, JobRecord
+
+REPORTS: Final = 40
+"""Maximum jobs of which one call of `Jobs.tend` says that their Pool has not decided: as many as the writer's rate for
+progress allows between two calls."""
+_BEHIND: Final = "its Pool has not decided yet; jobs without an answer that came before it: "
 
 log = structlog.get_logger(__name__)
 
@@ -57,6 +65,7 @@ class Jobs:
         leads: Callable[[], bool],
         was_read: Callable[[KnownJob], None],
         spawn: Spawn,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._epoch = epoch
         self._caches = caches
@@ -74,7 +83,9 @@ class Jobs:
         self._leads = leads
         self._was_read = was_read
         self._spawn = spawn
+        self._monotonic = monotonic
         self._pools: dict[str, str] = {}  # the pool that was told of a job, by uid
+        self._asked: dict[str, float] = {}  # when a pool was told of a job that it has not decided, oldest first
 
     def pool_of(self, uid: str) -> str | None:
         """Return the pool that was told of a job."""
@@ -191,13 +202,20 @@ class Jobs:
         if job is None:
             return
         known.job = job
+        self._tell(known, job, anew=told is None)
+
+    def _tell(self, known: KnownJob, job: Job, *, anew: bool) -> None:
+        """Tell a job's pool how the job is now. ``anew``: the pool does not know it."""
+        uid, pool = known.owner.uid, known.owner.pool
         self._pools[uid] = pool
+        if undecided(known.record):
+            self._asked.setdefault(uid, self._monotonic())
         # the Pool cannot see that a job, new to it, was refused for something else than now
-        anew = undecided(known.record) or (told is None and statuses.refused_at_edge(known))
+        ask = undecided(known.record) or (anew and self._statuses.refused_at_edge(known))
         if known.guest:
             self._guests.tell(pool, self._guests.applied(known, job))
         else:
-            self._actors.tell(pool, JobApplied(job, without_decision(known.record) if anew else known.record))
+            self._actors.tell(pool, JobApplied(job, without_decision(known.record) if ask else known.record))
 
     def _is_decided(self, known: KnownJob) -> bool:
         """Return whether no pod of a job is to be tried: it has an answer that stands."""
@@ -222,6 +240,7 @@ class Jobs:
         self._guests.settled(JobKey(uid))
         self._results.forget(uid)
         self._promise_metrics.forget(uid)
+        self._asked.pop(uid, None)
         if (pool := self._pools.pop(uid, None)) is not None:
             self._forget(known, pool)
 
@@ -244,22 +263,47 @@ class Jobs:
     # statuses of jobs that no pool decides about
 
     def tend(self) -> None:
-        """Say of jobs that have waited long for the admission gate what their answer waits for."""
+        """Say of jobs that have waited long for the admission gate, or for their Pool, what their answer waits for."""
         for uid, text in list(self._gate.overdue()):
             if known := self._directory.jobs.get(uid):
-                self._report_delay(known, text)
+                self._report_gate(known, text)
+        self._report_undecided()
 
-    def _report_delay(self, known: KnownJob, text: str) -> None:
-        """Write what an answer waits for. An earlier answer stands until there is another."""
+    def _report_gate(self, known: KnownJob, text: str) -> None:
+        """Write what the gate waits for. An earlier answer stands until there is another."""
         said = known.record.admitted if known.record else None
         if not undecided(known.record) or (said and (said.reason, said.message) == (reasons.ANSWER_DELAYED, text)):
             return
         known.job = self._gate.job(known, decided=True)
+        self._report_delay(known, text, urgent=True)
+
+    def _report_undecided(self) -> None:
+        """Write onto jobs that have been with their Pool for long how many came before; those that wait longest first.
+
+        A Pool decides about the last ones last. The answer replaces such a status while that waits to be written.
+        """
+        before: Counter[str] = Counter()
+        overdue: list[tuple[KnownJob, str]] = []
+        late = self._monotonic() - OVERDUE
+        for uid, since in list(self._asked.items()):
+            known, pool = self._directory.jobs.get(uid), self._pools.get(uid)
+            if known is None or pool is None or not undecided(known.record):
+                del self._asked[uid]
+                continue
+            said = known.record.admitted if known.record else None
+            if since <= late and not (said and said.message.startswith(_BEHIND)):
+                overdue.append((known, f"{_BEHIND}{before[pool]}"))
+            before[pool] += 1
+        for known, text in overdue[-REPORTS:]:
+            self._report_delay(known, text, urgent=False)
+
+    def _report_delay(self, known: KnownJob, text: str, *, urgent: bool) -> None:
         assert known.job is not None
+        said = known.record.admitted if known.record else None
         known.record = delayed(known.record, known.job, text, epoch=self._epoch)
         if said is None or said.reason != reasons.ANSWER_DELAYED:
             self._recorder.emit(Regarding.job(known.owner), "Warning", reasons.ANSWER_DELAYED, text)
-        self._write(known, known.record)
+        self._write(known, known.record, urgent=urgent)
 
     def _miss_pool(self, known: KnownJob) -> None:
         """Write that the job's pool does not exist."""
@@ -273,9 +317,9 @@ class Jobs:
             known.record = record
             self._write(known, record)
 
-    def _write(self, known: KnownJob, record: JobRecord) -> None:
+    def _write(self, known: KnownJob, record: JobRecord, *, urgent: bool = True) -> None:
         assert known.job is not None
-        write = status_write(known, known.job, record, now=self._now(), urgent=True)
+        write = status_write(known, known.job, record, now=self._now(), urgent=urgent)
         self._writer.submit(JobKey(known.owner.uid), write)
 
 

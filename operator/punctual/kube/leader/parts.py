@@ -218,6 +218,7 @@ def make_parts(
         leads=leads,
         was_read=job_was_read,
         spawn=spawn,
+        monotonic=monotonic,
     )
     pods = PodEvents(caches, statuses, jobs, actors, guests)
     reservations = Reservations(directory, statuses, windows, late, actors, leads=leads, spawn=spawn)

@@ -15,7 +15,7 @@ from punctual.kube.cluster.resources import CONFIG_MAPS, PODS
 from punctual.kube.format.clock import ServerClock
 from punctual.kube.format.duration import format_time
 from punctual.kube.gate import admission_gate
-from punctual.kube.leader import pools, term
+from punctual.kube.leader import jobs, pools, term
 from punctual.kube.learning.results import config_map_name
 from punctual.kube.takeover import fencing
 from punctual.kube.writes import writer
@@ -822,3 +822,60 @@ async def test_a_job_that_was_refused_keeps_that_answer_while_another_is_delayed
     leader.observe("ADDED", other)
     await world.until(lambda: world.admitted(other) == "AnswerDelayed")
     assert world.admitted(job) == "PodRefused"
+
+
+@pytest.fixture
+def overdue(monkeypatch):
+    """Jobs are overdue as soon as their Pool is told."""
+    monkeypatch.setattr(jobs, "OVERDUE", 0.0)
+    monkeypatch.setattr(term, "HOUSEKEEPING", 0.01)
+
+
+async def held(world, *names):
+    """Return a leader with a Pool that takes no step, and jobs that this Pool was told of."""
+    leader = world.replica()
+    leader.lead(1)
+    await world.until(lambda: world.status(world.pool).get("epoch") == 1 and leader.term.leads)
+    leader.term._parts.actors.halt("main")
+    made = []
+    for name in names:
+        made.append(body := world.job(name))
+        leader.observe("ADDED", body)
+        await world.until(lambda body=body: leader.term._parts.jobs.pool_of(body["metadata"]["uid"]))
+    return leader, made
+
+
+async def test_jobs_that_wait_for_their_pools_decision_are_told_so_once_and_answered(world, overdue):
+    leader, (first, second) = await held(world, "first", "second")
+    await world.until(lambda: {world.admitted(first), world.admitted(second)} == {"AnswerDelayed"})
+    told = [c for b in (first, second) for c in world.status(b)["conditions"] if c["type"] == "Admitted"]
+    text = "its Pool has not decided yet; jobs without an answer that came before it: "
+    assert [(c["status"], c["message"]) for c in told] == [("Unknown", f"{text}0"), ("Unknown", f"{text}1")]
+    await world.until(lambda: world.server.events.count(("second", "AnswerDelayed")) == 1)
+    leader.term._parts.jobs.tend()
+    assert leader.term.depth == 0
+    leader.term._parts.actors.go_on("main")
+    await world.until(lambda: world.admitted(first) == world.admitted(second) == "Feasible")
+    leader.term._parts.jobs.tend()
+    assert leader.term._parts.jobs._asked == {}
+    assert world.server.events.count(("second", "AnswerDelayed")) == 1
+
+
+async def test_of_many_jobs_that_wait_for_their_pool_a_few_are_told_at_a_time_the_last_ones_first(world, monkeypatch):
+    monkeypatch.setattr(jobs, "REPORTS", 5)
+    leader, made = await held(world, *(f"job-{n}" for n in range(20)))
+    monkeypatch.setattr(jobs, "OVERDUE", 0.0)
+    await world.until(lambda: leader.term.depth == 0)
+    leader.term._parts.jobs.tend()
+    assert leader.term.depth == 5
+    await world.until(lambda: leader.term.depth == 0)
+    assert [world.admitted(b) for b in made] == [None] * 15 + ["AnswerDelayed"] * 5
+
+
+async def test_a_job_whose_pool_goes_before_it_decides_is_told_of_the_pool(world, overdue):
+    leader, (job,) = await held(world, "job")
+    del world.server.objects[world.path(world.pool)]
+    leader.observe("DELETED", world.pool)
+    await world.until(lambda: world.admitted(job) == "PoolNotFound")
+    leader.term._parts.jobs.tend()
+    assert leader.term.depth == 0
