@@ -111,7 +111,7 @@ def test_what_an_older_schema_stored_is_refused_with_its_size_and_keeps_nobody_w
         server.until(lambda: server.call("POST", path, body)[0] in {201, 409}, within=300)
     operator = OperatorProcess(old, "big", tmp_path / "log")
     try:
-        server.until(lambda: operator.leads)
+        server.until(lambda: operator.leads, within=600)
         names, first, slowest = [f"big-{n}" for n in range(COUNT)], None, 0.0
         began, beside = time.monotonic(), 0
         answers = {}

@@ -397,3 +397,5 @@ def test_notes_tell_the_next_command(chart):
     notes = chart.render({}, name="punctual", namespace="lab")["punctual/templates/NOTES.txt"]
     for words in ("kubectl label node", "kind: Pool", "kind: DivisibleJob", "kubectl get divisiblejobs"):
         assert words in notes
+    notes = chart.render({"crds": {"enabled": False}}, name="punctual", namespace="lab")["punctual/templates/NOTES.txt"]
+    assert "kubectl apply --server-side -f crds/" in notes

@@ -302,13 +302,14 @@ class ApiClient:
         """Put an object over its ``metadata.resourceVersion`` (else Conflict) and ``uid`` (else Replaced) only."""
         return await self._call("PUT", path, body=body)
 
-    async def put_status(self, path: str, body: Json, *, field_manager: str) -> Json:
+    async def put_status(self, path: str, body: Json, *, field_manager: str, deadline: float | None = None) -> Json:
         """Put an object's whole status, over the same version as in `replace`. Unknown fields are an error (Invalid).
 
         Returns the object's metadata. The answer has no more: a spec of 1 MB would take up to 27 MiB once it is read.
         """
         params = _writing(field_manager, strict=True)
-        return await self._call("PUT", _below(path, "status"), params=params, body=body, accept=METADATA)
+        path = _below(path, "status")
+        return await self._call("PUT", path, params=params, body=body, deadline=deadline, accept=METADATA)
 
     async def apply(self, path: str, body: Json | bytes, *, field_manager: str, subresource: str = "") -> Json:
         """Server-side apply: set this manager's fields to those of ``body`` (a dict, or JSON already), by force.
@@ -320,13 +321,16 @@ class ApiClient:
         data = _for_yaml(body if isinstance(body, bytes) else orjson.dumps(body))
         return await self._call("PATCH", _below(path, subresource), params=params, body=data, content_type=APPLY)
 
-    async def patch_merge(self, path: str, body: Json, *, subresource: str = "", field_manager: str = "") -> Json:
+    async def patch_merge(
+        self, path: str, body: Json, *, subresource: str = "", field_manager: str = "", deadline: float | None = None
+    ) -> Json:
         """Send a merge patch.
 
         Preconditions are ``metadata.uid`` (Replaced) and ``metadata.resourceVersion`` (Conflict).
         """
         params = _writing(field_manager)
-        return await self._call("PATCH", _below(path, subresource), params=params, body=body, content_type=MERGE)
+        path = _below(path, subresource)
+        return await self._call("PATCH", path, params=params, body=body, content_type=MERGE, deadline=deadline)
 
     async def patch_json(
         self,

@@ -476,6 +476,20 @@ def settled(body: Body) -> str:
     return ""
 
 
+def holds_nothing(body: Body) -> bool:
+    """Whether a reservation is refused: its status answers its spec, and none of its windows has processors."""
+    status, meta = body.get("status"), body["metadata"]
+    if not isinstance(status, dict) or meta.get("deletionTimestamp") is not None:
+        return False
+    windows = status.get("windows") or []
+    return (
+        status.get("observedGeneration") == meta.get("generation")
+        and _conditions(status).get("Admitted", {}).get("status") == "False"
+        and isinstance(windows, list)
+        and all(isinstance(window, dict) and window.get("state") == "Refused" for window in windows)
+    )
+
+
 def ended(body: Body) -> bool:
     """Whether a job or reservation has come to its end: nothing of it is written any more.
 

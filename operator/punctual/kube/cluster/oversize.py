@@ -18,6 +18,9 @@ LARGEST: Final = 128 * 1024
 """Maximum bytes of a job's spec as JSON. Its status may need 1 MiB, and etcd accepts 1.5 in total."""
 SMALL: Final = 1024
 """Maximum bytes of JSON of the fields that stay in a replaced spec. They identify the job's owner and pool."""
+PATIENCE: Final = 30.0
+"""Deadline in seconds of a write of an object with an oversized spec. The API server takes such a body apart several
+times, which takes seconds, and on a busy machine more than the 10 of other calls; it gives up itself after 34."""
 MARK: Final = "oversize"
 """Field that marks a replaced object. No other object has it: the API server drops fields that a schema lacks."""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.client import ApiClient, Json
-from punctual.kube.cluster.directory import KnownJob, KnownReservation
+from punctual.kube.cluster.directory import JOBS, RESERVATIONS, KnownJob, KnownReservation
 from punctual.kube.cluster.events import EventRecorder
 from punctual.kube.cluster.resources import NODES
 from punctual.kube.gate.admission_gate import AdmissionGate
@@ -221,7 +221,9 @@ def make_parts(
         monotonic=monotonic,
     )
     pods = PodEvents(caches, statuses, jobs, actors, guests)
-    reservations = Reservations(directory, statuses, windows, late, actors, leads=leads, spawn=spawn)
+    reservations = Reservations(
+        directory, statuses, windows, late, actors, leads=leads, spawn=spawn, caught_up=writer.caught_up
+    )
     rate_executor = RateExecutor(
         epoch, directory=directory, set_points=set_points, writer=writer, recorder=recorder, now=clock.now
     )
@@ -265,7 +267,13 @@ def make_parts(
         caught_up=writer.caught_up,
     )
     takeover = Takeover(
-        fence, restore, statuses, directory, put_aside=settled_jobs.put_aside, clock=clock, monotonic=monotonic
+        fence,
+        restore,
+        statuses,
+        directory,
+        put_aside={JOBS: settled_jobs.put_aside, RESERVATIONS: reservations.put_aside},
+        clock=clock,
+        monotonic=monotonic,
     )
 
     # what is reported

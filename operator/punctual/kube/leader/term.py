@@ -110,6 +110,7 @@ class Term:
                 group.create_task(self._keep_house())
                 group.create_task(self._submit_progress())
                 group.create_task(self._parts.settled_jobs.run())
+                group.create_task(self._parts.reservations.run())
                 group.create_task(self._parts.pools.run())
         finally:
             if self._caches.listener is self._parts.changes:

@@ -17,6 +17,7 @@ import structlog
 from punctual.errors import ClusterError, Fenced, Invalid, NotFound, Replaced
 from punctual.kube.cluster.client import ApiClient, Json
 from punctual.kube.cluster.directory import HIGHEST, JOBS, PROFILES, Known, ended
+from punctual.kube.cluster.oversize import MARK, PATIENCE
 from punctual.kube.cluster.resources import Resource
 from punctual.kube.cluster.resync import still_there
 from punctual.kube.cluster.walk import walk
@@ -133,7 +134,7 @@ class Fence:
             patch = {"metadata": {"uid": meta["uid"]}, "status": {"epoch": self._epoch}}
             async with slots:
                 try:
-                    return await self._stamp(path, patch)
+                    return await self._stamp(path, patch, deadline=PATIENCE if MARK in body else None)
                 except (NotFound, Replaced):  # gone, or another of that name by now
                     return None
                 except ClusterError as error:
@@ -153,11 +154,13 @@ class Fence:
         forged = (body.get("status") or {}).get("epoch", 0) > HIGHEST
         return forged and (resource is JOBS or self._epoch <= HIGHEST)
 
-    async def _stamp(self, path: str, patch: Json) -> Json:
+    async def _stamp(self, path: str, patch: Json, *, deadline: float | None) -> Json:
         """Stamp an object, with as many tries as needed. Raises ClusterError if it concerns this object alone."""
         for tries in count(1):
             try:
-                body = await self._client.patch_merge(path, patch, subresource="status", field_manager=FIELD_MANAGER)
+                body = await self._client.patch_merge(
+                    path, patch, subresource="status", field_manager=FIELD_MANAGER, deadline=deadline
+                )
             except (Fenced, NotFound, Replaced):
                 raise
             except ClusterError as error:

@@ -7,17 +7,19 @@
     restore    the records from these responses
     wait       until the time is certain: a decision at a wrong time is permanent
 
-Nothing is decided before the takeover ends. Settled jobs (`directory.settled`: ended, refused, a dry run) and oversized
-ones are put aside (`settled_jobs`). A pool is not led while its status cannot be written; other pools are unaffected.
+Nothing is decided before the takeover ends. Settled jobs (`directory.settled`: ended, refused, a dry run), oversized
+ones and refused reservations are put aside (`settled_jobs`, `reservations`). A pool is not led while its status cannot
+be written; other pools are unaffected.
 """
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from punctual.kube.cluster.client import Json
 from punctual.kube.cluster.directory import JOBS, POOLS, PROFILES, RESERVATIONS, TARGET_RATES, Directory
+from punctual.kube.cluster.resources import Resource
 from punctual.kube.format.clock import ServerClock
 from punctual.kube.takeover.fencing import UNFINISHED, Fence
 from punctual.kube.takeover.restore import Restore
@@ -30,7 +32,11 @@ LOOK: Final = 0.25
 
 
 class Takeover:
-    """Reads everything once: ``await run()``. ``put_aside(uid, body)``: see `settled_jobs`."""
+    """Reads everything once: ``await run()``.
+
+    ``put_aside[resource](uid, body)`` returns whether an object is neither stamped nor read now: see `settled_jobs` and
+    `reservations`.
+    """
 
     def __init__(
         self,
@@ -39,7 +45,7 @@ class Takeover:
         statuses: Statuses,
         directory: Directory,
         *,
-        put_aside: Callable[[str, Json | None], bool],
+        put_aside: Mapping[Resource, Callable[[str, Json | None], bool]],
         clock: ServerClock,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -62,12 +68,12 @@ class Takeover:
                 restore.profile(body)
             async for body in fence.all(POOLS, before[POOLS]):
                 restore.pool(body)
-            async for body in fence.all(RESERVATIONS, before[RESERVATIONS]):
+            async for body in fence.all(RESERVATIONS, before[RESERVATIONS], aside=self._put_aside[RESERVATIONS]):
                 restore.reservation(body)
             async for body in fence.all(TARGET_RATES, before[TARGET_RATES]):
                 restore.rate(body)
             selector = UNFINISHED if await fence.lists_unfinished(len(before[JOBS])) else ""
-            async for body in fence.all(JOBS, before[JOBS], aside=self._put_aside, selector=selector):
+            async for body in fence.all(JOBS, before[JOBS], aside=self._put_aside[JOBS], selector=selector):
                 await restore.job(body)
         while self._clock.doubted:
             fence.note_progress()  # this wait does not count as a stall

@@ -82,6 +82,10 @@ class WindowController:
             if known.pool == pool:
                 yield from promised(known, self._nodes(known), self._now())
 
+    def reconsider_jobs(self, known: KnownReservation) -> None:
+        """Have the jobs that name a reservation evaluated, because they may wait until it is read."""
+        self._pools.changed(known)
+
     def open(self, pool: str) -> bool:
         """Return whether a pool has windows to keep."""
         return any(known.pool == pool and known.held for known in self._directory.reservations.values())

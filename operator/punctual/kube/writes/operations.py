@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from punctual import errors
+from punctual.kube.cluster.oversize import PATIENCE
 from punctual.kube.cluster.resources import PODS, Resource
 from punctual.kube.writes.keys import Key
 
@@ -209,7 +210,8 @@ async def _put_status(client: ApiClient, operation: PutStatus, version: str) -> 
         version = there["resourceVersion"]
     body = operation.body | {"metadata": meta | {"resourceVersion": version}} if uid else operation.body
     try:
-        return await client.put_status(operation.path, body, field_manager=FIELD_MANAGER)
+        deadline = PATIENCE if operation.slow else None
+        return await client.put_status(operation.path, body, field_manager=FIELD_MANAGER, deadline=deadline)
     except errors.Conflict:
         if not known:
             raise

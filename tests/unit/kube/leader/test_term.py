@@ -470,6 +470,68 @@ async def test_settled_jobs_are_neither_stamped_nor_written_by_a_new_leader(worl
     assert [world.writes(b) for b in (refused, trial, ended)] == [0, 0, 0]
 
 
+async def refused_reservations(world, count):
+    """Return reservations that a first leader refused: the pool has four processors."""
+    made = [world.reservation(f"window-{n}", processors=99) for n in range(count)]
+    await world.settled(*made)
+    assert {world.admitted(b) for b in made} == {"InfeasibleReservation"}
+    return made
+
+
+async def test_refused_reservations_are_stamped_after_the_first_decision_one_by_one(world, monkeypatch):
+    refused = await refused_reservations(world, 10)
+    held = world.reservation("held")
+    await world.settled(held)
+    new = world.replica()
+    at_once, gate = slow_stamps(world, monkeypatch, *refused)
+    new.lead(3)
+    await decides(world, new)
+    assert world.path(held) in world.server.stamped
+    gate.set()
+    await world.until(lambda: all(world.status(b)["epoch"] == 3 for b in refused))
+    assert max(at_once) == 1
+
+
+async def test_what_an_old_leader_still_books_for_a_refused_reservation_is_taken_over(world, monkeypatch):
+    (refused,) = await refused_reservations(world, 1)
+    new = world.replica()
+    _, gate = slow_stamps(world, monkeypatch, refused)
+    new.lead(2)
+    await decides(world, new)
+    (window,) = world.status(refused)["windows"]
+    window |= {"state": "Booked", "reason": "Feasible", "nodes": [{"name": "n1", "processors": 4}]}
+    start = new.caches.directory.reservations[refused["metadata"]["uid"]].spec.start
+    gate.set()
+    await world.until(lambda: new.term.views()["main"].outlook(world.server.clock.now()).next_window == start)
+
+
+async def test_a_job_that_names_a_refused_reservation_is_answered_by_a_new_leader(world):
+    await refused_reservations(world, 1)
+    job = world.job("inside", reservation="window-0")
+    new = world.replica()
+    new.lead(2)
+    await world.until(lambda: world.admitted(job) == "ReservationRefused")
+
+
+def slow_stamps(world, monkeypatch, *bodies):
+    """Let stamps of these wait for the event. Returns how many were under way as each began, and the event."""
+    paths, stamp, gate = {world.path(b) for b in bodies}, world.server.patch_merge, asyncio.Event()
+    under_way, began = set(), []
+
+    async def slow(path, patch, **more):
+        if path in paths:
+            assert more["deadline"] == (30.0 if oversize.MARK in world.server.objects[path] else None)
+            under_way.add(path)
+            began.append(len(under_way))
+            await gate.wait()
+            await asyncio.sleep(0)
+            under_way.remove(path)
+        return await stamp(path, patch, **more)
+
+    monkeypatch.setattr(world.server, "patch_merge", slow)
+    return began, gate
+
+
 def oversized(world, name):
     """Make a job as it is read if its spec is oversized."""
     body = world.job(name)
@@ -479,25 +541,13 @@ def oversized(world, name):
 
 async def test_oversized_jobs_are_stamped_one_by_one_after_the_first_decision(world, monkeypatch):
     big = [oversized(world, f"big-{n}") for n in range(40)]
-    paths, stamp, gate = {world.path(b) for b in big}, world.server.patch_merge, asyncio.Event()
-    at_once, most = 0, 0
-
-    async def slow(path, patch, **more):
-        nonlocal at_once, most
-        if path in paths:
-            at_once += 1
-            most = max(most, at_once)
-            await gate.wait()
-            at_once -= 1
-        return await stamp(path, patch, **more)
-
-    monkeypatch.setattr(world.server, "patch_merge", slow)
+    at_once, gate = slow_stamps(world, monkeypatch, *big)
     new = world.replica()
     new.lead(1)
     await decides(world, new)
     gate.set()
     await world.until(lambda: all(world.admitted(b) == "InvalidSpec" for b in big))
-    assert most == 1
+    assert max(at_once) == 1
 
 
 async def test_an_oversized_job_with_a_promise_is_read_before_anything_is_decided(world):

@@ -57,6 +57,8 @@ class Server:
         self.took = 0.01
         self.hangs = "nothing"
         """Requests that begin with this are never answered."""
+        self.deadlines: dict[str, float | None] = {}
+        """Of writes of statuses, in seconds, by path; None: the client's own."""
         self.under_way = self.most = 0
 
     async def _request(self, what: str) -> Json:
@@ -75,7 +77,8 @@ class Server:
             self.under_way -= 1
         return {}
 
-    async def put_status(self, path, body, *, field_manager) -> Json:
+    async def put_status(self, path, body, *, field_manager, deadline) -> Json:
+        self.deadlines[path] = deadline
         return await self._request(f"put {path} {body['status']['done']}")
 
     async def apply(self, path, body, *, field_manager) -> Json:
@@ -487,6 +490,7 @@ async def test_forty_writes_about_oversized_objects_that_never_return_keep_no_ot
     term.writer.submit("small", status("small", 1))
     await asyncio.sleep(0.02)
     assert term.results == ["done"]
+    assert term.server.deadlines == {"/big0": 30.0, "/small": None}
 
 
 async def test_oversized_objects_are_written_one_by_one_behind_decisions_and_before_progress(terms):
