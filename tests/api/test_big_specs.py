@@ -25,8 +25,8 @@ NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 COUNT = 40 if NIGHTLY else 8
 EMPTY = 349_000
 """Objects of a megabyte."""
-PATIENCE = 60.0
-"""Seconds in which others are answered: for a machine that does other things too; usual is a tenth of it."""
+PATIENCE = 30.0
+"""Seconds in which others are answered: for a machine that does other things too; usual are a few."""
 GROWN = 300
 """MiB that the operator may grow by, however many there are: its container has 512, and it begins with 120."""
 
