@@ -66,9 +66,7 @@ class GuestControl:
         for name, excess in self._excess.items():
             self._stays.free(now, name, excess)
         self._excess.clear()
-        for st in self._cluster.guests.values():
-            for chunk, known, _ in list(st.running()):
-                self._stays.judge(now, st, chunk, known)
+        self._stays.decide(now)
         self._starts.arrive(now)
         self._starts.place(now)
         results = [action for st in self._cluster.guests.values() for action in st.before]

@@ -159,6 +159,16 @@ class GuestState:
         in_time = self.cpu_per_unit - begun <= (ANSWER - LATE) * rate * self.guest.cores
         return 0.0 if in_time and not deaf else self.loss(chunk)
 
+    def deaf(self, now: float, chunk: Chunk) -> bool:
+        """Whether a chunk was asked to leave and has not answered in time."""
+        known = self.of(chunk)
+        return known.offered_at is not None and not known.answered and now - known.offered_at > ANSWER
+
+    def leaves(self, now: float, chunk: Chunk) -> bool:
+        """Whether a chunk has handed back its rest, or was asked to and may still answer."""
+        asked = self.of(chunk).offered_at is not None
+        return chunk.end < chunk.origin or (asked and not self.deaf(now, chunk))
+
     def left(self, chunk: Chunk) -> float:
         """Return the seconds of work that a chunk could hand back: all but the unit that it has begun."""
         return max(0, chunk.size - self.of(chunk).done - 1) * self.cpu_per_unit / self.guest.cores

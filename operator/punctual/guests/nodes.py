@@ -29,6 +29,8 @@ class NodeState:
     node: GuestNode
     cores: float = 0.0
     memory: int = 0
+    leaving: float = 0.0
+    """Of ``cores``, what chunks have that were asked to leave."""
     pressed_at: float = -inf
     """When guests had to give back memory."""
     _given: deque[tuple[float, int]] = field(default_factory=deque)
@@ -91,6 +93,10 @@ class NodeState:
         self.cores += guest.cores
         self.memory += guest.memory
 
+    def release(self, guest: Guest) -> None:
+        """Note that a chunk of a guest job was asked to leave. Until it is gone, its place is taken."""
+        self.leaving += guest.cores
+
     def fits(self, guest: Guest) -> bool:
         """Whether one more chunk fits. A node with less CPU than a chunk can use takes one."""
         fits = self.cores == 0.0 or self.cores + guest.cores <= self.node.cores + 1e-9
@@ -101,7 +107,7 @@ class NodeState:
 
         Chunks share what hosts leave: N cores at use H leave N (1 − H). ``more``: the chunk is not counted yet.
         """
-        wanted = self.cores + (guest.cores if more else 0.0)
+        wanted = self.cores - self.leaving + (guest.cores if more else 0.0)
         left = self.node.cores * max(0.0, 1.0 - self.use)
         return min(1.0, left / wanted if wanted > 0.0 else 1.0) / self.node.speed
 

@@ -84,12 +84,22 @@ class Stays:
             _tell(st, chunk, "NodeFreed", Decision("Queue", node.age or 0.0), node)
             st.cut(now, chunk, evict=True)
 
-    def judge(self, now: float, st: GuestState, chunk: Chunk, known: ChunkState) -> None:
-        """Let a chunk stay, pause or go, as its policy says."""
+    def decide(self, now: float) -> None:
+        """Let each chunk that runs stay, pause or go, as its policy says.
+
+        One that goes frees its part of its node and takes a place at its goal, so those behind it decide for what is
+        then left. What moves in preview would free and take does not count beyond this.
+        """
+        self.cluster.release(now)
+        for st in self.cluster.guests.values():
+            for chunk, known, _ in list(st.running()):
+                self._judge(now, st, chunk, known)
+        self.cluster.count()
+
+    def _judge(self, now: float, st: GuestState, chunk: Chunk, known: ChunkState) -> None:
         node = self.cluster.nodes.get(chunk.node)
-        deaf = known.offered_at is not None and not known.answered and now - known.offered_at > ANSWER
-        handed_back = chunk.end < chunk.origin or (known.offered_at is not None and not deaf)
-        if node is None or not node.looked_at(now) or handed_back:
+        deaf = st.deaf(now, chunk)
+        if node is None or not node.looked_at(now) or st.leaves(now, chunk):
             return
         if node.age is None:
             known.told = None
@@ -103,15 +113,18 @@ class Stays:
         if not deaf and st.left(chunk) == 0.0 and found.step in {"Move", "Queue"}:
             found = replace(found, step="Run")  # it has no more to hand back
         _tell(st, chunk, "Policy", found, node, goal=goal, move=move)
+        goes = found.step in {"Move", "Queue"}
+        if goes:
+            node.release(st.guest)
+            if goal is not None:
+                goal.take(st.guest)
         if st.guest.preview:
             return
         st.pause(chunk, paused=found.step == "Pause")
-        if found.step in {"Move", "Queue"} and deaf:
+        if goes and deaf:
             st.lose(chunk, own=False)
-        elif found.step in {"Move", "Queue"}:
+        elif goes:
             st.cut(now, chunk, None if goal is None else goal.node.name)
-            if goal is not None:
-                goal.take(st.guest)
 
 
 def _move(st: GuestState, chunk: Chunk, node: NodeState, goal: NodeState, *, deaf: bool) -> Move:

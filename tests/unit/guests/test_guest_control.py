@@ -4,7 +4,7 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
-from guest_world import Manners, World, guest
+from guest_world import Manners, Pod, World, guest
 
 from punctual.guests.nodes import FLAPS
 from punctual.scheduling.model.job import JobRecord
@@ -524,3 +524,69 @@ def test_hosts_that_alternate_between_two_nodes_move_a_chunk_a_few_times_a_minut
     most = max(later - before for before, later in zip(moves, moves[60:], strict=False))
     assert most <= 4
     world.check()
+
+
+def crowded(*jobs, use: float, cores: float = 4.0, manners: Manners | None = None, **more) -> World:
+    """Guests fill n0 while n1 takes none; then the hosts of n0 come, and n1 is free."""
+    world = World(nodes=2, cores=cores)
+    world.manners = manners or Manners()
+    world.nodes["n1"] = world.nodes["n1"]._replace(schedulable=False)
+    world.set_nodes()
+    world.run(1)
+    each = int(cores) // (len(jobs) or 1)
+    for uid in jobs or ("g1",):
+        world.apply(guest(uid, units=100_000, most=each, **{"restart": "Resume", **more}))
+    world.run(300)  # chunks have become long
+    while len(list(world.running())) < cores or min(left(world, pod) for pod in world.running()) < 100.0:
+        world.tick()
+    world.decided.clear()
+    world.hosts["n0"].use = use
+    world.cordon("n1", schedulable=True)
+    return world
+
+
+def left(world: World, pod: Pod) -> float:
+    """Return the CPU seconds that a pod has before it."""
+    return (pod.end - pod.chunk.begin - pod.done) * world.guests[pod.job].cpu_per_unit
+
+
+def goers(world: World) -> set[str]:
+    """Return the pods that were told to move."""
+    return {told.pod for _, told in world.decided if told.decision.step == "Move"}
+
+
+@pytest.mark.parametrize("jobs", [("g1",), ("a", "b"), ("a", "b", "c", "d")])
+@pytest.mark.parametrize(("use", "go"), [(0.25, 1), (0.5, 2), (0.95, 4)])
+def test_as_many_chunks_move_as_gain_by_it(jobs, use, go):
+    world = crowded(*jobs, use=use)
+    world.run(60)
+    assert len(goers(world)) == go
+    assert Counter(pod.chunk.node for pod in world.running()) == Counter({"n0": 4 - go, "n1": go})
+    assert world.lost == 0.0
+    world.check()
+
+
+def test_no_other_chunk_moves_while_one_ends_its_unit():
+    world = crowded(use=0.25, cpu_per_unit=20.0)
+    world.run(60)
+    assert len(goers(world)) == 1
+
+
+def test_in_preview_as_many_moves_are_told_as_would_be_made():
+    world = crowded(use=0.25, preview=True)
+    world.run(60)
+    assert len(goers(world)) == 1
+    assert world.offers == 0
+
+
+def test_another_chunk_moves_if_the_first_one_does_not_answer():
+    world = crowded(use=0.25, restart="Redo", most_lost=1000.0)
+    first = None
+    while first is None:
+        world.tick()
+        first = next((pod for pod in world.running() if pod.offered is not None), None)
+    first.manners = Manners(deaf=True)
+    first.offered, first.answered, first.end = None, False, first.chunk.end  # the annotation was not written
+    world.run(20)
+    assert len(goers(world)) == 2
+    assert set(running(world).values()) == {"n0", "n1"}
