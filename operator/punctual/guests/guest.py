@@ -124,8 +124,7 @@ class GuestState:
     @property
     def share(self) -> float:
         """What it got and will get for the chunks that it has, CPU seconds over its weight."""
-        ahead = sum(max(0.0, chunk.size * self.cpu_per_unit - self.of(chunk).cpu) for chunk in self.record.chunks)
-        return self.served + ahead / self.guest.weight
+        return self.served + sum(map(self.ahead, self.record.chunks)) / self.guest.weight
 
     def of(self, chunk: Chunk) -> ChunkState:
         """Return what is known of a chunk."""
@@ -168,6 +167,10 @@ class GuestState:
         """Whether a chunk has handed back its rest, or was asked to and may still answer."""
         asked = self.of(chunk).offered_at is not None
         return chunk.end < chunk.origin or (asked and not self.deaf(now, chunk))
+
+    def ahead(self, chunk: Chunk) -> float:
+        """Return the CPU seconds that a chunk still takes."""
+        return max(0.0, chunk.size * self.cpu_per_unit - self.of(chunk).cpu)
 
     def left(self, chunk: Chunk) -> float:
         """Return the seconds of work that a chunk could hand back: all but the unit that it has begun."""

@@ -111,6 +111,11 @@ class NodeState:
         left = self.node.cores * max(0.0, 1.0 - self.use)
         return min(1.0, left / wanted if wanted > 0.0 else 1.0) / self.node.speed
 
+    def least_rate(self, guest: Guest) -> float:
+        """Return what a chunk gets (`rate`) when chunks have all places of the node."""
+        left = self.node.cores * max(0.0, 1.0 - self.use)
+        return min(1.0, left / max(self.node.cores, guest.cores)) / self.node.speed
+
     def takes(self, now: float, guest: Guest, *, busy: bool) -> bool:
         """Whether a chunk may start here; ``busy``: also while the node is busy."""
         if not self.node.schedulable or not self.looked_at(now):

@@ -1,14 +1,15 @@
 """Where and when chunks start: on idle nodes first, for the job that has had the least CPU for its weight."""
 
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf
 from typing import Final
 
 from punctual.guests.cluster import Cluster
 from punctual.guests.guest import ANSWER, REFUSED, Arrival, GuestState
 from punctual.guests.nodes import NodeState
+from punctual.guests.together import Place, end_together
 from punctual.linger.policy import lingers
-from punctual.scheduling.model.ranges import Range
+from punctual.scheduling.model.ranges import Range, Ranges
 
 STARTS: Final = 200
 """Most chunks that start in one step."""
@@ -44,9 +45,8 @@ class Starts:
             if not asking:
                 return
             st = min(asking, key=lambda st: (st.share, st.uid))
-            if (node := self.cluster.best(now, st.guest, busy=lingers(st.guest.policy))) is not None:
-                self._begin(now, st, node)
-            if node is None or not st.wants:
+            node = self.cluster.best(now, st.guest, busy=lingers(st.guest.policy))
+            if node is None or not self._begin(now, st, node) or not st.wants:
                 asking.remove(st)
 
     def _admit(self) -> None:
@@ -58,18 +58,46 @@ class Starts:
                 st.served = max(st.served, min(running, default=0.0))
             st.active = active
 
-    def _begin(self, now: float, st: GuestState, node: NodeState) -> None:
-        """Start a chunk: as long as the job's chunks are now, at the node's rate, but spread over all places."""
-        guest, rate = st.guest, node.rate(st.guest, more=True)
+    def _begin(self, now: float, st: GuestState, node: NodeState) -> bool:
+        """Start a chunk: as long as the job's chunks are now, at the node's rate, but spread over all places.
+
+        On a busy node it is to end with the job's others. Return whether that is possible.
+        """
+        guest, rate, least = st.guest, node.rate(st.guest, more=True), node.least_rate(st.guest)
         cpu = st.length.seconds * rate * guest.cores
         if guest.restart == "Redo":
             cpu = min(cpu, guest.most_lost)
-        places = sum(max(1, int(n.node.cores / guest.cores)) for n in self.cluster.nodes.values())
-        spread = ceil(st.remaining.total / max(1, min(places, guest.most or places)))
-        begin, end = st.remaining.parts[0]
-        size = max(1, min(int(cpu / st.cpu_per_unit + 1e-6), spread, end - begin))
+        size = max(1, int(cpu / st.cpu_per_unit + 1e-6))
+        if node.busy:
+            size = min(size, int(self._in_time(st, least) / st.cpu_per_unit + 1e-6))
+        rates = sum(max(1, int(n.node.cores / guest.cores)) * n.least_rate(guest) for n in self.cluster.nodes.values())
+        spread = ceil(st.remaining.total * max(least / rates, 1.0 / (guest.most or inf)) - 1e-9)
+        size = min(size, spread)
+        if size == 0:
+            return False
+        begin, end = _part(st.remaining, size)
+        size = min(size, end - begin)
         node.take(guest)
         st.begin(now, node.node.name, Range(begin, begin + size), rate)
+        return True
+
+    def _in_time(self, st: GuestState, rate: float) -> float:
+        """Return the CPU seconds of a new chunk that works at a rate and ends when all of the job's places do."""
+        cores, start = st.guest.cores, st.start.seconds
+        places = [Place(start, rate)]
+        for chunk in st.record.chunks:
+            node = self.cluster.nodes.get(chunk.node)
+            speed = 0.0 if node is None else node.rate(st.guest, more=False)
+            if speed > 0.0:
+                places.append(Place(start + st.ahead(chunk) / cores / speed, speed))
+        end = end_together(st.remaining.total * st.cpu_per_unit / cores, places)
+        return max(0.0, end - start) * rate * cores
+
+
+def _part(remaining: Ranges, size: int) -> tuple[int, int]:
+    """Return the least part that has ``size`` units, or else the largest: rests of other chunks are short."""
+    parts = sorted(remaining.parts, key=lambda part: part[1] - part[0])
+    return next((part for part in parts if part[1] - part[0] >= size), parts[-1])
 
 
 def _ripe(st: GuestState, arrival: Arrival) -> bool:
