@@ -28,6 +28,8 @@ _VERBS: Final[dict[Step, tuple[str, str]]] = {
 }
 NO_ROOM: Final = "No node that it could move to has room for it."
 
+DEAF: Final = "Chunks of its job did not answer when they were asked to stop"
+
 
 class Explained(NamedTuple):
     """A decision in words."""
@@ -64,6 +66,8 @@ def _sentences(told: Decided) -> list[str]:
                 f"This chunk leaves node {told.node}, where guests must give back memory. Of all chunks there, those "
                 "leave that together lose the least work."
             )
+            if told.deaf:
+                return [why, f"{DEAF}, so its pod is ended within {span(ANSWER)}, when that loses least."]
             return [why, _rest(told), _killed(told, "has not ended")]
         case "Unschedulable":
             why = f"This chunk leaves node {told.node}, which takes none now: it is cordoned, tainted or not ready."
@@ -133,7 +137,7 @@ def _goes(told: Decided) -> list[str]:
         return why
     if move is not None and move.lost > 0.0:
         lost = f"{_cpu(told.loss)} of work are lost"
-        return [*why, f"It was asked to stop and did not answer, so its pod is ended: {lost}."]
+        return [*why, f"{DEAF}, so its pod is ended unless it does: {lost}."]
     return [*why, _rest(told)]
 
 

@@ -26,6 +26,8 @@ LAST_WORD: Final = 30.0
 """Seconds to wait for the agent's last report of a pod that ended while an offer was open."""
 ANSWER: Final = 5.0
 """Seconds in which a worker answers an offer: it looks several times a second, and its agent reports each second."""
+DEAF: Final = 600.0
+"""Seconds for which a job counts as deaf after an offer that was not answered in time."""
 LATE: Final = 2.0
 """Seconds by which what agents report, and what they are told, may be late."""
 REFUSED: Final = 10.0
@@ -60,6 +62,8 @@ class ChunkState:
     """When it was asked to stop early; None: this leader has not asked it."""
     answered: bool = False
     """Its worker has answered an offer, perhaps with the end that it has."""
+    missed: bool = False
+    """It has not answered in time."""
     over: bool = False
     """Its agent has said its last word."""
     ended_at: float | None = None
@@ -86,6 +90,8 @@ class GuestState:
     """CPU seconds that its chunks got, over its weight; raised to that of others when it begins to run."""
     active: bool = False
     refused_at: float = -math.inf
+    missed_at: float = -math.inf
+    """When one of its chunks did not answer an offer in time, and none has answered since."""
     deleted: bool = False
     """It was told that its time to live is over."""
     before: list[Action] = field(default_factory=list)
@@ -147,26 +153,43 @@ class GuestState:
         saved = known.done * self.cpu_per_unit if self.guest.restart == "Resume" else 0.0
         return max(0.0, known.cpu - saved)
 
-    def at_stake(self, chunk: Chunk, rate: float) -> float:
+    def at_stake(self, now: float, chunk: Chunk, rate: float) -> float:
         """Return the CPU seconds that are probably lost if a chunk is told to leave, while it works at a rate.
 
-        None are, if it ends the unit that it has begun before its pod is killed.
+        None are, if it is in time: with the unit that it has begun, or to its end, if it hands nothing back.
         """
-        known = self.of(chunk)
-        begun = min(self.cpu_per_unit, max(0.0, known.cpu - known.done * self.cpu_per_unit))
-        deaf = known.offered_at is not None and not known.answered
-        in_time = self.cpu_per_unit - begun <= (ANSWER - LATE) * rate * self.guest.cores
-        return 0.0 if in_time and not deaf else self.loss(chunk)
+        return 0.0 if self.in_time(now, chunk, rate, ANSWER - LATE) else self.loss(chunk)
 
-    def deaf(self, now: float, chunk: Chunk) -> bool:
+    def in_time(self, now: float, chunk: Chunk, rate: float, seconds: float) -> bool:
+        """Return whether a chunk that must leave and works at a rate loses nothing if it is left for some seconds."""
+        known = self.of(chunk)
+        deaf = self.deaf(now) or (known.offered_at is not None and not known.answered)
+        begun = min(self.cpu_per_unit, max(0.0, known.cpu - known.done * self.cpu_per_unit))
+        whole = deaf and self.guest.restart == "Redo"  # a killed pod keeps no unit
+        needed = self.ahead(chunk) if whole else self.cpu_per_unit - begun
+        if known.done >= chunk.size:
+            needed = 0.0
+        return needed <= seconds * rate * self.guest.cores
+
+    def deaf(self, now: float) -> bool:
+        """Whether its chunks answer no offers, by the last that was answered or was to be."""
+        return abs(now - self.missed_at) <= DEAF
+
+    def missed(self, now: float, chunk: Chunk) -> bool:
         """Whether a chunk was asked to leave and has not answered in time."""
         known = self.of(chunk)
         return known.offered_at is not None and not known.answered and now - known.offered_at > ANSWER
 
+    def listen(self, now: float, chunk: Chunk) -> None:
+        """Note if a chunk has not answered an offer in time."""
+        known = self.of(chunk)
+        if not known.missed and self.missed(now, chunk):
+            known.missed, self.missed_at = True, now
+
     def leaves(self, now: float, chunk: Chunk) -> bool:
         """Whether a chunk has handed back its rest, or was asked to and may still answer."""
         asked = self.of(chunk).offered_at is not None
-        return chunk.end < chunk.origin or (asked and not self.deaf(now, chunk))
+        return chunk.end < chunk.origin or (asked and not self.missed(now, chunk))
 
     def ahead(self, chunk: Chunk) -> float:
         """Return the CPU seconds that a chunk still takes."""
@@ -319,7 +342,8 @@ class GuestState:
         known.cpu, known.memory = max(known.cpu, seen.cpu_seconds), seen.memory
         # An end that gives no unit back may answer an offer of an earlier leader, so it answers none.
         asked = chunk.offered is not None or chunk.end < chunk.origin or (known.pod is not None and known.pod.offered)
-        known.answered |= asked and seen.end is not None
+        if asked and seen.end is not None and not known.answered:
+            known.answered, self.missed_at = True, -math.inf
         known.over |= seen.over
         kept: Chunk | None = chunk
         if asked and seen.end is not None and seen.end < chunk.end:

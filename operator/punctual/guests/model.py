@@ -202,6 +202,8 @@ class Decided:
     """Seconds of work that it could hand back."""
     loss: float = 0.0
     """CPU seconds that are lost if its pod is killed now."""
+    deaf: bool = False
+    """Chunks of its job have not answered offers."""
     acted: bool = True
     """False: the job is in preview."""
 

@@ -41,7 +41,9 @@ class Stays:
     def _supervise_one(self, now: float, st: GuestState, chunk: Chunk) -> None:
         known = st.of(chunk)
         node = self.cluster.nodes.get(chunk.node)
-        if (self.cluster.seen and node is None) or _overdue(now, st, known):
+        if node is not None and node.looked_at(now):
+            st.listen(now, chunk)
+        if (self.cluster.seen and node is None) or _overdue(now, st, chunk, node):
             st.lose(chunk, own=False)
         elif known.pod is not None and known.pod.phase == "Succeeded":
             st.succeed(now, chunk, known.pod)
@@ -59,7 +61,7 @@ class Stays:
             if cause != "AtRisk" and known.pod is not None:
                 st.lose(chunk, own=False)  # it has done nothing yet
             return
-        _tell(st, chunk, cause, Decision("Queue", node.age or 0.0), node)
+        _tell(now, st, chunk, cause, Decision("Queue", node.age or 0.0), node)
         st.cut(now, chunk)
 
     def free(self, now: float, name: str, excess: int) -> None:
@@ -75,14 +77,16 @@ class Stays:
             if chunk.node == name and known.evicted_at is None
         }
         candidates = [
-            Candidate(key, st.at_stake(chunk, node.rate(st.guest, more=False)), st.of(chunk).memory)
+            Candidate(key, st.at_stake(now, chunk, node.rate(st.guest, more=False)), st.of(chunk).memory)
             for key, (st, chunk) in here.items()
         ]
         for one in victims(candidates, excess) if excess > 0 else []:
             st, chunk = here[one.key]
             node.give(now, one.memory)
-            _tell(st, chunk, "NodeFreed", Decision("Queue", node.age or 0.0), node)
+            _tell(now, st, chunk, "NodeFreed", Decision("Queue", node.age or 0.0), node)
             st.cut(now, chunk, evict=True)
+            if _overdue(now, st, chunk, node):
+                st.lose(chunk, own=False)
 
     def decide(self, now: float) -> None:
         """Let each chunk that runs stay, pause or go, as its policy says.
@@ -98,7 +102,7 @@ class Stays:
 
     def _judge(self, now: float, st: GuestState, chunk: Chunk, known: ChunkState) -> None:
         node = self.cluster.nodes.get(chunk.node)
-        deaf = st.deaf(now, chunk)
+        missed = st.missed(now, chunk)
         if node is None or not node.looked_at(now) or st.leaves(now, chunk):
             return
         if node.age is None:
@@ -106,13 +110,13 @@ class Stays:
             st.pause(chunk, paused=False)
             return
         goal = self.cluster.best(now, st.guest, busy=lingers(st.guest.policy), other_than=chunk.node)
-        move = None if goal is None else _move(st, chunk, node, goal, deaf=deaf)
+        move = None if goal is None else _move(st, chunk, node, goal, deaf=missed or st.deaf(now))
         # what came to a busy node is not to move on at once: it knows the node only for as long as it is there
         age = node.age if known.ran is None else min(node.age, now - known.ran)
         found = decide(st.guest.policy, age, move)
-        if not deaf and st.left(chunk) == 0.0 and found.step in {"Move", "Queue"}:
+        if not missed and st.left(chunk) == 0.0 and found.step in {"Move", "Queue"}:
             found = replace(found, step="Run")  # it has no more to hand back
-        _tell(st, chunk, "Policy", found, node, goal=goal, move=move)
+        _tell(now, st, chunk, "Policy", found, node, goal=goal, move=move)
         goes = found.step in {"Move", "Queue"}
         if goes:
             node.release(st.guest)
@@ -121,7 +125,7 @@ class Stays:
         if st.guest.preview:
             return
         st.pause(chunk, paused=found.step == "Pause")
-        if goes and deaf:
+        if goes and missed:
             st.lose(chunk, own=False)
         elif goes:
             st.cut(now, chunk, None if goal is None else goal.node.name)
@@ -138,7 +142,8 @@ def _move(st: GuestState, chunk: Chunk, node: NodeState, goal: NodeState, *, dea
     )
 
 
-def _tell(
+def _tell(  # noqa: PLR0917  each is one of those that a decision is about
+    now: float,
     st: GuestState,
     chunk: Chunk,
     cause: Cause,
@@ -166,16 +171,21 @@ def _tell(
         move=move,
         left=st.left(chunk),
         loss=st.loss(chunk),
+        deaf=st.deaf(now),
         acted=not (st.guest.preview and cause == "Policy"),
     )
     st.after.append(told)
 
 
-def _overdue(now: float, st: GuestState, known: ChunkState) -> bool:
-    """Whether a chunk that must leave is still there."""
-    if known.evicted_at is not None:
-        return now - known.evicted_at > ANSWER
-    return st.stopped and known.offered_at is not None and not known.answered and now - known.offered_at > ANSWER
+def _overdue(now: float, st: GuestState, chunk: Chunk, node: NodeState | None) -> bool:
+    """Whether a chunk that must leave is still there. One of a deaf job goes when it has least to lose."""
+    known = st.of(chunk)
+    if known.evicted_at is None:
+        return st.stopped and st.missed(now, chunk)
+    rest = known.evicted_at + ANSWER - now
+    if node is not None and st.deaf(now) and not known.answered:
+        return not st.in_time(now, chunk, node.rate(st.guest, more=False), rest)
+    return rest < 0.0
 
 
 def _stalled(now: float, known: ChunkState, node: NodeState, limit: float) -> bool:

@@ -98,7 +98,8 @@ TOLD = {
             "It works at 65% of full speed here and at 98% there; a move costs 15s: "
             "5.0s for a start, the rest to do lost work again. "
             "A move pays once that has lasted 45s (15s × 98% / (98% - 65%)). "
-            "It was asked to stop and did not answer, so its pod is ended: 9.8 CPU seconds of work are lost."
+            "Chunks of its job did not answer when they were asked to stop, so its pod is ended unless it does: "
+            "9.8 CPU seconds of work are lost."
         ),
     ),
     "moves at once": (

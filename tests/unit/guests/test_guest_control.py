@@ -580,7 +580,7 @@ def test_in_preview_as_many_moves_are_told_as_would_be_made():
 
 
 def test_another_chunk_moves_if_the_first_one_does_not_answer():
-    world = crowded(use=0.25, restart="Redo", most_lost=1000.0)
+    world = crowded("a", "b", use=0.25, restart="Redo", most_lost=1000.0)
     first = None
     while first is None:
         world.tick()
@@ -589,4 +589,4 @@ def test_another_chunk_moves_if_the_first_one_does_not_answer():
     first.offered, first.answered, first.end = None, False, first.chunk.end  # the annotation was not written
     world.run(20)
     assert len(goers(world)) == 2
-    assert set(running(world).values()) == {"n0", "n1"}
+    assert "n1" in running(world, "b").values()
