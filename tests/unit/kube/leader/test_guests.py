@@ -9,8 +9,9 @@ from term_world import World
 
 from punctual import errors, wire
 from punctual.kube.cluster.chunk_pods import see_pod
+from punctual.kube.cluster.pods import STEP
 from punctual.kube.cluster.resources import PODS
-from punctual.kube.format.duration import format_time
+from punctual.kube.format.duration import format_time, parse_time
 
 STAMP = "2030-01-01T00:00:00Z"
 
@@ -113,6 +114,59 @@ async def test_a_guest_takes_no_processor_from_promises(world):
     await world.until(lambda: world.status(promised).get("promise"))
     await world.until(lambda: len(world.server.pods) == 8)
     assert world.status(world.pool)["processors"] == 4
+
+
+def edit_pool(world, **spec):
+    """Edit the pool before there is a leader."""
+    world.pool = world.server.put("Pool", "main", spec={**world.pool["spec"], **spec})
+
+
+def pods_of(world, kind):
+    return [pod for pod in world.server.pods if pod["metadata"]["labels"]["punctual.dev/kind"] == kind]
+
+
+async def guests_run(world, leader, many):
+    """Let an agent report until so many guests have pods, and let those run."""
+
+    def made():
+        report(leader)
+        return len(pods_of(world, "Guest")) == many
+
+    await world.until(made)
+    for n, pod in enumerate(pods_of(world, "Guest")):
+        leader.see_pod(started(pod, n))
+    await world.until(lambda: len([one for one in set_points(leader).values() if one.guest]) == many)
+
+
+@pytest.mark.parametrize(("ahead", "state"), [(600, "Booked"), (4, "Active")])
+async def test_guests_run_on_reserved_processors_before_their_window_and_in_it(world, ahead, state):
+    edit_pool(world, reservations={"namespaces": ["ns"], "horizon": "1d"})
+    now = world.server.clock.now()
+    times = {"start": format_time(int(now) + ahead), "end": format_time(int(now) + ahead + 3600)}
+    window = world.server.put("Reservation", "night", "ns", spec={"pool": "main", "processors": 4, **times})
+    leader = world.replica()
+    leader.lead(1)
+    await world.until(lambda: world.status(window).get("state") == state)
+    leader.observe("ADDED", guest(world, "filler"))
+    await guests_run(world, leader, 4)
+    assert world.status(window)["state"] == state
+
+
+async def test_guests_run_on_the_processors_of_promised_chunks_that_wait_for_the_port(world):
+    edit_pool(world, network="OnePort")
+    cost = {"perUnit": "1s", "transferPerUnit": "2s"}
+    data = {"http": {"url": "http://files/data"}}
+    promised = world.job("promised", units=40, cost=cost, input=data, processors={"min": 4}, deadline="1h")
+    leader = world.replica()
+    leader.lead(1)
+    await world.until(lambda: len(pods_of(world, "Chunk")) == 4)
+    for n, pod in enumerate(pods_of(world, "Chunk")):
+        assert [step["name"] for step in pod["spec"]["initContainers"]] == [STEP]
+        leader.see_pod(started(pod, f"chunk-{n}", phase="Pending"))
+    turns = [parse_time(chunk["inputTime"]) for chunk in world.status(promised)["chunks"]]
+    assert len(set(turns)) == 4  # one after the other
+    leader.observe("ADDED", guest(world, "filler"))
+    await guests_run(world, leader, 4)
 
 
 async def test_a_new_leader_goes_on_with_the_pods_that_there_are(world):
