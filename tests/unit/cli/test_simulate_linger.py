@@ -53,6 +53,7 @@ def test_people_see_what_guests_got_and_what_it_cost():
         (("--hosts", "no-such-file"), "--hosts: no-such-file cannot be read"),
         (("--policy", "Stay"), "LingerForever"),
         (("--nodes", "0"), "--nodes"),
+        (("--nodes", "10000", "--horizon", "1e7"), "10000 s on 10000 nodes, or 10 nodes for 1e+07 s"),
     ],
 )
 def test_bad_options_are_named(words, flaw):
@@ -65,3 +66,14 @@ def test_a_trace_can_be_read_from_a_file(tmp_path):
     file = tmp_path / "hosts.txt"
     file.write_text("n1 0 0.5\nn2 0 0.0\n")
     assert json.loads(linger("--json", "--hosts", str(file)).stdout)["host_use"] == pytest.approx(0.125, abs=0.02)
+
+
+def test_a_trace_of_more_nodes_is_refused(tmp_path):
+    """Nodes beyond `--nodes` would be left out silently; with fewer, the others are idle."""
+    file = tmp_path / "hosts.txt"
+    file.write_text("".join(f"n{node} 0 1\n" for node in range(5)))
+    refused = linger("--hosts", str(file))
+    assert refused.exit_code == 2
+    assert "--nodes: the trace of --hosts has 5 nodes, and --nodes is 4" in " ".join(refused.stderr.split())
+    found = json.loads(linger("--json", "--hosts", str(file), "--nodes", "10").stdout)
+    assert found["idle_share"] == 0.5

@@ -182,7 +182,11 @@ def simulate_linger(
         float, typer.Option(min=0.0, max=1.0, help="Seconds that a host loses when it preempts a guest.")
     ] = 0.0001,
     hosts: Annotated[
-        str, typer.Option(metavar="ryu|constant:U|FILE", help="The paper's hosts, constant use U, or a trace.")
+        str,
+        typer.Option(
+            metavar="ryu|constant:U|FILE",
+            help="The paper's hosts, constant use U, or a trace; nodes that a trace does not name are always idle.",
+        ),
     ] = "ryu",
     horizon: Annotated[float, typer.Option(min=2.0, max=1e7, help="Seconds that are simulated.")] = 3600.0,
     divisible: Annotated[
@@ -210,8 +214,8 @@ def simulate_linger(
             work=guest_work,
             migration=migration,
             switch=switch_cost,
-            hosts=linger.hosts(hosts),
-            horizon=horizon,
+            hosts=linger.hosts(hosts, nodes),
+            horizon=linger.horizon(horizon, nodes),
             divisible=divisible,
             parallel=linger.processes(parallel, nodes),
             phase=phase,
