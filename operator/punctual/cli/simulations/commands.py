@@ -188,7 +188,9 @@ def simulate_linger(
             help="The paper's hosts, constant use U, or a trace; nodes that a trace does not name are always idle.",
         ),
     ] = "ryu",
-    horizon: Annotated[float, typer.Option(min=2.0, max=1e7, help="Seconds that are simulated.")] = 3600.0,
+    horizon: Annotated[
+        float, typer.Option(min=2.0, max=1e7, help="Seconds that are simulated, rounded up to a multiple of 2.")
+    ] = 3600.0,
     divisible: Annotated[
         bool, typer.Option("--divisible", help="Cut a guest's range short and start the rest elsewhere: nothing moves.")
     ] = False,

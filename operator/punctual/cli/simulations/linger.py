@@ -9,7 +9,7 @@ from punctual.sim.linger.hosts import Constant, Hosts, Ryu
 from punctual.sim.linger.trace import parse
 
 MOST: Final = 1e8
-"""Most node-seconds of a run: its hosts are some 500 MB then."""
+"""Most node-seconds of a run: drawing its hosts takes 1 GB then."""
 
 
 def hosts(text: str, nodes: int) -> Hosts:

@@ -25,6 +25,7 @@ class Options:
     """Seconds that a host loses when it preempts a guest."""
     hosts: Hosts = field(default_factory=Ryu)
     horizon: float = 3600.0
+    """Seconds that are simulated; rounded up to whole windows."""
     divisible: bool = False
     """Guests are divisible: a range is cut short and its rest starts elsewhere, so no process moves."""
     parallel: int = 1

@@ -8,6 +8,7 @@ published. Hosts always run before guests.
 
 from collections import deque
 from dataclasses import dataclass, field
+from math import ceil
 
 import numpy as np
 
@@ -128,7 +129,7 @@ class _Cluster:
 def simulate(options: Options, *, seed: int = 0) -> Result:
     """Run a simulation."""
     rng = np.random.default_rng(seed)
-    windows = max(1, round(options.horizon / WINDOW))
+    windows = max(1, ceil(options.horizon / WINDOW))
     series: Series = options.hosts.draw(options.nodes, windows, rng)
     result = Result(options.policy, windows * WINDOW, options.nodes, idle=float(1.0 - series.busy.mean()))
     if options.parallel > 1:

@@ -75,6 +75,13 @@ def test_no_work_and_no_guest_is_lost(policy):
     assert result.lost == pytest.approx(result.migrations * 21.3, abs=21.3)
 
 
+@pytest.mark.parametrize(("horizon", "seconds"), [(2.0, 2.0), (3.0, 4.0), (5.0, 6.0), (6.0, 6.0)])
+def test_what_is_given_in_a_second_counts_over_whole_windows(horizon, seconds):
+    result = simulate(Options(nodes=2, guests=2, hosts=Constant(0.0), horizon=horizon))
+    assert result.seconds == seconds
+    assert result.throughput == pytest.approx(2.0 * 0.986, rel=0.05)
+
+
 def test_on_idle_nodes_all_policies_are_the_same():
     found = {simulate(Options(policy=p, nodes=4, guests=4, hosts=Constant(0.0), horizon=400.0)).work for p in POLICIES}
     assert len(found) == 1
