@@ -34,18 +34,19 @@ def lingers(policy: Policy) -> bool:
     return policy in {"LingerLonger", "LingerForever"}
 
 
-def decide(policy: Policy, age: float | None, move: Move | None) -> Decision:
+def decide(policy: Policy, age: float | None, move: Move | None, *, pause: float = PAUSE) -> Decision:
     """Return what a guest does.
 
     age     seconds for which its node has been busy; None: the node is idle
     move    to the best idle node; None: there is none
+    pause   of PauseAndMigrate, s
     """
     if age is None:
         return Decision("Run")
     if policy == "ImmediateEviction":
         return Decision("Queue" if move is None else "Move", age)
     if policy == "PauseAndMigrate":
-        return Decision("Move" if move is not None and age >= PAUSE else "Pause", age)
+        return Decision("Move" if move is not None and age >= pause else "Pause", age)
     if policy == "LingerForever" or move is None:
         return Decision("Run", age)
     return Decision("Move" if move.pays(age) else "Run", age, move.linger)

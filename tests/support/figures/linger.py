@@ -1,6 +1,7 @@
 """Ryu 2001: figures of its chapter 4, simulated: hosts' delay, the four policies, and parallel guests."""
 
 from dataclasses import dataclass
+from statistics import median
 
 import numpy as np
 
@@ -22,6 +23,32 @@ POLICIES: dict[Policy, float] = {
     "LingerForever": 55.5,
 }
 """With the throughput of table 1, workload 1."""
+WORKLOADS = {"W1": (128, 600.0), "W2": (16, 1800.0)}
+"""Guests, and CPU seconds of each."""
+TABLE: dict[str, dict[Policy, tuple[float, float, float, float]]] = {
+    "W1": {
+        "ImmediateEviction": (1531, 27.7, 2616, 34.6),
+        "PauseAndMigrate": (1531, 22.5, 2521, 34.6),
+        "LingerLonger": (1044, 13.7, 1847, 52.2),
+        "LingerForever": (1026, 20.5, 1844, 55.5),
+    },
+    "W2": {
+        "ImmediateEviction": (1860, 1.3, 1925, 14.5),
+        "PauseAndMigrate": (1862, 1.6, 1956, 14.5),
+        "LingerLonger": (1859, 0.9, 1896, 15.0),
+        "LingerForever": (1861, 1.3, 1925, 14.7),
+    },
+}
+"""Table 1: job time (s), variation (%), family time (s), throughput."""
+METRICS = {
+    "completion": "job time, s",
+    "variation": "variation, %",
+    "family": "family time, s",
+    "throughput": "throughput",
+}
+"""Columns of table 1. The first three are of a batch, the last one of a constant number of guests."""
+LONG = 7200.0
+"""Seconds that are enough for a batch."""
 BUSY = {"at 10 %": 0.1, "at 20 %": 0.2, "at 30 %": 0.3, "at 40 %": 0.4}
 NODES = 32
 IDLE = (32, 30, 28, 26, 24, 20, 16, 12, 8, 4)
@@ -57,30 +84,45 @@ class Delay:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Table 1 and figure 11: 64 nodes, 128 guests of 600 s, one hour."""
+    """Table 1 and figure 11: a workload on 64 nodes, for an hour with as many guests, or as one batch until its end."""
 
     policy: Policy
     divisible: bool
+    workload: str = "W1"
+    batch: bool = False
 
     def run(self, seed: int, size: Size) -> Numbers:
         """Simulate it."""
-        found = simulate(
-            Options(policy=self.policy, divisible=self.divisible, horizon=3600.0 * size.stretch), seed=seed
+        guests, work = WORKLOADS[self.workload]
+        options = Options(
+            policy=self.policy,
+            guests=guests,
+            work=work,
+            divisible=self.divisible,
+            batch=self.batch,
+            horizon=LONG if self.batch else 3600.0 * size.stretch,
         )
+        found = simulate(options, seed=seed)
+        assert not self.batch or len(found.completions) == guests
         total = sum(found.states.values())
         shares = {state: 100.0 * found.states[state] / total for state in STATES}
         document = found.document()
         return {
             "throughput": found.throughput,
-            "completion": document["guest_mean_completion"],
+            "efficiency": 100.0 * found.efficiency,
+            "completion": document["guest_mean_completion"] or 0.0,
+            "p95": document["guest_p95_completion"] or 0.0,
             "variation": 100.0 * (found.variation or 0.0),
+            "family": max(found.completions, default=0.0),
             "delay": 100.0 * document["host_slowdown"],
+            "idle": 100.0 * found.idle,
+            "use": 100.0 * document["host_use"],
             **shares,
         }
 
     def weight(self, size: Size) -> float:
         """Guess."""
-        return 2.0 * size.stretch
+        return 2.0 if self.batch else 2.0 * size.stretch
 
 
 @dataclass(frozen=True)
@@ -150,13 +192,109 @@ def _words1(found: Found) -> str:
     for policy, published in POLICIES.items():
         for divisible in (False, True):
             name = _name(policy, divisible=divisible)
-            numbers = [found.mean("", name, 0.0, key) for key in ("throughput", "completion", "variation", "delay")]
-            rows.append([name, numbers[0], "" if divisible else published, numbers[1], numbers[2], f"{numbers[3]:.2f}"])
-    head = ["policy", "throughput", "published", "job time, s", "variation, %", "nodes' time that hosts lose, %"]
+            keys = "throughput", "efficiency", "completion", "variation", "delay"
+            gets, part, time, variation, delay = (found.mean("", name, 0.0, key) for key in keys)
+            rows.append([name, gets, "" if divisible else published, part, time, variation, f"{delay:.2f}"])
+    head = [
+        "policy",
+        "throughput",
+        "published",
+        "of what hosts leave, %",
+        "job time, s",
+        "variation, %",
+        "hosts lose, %",
+    ]
+    use, idle = (found.mean("", "LingerForever", 0.0, name) for name in ("use", "idle"))
     return (
-        "the number of guests is constant throughout, so job times contain the same queue for all. A divisible guest "
-        f"is cut short and its rest begins elsewhere within 2 s; other guests move for 21.3 s.\n\n{table(head, rows)}"
+        f"hosts use {use:.1f} % of the nodes, which are idle {idle:.1f} % of the time. The number of guests is "
+        "constant throughout, so job times contain the same queue for all. A divisible guest is cut short and its rest "
+        "begins elsewhere within 2 s; other guests move for 21.3 s. What hosts leave is what guests would get if one "
+        "ran on each node all the time: no policy can get more. LingerForever gets all of it, because guests always "
+        "wait for a node. So divisible guests can be ahead of LingerLonger here, and not of LingerForever. Hosts lose parts of "
+        f"the nodes' time.\n\n{table(head, rows)}"
     )
+
+
+def _points_table(size: Size) -> dict[Key, Sim]:
+    del size
+    return {
+        Key(workload, _name(p, divisible=d), float(batch)): Cluster(p, d, workload, batch)
+        for workload in WORKLOADS
+        for p in POLICIES
+        for d in (False, True)
+        for batch in (False, True)
+    }
+
+
+def _each(found: Found, workload: str, name: str, metric: str) -> list[float]:
+    """Return a number of table 1 for all seeds."""
+    batch = float(metric not in {"throughput", "efficiency"})
+    return [numbers[metric] for numbers in found.points[Key(workload, name, batch)]]
+
+
+def _cell(numbers: list[float], form: str) -> str:
+    """Return the median, and the least and the highest."""
+    middle, low, high = (format(number, form) for number in (median(numbers), min(numbers), max(numbers)))
+    return middle if low == high else f"{middle} ({low} to {high})"
+
+
+def _words_table(found: Found) -> str:
+    rows = []
+    for workload, published in TABLE.items():
+        for policy, values in published.items():
+            cells = []
+            for (metric, _), value in zip(METRICS.items(), values, strict=True):
+                form = ".0f" if value > 1000 else ".1f"
+                cells += [_cell(_each(found, workload, policy, metric), form), format(value, form)]
+            rows.append([f"{workload} {policy}", *cells])
+    head = ["policy", *(word for metric in METRICS.values() for word in (metric, "published"))]
+    columns = {**METRICS, "p95": "95 of 100 within, s", "efficiency": "of what hosts leave, %"}
+    divided = [
+        [
+            f"{workload} {_name(policy, divisible=True)}",
+            *(
+                _cell(
+                    _each(found, workload, _name(policy, divisible=True), metric),
+                    ".0f" if word.endswith("s") else ".1f",
+                )
+                for metric, word in columns.items()
+            ),
+        ]
+        for workload in WORKLOADS
+        for policy in POLICIES
+    ]
+    whole = [f"{workload}: {_cell(_each(found, workload, 'LingerForever', 'p95'), '.0f')}" for workload in WORKLOADS]
+    return (
+        f"WORDS\n\n{table(head, rows)}\n\n"
+        f"Divisible guests (LingerForever's processes: 95 of 100 within, s: {', '.join(whole)}):\n\n"
+        f"{table(['policy', *columns.values()], divided)}"
+    )
+
+
+def _draw_table(found: Found) -> object:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    figure, axes = sheet(len(WORKLOADS), len(METRICS), width=2.4, height=2.1, share=False)
+    short = [name[0] + next(letter for letter in name[1:] if letter.isupper()) for name in POLICIES]
+    for row, workload in zip(axes, WORKLOADS, strict=True):
+        for axis, metric in zip(row, METRICS, strict=True):
+            column = list(METRICS).index(metric)
+            for at, policy in enumerate(POLICIES):
+                for shift, divisible, colour in ((-0.2, False, COLOURS[0]), (0.2, True, COLOURS[5])):
+                    numbers = _each(found, workload, _name(policy, divisible=divisible), metric)
+                    axis.bar(at + shift, median(numbers), 0.38, color=colour)
+                    axis.plot([at + shift] * 2, [min(numbers), max(numbers)], color="#777777")
+                axis.plot([at - 0.42, at + 0.02], [TABLE[workload][policy][column]] * 2, color="black")
+            axis.set_xticks(range(len(short)), short)
+            axis.set_title(f"{workload}: {METRICS[metric]}")
+    handles = [
+        Patch(color=COLOURS[0], label="processes that move"),
+        Patch(color=COLOURS[5], label="divisible guests"),
+        Line2D([], [], color="black", label="published"),
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=3)
+    return figure
 
 
 def _draw1(found: Found) -> object:
@@ -255,6 +393,18 @@ FIGURES = (
         words=_words7,
         draw=_draw7,
         alt="Delay of hosts and idle cycles for guests over the use by hosts, for three costs of a switch",
+    ),
+    Figure(
+        name="linger.1",
+        title="Two workloads for four policies (Ryu 2001, table 1)",
+        parameters="64 nodes; W1 is 128 guests of 600 CPU seconds, W2 16 of 1800; job times, variation and family "
+        "times of a batch that comes at once; throughput of a constant number of guests in an hour; hosts as in "
+        "linger.11",
+        published="the numbers beside ours",
+        points=_points_table,
+        words=_words_table,
+        draw=_draw_table,
+        alt="Job time, variation, family time and throughput of four policies and two workloads, beside the published",
     ),
     Figure(
         name="linger.11",

@@ -192,7 +192,8 @@ def simulate_linger(
         float, typer.Option(min=2.0, max=1e7, help="Seconds that are simulated, rounded up to a multiple of 2.")
     ] = 3600.0,
     divisible: Annotated[
-        bool, typer.Option("--divisible", help="Cut a guest's range short and start the rest elsewhere: nothing moves.")
+        bool,
+        typer.Option("--divisible", help="Cut guests' ranges short and start the rests elsewhere, also on free nodes."),
     ] = False,
     parallel: Annotated[
         int, typer.Option(min=1, max=10_000, help="Processes of a guest; they wait for each other after each phase.")

@@ -204,6 +204,7 @@ def simulate(options: Options, series: Series, result: Result, rng: np.random.Ge
         for step in range(STEPS):
             use, ours, preemptions = bursts.window(series.use[:, at], options.switch, STEP)
             result.used += float(use.sum())
+            result.offered += float(ours.sum())
             cluster.work(ours, preemptions, at * WINDOW + step * STEP)
         series.tell(cluster.hosts, at)
         cluster.decide((at + 1) * WINDOW)

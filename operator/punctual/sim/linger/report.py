@@ -22,6 +22,8 @@ class Result:
     """Share of idle time."""
     work: float = 0.0
     """CPU seconds that guests got."""
+    offered: float = 0.0
+    """CPU seconds that guests would have got if one had run on each node all the time."""
     used: float = 0.0
     """CPU seconds that hosts used."""
     delay: float = 0.0
@@ -31,6 +33,8 @@ class Result:
     migrations: int = 0
     evictions: int = 0
     """Guests that went back to the queue."""
+    parts: int = 0
+    """Parts of divisible guests that free nodes took."""
     completions: list[float] = field(default_factory=list)
     """From submission to the end, s; of guests that were done."""
     executions: list[float] = field(default_factory=list)
@@ -42,6 +46,11 @@ class Result:
     def throughput(self) -> float:
         """CPU seconds of guests in a second: so many idle machines are the cluster worth."""
         return self.work / self.seconds
+
+    @property
+    def efficiency(self) -> float:
+        """What guests got of what hosts leave them, a fraction."""
+        return self.work / self.offered if self.offered else 0.0
 
     @property
     def variation(self) -> float | None:
@@ -66,4 +75,6 @@ class Result:
             "guests_done": len(done),
             "guest_variation": self.variation,
             "states": dict(self.states),
+            "guest_efficiency": self.efficiency,
+            "parts": self.parts,
         }

@@ -64,6 +64,65 @@ def test_divisible_guests_get_more_than_processes_that_move():
     assert divisible.lost < whole.lost / 5
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_processes_that_linger_leave_nothing_for_divisible_guests_while_others_wait(seed):
+    """LingerForever uses each node all the time, but for the rests of windows in which a guest ends.
+
+    Divisible guests get nearly as much, and more than processes that move.
+    """
+    options = {"nodes": 24, "guests": 48, "horizon": 1800.0}
+    forever = simulate(Options(policy="LingerForever", **options), seed=seed)
+    divisible = simulate(Options(divisible=True, **options), seed=seed)
+    assert forever.efficiency > 0.995
+    assert divisible.efficiency > 0.99 * forever.efficiency
+    assert divisible.throughput > 1.01 * simulate(Options(**options), seed=seed).throughput
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_few_divisible_guests_take_all_free_nodes(seed):
+    """Table 1, workload 2: 16 processes use 16 nodes of 64, here 8 of 32. Parts of divisible guests use all."""
+    options = {"nodes": 32, "guests": 8, "work": 1800.0, "horizon": 1200.0, "policy": "LingerForever"}
+    whole, divisible = (simulate(Options(divisible=divisible, **options), seed=seed) for divisible in (False, True))
+    assert divisible.throughput > 3.0 * whole.throughput
+    assert divisible.efficiency > 0.95
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_no_work_of_a_divisible_batch_is_lost_or_done_twice(policy):
+    options = {"policy": policy, "nodes": 8, "guests": 3, "work": 300.0, "batch": True}
+    result = simulate(Options(divisible=True, **options), seed=6)
+    assert result.parts >= 3
+    assert result.work == pytest.approx(3 * 300.0)
+    assert len(result.completions) == 3
+    assert max(result.completions) <= result.seconds < 3600.0
+    assert max(result.completions) < max(simulate(Options(**options), seed=6).completions)
+
+
+def test_a_range_is_divided_by_speed_and_small_parts_are_not_worth_a_start():
+    """400 s on an idle node: half of it goes to a second node, which starts 2 s later; then 20 s are too little."""
+    options = {"nodes": 2, "guests": 1, "batch": True, "divisible": True, "hosts": Constant(0.0)}
+    result = simulate(Options(work=400.0, **options))
+    assert (result.parts, result.migrations) == (1, 0)
+    assert result.completions == [pytest.approx(200.0 / 0.986 + 2.0, abs=1.0)]
+    assert simulate(Options(work=39.0, **options)).parts == 0
+
+
+def test_a_batch_ends_with_its_last_guest_or_at_the_horizon():
+    options = {"nodes": 2, "guests": 4, "work": 100.0, "batch": True, "hosts": Constant(0.0)}
+    result = simulate(Options(**options))
+    assert [round(end / 10.0) for end in sorted(result.completions)] == [10, 10, 20, 20]
+    assert result.seconds == pytest.approx(max(result.completions), abs=4.0)
+    assert result.work == pytest.approx(400.0)
+    assert len(simulate(Options(horizon=150.0, **options)).completions) == 2
+
+
+@pytest.mark.parametrize(("hold", "migrations"), [(60.0, 1), (600.0, 0)])
+def test_a_guest_that_pauses_moves_after_its_hold(hold, migrations):
+    trace = Trace([((0.0, 0.0), (100.0, 1.0)), ((0.0, 0.0),)])
+    options = Options(nodes=2, guests=1, work=1e6, hosts=trace, horizon=400.0, policy="PauseAndMigrate", hold=hold)
+    assert simulate(options).migrations == migrations
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 def test_no_work_and_no_guest_is_lost(policy):
     """Guests' time adds up, and so does their work: what was done is what the cluster gave."""
