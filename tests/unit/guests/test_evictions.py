@@ -36,7 +36,7 @@ def test_in_a_thousand_random_evictions_no_unit_is_lost_or_accounted_twice(resta
 
 @pytest.mark.parametrize("seed", [10, 12])
 def test_an_eviction_costs_a_fifth_of_hungriest_first(seed):
-    """Where chunks that are killed do their work again, and workers answer offers (seeds 10 to 13: 7 to 118 times)."""
+    """Where chunks that are killed do their work again, and workers answer offers (seeds 10 to 13: 6 to 18 times)."""
     demands = trace(seed, 40)
     _, others = endure(demands, hungriest=True)
     _, ours = endure(demands)
