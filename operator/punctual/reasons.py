@@ -62,7 +62,7 @@ CAP_NOT_IN_FORCE: Final = "CapNotInForce"  # a pod's limit is not the one asked 
 
 # Guests on busy nodes
 GUEST_STAYS: Final = "GuestStays"  # a chunk goes on beside the node's own work
-GUEST_PAUSED: Final = "GuestPaused"  # a chunk gets no CPU while its node is busy
+GUEST_PAUSED: Final = "GuestPaused"  # a chunk has its least CPU while its node is busy
 GUEST_MOVES: Final = "GuestMoves"  # a chunk hands its rest to another node
 GUEST_LEAVES: Final = "GuestLeaves"  # a chunk hands its rest back, and no node is chosen for it yet
 GUEST_PREVIEW: Final = "GuestPreview"  # what would be done with a chunk; nothing is

@@ -115,8 +115,8 @@ def _stays(told: Decided) -> list[str]:
 
 
 def _pauses(told: Decided) -> list[str]:
-    gets, takes, moves = ("gets", "takes", "moves") if told.acted else ("would get", "took", "would move")
-    idle = f"It {gets} no CPU until {told.node} is idle."
+    has, takes, moves = ("has", "takes", "moves") if told.acted else ("would have", "took", "would move")
+    idle = f"It {has} its least CPU until {told.node} is idle."
     long = told.decision.age >= PAUSE
     return [idle, NO_ROOM if long else f"If that {takes} more than {span(PAUSE)}, it {moves}."]
 

@@ -239,7 +239,7 @@ class GuestState:
             self.after.append(OfferEnd(pod.namespace, pod.name, pod.uid, end))
 
     def pause(self, chunk: Chunk, *, paused: bool) -> None:
-        """Let a running chunk have no CPU, or let it go on."""
+        """Let a running chunk have its least CPU only, or let it go on."""
         known = self.of(chunk)
         if known.pod is not None and known.paused != paused:
             known.paused = paused

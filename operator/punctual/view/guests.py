@@ -27,7 +27,7 @@ _NEXT: Final = {
     "LingerLonger": "it goes on, and moves to a less busy node with room when that pays",
     "LingerForever": "it goes on, and never moves",
     "ImmediateEviction": "it hands back its units at once, and they move to an idle node with room or wait for one",
-    "PauseAndMigrate": "it gets no CPU. After ten minutes it moves to an idle node with room",
+    "PauseAndMigrate": "it has its least CPU. After ten minutes it moves to an idle node with room",
 }
 """What each policy does with a chunk when its node becomes busy."""
 

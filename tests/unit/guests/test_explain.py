@@ -121,13 +121,16 @@ TOLD = {
     "pauses": (
         decided("PauseAndMigrate", move()),
         "GuestPaused",
-        f"This chunk pauses on node n1. {BUSY}It gets no CPU until n1 is idle. If that takes more than 10m, it moves.",
+        (
+            f"This chunk pauses on node n1. {BUSY}It has its least CPU until n1 is idle. "
+            "If that takes more than 10m, it moves."
+        ),
     ),
     "pauses for long": (
         decided("PauseAndMigrate", age=700.0),
         "GuestPaused",
         (
-            f"This chunk pauses on node n1. {ALONE.replace('12s', '11m40s')}It gets no CPU until n1 is idle. "
+            f"This chunk pauses on node n1. {ALONE.replace('12s', '11m40s')}It has its least CPU until n1 is idle. "
             "No node that it could move to has room for it."
         ),
     ),
@@ -152,7 +155,7 @@ TOLD = {
         "GuestPreview",
         (
             f"Preview, nothing is done: this chunk would pause on node n1. {ALONE}"
-            "It would get no CPU until n1 is idle. If that took more than 10m, it would move."
+            "It would have its least CPU until n1 is idle. If that took more than 10m, it would move."
         ),
     ),
     "would leave": (
