@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from punctual.guests.guest import GuestState
 from punctual.guests.model import Guest, GuestNode
 from punctual.guests.nodes import NodeState
+from punctual.guests.offers import leaves
 
 
 @dataclass(slots=True)
@@ -36,7 +37,7 @@ class Cluster:
         """Count the chunks that were asked to leave as gone: the others soon share what they have."""
         for st in self.guests.values():
             for chunk in st.record.chunks:
-                if chunk.node in self.nodes and st.leaves(now, chunk):
+                if chunk.node in self.nodes and leaves(now, st, chunk):
                     self.nodes[chunk.node].release(st.guest)
 
     def best(self, now: float, guest: Guest, *, busy: bool, other_than: str = "") -> NodeState | None:

@@ -26,10 +26,6 @@ LAST_WORD: Final = 30.0
 """Seconds to wait for the agent's last report of a pod that ended while an offer was open."""
 ANSWER: Final = 5.0
 """Seconds in which a worker answers an offer: it looks several times a second, and its agent reports each second."""
-DEAF: Final = 600.0
-"""Seconds for which a job counts as deaf after an offer that was not answered in time."""
-LATE: Final = 2.0
-"""Seconds by which what agents report, and what they are told, may be late."""
 REFUSED: Final = 10.0
 """Seconds without new chunks for a job with a refused pod."""
 
@@ -152,44 +148,6 @@ class GuestState:
         known = self.of(chunk)
         saved = known.done * self.cpu_per_unit if self.guest.restart == "Resume" else 0.0
         return max(0.0, known.cpu - saved)
-
-    def at_stake(self, now: float, chunk: Chunk, rate: float) -> float:
-        """Return the CPU seconds that are probably lost if a chunk is told to leave, while it works at a rate.
-
-        None are, if it is in time: with the unit that it has begun, or to its end, if it hands nothing back.
-        """
-        return 0.0 if self.in_time(now, chunk, rate, ANSWER - LATE) else self.loss(chunk)
-
-    def in_time(self, now: float, chunk: Chunk, rate: float, seconds: float) -> bool:
-        """Return whether a chunk that must leave and works at a rate loses nothing if it is left for some seconds."""
-        known = self.of(chunk)
-        deaf = self.deaf(now) or (known.offered_at is not None and not known.answered)
-        begun = min(self.cpu_per_unit, max(0.0, known.cpu - known.done * self.cpu_per_unit))
-        whole = deaf and self.guest.restart == "Redo"  # a killed pod keeps no unit
-        needed = self.ahead(chunk) if whole else self.cpu_per_unit - begun
-        if known.done >= chunk.size:
-            needed = 0.0
-        return needed <= seconds * rate * self.guest.cores
-
-    def deaf(self, now: float) -> bool:
-        """Whether its chunks answer no offers, by the last that was answered or was to be."""
-        return abs(now - self.missed_at) <= DEAF
-
-    def missed(self, now: float, chunk: Chunk) -> bool:
-        """Whether a chunk was asked to leave and has not answered in time."""
-        known = self.of(chunk)
-        return known.offered_at is not None and not known.answered and now - known.offered_at > ANSWER
-
-    def listen(self, now: float, chunk: Chunk) -> None:
-        """Note if a chunk has not answered an offer in time."""
-        known = self.of(chunk)
-        if not known.missed and self.missed(now, chunk):
-            known.missed, self.missed_at = True, now
-
-    def leaves(self, now: float, chunk: Chunk) -> bool:
-        """Whether a chunk has handed back its rest, or was asked to and may still answer."""
-        asked = self.of(chunk).offered_at is not None
-        return chunk.end < chunk.origin or (asked and not self.missed(now, chunk))
 
     def ahead(self, chunk: Chunk) -> float:
         """Return the CPU seconds that a chunk still takes."""

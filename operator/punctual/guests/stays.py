@@ -15,6 +15,7 @@ from punctual.guests.cluster import Cluster
 from punctual.guests.guest import ANSWER, ChunkState, GuestState
 from punctual.guests.model import Cause, Decided
 from punctual.guests.nodes import NodeState
+from punctual.guests.offers import at_stake, deaf, in_time, leaves, listen, missed
 from punctual.guests.victims import Candidate, victims
 from punctual.linger.cost import Move
 from punctual.linger.policy import Decision, decide, lingers
@@ -42,7 +43,7 @@ class Stays:
         known = st.of(chunk)
         node = self.cluster.nodes.get(chunk.node)
         if node is not None and node.looked_at(now):
-            st.listen(now, chunk)
+            listen(now, st, chunk)
         if (self.cluster.seen and node is None) or _overdue(now, st, chunk, node):
             st.lose(chunk, own=False)
         elif known.pod is not None and known.pod.phase == "Succeeded":
@@ -77,7 +78,7 @@ class Stays:
             if chunk.node == name and known.evicted_at is None
         }
         candidates = [
-            Candidate(key, st.at_stake(now, chunk, node.rate(st.guest, more=False)), st.of(chunk).memory)
+            Candidate(key, at_stake(now, st, chunk, node.rate(st.guest, more=False)), st.of(chunk).memory)
             for key, (st, chunk) in here.items()
         ]
         for one in victims(candidates, excess) if excess > 0 else []:
@@ -102,19 +103,19 @@ class Stays:
 
     def _judge(self, now: float, st: GuestState, chunk: Chunk, known: ChunkState) -> None:
         node = self.cluster.nodes.get(chunk.node)
-        missed = st.missed(now, chunk)
-        if node is None or not node.looked_at(now) or st.leaves(now, chunk):
+        silent = missed(now, st, chunk)
+        if node is None or not node.looked_at(now) or leaves(now, st, chunk):
             return
         if node.age is None:
             known.told = None
             st.pause(chunk, paused=False)
             return
         goal = self.cluster.best(now, st.guest, busy=lingers(st.guest.policy), other_than=chunk.node)
-        move = None if goal is None else _move(st, chunk, node, goal, deaf=missed or st.deaf(now))
+        move = None if goal is None else _move(st, chunk, node, goal, silent=silent or deaf(now, st))
         # what came to a busy node is not to move on at once: it knows the node only for as long as it is there
         age = node.age if known.ran is None else min(node.age, now - known.ran)
         found = decide(st.guest.policy, age, move)
-        if not missed and st.left(chunk) == 0.0 and found.step in {"Move", "Queue"}:
+        if not silent and st.left(chunk) == 0.0 and found.step in {"Move", "Queue"}:
             found = replace(found, step="Run")  # it has no more to hand back
         _tell(now, st, chunk, "Policy", found, node, goal=goal, move=move)
         goes = found.step in {"Move", "Queue"}
@@ -125,19 +126,19 @@ class Stays:
         if st.guest.preview:
             return
         st.pause(chunk, paused=found.step == "Pause")
-        if goes and missed:
+        if goes and silent:
             st.lose(chunk, own=False)
         elif goes:
             st.cut(now, chunk, None if goal is None else goal.node.name)
 
 
-def _move(st: GuestState, chunk: Chunk, node: NodeState, goal: NodeState, *, deaf: bool) -> Move:
+def _move(st: GuestState, chunk: Chunk, node: NodeState, goal: NodeState, *, silent: bool) -> Move:
     """Return the move of a chunk's rest. A chunk that answers no offer would lose what it has not saved."""
     return Move(
         node.rate(st.guest, more=False),
         goal.rate(st.guest, more=True),
         st.start.seconds,
-        lost=st.loss(chunk) / st.guest.cores if deaf else 0.0,
+        lost=st.loss(chunk) / st.guest.cores if silent else 0.0,
         left=st.left(chunk),
     )
 
@@ -171,7 +172,7 @@ def _tell(  # noqa: PLR0917  each is one of those that a decision is about
         move=move,
         left=st.left(chunk),
         loss=st.loss(chunk),
-        deaf=st.deaf(now),
+        deaf=deaf(now, st),
         acted=not (st.guest.preview and cause == "Policy"),
     )
     st.after.append(told)
@@ -181,10 +182,10 @@ def _overdue(now: float, st: GuestState, chunk: Chunk, node: NodeState | None) -
     """Whether a chunk that must leave is still there. One of a deaf job goes when it has least to lose."""
     known = st.of(chunk)
     if known.evicted_at is None:
-        return st.stopped and st.missed(now, chunk)
+        return st.stopped and missed(now, st, chunk)
     rest = known.evicted_at + ANSWER - now
-    if node is not None and st.deaf(now) and not known.answered:
-        return not st.in_time(now, chunk, node.rate(st.guest, more=False), rest)
+    if node is not None and deaf(now, st) and not known.answered:
+        return not in_time(now, st, chunk, node.rate(st.guest, more=False), seconds=rest)
     return rest < 0.0
 
 
