@@ -210,8 +210,8 @@ def _words1(found: Found) -> str:
         "constant throughout, so job times contain the same queue for all. A divisible guest is cut short and its rest "
         "begins elsewhere within 2 s; other guests move for 21.3 s. What hosts leave is what guests would get if one "
         "ran on each node all the time: no policy can get more. LingerForever gets all of it, because guests always "
-        "wait for a node. So divisible guests can be ahead of LingerLonger here, and not of LingerForever. Hosts lose parts of "
-        f"the nodes' time.\n\n{table(head, rows)}"
+        "wait for a node. So divisible guests can be ahead of LingerLonger here, and not of LingerForever. Hosts lose "
+        f"parts of the nodes' time.\n\n{table(head, rows)}"
     )
 
 
