@@ -38,7 +38,8 @@ class Options:
     adapt: bool = False
     """Guests of policy LingerLonger choose how many processes they run, up to ``parallel``."""
     batch: bool = False
-    """All guests come at time 0, and no others. The run ends with the last of them, at the latest at the horizon."""
+    """All guests come at time 0, and no others. The run ends with the last of them, at the latest at the horizon. For
+    single processes."""
     hold: float = PAUSE
     """Seconds for which PauseAndMigrate stops a single process before it moves."""
 
