@@ -66,11 +66,19 @@ class Stays:
         st.cut(now, chunk)
 
     def free(self, now: float, name: str, excess: int) -> None:
-        """Free memory of a node: those chunks leave that lose least together."""
+        """Free memory of a node: those chunks leave that lose least together, and those that have not begun to run.
+
+        A pod that begins takes the memory that others have just freed.
+        """
         node = self.cluster.nodes.get(name)
         if node is None:
             return
         excess = node.press(now, excess)
+        for st in self.cluster.guests.values() if excess > 0 else []:
+            for chunk in list(st.record.chunks):
+                pod = st.of(chunk).pod
+                if chunk.node == name and pod is not None and pod.phase == "Pending":
+                    st.lose(chunk, own=False)
         here = {
             (st.uid, *chunk.key): (st, chunk)
             for st in self.cluster.guests.values()

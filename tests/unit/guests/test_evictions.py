@@ -40,13 +40,13 @@ def test_an_eviction_costs_a_fifth_of_hungriest_first(seed):
     demands = trace(seed, 40)
     _, others = endure(demands, hungriest=True)
     _, ours = endure(demands)
-    assert ours.freed_late <= 1  # a pod that was about to start takes the memory that others have freed
+    assert ours.freed_late == 0
     assert others.per_eviction >= 5.0 * ours.per_eviction
 
 
 @pytest.mark.parametrize(("seed", "restart", "times"), [(12, "Redo", 1.05), (10, "Resume", 1.4)])
 def test_an_eviction_costs_less_than_hungriest_first_where_no_worker_answers(seed, restart, times):
-    """Seeds 10 to 13: 1.07 to 1.34 and 1.47 to 2.3 times. The best sets of chunks cost 1.2 and 1.6 times less."""
+    """Seeds 10 to 13: 1.0 to 1.33 and 1.41 to 2.84 times. The best sets of chunks cost 1.2 and 1.6 times less."""
     demands = trace(seed, 40)
     _, others = endure(demands, hungriest=True, restart=restart)
     _, ours = endure(demands, deaf=True, restart=restart)
