@@ -428,7 +428,8 @@ class ActuatorTest(unittest.TestCase):
             file, least, other = ("weight", 1, 100) if node.hierarchy.version == "v2" else ("shares", 2, 1024)
             with self.subTest(driver=driver), mock.patch.object(Hierarchy, "kubepods", [node.kubepods]):
                 looked = GuestShare(node.hierarchy)
-                looked.look(0.0, guests=True)
+                with self.assertLogs("punctual_agent.guest_share", "WARNING"):
+                    looked.look(0.0, guests=True)
                 assert looked.part == 0.5, "both are new folders"
                 Path(guests, f"cpu.{file}").write_text(str(least))
                 looked.look(EVERY, guests=True)
