@@ -375,12 +375,16 @@ def _drawn(over: list[list[list[float]]], under: list[list[list[float]]], seed: 
 
     every = list(range(len(over)))
     draws = (random.choices(every, k=len(every)) for _ in range(POOLED_DRAWS))
-    drawn = sorted(p99(over, chosen) / p99(under, chosen) for chosen in draws)
     return {
         "median": p99(over, every) / p99(under, every),
-        "low": drawn[round(0.025 * POOLED_DRAWS)],
-        "high": drawn[round(0.975 * POOLED_DRAWS) - 1],
+        **_interval([p99(over, chosen) / p99(under, chosen) for chosen in draws]),
     }
+
+
+def _interval(drawn: list[float]) -> Json:
+    """Return the ends of the interval that holds 95 % of what the bootstrap has drawn."""
+    drawn = sorted(drawn)
+    return {"low": drawn[round(0.025 * len(drawn))], "high": drawn[round(0.975 * len(drawn)) - 1]}
 
 
 def _blocks(runs: list[tuple[bool, T]]) -> list[list[tuple[bool, T]]]:
@@ -392,11 +396,9 @@ def _blocks(runs: list[tuple[bool, T]]) -> list[list[tuple[bool, T]]]:
 def limits(found: list[float], *, seed: int = 0) -> Json:
     """Return the median of ratios, with the ends of the interval that holds it with 95 % (bootstrap)."""
     random = Random(seed)
-    drawn = sorted(median(random.choices(found, k=len(found))) for _ in range(DRAWS))
     return {
         "median": median(found),
-        "low": drawn[round(0.025 * DRAWS)],
-        "high": drawn[round(0.975 * DRAWS) - 1],
+        **_interval([median(random.choices(found, k=len(found))) for _ in range(DRAWS)]),
         "count": len(found),
         "all": [round(one, 5) for one in found],
     }

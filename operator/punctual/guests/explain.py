@@ -27,8 +27,7 @@ _VERBS: Final[dict[Step, tuple[str, str]]] = {
     "Queue": ("leaves", "would leave"),
 }
 NO_ROOM: Final = "No node that it could move to has room for it."
-
-DEAF: Final = "Chunks of its job did not answer when they were asked to stop"
+NO_ANSWERS: Final = "Chunks of its job did not answer when they were asked to stop"
 
 
 class Explained(NamedTuple):
@@ -67,7 +66,7 @@ def _sentences(told: Decided) -> list[str]:
                 "leave that together lose the least work."
             )
             if told.deaf:
-                return [why, f"{DEAF}, so its pod is ended within {span(ANSWER)}, when that loses least."]
+                return [why, f"{NO_ANSWERS}, so its pod is ended within {span(ANSWER)}, when that loses least."]
             return [why, _rest(told), _killed(told, "has not ended")]
         case "Unschedulable":
             why = f"This chunk leaves node {told.node}, which takes none now: it is cordoned, tainted or not ready."
@@ -137,7 +136,7 @@ def _goes(told: Decided) -> list[str]:
         return why
     if move is not None and move.lost > 0.0:
         lost = f"{_cpu(told.loss)} of work are lost"
-        return [*why, f"{DEAF}, so its pod is ended unless it does: {lost}."]
+        return [*why, f"{NO_ANSWERS}, so its pod is ended unless it does: {lost}."]
     return [*why, _rest(told)]
 
 

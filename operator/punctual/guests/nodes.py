@@ -107,14 +107,15 @@ class NodeState:
 
         Chunks share what hosts leave: N cores at use H leave N (1 − H). ``more``: the chunk is not counted yet.
         """
-        wanted = self.cores - self.leaving + (guest.cores if more else 0.0)
-        left = self.node.cores * max(0.0, 1.0 - self.use)
-        return min(1.0, left / wanted if wanted > 0.0 else 1.0) / self.node.speed
+        return self._rate(self.cores - self.leaving + (guest.cores if more else 0.0))
 
     def least_rate(self, guest: Guest) -> float:
         """Return what a chunk gets (`rate`) when chunks have all places of the node."""
+        return self._rate(max(self.node.cores, guest.cores))
+
+    def _rate(self, wanted: float) -> float:
         left = self.node.cores * max(0.0, 1.0 - self.use)
-        return min(1.0, left / max(self.node.cores, guest.cores)) / self.node.speed
+        return min(1.0, left / wanted if wanted > 0.0 else 1.0) / self.node.speed
 
     def takes(self, now: float, guest: Guest, *, busy: bool) -> bool:
         """Whether a chunk may start here; ``busy``: also while the node is busy."""

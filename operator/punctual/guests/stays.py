@@ -74,7 +74,9 @@ class Stays:
         if node is None:
             return
         excess = node.press(now, excess)
-        for st in self.cluster.guests.values() if excess > 0 else []:
+        if excess <= 0:
+            return
+        for st in self.cluster.guests.values():
             for chunk in list(st.record.chunks):
                 pod = st.of(chunk).pod
                 if chunk.node == name and pod is not None and pod.phase == "Pending":
@@ -89,7 +91,7 @@ class Stays:
             Candidate(key, at_stake(now, st, chunk, node.rate(st.guest, more=False)), st.of(chunk).memory)
             for key, (st, chunk) in here.items()
         ]
-        for one in victims(candidates, excess) if excess > 0 else []:
+        for one in victims(candidates, excess):
             st, chunk = here[one.key]
             node.give(now, one.memory)
             _tell(now, st, chunk, "NodeFreed", Decision("Queue", node.age or 0.0), node)

@@ -7,6 +7,7 @@ from array import array
 from collections import deque
 from dataclasses import dataclass, field
 from math import isnan, nan
+from statistics import fmean
 from typing import Final, NamedTuple
 
 STEP: Final = 10.0
@@ -59,7 +60,7 @@ class Means:
 
 def _mean(values: list[float]) -> float | None:
     known = [value for value in values if not isnan(value)]
-    return sum(known) / len(known) if known else None
+    return fmean(known) if known else None
 
 
 @dataclass(slots=True)

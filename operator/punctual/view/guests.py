@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from statistics import fmean
 from typing import Any, Final, NamedTuple
 
 from punctual import reasons
@@ -155,5 +156,4 @@ def lately(node: str, history: History, now: float) -> str:
 
 
 def _mean(values: Iterable[float | None]) -> float:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known)
+    return fmean(value for value in values if value is not None)

@@ -53,7 +53,7 @@ LONG = 7200.0
 """Seconds that are enough for a batch."""
 BUSY = {"at 10 %": 0.1, "at 20 %": 0.2, "at 30 %": 0.3, "at 40 %": 0.4}
 LOW, HIGH = 0.05, 0.90
-"""Uses of a node whose hosts are quiet or compute."""
+"""Parts of a node that its hosts use while they are quiet, and while they compute."""
 NODES = 32
 IDLE = (32, 30, 28, 27, 26, 24, 20, 16, 12, 8, 4)
 GUESTS: dict[str, tuple[Policy, int, bool]] = {

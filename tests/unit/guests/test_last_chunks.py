@@ -14,7 +14,7 @@ START = 2.0
 
 
 def took(uses: list[float], *, cores: float = 1.0, **more) -> float:
-    """Return the seconds in which a job ends on nodes whose hosts use these parts of them."""
+    """Return the seconds that a job takes. There is a node for each of ``uses``: the part of it that its hosts use."""
     world = World(nodes=len(uses), cores=cores)
     for host, use in zip(world.hosts.values(), uses, strict=True):
         host.use = use

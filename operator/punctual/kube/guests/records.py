@@ -68,16 +68,19 @@ def _host(host: wire.NodeReport) -> HostSeen | None:
     seen = host.hosts
     if seen is None or not host.can_write or host.guest_priority is None:
         return None
-    return HostSeen(
-        use=min(1.0, seen.used / seen.cores), busy=seen.busy, age=seen.age, mean=min(1.0, seen.mean / seen.cores)
-    )
+    return HostSeen(use=_part(seen.used, seen), busy=seen.busy, age=seen.age, mean=_part(seen.mean, seen))
 
 
 def note(history: History, now: float, seen: wire.Hosts) -> None:
     """Take what a report says of a node's CPU into its history."""
     history.see(
         now,
-        hosts=min(1.0, seen.used / seen.cores),
-        guests=min(1.0, seen.guests / seen.cores),
-        episode=Episode(seen.age, min(1.0, seen.mean / seen.cores)) if seen.busy else None,
+        hosts=_part(seen.used, seen),
+        guests=_part(seen.guests, seen),
+        episode=Episode(seen.age, _part(seen.mean, seen)) if seen.busy else None,
     )
+
+
+def _part(cores: float, seen: wire.Hosts) -> float:
+    """Return a use of a node as a fraction of it."""
+    return min(1.0, cores / seen.cores)

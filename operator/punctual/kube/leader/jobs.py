@@ -278,9 +278,9 @@ class Jobs:
         self._report_delay(known, text, urgent=True)
 
     def _report_undecided(self) -> None:
-        """Write onto jobs that have been with their Pool for long how many came before; those that wait longest first.
+        """Write onto jobs that have been with their Pool for long how many came before; the last ones first.
 
-        A Pool decides about the last ones last. The answer replaces such a status while that waits to be written.
+        They will wait longest. The answer replaces such a status while that waits to be written.
         """
         before: Counter[str] = Counter()
         overdue: list[tuple[KnownJob, str]] = []
