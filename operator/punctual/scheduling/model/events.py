@@ -1,10 +1,12 @@
 """Events of a Pool. Level-triggered: each describes a state, not a change; the newest per key counts."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from punctual.control.response import Response
 from punctual.scheduling.model.job import InputVersion, Job, JobRecord, Kind, Transfer
+from punctual.scheduling.model.node_rules import HostPort, Taint
 from punctual.scheduling.model.pool_spec import PoolRecord, PoolSpec
 from punctual.scheduling.model.reservation import Reservation
 from punctual.scheduling.model.wording import SAID, last_words
@@ -176,6 +178,11 @@ class NodeObserved:
     """Factor of the time of a unit on this node: 2 is half as fast."""
     left_out: str | None = None
     """Reason why the node is not used: StaticCPUManager, NodesOverlap, …"""
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    taints: tuple[Taint, ...] = ()
+    """Taints that keep pods off, without the pool's own. Its processors are for jobs that tolerate all of them."""
+    ports: frozenset[HostPort] = frozenset()
+    """Host ports that other pods hold there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from punctual.control.response import Response
 from punctual.errors import InvariantError
+from punctual.scheduling.model.node_rules import ANY_NODE, NodeRules
 from punctual.scheduling.model.ranges import Counts, Ranges
 from punctual.theory.cost import Cost
 
@@ -65,6 +66,8 @@ class Job:
     """Its chunks have an input step, which waits for a transfer turn."""
     ttl: float | None = None
     """Seconds for which the job is kept after its end; None: without limit."""
+    rules: NodeRules = field(default=ANY_NODE, compare=False)
+    """Nodes on which its pods may run. Nothing that a user edits: claims are bound while the job is there."""
     refusal: tuple[str, str] | None = None
     """(reason, message) if the edge of the system found it unable to run: pod refused, profile missing, …"""
 
