@@ -19,6 +19,7 @@ from punctual.kube import api
 from punctual.kube.api.fields import MAX_BYTES, MAX_UNITS
 from punctual.kube.cluster.conditions import TransitionTimes, conditions
 from punctual.kube.cluster.pods import Owner, pod_name, results_name
+from punctual.kube.fit.claims import Fit
 from punctual.kube.format.duration import format_duration, format_time
 from punctual.scheduling.model.discipline import Discipline
 from punctual.scheduling.model.job import (
@@ -32,6 +33,7 @@ from punctual.scheduling.model.job import (
     Transfers,
     Verdict,
 )
+from punctual.scheduling.model.node_rules import ANY_NODE
 from punctual.scheduling.model.pool_spec import NodeProcessors, PoolRecord, PoolSpec
 from punctual.scheduling.model.ranges import Count, Counts, Ranges
 from punctual.theory.cost import Cost
@@ -77,11 +79,13 @@ def to_job(
     in_force: Cost | None = None,
     refusal: tuple[str, str] | None = None,
     reservation: str | None = None,
+    fit: Fit | None = None,
 ) -> Job:
     """Return the job as the core knows it; ``profile`` is the one it names, None where there is none.
 
     ``learned`` tells what is known beside what the profile sets by hand; ``in_force``: the cost that a job was promised
-    with, which no profile changes; ``reservation``: the uid of the one it names.
+    with, which no profile changes; ``reservation``: the uid of the one it names; ``fit``: the nodes that its pods may
+    run on, None: all.
     """
     meta, spec = job.metadata, job.spec
     cost, response = _cost(spec.cost), None
@@ -112,7 +116,7 @@ def to_job(
         cost=cost,
         response=response,
         min_processors=spec.processors.min,
-        max_processors=spec.processors.max,
+        max_processors=_least(spec.processors.max, fit.most if fit else None),
         restart=spec.restart,
         chunk_retries=spec.chunk_retries,
         stall_timeout=spec.stall_timeout,
@@ -125,8 +129,13 @@ def to_job(
         reduce_duration=spec.reduce.duration if spec.reduce else None,
         fetches=spec.input is not None,
         ttl=None if spec.ttl_seconds_after_finished is None else float(spec.ttl_seconds_after_finished),
+        rules=fit.rules if fit else ANY_NODE,
         refusal=refusal,
     )
+
+
+def _least(*bounds: int | None) -> int | None:
+    return min((bound for bound in bounds if bound is not None), default=None)
 
 
 def to_unreadable_job(meta: api.Metadata, units: int, error: UserError) -> Job:

@@ -17,7 +17,8 @@ from punctual.kube.cluster.informer import Change, Informer
 from punctual.kube.cluster.nodes import Inventory, Node, project_node
 from punctual.kube.cluster.placeholder_pod import Placeholder, PlaceholderSettings
 from punctual.kube.cluster.pods import ForeignPod
-from punctual.kube.cluster.resources import NODES, PODS, Resource
+from punctual.kube.cluster.resources import CLAIMS, NODES, PODS, STORAGE_CLASSES, VOLUMES, Resource
+from punctual.kube.fit.claims import Claims, project_claim, project_class, project_volume
 from punctual.scheduling.model.events import Event, NodeGone, NodeObserved, PodGone, PodObserved
 
 NAMESPACES = Resource("v1", "namespaces")
@@ -59,6 +60,9 @@ class Listener(Protocol):
     def namespace_changed(self, namespace: str) -> None:
         """Handle changed labels of a namespace."""
 
+    def claim_changed(self, namespace: str, name: str) -> None:
+        """Handle a changed PersistentVolumeClaim, or a change of its volume or storage class."""
+
     def node_changed(self, node: Node) -> None:
         """Handle a new or changed node."""
 
@@ -90,6 +94,7 @@ class Caches:
         """Called for each node that is gone, on leaders and standbys."""
         self.pods = ChunkPods()
         self.applications = ApplicationPods()
+        self.claims = Claims(self._on_claim_change)
         self.directory.on_job = self._settle_claims
         self._foreign: dict[str, ForeignPod] = {}  # the capacity counted as taken by other pods, by key
         self.informers: tuple[Informer[Any], ...] = (
@@ -101,6 +106,14 @@ class Caches:
                 on_change=self._on_pod_change,
             ),
             Informer(client, NAMESPACES.path(), project=_labels, on_change=self._on_namespace_change),
+            *(
+                Informer(client, resource.path(), project=project, on_change=_told(observe))
+                for resource, project, observe in (
+                    (STORAGE_CLASSES, project_class, self.claims.observe_class),
+                    (VOLUMES, project_volume, self.claims.observe_volume),
+                    (CLAIMS, project_claim, self.claims.observe_claim),
+                )
+            ),
         )
         self._namespaces: dict[str, Mapping[str, str]] = {}
 
@@ -240,6 +253,10 @@ class Caches:
             if self.listener:
                 self.listener.namespace_changed(key)
 
+    def _on_claim_change(self, namespace: str, name: str) -> None:
+        if self.listener:
+            self.listener.claim_changed(namespace, name)
+
     def _on_pod_change(self, change: Change, key: str, pod: SeenPod) -> None:
         self.pods.unclaim(key)
         namespace = self.applications.observe(key, None if change == "DELETED" else pod.application)
@@ -300,6 +317,11 @@ class Caches:
     def _say(self, key: str, job: str, event: PodObserved | PodGone) -> None:
         if self.listener:
             self.listener.pod(key, job, event)
+
+
+def _told(observe: Callable[..., None]) -> Callable[[Change, str, Any], None]:
+    """Return an informer's callback for a cache that is told the projection, and whether the object is gone."""
+    return lambda change, _key, projection: observe(projection, gone=change == "DELETED")
 
 
 def _labels(body: Json) -> Mapping[str, str]:

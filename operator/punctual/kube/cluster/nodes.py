@@ -13,6 +13,7 @@ from punctual import reasons
 from punctual.kube.cluster.pods import GROUP, POOL_LABEL, ForeignPod
 from punctual.kube.format.quantity import parse_bytes, parse_cores
 from punctual.scheduling.model.events import NodeGone, NodeObserved
+from punctual.scheduling.model.node_rules import Taint
 
 CLASS_LABEL: Final = "node.kubernetes.io/instance-type"
 """Node label of the class. Nodes of one class count as equally fast."""
@@ -37,6 +38,18 @@ class Node:
     labels: Mapping[str, str]
     taints: tuple[Mapping[str, str], ...]
     """All taints of the node, because a patch must name them exactly."""
+
+    @property
+    def refusing(self) -> tuple[Taint, ...]:
+        """Taints that keep pods off that do not tolerate them, other than a pool's own.
+
+        A cordoned node, a control plane and a node under pressure have one, too.
+        """
+        return tuple(
+            Taint(t["key"], t.get("value") or "", t["effect"])
+            for t in self.taints
+            if t["effect"] in _REFUSING and t["key"] != POOL_LABEL
+        )
 
 
 class _Claim(NamedTuple):
@@ -200,6 +213,9 @@ class Inventory:
                 pods=pods,
                 speed=self._speeds.get(claim.name, {}).get(node.labels.get(CLASS_LABEL, ""), 1.0),
                 left_out=_left_out(node) if place == 0 else reasons.NODES_OVERLAP,
+                labels=node.labels,
+                taints=node.refusing,
+                ports=frozenset(port for pod in foreign for port in pod.ports),
             )
             for place, claim in enumerate(claims)
         }
@@ -209,7 +225,4 @@ def _left_out(node: Node) -> str | None:
     """Return the reason why the node's own pool may not use it, or None."""
     if node.labels.get(CPU_MANAGER) == "static":
         return reasons.STATIC_CPU_MANAGER
-    # cordoned, a control plane, or under pressure: the scheduler would leave a chunk's pod pending
-    if any(t["effect"] in _REFUSING and t["key"] != POOL_LABEL for t in node.taints):
-        return reasons.NODE_TAINTED
     return None

@@ -20,10 +20,12 @@ from decimal import Decimal
 from typing import Any, Final, NamedTuple, cast
 
 from punctual.fetch import CHANGED, LONGEST
+from punctual.kube.fit.pod_needs import host_ports
 from punctual.kube.format.duration import format_time, parse_duration, parse_time
 from punctual.kube.format.quantity import format_bytes, format_cores, parse_quantity
 from punctual.scheduling.model.events import NO_VOLUME, NOMINATED, PodObserved, PodPhase
 from punctual.scheduling.model.job import Chunk, InputVersion, Kind, Transfer
+from punctual.scheduling.model.node_rules import HostPort
 from punctual.scheduling.model.pool_spec import PoolSpec
 
 GROUP: Final = "punctual.dev"
@@ -88,6 +90,8 @@ class ForeignPod(NamedTuple):
     priority: int = 0
     since: float = 0.0
     """The time of its binding to the node, in whole seconds of the API server's clock."""
+    ports: frozenset[HostPort] = frozenset()
+    """The ports that it takes on its node."""
 
 
 class InputStep(NamedTuple):
@@ -173,7 +177,7 @@ def chunk_pod(
     if step is not None and not reduce:
         env += _input_environment(step)
         mounts.append({"name": STEP, "mountPath": INPUT})
-        spec["volumes"] += _input_volumes(step)
+        spec["volumes"] += input_volumes(step)
         spec["initContainers"] = [_input_container(step, spec, processor), *(spec.get("initContainers") or ())]
         if chunk.turn is not None:
             notes[TURN] = format_time(chunk.turn)
@@ -221,7 +225,8 @@ def _input_environment(step: InputStep) -> list[dict[str, str]]:
     return [{"name": name, "value": value} for name, value in values.items()]
 
 
-def _input_volumes(step: InputStep) -> list[dict[str, Any]]:
+def input_volumes(step: InputStep) -> list[dict[str, Any]]:
+    """Return the volumes of a pod with this input step."""
     volumes: list[dict[str, Any]] = [{"name": STEP, "emptyDir": {}}]
     if volume := step.asked.get("volume"):
         claim = {"claimName": volume["claimName"], "readOnly": True}
@@ -564,7 +569,8 @@ def foreign_pod(body: Mapping[str, Any]) -> ForeignPod | None:
     if not node or (body.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
         return None
     cpu, memory = room_of(spec)
-    return ForeignPod(body["metadata"]["uid"], node, cpu, memory, spec.get("priority") or 0, _bound(body))
+    ports = frozenset(host_ports(spec))
+    return ForeignPod(body["metadata"]["uid"], node, cpu, memory, spec.get("priority") or 0, _bound(body), ports)
 
 
 def room_of(spec: Mapping[str, Any]) -> tuple[float, int]:

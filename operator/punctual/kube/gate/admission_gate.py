@@ -23,8 +23,10 @@ from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.cluster.client import ApiClient
 from punctual.kube.cluster.directory import Directory, KnownJob
-from punctual.kube.cluster.pods import IMAGE, InputStep, Owner, chunk_pod
-from punctual.kube.gate.trials import Trials
+from punctual.kube.cluster.pods import IMAGE, InputStep, Owner, chunk_pod, input_volumes
+from punctual.kube.fit.claims import Claims, Fit
+from punctual.kube.fit.pod_needs import pod_needs
+from punctual.kube.gate.trials import ANY, Trials
 from punctual.kube.translate import (
     Learned,
     cost_in_force,
@@ -65,6 +67,7 @@ class AdmissionGate:
         labels: Callable[[str], Mapping[str, str]],
         again: Callable[[str], None],
         *,
+        claims: Claims | None = None,
         chunk_class: str = "",
         reserved: Callable[[KnownJob], str | tuple[str, str] | None] = lambda _: None,
         learned: Callable[[str, str, str], Learned] = lambda _namespace, _profile, _pool: lambda _spec: None,
@@ -72,6 +75,7 @@ class AdmissionGate:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._image = image
+        self._claims = claims or Claims()
         self._chunk_class = chunk_class
         self._directory = directory
         self._labels = labels
@@ -97,7 +101,8 @@ class AdmissionGate:
         learned = self._learned(known.owner.namespace, known.profile, known.owner.pool)
         if decided:
             in_force = cost_in_force(known.record)
-            return to_job(model, profile=profile, learned=learned, in_force=in_force, reservation=group)
+            fit = self._fit(known)
+            return to_job(model, profile=profile, learned=learned, in_force=in_force, reservation=group, fit=fit)
         pool = self._directory.pools[known.owner.pool]
         refusal = self._not_allowed(known, pool.in_force.namespace_selector)
         if refusal is None and known.reservation:
@@ -110,7 +115,22 @@ class AdmissionGate:
             if not answered:
                 return None
         self.forget(known.owner.uid)
-        return to_job(model, profile=profile, learned=learned, refusal=refusal, reservation=group)
+        fit = self._fit(known)
+        return to_job(model, profile=profile, learned=learned, refusal=refusal, reservation=group, fit=fit)
+
+    def _fit(self, known: KnownJob) -> Fit:
+        """Return which nodes the job's pods may run on, by the API server's last answer, otherwise by the template."""
+        spec, pool = known.template(), self._directory.pools.get(known.owner.pool)
+        step = InputStep.of(spec, image=self._image)
+        needs = None
+        if pool is not None:
+            kind: Kind = "Guest" if known.guest else "Chunk"
+            answer = self._trials.last(_key(known, kind, spec["template"], step, to_pool_spec(pool.pool)))
+            needs = answer.needs if answer else None
+        if needs is None:
+            volumes = [*(spec["template"]["spec"].get("volumes") or ()), *(input_volumes(step) if step else ())]
+            needs = pod_needs({**spec["template"]["spec"], "volumes": volumes}, planned_node=ANY)
+        return self._claims.fit(known.owner.namespace, needs)
 
     def forget(self, uid: str) -> None:
         """Forget a job: it no longer waits here."""
@@ -182,7 +202,7 @@ def _pod(owner: Owner, spec: bytes, kind: Kind, *, processor: PoolSpec, chunk_cl
     """Return the pod that is tried for a job's chunks, or for its reduce."""
     asked = orjson.loads(spec)
     chunk = Chunk(
-        begin=0, end=1, origin=1, node="any", attempt=0, kind=kind, created=0.0, promised_end=0.0, leftover=True
+        begin=0, end=1, origin=1, node=ANY, attempt=0, kind=kind, created=0.0, promised_end=0.0, leftover=True
     )
     part = asked["reduce"] if kind == "Reduce" else asked
     step = InputStep.of(asked, image=image) if kind != "Reduce" else None

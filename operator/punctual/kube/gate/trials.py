@@ -19,6 +19,7 @@ from punctual.errors import ClusterError, Forbidden, Invalid, NoRight, NotFound
 from punctual.kube.cluster.client import RIGHTS, ApiClient, Json
 from punctual.kube.cluster.pods import KIND_LABEL
 from punctual.kube.cluster.resources import PODS
+from punctual.kube.fit.pod_needs import PodNeeds, pod_needs
 
 KEPT: Final = 60.0
 """Seconds for which the API server's answer about a template is valid."""
@@ -31,6 +32,8 @@ EACH: Final = 4
 FIRST_RETRY: Final = 0.2
 LAST_RETRY: Final = 10.0
 """Maximum seconds before a failed trial is retried; doubled in between."""
+ANY: Final = "any"
+"""The node of the pods that are tried."""
 BEST_EFFORT: Final = "BestEffort"
 """The quality-of-service class of pods without requests and limits of CPU and memory."""
 DEADLINE: Final = 35.0
@@ -47,6 +50,8 @@ class Answer(NamedTuple):
     at: float
     refusal: Refusal | None
     """(reason, message). None: the pods would be accepted."""
+    needs: PodNeeds | None = None
+    """What the pods ask of their nodes, also by what admission plugins and webhooks have added; None: not known."""
 
 
 @dataclass(slots=True)
@@ -88,6 +93,10 @@ class Trials:
         if found is None or (found.at < since and found.at + KEPT < self._monotonic()):
             return None
         return found
+
+    def last(self, key: bytes) -> Answer | None:
+        """Return the last answer, however old."""
+        return self._answers.get(key)
 
     def ask(self, key: bytes, namespace: str, pod: Callable[[], dict[str, Any]]) -> None:
         """Queue a trial of a template, unless one is queued."""
@@ -135,11 +144,13 @@ class Trials:
         question.tries += 1
         path = PODS.path(namespace=question.namespace)
         refusal: Refusal | None = None
+        needs: PodNeeds | None = None
         again: ClusterError | None = None
         try:
             # strict: the template may have a field that this API server does not know
             tried = await self._client.create(path, question.pod(), dry_run=True, strict=True)
             refusal = _not_lowest(tried)
+            needs = pod_needs(tried["spec"], planned_node=ANY)
         except ClusterError as error:
             for_good = isinstance(error, Forbidden | Invalid | NotFound)
             if for_good and not (isinstance(error, NoRight) and question.tries < RIGHTS):
@@ -153,7 +164,7 @@ class Trials:
         if again is not None:
             self._later(question, again)
         else:
-            self._settle(question, refusal)
+            self._settle(question, refusal, needs)
         self._fill()
 
     def _later(self, question: _Question, error: ClusterError) -> None:
@@ -169,12 +180,12 @@ class Trials:
         timer = asyncio.get_running_loop().call_later(wait, again)
         self._timers.add(timer)
 
-    def _settle(self, question: _Question, refusal: Refusal | None) -> None:
+    def _settle(self, question: _Question, refusal: Refusal | None, needs: PodNeeds | None) -> None:
         del self._questions[question.key]
         self._answers.pop(question.key, None)  # the newest are last
         if len(self._answers) >= MOST:
             self._answers.pop(next(iter(self._answers)))
-        self._answers[question.key] = Answer(self._monotonic(), refusal)
+        self._answers[question.key] = Answer(self._monotonic(), refusal, needs)
         self._answered(question.key)
 
 

@@ -99,6 +99,10 @@ class Changes:
         self._reservations.namespace_changed(namespace)
         self._rates.pods_changed(namespace)
 
+    def claim_changed(self, namespace: str, name: str) -> None:
+        """Take in that a PersistentVolumeClaim, its volume or its storage class has changed."""
+        self._jobs.claim_changed(namespace, name)
+
     def node_changed(self, node: Node) -> None:
         """Take in a node as it is. The takeover reads all of them at its end."""
         if self._leads():

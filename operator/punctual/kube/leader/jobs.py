@@ -163,6 +163,13 @@ class Jobs:
             if known.owner.namespace == namespace and self._statuses.refused_at_edge(known):
                 self.consider(known)
 
+    def claim_changed(self, namespace: str, name: str) -> None:
+        """Consider the jobs that mount a claim: their pods may run on other nodes now."""
+        quoted = f'"{name}"'.encode()
+        for known in list(self._directory.jobs.values()):
+            if known.owner.namespace == namespace and quoted in known.spec:
+                self.consider(known)
+
     def reservation_changed(self, reservation: KnownReservation) -> None:
         """Consider the jobs that wait for a reservation, or were refused because of it."""
         for known in self._directory.inside(*reservation.key):

@@ -197,6 +197,7 @@ def make_parts(
         directory,
         caches.labels,
         job_again,
+        claims=caches.claims,
         chunk_class=placeholder_settings.chunk_class,
         reserved=windows.of_job,
         learned=learning.of,

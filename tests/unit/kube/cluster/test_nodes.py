@@ -8,12 +8,16 @@ from punctual import reasons
 from punctual.kube.cluster.nodes import CLASS_LABEL, CPU_MANAGER, Inventory, Node, project_node
 from punctual.kube.cluster.pods import POOL_LABEL, ForeignPod
 from punctual.scheduling.model.events import NodeGone, NodeObserved
+from punctual.scheduling.model.node_rules import HostPort, Taint
+
+CORDON = "node.kubernetes.io/unschedulable"
 
 NODE = Node(name="n1", ready=True, cpu=4.0, memory=1000, pods=10, labels={"pool": "main"}, taints=())
 
 
 def seen(**more):
-    return NodeObserved(**{"name": "n1", "ready": True, "cpu": 4.0, "memory": 1000, "pods": 10, **more})
+    node = {"name": "n1", "ready": True, "cpu": 4.0, "memory": 1000, "pods": 10, "labels": NODE.labels}
+    return NodeObserved(**node | more)
 
 
 def everything(labels):
@@ -66,7 +70,7 @@ def test_the_pool_is_told_what_others_leave(inventory, told):
 def test_nothing_is_told_when_nothing_changed_for_the_pool(inventory, told):
     inventory.observe_node(NODE)
     told.clear()
-    inventory.observe_node(replace(NODE, labels={**NODE.labels, "other": "x"}))
+    inventory.observe_node(replace(NODE, taints=({"key": "gpu", "effect": "PreferNoSchedule"},)))
     inventory.observe_pod(ForeignPod("f1", "elsewhere", 0.5, 100))
     assert told == []
 
@@ -87,8 +91,8 @@ def test_nodes_are_as_fast_as_their_class_in_the_pool(inventory, told):
     inventory.observe_speeds("other", {"old": 9.0})
     assert told == [
         ("main", seen()),
-        ("main", seen(name="n2", speed=2.0)),
-        ("main", seen(name="n2", speed=1.5)),
+        ("main", seen(name="n2", speed=2.0, labels=slow.labels)),
+        ("main", seen(name="n2", speed=1.5, labels=slow.labels)),
     ]
     assert [inventory.class_of(name) for name in ("n1", "n2", "n3")] == ["", "old", ""]
 
@@ -127,18 +131,30 @@ def test_of_two_pools_of_one_second_the_name_decides(inventory):
 
 
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    ("taint", "told_of"),
     [
-        ({"labels": {**NODE.labels, CPU_MANAGER: "static"}}, reasons.STATIC_CPU_MANAGER),
-        ({"taints": ({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},)}, reasons.NODE_TAINTED),
-        ({"taints": ({"key": "gpu", "value": "x", "effect": "NoExecute"},)}, reasons.NODE_TAINTED),
-        ({"taints": ({"key": "gpu", "effect": "PreferNoSchedule"},)}, None),
-        ({"taints": ({"key": POOL_LABEL, "value": "main", "effect": "NoSchedule"},)}, None),
+        ({"key": CORDON, "effect": "NoSchedule"}, [Taint(CORDON, "", "NoSchedule")]),
+        ({"key": "gpu", "value": "x", "effect": "NoExecute"}, [Taint("gpu", "x", "NoExecute")]),
+        ({"key": "gpu", "effect": "PreferNoSchedule"}, []),
+        ({"key": POOL_LABEL, "value": "main", "effect": "NoSchedule"}, []),
     ],
 )
-def test_why_a_node_is_left_out(inventory, told, change, reason):
-    inventory.observe_node(replace(NODE, **change))
-    assert told == [("main", seen(left_out=reason))]
+def test_taints_that_keep_pods_off_are_told(inventory, told, taint, told_of):
+    inventory.observe_node(replace(NODE, taints=(taint,)))
+    assert told == [("main", seen(taints=tuple(told_of)))]
+
+
+def test_host_ports_of_other_pods_are_told(inventory, told):
+    port = HostPort("TCP", "0.0.0.0", 80)
+    inventory.observe_node(NODE)
+    inventory.observe_pod(ForeignPod("f1", "n1", 0.5, 100, ports=frozenset({port})))
+    assert told[-1] == ("main", seen(cpu=3.5, memory=900, pods=9, ports=frozenset({port})))
+
+
+def test_a_node_with_the_static_cpu_manager_is_left_out(inventory, told):
+    labels = {**NODE.labels, CPU_MANAGER: "static"}
+    inventory.observe_node(replace(NODE, labels=labels))
+    assert told == [("main", seen(left_out=reasons.STATIC_CPU_MANAGER, labels=labels))]
 
 
 pods = st.builds(

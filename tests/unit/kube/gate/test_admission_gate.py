@@ -5,9 +5,11 @@ import pytest
 from punctual import errors, reasons
 from punctual.kube.cluster.directory import Directory
 from punctual.kube.cluster.oversize import LARGEST
+from punctual.kube.fit.claims import Claim, Claims, Volume
 from punctual.kube.gate import trials
 from punctual.kube.gate.admission_gate import OVERDUE, AdmissionGate
 from punctual.kube.gate.trials import KEPT
+from punctual.scheduling.model.node_rules import ANY_NODE, Requirement
 from punctual.theory.cost import Cost
 
 CREATED = "2030-01-01T00:00:00Z"
@@ -19,6 +21,7 @@ class Server:
     def __init__(self):
         self.answers = []
         self.asked = []
+        self.adds = {}
 
     async def create(self, path, body, *, dry_run, strict):
         assert dry_run
@@ -27,7 +30,7 @@ class Server:
         answer = self.answers.pop(0) if self.answers else None
         if answer:
             raise answer
-        return body
+        return {**body, "spec": {**body["spec"], **self.adds}}
 
 
 def job(uid="j1", **spec):
@@ -76,8 +79,14 @@ class Desk:
         self.labels = {"team": "vision"}
         self.again = []
         self.directory = directory
+        self.claims = Claims()
         self.intake = AdmissionGate(
-            self.server, directory, lambda _: self.labels, self.again.append, monotonic=lambda: self.now
+            self.server,
+            directory,
+            lambda _: self.labels,
+            self.again.append,
+            claims=self.claims,
+            monotonic=lambda: self.now,
         )
 
     def ask(self, body, *, decided=False):
@@ -233,3 +242,56 @@ async def test_a_spec_that_cannot_be_read_is_a_refusal(desk):
     reason, message = desk.ask(job(deadline="soon")).refusal
     assert reason == reasons.INVALID_SPEC
     assert "spec.deadline" in message
+
+
+SSD = {"nodeSelector": {"disk": "ssd"}}
+
+
+def said(job):
+    return [rule.said for rule in job.rules.rules]
+
+
+async def test_a_job_carries_the_rules_of_its_template_before_and_after_its_decision(desk):
+    containers = job()["spec"]["template"]["spec"]
+    asked = job(template={"spec": {**containers, **SSD}})
+    assert said(desk.ask(asked, decided=True)) == ["spec.template.spec.nodeSelector: disk=ssd"]
+    desk.ask(asked)
+    await desk.answered()
+    assert said(desk.ask(asked)) == ["spec.template.spec.nodeSelector: disk=ssd"]
+
+
+async def test_a_template_without_rules_has_those_of_any_node(desk):
+    desk.ask(job())
+    await desk.answered()
+    assert desk.ask(job()).rules.rules == ANY_NODE.rules
+
+
+async def test_what_admission_adds_to_the_pods_counts_and_still_does_when_the_job_is_decided(desk):
+    desk.server.adds = SSD
+    desk.ask(job())
+    await desk.answered()
+    assert said(desk.ask(job())) == ["spec.template.spec.nodeSelector: disk=ssd"]
+    desk.now = KEPT + 1
+    assert said(desk.ask(job(), decided=True)) == ["spec.template.spec.nodeSelector: disk=ssd"]
+
+
+@pytest.mark.parametrize("through", ["a volume of the template", "the input"])
+async def test_a_claim_confines_the_pods_as_soon_as_it_is_bound(desk, through):
+    if through == "the input":
+        asked = job(input={"volume": {"claimName": "data", "path": "a"}})
+    else:
+        mounted = {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]}
+        asked = job(template={"spec": {**job()["spec"]["template"]["spec"], **mounted}})
+    assert desk.ask(asked, decided=True).rules.rules == ()
+    term = (Requirement("host", "In", ("n1",)),)
+    desk.claims.observe_volume(Volume("pv", (term,)), gone=False)
+    desk.claims.observe_claim(Claim("ns", "data", "pv", None, frozenset({"ReadWriteOnce"})), gone=False)
+    rules = desk.ask(asked, decided=True).rules
+    assert (said(desk.ask(asked, decided=True)), rules.one_node) == (["claim data: host in (n1)"], "claim data")
+
+
+async def test_a_claim_for_one_pod_bounds_the_processors(desk):
+    asked = job(input={"volume": {"claimName": "data", "path": "a"}}, processors={"max": 4})
+    assert desk.ask(asked, decided=True).max_processors == 4
+    desk.claims.observe_claim(Claim("ns", "data", "", None, frozenset({"ReadWriteOncePod"})), gone=False)
+    assert desk.ask(asked, decided=True).max_processors == 1

@@ -34,7 +34,7 @@ class Server:
                 await asyncio.Event().wait()
             if self.errors:
                 raise self.errors.pop(0)
-            return {**body, "status": {"qosClass": self.gives}}
+            return {"spec": {}, **body, "status": {"qosClass": self.gives}}
         finally:
             self.under_way[namespace] -= 1
 

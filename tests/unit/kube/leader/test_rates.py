@@ -96,7 +96,7 @@ class Stage:
             spawn=self.spawn,
         )
         self.caches.listener = self
-        nodes, self.pods, _ = self.caches.informers
+        nodes, self.pods, *_ = self.caches.informers
         room = {"cpu": "8", "memory": "64Gi", "pods": "110"}
         ready = [{"type": "Ready", "status": "True"}]
         meta = {"name": "n0", "uid": "n0", "labels": {"pool": "main"}}
