@@ -79,8 +79,8 @@ class Edge:
         for uid, known in self.directory.jobs.items():
             if uid in self.statuses:
                 status = api.parse_status(api.DivisibleJobStatus, {"status": self.statuses[uid]})
-                known.job = self.gate.job(known, decided=True)
-                events.append(JobApplied(known.job, to_record(status)))
+                known.term.job = self.gate.job(known, decided=True)
+                events.append(JobApplied(known.term.job, to_record(status)))
         events += [pod.observed(self) for pod in self.pods.values()]
         tools = Tools(
             epoch=self.epoch,
@@ -105,7 +105,7 @@ class Edge:
         known = self.directory.observe_job(body)
         while (job := self.gate.job(known, decided=False)) is None:
             await asyncio.gather(*self.gate._trials._tasks)
-        known.job = job
+        known.term.job = job
         self.step([JobApplied(job)])
 
     def step(self, events=()):

@@ -4,7 +4,7 @@ import math
 import random
 
 from punctual.kube import api
-from punctual.kube.cluster.directory import KnownJob, KnownReservation, ReservationWindow
+from punctual.kube.cluster.directory import JobInTerm, KnownJob, KnownReservation, ReservationWindow
 from punctual.kube.cluster.pods import Owner
 from punctual.kube.page.model import Reading
 from punctual.scheduling.model.events import JobApplied, NodeObserved, PoolApplied, ReservationApplied
@@ -41,7 +41,7 @@ class Shown:
             cost=Cost(chi, 0.0, 0.0, 1.0), max_processors=most,
         )  # fmt: skip
         owner = Owner(uid, namespace, name, pool, units)
-        self._jobs[uid] = KnownJob(owner, 1, False, "", "", b"{}", "1", job=job, created=self.now)
+        self._jobs[uid] = KnownJob(owner, 1, False, "", "", b"{}", "1", created=self.now, term=JobInTerm(job))
         self._settle(self._pools[pool], [JobApplied(job, None)])
         return uid
 
@@ -51,7 +51,7 @@ class Shown:
         job = Job(uid=uid, namespace=namespace, name=name, arrival=self.now, units=units, cost=None,
                   deadline=math.inf)  # fmt: skip
         owner = Owner(uid, namespace, name, pool, units)
-        self._jobs[uid] = KnownJob(owner, 1, False, "", "", b"{}", "1", job=job, record=record, created=self.now)
+        self._jobs[uid] = KnownJob(owner, 1, False, "", "", b"{}", "1", created=self.now, term=JobInTerm(job, record))
         return uid
 
     def reserve(self, namespace, name, *, pool="main", start=600.0, length=300.0, processors=2):
@@ -60,7 +60,7 @@ class Shown:
         window = Reservation(uid=uid, arrival=self.now, start=begin, end=begin + length, processors=processors)
         meta = api.Metadata(name=name, namespace=namespace, uid=uid, creation_timestamp=self.now)
         known = KnownReservation(meta, pool, None, "", deleting=False)
-        known.windows[uid] = ReservationWindow(begin, begin + length, "Booked")
+        known.term.windows[uid] = ReservationWindow(begin, begin + length, "Booked")
         self._reservations[uid] = known
         self._settle(self._pools[pool], [ReservationApplied(window)])
         return uid
@@ -86,7 +86,7 @@ class Shown:
         view = pool.view()
         for uid in view.jobs:
             if uid in self._jobs:
-                self._jobs[uid].record = view.record(uid)
+                self._jobs[uid].term.record = view.record(uid)
 
 
 def crowd(*, jobs, nodes, seed=1):

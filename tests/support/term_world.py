@@ -157,6 +157,16 @@ class Replica:
             self.observe(None, body)
         self.task = None
 
+    def catch_up(self):
+        """Let its watches say all that has changed meanwhile."""
+        there = {body["metadata"]["uid"] for body in self.server.objects.values()}
+        for kind, resource in KINDS.items():
+            for uid, known in self.caches.directory.metadata(resource).items():
+                if uid not in there:
+                    self.observe("DELETED", {"kind": kind, "metadata": known.metadata})
+        for body in copy.deepcopy(list(self.server.objects.values())):
+            self.observe("MODIFIED", body)
+
     def observe(self, change, body):
         self.caches.observe(KINDS[body["kind"]].plural, change, body)
 
@@ -186,19 +196,33 @@ class Replica:
 
 
 class World:
-    """A pool ``main`` with four processors, jobs in ``ns``."""
+    """A pool ``main`` with four processors, jobs in ``ns``.
 
-    def __init__(self):
-        self.server = Server()
+    ``returning``: the next leader is the replica that led before. It has seen all that was changed since.
+    """
+
+    def __init__(self, server=None, *, returning=False):
+        self.server = server or Server()
         self.replicas = []
+        self.returning = returning
+        self._former = None
         selector = {"matchLabels": {"pool": "main"}}
         self.pool = self.server.put(
             "Pool", "main", spec={"nodeSelector": selector, "processor": {"cpu": "1", "memory": "64Mi"}}
         )
 
     def replica(self):
-        self.replicas.append(Replica(self.server))
+        former, self._former = self._former, None
+        if former is not None:
+            former.catch_up()
+        self.replicas.append(former or Replica(self.server))
         return self.replicas[-1]
+
+    def replace(self, replica):
+        """Let a replica go, or lead again later."""
+        self.replicas.remove(replica)
+        if self.returning:
+            self._former = replica
 
     def job(self, name, **spec):
         template = {"spec": {"containers": [{"name": "main", "image": "work:1"}]}}
@@ -242,7 +266,7 @@ class World:
         await self.until(lambda: all(self.status(b).get("chunks") for b in bodies))
         await self.until(lambda: len(self.server.pods) >= sum(len(self.status(b)["chunks"]) for b in bodies))
         await first.end()
-        self.replicas.remove(first)
+        self.replace(first)
         self.server.written.clear()
         self.server.stamped.clear()
 
@@ -252,7 +276,7 @@ class World:
         first.lead(1)
         await self.until(lambda: all(self.admitted(b) for b in bodies))
         await first.end()
-        self.replicas.remove(first)
+        self.replace(first)
         self.server.written.clear()
         self.server.stamped.clear()
 

@@ -146,7 +146,7 @@ class Snapshot:
     def _promised(self, pool: str, now: float) -> Iterator[ReservationApplied]:
         for known in self.reservations.reservations.values():
             if known.pool == pool:
-                nodes = frozenset(share.node for w in known.windows.values() for share in w.nodes)
+                nodes = frozenset(share.node for w in known.term.windows.values() for share in w.nodes)
                 selects = known.spec is not None and known.spec.nodes is not None
                 yield from reservation_windows.promised(known, nodes if selects else None, now)
 

@@ -1,7 +1,8 @@
 """The caches of every replica, leader or standby: pods, nodes and namespaces by informers, Punctual's kinds by kopf.
 
 A standby with warm caches can lead as soon as it acquires the lease. Only the leader's term is registered as a
-listener. The caches live on the main loop; kopf's thread posts into it.
+listener, and what it has read or decided ends with it: each term of a replica begins with what watches said, as that of
+a new process does. The caches live on the main loop; kopf's thread posts into it.
 """
 
 import asyncio
@@ -117,6 +118,25 @@ class Caches:
         )
         self._namespaces: dict[str, Mapping[str, str]] = {}
 
+    def begin_term(self, listener: Listener) -> None:
+        """Begin a term: it learns of changes, and of nothing that an earlier term of this process has known."""
+        self._forget_term()
+        self.listener = listener
+
+    def end_term(self, listener: Listener) -> None:
+        """End a term, unless another has begun."""
+        if self.listener is listener:
+            self.listener = None
+            self._forget_term()
+
+    def _forget_term(self) -> None:
+        edited = [known for known in self.directory.pools.values() if known.term.in_force != known.pool.spec]
+        self.directory.forget_term()
+        for known in edited:
+            self.claim(known)
+        self.inventory.forget_term()
+        self.pods.forget_term()
+
     async def run(self) -> None:
         """Watch pods, nodes and namespaces until cancelled."""
         async with asyncio.TaskGroup() as group:
@@ -175,7 +195,7 @@ class Caches:
         if before and before.uid != known.uid and self.listener:
             self.listener.pool_gone(before)
         if self.listener is None:
-            known.in_force = known.pool.spec  # a new leader reads in the status which spec is in force
+            known.term.in_force = known.pool.spec  # a new leader reads in the status which spec is in force
         self.claim(known)
         if self.listener:
             self.listener.pool_changed(known)
@@ -183,13 +203,13 @@ class Caches:
     def claim(self, known: KnownPool) -> None:
         """Let the pool claim the nodes that its spec in force selects."""
         meta = known.pool.metadata
-        selects = known.in_force.node_selector.matches
+        selects = known.term.in_force.node_selector.matches
         self.inventory.observe_pool(meta.name, created=meta.creation_timestamp, selects=selects)
 
     def asked(self, known: KnownPool) -> tuple[NodeObserved, ...] | None:
         """Return the nodes that its spec would give the pool. None: the same nodes as now."""
         meta, selector = known.pool.metadata, known.pool.spec.node_selector
-        if selector == known.in_force.node_selector:
+        if selector == known.term.in_force.node_selector:
             return None
         return self.inventory.under(meta.name, created=meta.creation_timestamp, selects=selector.matches)
 

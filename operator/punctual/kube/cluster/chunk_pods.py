@@ -52,7 +52,11 @@ class ChunkPods:
         self._jobs: dict[str, str] = {}  # their jobs, by uid
         self._claims: dict[str, dict[str, SeenPod]] = {}  # pods that claim an unknown job, by job and key
         self._claimed: dict[str, str] = {}  # the claimed job, by key
-        self._expected: dict[str, Owner] = {}  # pods of deleted jobs, by key
+        self._expected: dict[str, Owner] = {}  # pods of deleted jobs that the term asked for, by key
+
+    def forget_term(self) -> None:
+        """Forget what a term has asked for. What watches said stays."""
+        self._expected.clear()
 
     def job_of(self, pod: str) -> str | None:
         """Return the job of a chunk pod (uid)."""

@@ -4,6 +4,11 @@ kopf's events and a new leader's lists fill it, on one loop, on each replica. It
 leader's term reads the rest from it. A job's spec is kept as bytes: these take a
 tenth of the memory of dicts, and only a new pod needs the spec. Statuses are not kept: a new leader reads them anew,
 after its stamp.
+
+A replica may lead more than once, and another replica may have decided in between. So each object has two parts. The
+facts come from its body, and stay as long as the process runs. What a term has read from its status or decided is in
+``term``, which is replaced as a whole before and after each term (`Directory.forget_term`). Only this module changes
+facts, and a term changes nothing but ``term``.
 """
 
 import sys
@@ -46,8 +51,20 @@ HELD: Final = frozenset({"Booked", "Active"})
 
 
 @dataclass(slots=True)
+class JobInTerm:
+    """What a term has read or decided about a job."""
+
+    job: Job | None = None
+    """As the Pool was last told."""
+    record: JobRecord | None = None
+    """As the Pool last said, or as the term found it."""
+    transition_times: TransitionTimes = field(default_factory=dict)
+    """Its conditions."""
+
+
+@dataclass(slots=True)
 class KnownJob:
-    """A job as it is now, and what a leader has said about it."""
+    """A job as it is now."""
 
     owner: Owner
     generation: int
@@ -68,17 +85,12 @@ class KnownJob:
     """`settled` of its status as it was last seen."""
     guest: bool = False
     """It is of class Guest."""
-    job: Job | None = None
-    """As the Pool was last told."""
-    record: JobRecord | None = None
-    """As the Pool last said, or as a new leader found it."""
-    transition_times: TransitionTimes = field(default_factory=dict)
-    """Its conditions."""
+    term: JobInTerm = field(default_factory=JobInTerm)
 
     @property
     def open(self) -> bool:
         """Whether its pool has to wait for it: promised, running or being measured."""
-        record = self.record
+        record = self.term.record
         if self.deleting or record is None or record.ended:
             return False
         measuring = record.admitted is not None and record.admitted.reason == reasons.MEASURING
@@ -101,17 +113,24 @@ class KnownJob:
 
 
 @dataclass(slots=True)
+class PoolInTerm:
+    """What a term has read or decided about a pool."""
+
+    in_force: api.PoolSelectors
+    """Which nodes, jobs and reservations it takes: as its spec says, or said before an edit that was refused or is not
+    tested yet."""
+    transition_times: TransitionTimes = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class KnownPool:
     """A pool as it is now."""
 
     uid: str
     pool: api.Pool
-    in_force: api.PoolSelectors
-    """Which nodes, jobs and reservations it takes: as its spec says, or said before an edit that was refused or is not
-    tested yet."""
     finalizers: tuple[str, ...]
     deleting: bool
-    transition_times: TransitionTimes = field(default_factory=dict)
+    term: PoolInTerm
 
 
 @dataclass(slots=True)
@@ -135,15 +154,9 @@ class ReservationWindow:
 
 
 @dataclass(slots=True)
-class KnownReservation:
-    """A reservation as it is now, and what a leader has said about it."""
+class ReservationInTerm:
+    """What a term has read or decided about a reservation."""
 
-    metadata: api.Metadata
-    pool: str
-    spec: api.ReservationSpec | None
-    """None: it cannot be read; ``flaw`` tells why."""
-    flaw: str
-    deleting: bool
     windows: dict[str, ReservationWindow] = field(default_factory=dict)
     """By what the Pool calls each."""
     refusal: tuple[str, str] | None = None
@@ -157,10 +170,23 @@ class KnownReservation:
     """When it has to be looked at by the clock alone."""
     transition_times: TransitionTimes = field(default_factory=dict)
 
+
+@dataclass(slots=True)
+class KnownReservation:
+    """A reservation as it is now."""
+
+    metadata: api.Metadata
+    pool: str
+    spec: api.ReservationSpec | None
+    """None: it cannot be read; ``flaw`` tells why."""
+    flaw: str
+    deleting: bool
+    term: ReservationInTerm = field(default_factory=ReservationInTerm)
+
     @property
     def held(self) -> bool:
         """Whether any of its windows is."""
-        return any(window.held for window in self.windows.values())
+        return any(window.held for window in self.term.windows.values())
 
     @property
     def uid(self) -> str:
@@ -174,17 +200,24 @@ class KnownReservation:
 
 
 @dataclass(slots=True)
+class RateInTerm:
+    """What a term has read or decided about a TargetRate."""
+
+    record: Record = UNRECORDED
+    """What an earlier leader has left in its status."""
+    transition_times: TransitionTimes = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class KnownRate:
-    """A TargetRate as it is now, and what a leader has said about it."""
+    """A TargetRate as it is now."""
 
     metadata: api.Metadata
     spec: api.TargetRateSpec | None
     """None: it cannot be read; ``flaw`` tells why."""
     flaw: str
     deleting: bool
-    record: Record = UNRECORDED
-    """What an earlier leader has left in its status."""
-    transition_times: TransitionTimes = field(default_factory=dict)
+    term: RateInTerm = field(default_factory=RateInTerm)
 
     @property
     def uid(self) -> str:
@@ -234,6 +267,17 @@ class Directory:
         """Hears when that rises."""
         self.on_unreadable: Callable[[str, str, str], None] = lambda _kind, _name, _why: None
         """Called with kind, name and reason for each pool and profile that the models refuse."""
+
+    def forget_term(self) -> None:
+        """Forget what a term has read or decided. What watches said stays."""
+        for job in self.jobs.values():
+            job.term = JobInTerm()
+        for pool in self.pools.values():
+            pool.term = PoolInTerm(pool.pool.spec)
+        for reservation in self.reservations.values():
+            reservation.term = ReservationInTerm()
+        for rate in self.rates.values():
+            rate.term = RateInTerm()
 
     def observe_job(self, body: Body) -> KnownJob | None:
         """Take in a job; None where nothing has changed but its status, or it is older than what is known."""
@@ -333,10 +377,9 @@ class Directory:
         made = KnownPool(
             uid=pool.metadata.uid,
             pool=pool,
-            in_force=known.in_force if known and known.uid == pool.metadata.uid else pool.spec,
             finalizers=tuple(pool.metadata.finalizers),
             deleting=pool.metadata.deletion_timestamp is not None,
-            transition_times=known.transition_times if known and known.uid == pool.metadata.uid else {},
+            term=known.term if known and known.uid == pool.metadata.uid else PoolInTerm(pool.spec),
         )
         self.pools[pool.metadata.name] = made
         return made

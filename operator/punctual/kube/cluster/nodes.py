@@ -6,7 +6,7 @@ computes how many processors fit.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from punctual import reasons
@@ -75,6 +75,16 @@ def project_node(body: Mapping[str, Any]) -> Node:
     )
 
 
+@dataclass(slots=True)
+class _InTerm:
+    """What a term has decided about the pools' nodes."""
+
+    kept: dict[str, Mapping[str, float]] = field(default_factory=dict)
+    """Where placeholders keep capacity, and since when, by pool and node."""
+    speeds: dict[str, Mapping[str, float]] = field(default_factory=dict)
+    """Time per unit relative to the fastest class, by pool and class."""
+
+
 class Inventory:
     """Nodes, the other pods on them, and the pools of the nodes. ``tell(pool, event)`` receives changes."""
 
@@ -82,12 +92,16 @@ class Inventory:
         self._tell = tell
         self._yielding = yielding
         """The highest priority of pods that yield to chunks, if placeholders keep the capacity."""
-        self._kept: dict[str, Mapping[str, float]] = {}  # since when, by pool and node
         self._nodes: dict[str, Node] = {}
         self._foreign: dict[str, dict[str, ForeignPod]] = {}
         self._claims: dict[str, _Claim] = {}
         self._told: dict[str, dict[str, NodeObserved]] = {}  # by node, then pool
-        self._speeds: dict[str, Mapping[str, float]] = {}  # by pool, then class
+        self._term = _InTerm()
+
+    def forget_term(self) -> None:
+        """Forget what a term has decided. What watches said stays."""
+        self._term = _InTerm()
+        self._update_all()
 
     def observe_node(self, node: Node) -> None:
         """Record the present state of a node."""
@@ -120,22 +134,22 @@ class Inventory:
     def forget_pool(self, name: str) -> None:
         """Remove a pool. Its nodes go to the next pool that selects them."""
         self._claims.pop(name, None)
-        self._kept.pop(name, None)
-        self._speeds.pop(name, None)
+        self._term.kept.pop(name, None)
+        self._term.speeds.pop(name, None)
         self._update_all()
 
     def keep(self, pool: str, since: Mapping[str, float]) -> None:
         """Record where placeholders keep the pool's capacity. Later pods that yield there are not counted."""
-        before = self._kept.get(pool, {})
-        self._kept[pool] = since
+        before = self._term.kept.get(pool, {})
+        self._term.kept[pool] = since
         for node in before.keys() | since.keys():
             if before.get(node) != since.get(node):
                 self._update(node)
 
     def observe_speeds(self, pool: str, speeds: Mapping[str, float]) -> None:
         """Record the time per unit on each class of a pool's nodes, relative to the fastest class (1)."""
-        if self._speeds.get(pool, {}) != speeds:
-            self._speeds[pool] = speeds
+        if self._term.speeds.get(pool, {}) != speeds:
+            self._term.speeds[pool] = speeds
             self._update_all()
 
     def pods_on(self, node: str) -> Collection[str]:
@@ -198,7 +212,7 @@ class Inventory:
             return {}
         claims = sorted(c for c in asking if c.selects(node.labels))
         foreign: Collection[ForeignPod] = self._foreign.get(name, {}).values()
-        if claims and (since := self._kept.get(claims[0].name, {}).get(name)) is not None:
+        if claims and (since := self._term.kept.get(claims[0].name, {}).get(name)) is not None:
             foreign = [p for p in foreign if p.since <= since or p.priority > self._yielding]
         # rounded: a sum of floats must not depend on the order of its terms
         cpu = round(max(0.0, node.cpu - sum(p.cpu for p in foreign)), 6)
@@ -211,7 +225,7 @@ class Inventory:
                 cpu=cpu,
                 memory=memory,
                 pods=pods,
-                speed=self._speeds.get(claim.name, {}).get(node.labels.get(CLASS_LABEL, ""), 1.0),
+                speed=self._term.speeds.get(claim.name, {}).get(node.labels.get(CLASS_LABEL, ""), 1.0),
                 left_out=_left_out(node) if place == 0 else reasons.NODES_OVERLAP,
                 labels=node.labels,
                 taints=node.refusing,

@@ -100,11 +100,11 @@ class AdmissionGate:
         group = inside if isinstance(inside, str) else None
         learned = self._learned(known.owner.namespace, known.profile, known.owner.pool)
         if decided:
-            in_force = cost_in_force(known.record)
+            in_force = cost_in_force(known.term.record)
             fit = self._fit(known)
             return to_job(model, profile=profile, learned=learned, in_force=in_force, reservation=group, fit=fit)
         pool = self._directory.pools[known.owner.pool]
-        refusal = self._not_allowed(known, pool.in_force.namespace_selector)
+        refusal = self._not_allowed(known, pool.term.in_force.namespace_selector)
         if refusal is None and known.reservation:
             if inside is None:
                 self._wait(known).questions.clear()

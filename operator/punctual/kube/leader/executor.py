@@ -174,9 +174,9 @@ class PoolExecutor:
         for uid in list(islice(self._progress, most)):
             known = self._tools.directory.jobs.get(uid)
             record = self._progress.pop(uid)
-            if known and known.job:
+            if known and known.term.job:
                 self._submit_status(
-                    JobKey(uid), status_write(known, known.job, record, now=self._tools.now(), urgent=False)
+                    JobKey(uid), status_write(known, known.term.job, record, now=self._tools.now(), urgent=False)
                 )
 
     def _key_of(self, pod: str) -> Key:
@@ -187,14 +187,16 @@ class PoolExecutor:
     def _write_status(self, known: KnownJob, record: JobRecord, *, urgent: bool) -> None:
         uid = known.owner.uid
         self._tools.promise_metrics.job(known, record)
-        known.record = record
+        known.term.record = record
         if not urgent:
             # a changed forecast changes those of all later jobs, so most records are replaced before they are written
             self._progress[uid] = record
             return
         self._progress.pop(uid, None)
-        if known.job:
-            self._submit_status(JobKey(uid), status_write(known, known.job, record, now=self._tools.now(), urgent=True))
+        if known.term.job:
+            self._submit_status(
+                JobKey(uid), status_write(known, known.term.job, record, now=self._tools.now(), urgent=True)
+            )
 
     def _submit_status(self, key: Key, operation: PutStatus) -> None:
         found = self._tools.found.pop(key, None)
@@ -216,8 +218,8 @@ class PoolExecutor:
         tools.promise_metrics.pool(self._pool, record)
         if record.applied is not None:
             tools.in_force(self._pool, record.applied)
-        status = pool_status(record, transition_times=known.transition_times, now=tools.now())
-        known.transition_times = transition_times(status["conditions"])
+        status = pool_status(record, transition_times=known.term.transition_times, now=tools.now())
+        known.term.transition_times = transition_times(status["conditions"])
         meta = {"name": self._pool, "uid": known.uid}
         write = PutStatus.of(POOLS, "Pool", meta, status, urgent=action.urgent)
         self._submit_status(PoolKey(known.uid), write)
@@ -256,7 +258,7 @@ class PoolExecutor:
             epoch=tools.epoch,
             results=results.sources() if reduce and results else (),
             priority_class=tools.chunk_class,
-            step=InputStep.of(spec, image=tools.image, version=known.record.input if known.record else None),
+            step=InputStep.of(spec, image=tools.image, version=known.term.record.input if known.term.record else None),
         )
         if reduce and results:
             for operation in results.look():
@@ -299,8 +301,8 @@ class PoolExecutor:
 
 def status_write(known: KnownJob, job: Job, record: JobRecord, *, now: float, urgent: bool) -> PutStatus:
     """Return the write of a job's whole status, and store its conditions."""
-    status = job_status(record, job, owner=known.owner, transition_times=known.transition_times, now=now)
-    known.transition_times = transition_times(status["conditions"])
+    status = job_status(record, job, owner=known.owner, transition_times=known.term.transition_times, now=now)
+    known.term.transition_times = transition_times(status["conditions"])
     owner = known.owner
     meta = {"name": owner.name, "namespace": owner.namespace, "uid": owner.uid}
     slow = bool(known.flaw)

@@ -78,7 +78,7 @@ class Guests(Actors[GuestControl, Event, GuestExecutor]):
             text = f"Pool {known.owner.pool} is being deleted: its guests stop"
             job = replace(job, refusal=(reasons.POOL_DELETED, text))
         template = {} if job.refusal else known.template()["template"]
-        return GuestApplied(to_guest(job, template, pool.pool.spec), known.record)
+        return GuestApplied(to_guest(job, template, pool.pool.spec), known.term.record)
 
     def nodes_changed(self, pool: str) -> None:
         """Take in that the nodes of a pool have changed."""

@@ -96,14 +96,14 @@ class Jobs:
         jobs: list[JobApplied] = []
         guests: list[GuestApplied] = []
         for known in self._directory.of_pool(pool):
-            if not undecided(known.record) and not known.deleting:
-                known.job = self._gate.job(known, decided=True)
-                assert known.job is not None
+            if not undecided(known.term.record) and not known.deleting:
+                known.term.job = self._gate.job(known, decided=True)
+                assert known.term.job is not None
                 self._pools[known.owner.uid] = pool
                 if known.guest:
-                    guests.append(self._guests.applied(known, known.job))
+                    guests.append(self._guests.applied(known, known.term.job))
                 else:
-                    jobs.append(JobApplied(known.job, known.record))
+                    jobs.append(JobApplied(known.term.job, known.term.record))
         return jobs, guests
 
     # changes
@@ -199,7 +199,7 @@ class Jobs:
         if told is not None and told != pool:
             self._forget(known, told)
             del self._pools[uid]
-            known.record = _without_chunks(known.record)
+            known.term.record = _without_chunks(known.term.record)
         if pool in statuses.unstamped:
             return
         if not self._actors.runs(pool):
@@ -208,26 +208,28 @@ class Jobs:
         job = self._gate.job(known, decided=self._is_decided(known))
         if job is None:
             return
-        known.job = job
+        known.term.job = job
         self._tell(known, job, anew=told is None)
 
     def _tell(self, known: KnownJob, job: Job, *, anew: bool) -> None:
         """Tell a job's pool how the job is now. ``anew``: the pool does not know it."""
         uid, pool = known.owner.uid, known.owner.pool
         self._pools[uid] = pool
-        if undecided(known.record):
+        if undecided(known.term.record):
             self._asked.setdefault(uid, self._monotonic())
         # the Pool cannot see that a job, new to it, was refused for something else than now
-        ask = undecided(known.record) or (anew and self._statuses.refused_at_edge(known))
+        ask = undecided(known.term.record) or (anew and self._statuses.refused_at_edge(known))
         if known.guest:
             self._guests.tell(pool, self._guests.applied(known, job))
         else:
-            self._actors.tell(pool, JobApplied(job, without_decision(known.record) if ask else known.record))
+            self._actors.tell(pool, JobApplied(job, without_decision(known.term.record) if ask else known.term.record))
 
     def _is_decided(self, known: KnownJob) -> bool:
         """Return whether no pod of a job is to be tried: it has an answer that stands."""
-        record = known.record or JobRecord()
-        promised = not undecided(known.record) and record.admitted is not None and record.admitted.status != "False"
+        record = known.term.record or JobRecord()
+        promised = (
+            not undecided(known.term.record) and record.admitted is not None and record.admitted.status != "False"
+        )
         stands = record.refused is not None and record.observed_generation == known.generation
         # refused for want of processors: it only waits for its end
         return record.ended or promised or (stands and not self._statuses.refused_at_edge(known))
@@ -278,10 +280,10 @@ class Jobs:
 
     def _report_gate(self, known: KnownJob, text: str) -> None:
         """Write what the gate waits for. An earlier answer stands until there is another."""
-        said = known.record.admitted if known.record else None
-        if not undecided(known.record) or (said and (said.reason, said.message) == (reasons.ANSWER_DELAYED, text)):
+        said = known.term.record.admitted if known.term.record else None
+        if not undecided(known.term.record) or (said and (said.reason, said.message) == (reasons.ANSWER_DELAYED, text)):
             return
-        known.job = self._gate.job(known, decided=True)
+        known.term.job = self._gate.job(known, decided=True)
         self._report_delay(known, text, urgent=True)
 
     def _report_undecided(self) -> None:
@@ -294,10 +296,10 @@ class Jobs:
         late = self._monotonic() - OVERDUE
         for uid, since in list(self._asked.items()):
             known, pool = self._directory.jobs.get(uid), self._pools.get(uid)
-            if known is None or pool is None or not undecided(known.record):
+            if known is None or pool is None or not undecided(known.term.record):
                 del self._asked[uid]
                 continue
-            said = known.record.admitted if known.record else None
+            said = known.term.record.admitted if known.term.record else None
             if since <= late and not (said and said.message.startswith(_BEHIND)):
                 overdue.append((known, f"{_BEHIND}{before[pool]}"))
             before[pool] += 1
@@ -305,28 +307,28 @@ class Jobs:
             self._report_delay(known, text, urgent=False)
 
     def _report_delay(self, known: KnownJob, text: str, *, urgent: bool) -> None:
-        assert known.job is not None
-        said = known.record.admitted if known.record else None
-        known.record = delayed(known.record, known.job, text, epoch=self._epoch)
+        assert known.term.job is not None
+        said = known.term.record.admitted if known.term.record else None
+        known.term.record = delayed(known.term.record, known.term.job, text, epoch=self._epoch)
         if said is None or said.reason != reasons.ANSWER_DELAYED:
             self._recorder.emit(Regarding.job(known.owner), "Warning", reasons.ANSWER_DELAYED, text)
-        self._write(known, known.record, urgent=urgent)
+        self._write(known, known.term.record, urgent=urgent)
 
     def _miss_pool(self, known: KnownJob) -> None:
         """Write that the job's pool does not exist."""
-        if known.record is not None and known.record.ended:
+        if known.term.record is not None and known.term.record.ended:
             return
         self._gate.forget(known.owner.uid)
-        known.job = self._gate.job(known, decided=True)
-        if known.job is not None:
-            record = pool_missing(known.record, known.job, known.owner.pool, epoch=self._epoch)
+        known.term.job = self._gate.job(known, decided=True)
+        if known.term.job is not None:
+            record = pool_missing(known.term.record, known.term.job, known.owner.pool, epoch=self._epoch)
             self._promise_metrics.job(known, record)
-            known.record = record
+            known.term.record = record
             self._write(known, record)
 
     def _write(self, known: KnownJob, record: JobRecord, *, urgent: bool = True) -> None:
-        assert known.job is not None
-        write = status_write(known, known.job, record, now=self._now(), urgent=urgent)
+        assert known.term.job is not None
+        write = status_write(known, known.term.job, record, now=self._now(), urgent=urgent)
         self._writer.submit(JobKey(known.owner.uid), write)
 
 

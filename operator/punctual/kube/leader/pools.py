@@ -135,10 +135,10 @@ class Pools:
     def put_in_force(self, name: str, spec: PoolSpec) -> None:
         """Let a pool have the nodes and jobs that the spec selects which its Pool has taken."""
         known, now = self._directory.pools[name], to_selectors(spec)
-        was = known.in_force  # may be a whole spec, which never equals a part of one
+        was = known.term.in_force  # may be a whole spec, which never equals a part of one
         if all(getattr(was, name) == getattr(now, name) for name in api.PoolSelectors.model_fields):
             return
-        known.in_force = now
+        known.term.in_force = now
         self._caches.claim(known)
         self._reservations.pool_changed(name)
         self._jobs.selectors_changed(name)

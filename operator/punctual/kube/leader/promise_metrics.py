@@ -39,7 +39,7 @@ class PromiseMetrics:
 
     def job(self, known: KnownJob, record: JobRecord) -> None:
         """Count the changes in a record before it is written. ``known`` still has the one before."""
-        before = known.record or JobRecord()
+        before = known.term.record or JobRecord()
         answer = record.admitted
         if answer and answer.reason == reasons.ANSWER_DELAYED:
             return
@@ -55,7 +55,7 @@ class PromiseMetrics:
             self._ended(known, record, promise)
 
     def _offered(self, known: KnownJob, before: JobRecord, record: JobRecord) -> None:
-        offer, job = record.offer, known.job
+        offer, job = record.offer, known.term.job
         if offer and not before.offer and job and (earliest := offer.earliest_time) is not None:
             self._metrics.offer_lateness.labels(known.owner.pool).observe(earliest - job.deadline)
 
@@ -111,7 +111,7 @@ class PromiseMetrics:
 
     def promises(self, pool: str, jobs: Iterable[KnownJob]) -> None:
         """Set the gauges of a pool's open promises."""
-        let_in = [(j, r) for j in jobs if (r := j.record) and r.promise and not r.ended]
+        let_in = [(j, r) for j in jobs if (r := j.term.record) and r.promise and not r.ended]
         kept = [(j, r) for j, r in let_in if not _loose(r)]
         slacks = [r.promise.deadline - r.eta for _, r in kept if r.promise and r.eta is not None]
         asked = sum(j.owner.units for j, _ in kept)

@@ -85,7 +85,7 @@ class Reservations:
     def namespace_changed(self, namespace: str) -> None:
         """Consider the refused reservations of a namespace, because its labels changed."""
         for known in list(self._directory.reservations.values()):
-            if known.metadata.namespace == namespace and known.refusal:
+            if known.metadata.namespace == namespace and known.term.refusal:
                 self._consider(known)
 
     def _consider(self, known: KnownReservation) -> None:

@@ -96,7 +96,7 @@ class SettledJobs:
             return True
         match why:
             case reasons.NOT_ALLOWED:
-                selector = self._directory.pools[owner.pool].in_force.namespace_selector
+                selector = self._directory.pools[owner.pool].term.in_force.namespace_selector
                 due = selector is None or selector.matches(self._caches.labels(owner.namespace))
             case reasons.PROFILE_NOT_FOUND:
                 due = (owner.namespace, known.profile) in self._directory.profiles

@@ -89,7 +89,7 @@ class Term:
     async def run(self) -> None:
         """Take over, then lead until cancelled or something fails."""
         directory = self._caches.directory
-        self._caches.listener = self._parts.changes
+        self._caches.begin_term(self._parts.changes)
         directory.on_epoch = self._epoch_seen
         directory.on_unsettled = self._parts.settled_jobs.unsettled
         try:
@@ -114,9 +114,9 @@ class Term:
                 group.create_task(self._parts.pools.run())
         finally:
             if self._caches.listener is self._parts.changes:
-                self._caches.listener = None
                 directory.on_epoch = lambda _: None
                 directory.on_unsettled = lambda _: None
+            self._caches.end_term(self._parts.changes)
             # before the first await: if the replica loses its lease twice in a row, what follows an await may not run
             self._end()
             self._set_points.clear()

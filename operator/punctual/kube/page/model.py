@@ -71,7 +71,7 @@ def _jobs(reading: Reading, visible: Collection[str] | None) -> dict[str, Json]:
         (uid, known)
         for uid, known in reading.jobs.items()
         if (view := reading.pools.get(known.owner.pool)) is not None
-        and (uid in view.jobs or (known.record is not None and not known.deleting))
+        and (uid in view.jobs or (known.term.record is not None and not known.deleting))
         and (visible is None or known.owner.namespace in visible)
     )
     rows = [(uid, _job(known)) for uid, known in seen]
@@ -80,9 +80,9 @@ def _jobs(reading: Reading, visible: Collection[str] | None) -> dict[str, Json]:
 
 
 def _job(known: KnownJob) -> Json:
-    record, owner = known.record or JobRecord(), known.owner
+    record, owner = known.term.record or JobRecord(), known.owner
     promise = record.promise
-    deadline = promise.deadline if promise else known.job.deadline if known.job else None
+    deadline = promise.deadline if promise else known.term.job.deadline if known.term.job else None
     if deadline == inf:  # none; JSON has no such number
         deadline = None
     end = record.finished or record.eta or (promise.finish if promise else None)
@@ -155,6 +155,6 @@ def _reserved(view: PoolView, reading: Reading, visible: Collection[str] | None)
     for known in reading.reservations.values():
         meta = known.metadata
         label = f"{meta.namespace}/{meta.name}" if visible is None or meta.namespace in visible else ""
-        for uid, window in known.windows.items():
+        for uid, window in known.term.windows.items():
             for place in places.get(uid, ()):
                 yield _Bar(place, "reserved", window.start, window.end, label=label)

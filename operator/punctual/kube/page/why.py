@@ -16,10 +16,14 @@ def explain(reading: Reading, uid: str, visible: Collection[str] | None) -> tupl
     known = reading.jobs.get(uid)
     if known is None or not (visible is None or known.owner.namespace in visible):
         return None
-    if known.record is None or known.job is None:
+    if known.term.record is None or known.term.job is None:
         return ("It has no answer yet.",)
     status = job_status(
-        known.record, known.job, owner=known.owner, transition_times=known.transition_times, now=reading.now
+        known.term.record,
+        known.term.job,
+        owner=known.owner,
+        transition_times=known.term.transition_times,
+        now=reading.now,
     )
     manifest = known.manifest() if known.spec else {"metadata": {}, "spec": {}}
     meta = {**manifest["metadata"], "uid": uid, "namespace": known.owner.namespace, "name": known.owner.name}

@@ -63,7 +63,7 @@ class RateExecutor:
 
     def _write(self, known: KnownRate, status: RateStatus, *, urgent: bool) -> None:
         body = rate_status(known, status, epoch=self._epoch, now=self._now())
-        known.transition_times = transition_times(body["conditions"])
+        known.term.transition_times = transition_times(body["conditions"])
         meta = {"name": known.metadata.name, "namespace": known.metadata.namespace, "uid": known.uid}
         write = PutStatus.of(TARGET_RATES, "TargetRate", meta, body, urgent=urgent)
         self._writer.submit(RateKey(known.uid), write)

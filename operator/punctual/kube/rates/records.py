@@ -28,7 +28,7 @@ def applied(known: KnownRate, caches: Caches) -> RateApplied:
             target=1.0,
             refusal=(reasons.INVALID_SPEC, known.flaw),
         )
-        return RateApplied(flawed, known.record)
+        return RateApplied(flawed, known.term.record)
     asked = TargetRate(
         uid=known.uid,
         name=name,
@@ -40,14 +40,14 @@ def applied(known: KnownRate, caches: Caches) -> RateApplied:
         query=spec.iterations.query if spec.iterations else None,
         refusal=_refusal(spec.pool, meta.namespace, caches),
     )
-    return RateApplied(asked, known.record)
+    return RateApplied(asked, known.term.record)
 
 
 def _refusal(name: str, namespace: str, caches: Caches) -> tuple[str, str] | None:
     pool = caches.directory.pools.get(name)
     if pool is None:
         return reasons.POOL_NOT_FOUND, f"spec.pool: there is no Pool {name}: create it, and this is evaluated"
-    selector = pool.in_force.namespace_selector
+    selector = pool.term.in_force.namespace_selector
     if selector is not None and not selector.matches(caches.labels(namespace)):
         text = (
             f"Pool {name} takes nothing from namespace {namespace}: its labels do not match the pool's "
@@ -107,5 +107,5 @@ def rate_status(known: KnownRate, status: RateStatus, *, epoch: int, now: float)
         "Admitted": Verdict(*status.admitted),
         "OnTarget": Verdict(*status.on_target) if status.on_target else None,
     }
-    found = conditions(verdicts, known.transition_times, now=now, generation=known.metadata.generation)
+    found = conditions(verdicts, known.term.transition_times, now=now, generation=known.metadata.generation)
     return {**made.manifest(), "conditions": found}

@@ -44,7 +44,7 @@ class JobResults:
 
     def report_missing(self, known: KnownJob) -> None:
         """Report results that are gone and were stored while an earlier leader led."""
-        record = known.record
+        record = known.term.record
         if record is None or record.ended or "reduce" not in known.template():
             return
         results = self.by_job.get(known.owner.uid) or Results(known.owner)

@@ -64,7 +64,7 @@ class LateReader:
         self._reading.discard(owner.uid)
         if owner.uid not in statuses.read or self._directory.jobs.get(owner.uid) is not known:
             return False
-        if known.record and not aside:
+        if known.term.record and not aside:
             log.warning("job_found_late", job=owner.uid, namespace=owner.namespace, name=owner.name)
         return True
 

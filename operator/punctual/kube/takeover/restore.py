@@ -80,13 +80,13 @@ class Restore:
             status = None
         if known is None:
             return None
-        known.in_force = (status and status.applied) or known.pool.spec
+        known.term.in_force = (status and status.applied) or known.pool.spec
         self._caches.claim(known)
         kept = {n.name: n.held_time for n in status.nodes if n.held_time is not None} if status else {}
         self._caches.inventory.keep(name, kept)
         if status is None:
             return None
-        known.transition_times = transition_times(c.manifest() for c in status.conditions)
+        known.term.transition_times = transition_times(c.manifest() for c in status.conditions)
         self._found[PoolKey(known.uid)] = orjson.dumps(body["status"])
         return to_pool_record(name, status) if status.applied else None
 
@@ -120,8 +120,8 @@ class Restore:
             self._statuses.report_unreadable(body, text)
             return
         if status is not None:
-            known.transition_times = transition_times(c.manifest() for c in status.conditions)
-            known.record = to_rate_record(status)
+            known.term.transition_times = transition_times(c.manifest() for c in status.conditions)
+            known.term.record = to_rate_record(status)
 
     async def job(self, body: Json) -> None:
         """Restore a job, and read back its results."""
@@ -145,8 +145,8 @@ class Restore:
             self._statuses.leave_alone(body, text)
             return
         if status is not None:
-            known.transition_times = transition_times(c.manifest() for c in status.conditions)
-            known.record = to_record(status)
+            known.term.transition_times = transition_times(c.manifest() for c in status.conditions)
+            known.term.record = to_record(status)
             self._results.report_missing(known)
             self._found[JobKey(uid)] = orjson.dumps(body["status"])
 

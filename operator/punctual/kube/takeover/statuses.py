@@ -64,14 +64,14 @@ class Statuses:
 
     def refused_at_edge(self, known: KnownJob) -> bool:
         """Return whether a job was refused by the admission gate, not for want of processors."""
-        verdict = known.record.admitted if known.record else None
+        verdict = known.term.record.admitted if known.term.record else None
         return (self.aside.get(known.owner.uid) or (verdict.reason if verdict else "")) in EDGE
 
     def depends_on_others(self, known: KnownJob) -> bool:
         """Return whether a change of its pool, profile or reservation may change a job's answer."""
         if why := self.aside.get(known.owner.uid):
             return why in EDGE or why == reasons.POOL_NOT_FOUND
-        return undecided(known.record) or self.refused_at_edge(known)
+        return undecided(known.term.record) or self.refused_at_edge(known)
 
     def leave_alone(self, body: Json, text: str) -> None:
         """Decide nothing about an object until it is edited, or about a pool until it can be stamped."""

@@ -98,7 +98,7 @@ class WindowController:
         if known.deleting:
             self.drop(known)
             return
-        if known.finished is not None:
+        if known.term.finished is not None:
             return
         if self._doubted():
             self._put_off.add(known.uid)
@@ -107,18 +107,18 @@ class WindowController:
             ahead = self._ahead(known, now)
         except UserError as error:
             if error.reason == reasons.POOL_NOT_FOUND:
-                known.windows.clear()  # a pool that is being deleted keeps no windows
+                known.term.windows.clear()  # a pool that is being deleted keeps no windows
             self._note_look(known, now)
             if not known.held:
-                known.refusal = error.reason, error.message
+                known.term.refusal = error.reason, error.message
                 self._write(known)
             return
-        known.refusal = None
+        known.term.refusal = None
         for start, end in ahead:
             name = window_name(known, start)
-            if name in known.windows:
+            if name in known.term.windows:
                 continue
-            known.windows[name] = window = ReservationWindow(start, end)
+            known.term.windows[name] = window = ReservationWindow(start, end)
             request = asked(known, name, window, self._nodes(known))
             self._pools.tell(known.pool, ReservationApplied(request))
         self._note_look(known, now)
@@ -126,21 +126,21 @@ class WindowController:
     def _ahead(self, known: KnownReservation, now: float) -> list[Span]:
         """Return the windows within the horizon. Raises UserError if there are none or none is allowed."""
         spec, namespace = known.spec, known.metadata.namespace
-        known.comes = inf
+        known.term.comes = inf
         if spec is None:
             raise UserError(reasons.INVALID_SPEC, known.flaw)
         pool = self._directory.pools.get(spec.pool)
         if pool is None or not self._pools.runs(spec.pool):
             text = f"spec.pool: there is no Pool {spec.pool}: create it, and this reservation is evaluated"
             raise UserError(reasons.POOL_NOT_FOUND, text)
-        selector = pool.in_force.namespace_selector
+        selector = pool.term.in_force.namespace_selector
         if selector is not None and not selector.matches(self._caches.labels(namespace)):
             text = (
                 f"Pool {spec.pool} takes nothing from namespace {namespace}: its labels do not match the pool's "
                 "namespaceSelector"
             )
             raise UserError(reasons.NOT_ALLOWED, text)
-        rights = pool.in_force.reservations or api.PoolReservations()
+        rights = pool.term.in_force.reservations or api.PoolReservations()
         selector = rights.namespace_selector
         if selector is not None and not selector.matches(self._caches.labels(namespace)):
             text = (
@@ -151,10 +151,10 @@ class WindowController:
         horizon = rights.horizon * DAY
         ahead, behind = windows(spec, now, horizon)
         if behind is not None and behind.end - behind.start <= horizon:
-            known.comes = behind.end - horizon
-        if behind is not None and not ahead and not known.windows:
+            known.term.comes = behind.end - horizon
+        if behind is not None and not ahead and not known.term.windows:
             raise UserError(reasons.TOO_FAR_AHEAD, _too_far(spec, behind, now=now, days=rights.horizon))
-        if not ahead and not known.windows:
+        if not ahead and not known.term.windows:
             text = f"spec.start: {format_time(spec.start)} has passed, now it is {format_time(round(now))}"
             if spec.recurrence is not None:
                 text = f"spec.recurrence.until: no window begins between now, {format_time(round(now))}, and then"
@@ -173,11 +173,11 @@ class WindowController:
     def drop(self, known: KnownReservation) -> None:
         """Release its windows: the reservation is being deleted or gone."""
         self._writer.forget(ReservationKey(known.uid))
-        for name, window in known.windows.items():
+        for name, window in known.term.windows.items():
             if window.state is None or window.held:
                 self._pools.tell(known.pool, ReservationDeleted(name))
-        known.windows.clear()
-        known.recorded = False
+        known.term.windows.clear()
+        known.term.recorded = False
         self._pools.changed(known)
 
     # answers
@@ -216,12 +216,12 @@ class WindowController:
 
     def _horizon(self, known: KnownReservation) -> float:
         pool = self._directory.pools.get(known.pool)
-        rights = (pool.in_force.reservations if pool else None) or api.PoolReservations()
+        rights = (pool.term.in_force.reservations if pool else None) or api.PoolReservations()
         return rights.horizon * DAY
 
     def _find(self, name: str) -> tuple[KnownReservation, ReservationWindow] | None:
         known = self._directory.reservations.get(name.partition("/")[0])
-        window = known.windows.get(name) if known else None
+        window = known.term.windows.get(name) if known else None
         return (known, window) if known and window else None
 
     def of_job(self, job: KnownJob) -> str | Refusal | None:
@@ -241,17 +241,17 @@ class WindowController:
         self._put_off.clear()
         now = self._now()
         for known in list(self._directory.reservations.values()):
-            if known.look > now or known.deleting or known.finished is not None:
+            if known.term.look > now or known.deleting or known.term.finished is not None:
                 continue
-            if known.windows:
+            if known.term.windows:
                 self.look(known)
-            elif known.refusal is not None:
+            elif known.term.refusal is not None:
                 self.consider(known)
 
     def look(self, known: KnownReservation) -> None:
         """Update the state of its windows, request new ones, and write the status."""
         now = self._now()
-        for window in known.windows.values():
+        for window in known.term.windows.values():
             if window.state == "Booked" and window.start <= now:
                 window.state = "Active"
                 self._emit(known, reasons.ACTIVE, f"{processors(window)} are empty until {format_time(window.end)}")
@@ -260,22 +260,22 @@ class WindowController:
                 self._emit(known, reasons.COMPLETED, "the window is over")
         if known.spec is not None and known.spec.recurrence is not None:
             self.consider(known)
-        over = [name for name, w in known.windows.items() if w.end <= now and w.state is not None]
-        for name in over[:-1] if len(over) == len(known.windows) else over:
-            del known.windows[name]
-        more = known.comes < inf or known.refusal is not None
-        if not more and all(w.state == "Completed" for w in known.windows.values()):
-            known.finished = max(w.end for w in known.windows.values())
+        over = [name for name, w in known.term.windows.items() if w.end <= now and w.state is not None]
+        for name in over[:-1] if len(over) == len(known.term.windows) else over:
+            del known.term.windows[name]
+        more = known.term.comes < inf or known.term.refusal is not None
+        if not more and all(w.state == "Completed" for w in known.term.windows.values()):
+            known.term.finished = max(w.end for w in known.term.windows.values())
         self._note_look(known, now)
         self._write(known)
 
     @staticmethod
     def _note_look(known: KnownReservation, now: float) -> None:
         # a window that is due already counts too: it may have begun while no replica led
-        times = [w.start if w.state == "Booked" else w.end for w in known.windows.values() if w.held]
-        if known.windows and known.spec is not None and known.spec.recurrence is not None:
+        times = [w.start if w.state == "Booked" else w.end for w in known.term.windows.values() if w.held]
+        if known.term.windows and known.spec is not None and known.spec.recurrence is not None:
             times.append(now + LOOK)
-        known.look = min([*times, known.comes])
+        known.term.look = min([*times, known.term.comes])
 
     # status writes
 
@@ -290,13 +290,13 @@ class WindowController:
         if known is None:
             return
         stated = [w["state"] for w in body["status"].get("windows", ())]
-        known.recorded = not HELD.isdisjoint(stated)
+        known.term.recorded = not HELD.isdisjoint(stated)
         self._pools.changed(known)
 
     def _write(self, known: KnownReservation) -> None:
         meta = known.metadata
         status = reservation_status(known, epoch=self._epoch, now=self._now())
-        known.transition_times = transition_times(status["conditions"])
+        known.term.transition_times = transition_times(status["conditions"])
         about = {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}
         self._writer.submit(ReservationKey(meta.uid), PutStatus.of(RESERVATIONS, "Reservation", about, status))
 

@@ -26,19 +26,19 @@ def restore(known: KnownReservation, status: api.ReservationStatus | None) -> No
     """Load the recorded state of a reservation."""
     if status is None:
         return
-    known.transition_times = transition_times(c.manifest() for c in status.conditions)
-    known.finished = status.finish_time
-    known.windows.clear()
+    known.term.transition_times = transition_times(c.manifest() for c in status.conditions)
+    known.term.finished = status.finish_time
+    known.term.windows.clear()
     for w in status.windows:
         nodes = tuple(Share(node.name, node.processors) for node in w.nodes)
         window = ReservationWindow(w.start, w.end, w.state, w.reason, w.message, nodes, w.offer)
-        known.windows[window_name(known, w.start)] = window
-    known.recorded = known.held
+        known.term.windows[window_name(known, w.start)] = window
+    known.term.recorded = known.held
 
 
 def promised(known: KnownReservation, nodes: frozenset[str] | None, now: float) -> Iterator[ReservationApplied]:
     """Return the promises of a starting pool to a reservation that selects these nodes."""
-    for name, window in known.windows.items():
+    for name, window in known.term.windows.items():
         if window.held and window.end > now and not known.deleting:
             yield ReservationApplied(asked(known, name, window, nodes), window.nodes)
 
@@ -52,13 +52,17 @@ def inside(known: KnownReservation | None, name: str, *, namespace: str, pool: s
         text = f"Reservation {name} is of Pool {known.pool}, spec.pool of this job is {pool}"
         return reasons.RESERVATION_REFUSED, text
     if known.held:
-        return known.uid if known.recorded else None
-    if known.comes < inf and known.windows and all(w.state == "Completed" for w in known.windows.values()):
-        text = f"Reservation {name}: no window is reserved, the next is evaluated at {format_time(known.comes)}"
+        return known.uid if known.term.recorded else None
+    if (
+        known.term.comes < inf
+        and known.term.windows
+        and all(w.state == "Completed" for w in known.term.windows.values())
+    ):
+        text = f"Reservation {name}: no window is reserved, the next is evaluated at {format_time(known.term.comes)}"
         return reasons.RESERVATION_REFUSED, text
-    why = "it is over" if known.finished is not None else known.refusal[1] if known.refusal else ""
-    if known.windows and all(w.state == "Refused" for w in known.windows.values()):
-        why = next(iter(known.windows.values())).message
+    why = "it is over" if known.term.finished is not None else known.term.refusal[1] if known.term.refusal else ""
+    if known.term.windows and all(w.state == "Refused" for w in known.term.windows.values()):
+        why = next(iter(known.term.windows.values())).message
     return (reasons.RESERVATION_REFUSED, f"Reservation {name}: {why}") if why else None
 
 
@@ -93,19 +97,19 @@ def processors(window: ReservationWindow) -> str:
 
 def reservation_status(known: KnownReservation, *, epoch: int, now: float) -> dict[str, Any]:
     """Return a reservation's status."""
-    answered = sorted((w for w in known.windows.values() if w.state is not None), key=lambda w: w.start)
+    answered = sorted((w for w in known.term.windows.values() if w.state is not None), key=lambda w: w.start)
     made = api.ReservationStatus(
         epoch=epoch,
         observed_generation=known.metadata.generation,
-        state="Refused" if known.refusal else answered[0].state if answered else None,
+        state="Refused" if known.term.refusal else answered[0].state if answered else None,
         start=answered[0].start if answered else None,
         end=answered[0].end if answered else None,
         processors=sum(share.processors for share in answered[0].nodes) if answered else None,
         windows=[_window(w) for w in answered],
-        finish_time=known.finished,
+        finish_time=known.term.finished,
     )
     found = conditions(
-        _verdicts(known, answered), known.transition_times, now=now, generation=known.metadata.generation
+        _verdicts(known, answered), known.term.transition_times, now=now, generation=known.metadata.generation
     )
     return {**made.manifest(), "conditions": found}
 
@@ -125,8 +129,8 @@ def _window(window: ReservationWindow) -> api.ReservedWindow:
 
 def _verdicts(known: KnownReservation, answered: list[ReservationWindow]) -> dict[str, Verdict | None]:
     """Return its conditions."""
-    if known.refusal:
-        return {"Admitted": Verdict("False", *known.refusal)}
+    if known.term.refusal:
+        return {"Admitted": Verdict("False", *known.term.refusal)}
     if not answered:
         return {}
     refused = [w for w in answered if w.state == "Refused"]
@@ -146,5 +150,5 @@ def _verdicts(known: KnownReservation, answered: list[ReservationWindow]) -> dic
     return {
         "Admitted": admitted,
         "Active": Verdict("True", reasons.ACTIVE, until) if active else Verdict("False", reasons.NOT_ACTIVE, until),
-        "Completed": Verdict("True", reasons.COMPLETED, "the last window is over") if known.finished else None,
+        "Completed": Verdict("True", reasons.COMPLETED, "the last window is over") if known.term.finished else None,
     }

@@ -100,10 +100,10 @@ def test_a_pool_changes_with_its_spec_and_its_deletion_only(directory):
 
 def test_a_pool_made_anew_under_its_name_is_another_pool(directory):
     first = directory.observe_pool(pool())
-    first.transition_times = {"Ready": ("True", 0.0)}
+    first.term.transition_times = {"Ready": ("True", 0.0)}
     again = directory.observe_pool(pool(uid="u2"))
     assert again.uid == "u2"
-    assert again.transition_times == {}
+    assert again.term.transition_times == {}
 
 
 def test_a_pool_that_cannot_be_read_does_not_replace_one_that_could(directory):
@@ -129,7 +129,7 @@ PROMISE = Promise(10.0, 9.0, 2.0, 1, 0.0)
 )
 def test_a_pool_waits_for_what_is_promised_or_runs(directory, record, is_open):
     known = directory.observe_job(job())
-    known.record = record
+    known.term.record = record
     assert known.open == is_open
 
 

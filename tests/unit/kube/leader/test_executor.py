@@ -107,7 +107,7 @@ def directory():
             },
         }
     )
-    known.job = Job(uid="j1", namespace="ns", name="render", arrival=0.0, units=5, deadline=10.0, cost=None)
+    known.term.job = Job(uid="j1", namespace="ns", name="render", arrival=0.0, units=5, deadline=10.0, cost=None)
     return made
 
 

@@ -6,6 +6,7 @@ import pytest
 
 import punctual
 from punctual import reasons
+from punctual.kube.cluster.directory import JobInTerm
 from punctual.kube.leader.promise_metrics import PromiseMetrics
 from punctual.kube.metrics import Metrics
 from punctual.scheduling.model.job import JobRecord, Offer, Promise, Verdict
@@ -35,13 +36,14 @@ class Ledger:
         self.now, self.metrics = 10.0, Metrics()
         self.counts = PromiseMetrics(self.metrics, lambda: self.now)
         self.known = SimpleNamespace(
-            owner=SimpleNamespace(uid="j", pool="main", namespace="ns"), record=None, job=SimpleNamespace(deadline=60.0)
+            owner=SimpleNamespace(uid="j", pool="main", namespace="ns"),
+            term=JobInTerm(SimpleNamespace(deadline=60.0)),
         )
 
     def records(self, *records):
         for record in records:
             self.counts.job(self.known, record)
-            self.known.record = record
+            self.known.term.record = record
         return self
 
     def samples(self):
@@ -149,7 +151,7 @@ def test_an_offer_is_later_than_what_was_requested():
 def test_open_promises_that_are_forecast_late_are_counted():
     ledger = Ledger()
     jobs = [
-        SimpleNamespace(owner=SimpleNamespace(units=10), record=PROMISED._replace(eta=eta, done=5))
+        SimpleNamespace(owner=SimpleNamespace(units=10), term=JobInTerm(record=PROMISED._replace(eta=eta, done=5)))
         for eta in (90.0, 101.0, 130.0, None)
     ]
     ledger.counts.promises("main", jobs)
@@ -162,7 +164,7 @@ def test_open_promises_that_are_forecast_late_are_counted():
 def test_a_job_taken_over_at_its_end_is_not_counted_again():
     ledger = Ledger()
     ended = PROMISED._replace(completed_condition=DONE, finished=90.0)
-    ledger.known.record = ended
+    ledger.known.term.record = ended
     assert not ledger.records(ended).samples().keys() - BUILD
 
 
@@ -181,7 +183,8 @@ def test_the_bound_of_a_pool_is_shown():
 
 def test_statistically_admitted_jobs_are_no_open_promises():
     ledger = Ledger()
-    job = SimpleNamespace(owner=SimpleNamespace(units=10), record=PROMISED._replace(admitted=STATISTICAL, eta=7.0))
+    promised = PROMISED._replace(admitted=STATISTICAL, eta=7.0)
+    job = SimpleNamespace(owner=SimpleNamespace(units=10), term=JobInTerm(record=promised))
     ledger.counts.promises("main", [job])
     found = ledger.samples()
     assert found["statistical_open", "main"] == 1

@@ -22,9 +22,10 @@ from punctual.kube.writes import writer
 from punctual.scheduling.model.actions import Measured, StoreResult
 
 
-@pytest.fixture
-async def world():
-    made = World()
+@pytest.fixture(params=["another", "returning"])
+async def world(request):
+    """A world in which another replica leads next, or the one that led before."""
+    made = World(returning=request.param == "returning")
     yield made
     for replica in made.replicas:
         await replica.end()
@@ -687,7 +688,7 @@ async def test_a_refused_job_goes_at_its_time_although_a_webhook_that_its_pods_w
     await world.until(lambda: world.admitted(refused))
     status = copy.deepcopy(world.status(refused))
     await first.end()
-    world.replicas.remove(first)
+    world.replace(first)
     world.server.deleted.clear()
     world.server.objects[path]["status"] = status
     broken = errors.Busy("failed calling webhook no.example: 500", retry_after=0.01)
@@ -845,7 +846,7 @@ async def test_a_job_that_a_webhook_keeps_from_its_answer_is_told_why_and_answer
     assert (admitted["status"], admitted["reason"]) == ("Unknown", "AnswerDelayed")
     await world.until(lambda: ("waits", "AnswerDelayed") in world.server.events)
     await leader.end()
-    world.replicas.remove(leader)
+    world.replace(leader)
     new = world.replica()
     new.lead(2)  # to whom the job is as undecided
     await world.until(lambda: world.status(job)["epoch"] == 2)

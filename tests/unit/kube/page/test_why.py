@@ -33,5 +33,5 @@ def test_it_names_no_job_of_a_namespace_that_is_not_visible(shown):
 
 def test_a_job_without_an_answer_says_so(shown):
     reading = shown.read()
-    reading.jobs["a-waits"].record = None
+    reading.jobs["a-waits"].term.record = None
     assert explain(reading, "a-waits", None) == ("It has no answer yet.",)

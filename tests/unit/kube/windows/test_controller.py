@@ -58,7 +58,7 @@ class Edge:
     def edit_pool(self, **reservations):
         """Put an edit of the pool's ``reservations`` in force, and let it be heard of."""
         rights = api.PoolReservations.model_validate(reservations, strict=True)
-        self.directory.pools["main"].in_force = api.PoolSelectors(node_selector={}, reservations=rights)
+        self.directory.pools["main"].term.in_force = api.PoolSelectors(node_selector={}, reservations=rights)
         for known in list(self.directory.reservations.values()):
             self.windows.consider(known)
 
@@ -125,7 +125,7 @@ def test_it_becomes_active_and_is_over_by_the_clock(edge):
     edge.windows.tend()
     assert edge.status()["state"] == "Completed"
     assert edge.condition("Completed")[:2] == ("True", "Completed")
-    assert known.finished == BEGIN + 120
+    assert known.term.finished == BEGIN + 120
     assert not edge.windows.open("main")
     assert edge.events == [("Normal", "Feasible"), ("Normal", "Active"), ("Normal", "Completed")]
 
@@ -176,7 +176,7 @@ def test_each_window_of_a_recurrence_is_answered_by_itself_and_new_ones_follow(e
     assert len(edge.told) == 5, "the one that ends in 28 days has come within the horizon"
     edge.answer(which=4)
     assert [w["state"] for w in edge.status()["windows"]] == ["Refused", "Booked", "Booked", "Booked"]
-    assert known.finished is None
+    assert known.term.finished is None
 
 
 def test_a_recurrence_is_over_behind_its_last_window(edge):
@@ -185,7 +185,7 @@ def test_a_recurrence_is_over_behind_its_last_window(edge):
         edge.answer(which=which)
     edge.now = BEGIN + DAY + 120
     edge.windows.tend()
-    assert known.finished == BEGIN + DAY + 120
+    assert known.term.finished == BEGIN + DAY + 120
     assert [w["state"] for w in edge.status()["windows"]] == ["Completed"]
 
 
@@ -228,7 +228,7 @@ def test_a_node_is_kept_for_its_maintenance_as_it_was_promised(edge):
     edge.nodes = frozenset({"n2"})  # somebody has moved the label
     (event,) = edge.windows.of_pool("main")
     assert event.reservation.nodes == {"n1"}
-    assert known.windows
+    assert known.term.windows
 
 
 def test_deleting_it_gives_all_windows_back(edge):
@@ -371,7 +371,7 @@ def test_a_pool_takes_reservations_only_from_the_namespaces_that_it_says(edge):
     assert edge.told == []
     edge.edit_pool(namespace_selector={"match_labels": {"team": "a"}})
     assert len(edge.told) == 1
-    assert known.refusal is None
+    assert known.term.refusal is None
 
 
 def test_a_window_behind_the_horizon_is_asked_about_when_it_comes_within(edge):
@@ -410,7 +410,7 @@ def test_an_edit_of_the_pools_reservations_changes_nothing_about_what_is_booked(
     edge.windows.tend()
     assert [w["state"] for w in edge.status()["windows"]] == ["Booked", "Booked"]
     assert len(edge.told) == 4, "no window more is asked about"
-    assert known.finished is None
+    assert known.term.finished is None
 
 
 def test_a_recurrence_waits_for_a_window_that_is_still_behind_the_horizon(edge):
@@ -422,7 +422,7 @@ def test_a_recurrence_waits_for_a_window_that_is_still_behind_the_horizon(edge):
     edge.now = BEGIN + 120
     edge.windows.tend()
     assert edge.status()["windows"][0]["state"] == "Completed"
-    assert known.finished is None
+    assert known.term.finished is None
     comes = BEGIN + 5 * DAY + 120
     assert edge.windows.of_job(edge.job()) == (
         "ReservationRefused",
