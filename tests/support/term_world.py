@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from punctual import errors
 from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.cluster.caches import Caches
-from punctual.kube.cluster.directory import HIGHEST, JOBS, POOLS, PROFILES, RESERVATIONS
+from punctual.kube.cluster.directory import HIGHEST, JOBS, POOLS, PROFILES, RESERVATIONS, TARGET_RATES
 from punctual.kube.cluster.nodes import project_node
 from punctual.kube.format.clock import ServerClock
 from punctual.kube.format.duration import format_time
@@ -16,7 +16,13 @@ from punctual.kube.leader.term import Term
 from punctual.kube.metrics import Metrics
 
 API = "punctual.dev/v1alpha1"
-KINDS = {"DivisibleJob": JOBS, "Pool": POOLS, "Profile": PROFILES, "Reservation": RESERVATIONS}
+KINDS = {
+    "DivisibleJob": JOBS,
+    "Pool": POOLS,
+    "Profile": PROFILES,
+    "Reservation": RESERVATIONS,
+    "TargetRate": TARGET_RATES,
+}
 NODE = {
     "metadata": {"name": "n1", "uid": "n1", "labels": {"pool": "main"}},
     "spec": {},
@@ -238,6 +244,10 @@ class World:
         start = int(self.server.clock.now()) + 86400
         standard = {"pool": "main", "start": format_time(start), "end": format_time(start + 3600), "processors": 1}
         return self.server.put("Reservation", name, "ns", spec={**standard, **spec})
+
+    def rate(self, name, **spec):
+        standard = {"pool": "main", "selector": {"matchLabels": {"app": name}}, "rate": "40%", "maxRate": "8/min"}
+        return self.server.put("TargetRate", name, "ns", spec={**standard, **spec})
 
     def path(self, body):
         meta = body["metadata"]

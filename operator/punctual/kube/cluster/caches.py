@@ -223,7 +223,7 @@ class Caches:
     def _observe_profile(self, body: Json, *, gone: bool) -> None:
         namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
         if gone:
-            self.directory.forget_profile(namespace, name)
+            self.directory.forget_profile(namespace, name, body["metadata"]["uid"])
         elif self.directory.observe_profile(body) and self.listener:
             self.listener.profile_changed(namespace, name)
 

@@ -401,9 +401,11 @@ class Directory:
         self.profiles[key] = profile
         return None if known and known.spec == profile.spec else profile
 
-    def forget_profile(self, namespace: str, name: str) -> None:
-        """Take in that a profile is gone."""
-        self.profiles.pop((namespace, name), None)
+    def forget_profile(self, namespace: str, name: str, uid: str) -> None:
+        """Take in that a profile is gone. A list may have shown another of its name already."""
+        known = self.profiles.get((namespace, name))
+        if known is not None and known.metadata.uid == uid:
+            del self.profiles[namespace, name]
 
     def observe_reservation(self, body: Body) -> KnownReservation | None:
         """Take in a reservation; None where nothing has changed but its status."""

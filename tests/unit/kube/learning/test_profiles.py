@@ -322,7 +322,7 @@ def test_a_status_that_cannot_be_read_is_begun_anew():
 
 def test_another_profile_of_the_same_name_knows_nothing_of_the_first():
     known = Known().see(*SIZES)
-    known.directory.forget_profile("ns", "thumbs")
+    known.directory.forget_profile("ns", "thumbs", "u")
     known.see(10)
     known.directory.observe_profile(manifest(uid="u2"))
     known.see(10)
