@@ -59,17 +59,17 @@ class LiveServer(Server):
         self.pods.append(body)
         return copy.deepcopy(self.add_pod(body))
 
-    def add_pod(self, body, **status):
-        """Let a pod be there."""
+    def add_pod(self, body, *, age=0.0):
+        """Let a pod be there that was made so many seconds ago."""
         self._pods += 1
         meta = {
             "uid": f"pod-{self._pods}",
-            "creationTimestamp": format_time(int(self.clock.now())),
+            "creationTimestamp": format_time(int(self.clock.now() - age)),
             "resourceVersion": str(self._pods),
         }
         pod = copy.deepcopy(body)
         pod["metadata"] |= meta
-        pod["status"] = {"phase": "Pending", **status}
+        pod["status"] = {"phase": "Pending"}
         at = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
         self.living[at] = pod
         self._tell("ADDED", pod)

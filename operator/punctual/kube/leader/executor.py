@@ -19,17 +19,17 @@ from punctual.kube.cluster.conditions import transition_times
 from punctual.kube.cluster.directory import JOBS, POOLS, Directory, KnownJob
 from punctual.kube.cluster.events import EventRecorder, Regarding
 from punctual.kube.cluster.pods import (
-    ATTEMPT,
-    BEGIN,
-    END,
     IMAGE,
-    JOB_UID_LABEL,
     OFFERED_END,
     TURN,
     InputStep,
+    Owner,
     chunk_pod,
+    is_chunk_of,
+    project_pod,
 )
 from punctual.kube.cluster.resources import PODS
+from punctual.kube.format.clock import WITNESS
 from punctual.kube.format.duration import format_time
 from punctual.kube.holding.placeholders import Placeholders
 from punctual.kube.holding.taints import Taints
@@ -59,8 +59,8 @@ from punctual.scheduling.model.actions import (
     WritePool,
     WriteStatus,
 )
-from punctual.scheduling.model.events import CreateRefused
-from punctual.scheduling.model.job import Job, JobRecord
+from punctual.scheduling.model.events import CreateRefused, PodObserved
+from punctual.scheduling.model.job import Chunk, Job, JobRecord
 from punctual.scheduling.model.pool_spec import PoolSpec
 
 log = structlog.get_logger(__name__)
@@ -264,7 +264,7 @@ class PoolExecutor:
             for operation in results.look():
                 tools.writer.submit(JobKey(action.job), operation)
         tools.promise_metrics.created(chunk.kind)
-        tools.writer.submit(JobKey(action.job), CreatePod(known.owner.namespace, body, _same(body)))
+        tools.writer.submit(JobKey(action.job), CreatePod(known.owner.namespace, body, _same(known.owner, chunk)))
 
     def _store(self, action: StoreResult) -> None:
         tools, known = self._tools, self._tools.directory.jobs.get(action.job)
@@ -309,16 +309,21 @@ def status_write(known: KnownJob, job: Job, record: JobRecord, *, now: float, ur
     return PutStatus.of(JOBS, "DivisibleJob", meta, status, urgent=urgent, version=known.version, slow=slow)
 
 
-def _same(body: Mapping[str, Any]) -> Callable[[dict[str, Any]], bool]:
-    """Return a test whether an existing pod is this attempt: same job (label and owner), range and attempt number."""
-    job, notes = body["metadata"]["labels"][JOB_UID_LABEL], body["metadata"]["annotations"]
-    wanted = {key: notes[key] for key in (BEGIN, END, ATTEMPT)}
+def _same(owner: Owner, chunk: Chunk) -> Callable[[Mapping[str, Any]], bool]:
+    """Return a test whether an existing pod is this attempt, and will be seen as such.
 
-    def same(pod: dict[str, Any]) -> bool:
-        meta = pod["metadata"]
-        there = meta.get("annotations") or {}
-        if not any(owner.get("uid") == job for owner in meta.get("ownerReferences") or ()):
-            return False  # `project_pod` would not return it as a chunk pod, and the chunk would wait for ever
-        return (meta.get("labels") or {}).get(JOB_UID_LABEL) == job and wanted.items() <= there.items()
+    An attempt of the same number may have been long before: of units that the job had, gave up and has again. Its pod
+    tells nothing of this one.
+    """
+    wanted = (owner.uid, chunk.kind, chunk.begin, chunk.origin, chunk.attempt)
+
+    def same(pod: Mapping[str, Any]) -> bool:
+        seen = project_pod(pod)
+        return (
+            isinstance(seen, PodObserved)
+            and wanted == (seen.job, seen.kind, seen.begin, seen.end, seen.attempt)
+            and is_chunk_of(owner, seen)
+            and seen.created >= chunk.created - WITNESS
+        )
 
     return same

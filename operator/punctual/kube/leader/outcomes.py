@@ -16,6 +16,7 @@ from punctual.kube.holding.taints import Taints
 from punctual.kube.leader.actors import PoolActors
 from punctual.kube.leader.guests import Guests
 from punctual.kube.leader.jobs import Jobs
+from punctual.kube.leader.pod_events import PodEvents
 from punctual.kube.leader.pools import Pools
 from punctual.kube.leader.promise_metrics import PromiseMetrics
 from punctual.kube.leader.rates import Rates
@@ -39,6 +40,7 @@ class Outcomes:
         actors: PoolActors,
         guests: Guests,
         jobs: Jobs,
+        pods: PodEvents,
         pools: Pools,
         reservations: Reservations,
         rates: Rates,
@@ -53,6 +55,7 @@ class Outcomes:
         self._actors = actors
         self._guests = guests
         self._jobs = jobs
+        self._pods = pods
         self._pools = pools
         self._reservations = reservations
         self._rates = rates
@@ -72,8 +75,11 @@ class Outcomes:
                 self._take_status(outcome, write)
             case PlaceholderKey(), CreatePod():
                 self._placeholders.settled(outcome)
-            case JobKey(uid), CreatePod(_, body) if outcome.result in {"refused", "conflict"}:
-                self._jobs.refused(_refused(uid, outcome, body))
+            case JobKey(uid), CreatePod(_, body):
+                if outcome.result in {"refused", "conflict"}:
+                    self._jobs.refused(_refused(uid, outcome, body))
+                if outcome.existed:  # behind the refusal: a pod of an earlier attempt is not this chunk's
+                    self._pods.told_again(uid, outcome.body["metadata"]["uid"])
             case JobKey(uid), ApplyConfigMap() | Patch() if outcome.result != "done":
                 self._results.failed(uid, outcome)
             case JobKey(uid), AddToConfigMap() as write if outcome.result != "done":

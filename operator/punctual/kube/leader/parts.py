@@ -296,6 +296,7 @@ def make_parts(
         actors=actors,
         guests=guests,
         jobs=jobs,
+        pods=pods,
         pools=pools,
         reservations=reservations,
         rates=rates,

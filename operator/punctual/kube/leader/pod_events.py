@@ -60,6 +60,15 @@ class PodEvents:
         for pod in self._caches.pods.of_job(known.owner.uid):
             self.changed(pod.job, pod)
 
+    def told_again(self, job: str, uid: str) -> None:
+        """Take in once more a pod of a job that was there before its create: perhaps no event of it follows.
+
+        A pod that the watch has not shown yet has its events still to come.
+        """
+        for pod in self._caches.pods.of_job(job):
+            if pod.uid == uid:
+                self.changed(job, pod)
+
     def reported(self, reported: Reported) -> None:
         """Take in a node's report: each pool is told of its own pods."""
         pods: dict[str, list[Progress]] = {}

@@ -150,6 +150,8 @@ class Outcome:
     message: str = ""
     body: Json = field(default_factory=dict)
     """The object in the API server's answer, if there was one."""
+    existed: bool = False
+    """A pod of this name was there already. Its events may have come before anything waited for them."""
 
 
 def same(body: Json, *, labels: tuple[str, ...]) -> Callable[[Json], bool]:
@@ -272,6 +274,7 @@ async def _patch(client: ApiClient, path: str, patch: list[Json]) -> Json:
 
 async def _create_pod(client: ApiClient, key: Key, operation: CreatePod) -> Outcome:
     collection = PODS.path(namespace=operation.namespace)
+    existed = False
     try:
         pod = await client.create(collection, operation.body, field_manager=FIELD_MANAGER)
     except errors.AlreadyExists as error:
@@ -279,12 +282,13 @@ async def _create_pod(client: ApiClient, key: Key, operation: CreatePod) -> Outc
             pod = await client.get(f"{collection}/{operation.body['metadata']['name']}")
         except errors.NotFound:
             raise error from None  # deleted in between: create it again
+        existed = True
         if not operation.verify(pod):
-            return Outcome(key, operation, "conflict", "another pod has this name", pod)
+            return Outcome(key, operation, "conflict", "another pod has this name", pod, existed=True)
         if pod["metadata"].get("deletionTimestamp"):
-            return Outcome(key, operation, "conflict", "the pod exists, but is being deleted", pod)
+            return Outcome(key, operation, "conflict", "the pod exists, but is being deleted", pod, existed=True)
     except errors.NoRight:
         raise
     except (errors.Forbidden, errors.Invalid, errors.NotFound) as error:
         return Outcome(key, operation, "refused", str(error))
-    return Outcome(key, operation, "done", body=pod)
+    return Outcome(key, operation, "done", body=pod, existed=existed)

@@ -15,7 +15,8 @@ operation waits behind them.
 
 An operation that fails by time-out, 429 or 5xx is retried as long as this replica leads. Every operation is therefore
 harmless when repeated, and the repetition finds out about lost answers: a create meets its own pod (409, then a GET
-must show the same job, range and attempt), a delete finds nothing (404). A final refusal by the API server goes to
+must show the same job, range and attempt; ``existed`` tells that its events may have come before), a delete finds
+nothing (404). A final refusal by the API server goes to
 ``on_outcome``. After a refused status no pod is created until another status was accepted, because no pod may run
 without a record. A status refused because of its epoch ends the writer: everything is dropped, ``on_fenced`` is called
 once, and nothing is written any more. A Writer serves one term of one leader.

@@ -159,7 +159,7 @@ class CreateRefused:
     attempt: int
     message: str
     taken: bool = False
-    """Only its name is in use, by another or a terminating pod: the next attempt has another name."""
+    """Only its name is in use, by a pod that is not this attempt's, or that terminates: the next has another name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

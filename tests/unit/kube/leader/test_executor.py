@@ -8,6 +8,7 @@ from punctual import metric_names as names
 from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.cluster.directory import Directory
 from punctual.kube.cluster.placeholder_pod import Placeholder, PlaceholderSettings
+from punctual.kube.format.duration import format_time
 from punctual.kube.holding.placeholders import Placeholders
 from punctual.kube.holding.taints import Taints
 from punctual.kube.leader.executor import PoolExecutor, Tools
@@ -260,20 +261,25 @@ async def test_what_an_earlier_leader_kept_for_a_pool_that_keeps_nothing_is_let_
 
 
 async def test_a_pod_of_its_name_is_the_same_only_if_it_is_the_same_attempt(executor, log):
-    executor.perform(CreateChunk("j1", CHUNK))
+    executor.perform(CreateChunk("j1", CHUNK._replace(created=1000.0)))
     ((_, create),) = log.take()
-    assert create.verify(create.body)
+    there = {"uid": "p1", "creationTimestamp": format_time(1000)}
+    found = {**create.body, "metadata": {**create.body["metadata"], **there}}
+    assert create.verify(found)
+
+    def other(**meta):
+        return {**found, "metadata": {**found["metadata"], **meta}}
+
     for field, key, value in (
         ("annotations", "punctual.dev/end", "6"),
         ("annotations", "punctual.dev/attempt", "2"),
         ("labels", "punctual.dev/job-uid", "j2"),
+        ("labels", "punctual.dev/kind", "Reduce"),
     ):
-        meta = create.body["metadata"]
-        other = {**create.body, "metadata": {**meta, field: {**meta[field], key: value}}}
-        assert not create.verify(other)
+        assert not create.verify(other(**{field: {**found["metadata"][field], key: value}}))
     for owners in (None, [], [{"uid": "j2"}]):
-        meta = {**create.body["metadata"], "ownerReferences": owners}
-        assert not create.verify({**create.body, "metadata": meta})
+        assert not create.verify(other(ownerReferences=owners))
+    assert not create.verify(other(creationTimestamp=format_time(900))), "an attempt of this number, long before"
 
 
 async def test_the_reduce_pod_is_given_what_was_stored(executor, log):

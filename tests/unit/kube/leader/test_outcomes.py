@@ -23,6 +23,7 @@ PARTS = [
     "directory",
     "actors",
     "jobs",
+    "pods",
     "pools",
     "reservations",
     "rates",
@@ -98,6 +99,15 @@ def test_a_pod_that_is_refused_is_its_pools_unless_it_is_a_placeholder(edge):
     edge.all.jobs.refused.assert_called_once_with(refused)
     for result in ("done", "refused"):
         assert edge.take(PlaceholderKey(0), create, result) == ["placeholders.settled"]
+
+
+def test_a_pod_that_was_there_before_its_create_is_told_again(edge):
+    create = CreatePod("ns", POD, lambda _: True)
+    edge.outcomes.take(Outcome(JobKey("j"), create, "done", body={"metadata": {"uid": "p1"}}, existed=True))
+    edge.all.pods.told_again.assert_called_once_with("j", "p1")
+    edge.all.reset_mock()
+    edge.outcomes.take(Outcome(JobKey("j"), create, "conflict", "", {"metadata": {"uid": "p1"}}, existed=True))
+    assert [name for name, _, _ in edge.all.mock_calls] == ["jobs.refused", "pods.told_again"]
 
 
 def test_a_patch_is_a_result_a_taint_or_a_finalizer_by_its_key(edge):
