@@ -39,6 +39,8 @@ def cut(demand, ground, n):
     ready = np.maximum(ground.ready, demand.not_before)
     where = ready.argsort(kind="stable")[:n]
     begin = ready[where]
+    if demand.least > 1:  # the first of them begin at one time, each with a unit
+        begin = np.maximum(begin, begin[demand.least - 1])
     if d.together:
         begin = np.full(n, begin[-1])
     if d.one_port:
@@ -46,6 +48,10 @@ def cut(demand, ground, n):
     speeds = None if ground.speeds is None else ground.speeds[where]
     divide = partition if d.partition == "OPR" else equal_partition
     sizes = np.diff(cut_points(divide(units, begin, cost, one_port=d.one_port, speeds=speeds).shares, units))
+    for i in range(demand.least if demand.least > 1 else 0):
+        if not sizes[i]:
+            sizes[(sizes - (np.arange(n) < demand.least)).argmax()] -= 1
+            sizes[i] = 1
     kept = np.flatnonzero(sizes)
     where, begin, sizes = where[kept], begin[kept], sizes[kept]
     cuts = np.concatenate(([0], sizes.cumsum()))
@@ -58,7 +64,12 @@ def cut(demand, ground, n):
 
 
 def tried(demand, ground):
-    """Return on how many processors a demand may be cut."""
+    """Return on how many processors a demand may be cut.
+
+    Which of different processors can begin together depends on the due time: there the reference knows none.
+    """
+    if demand.least > 1 and ground.speeds is not None:
+        return range(0)
     size, d = ground.ready.size, ground.discipline
     most = min(size, demand.most or size)
     if d.assign == "MN":
@@ -73,8 +84,11 @@ def ends(demand, ground):
     With MN a processor counts where it, or one behind it, could do a unit by then, though rounding may give it none.
     """
     cost, order = demand.cost, ground.ready.argsort(kind="stable")
-    begin = np.maximum(ground.ready, ground.port) if ground.discipline.one_port else ground.ready
-    unit = begin[order] + cost.setup + cost.tau + ground.chi(cost, order)
+    begin = ground.ready[order]
+    if 1 < demand.least <= begin.size:
+        begin = np.maximum(begin, begin[demand.least - 1])
+    begin = np.maximum(begin, ground.port) if ground.discipline.one_port else begin
+    unit = begin + cost.setup + cost.tau + ground.chi(cost, order)
     could = np.minimum.accumulate(unit[::-1])[::-1]
     for n in tried(demand, ground):
         booking = cut(demand, ground, n)
@@ -145,7 +159,7 @@ def asked(draw, uid="new", rank=0.0):
     ranges = Ranges.of((0, units * fine))
     if units > 2 and draw(st.integers(0, 4)) == 0:
         ranges = Ranges.of((0, fine), (2 * fine, (units + 1) * fine))
-    least = draw(st.just(1) | st.integers(1, 3))
+    least = draw(st.just(1) | st.integers(1, min(3, units * fine)))
     most = draw(st.none() | st.integers(least, 4))
     return Demand(order=Order(rank, 0.0, uid), ranges=ranges, cost=cost, due=0.0, least=least, most=most)
 

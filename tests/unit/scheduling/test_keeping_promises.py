@@ -117,10 +117,10 @@ def anomaly() -> World:
         w.apply(job(f"f{k}", units=units, deadline=units + 5.0))
     w.run(0.25)
     for k, (units, chi, setup, deadline, least, most) in enumerate([
-        (25, 0.5, 1.0, 92, 2, None),
-        (14, 0.5, 6.0, 111, 3, None),
-        (16, 3.0, 1.0, 71, 1, None),
-        (49, 3.0, 6.0, 109, 1, 3),
+        (5, 3.0, 6.0, 72, 3, None),
+        (31, 0.5, 6.0, 42, 3, 3),
+        (27, 1.0, 6.0, 66, 1, 3),
+        (18, 0.5, 6.0, 91, 1, 2),
     ]):  # fmt: skip
         asked = job(f"j{k}", units=units, chi=chi, theta_cp=setup, arrival=w.now, deadline=w.now + deadline)
         w.apply(replace(asked, min_processors=least, max_processors=most))

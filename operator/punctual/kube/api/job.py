@@ -49,7 +49,12 @@ class Processors(Model):
     )
 
     min: Annotated[int, Field(ge=1, le=MAX_PROCESSORS)] = 1
-    """At least so many. Default 1; the least number that meets the deadline is taken above that."""
+    """At least so many when the job begins: its first pods are created together, one on each of so many processors, and
+    each has at least one unit (over one port their inputs follow each other). A job that cannot begin so in time is
+    refused, with the time from which so many processors are free together; so is one with fewer units. Once the job has
+    begun the minimum no longer binds: what is left when pods are lost may run on fewer processors. Pilot chunks, which
+    measure a cost, come before that. A job without a promise begins on what is left over. Default 1; more processors are
+    taken where the deadline needs them."""
     max: Annotated[int, Field(ge=1, le=MAX_PROCESSORS)] | None = None
     """At most so many, such as the number of readers that a data base stands. Default: no limit but the pool's."""
 

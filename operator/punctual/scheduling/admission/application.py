@@ -112,11 +112,23 @@ def wants_more_processors_than_there_are(a: Application) -> Rejected | None:
     )
 
 
+def wants_more_processors_than_units(a: Application) -> Rejected | None:
+    """Refuse a processors.min larger than the job: each processor has at least one unit."""
+    if a.job.min_processors <= a.job.units:
+        return None
+    return Rejected(
+        reasons.INVALID_SPEC,
+        f"spec.processors.min is {a.job.min_processors}, but spec.units is {a.job.units}: each processor needs at "
+        f"least one unit, so set processors.min to {a.job.units} or less",
+    )
+
+
 CHECKS = (
     refused_at_the_door,
     pool_is_going,
     has_no_processors,
     its_reservation_is_over,
+    wants_more_processors_than_units,
     wants_more_processors_than_there_are,
     starts_too_late,
 )

@@ -18,6 +18,7 @@ from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.placement.demand import Demand, Shortfall
+from punctual.scheduling.placement.place import together_from
 from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.placement.sufficient_test import overloaded
 from punctual.scheduling.placement.timeline import Placement
@@ -159,11 +160,15 @@ class ExactSchedule:
         first: dict[int, int] = {}  # by place: one place may have chunks on both sides of a window
         for i in here:
             first.setdefault(int(booking.where[i]), i)
-        return [i for i in first.values() if booking.starts[i] <= now + tolerance(now)]
+        together = booking.demand.least if booking.demand.least > 1 else 0
+        begins = [booking.starts[0 if i < together else i] for i in first.values()]
+        return [i for i, at in zip(first.values(), begins, strict=True) if at <= now + tolerance(now)]
 
     def _those_who_may(self, booking: Placement, begins: list[int], *, in_turn: bool) -> tuple[list[int], bool]:
         """Return the positions with free processors that may begin, and whether later jobs may still send."""
-        discipline = self.plan.ground.discipline
+        discipline, least = self.plan.ground.discipline, booking.demand.least
+        if least > 1 and begins[:least] != list(range(least)):
+            begins = []  # the first of them begin together or not at all
         if self._windows:  # they begin at their planned times
             return begins, True
         whole = len(begins) == booking.where.size
@@ -226,6 +231,19 @@ class ExactSchedule:
 
 
 def _arithmetic(a: Application, short: Shortfall) -> str:
+    """Return why the job does not fit, and when as many processors as it needs at one time are free."""
+    if a.demand.least == 1 or short.units == 0:
+        return _obstacle(a, short)
+    least = some(a.demand.least, "processor")
+    at = together_from(a.demand, a.plan.after)
+    free = f"are free together from {span(max(0.0, at - a.now))} on" if at < np.inf else "are never free together"
+    if short.uid == a.demand.uid and short.usable < a.demand.least:
+        what = f"{some(a.demand.ranges.total, 'unit')} due in {span(a.demand.due - a.now)}"
+        return f"{what} must begin on {least} at one time (spec.processors.min); {least} {free}"
+    return f"{_obstacle(a, short)}; {least} {free}"
+
+
+def _obstacle(a: Application, short: Shortfall) -> str:
     what = f"{some(a.demand.ranges.total, 'unit')} due in {span(a.demand.due - a.now)}"
     if a.demand.inside is not None and short.uid == a.demand.uid:
         return (

@@ -104,7 +104,7 @@ def _looks(test: Test, demand: Demand, now: float, low: float) -> list[float]:
 
 def largest_load(test: Test, demand: Demand) -> Generator[None, None, int]:
     """Search the largest part of the requested units that would be accepted under the requested deadline; 0: none."""
-    low, high = 0, demand.ranges.total
+    low, high = demand.least - 1, demand.ranges.total  # fewer units than processors are never accepted
     while high - low > 1:
         middle = (low + high) // 2
         yield
@@ -112,7 +112,7 @@ def largest_load(test: Test, demand: Demand) -> Generator[None, None, int]:
             low = middle
         else:
             high = middle
-    return low
+    return low if low >= demand.least else 0
 
 
 def shown(relative: float) -> float | None:

@@ -19,6 +19,7 @@ from punctual.scheduling.admission.statistical import StatisticalQueue
 from punctual.scheduling.admission.utilization import UtilizationSchedule
 from punctual.scheduling.engine.planner import Planner
 from punctual.scheduling.engine.repair import Refit, Repair
+from punctual.scheduling.model import ledger
 from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.placement.demand import Demand
 from punctual.scheduling.placement.plan import Plan
@@ -181,6 +182,8 @@ class AdmissionMode:
                 return "need several processors at once, which a pool with admission Utilization does not give"
             broken, _ = self.refit.trouble(now, Changes(job=st))
             return f"break {some(broken, 'promise')}" if broken else KeptByShares()
+        if st.job.min_processors > st.job.units and not ledger.has_begun(st.record):
+            return f"need at least {some(st.job.min_processors, 'unit')}, but it has {st.job.units}"
         plan, missed = self.planner.trial(now, Changes(job=st))
         if missed or self.planner.is_late(st, now):
             return f"break {_whose(st.job.uid, missed)}"

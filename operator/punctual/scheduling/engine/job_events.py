@@ -50,14 +50,12 @@ class JobEvents:
         asked, promise = st.asked, record.promise
         if promise is not None:  # the promise is in force, whatever a refused edit asks for
             st.job = replace(st.job, deadline=promise.deadline)
+            # It was promised on fewer processors than its minimum if an earlier version took the minimum less strictly.
+            st.job = replace(st.job, min_processors=min(asked.min_processors, promise.processors))
             refused = record.spec_applied is not None and record.spec_applied.status == "False"
             if refused or record.observed_generation < asked.generation:
-                least, most = asked.min_processors, asked.max_processors
-                st.job = replace(
-                    st.job,
-                    min_processors=min(least, promise.processors),
-                    max_processors=None if most is None else max(most, promise.processors),
-                )
+                most = asked.max_processors
+                st.job = replace(st.job, max_processors=None if most is None else max(most, promise.processors))
         for chunk in st.record.chunks:
             occupant = self.state.occupant(st.job.uid, chunk)
             self.state.processors.seat(occupant, chunk.node)

@@ -191,7 +191,7 @@ class Planner:
             cost=planned,
             due=due,
             kept_back=kept_back,
-            least=1 if record.completed or running else job.min_processors,
+            least=1 if running or ledger.has_begun(record) else max(1, min(job.min_processors, left.total)),
             most=most,
             least_chunk=job.least_chunk,
             not_before=not_before,

@@ -66,8 +66,9 @@ class Repair:
             st = self.state.jobs[demand.uid]
             promise = st.record.promise
             assert promise is not None
-            least = max(demand.least, promise.processors - len(st.record.chunks))
-            line.append((promise.start, demand.order, replace(demand, least=min(least, demand.most or least))))
+            as_before = promise.processors - len(st.record.chunks)
+            again = replace(demand, as_before=min(as_before, demand.most or as_before))
+            line.append((promise.start, demand.order, again))
         plan, missed = Plan.in_turn(
             anew.places, anew.ground, [d for *_, d in sorted(line, key=lambda e: e[:2])], stop=True
         )

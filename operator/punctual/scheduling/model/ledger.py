@@ -27,6 +27,14 @@ def remaining(units: int, record: JobRecord) -> Ranges:
     return whole - (record.completed | Ranges.of(*owned))
 
 
+def has_begun(record: JobRecord) -> bool:
+    """Whether chunks have been created for the job's promise; pilots come before it."""
+    if not record.pilots:
+        return record.started is not None
+    piloted = sum(pilot.units for pilot in record.pilots)
+    return any(c.kind != "Pilot" for c in record.chunks) or record.completed.total > piloted
+
+
 def next_attempt(record: JobRecord, begin: int, end: int) -> int:
     """Return the attempt number for these units: one more than the most attempts of any of them."""
     return record.tried.largest(begin, end) + 1

@@ -23,7 +23,8 @@ class Capacity(NamedTuple):
 
     def numbers(self, demand: Demand) -> tuple[int, int]:
         """Return the least number of processors that could be enough, and the most that the demand may have."""
-        return max(demand.least, 1 + int(self.total.searchsorted(demand.ranges.total))), self._most(demand)
+        could = 1 + int(self.total.searchsorted(demand.ranges.total))
+        return max(demand.least, demand.as_before, could), self._most(demand)
 
     def _most(self, demand: Demand) -> int:
         return min(self.usable, demand.most or self.usable)
@@ -43,8 +44,15 @@ class Capacity(NamedTuple):
         )
 
 
-def too_late_for_reduce(demand: Demand, processors: int) -> Shortfall | None:
-    """Return why the reduce step cannot begin in time behind the job's running chunks, if they end too late."""
-    if not demand.reduce or demand.running_until <= demand.late:
-        return None
-    return Shortfall(demand.uid, demand.ranges.total, 0, None, processors, 0, demand.running_until)
+def impossible(demand: Demand, processors: int) -> Shortfall | None:
+    """Return why the demand can be placed on no processors, whenever they are free.
+
+    Its reduce step cannot begin in time behind the job's running chunks, or it has fewer units than chunks that must
+    begin at one time.
+    """
+    units = demand.ranges.total
+    if demand.reduce and demand.running_until > demand.late:
+        return Shortfall(demand.uid, units, 0, None, processors, 0, demand.running_until)
+    if 0 < units < demand.least:
+        return Shortfall(demand.uid, units, 0, None, processors, 0, demand.due)
+    return None

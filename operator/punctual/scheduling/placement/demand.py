@@ -28,7 +28,10 @@ class Demand:
     kept_back: float = 0.0
     """Seconds between that time and the deadline."""
     least: int = 1
+    """Chunks to begin at one time, each with at least one unit. Over one port, their inputs follow each other."""
     most: int | None = None
+    as_before: int = 1
+    """Processors of the placement that it is to have again: it is placed on no fewer."""
     least_chunk: int = 1
     """Units of the least chunk that is worth its set-up."""
     not_before: float = 0.0
@@ -71,7 +74,7 @@ class Demand:
         elif most is not None:
             full_until = max(full_until, until)
         left = self.ranges - owned
-        return replace(self, ranges=left, least=1, most=most, full_until=full_until, running_until=until)
+        return replace(self, ranges=left, least=1, as_before=1, most=most, full_until=full_until, running_until=until)
 
     def anew(self) -> "Demand":
         """Return the demand without limits from running chunks, to be placed on any processors."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from punctual.scheduling.placement.capacity import Capacity, too_late_for_reduce
+from punctual.scheduling.placement.capacity import Capacity, impossible
 from punctual.scheduling.placement.demand import Demand, Floats, Shortfall
 from punctual.scheduling.placement.slotted import place_around, retimed_around
 from punctual.scheduling.placement.timeline import Placement, Timeline, extra_fragments
@@ -32,7 +32,7 @@ def place(demand: Demand, ground: Timeline) -> Placement | Shortfall:
     ):
         return place_around(demand, ground, ground.around)
     cost, units, late = demand.cost, demand.ranges.total, demand.late
-    if short := too_late_for_reduce(demand, ground.ready.size):
+    if short := impossible(demand, ground.ready.size):
         return short
     if units == 0:
         return _place_reduce(demand, ground.ready)
@@ -41,6 +41,9 @@ def place(demand: Demand, ground: Timeline) -> Placement | Shortfall:
         return booking
     order = ready.argsort(kind="stable")
     line = ready[order]
+    soonest = float(line[0]) if line.size else np.inf
+    if demand.least > 1:
+        order, line = _first_together(demand, ground, order, line)
     # Whole units that each can finish by the due time if it has the port to itself.
     begin = np.maximum(line, ground.port) if ground.discipline.one_port else line
     room = np.floor((demand.surely_late - cost.setup - begin) / (cost.tau + ground.chi(cost, order)))
@@ -56,7 +59,7 @@ def place(demand: Demand, ground: Timeline) -> Placement | Shortfall:
         booking = _cut(demand, ground, order[:n], line[:n])
         if booking.finish <= late:
             return _with_reduce(booking)
-    return capacity.shortfall(demand, processors=ready.size, first=float(line[0]) if line.size else np.inf)
+    return capacity.shortfall(demand, processors=ready.size, first=soonest)
 
 
 def _among_few(demand: Demand, ground: Timeline, ready: Floats) -> Placement | None:
@@ -64,20 +67,66 @@ def _among_few(demand: Demand, ground: Timeline, ready: Floats) -> Placement | N
 
     The usual case (OPR, MN, equal, concurrent), without considering all other processors.
     """
-    if ground.speeds is not None or not ground.discipline.plain:
+    if ground.speeds is not None or not ground.discipline.plain or demand.least > FEW:
         return None
     order = first_free(ready, FEW)
-    line = ready[order]
+    line = begun_together(ready[order], demand)
     cost, units, late = demand.cost, demand.ranges.total, demand.late
     room = np.floor((demand.surely_late - cost.setup - line) / (cost.tau + cost.chi))
     if room[-1] < 1.0:
         return None
-    first = max(demand.least, 1 + int(room.cumsum().searchsorted(units)))
+    first = max(demand.least, demand.as_before, 1 + int(room.cumsum().searchsorted(units)))
     for n in range(first, min(line.size, demand.most or line.size) + 1):
         booking = _cut(demand, ground, order[:n], line[:n])
         if booking.finish <= late:
             return _with_reduce(booking)
     return None
+
+
+def begun_together(ready: Floats, demand: Demand) -> Floats:
+    """Return when the processors of a line can begin, if none begins before the first ``least`` of them can."""
+    if demand.least == 1 or ready.size < demand.least:
+        return ready
+    return np.asarray(np.maximum(ready, ready[: demand.least].max()))
+
+
+def _first_together(
+    demand: Demand, ground: Timeline, order: NDArray[np.intp], line: Floats
+) -> tuple[NDArray[np.intp], Floats]:
+    """Return a line in which the first ``least`` processors begin at one time, and when each can begin.
+
+    That is the earliest time at which so many can each do one unit in time; processors that cannot are left out. Empty:
+    there is no such time.
+    """
+    least, cost = demand.least, demand.cost
+    one_unit = np.broadcast_to(np.asarray(cost.tau + ground.chi(cost, order)), line.shape)
+    latest = demand.surely_late - cost.setup - one_unit
+    for k in range(least - 1, line.size):
+        if ground.speeds is not None and k + 1 < line.size and line[k + 1] == line[k]:
+            continue  # more are ready at this time
+        begin = max(line[k], ground.port) if ground.discipline.one_port else line[k]
+        able = np.flatnonzero(latest[: k + 1] >= begin)
+        if able.size >= least:
+            chosen = np.concatenate((able, np.arange(k + 1, line.size)))
+            return order[chosen], np.maximum(line[chosen], line[k])
+        if ground.speeds is None:
+            break  # a later time is no better for equal processors
+    return order[:0], line[:0]
+
+
+def together_from(demand: Demand, ground: Timeline) -> float:
+    """Return from when on ``least`` processors are free at one time, each for at least one unit; inf: never."""
+    ready = np.maximum(ground.ready, demand.not_before)
+    if ground.around is None:
+        return float(np.sort(ready)[demand.least - 1]) if ready.size >= demand.least else np.inf
+    slots = ground.around.slots(ready, demand.inside)
+    needed = demand.cost.setup + demand.cost.tau + ground.chi(demand.cost, slots.place)
+    enough = (
+        at
+        for at in np.unique(slots.begin).tolist()
+        if np.count_nonzero((slots.begin <= at) & (slots.until - at >= needed)) >= demand.least
+    )
+    return float(next(enough, np.inf))
 
 
 def first_free(ready: Floats, count: int) -> NDArray[np.intp]:
@@ -128,7 +177,10 @@ def _numbers(demand: Demand, ground: Timeline, begin: Floats, first: int, most: 
     if d.partition == "EPR":
         late += cost.per_unit  # whole units: a chunk may have up to one unit less than its equal part
     if d.together:
-        ends = begin[:most] + d.durations(units, cost, limit=begin.size)[:most]
+        seconds = d.durations(units, cost, limit=begin.size)[:most]
+        if demand.least > 1:  # it may need more processors than are useful
+            seconds = np.minimum.accumulate(seconds)
+        ends = begin[:most] + seconds
     elif d.partition == "EPR":
         ends = _equal_ends(units, begin[:most], cost, one_port=d.one_port)
     elif d.one_port:
@@ -147,7 +199,7 @@ def _of_use(demand: Demand, ground: Timeline, order: NDArray[np.intp], line: Flo
     """
     limit = min(line.size, demand.most or line.size)
     useful = ground.discipline.most_useful(demand.ranges.total, demand.cost, limit=limit) if limit else 1
-    n, late = max(demand.least, useful), demand.late
+    n, late = max(demand.least, demand.as_before, useful), demand.late
     if not first <= n <= limit:
         return
 
@@ -182,7 +234,10 @@ def _equal_ends(units: int, begin: Floats, cost: Cost, *, one_port: bool) -> Flo
 
 
 def _cut(demand: Demand, ground: Timeline, where: NDArray[np.intp], line: Floats) -> Placement:
-    """Partition the demand over these places, ready at ``line``, and keep those that get at least one unit."""
+    """Partition the demand over these places, ready at ``line``, and keep those that get at least one unit.
+
+    The first ``least`` get one in any case.
+    """
     d, cost, units = ground.discipline, demand.cost, demand.ranges.total
     begin = np.full(line.size, line[-1]) if d.together else line
     if d.one_port:
@@ -195,6 +250,9 @@ def _cut(demand: Demand, ground: Timeline, where: NDArray[np.intp], line: Floats
         shares = divide(units, begin, cost, one_port=d.one_port, speeds=speeds).shares
     cuts = cut_points(shares, units)
     sizes = cuts[1:] - cuts[:-1]
+    if demand.least > 1 and not sizes[: demand.least].all():
+        sizes = _a_unit_each(sizes, demand.least)
+        cuts = np.concatenate(([0], sizes.cumsum()))
     if np.count_nonzero(sizes) == sizes.size:
         where, begin = where.copy(), begin.copy()  # a slice would keep all processors' times in memory
     else:
@@ -209,6 +267,20 @@ def _cut(demand: Demand, ground: Timeline, where: NDArray[np.intp], line: Floats
     if finish - float(ends.min()) <= tolerance(finish):
         ends = np.full(ends.size, finish)  # meant to be equal; gives the next demand fewer distinct times
     return Placement(demand, where, cuts, walk.starts, ends, finish, port=walk.port)
+
+
+def _a_unit_each(sizes: NDArray[np.int64], first: int) -> NDArray[np.int64]:
+    """Return the sizes with at least one unit for each of the first chunks, taken from the largest."""
+    sizes = sizes.copy()
+    spare = sizes.copy()
+    spare[:first] -= 1
+    for empty in np.flatnonzero(spare < 0).tolist():
+        largest = int(spare.argmax())
+        sizes[largest] -= 1
+        spare[largest] -= 1
+        sizes[empty] = 1
+        spare[empty] = 0
+    return sizes
 
 
 def _place_reduce(demand: Demand, ready: Floats) -> Placement | Shortfall:
@@ -232,7 +304,7 @@ def retimed(booking: Placement, ground: Timeline) -> Placement:
     if ground.around is not None:
         return retimed_around(booking, ground, ground.around)
     demand, sizes = booking.demand, np.diff(booking.cuts)
-    ready = np.maximum(ground.ready[booking.where], demand.not_before)
+    ready = begun_together(np.maximum(ground.ready[booking.where], demand.not_before), demand)
     walk = ground.walk(booking.where, sizes, ready, demand.cost)
     ends = walk.ends + demand.cost.setup * extra_fragments(demand.ranges, booking.cuts)
     finish = float(ends.max()) if ends.size else 0.0

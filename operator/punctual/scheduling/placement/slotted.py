@@ -3,6 +3,9 @@
 A demand gets at most one chunk per slot, each with its own set-up. All chunks end by one time T or by the end of their
 slot. (The paper also splits chunks at the intervals of other places; here they continue.) Over one port, a transfer
 lies within one gap; a chunk that the gap's end kept small is followed by another in the same slot.
+
+If several chunks must begin at one time, each time is tried at which a slot or a gap begins. The first slots of the
+search are then those chunks' slots; over one port, their transfers follow each other within one gap.
 """
 
 import heapq
@@ -15,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from punctual.scheduling.placement.blackouts import Blackouts, Places, Slots
-from punctual.scheduling.placement.capacity import Capacity, too_late_for_reduce
+from punctual.scheduling.placement.capacity import Capacity, impossible
 from punctual.scheduling.placement.demand import Demand, Floats, Shortfall
 from punctual.scheduling.placement.timeline import Placement, Timeline, extra_fragments
 from punctual.theory.cost import Cost
@@ -25,13 +28,13 @@ from punctual.theory.tolerance import tolerance, tolerances
 def place_around(demand: Demand, ground: Timeline, around: Blackouts) -> Placement | Shortfall:
     """Place a demand on the fewest processors that meet its due time, in all their slots; or return why not."""
     late = demand.late
-    if none := too_late_for_reduce(demand, ground.ready.size):
+    if none := impossible(demand, ground.ready.size):
         return none
     slots = around.slots(np.maximum(ground.ready, demand.not_before), demand.inside)
     if not demand.ranges.total:
         return _place_reduce(demand, ground, slots, late)
     short = None
-    for some in _together(slots, late) if ground.discipline.together else (slots,):
+    for some in _choices(slots, demand, ground, around, late):
         search = _Search.of(demand, ground, around, some, late)
         for booking in search.bookings():
             if not demand.reduce or _with_reduce(booking, ground, late):
@@ -87,16 +90,11 @@ def retimed_around(booking: Placement, ground: Timeline, around: Blackouts) -> P
             booking.where.tolist(), booking.starts.tolist(), lasts.tolist(), sending.tolist(), strict=True
         )
     ]
-    least = -np.inf
-    if ground.discipline.together:
-        least = max((_first_fit(mine, -np.inf, seconds, own) for mine, _, seconds, _ in chunks), default=least)
-    starts: list[float] = []
-    taken: dict[int, float] = {}
-    for place, (mine, was, seconds, sent) in zip(booking.where.tolist(), chunks, strict=True):
-        begun = max(least, taken.get(place, -np.inf), port.gap_of(was))
-        starts.append(_first_fit(mine, begun, seconds, port, sent))
-        taken[place] = starts[-1] + seconds
-    found = np.array(starts)
+    first = sizes.size if ground.discipline.together else demand.least if demand.least > 1 else 0
+    least = max((_first_fit(mine, -np.inf, seconds, own) for mine, _, seconds, _ in chunks[:first]), default=-np.inf)
+    found = _starts_in_slots(booking.where.tolist(), chunks, port.copy(), least)
+    while demand.least > 1 and (later := _apart(found[: demand.least], sending, port)) is not None:
+        found = _starts_in_slots(booking.where.tolist(), chunks, port.copy(), later)
     ends = found + lasts
     end = float((found + sending).max()) if ground.discipline.one_port and found.size else -np.inf
     finish = float(ends.max()) if ends.size else 0.0
@@ -113,8 +111,49 @@ def retimed_around(booking: Placement, ground: Timeline, around: Blackouts) -> P
     return new
 
 
+def _starts_in_slots(
+    where: list[int], chunks: list[tuple[Slots, float, float, float]], port: "_Port", least: float
+) -> Floats:
+    """Return when chunks begin, none before ``least``: each in its slot or a later one, and in its gap or a later one.
+
+    ``chunks``: slots, earlier start, seconds and seconds of transfer of each.
+    """
+    starts: list[float] = []
+    taken: dict[int, float] = {}
+    for place, (mine, was, seconds, sent) in zip(where, chunks, strict=True):
+        begun = max(least, taken.get(place, -np.inf), port.gap_of(was))
+        starts.append(_first_fit(mine, begun, seconds, port, sent))
+        taken[place] = starts[-1] + seconds
+    return np.array(starts)
+
+
+def _apart(begins: Floats, sending: Floats, port: "_Port") -> float | None:
+    """Return the time before which the first chunks must not begin, if they do not begin together; None: they do."""
+    if not port.shared:
+        latest = float(begins.max())
+        return latest if latest - float(begins.min()) > tolerance(latest) else None
+    apart = begins[1:] - (begins + sending[: begins.size])[:-1] > tolerances(begins[1:])
+    return float(begins[1:][apart][0]) if apart.any() else None
+
+
+def _choices(slots: Slots, demand: Demand, ground: Timeline, around: Blackouts, late: float) -> Iterator[Slots]:
+    """Yield the slots to search; if chunks must begin together, those that are free from each time on."""
+    if ground.discipline.together:
+        yield from _together(slots, late)
+        return
+    if demand.least == 1:
+        yield slots
+        return
+    begins = slots.begin
+    if ground.discipline.one_port:
+        begins = np.maximum(np.concatenate((begins, around.sent)), ground.port)
+    for at in np.unique(begins[begins < late]).tolist():
+        there = slots.of(slots.until > at)
+        yield there._replace(begin=np.maximum(there.begin, at))
+
+
 def _together(slots: Slots, late: float) -> Iterator[Slots]:
-    """Return, for each time at which all processors of a job could begin, the slots that are free from then on."""
+    """Yield, for each time at which all processors of a job could begin, the slots that are free from then on."""
     for at in np.unique(slots.begin[slots.begin < late]).tolist():
         there = slots.of((slots.begin <= at) & (slots.until > at))
         yield there._replace(begin=np.full(there.begin.size, at))
@@ -207,6 +246,8 @@ class _Search:
     ranks: list[int]
     holes: list[int]
     """Offsets between the demand's ranges: a chunk across one of them is set up once more."""
+    first: int = 0
+    """Number of slots, the first ones, in which a chunk must begin at one time; 0: chunks begin at any time."""
 
     @classmethod
     def of(cls, demand: Demand, ground: Timeline, around: Blackouts, slots: Slots, late: float) -> "_Search":
@@ -217,9 +258,13 @@ class _Search:
         per_unit = np.broadcast_to(np.asarray(cost.tau + ground.chi(cost, slots.place)), begin.shape)
         until = np.minimum(late, slots.until + tolerances(slots.until))
         room = np.floor((until - cost.setup - begin) / per_unit)
-        order = begin.argsort(kind="stable")
+        first = demand.least if demand.least > 1 else 0
+        # Of those that begin together, the ones with most time come first.
+        order = np.lexsort((-room, begin)) if first else begin.argsort(kind="stable")
         wide = slots.until - begin > tolerances(slots.until)  # ignores slots that exist only by rounding
         order = order[(room[order] >= 1) & wide[order]]
+        if first and (order.size < first or begin[order[first - 1]] > begin[order[0]]):
+            order = order[:0]  # too few can begin together
         slots, room = slots._replace(begin=begin, until=until).of(order), np.minimum(room[order], demand.ranges.total)
         _, firsts, inverse = np.unique(slots.place, return_index=True, return_inverse=True)
         rank = firsts.argsort().argsort()[inverse]
@@ -229,9 +274,8 @@ class _Search:
         holes = np.cumsum([r.size for r in parts])[:-1].tolist() if len(parts) > 1 else []
         lists = slots.begin.tolist(), slots.until.tolist(), per_unit[order].tolist(), rank.tolist()
         whole = room.astype(np.int64)
-        return cls(
-            demand, ground, around, late, slots, per_unit[order], whole, rank, Capacity(total.cumsum()), *lists, holes
-        )
+        capacity = Capacity(total.cumsum())
+        return cls(demand, ground, around, late, slots, per_unit[order], whole, rank, capacity, *lists, holes, first)
 
     def bookings(self) -> Iterator[Placement]:
         """Return placements that meet the due time, the one on the fewest processors first."""
@@ -249,8 +293,18 @@ class _Search:
             fine = bisect_left(numbers, x=True, key=lambda n: any(p.size < demand.least_chunk for p in cut(n)))
             first += fine
         for n in range(first, most + 1):
-            if pieces := cut(n):
+            if (pieces := cut(n)) and self._begin_together(pieces):
                 yield self._booked(pieces)
+
+    def _begin_together(self, pieces: list[_Piece]) -> bool:
+        """Whether the first chunks begin as they must: at one time, or one transfer after the other."""
+        cost, begin = self.demand.cost, self.slots.begin[0]
+        for piece in pieces[: self.first]:
+            if piece.start > begin + tolerance(begin):
+                return False
+            if self.ground.discipline.one_port:
+                begin = piece.start + cost.theta_cm + piece.size * cost.tau
+        return len({int(self.slots.place[p.slot]) for p in pieces[: self.first]}) == self.first
 
     def _least(self, first: int, most: int) -> int:
         """Return the least number of processors, ``first`` or more, with which a walk finishes everything in time."""
@@ -293,6 +347,10 @@ class _Search:
         units, room, per_unit = self.demand.ranges.total, self.room[chosen], self.per_unit[chosen]
         origin = float(self.slots.begin[chosen[0]]) + self.demand.cost.setup
         begin = self.slots.begin[chosen] + self.demand.cost.setup - origin
+        if self.first:  # each of the first has one unit before the rest is divided
+            units -= self.first
+            room[: self.first] -= 1
+            begin[: self.first] += per_unit[: self.first]
         full = begin + room * per_unit
         times = np.concatenate((begin, full))
         order = times.argsort(kind="stable")
@@ -302,6 +360,7 @@ class _Search:
         end = times[at - 1] + (units - done[at - 1]) / rates[at - 1] if rates[at - 1] > 0 else times[at]
         shares = (np.clip(end - begin, 0.0, full - begin)) / per_unit
         sizes = _whole(np.minimum(shares, room), room, units, begin, per_unit)
+        sizes[: self.first] += 1
         return [
             _Piece(slot, size, float(self.slots.begin[slot]))
             for slot, size in zip(chosen.tolist(), sizes.tolist(), strict=True)
@@ -315,11 +374,16 @@ class _Search:
         """
         cost, port, left = self.demand.cost, _Port.of(self.around, self.ground), self.demand.ranges.total
         line = [(begin, i) for i, begin in enumerate(self.begins) if self.ranks[i] < n]  # ascending: a heap
-        found = []
+        found: list[_Piece] = []
         while line and left:
             begin, i = heapq.heappop(line)
+            expected = max(begin, port.free)
             start, limit = port.next(begin)
             fits = self._most(self.demand.ranges.total - left, min(end, self.untils[i]) - start, i)
+            if (wanting := self.first - len(found)) > 0:  # it must begin together with so many, itself included
+                fits = min(fits, left - wanting + 1)
+                if fits < 1 or start > expected + tolerance(start) or not _sendable(cost, limit - start, 1):
+                    return [], self.demand.ranges.total
             if fits < 1 or self.untils[i] - start <= 2.0 * tolerance(start):  # exists in its slot only by rounding
                 continue
             sendable = _sendable(cost, limit - start, fits)

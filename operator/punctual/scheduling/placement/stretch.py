@@ -88,11 +88,11 @@ def _rows(demands: Sequence[Demand], line: Floats, begin: int, more: int, back: 
     rows = []
     for demand in demands:
         cost, parts = demand.cost, demand.ranges.parts
-        if demand.reduce or len(parts) != 1 or demand.not_before > line[0]:
+        if demand.reduce or demand.least > 1 or len(parts) != 1 or demand.not_before > line[0]:
             break
         units = parts[0].end - parts[0].begin
         room = np.floor((demand.surely_late - cost.setup - line[begin : begin + FEW]) / (cost.tau + cost.chi))
-        count = max(demand.least, 1 + int(room.cumsum().searchsorted(units))) + more
+        count = max(demand.as_before, 1 + int(room.cumsum().searchsorted(units))) + more
         if count > min(room.size, demand.most or count) or room[count - 1] < 1.0:
             break
         if line[begin + count - 1] >= back:

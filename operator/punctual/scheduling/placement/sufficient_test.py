@@ -39,7 +39,8 @@ def surely_fit(ground: Timeline, demands: Sequence[Demand], begin: int = 0) -> i
     busy = float((ground.ready - origin).sum())
     for i in range(begin, len(demands)):
         demand = demands[i]
-        if demand.reduce or demand.least > 1 or demand.not_before > origin or not demand.ranges:
+        several = max(demand.least, demand.as_before) > 1
+        if demand.reduce or several or demand.not_before > origin or not demand.ranges:
             return i
         cost, parts = demand.cost, demand.ranges.parts
         unit, setup = cost.per_unit, cost.setup

@@ -83,13 +83,27 @@ class Timeline:
             raise InvariantError(f"{uid}: a chunk starts before its processor is free")
         if len(set(booking.where.tolist())) != booking.where.size:
             raise InvariantError(f"{uid}: one processor is used twice")
+        self._check_first(booking)
         sent = np.concatenate(([self.port], booking.sent[:-1]))
         if self.discipline.one_port and booking.where.size and (booking.starts < sent - near).any():
             raise InvariantError(f"{uid}: two transfers overlap")
 
+    def _check_first(self, booking: "Placement") -> None:
+        """Raise InvariantError if fewer chunks than the demand needs begin at one time."""
+        least, near = booking.demand.least, tolerance(booking.finish)
+        if least == 1 or not booking.where.size:
+            return
+        begins, sent = booking.starts[:least], booking.sent[:least]
+        expected = np.concatenate((begins[:1], sent[:-1])) if self.discipline.one_port else begins[:1]
+        if begins.size < least or (np.abs(begins - expected) > near).any():
+            raise InvariantError(f"{booking.demand.uid}: {least} chunks must begin at one time")
+        if (booking.starts < begins[0] - near).any():
+            raise InvariantError(f"{booking.demand.uid}: a chunk begins before the first {least}")
+
     def _check_around(self, booking: "Placement", around: Blackouts) -> None:
         ready, port = self.ready.copy(), self.port
         uid, near, inside = booking.demand.uid, tolerance(booking.finish), booking.demand.inside
+        self._check_first(booking)
         for place, start, end, sent in zip(
             booking.where.tolist(), booking.starts.tolist(), booking.ends.tolist(), booking.sent.tolist(), strict=True
         ):

@@ -153,17 +153,17 @@ def test_an_application_is_answered(plan, wanted, expected, more):
         ),
         case(
             "the time is there and the least number, but not in equal parts",
-            pool(0, 60, discipline=Discipline(partition="EPR")),
-            demand(130, 100, least=2),
-            "130 units due in 1m40s need 2 processors of 1 CPU from now; 2 of 2 are free early enough, the first in "
-            "0.0s, and finish 140 units in total, but not in equal parts",
+            pool(0, 0, 60, discipline=Discipline(partition="EPR")),
+            demand(210, 100, least=2),
+            "210 units due in 1m40s need 3 processors of 1 CPU from now; 3 of 3 are free early enough, the first in "
+            "0.0s, and finish 240 units in total, but not in equal parts; 2 processors are free together from 0.0s on",
         ),
         case(
             "the time is there, but on less than the least number",
             pool(0, 0, 100),
             demand(130, 100, least=3),
-            "130 units due in 1m40s need 3 processors of 1 CPU from now; 2 of 3 are free early enough, the first in "
-            "0.0s, and finish 200 units",
+            "130 units due in 1m40s must begin on 3 processors at one time (spec.processors.min); 3 processors are "
+            "free together from 1m40s on",
         ),
         case(
             "processors are booked ahead",

@@ -109,7 +109,7 @@ def test_a_job_uses_the_time_before_a_window_and_behind_it_each_with_its_own_set
 
 
 def test_two_processors_of_which_one_has_a_window_end_together():
-    booking = place(demand(50, 60.0, least=2), ground([0.0, 0.0], [(1, 10.0, 30.0)]))
+    booking = place(demand(50, 60.0, as_before=2), ground([0.0, 0.0], [(1, 10.0, 30.0)]))
     assert lines(booking) == [(0, 36, 0.0, 37.0), (1, 9, 0.0, 10.0), (1, 5, 30.0, 36.0)]
 
 
@@ -214,7 +214,7 @@ def compared(seed, *, one_port, intervals, count=60):
         units = int(rng.integers(1, 8))
         network = "OnePort" if one_port else "Concurrent"
         on = ground(ready, windows, sending, speeds=speeds, network=network)
-        booking = place_around(demand(units, 1e3, cost=cost, least=n), on, on.around)
+        booking = place_around(demand(units, 1e3, cost=cost, as_before=n), on, on.around)
         least = soonest(slots_of(ready, windows), units, cost, speeds, one_port=one_port, sending=sending)
         found.append((booking.finish / least, cost.theta_cm > 0.0))
     return found
