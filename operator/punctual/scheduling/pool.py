@@ -124,7 +124,7 @@ class Pool:
         self._reservations.clear(now)
         self._dispatcher.work(now)
         self._transfers.work(now)
-        self._state.due = self._state.schedule.wake(now)
+        self._state.due = self._dispatcher.wake(now)
         self._decisions.search_offers(now)
         self._reservations.offer()
         self._lifecycle.expire(now)

@@ -53,8 +53,8 @@ class Processors(Model):
     each has at least one unit (over one port their inputs follow each other). A job that cannot begin so in time is
     refused, with the time from which so many processors are free together; so is one with fewer units. Once the job has
     begun the minimum no longer binds: what is left when pods are lost may run on fewer processors. Pilot chunks, which
-    measure a cost, come before that. A job without a promise begins on what is left over. Default 1; more processors are
-    taken where the deadline needs them."""
+    measure a cost, come before that. A job without a promise begins on what is left over. Default 1; more processors
+    are taken where the deadline needs them."""
     max: Annotated[int, Field(ge=1, le=MAX_PROCESSORS)] | None = None
     """At most so many, such as the number of readers that a data base stands. Default: no limit but the pool's."""
 

@@ -13,9 +13,10 @@ import numpy as np
 
 from punctual import reasons
 from punctual.scheduling.admission.application import Application, Rejected, objection
-from punctual.scheduling.admission.schedule import Accepted, Busy, ChunkStart, ReduceStart, ScheduleKind
+from punctual.scheduling.admission.schedule import Accepted, ChunkStart, Claim, Current, ReduceStart, ScheduleKind
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Ranges
+from punctual.scheduling.model.timing import NOTICE
 from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.placement.demand import Demand, Shortfall
 from punctual.scheduling.placement.place import together_from
@@ -83,17 +84,18 @@ class ExactSchedule:
 
     kind: ClassVar[ScheduleKind] = "Exact"
     counts_on_ends: ClassVar[bool] = True
+    takes_any: ClassVar[bool] = False
     overtaken: ClassVar[Collection[str]] = ()
 
     plan: Plan = field(default_factory=Plan)
 
-    def refresh(self, now: float, busy: Busy) -> None:
+    def refresh(self, now: float, current: Current) -> None:  # noqa: ARG002  as every schedule
         """Bring the plan up to date: no processor is ready in the past."""
-        self.plan = current(self.plan, now, busy())
+        self.plan = current()
 
-    def test(self, now: float, busy: Busy) -> PlanTest:
+    def test(self, now: float, current: Current) -> PlanTest:  # noqa: ARG002  as every schedule
         """Return the test of the plan for demands placed now."""
-        return PlanTest(current(self.plan, now, busy()))
+        return PlanTest(current())
 
     def judge(self, a: Application) -> Accepted[Plan] | Rejected:
         """Return the plan with the job in it, or the first obstacle."""
@@ -206,21 +208,27 @@ class ExactSchedule:
         """Whether there are reserved windows: work then begins at its planned time, not as soon as it can."""
         return self.plan.ground.around is not None
 
-    def spare(self, free: Iterable[Place]) -> Iterable[Place]:
-        """Return the places that no placement waits for: all that are left."""
-        return free
+    def spare(self, now: float, idle: Iterable[Place]) -> Mapping[Place, float]:
+        """Return the places that no placement needs, and those that wait for one that begins later than after notice.
 
-    def claimed(self, now: float) -> Iterable[Place]:
-        """Yield the places that placements need, each once; not those of jobs that are held up."""
-        seen: set[int] = set()
+        From the latter, jobs without a promise must leave ``NOTICE`` before that.
+        """
+        begins = {claim.place: claim.begin for claim in self.claimed(now)}
+        until = {place: begins.get(place, np.inf) - NOTICE for place in idle}
+        return {place: at for place, at in until.items() if at > now}
+
+    def claimed(self, now: float) -> Iterable[Claim]:  # noqa: ARG002  as every schedule
+        """Return the places that placements need, and when the first of them begins there."""
+        found: dict[int, Claim] = {}
         places = self.plan.places
         for booking in self.plan:
-            if booking.demand.not_before > now:
-                continue
-            for w in booking.where.tolist():
-                if w not in seen:
-                    seen.add(w)
-                    yield places[w]
+            begins = list(zip(booking.where.tolist(), booking.starts.tolist(), strict=True))
+            if booking.reducer is not None:
+                begins.append((booking.reducer, booking.finish - booking.demand.reduce))
+            for w, at in begins:
+                if w not in found or at < found[w].begin:
+                    found[w] = Claim(places[w], at, booking.demand.uid)
+        return found.values()
 
     def wake(self, now: float) -> float | None:
         """Return the next planned start, if reserved windows make work wait for the clock."""

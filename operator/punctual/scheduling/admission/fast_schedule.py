@@ -15,7 +15,7 @@ from punctual.scheduling.admission.fast_queue import FastQueue, SlackAnswer
 from punctual.scheduling.admission.fast_test import Obstacle, obstacle, to_fast, turn_of
 from punctual.scheduling.admission.schedule import (
     Accepted,
-    Busy,
+    Current,
     NextChunk,
     Queue,
     QueueTest,
@@ -99,10 +99,10 @@ class FastSchedule(Queue):
         room = self.room(now, demand)
         return not isinstance(room, Obstacle) and room.fits
 
-    def refresh(self, now: float, busy: Busy) -> None:
+    def refresh(self, now: float, current: Current) -> None:
         """Do nothing: each answer is for its own time."""
 
-    def test(self, now: float, busy: Busy) -> QueueTest:  # noqa: ARG002  as every schedule
+    def test(self, now: float, current: Current) -> QueueTest:  # noqa: ARG002  as every schedule
         """Return the test of the queue at this time."""
         return QueueTest(self, now)
 

@@ -30,8 +30,8 @@ from punctual.scheduling.placement.timeline import Timeline, Walk
 
 ScheduleKind = Literal["Exact", "Fast", "Statistical", "Utilization"]
 Proof = TypeVar("Proof")
-Busy = Callable[[], Mapping[Place, float]]
-"""Returns when each occupied place is expected to be free. Only the schedules that need it call it."""
+Current = Callable[[], Plan]
+"""Returns the plan for a demand placed now, to which leftover chunks make way. Only exact admission calls it."""
 
 
 class Accepted(NamedTuple, Generic[Proof]):
@@ -80,12 +80,24 @@ class ReduceStart(NamedTuple):
     place: Place
 
 
+class Claim(NamedTuple):
+    """A place that promised work needs."""
+
+    place: Place
+    begin: float
+    """When it begins there; no later than now: as soon as it can."""
+    uid: str | None = None
+    """Its job; None: the first of the waiting jobs."""
+
+
 class Schedule(Protocol[Proof]):
     """Promised work that is still to be dispatched, and the processors that it is promised on."""
 
     kind: ClassVar[ScheduleKind]
     counts_on_ends: ClassVar[bool]
     """Whether planned work starts at the planned end of other work, so that another end makes a new plan worthwhile."""
+    takes_any: ClassVar[bool]
+    """Whether the first waiting work begins on whichever processor is free."""
 
     @property
     def plan(self) -> Plan:
@@ -95,10 +107,10 @@ class Schedule(Protocol[Proof]):
     def overtaken(self) -> Collection[str]:
         """Promised jobs that make way for more urgent ones: their pods are cut short."""
 
-    def refresh(self, now: float, busy: Busy) -> None:
+    def refresh(self, now: float, current: Current) -> None:
         """Move ready times that have passed to ``now``, before jobs are judged."""
 
-    def test(self, now: float, busy: Busy) -> Test:
+    def test(self, now: float, current: Current) -> Test:
         """Return the admission test in force, for searches that test one demand after the other."""
 
     def judge(self, a: Application) -> Accepted[Proof] | Rejected | Unable:
@@ -122,11 +134,11 @@ class Schedule(Protocol[Proof]):
     def starts(self, now: float, free: MutableMapping[Place, None]) -> Iterator[ChunkStart | ReduceStart]:
         """Yield the work that begins now on free places. It removes from ``free`` those that its work uses or needs."""
 
-    def spare(self, free: Iterable[Place]) -> Iterable[Place]:
-        """Return which of the places that :meth:`starts` left may serve jobs without a promise."""
+    def spare(self, now: float, idle: Iterable[Place]) -> Mapping[Place, float]:
+        """Return which places without a chunk may serve jobs without a promise, once work has begun, and until when."""
 
-    def claimed(self, now: float) -> Iterable[Place]:
-        """Return the places from which jobs without a promise must leave."""
+    def claimed(self, now: float) -> Iterable[Claim]:
+        """Return the places from which jobs without a promise must leave, each once, and when promised work begins."""
 
     def wake(self, now: float) -> float | None:
         """Return when work could begin without a further event; None: only after an event."""
@@ -147,6 +159,7 @@ class Queue(ABC):
     """
 
     __slots__ = ()
+    takes_any: ClassVar[bool] = True
 
     ground: Timeline
     """The timeline that it was made on: processors, and what they share."""
@@ -205,13 +218,13 @@ class Queue(ABC):
             end = np.array([self.start(now, share, place)])
             yield ChunkStart(share.uid, [(share.piece, place)], Walk(np.array([now]), end, -math.inf))
 
-    def spare(self, free: Iterable[Place]) -> Iterable[Place]:
+    def spare(self, now: float, idle: Iterable[Place]) -> Mapping[Place, float]:  # noqa: ARG002  as every schedule
         """Return the places if no job waits."""
-        return () if self.jobs else free
+        return {} if self.jobs else dict.fromkeys(idle, math.inf)
 
-    def claimed(self, now: float) -> Iterable[Place]:  # noqa: ARG002  as every schedule
+    def claimed(self, now: float) -> Iterable[Claim]:
         """Return all places if a job waits: any of them would take the first work."""
-        return self.plan.places if self.jobs else ()
+        return (Claim(place, now) for place in (self.plan.places if self.jobs else ()))
 
 
 @dataclass(frozen=True, slots=True)

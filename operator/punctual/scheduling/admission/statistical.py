@@ -20,7 +20,7 @@ from punctual.scheduling.admission.application import Application, Rejected, obj
 from punctual.scheduling.admission.fast_test import turn_of
 from punctual.scheduling.admission.schedule import (
     Accepted,
-    Busy,
+    Current,
     NextChunk,
     Queue,
     QueueTest,
@@ -159,10 +159,10 @@ class StatisticalQueue(Queue):
         """Whether one more job may be admitted."""
         return self.room(now, demand).fits
 
-    def refresh(self, now: float, busy: Busy) -> None:
+    def refresh(self, now: float, current: Current) -> None:
         """Do nothing: each answer is for its own time."""
 
-    def test(self, now: float, busy: Busy) -> QueueTest:  # noqa: ARG002  as every schedule
+    def test(self, now: float, current: Current) -> QueueTest:  # noqa: ARG002  as every schedule
         """Return the test of the queue at this time."""
         return QueueTest(self, now)
 

@@ -6,7 +6,7 @@ them, so a job that is ahead leaves room for others.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import ClassVar
@@ -17,7 +17,7 @@ from punctual import reasons
 from punctual.control.utilization import refusal
 from punctual.scheduling.admission.application import Application, Rejected, objection, too_late
 from punctual.scheduling.admission.fluid import Arrangement, FluidJob, FluidNode, arrange
-from punctual.scheduling.admission.schedule import Accepted, Busy, ChunkStart, ScheduleKind
+from punctual.scheduling.admission.schedule import Accepted, ChunkStart, Claim, Current, ScheduleKind
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Range, Ranges
 from punctual.scheduling.model.wording import some, span
@@ -86,6 +86,7 @@ class UtilizationSchedule:
 
     kind: ClassVar[ScheduleKind] = "Utilization"
     counts_on_ends: ClassVar[bool] = False
+    takes_any: ClassVar[bool] = False
 
     look: Look
     """What counts for new promises."""
@@ -102,10 +103,10 @@ class UtilizationSchedule:
     overtaken: frozenset[str] = frozenset()
     """Jobs that make way for more urgent ones."""
 
-    def refresh(self, now: float, busy: Busy) -> None:
+    def refresh(self, now: float, current: Current) -> None:
         """Do nothing: each answer is for its own time."""
 
-    def test(self, now: float, busy: Busy) -> UtilizationTest:  # noqa: ARG002  as every schedule
+    def test(self, now: float, current: Current) -> UtilizationTest:  # noqa: ARG002  as every schedule
         """Return the test for demands at this time."""
         return UtilizationTest(now, self.plan.ground, self.nodes(now), self.look(now))
 
@@ -169,11 +170,11 @@ class UtilizationSchedule:
             end = now + setup + max(0.0, job.due - now - job.setup) * piece.size / left.total
             yield ChunkStart(uid, [(piece, place)], Walk(np.array([now]), np.array([end]), -inf))
 
-    def spare(self, free: Iterable[Place]) -> Iterable[Place]:
+    def spare(self, now: float, idle: Iterable[Place]) -> Mapping[Place, float]:  # noqa: ARG002  as every schedule
         """Return the places if no job waits."""
-        return () if self.waiting else free
+        return {} if self.waiting else dict.fromkeys(idle, inf)
 
-    def claimed(self, now: float) -> Iterable[Place]:
+    def claimed(self, now: float) -> Iterable[Claim]:
         """Return the places of the nodes on which a pod must make way for a job that should begin now."""
         if not self.waiting:
             return ()
@@ -184,7 +185,7 @@ class UtilizationSchedule:
         begin = Counter(start.node for start in found.starts.values() if start.at <= now)
         wanted = {node.name for node in nodes if node.taken + begin[node.name] > node.pods}
         wanted |= {job.node for job in jobs if job.node is not None and job.uid in self.overtaken}
-        return [place for place in self.plan.places if place.node in wanted]
+        return [Claim(place, now) for place in self.plan.places if place.node in wanted]
 
     def wake(self, now: float) -> float | None:  # noqa: ARG002  as every schedule
         """Return None: jobs wait for other jobs to end."""

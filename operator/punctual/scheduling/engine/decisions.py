@@ -59,7 +59,7 @@ class Decisions:
             return
         if self.state.plan.begins_before(now):  # a chunk has not begun as planned
             self.mode.replan(now)
-        self.state.schedule.refresh(now, lambda: self.planner.busy(now))
+        self.state.schedule.refresh(now, lambda: self.planner.current(now))
         budget = PLACEMENTS
         while self.state.waiting and budget > 0:
             self.mode.settle(now)
@@ -214,7 +214,7 @@ class Decisions:
 
     def test(self, now: float) -> Test:
         """Return the admission test in force."""
-        return self.state.schedule.test(now, lambda: self.planner.busy(now))
+        return self.state.schedule.test(now, lambda: self.planner.current(now))
 
     def search_offers(self, now: float) -> None:
         """Continue the searches for offers, a bounded number of tests. Decisions come first."""

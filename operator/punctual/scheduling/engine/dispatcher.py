@@ -1,18 +1,18 @@
 """Dispatch: creates planned chunks on free processors, and runs pilots and other jobs on leftover capacity.
 
-A leftover chunk must leave when its processor is needed: it is asked to stop early, and its pod is deleted if it does
-not stop soon.
+A leftover chunk goes on as long as promised work can wait for its processor or use another. When it must leave, it is
+asked to stop early, ``NOTICE`` before that work begins, and its pod is deleted if it does not stop soon.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
 
 from punctual import reasons
-from punctual.scheduling.admission.schedule import ReduceStart
+from punctual.scheduling.admission.schedule import Claim, ReduceStart
 from punctual.scheduling.engine.admission_mode import AdmissionMode
 from punctual.scheduling.engine.lifecycle import Lifecycle
 from punctual.scheduling.engine.planner import Planner
@@ -22,8 +22,9 @@ from punctual.scheduling.model.job import Chunk, Kind
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Range, Ranges
 from punctual.scheduling.model.timing import GRACE, LOOK, NOTICE, PATIENCE
+from punctual.scheduling.model.wording import span
 from punctual.scheduling.placement.timeline import Timeline, Walk
-from punctual.scheduling.state.job_state import ChunkObservation, JobState
+from punctual.scheduling.state.job_state import ChunkObservation, JobState, expected_end
 from punctual.scheduling.state.pool_state import PoolState
 from punctual.theory.tolerance import tolerance
 
@@ -57,7 +58,18 @@ class Dispatcher:
         self.given = now
         self.vacate(now)
         self.dispatch(now)
+        if self.state.schedule.takes_any:  # the queue has used all free processors, and may need others
+            self.vacate(now)
         self.relieve(now)
+
+    def wake(self, now: float) -> float | None:
+        """Return when work begins, or a leftover chunk must be asked to leave, without a further event."""
+        at = self.state.schedule.wake(now)
+        staying = self.planner.leftovers(now) if self.state.schedule.counts_on_ends else {}
+        if not staying:
+            return at
+        leave = (claim.begin - NOTICE for claim in self.state.schedule.claimed(now) if claim.place in staying)
+        return min((t for t in (at, *leave) if t is not None and t > now), default=at)
 
     def _active(self) -> Iterator[JobState]:
         return (self.state.jobs[uid] for uid in self.state.active)
@@ -68,12 +80,23 @@ class Dispatcher:
         assert self.state.spec is not None
         if not leftover and not self.state.spec.fluid:
             return
-        for place in self.state.schedule.claimed(now):
-            self._vacate_one(now, place)
+        if self.state.schedule.counts_on_ends:
+            staying = self.planner.leftovers(now)
+            if any(claim.place in staying for claim in self._due_claims(now)):
+                self.mode.replan(now)  # other processors, or more time, may do for the promised work
+        for claim in self._due_claims(now):
+            self._vacate_one(now, claim)
 
-    def _vacate_one(self, now: float, place: Place) -> None:
+    def _due_claims(self, now: float) -> list[Claim]:
+        """Return the claims of work that begins within notice, unless a free processor takes the next work anyway."""
+        schedule, occupants = self.state.schedule, self.state.processors.occupants
+        if schedule.takes_any and any(place not in occupants for place in self.state.processors.usable(now)):
+            return []
+        return [claim for claim in schedule.claimed(now) if claim.begin - NOTICE <= now + tolerance(now)]
+
+    def _vacate_one(self, now: float, claim: Claim) -> None:
         """Ask a leftover chunk to leave, or end it if it has been asked and has not answered."""
-        if (found := self.state.on(place)) is None:
+        if (found := self.state.on(claim.place)) is None:
             return
         st, chunk = found
         if not (chunk.leftover or st.state == "Leftover" or st.job.uid in self.state.schedule.overtaken):
@@ -83,7 +106,25 @@ class Dispatcher:
         if chunk.offered is None and runs and watch.offered_at is None:
             self.offer(now, st, chunk, chunk.begin + watch.done)
         elif (watch.offered_at is None or now > watch.offered_at + PATIENCE) and not _ends_soon(chunk, watch, now):
-            self.lifecycle.end_and_lose(now, st, chunk, reasons.CAPACITY_LOST, "its processor was needed", own=False)
+            text = self._need(now, st, chunk, claim)
+            self.lifecycle.end_and_lose(now, st, chunk, reasons.CAPACITY_LOST, text, own=False)
+
+    def _need(self, now: float, st: JobState, chunk: Chunk, claim: Claim) -> str:
+        """Describe what needs the processor of a leftover chunk; a job's name stays private to its namespace."""
+        watch = st.watch(chunk)
+        other = self.state.jobs.get(claim.uid or "")
+        if other is None:
+            what = "promised jobs that wait"
+        elif other.job.namespace == st.job.namespace:
+            what = f"job {other.job.name}, which is promised"
+        else:
+            what = "a promised job of another namespace"
+        text = f"its processor is needed by {what} and cannot wait until the chunk ends"
+        if (left := expected_end(chunk, watch, now=now) - now) > 0:
+            text += f", in {span(left)}"
+        if watch.offered_at is None:
+            return text
+        return f"{text}; asked to stop early, it did not within {span(now - watch.offered_at)}"
 
     def offer(self, now: float, st: JobState, chunk: Chunk, end: int) -> None:
         """Offer a running chunk an end."""
@@ -166,13 +207,15 @@ class Dispatcher:
         free: dict[Place, None] = {place: None for place in self.state.processors.usable(now) if place not in occupants}
         if not free:
             return
+        idle = list(free)
         for start in self.state.schedule.starts(now, free):
             st = self.state.jobs[start.uid]
             if isinstance(start, ReduceStart):
                 self._create_reduce(now, st, start.place)
             else:
                 self._create(now, st, start.pieces, start.walk)
-        self._use_leftovers(now, self.state.schedule.spare(free))
+        idle = [place for place in idle if place not in occupants]
+        self._use_leftovers(now, self.state.schedule.spare(now, idle))
 
     def _held_up(self, now: float) -> bool:
         """Whether a job starts late after a hold-up: the work planned behind it counted on an earlier end."""
@@ -189,10 +232,10 @@ class Dispatcher:
         overdue = (b.where[b.starts < late].tolist() for b in self.state.plan if b.start < late)
         return any(places[w] not in occupants for w in chain.from_iterable(overdue))
 
-    def _unbooked(self, now: float, free: Iterable[Place]) -> list[Place]:
-        """Return the free places that are not planned: with reserved windows, some wait for their chunk."""
+    def _unbooked(self, now: float, free: Mapping[Place, float]) -> list[Place]:
+        """Return the free places, those that no placement waits for first; with reserved windows, only those."""
         left = set(free).intersection(self._idle(now)) if self.state.ahead.held else free
-        return sorted(left, key=lambda p: (p.slot, p.node))
+        return sorted(left, key=lambda p: (free[p] < math.inf, p.slot, p.node))
 
     def _create_reduce(self, now: float, st: JobState, place: Place) -> None:
         if not st.work_done or st.record.chunks or st.job.reduce_duration is None:
@@ -247,8 +290,11 @@ class Dispatcher:
         self.state.touch(st)
         self.state.outbox.add(*(CreateChunk(st.job.uid, chunk) for chunk in chunks))
 
-    def _use_leftovers(self, now: float, places: Iterable[Place]) -> None:
-        """Run pilots and jobs without a placement on free places, until the processors are needed."""
+    def _use_leftovers(self, now: float, places: Mapping[Place, float]) -> None:
+        """Run pilots and jobs without a placement on free places, until the processors are needed.
+
+        ``places``: until when each is free. Where that is known, only chunks run that should have ended by then.
+        """
         wanting = sorted(
             (st for st in self.state.live.values() if st.state in UNBOOKED and st.refused_until <= now),
             key=lambda st: (st.state != "Measuring", st.job.deadline, st.job.arrival, st.job.uid),
@@ -257,15 +303,20 @@ class Dispatcher:
         for i, st in enumerate(wanting):
             if not free:
                 return
-            if st.state == "Measuring":
-                self._pilot(now, st, free)
-            elif st.work_done and st.job.reduce_duration is not None:
-                if not st.record.chunks:
+            reduce = st.work_done and st.job.reduce_duration is not None
+            if st.state == "Measuring" or reduce:
+                if places[free[0]] < math.inf:
+                    continue
+                if reduce and not st.record.chunks:
                     self._create_reduce(now, st, free.pop(0))
+                elif not reduce:
+                    self._pilot(now, st, free)
             else:
-                self._run_on_leftovers(now, st, free, share=max(1, len(free) // (len(wanting) - i)))
+                self._run_on_leftovers(now, st, free, places, share=max(1, len(free) // (len(wanting) - i)))
 
-    def _run_on_leftovers(self, now: float, st: JobState, free: list[Place], *, share: int) -> None:
+    def _run_on_leftovers(
+        self, now: float, st: JobState, free: list[Place], until: Mapping[Place, float], *, share: int
+    ) -> None:
         """Create up to ``share`` short chunks of a job on free places."""
         assert self.state.spec is not None
         if st.cost is None:
@@ -281,6 +332,8 @@ class Dispatcher:
             first, places = left.parts[0], min(share, len(free)) - len(pieces)
             least, part = st.job.least_chunk, -(-left.total // places)
             size = min(first.size, max(least, min(int(LEFTOVER_CHUNK / cost.per_unit), part)))
+            if now + cost.seconds(size) > until[place]:
+                break  # the places behind it are needed too
             piece = Range(first.begin, first.begin + size)
             pieces.append((piece, place))
             left -= Ranges.of(piece)

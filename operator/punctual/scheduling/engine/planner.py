@@ -3,7 +3,7 @@
 A trial plans as if the state were another one, and changes nothing; ``adopt`` puts a plan in force.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -61,17 +61,37 @@ class Planner:
     def ground(self, now: float, changes: Changes | None = None) -> tuple[list[Place], Timeline]:
         """Return the places that planning may use, and the times from which they are free."""
         changes = changes or UNCHANGED
-        ends = self._ends(now, changes.but)
+        ends = self._ends(now, changes.but, changes.stays)
         places = [p for p in self.state.processors.usable(now, ends) if p.node not in changes.without]
         return places, self._ground(now, places, ends)
 
     def current(self, now: float) -> Plan:
-        """Return the plan for a demand placed now: leftover chunks have yet to be told to leave."""
-        return current(self.state.plan, now, self.busy(now))
+        """Return the plan for a demand placed now: leftover chunks have yet to be told to leave, and all can be."""
+        busy = self.busy(now)
+        plan = self.state.plan
+        ready = dict(zip(plan.places, plan.ground.ready.tolist(), strict=True))
+        if any(ready.get(place, 0.0) > busy[place] + tolerance(now) for place in self.leftovers(now)):
+            anew, missed = self.trial(now, stop=True)
+            plan = plan if missed else anew
+        return current(plan, now, busy)
 
     def busy(self, now: float) -> dict[Place, float]:
         """Return when each occupied place is expected to be free."""
         return self._ends(now, frozenset())
+
+    def leftovers(self, now: float) -> dict[Place, float]:
+        """Return the places of leftover chunks that were not asked to leave, and when each is expected to end."""
+        found = {}
+        for uid in self.state.active:
+            st = self.state.jobs[uid]
+            for chunk in st.record.chunks:
+                if not (chunk.leftover or st.state == "Leftover") or chunk.offered is not None:
+                    continue
+                watch = st.watch(chunk)
+                place = self.state.processors.places_of.get((uid, chunk.kind, chunk.begin, chunk.attempt))
+                if place is not None and watch.offered_at is None:
+                    found[place] = expected_end(chunk, watch, now=now)
+        return found
 
     def _ground(self, now: float, places: Sequence[Place], ends: Mapping[Place, float]) -> Timeline:
         assert self.state.spec is not None
@@ -94,8 +114,11 @@ class Planner:
             port = max((at for *_, at in expected_inputs(self.state, now)), default=now)
         return max(now, port)
 
-    def _ends(self, now: float, evicted: frozenset[str]) -> dict[Place, float]:
-        """Return when each occupied place becomes free; jobs in ``evicted`` count as leftover work."""
+    def _ends(self, now: float, evicted: frozenset[str], stays: Collection[Place] = ()) -> dict[Place, float]:
+        """Return when each occupied place becomes free; jobs in ``evicted`` count as leftover work.
+
+        A leftover chunk leaves after notice. On the places ``stays`` it does so only once it should have ended.
+        """
         places_of = self.state.processors.places_of
         ends = dict.fromkeys(places_of.values(), now + GRACE)  # without an owned chunk: the pod is terminating
         for occupant, until in self.state.pods.ending.values():
@@ -109,7 +132,10 @@ class Planner:
                 if place is None:
                     continue
                 if unbooked or chunk.leftover:
-                    ends[place] = max(now + GRACE, (st.watch(chunk).offered_at or now) + NOTICE)
+                    asked = st.watch(chunk).offered_at or now
+                    if place in stays:
+                        asked = max(asked, expected_end(chunk, st.watch(chunk), now=now))
+                    ends[place] = max(now + GRACE, asked + NOTICE)
                 elif chunk.promised_end > now:
                     ends[place] = chunk.promised_end
                 else:

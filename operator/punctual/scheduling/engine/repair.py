@@ -5,6 +5,7 @@ with its new times. If neither keeps every promise, margins and headroom are use
 first those of the jobs that caused the shortage, then the newest.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from punctual import reasons
@@ -15,6 +16,7 @@ from punctual.scheduling.engine.planner import Planner
 from punctual.scheduling.model import ledger
 from punctual.scheduling.model.actions import Emit
 from punctual.scheduling.model.job import Verdict
+from punctual.scheduling.model.processors import Place
 from punctual.scheduling.placement.demand import Shortfall
 from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.placement.sufficient_test import overloaded
@@ -46,6 +48,36 @@ class Repair:
         self.state.outdated.causes.clear()
         self.planner.adopt(plan, now)
         self._promise_again(now)
+        self._let_stay(now)
+
+    def _let_stay(self, now: float) -> None:
+        """Let leftover chunks stay until they end, as many as break no promise: those first that end first.
+
+        Their places are then free later than those that other work leaves, so placements move to other places or wait.
+        """
+        ends = self.planner.leftovers(now)
+        if not ends or not any(claim.place in ends for claim in self.state.schedule.claimed(now)):
+            return
+        queue = sorted(ends, key=lambda place: (ends[place], place))
+        best, low, high = None, 0, len(queue) + 1
+        count = len(queue)  # usually all may stay
+        while high - low > 1:
+            if (plan := self._staying(now, queue[:count])) is not None:
+                best, low = plan, count
+            else:
+                high = count
+            count = (low + high) // 2
+        if best is not None:
+            self.planner.adopt(best, now)
+
+    def _staying(self, now: float, stays: Sequence[Place]) -> Plan | None:
+        """Return a plan in which leftover chunks stay on these places, if one keeps every promise."""
+        plan, missed = self.planner.trial(now, Changes(stays=stays), stop=True)
+        if not missed:
+            return plan
+        places, ground = self.planner.ground(now, Changes(stays=stays))
+        kept = self.state.plan.upon(places, ground)
+        return kept if kept and kept.keeps_all() else None
 
     def _kept(self, now: float, anew: Plan) -> Plan | None:
         """Return the old plan at the new ready times if it covers all remaining work and keeps every promise."""

@@ -39,6 +39,8 @@ class Changes:
     """Uids of jobs without a promise."""
     without: Collection[str] = ()
     """Nodes that are lost, with the work that runs there."""
+    stays: Collection[Place] = ()
+    """Places on which leftover chunks stay until they end, instead of leaving after notice."""
     job: JobState | None = None
     """State of one job, in place of its own."""
     spec: PoolSpec | None = None
@@ -163,8 +165,10 @@ class PoolState:
         """Note that a processor is free. If it became free exactly when planned, the schedule stays valid."""
         if chunk is None:
             self.outdated.capacity_changed()
-        elif self.schedule.counts_on_ends and (chunk.kind != "Chunk" or abs(now - chunk.promised_end) > tolerance(now)):
-            self.outdated.times_changed()
+        elif self.schedule.counts_on_ends:
+            as_planned = chunk.kind == "Chunk" and not chunk.leftover
+            if not as_planned or abs(now - chunk.promised_end) > tolerance(now):
+                self.outdated.times_changed()
 
     def unbook(self, uid: str) -> None:
         """Remove a job's waiting work from the schedule."""
