@@ -439,7 +439,7 @@ async def room(client):
     for pod in (await client.list(PODS.path())).items:
         ours = {JOB_LABEL, PLACEHOLDER} & (pod["metadata"].get("labels") or {}).keys()
         if not ours and (foreign := foreign_pod(pod)) and foreign.node in cores:
-            cores[foreign.node] -= foreign.cpu
+            cores[foreign.node] -= foreign.requests.cpu
     return {name: int(round(left, 6) / 0.1 + 1e-9) for name, left in cores.items()}
 
 

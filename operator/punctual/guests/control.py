@@ -59,6 +59,7 @@ class GuestControl:
         self._looked = now
         for event in sorted(events, key=_order):
             self._take(now, event)
+        self._end_unowned(events)
         for st in self._cluster.guests.values():
             self._stays.supervise(now, st)
             self._expire(now, st)
@@ -84,10 +85,8 @@ class GuestControl:
             case GuestApplied(guest, record):
                 self._apply(now, guest, record)
             case GuestDeleted(uid):
-                if st := self._cluster.guests.pop(uid, None):
-                    self._written.pop(uid, None)
-                    pods = [pod for pod in self._pods.values() if pod.job == st.uid and not pod.deleting]
-                    self._others += [EndPod(pod.namespace, pod.name, pod.uid) for pod in pods]
+                self._cluster.guests.pop(uid, None)
+                self._written.pop(uid, None)
             case NodesSeen(nodes):
                 self._cluster.see(nodes)
             case NodeReported():
@@ -128,6 +127,17 @@ class GuestControl:
             st.lose(chunk, own=False)
         for pod in pods:
             self._observe(now, st, pod)
+
+    def _end_unowned(self, events: Sequence[Event]) -> None:
+        """End the pods of a job that is not known: it is gone, in this step or before a pod was first seen."""
+        jobs = {event.uid for event in events if isinstance(event, GuestDeleted)}
+        observed = {event.uid for event in events if isinstance(event, PodObserved)}
+        if not jobs and not observed:
+            return
+        for pod in self._pods.values():
+            concerned = pod.job in jobs or pod.uid in observed
+            if concerned and pod.job not in self._cluster.guests and not pod.deleting:
+                self._others.append(EndPod(pod.namespace, pod.name, pod.uid))
 
     def _observe(self, now: float, st: GuestState, pod: PodObserved) -> None:
         chunk = st.chunk(pod.begin, pod.attempt)

@@ -73,6 +73,9 @@ class Listener(Protocol):
     def pod(self, key: str, job: str, event: PodObserved | PodGone) -> None:
         """Handle a change of a chunk pod ("namespace/name")."""
 
+    def counting(self, pod: str) -> str | None:
+        """Return the pool that counts what a pod (uid) takes of its node. None: the pod is foreign to all pools."""
+
     def placeholder(self, key: str, seen: Placeholder, *, gone: bool) -> None:
         """Handle a change of a placeholder ("namespace/name")."""
 
@@ -87,7 +90,11 @@ class Caches:
         self.placeholder_settings = placeholder_settings or PlaceholderSettings(namespace="default")
         """The settings of placeholders."""
         self.directory = Directory()
-        self.inventory = Inventory(self._tell, yielding=self.placeholder_settings.priority)
+        self.inventory = Inventory(
+            self._tell,
+            yielding=self.placeholder_settings.priority,
+            counted_by=lambda pod: self.listener.counting(pod) if self.listener else None,
+        )
         self.placeholders: dict[str, Placeholder] = {}
         """By "namespace/name"."""
         self.listener: Listener | None = None
@@ -97,7 +104,7 @@ class Caches:
         self.applications = ApplicationPods()
         self.claims = Claims(self._on_claim_change)
         self.directory.on_job = self._settle_claims
-        self._foreign: dict[str, ForeignPod] = {}  # the capacity counted as taken by other pods, by key
+        self._bound: dict[str, ForeignPod] = {}  # what pods take of their nodes, by key
         self.informers: tuple[Informer[Any], ...] = (
             Informer(client, NODES.path(), project=project_node, on_change=self._on_node_change),
             Informer(
@@ -289,10 +296,10 @@ class Caches:
         if before := self.placeholders.get(key):  # its label was removed
             self._keep(key, before, gone=True)
         ours = pod.claim if pod.claim and self._is_ours(key, pod.claim) else None
-        self._count(key, None if ours or change == "DELETED" else pod.foreign)
         if ours is None:
             if key in self.pods.by_key:  # its job disowned it
                 self._forget(key)
+            self._count(key, None if change == "DELETED" else pod.foreign)
             if change != "DELETED" and pod.claim and pod.claim.job not in self.directory.jobs:
                 self.pods.claim(key, pod.claim.job, pod)
             return
@@ -301,6 +308,8 @@ class Caches:
         self._say(key, ours.job, ours)
         if change == "DELETED":
             self._forget(key)
+        # at the end, when the pool is told that counts it: so no capacity seems to be lost in between
+        self._count(key, None if change == "DELETED" else pod.foreign)
 
     def _keep(self, key: str, seen: Placeholder, *, gone: bool) -> None:
         """Record a placeholder. Its capacity belongs to the pool."""
@@ -313,6 +322,8 @@ class Caches:
 
     def _is_ours(self, key: str, claim: PodObserved) -> bool:
         known = self.directory.jobs.get(claim.job)
+        if known is not None and known.guest != (claim.kind == "Guest"):
+            return False
         return self.pods.is_ours(key, claim, known.owner if known else None)
 
     def _settle_claims(self, job: str) -> None:
@@ -321,13 +332,13 @@ class Caches:
             self._on_pod_change("MODIFIED", key, pod)
 
     def _count(self, key: str, pod: ForeignPod | None) -> None:
-        """Count a pod's capacity as taken by other pods, or stop counting it."""
-        before = self._foreign.pop(key, None)
-        if pod is not None:
-            self._foreign[key] = pod
-            self.inventory.observe_pod(pod)
-        elif before is not None:
+        """Count what a pod takes of its node, or stop counting it."""
+        before = self._bound.pop(key, None)
+        if before is not None and (pod is None or (pod.uid, pod.node) != (before.uid, before.node)):
             self.inventory.forget_pod(before)
+        if pod is not None:
+            self._bound[key] = pod
+            self.inventory.observe_pod(pod)
 
     def _forget(self, key: str) -> None:
         pod = self.pods.by_key[key]

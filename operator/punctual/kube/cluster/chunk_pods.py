@@ -25,7 +25,7 @@ class SeenPod(NamedTuple):
     claim: PodObserved | None
     """Its state, if its labels claim that it belongs to a job."""
     foreign: ForeignPod | None
-    """The capacity that it takes on its node if it belongs to no job."""
+    """The capacity that it takes on its node."""
     placeholder: Placeholder | None = None
     """Its state, if it is a placeholder."""
     application: ApplicationPod | None = None
@@ -38,8 +38,10 @@ def see_pod(body: Json, namespace: str) -> SeenPod | None:
         return SeenPod(None, None, found)
     pod = project_pod(body)
     if isinstance(pod, PodObserved):
-        return SeenPod(pod, foreign_pod(body))
-    return SeenPod(None, pod, application=application_pod(body, node=pod.node, request=pod.cpu)) if pod else None
+        return SeenPod(pod, foreign_pod(body, requests=pod.requests))
+    return (
+        SeenPod(None, pod, application=application_pod(body, node=pod.node, request=pod.requests.cpu)) if pod else None
+    )
 
 
 class ChunkPods:

@@ -1,4 +1,4 @@
-"""Computes the capacity of each pool's nodes: allocatable minus the requests of other pods.
+"""Computes the capacity of each pool's nodes: allocatable minus the requests of pods that their Pools do not count.
 
 The informers report nodes and pods here. The Pools get the derived values, and only when those change. A node belongs
 to the oldest pool that selects it. A younger pool learns that it may not use the node, and why. The Pool itself
@@ -14,6 +14,7 @@ from punctual.kube.cluster.pods import GROUP, POOL_LABEL, ForeignPod
 from punctual.kube.format.quantity import parse_bytes, parse_cores
 from punctual.scheduling.model.events import NodeGone, NodeObserved
 from punctual.scheduling.model.node_rules import Taint
+from punctual.scheduling.model.resources import Resources
 
 CLASS_LABEL: Final = "node.kubernetes.io/instance-type"
 """Node label of the class. Nodes of one class count as equally fast."""
@@ -35,6 +36,8 @@ class Node:
     cpu: float
     memory: int
     pods: int
+    others: tuple[tuple[str, int], ...]
+    """Other allocatable resources (`Resources.others`)."""
     labels: Mapping[str, str]
     taints: tuple[Mapping[str, str], ...]
     """All taints of the node, because a patch must name them exactly."""
@@ -64,12 +67,14 @@ def project_node(body: Mapping[str, Any]) -> Node:
     """Return the stored state of a node's body."""
     meta, spec, status = body["metadata"], body.get("spec") or {}, body.get("status") or {}
     allocatable = status.get("allocatable") or {}
+    others = {name: parse_bytes(there) for name, there in allocatable.items() if name not in {"cpu", "memory", "pods"}}
     return Node(
         name=meta["name"],
         ready=any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions") or ()),
         cpu=parse_cores(allocatable.get("cpu", 0)),
         memory=parse_bytes(allocatable.get("memory", 0)),
         pods=parse_bytes(allocatable.get("pods", 110)),
+        others=Resources.of(others).others,
         labels=meta.get("labels") or {},
         taints=tuple(spec.get("taints") or ()),
     )
@@ -86,14 +91,25 @@ class _InTerm:
 
 
 class Inventory:
-    """Nodes, the other pods on them, and the pools of the nodes. ``tell(pool, event)`` receives changes."""
+    """Nodes, the pods on them, and the pools of the nodes. ``tell(pool, event)`` receives changes.
 
-    def __init__(self, tell: Callable[[str, NodeObserved | NodeGone], None], *, yielding: int = 0) -> None:
+    Every pod is foreign, but those that the Pool of their node counts itself. ``counted_by(uid)`` returns the pool that
+    counts a pod; `recount` must follow a change of it.
+    """
+
+    def __init__(
+        self,
+        tell: Callable[[str, NodeObserved | NodeGone], None],
+        *,
+        yielding: int = 0,
+        counted_by: Callable[[str], str | None] = lambda _: None,
+    ) -> None:
         self._tell = tell
+        self._counted_by = counted_by
         self._yielding = yielding
         """The highest priority of pods that yield to chunks, if placeholders keep the capacity."""
         self._nodes: dict[str, Node] = {}
-        self._foreign: dict[str, dict[str, ForeignPod]] = {}
+        self._pods: dict[str, dict[str, ForeignPod]] = {}  # by node, then uid
         self._claims: dict[str, _Claim] = {}
         self._told: dict[str, dict[str, NodeObserved]] = {}  # by node, then pool
         self._term = _InTerm()
@@ -115,16 +131,22 @@ class Inventory:
 
     def observe_pod(self, pod: ForeignPod) -> None:
         """Record a pod that takes capacity."""
-        self._foreign.setdefault(pod.node, {})[pod.uid] = pod
-        self._update(pod.node)
+        there = self._pods.setdefault(pod.node, {})
+        if there.get(pod.uid) != pod:
+            there[pod.uid] = pod
+            self._update(pod.node)
 
     def forget_pod(self, pod: ForeignPod) -> None:
         """Remove a pod that no longer takes capacity."""
-        pods = self._foreign.get(pod.node, {})
+        pods = self._pods.get(pod.node, {})
         pods.pop(pod.uid, None)
         if not pods:
-            self._foreign.pop(pod.node, None)
+            self._pods.pop(pod.node, None)
         self._update(pod.node)
+
+    def recount(self, node: str) -> None:
+        """Take in that a Pool has begun or ceased to count a pod on a node."""
+        self._update(node)
 
     def observe_pool(self, name: str, *, created: float, selects: Selects) -> None:
         """Record a pool, or a new selector of a known pool."""
@@ -153,8 +175,8 @@ class Inventory:
             self._update_all()
 
     def pods_on(self, node: str) -> Collection[str]:
-        """Return the uids of the pods on a node that are no chunk pods."""
-        return self._foreign.get(node, {}).keys()
+        """Return the uids of the pods on a node."""
+        return self._pods.get(node, {}).keys()
 
     def knows(self, node: str) -> bool:
         """Return whether there is such a node."""
@@ -167,6 +189,8 @@ class Inventory:
 
     def of(self, pool: str) -> list[NodeObserved]:
         """Return every node event of a pool, for one that starts."""
+        for node in [node for node, told in self._told.items() if pool in told]:
+            self._update(node)
         return [told[pool] for told in self._told.values() if pool in told]
 
     def under(self, pool: str, *, created: float, selects: Selects) -> tuple[NodeObserved, ...]:
@@ -211,20 +235,20 @@ class Inventory:
         if node is None:
             return {}
         claims = sorted(c for c in asking if c.selects(node.labels))
-        foreign: Collection[ForeignPod] = self._foreign.get(name, {}).values()
+        pods = self._pods.get(name, {}).values()
+        foreign = [p for p in pods if not claims or self._counted_by(p.uid) != claims[0].name]
         if claims and (since := self._term.kept.get(claims[0].name, {}).get(name)) is not None:
             foreign = [p for p in foreign if p.since <= since or p.priority > self._yielding]
-        # rounded: a sum of floats must not depend on the order of its terms
-        cpu = round(max(0.0, node.cpu - sum(p.cpu for p in foreign)), 6)
-        memory = max(0, node.memory - sum(p.memory for p in foreign))
-        pods = max(0, node.pods - len(foreign))
+        left = Resources(node.cpu, node.memory, node.others) - Resources.sum(p.requests for p in foreign)
+        slots = max(0, node.pods - len(foreign))
         return {
             claim.name: NodeObserved(
                 name=name,
                 ready=node.ready,
-                cpu=cpu,
-                memory=memory,
-                pods=pods,
+                cpu=round(left.cpu, 6),
+                memory=left.memory,
+                pods=slots,
+                others=left.others,
                 speed=self._term.speeds.get(claim.name, {}).get(node.labels.get(CLASS_LABEL, ""), 1.0),
                 left_out=_left_out(node) if place == 0 else reasons.NODES_OVERLAP,
                 labels=node.labels,

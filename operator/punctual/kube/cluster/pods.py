@@ -20,13 +20,15 @@ from decimal import Decimal
 from typing import Any, Final, NamedTuple, cast
 
 from punctual.fetch import CHANGED, LONGEST
+from punctual.kube.cluster.requests import beside, names_memory, requested
 from punctual.kube.fit.pod_needs import host_ports
 from punctual.kube.format.duration import format_time, parse_duration, parse_time
 from punctual.kube.format.quantity import format_bytes, format_cores, parse_quantity
-from punctual.scheduling.model.events import NO_VOLUME, NOMINATED, PodObserved, PodPhase
+from punctual.scheduling.model.events import NO_VOLUME, NOMINATED, OVER, PodObserved, PodPhase
 from punctual.scheduling.model.job import Chunk, InputVersion, Kind, Transfer
 from punctual.scheduling.model.node_rules import HostPort
 from punctual.scheduling.model.pool_spec import PoolSpec
+from punctual.scheduling.model.resources import NOTHING, Resources
 
 GROUP: Final = "punctual.dev"
 POOL_LABEL: Final = f"{GROUP}/pool"
@@ -63,6 +65,8 @@ _MESSAGE: Final = 4096
 _MESSAGES: Final = 12288
 """The kubelet passes on so many bytes for all containers of a pod: of each message the first ones, an equal share."""
 MOST_SECONDS: Final = 10.0**9
+LEAST_CPU: Final = 0.001
+"""Cores that the work requests at least, whatever the other containers leave."""
 _DIGITS = 19  # of the highest number of units; int() raises an error for thousands of digits
 RESULTS_SUFFIX: Final = "-results"
 _NAME = 253  # the longest name of an object
@@ -81,12 +85,11 @@ class Owner(NamedTuple):
 
 
 class ForeignPod(NamedTuple):
-    """A pod that is not a chunk pod, with the capacity that it requests on its node: cores and bytes."""
+    """A pod on a node, with what it requests there. It is foreign unless a Pool counts it (`Inventory`)."""
 
     uid: str
     node: str
-    cpu: float
-    memory: int
+    requests: Resources
     priority: int = 0
     since: float = 0.0
     """The time of its binding to the node, in whole seconds of the API server's clock."""
@@ -156,10 +159,12 @@ def chunk_pod(
     results: Sequence[Mapping[str, Any]] = (),
     priority_class: str = "",
     step: InputStep | None = None,
+    others: Resources | None = None,
 ) -> dict[str, Any]:
     """Return the manifest of the pod of a chunk, a pilot or a reduce.
 
-    ``template`` is not modified. ``results`` has the sources of the volume with all results for a reduce pod.
+    ``template`` is not modified. ``others``: what its other containers request together with what the cluster adds;
+    None: just what the template's do. ``results`` has the sources of the volume with all results for a reduce pod.
     ``priority_class`` preempts placeholders and applies if the template names no class. ``step`` has the settings of
     the input step, which a reduce does not have.
     """
@@ -170,6 +175,7 @@ def chunk_pod(
         spec.setdefault("priorityClassName", priority_class)
     spec["affinity"] = on_node(spec.get("affinity") or {}, chunk.node)
     spec["tolerations"] = [*(spec.get("tolerations") or ()), toleration(owner.pool)]
+    left = processor.share - (beside(spec, spec["containers"][0]["name"]) if others is None else others)
     reduce = chunk.kind == "Reduce"
     spec["volumes"] = [*(spec.get("volumes") or ()), *_volumes(results if reduce else None)]
     env, mounts = _environment(owner, chunk), _mounts(reduce=reduce)
@@ -178,15 +184,16 @@ def chunk_pod(
         env += _input_environment(step)
         mounts.append({"name": STEP, "mountPath": INPUT})
         spec["volumes"] += input_volumes(step)
-        spec["initContainers"] = [_input_container(step, spec, processor), *(spec.get("initContainers") or ())]
+        spec["initContainers"] = [_input_container(step, spec, processor, left), *(spec.get("initContainers") or ())]
         if chunk.turn is not None:
             notes[TURN] = format_time(chunk.turn)
     env.append({"name": "PUNCTUAL_RESULT_LIMIT", "value": str(message_limit(spec) - 1)})
     for field in ("initContainers", "containers"):
         if spec.get(field):
             spec[field] = [_furnish(container, env, mounts) for container in spec[field]]
-    first, *others = spec["containers"]
-    spec["containers"] = [{**first, "resources": _resources(first.get("resources") or {}, processor)}, *others]
+    first, *rest = spec["containers"]
+    resources = _resources(first.get("resources") or {}, processor, left, memory=not names_memory(spec))
+    spec["containers"] = [{**first, "resources": resources}, *rest]
     if chunk.kind == "Guest":
         _take_resources(spec)
     return {
@@ -234,7 +241,7 @@ def input_volumes(step: InputStep) -> list[dict[str, Any]]:
     return volumes
 
 
-def _input_container(step: InputStep, spec: Mapping[str, Any], processor: PoolSpec) -> dict[str, Any]:
+def _input_container(step: InputStep, spec: Mapping[str, Any], processor: PoolSpec, left: Resources) -> dict[str, Any]:
     """Return the init container of the input step. It satisfies the Pod Security standard "restricted".
 
     Exception: a template with ``runAsUser: 0``, because the input step runs as the template's user.
@@ -260,7 +267,7 @@ def _input_container(step: InputStep, spec: Mapping[str, Any], processor: PoolSp
         # secrets last: a $(…) in the address is replaced by earlier variables, and messages contain the address
         "env": [*({"name": name, "value": value} for name, value in values.items()), *secrets],
         "volumeMounts": mounts,
-        "resources": _resources({}, processor),
+        "resources": _resources({}, processor, left, memory=not names_memory(spec)),
         "securityContext": {
             "runAsUser": user,
             "runAsNonRoot": user != 0,
@@ -365,19 +372,19 @@ def _furnish(container: Mapping[str, Any], env: list[dict[str, str]], mounts: li
     }
 
 
-def _resources(asked: Mapping[str, Any], processor: PoolSpec) -> dict[str, Any]:
-    """Return one processor as request and limit. Memory is the template's, if it sets any.
+def _resources(asked: Mapping[str, Any], processor: PoolSpec, left: Resources, *, memory: bool) -> dict[str, Any]:
+    """Return one processor as limit, and what the pod's other containers leave of it as request.
 
-    Where pods share processors, each requests an equal part, so that as many fit as the pool may have on a node. Its
-    limit is a whole processor until the agent sets its cap.
+    ``memory``: whether the pod names none as a whole. Memory is the template's, if it names any, here or there. Where
+    pods share processors, each requests an equal part, so that as many fit as the pool may have on a node. Its limit is
+    a whole processor until the agent sets its cap.
     """
     requests, limits = dict(asked.get("requests") or {}), dict(asked.get("limits") or {})
-    requests["cpu"] = limits["cpu"] = format_cores(processor.cpu)
-    if processor.fluid:
-        millis = math.floor(1000 * processor.cpu / processor.pods_per_processor + 1e-9)
-        requests["cpu"] = format_cores(max(1, millis) / 1000)
-    if processor.memory and "memory" not in requests and "memory" not in limits:
-        requests["memory"] = limits["memory"] = format_bytes(processor.memory)
+    limits["cpu"] = format_cores(processor.cpu)
+    requests["cpu"] = format_cores(max(LEAST_CPU, left.cpu))
+    if memory and processor.memory and "memory" not in requests and "memory" not in limits:
+        limits["memory"] = format_bytes(processor.memory)
+        requests["memory"] = format_bytes(max(1, left.memory))
     return {**asked, "requests": requests, "limits": limits}
 
 
@@ -423,6 +430,10 @@ def _int(text: str | None) -> int:
     return int(text) if text and text.isdecimal() and len(text) <= _DIGITS else 0
 
 
+def _on_its_node(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Resources:
+    return requested(spec, status) if spec.get("nodeName") else NOTHING
+
+
 def _ours(meta: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any], job: str) -> PodObserved:
     notes = meta.get("annotations") or {}
     first = spec["containers"][0]["name"]
@@ -461,6 +472,7 @@ def _ours(meta: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str,
         deleting=meta.get("deletionTimestamp") is not None,
         offered=bool(notes.get(OFFERED_END)),
         turn=bool(notes.get(TURN)),
+        requests=_on_its_node(spec, status),
         **_fetched(status),
     )
 
@@ -562,20 +574,18 @@ def _unplaced(status: Mapping[str, Any]) -> str:
     return ""
 
 
-def foreign_pod(body: Mapping[str, Any]) -> ForeignPod | None:
-    """Return the capacity that another pod takes, or None if it takes none."""
-    spec = body["spec"]
+def foreign_pod(body: Mapping[str, Any], *, requests: Resources | None = None) -> ForeignPod | None:
+    """Return the capacity that a pod takes of its node, or None if it takes none.
+
+    ``requests``: what it requests, if that was read already.
+    """
+    spec, status = body["spec"], body.get("status") or {}
     node = spec.get("nodeName")
-    if not node or (body.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+    if not node or status.get("phase") in OVER:
         return None
-    cpu, memory = room_of(spec)
-    ports = frozenset(host_ports(spec))
-    return ForeignPod(body["metadata"]["uid"], node, cpu, memory, spec.get("priority") or 0, _bound(body), ports)
-
-
-def room_of(spec: Mapping[str, Any]) -> tuple[float, int]:
-    """Return the cores and bytes that kube-scheduler counts for a pod."""
-    return float(_room(spec, "cpu")), math.ceil(_room(spec, "memory"))
+    asked = requested(spec, status) if requests is None else requests
+    priority, ports = spec.get("priority") or 0, frozenset(host_ports(spec))
+    return ForeignPod(body["metadata"]["uid"], node, asked, priority, _bound(body), ports)
 
 
 def _bound(body: Mapping[str, Any]) -> float:
@@ -584,27 +594,3 @@ def _bound(body: Mapping[str, Any]) -> float:
             return parse_time(condition["lastTransitionTime"])
     created = body["metadata"].get("creationTimestamp")
     return parse_time(created) if created else 0.0
-
-
-def _room(spec: Mapping[str, Any], name: str) -> Decimal:
-    """Return the request that kube-scheduler counts for a pod: the larger of start-up and run, plus the overhead.
-
-    Init containers run one after the other. Sidecars (restartPolicy Always, KEP-753) continue beside all later
-    containers. A pod-level request replaces the containers' requests (KEP-2837).
-    """
-
-    def asked(part: Mapping[str, Any]) -> Decimal:
-        return parse_quantity(((part.get("resources") or {}).get("requests") or {}).get(name, 0))
-
-    overhead = parse_quantity((spec.get("overhead") or {}).get(name, 0))
-    if name in ((spec.get("resources") or {}).get("requests") or {}):
-        return asked(spec) + overhead
-    stay = start = Decimal(0)
-    for init in spec.get("initContainers") or ():
-        if init.get("restartPolicy") == "Always":
-            stay += asked(init)
-            start = max(start, stay)
-        else:
-            start = max(start, stay + asked(init))
-    run = sum((asked(c) for c in spec["containers"]), start=stay)
-    return max(start, run) + overhead

@@ -117,6 +117,10 @@ class Changes:
         self._writer.observed(key)
         self._pods.changed(job, event)
 
+    def counting(self, pod: str) -> str | None:
+        """Return the pool that counts what a pod (uid) takes of its node."""
+        return self._pods.counting(pod)
+
     def placeholder(self, key: str, seen: Placeholder, *, gone: bool) -> None:
         """Take in a change of a placeholder. The takeover reads all of them at its end."""
         self._writer.observed(key)

@@ -27,12 +27,14 @@ class PodEvents:
         self._guests = guests
         self._pools: dict[str, str] = {}  # the pool that was told of a pod, by uid
         self._lent: set[str] = set()  # those of them that are guests (uid)
+        self._counted: dict[str, str] = {}  # the pool that counts what a pod takes of its node, by uid
 
     def restored(self, pool: str) -> tuple[list[PodObserved], list[PodObserved]]:
         """Return the pods of a pool that starts, after its jobs (`Jobs.restored`), and those of its guests."""
         pods = [pod for pod in self._caches.pods.by_key.values() if self._pool_of(pod) == pool]
         self._pools.update((pod.uid, pool) for pod in pods)
         self._lent.update(pod.uid for pod in pods if pod.kind == "Guest")
+        self._counted.update((pod.uid, pool) for pod in pods if _takes_place(pod))
         return [pod for pod in pods if pod.kind != "Guest"], [pod for pod in pods if pod.kind == "Guest"]
 
     def changed(self, job: str, event: PodObserved | PodGone) -> None:
@@ -45,15 +47,33 @@ class PodEvents:
         lent = event.uid in self._lent
         if isinstance(event, PodGone):
             self._pools.pop(event.uid, None)
+            self._counted.pop(event.uid, None)
             self._lent.discard(event.uid)
         elif pool:
             self._pools[event.uid] = pool
             if lent := event.kind == "Guest":
                 self._lent.add(event.uid)
+            counting = pool if _takes_place(event) else None
+            if counting != self._counted.get(event.uid):
+                self._note_counting(event, counting)
         if pool and lent:
             self._guests.tell(pool, event)
         elif pool:
             self._actors.tell(pool, event)
+
+    def counting(self, pod: str) -> str | None:
+        """Return the pool that counts what a pod (uid) takes of its node.
+
+        A Pool counts all pods that it is told of; what a guest requests, no Pool knows of.
+        """
+        return self._counted.get(pod)
+
+    def _note_counting(self, pod: PodObserved, pool: str | None) -> None:
+        if pool is None:
+            del self._counted[pod.uid]
+        else:
+            self._counted[pod.uid] = pool
+        self._caches.inventory.recount(pod.node)
 
     def job_was_read(self, known: KnownJob) -> None:
         """Take in the pods of a job that was read after the takeover."""
@@ -88,3 +108,8 @@ class PodEvents:
         if known is None or known.deleting:
             return self._caches.inventory.owner(pod.node)
         return self._jobs.pool_of(pod.job)
+
+
+def _takes_place(pod: PodObserved) -> bool:
+    """Return whether its pool counts what a pod takes: a guest takes nothing, unless something added requests."""
+    return pod.kind != "Guest" or not pod.requests

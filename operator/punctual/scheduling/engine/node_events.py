@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from punctual import reasons
 from punctual.scheduling.engine.lifecycle import Lifecycle
-from punctual.scheduling.model.events import NodeObserved
+from punctual.scheduling.model.events import OVER, NodeObserved
 from punctual.scheduling.state.pool_state import PoolState
 
 
@@ -24,7 +24,13 @@ class NodeEvents:
         if self.state.processors.observe(node, self.state.spec):
             self.state.outdated.capacity_changed()
         self.state.taint()
-        if not node.ready and was is not None and was.ready:
+        if node.ready and (was is None or not was.ready):
+            for (
+                pod
+            ) in self.state.pods.seen.values():  # a pod that was lost with its node keeps its processor until it ends
+                if pod.node == node.name and pod.phase not in OVER:
+                    self.state.place(pod)
+        elif not node.ready and was is not None and was.ready:
             self._lose(now, node.name)
 
     def gone(self, now: float, name: str) -> None:

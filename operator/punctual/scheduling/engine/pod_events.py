@@ -11,7 +11,7 @@ from punctual.scheduling.engine.dispatcher import Dispatcher
 from punctual.scheduling.engine.lifecycle import BLOCKED, Lifecycle
 from punctual.scheduling.engine.set_points import SetPoints
 from punctual.scheduling.model.actions import DropSetPoint, Emit
-from punctual.scheduling.model.events import CreateRefused, PodObserved, Reported
+from punctual.scheduling.model.events import OVER, CreateRefused, PodObserved, Reported
 from punctual.scheduling.model.job import Chunk
 from punctual.scheduling.model.processors import Occupant
 from punctual.scheduling.state.job_state import ChunkObservation, JobState
@@ -20,8 +20,6 @@ from punctual.theory.tolerance import tolerance
 
 USED = 0.01
 """Seconds of CPU time that count as work. Less may come from an exec or a probe and is not progress."""
-OVER = frozenset({"Succeeded", "Failed"})
-"""Phases of a pod that has ended."""
 
 
 @dataclass(slots=True)
@@ -41,11 +39,11 @@ class PodEvents:
         occupant = Occupant(pod.job, pod.kind, pod.begin, pod.attempt)
         chunk = st.chunk(pod.kind, pod.begin, pod.attempt) if st else None
         if pod.phase in OVER:
-            if state.processors.leave(occupant):
+            if state.take_away(pod):
                 state.freed(now, chunk)
             state.outbox.add(DropSetPoint(pod.node, pod.uid))
-        elif pod.node in state.processors.counts or chunk is not None:
-            state.processors.seat(occupant, pod.node)
+        else:
+            state.place(pod)
         self._see_sending(pod, occupant)
         if st is None or chunk is None:
             self._end_unowned(now, st, pod)
@@ -109,7 +107,7 @@ class PodEvents:
             return
         state.pods.ending.pop(pod.uid, None)
         state.pods.watched.pop(pod.uid, None)
-        if state.processors.leave(Occupant(pod.job, pod.kind, pod.begin, pod.attempt)):
+        if state.take_away(pod):
             state.outdated.capacity_changed()
         if pod.phase not in OVER:  # otherwise the set point was already dropped
             state.outbox.add(DropSetPoint(pod.node, pod.uid))

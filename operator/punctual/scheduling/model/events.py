@@ -9,10 +9,13 @@ from punctual.scheduling.model.job import InputVersion, Job, JobRecord, Kind, Tr
 from punctual.scheduling.model.node_rules import HostPort, Taint
 from punctual.scheduling.model.pool_spec import PoolRecord, PoolSpec
 from punctual.scheduling.model.reservation import Reservation
+from punctual.scheduling.model.resources import Resources
 from punctual.scheduling.model.wording import SAID, last_words
 
 PodPhase = Literal["Pending", "Running", "Succeeded", "Failed", "Unknown"]
 
+OVER = frozenset({"Succeeded", "Failed"})
+"""Phases of a pod that has ended."""
 NO_VOLUME = "NoVolume"
 """Punctual's own reason for a pod that cannot be scheduled because a claim that it names is missing or not bound."""
 NOMINATED = "Nominated"
@@ -99,6 +102,8 @@ class PodObserved(NamedTuple):
     """The version of the input that it reports to have read; None: not reported."""
     input_changed: bool = False
     """The step failed since the input is not the one that the job began with, or changed while it was read."""
+    requests: Resources | None = None
+    """What kube-scheduler counts for it on its node: nothing while it is bound to none. None: just a processor."""
 
     @property
     def own_failure(self) -> bool:
@@ -174,6 +179,8 @@ class NodeObserved:
     """Allocatable bytes less the requests of foreign pods."""
     pods: int = 110
     """Allocatable pods less the foreign pods."""
+    others: tuple[tuple[str, int], ...] = ()
+    """(name, amount) of other allocatable resources less the requests of foreign pods (`Resources.others`)."""
     speed: float = 1.0
     """Factor of the time of a unit on this node: 2 is half as fast."""
     left_out: str | None = None

@@ -1,11 +1,13 @@
 """Spec and record of a pool."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
 from punctual.control.miss_ratio import MissCount
 from punctual.scheduling.model.discipline import Discipline
 from punctual.scheduling.model.job import Verdict
+from punctual.scheduling.model.resources import Resources
 
 Admission = Literal["Exact", "Fast", "Hybrid", "Utilization"]
 Hold = Literal["None", "Taint", "Placeholder"]
@@ -49,6 +51,15 @@ class PoolSpec:
     def fluid(self) -> bool:
         """Whether pods share processors: each job has one pod, and its CPU cap keeps it on its line."""
         return self.admission == "Utilization"
+
+    @property
+    def share(self) -> Resources:
+        """What one pod may request: a processor, or an equal part of its CPU where pods share processors.
+
+        CPU has Kubernetes' resolution of a thousandth of a core.
+        """
+        parts = self.pods_per_processor if self.fluid else 1
+        return Resources(max(1, math.floor(1000 * self.cpu / parts + 1e-9)) / 1000, self.memory)
 
     @property
     def loose(self) -> bool:

@@ -1,7 +1,9 @@
 """Processors of a pool: their number on each node, their occupants, and when each is free.
 
 A processor is a place ``(node, slot)``; places of one node are equal. An occupant keeps its place until its pod has
-ended or is gone, whether or not its job still owns the units. The Pool and the planner use it; it makes no decisions.
+ended or is gone, whether or not its job still owns the units. What a pod requests beyond its place, and all that a pod
+without a place requests, is taken from its node before its processors are counted. The Pool and the planner use it; it
+makes no decisions.
 
 Where pods share processors (``admission: Utilization``), a node has more places than processors: a place is then the
 memory of one pod.
@@ -19,6 +21,7 @@ from numpy.typing import NDArray
 from punctual.errors import InvariantError
 from punctual.scheduling.model.events import NodeObserved
 from punctual.scheduling.model.pool_spec import NodeProcessors, PoolSpec
+from punctual.scheduling.model.resources import NOTHING, Resources
 
 
 class Place(NamedTuple):
@@ -60,6 +63,21 @@ def places_of(node: NodeObserved, spec: PoolSpec) -> int:
     return min(count, node.pods, node.memory // spec.memory if spec.memory else count)
 
 
+class Taken(NamedTuple):
+    """What a pod of the pool takes of its node."""
+
+    requests: Resources
+    placed: bool
+    """It is on a place, so a processor's share of its requests is counted there."""
+
+    def beyond(self, share: Resources) -> Resources:
+        """Return what it takes beyond its place."""
+        return self.requests - share if self.placed else self.requests
+
+
+NO_POD = Taken(NOTHING, placed=False)
+
+
 @dataclass(slots=True)
 class Processors:
     """All places of a pool."""
@@ -73,6 +91,8 @@ class Processors:
     places_of: dict[Key, Place] = field(default_factory=dict)
     blocked_until: dict[str, float] = field(default_factory=dict)
     """Node -> time before which no pod is tried there again, because one could not be placed."""
+    pods: dict[str, dict[str, "Taken"]] = field(default_factory=dict)
+    """Node -> uid of a pod of the pool that is bound to it -> what it takes there."""
     strays: set[Place] = field(default_factory=set)
     """Places in use beyond their node's processors."""
     _regular: list[Place] | None = None
@@ -85,12 +105,38 @@ class Processors:
         before = self.nodes.get(node.name)
         self.nodes[node.name] = node
         self._lines = None
-        count, whole = places_of(node, spec), processors_of(node, spec)
+        changed = self._count(node, spec)
+        return changed or (before is not None and before.speed != node.speed)
+
+    def _count(self, node: NodeObserved, spec: PoolSpec) -> bool:
+        """Count the processors of a node; return whether their number has changed."""
+        left = self._left(node, spec)
+        count, whole = places_of(left, spec), processors_of(left, spec)
         changed = self.counts.get(node.name, 0) != count or self.whole.get(node.name, 0) != whole
         self.counts[node.name], self.whole[node.name] = count, whole
         if changed:
             self._count_anew()
-        return changed or (before is not None and before.speed != node.speed)
+        return changed
+
+    def _left(self, node: NodeObserved, spec: PoolSpec) -> NodeObserved:
+        """Return a node without what pods of the pool take of it beyond their places."""
+        more = Resources.sum(pod.beyond(spec.share) for pod in self.pods.get(node.name, {}).values())
+        if not more:
+            return node
+        return replace(node, cpu=round(max(0.0, node.cpu - more.cpu), 6), memory=max(0, node.memory - more.memory))
+
+    def take(self, pod: str, node: str, taken: Taken, spec: PoolSpec) -> bool:
+        """Note what a pod (uid) takes of its node; return whether the node's processors have changed."""
+        there = self.pods.get(node, {})
+        before = there.pop(pod, NO_POD)
+        if taken.requests:
+            self.pods.setdefault(node, there)[pod] = taken
+        elif not there:
+            self.pods.pop(node, None)
+        known = self.nodes.get(node)
+        if known is None or before.beyond(spec.share) == taken.beyond(spec.share):
+            return False
+        return self._count(known, spec)
 
     def forget(self, name: str) -> bool:
         """Drop a node that is gone; return whether it had processors. Occupants stay until their pods are gone."""
@@ -103,8 +149,9 @@ class Processors:
 
     def resize(self, spec: PoolSpec) -> None:
         """Compute the processors again for another processor size."""
-        self.counts = {name: places_of(node, spec) for name, node in self.nodes.items()}
-        self.whole = {name: processors_of(node, spec) for name, node in self.nodes.items()}
+        left = {name: self._left(node, spec) for name, node in self.nodes.items()}
+        self.counts = {name: places_of(node, spec) for name, node in left.items()}
+        self.whole = {name: processors_of(node, spec) for name, node in left.items()}
         self._count_anew()
 
     def under(self, spec: PoolSpec, coming: Iterable[NodeObserved]) -> "Processors":
@@ -117,6 +164,7 @@ class Processors:
             occupants=dict(self.occupants),
             places_of=dict(self.places_of),
             blocked_until=dict(self.blocked_until),
+            pods={node: dict(pods) for node, pods in self.pods.items()},
             strays=set(self.strays),
         )
         for node in coming:

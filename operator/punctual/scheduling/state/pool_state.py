@@ -16,7 +16,8 @@ from punctual.scheduling.admission.schedule import Schedule
 from punctual.scheduling.model.events import NodeObserved, PodObserved
 from punctual.scheduling.model.job import Chunk, Verdict
 from punctual.scheduling.model.pool_spec import PoolSpec
-from punctual.scheduling.model.processors import Occupant, Place, Processors
+from punctual.scheduling.model.processors import NO_POD, Occupant, Place, Processors, Taken
+from punctual.scheduling.model.resources import NOTHING, Resources
 from punctual.scheduling.model.startup_times import StartupTimes
 from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.state.holding import Holding
@@ -146,6 +147,37 @@ class PoolState:
         if (wanted := self.holding.keep(now, free, self.spec)) is not None:
             self.outbox.add(wanted)
 
+    def place(self, pod: PodObserved) -> None:
+        """Count what a pod that has not ended takes of its node, if that is one of the pool.
+
+        A chunk's pod has a place, and so has a pod as large as one: its chunk may just be lost. What a pod requests
+        beyond its place, and all that a smaller pod without a chunk requests, is taken from the node before its
+        processors are counted. So no pod takes less than it requests, and none that only claims to be a chunk's more.
+        """
+        processors, spec = self.processors, self.spec
+        occupant = Occupant(pod.job, pod.kind, pod.begin, pod.attempt)
+        st = self.jobs.get(pod.job)
+        owned = st is not None and st.chunk(*occupant[1:]) is not None
+        if spec is None or not (owned or pod.node in processors.counts):
+            return
+        place = processors.places_of.get(occupant)
+        if pod.requests and place is not None and place.node != pod.node:  # bound to another node than it was meant for
+            processors.leave(occupant)
+            self.outdated.capacity_changed()
+            place = None
+        placed = owned or place is not None or pod.requests is None or _is_as_large(pod.requests, spec.share)
+        if placed:
+            processors.seat(occupant, pod.node)
+        if processors.take(pod.uid, pod.node, Taken(pod.requests or NOTHING, placed=placed), spec):
+            self.outdated.capacity_changed()
+
+    def take_away(self, pod: PodObserved) -> bool:
+        """Stop counting a pod that has ended or is gone; return whether it had a place."""
+        processors = self.processors
+        if self.spec is not None and processors.take(pod.uid, pod.node, NO_POD, self.spec):
+            self.outdated.capacity_changed()
+        return processors.leave(Occupant(pod.job, pod.kind, pod.begin, pod.attempt))
+
     def occupant(self, uid: str, chunk: Chunk) -> Occupant:
         """Return the occupant that stands for a chunk on a processor."""
         return Occupant(uid, chunk.kind, chunk.begin, chunk.attempt)
@@ -179,3 +211,8 @@ class PoolState:
         """Note that the job's status may have to be written."""
         self.outdated.record_changed()
         self.outbox.touched[st.job.uid] = None
+
+
+def _is_as_large(requests: Resources, share: Resources) -> bool:
+    """Return whether a pod requests at least a processor's share of some resource."""
+    return len(share.larger(requests)) < len(share.names())

@@ -16,16 +16,22 @@ TEMPEXPECTED = {"spec": {"containers": [{"name": "main", "image": "img"}]}}
 
 
 class Heard:
-    """A listener that keeps what it hears of pods, as "key what"."""
+    """A listener that keeps what it hears of pods, as "key what". The pool counts all pods that it is told of."""
 
     def __init__(self):
         self.pods = []
+        self.counted = set()
 
     def __getattr__(self, name):
         return lambda *_, **__: None
 
     def pod(self, key, job, event):
-        self.pods.append(f"{key.partition('-')[0]} {event.phase if isinstance(event, PodObserved) else 'gone'}")
+        seen = isinstance(event, PodObserved)
+        self.pods.append(f"{key.partition('-')[0]} {event.phase if seen else 'gone'}")
+        (self.counted.add if seen else self.counted.discard)(event.uid)
+
+    def counting(self, pod):
+        return "main" if pod in self.counted else None
 
 
 @pytest.fixture

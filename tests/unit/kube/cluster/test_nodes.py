@@ -9,10 +9,11 @@ from punctual.kube.cluster.nodes import CLASS_LABEL, CPU_MANAGER, Inventory, Nod
 from punctual.kube.cluster.pods import POOL_LABEL, ForeignPod
 from punctual.scheduling.model.events import NodeGone, NodeObserved
 from punctual.scheduling.model.node_rules import HostPort, Taint
+from punctual.scheduling.model.resources import Resources
 
 CORDON = "node.kubernetes.io/unschedulable"
 
-NODE = Node(name="n1", ready=True, cpu=4.0, memory=1000, pods=10, labels={"pool": "main"}, taints=())
+NODE = Node(name="n1", ready=True, cpu=4.0, memory=1000, pods=10, others=(), labels={"pool": "main"}, taints=())
 
 
 def seen(**more):
@@ -47,7 +48,7 @@ def test_a_body_is_kept_as_numbers():
     }
     taints = ({"key": "k", "effect": "NoSchedule", "timeAdded": "t"},)
     assert project_node(body) == Node(
-        name="n1", ready=True, cpu=1.5, memory=2048, pods=7, labels={"a": "b"}, taints=taints
+        name="n1", ready=True, cpu=1.5, memory=2048, pods=7, others=(), labels={"a": "b"}, taints=taints
     )
 
 
@@ -56,10 +57,10 @@ def test_a_node_without_a_status_is_not_ready():
 
 
 def test_the_pool_is_told_what_others_leave(inventory, told):
-    inventory.observe_pod(ForeignPod("f1", "n1", 0.5, 100))
+    inventory.observe_pod(ForeignPod("f1", "n1", Resources(0.5, 100)))
     inventory.observe_node(NODE)
-    inventory.observe_pod(ForeignPod("f2", "n1", 0.25, 10))
-    inventory.forget_pod(ForeignPod("f1", "n1", 0.5, 100))
+    inventory.observe_pod(ForeignPod("f2", "n1", Resources(0.25, 10)))
+    inventory.forget_pod(ForeignPod("f1", "n1", Resources(0.5, 100)))
     assert told == [
         ("main", seen(cpu=3.5, memory=900, pods=9)),
         ("main", seen(cpu=3.25, memory=890, pods=8)),
@@ -71,13 +72,13 @@ def test_nothing_is_told_when_nothing_changed_for_the_pool(inventory, told):
     inventory.observe_node(NODE)
     told.clear()
     inventory.observe_node(replace(NODE, taints=({"key": "gpu", "effect": "PreferNoSchedule"},)))
-    inventory.observe_pod(ForeignPod("f1", "elsewhere", 0.5, 100))
+    inventory.observe_pod(ForeignPod("f1", "elsewhere", Resources(0.5, 100)))
     assert told == []
 
 
 def test_room_is_never_below_nothing(inventory, told):
     inventory.observe_node(NODE)
-    inventory.observe_pod(ForeignPod("f1", "n1", 9.0, 9999))
+    inventory.observe_pod(ForeignPod("f1", "n1", Resources(9.0, 9999)))
     assert told[-1] == ("main", seen(cpu=0.0, memory=0, pods=9))
 
 
@@ -147,7 +148,7 @@ def test_taints_that_keep_pods_off_are_told(inventory, told, taint, told_of):
 def test_host_ports_of_other_pods_are_told(inventory, told):
     port = HostPort("TCP", "0.0.0.0", 80)
     inventory.observe_node(NODE)
-    inventory.observe_pod(ForeignPod("f1", "n1", 0.5, 100, ports=frozenset({port})))
+    inventory.observe_pod(ForeignPod("f1", "n1", Resources(0.5, 100), ports=frozenset({port})))
     assert told[-1] == ("main", seen(cpu=3.5, memory=900, pods=9, ports=frozenset({port})))
 
 
@@ -158,11 +159,11 @@ def test_a_node_with_the_static_cpu_manager_is_left_out(inventory, told):
 
 
 pods = st.builds(
-    ForeignPod, st.sampled_from("abc"), st.just("n1"), st.integers(0, 30).map(lambda n: n / 10), st.just(1)
+    ForeignPod, st.sampled_from("abc"), st.just("n1"), st.integers(0, 30).map(lambda n: Resources(n / 10, 1))
 )
 
 
-STRANGER = ForeignPod("f1", "n1", 1.0, 100, priority=0, since=50.0)
+STRANGER = ForeignPod("f1", "n1", Resources(1.0, 100), priority=0, since=50.0)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +195,7 @@ def test_a_younger_pool_keeps_no_room_on_anothers_node(inventory, told):
     assert told[-1] == ("young", seen(pods=10))
 
 
-@given(st.permutations([ForeignPod(str(i), "n1", i / 10, i) for i in range(8)]))
+@given(st.permutations([ForeignPod(str(i), "n1", Resources(i / 10, i)) for i in range(8)]))
 def test_the_order_in_which_pods_come_changes_nothing(order):
     inventory = Inventory(lambda pool, event: None)
     inventory.observe_pool("main", created=0.0, selects=everything)
@@ -219,5 +220,5 @@ def test_what_was_told_last_is_what_is_so(moves):
             inventory.forget_pod(pod)
             there.pop(pod.uid, None)
     assert told["main"].pods == 10 - len(there)
-    assert told["main"].cpu == pytest.approx(max(0.0, 4.0 - sum(p.cpu for p in there.values())))
+    assert told["main"].cpu == pytest.approx(max(0.0, 4.0 - sum(p.requests.cpu for p in there.values())))
     assert inventory.of("main") == [told["main"]]

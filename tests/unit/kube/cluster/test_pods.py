@@ -16,6 +16,7 @@ from punctual.kube.cluster.pods import (
 from punctual.scheduling.model.events import PodObserved
 from punctual.scheduling.model.job import Chunk, InputVersion, Transfer
 from punctual.scheduling.model.pool_spec import PoolSpec
+from punctual.scheduling.model.resources import Resources
 
 OWNER = Owner(uid="8b1f6b3e-0000-4000-8000-000000000001", namespace="ns", name="render", pool="main", units=1000)
 PROCESSOR = PoolSpec(name="main", cpu=0.5, memory=2**31)
@@ -330,6 +331,7 @@ def observed(**more):
         "node": "n1",
         "phase": "Pending",
         "created": 10.0,
+        "requests": Resources(),
     }
     return PodObserved(**{**values, **more})
 
@@ -554,7 +556,7 @@ def test_a_pod_that_is_going_says_so():
 def test_a_label_alone_makes_no_pod_ours():
     stranger = body(ownerReferences=[])
     stranger["spec"] = {**stranger["spec"], "nodeName": "n1"}
-    assert project_pod(stranger) == ForeignPod("p1", "n1", 0.5, 2**31, since=10.0)
+    assert project_pod(stranger) == ForeignPod("p1", "n1", Resources(0.5, 2**31), since=10.0)
 
 
 @pytest.mark.parametrize(
@@ -568,7 +570,7 @@ def test_a_foreign_pod_says_how_important_it_is_and_since_when_it_has_its_node(c
     meta = {"name": "x", "uid": "f1", "creationTimestamp": "1970-01-01T00:00:00Z"}
     spec = {"nodeName": "n1", "containers": [asks("1")], "priority": 7}
     found = project_pod({"metadata": meta, "spec": spec, "status": {"conditions": conditions}})
-    assert found == ForeignPod("f1", "n1", 1.0, 0, priority=7, since=since)
+    assert found == ForeignPod("f1", "n1", Resources(1.0, 0), priority=7, since=since)
 
 
 def test_a_chunk_takes_its_room_from_placeholders_by_the_class_it_is_given_unless_it_has_one():
@@ -617,7 +619,7 @@ def foreign(spec, phase="Running"):
     ],
 )
 def test_the_room_of_a_foreign_pod_is_what_the_scheduler_counts(spec, cpu, memory):
-    assert foreign(spec) == ForeignPod("f1", "n1", cpu, memory)
+    assert foreign(spec) == ForeignPod("f1", "n1", Resources(cpu, memory))
 
 
 def test_a_foreign_pod_takes_room_only_while_it_is_on_a_node_and_not_at_its_end():
