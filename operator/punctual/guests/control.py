@@ -80,7 +80,7 @@ class GuestControl:
 
     # events
 
-    def _take(self, now: float, event: Event) -> None:  # noqa: C901  one arm per kind of event
+    def _take(self, now: float, event: Event) -> None:
         match event:
             case GuestApplied(guest, record):
                 self._apply(now, guest, record)
