@@ -23,6 +23,7 @@ RESERVATION_NOT_FOUND: Final = "ReservationNotFound"
 RESERVATION_REFUSED: Final = "ReservationRefused"  # the reservation that a job names was refused, or is of another pool
 INVALID_SPEC: Final = "InvalidSpec"  # the schema accepted it, the converter did not; the message names the field
 POD_REFUSED: Final = "PodRefused"  # a dry-run create of the chunk pod was refused (quota, LimitRange, Pod Security)
+POD_TOO_LARGE: Final = "PodTooLarge"  # the pods request more than a processor, or what no node has for each processor
 ANSWER_DELAYED: Final = "AnswerDelayed"  # a check before the promise, or the Pool, has not answered yet
 SUSPENDED: Final = "Suspended"  # the promise was given up for spec.suspend
 

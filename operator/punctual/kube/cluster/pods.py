@@ -67,6 +67,7 @@ _MESSAGES: Final = 12288
 MOST_SECONDS: Final = 10.0**9
 LEAST_CPU: Final = 0.001
 """Cores that the work requests at least, whatever the other containers leave."""
+LEAST_MEMORY: Final = 2**20
 _DIGITS = 19  # of the highest number of units; int() raises an error for thousands of digits
 RESULTS_SUFFIX: Final = "-results"
 _NAME = 253  # the longest name of an object
@@ -384,7 +385,7 @@ def _resources(asked: Mapping[str, Any], processor: PoolSpec, left: Resources, *
     requests["cpu"] = format_cores(max(LEAST_CPU, left.cpu))
     if memory and processor.memory and "memory" not in requests and "memory" not in limits:
         limits["memory"] = format_bytes(processor.memory)
-        requests["memory"] = format_bytes(max(1, left.memory))
+        requests["memory"] = format_bytes(min(processor.memory, max(LEAST_MEMORY, left.memory)))
     return {**asked, "requests": requests, "limits": limits}
 
 

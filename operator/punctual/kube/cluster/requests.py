@@ -61,11 +61,18 @@ def beside(spec: Body, work: str) -> Resources:
 
 
 def parts(spec: Body) -> list[Part]:
-    """Return what the parts of a pod request, for a message: containers, init containers, overhead."""
-    containers = (*spec["containers"], *(spec.get("initContainers") or ()))
-    found = [Part(container["name"], Resources.of(_asked(container))) for container in containers]
-    found.append(Part("overhead", Resources.of(_amounts(spec.get("overhead")))))
-    return [part for part in found if part.requests]
+    """Return what the parts of a pod request, for a message: containers, init containers, overhead.
+
+    Where the pod as a whole names a resource, that is the only part of it.
+    """
+    whole = _Counted(spec, NONE).whole({})
+    found = [("the pod as a whole", whole)]
+    for container in (*spec["containers"], *(spec.get("initContainers") or ())):
+        first = container not in spec["containers"] and not _is_sidecar(container)
+        asked = {name: amount for name, amount in _asked(container).items() if name not in whole}
+        found.append((f"{container['name']} at first" if first else container["name"], asked))
+    found.append(("overhead", _amounts(spec.get("overhead"))))
+    return [Part(name, Resources.of(amounts)) for name, amounts in found if amounts]
 
 
 def names_memory(spec: Body) -> bool:
@@ -148,7 +155,10 @@ def _amounts(quantities: Body | None) -> Amounts:
 
 @lru_cache(maxsize=4096)  # the pods of a cluster repeat the same requests
 def _amount(name: str, quantity: str | float) -> float:
-    amount = parse_quantity(quantity)
+    try:
+        amount = parse_quantity(quantity)
+    except ValueError:  # of a template: the API server refuses its pods, in words of its own
+        return 0.0
     return float(amount) if name == "cpu" else ceil(amount)
 
 

@@ -4,6 +4,7 @@
     profile               the one it names does not exist
     reservation           the one it names does not exist, or is refused
     dry-run create        quota, LimitRange, Pod Security or another admission plugin would refuse its pods
+    size of its pods      they request more than a processor, or what no node has for each of its processors
 
 The dry run is made once a minute per namespace, template and processor. Meanwhile jobs wait here, not in the Pool, and
 `overdue` names those that wait long. A job with a decision is not checked again: its promise stands.
@@ -11,7 +12,7 @@ The dry run is made once a minute per namespace, template and processor. Meanwhi
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -22,10 +23,12 @@ from punctual import reasons
 from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.cluster.client import ApiClient
-from punctual.kube.cluster.directory import Directory, KnownJob
+from punctual.kube.cluster.directory import Directory, KnownJob, KnownPool
 from punctual.kube.cluster.pods import IMAGE, InputStep, Owner, chunk_pod, input_volumes
+from punctual.kube.cluster.requests import beside
 from punctual.kube.fit.claims import Claims, Fit
 from punctual.kube.fit.pod_needs import pod_needs
+from punctual.kube.gate.pod_size import not_offered
 from punctual.kube.gate.trials import ANY, Trials
 from punctual.kube.translate import (
     Learned,
@@ -35,8 +38,10 @@ from punctual.kube.translate import (
     to_pool_spec,
     to_unreadable_job,
 )
+from punctual.scheduling.model.events import NodeObserved, PodObserved
 from punctual.scheduling.model.job import Chunk, Job, Kind
 from punctual.scheduling.model.pool_spec import PoolSpec
+from punctual.scheduling.model.resources import Resources
 
 OVERDUE: Final = 15.0
 """Seconds that a job waits here before its status names the cause."""
@@ -71,10 +76,16 @@ class AdmissionGate:
         chunk_class: str = "",
         reserved: Callable[[KnownJob], str | tuple[str, str] | None] = lambda _: None,
         learned: Callable[[str, str, str], Learned] = lambda _namespace, _profile, _pool: lambda _spec: None,
+        nodes: Callable[[str], Iterable[NodeObserved]] = lambda _pool: (),
+        pods_of: Callable[[str], Iterable[PodObserved]] = lambda _job: (),
         image: str = IMAGE,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._image = image
+        self._nodes = nodes
+        self._pods_of = pods_of
+        self._in_force: dict[str, PoolSpec] = {}  # specs in force, by the pool's uid
+        self._others: dict[str, dict[bool, Resources]] = {}  # by job; whether it is about the reduce's pod
         self._claims = claims or Claims()
         self._chunk_class = chunk_class
         self._directory = directory
@@ -111,10 +122,10 @@ class AdmissionGate:
                 return None
             refusal = None if group else (inside[0], inside[1])
         if refusal is None:
-            answered, refusal = self._tried(known, to_pool_spec(pool.pool))
+            answered, refusal = self._tried(known, self._processor(pool))
             if not answered:
                 return None
-        self.forget(known.owner.uid)
+        self._waiting.pop(known.owner.uid, None)
         fit = self._fit(known)
         return to_job(model, profile=profile, learned=learned, refusal=refusal, reservation=group, fit=fit)
 
@@ -125,16 +136,42 @@ class AdmissionGate:
         needs = None
         if pool is not None:
             kind: Kind = "Guest" if known.guest else "Chunk"
-            answer = self._trials.last(_key(known, kind, spec["template"], step, to_pool_spec(pool.pool)))
+            answer = self._trials.last(_key(known, kind, spec["template"], step, self._processor(pool)))
             needs = answer.needs if answer else None
         if needs is None:
             volumes = [*(spec["template"]["spec"].get("volumes") or ()), *(input_volumes(step) if step else ())]
             needs = pod_needs({**spec["template"]["spec"], "volumes": volumes}, planned_node=ANY)
         return self._claims.fit(known.owner.namespace, needs)
 
+    def put_in_force(self, pool: str, spec: PoolSpec) -> bool:
+        """Take in the spec in force of a pool (uid); return whether pods have another share of a processor now."""
+        before = self._in_force.get(pool)
+        self._in_force[pool] = spec
+        return before is not None and before.share != spec.share
+
+    def _processor(self, pool: KnownPool) -> PoolSpec:
+        return self._in_force.get(pool.uid) or to_pool_spec(pool.pool)
+
+    def others(self, uid: str, kind: Kind, template: Mapping[str, Any], processor: PoolSpec) -> Resources | None:
+        """Return what a pod of a job (uid) requests beside the work; None: just what its template's containers do.
+
+        Known from the trial of its pods. For a job of an earlier leader's it is seen from the first pod that is too
+        large.
+        """
+        known, reduce = self._others.get(uid, {}), kind == "Reduce"
+        if kind != "Guest" and reduce not in known:
+            same = (pod for pod in self._pods_of(uid) if pod.requests and (pod.kind == "Reduce") == reduce)
+            pod = next(same, None)
+            if pod is not None and pod.requests and (excess := pod.requests - processor.share):
+                spec = template["spec"]
+                known = self._others.setdefault(uid, known)
+                known[reduce] = beside(spec, spec["containers"][0]["name"]) + excess
+        return known.get(reduce)
+
     def forget(self, uid: str) -> None:
-        """Forget a job: it no longer waits here."""
+        """Forget a job."""
         self._waiting.pop(uid, None)
+        self._others.pop(uid, None)
 
     def overdue(self) -> Iterator[tuple[str, str]]:
         """Yield the jobs (uid) that have waited here for `OVERDUE` seconds, with the cause."""
@@ -172,8 +209,17 @@ class AdmissionGate:
         since = wait.since if wait else self._monotonic()
         questions = {_key(known, kind, template, step, processor): kind for kind, template, step in kinds}
         answers = {key: self._trials.answer(key, since=since) for key in questions}
-        if all(answers.values()):
-            return True, next((a.refusal for a in answers.values() if a and a.refusal), None)
+        given = [answer for answer in answers.values() if answer]
+        if len(given) == len(questions):
+            refusal = next((a.refusal for a in given if a.refusal), None)
+            if refusal is None and not known.guest and any(a.requests.others for a in given):
+                rules = self._fit(known).rules
+                nodes = [node for node in self._nodes(known.owner.pool) if rules.objection(node) is None]
+                refusals = (not_offered(answer.requests, processor, nodes) for answer in given)
+                refusal = next((found for found in refusals if found), None)
+            added = ((kind == "Reduce", a.others) for kind, a in zip(questions.values(), given, strict=True))
+            self._others[known.owner.uid] = {reduce: others for reduce, others in added if others is not None}
+            return True, refusal
         self._wait(known).questions = list(questions)
         for key, kind in questions.items():
             if answers[key] is None:
@@ -187,7 +233,7 @@ class AdmissionGate:
                     chunk_class=self._chunk_class,
                     image=self._image,
                 )
-                self._trials.ask(key, known.owner.namespace, pod)
+                self._trials.ask(key, known.owner.namespace, pod, processor)
         return False, None
 
     def _answered(self, key: bytes) -> None:
@@ -198,7 +244,16 @@ class AdmissionGate:
 _NO_WINDOW: Final = "the Reservation that it names has no answer yet"
 
 
-def _pod(owner: Owner, spec: bytes, kind: Kind, *, processor: PoolSpec, chunk_class: str, image: str) -> dict[str, Any]:
+def _pod(
+    owner: Owner,
+    spec: bytes,
+    kind: Kind,
+    others: Resources | None,
+    *,
+    processor: PoolSpec,
+    chunk_class: str,
+    image: str,
+) -> dict[str, Any]:
     """Return the pod that is tried for a job's chunks, or for its reduce."""
     asked = orjson.loads(spec)
     chunk = Chunk(
@@ -207,7 +262,14 @@ def _pod(owner: Owner, spec: bytes, kind: Kind, *, processor: PoolSpec, chunk_cl
     part = asked["reduce"] if kind == "Reduce" else asked
     step = InputStep.of(asked, image=image) if kind != "Reduce" else None
     return chunk_pod(
-        owner, chunk, part["template"], processor=processor, epoch=0, priority_class=chunk_class, step=step
+        owner,
+        chunk,
+        part["template"],
+        processor=processor,
+        epoch=0,
+        priority_class=chunk_class,
+        step=step,
+        others=others,
     )
 
 
@@ -220,6 +282,6 @@ def _read(manifest: Mapping[str, Any], flaw: str) -> api.DivisibleJob:
 def _key(
     known: KnownJob, kind: Kind, template: Mapping[str, Any], step: InputStep | None, processor: PoolSpec
 ) -> bytes:
-    size = (processor.cpu, processor.memory, processor.hold)
+    size = (processor.cpu, processor.share.cpu, processor.memory, processor.hold)
     about = (known.owner.namespace, known.owner.pool, kind == "Guest", *size, template, step and tuple(step))
     return hashlib.blake2b(orjson.dumps(about, option=orjson.OPT_SORT_KEYS), digest_size=16).digest()

@@ -18,8 +18,12 @@ from punctual import reasons
 from punctual.errors import ClusterError, Forbidden, Invalid, NoRight, NotFound
 from punctual.kube.cluster.client import RIGHTS, ApiClient, Json
 from punctual.kube.cluster.pods import KIND_LABEL
+from punctual.kube.cluster.requests import requested
 from punctual.kube.cluster.resources import PODS
 from punctual.kube.fit.pod_needs import PodNeeds, pod_needs
+from punctual.kube.gate.pod_size import ignored, others_of, too_large
+from punctual.scheduling.model.pool_spec import PoolSpec
+from punctual.scheduling.model.resources import NOTHING, Resources
 
 KEPT: Final = 60.0
 """Seconds for which the API server's answer about a template is valid."""
@@ -42,6 +46,8 @@ DEADLINE: Final = 35.0
 log = structlog.get_logger(__name__)
 
 Refusal = tuple[str, str]
+Build = Callable[[Resources | None], dict[str, Any]]
+"""Builds a pod's manifest when it is needed, because thousands may wait; ``others`` as for `chunk_pod`."""
 
 
 class Answer(NamedTuple):
@@ -52,6 +58,10 @@ class Answer(NamedTuple):
     """(reason, message). None: the pods would be accepted."""
     needs: PodNeeds | None = None
     """What the pods ask of their nodes, also by what admission plugins and webhooks have added; None: not known."""
+    requests: Resources = NOTHING
+    """What a pod requests."""
+    others: Resources | None = None
+    """What a pod requests beside the work, if the work has to give way to more than its template's containers."""
 
 
 @dataclass(slots=True)
@@ -60,8 +70,10 @@ class _Question:
 
     key: bytes
     namespace: str
-    pod: Callable[[], dict[str, Any]]
-    """Builds the pod's manifest when it is needed, because thousands may wait."""
+    pod: "Build"
+    processor: PoolSpec
+    others: Resources | None = None
+    """What the last answer shows beside the work: the work gives way to it in the next trial."""
     tries: int = 0
     pause: float = FIRST_RETRY
     error: str = ""
@@ -98,10 +110,10 @@ class Trials:
         """Return the last answer, however old."""
         return self._answers.get(key)
 
-    def ask(self, key: bytes, namespace: str, pod: Callable[[], dict[str, Any]]) -> None:
+    def ask(self, key: bytes, namespace: str, pod: Build, processor: PoolSpec) -> None:
         """Queue a trial of a template, unless one is queued."""
         if key not in self._questions:
-            self._questions[key] = question = _Question(key, namespace, pod)
+            self._questions[key] = question = _Question(key, namespace, pod, processor)
             self._wait(question)
 
     def trouble(self, key: bytes) -> str:
@@ -143,18 +155,17 @@ class Trials:
     async def _try(self, question: _Question) -> None:
         question.tries += 1
         path = PODS.path(namespace=question.namespace)
-        refusal: Refusal | None = None
-        needs: PodNeeds | None = None
+        answer: Answer | None = None
         again: ClusterError | None = None
         try:
+            sent = question.pod(question.others)
             # strict: the template may have a field that this API server does not know
-            tried = await self._client.create(path, question.pod(), dry_run=True, strict=True)
-            refusal = _not_lowest(tried)
-            needs = pod_needs(tried["spec"], planned_node=ANY)
+            tried = await self._client.create(path, sent, dry_run=True, strict=True)
+            answer = self._judge(question, sent, tried)
         except ClusterError as error:
             for_good = isinstance(error, Forbidden | Invalid | NotFound)
             if for_good and not (isinstance(error, NoRight) and question.tries < RIGHTS):
-                refusal = (reasons.POD_REFUSED, f"its pods would be refused: {error}")
+                answer = Answer(self._monotonic(), (reasons.POD_REFUSED, f"its pods would be refused: {error}"))
             else:
                 again = error
         finally:
@@ -163,9 +174,25 @@ class Trials:
                 del self._busy[question.namespace]
         if again is not None:
             self._later(question, again)
+        elif answer is not None:
+            self._settle(question, answer)
         else:
-            self._settle(question, refusal, needs)
+            self._wait(question)
         self._fill()
+
+    def _judge(self, question: _Question, sent: Json, tried: Json) -> Answer | None:
+        """Return the answer to a trial. None: it is tried once more, with work that gives way to what was added."""
+        processor = question.processor
+        guest = tried["metadata"]["labels"][KIND_LABEL] == "Guest"
+        refusal = _not_lowest(tried) if guest else ignored(sent, tried)
+        if refusal is None and not guest:
+            refusal = too_large(tried, processor)
+            others = others_of(sent, tried, processor) if refusal and question.others is None else None
+            if others is not None:
+                question.others = others
+                return None
+        needs = pod_needs(tried["spec"], planned_node=ANY)
+        return Answer(self._monotonic(), refusal, needs, requested(tried["spec"]), question.others)
 
     def _later(self, question: _Question, error: ClusterError) -> None:
         question.error = str(error)
@@ -180,19 +207,19 @@ class Trials:
         timer = asyncio.get_running_loop().call_later(wait, again)
         self._timers.add(timer)
 
-    def _settle(self, question: _Question, refusal: Refusal | None, needs: PodNeeds | None) -> None:
+    def _settle(self, question: _Question, answer: Answer) -> None:
         del self._questions[question.key]
         self._answers.pop(question.key, None)  # the newest are last
         if len(self._answers) >= MOST:
             self._answers.pop(next(iter(self._answers)))
-        self._answers[question.key] = Answer(self._monotonic(), refusal, needs)
+        self._answers[question.key] = answer
         self._answered(question.key)
 
 
 def _not_lowest(pod: Json) -> Refusal | None:
     """Return the refusal of a guest's pod to which something has added requests: the kernel would not hold it down."""
     got = (pod.get("status") or {}).get("qosClass", BEST_EFFORT)
-    if pod["metadata"]["labels"][KIND_LABEL] != "Guest" or got == BEST_EFFORT:
+    if got == BEST_EFFORT:
         return None
     text = (
         f"its pods would be of the class {got}, but guests must be BestEffort: something adds CPU or memory to their "

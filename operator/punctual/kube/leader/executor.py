@@ -60,8 +60,9 @@ from punctual.scheduling.model.actions import (
     WriteStatus,
 )
 from punctual.scheduling.model.events import CreateRefused, PodObserved
-from punctual.scheduling.model.job import Chunk, Job, JobRecord
+from punctual.scheduling.model.job import Chunk, Job, JobRecord, Kind
 from punctual.scheduling.model.pool_spec import PoolSpec
+from punctual.scheduling.model.resources import Resources
 
 log = structlog.get_logger(__name__)
 
@@ -88,6 +89,10 @@ class Tools:
     """Returns the job (uid) of a pod (uid)."""
     image: str = IMAGE
     """The operator's image, for the input step."""
+    others: Callable[[str, Kind, Mapping[str, Any], PoolSpec], Resources | None] = lambda _uid, _kind, _part, _spec: (
+        None
+    )
+    """Returns what a pod of a job (uid) requests beside the work (`AdmissionGate.others`)."""
     refuse: Callable[[CreateRefused], None] = lambda _event: None
     """Called where no pod can be made of a chunk."""
     learn: Callable[[str, Measured], None] = lambda _pool, _measured: None
@@ -250,15 +255,17 @@ class PoolExecutor:
             tools.refuse(refused)
             return
         results = tools.results.get(action.job)
+        processor = self._spec or to_pool_spec(pool.pool)
         body = chunk_pod(
             known.owner,
             chunk,
             part["template"],
-            processor=self._spec or to_pool_spec(pool.pool),
+            processor=processor,
             epoch=tools.epoch,
             results=results.sources() if reduce and results else (),
             priority_class=tools.chunk_class,
             step=InputStep.of(spec, image=tools.image, version=known.term.record.input if known.term.record else None),
+            others=tools.others(action.job, chunk.kind, part["template"], processor),
         )
         if reduce and results:
             for operation in results.look():

@@ -31,6 +31,7 @@ from punctual.kube.writes.writer import Writer
 from punctual.scheduling.model import ledger
 from punctual.scheduling.model.events import CreateRefused, JobApplied, JobDeleted
 from punctual.scheduling.model.job import Job, JobRecord
+from punctual.scheduling.model.pool_spec import PoolSpec
 
 REPORTS: Final = 40
 """Maximum jobs of which one call of `Jobs.tend` says that their Pool has not decided: as many as the writer's rate for
@@ -144,6 +145,11 @@ class Jobs:
         for known in self._directory.of_pool(pool):
             if self._statuses.refused_at_edge(known):
                 self.consider(known)
+
+    def put_in_force(self, pool: str, spec: PoolSpec) -> None:
+        """Consider the jobs that the admission gate refused, if pods have another share of a processor now."""
+        if self._gate.put_in_force(self._directory.pools[pool].uid, spec):
+            self.selectors_changed(pool)
 
     def pool_gone(self, pool: str) -> None:
         """Consider the jobs of a pool that is gone."""

@@ -112,6 +112,7 @@ def make_parts(
 
     def put_in_force(pool: str, spec: PoolSpec) -> None:
         pools.put_in_force(pool, spec)
+        jobs.put_in_force(pool, spec)
         rates.pool_changed(pool)
 
     def placeholder_refused(pool: str, message: str) -> None:
@@ -201,6 +202,8 @@ def make_parts(
         chunk_class=placeholder_settings.chunk_class,
         reserved=windows.of_job,
         learned=learning.of,
+        nodes=caches.inventory.of,
+        pods_of=caches.pods.of_job,
         image=image,
     )
     jobs = Jobs(
@@ -322,6 +325,7 @@ def make_parts(
         found=found,
         image=image,
         job_of=caches.pods.job_of,
+        others=gate.others,
         refuse=jobs.refused,
         learn=profiles.measured,
         in_force=put_in_force,

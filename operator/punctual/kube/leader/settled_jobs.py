@@ -102,7 +102,7 @@ class SettledJobs:
                 due = (owner.namespace, known.profile) in self._directory.profiles
             case reasons.RESERVATION_NOT_FOUND | reasons.RESERVATION_REFUSED:
                 due = isinstance(self._reserved(known), str)
-            case reasons.POD_REFUSED:
+            case reasons.POD_REFUSED | reasons.POD_TOO_LARGE:
                 due = True  # the API server is asked
             case reasons.SUSPENDED | reasons.DRY_RUN:
                 return False

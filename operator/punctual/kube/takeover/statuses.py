@@ -22,7 +22,7 @@ RETRY: Final = 30.0
 """Seconds between tries to write the status of a pool that is stopped."""
 EDGE: Final = frozenset({
     reasons.NOT_ALLOWED, reasons.PROFILE_NOT_FOUND, reasons.POD_REFUSED, reasons.RESERVATION_NOT_FOUND,
-    reasons.RESERVATION_REFUSED,
+    reasons.RESERVATION_REFUSED, reasons.POD_TOO_LARGE,
 })  # fmt: skip
 """Reasons of refusals by the admission gate. The Pool refuses for want of processors."""
 

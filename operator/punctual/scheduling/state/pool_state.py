@@ -150,9 +150,10 @@ class PoolState:
     def place(self, pod: PodObserved) -> None:
         """Count what a pod that has not ended takes of its node, if that is one of the pool.
 
-        A chunk's pod has a place, and so has a pod as large as one: its chunk may just be lost. What a pod requests
+        A chunk's pod has a place, and so has a pod with as much CPU: its chunk may just be lost. What a pod requests
         beyond its place, and all that a smaller pod without a chunk requests, is taken from the node before its
-        processors are counted. So no pod takes less than it requests, and none that only claims to be a chunk's more.
+        processors are counted. So no pod takes less than it requests, and one that only claims to be a chunk's takes no
+        more processors than a foreign one.
         """
         processors, spec = self.processors, self.spec
         occupant = Occupant(pod.job, pod.kind, pod.begin, pod.attempt)
@@ -214,5 +215,5 @@ class PoolState:
 
 
 def _is_as_large(requests: Resources, share: Resources) -> bool:
-    """Return whether a pod requests at least a processor's share of some resource."""
-    return len(share.larger(requests)) < len(share.names())
+    """Return whether a pod requests at least the CPU of a chunk's pod. Its memory is the template's."""
+    return Resources(share.cpu).fits(requests)

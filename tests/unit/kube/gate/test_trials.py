@@ -8,6 +8,7 @@ import pytest
 from punctual import errors, reasons
 from punctual.kube.gate import trials
 from punctual.kube.gate.trials import AT_ONCE, EACH, MOST, Trials
+from punctual.scheduling.model.pool_spec import PoolSpec
 
 
 class Server:
@@ -49,11 +50,14 @@ class Desk:
 
     def ask(self, namespace, count, *, first=0):
         for n in range(first, first + count):
-            self.trials.ask(f"{namespace}/{n}".encode(), namespace, self._pod)
+            self.trials.ask(f"{namespace}/{n}".encode(), namespace, self._pod, PoolSpec(name="main", cpu=1.0))
 
-    def _pod(self):
+    def _pod(self, others):
         self.made += 1
-        return {"metadata": {"labels": {"punctual.dev/kind": self.kind}}}
+        return {
+            "metadata": {"labels": {"punctual.dev/kind": self.kind}},
+            "spec": {"containers": [{"name": "main", "image": "img"}]},
+        }
 
     async def until(self, holds):
         async with asyncio.timeout(60):
