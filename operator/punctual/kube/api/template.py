@@ -115,8 +115,9 @@ class PodSpec(Open):
     )
 
     containers: Annotated[list[Container], Field(min_length=1, max_length=32)]
-    """The containers; the first does the work and gets the processor. Its environment says which units are meant:
-    PUNCTUAL_BEGIN (first) and PUNCTUAL_END (one past the last). Exit 0 means all of them are done."""
+    """The containers; the first does the work and gets what the others leave of the processor. Its environment says
+    which units are meant: PUNCTUAL_BEGIN (first) and PUNCTUAL_END (one past the last). Exit 0 means all of them are
+    done."""
     init_containers: Annotated[list[Container], Field(max_length=32)] | None = None
     """Containers that run before, such as one that fetches the input."""
     restart_policy: Literal["Never"] | None = None
@@ -124,7 +125,8 @@ class PodSpec(Open):
     node_name: Annotated[str, Field(max_length=253)] | None = None
     """Must be absent: Punctual chooses the node."""
     resources: Resources | None = None
-    """Requests and limits of the whole pod, without CPU."""
+    """Requests and limits of the whole pod, without CPU. Memory that they name is the pod's: it must fit a processor of
+    the pool, and the work then gets no limit of its own."""
     volumes: Mounts | None = None
     """Volumes, besides Punctual's own."""
     tolerations: Items | None = None

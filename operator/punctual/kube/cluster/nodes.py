@@ -36,11 +36,11 @@ class Node:
     cpu: float
     memory: int
     pods: int
-    others: tuple[tuple[str, int], ...]
-    """Other allocatable resources (`Resources.others`)."""
     labels: Mapping[str, str]
     taints: tuple[Mapping[str, str], ...]
     """All taints of the node, because a patch must name them exactly."""
+    others: tuple[tuple[str, int], ...] = ()
+    """Other allocatable resources (`Resources.others`)."""
 
     @property
     def refusing(self) -> tuple[Taint, ...]:

@@ -13,7 +13,7 @@ from punctual.scheduling.model.resources import Resources
 
 CORDON = "node.kubernetes.io/unschedulable"
 
-NODE = Node(name="n1", ready=True, cpu=4.0, memory=1000, pods=10, others=(), labels={"pool": "main"}, taints=())
+NODE = Node(name="n1", ready=True, cpu=4.0, memory=1000, pods=10, labels={"pool": "main"}, taints=())
 
 
 def seen(**more):
@@ -48,7 +48,7 @@ def test_a_body_is_kept_as_numbers():
     }
     taints = ({"key": "k", "effect": "NoSchedule", "timeAdded": "t"},)
     assert project_node(body) == Node(
-        name="n1", ready=True, cpu=1.5, memory=2048, pods=7, others=(), labels={"a": "b"}, taints=taints
+        name="n1", ready=True, cpu=1.5, memory=2048, pods=7, labels={"a": "b"}, taints=taints
     )
 
 
