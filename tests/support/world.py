@@ -226,6 +226,8 @@ class World:
     """Seconds by which a node's clock is off."""
     agents: Agents | None = None
     """They move the caps of pods that share processors; without them, pods have the caps of their set points."""
+    told: dict[str, int] = field(default_factory=dict)
+    """Epoch of the last record of a job: the first of an epoch repeats what an earlier leader wrote."""
     transfers: list[tuple[float, float, str]] = field(default_factory=list)
     """Begin and end of each transfer that is over, and its pod."""
 
@@ -477,6 +479,19 @@ class World:
         """Raise InvariantError where a record is unsound; the Pool may have yet to hear that units became fewer."""
         wanted = self.jobs[uid]
         record.check(wanted.units if record.observed_generation == wanted.generation else sys.maxsize)
+        said = record.admitted
+        if (
+            record.promise
+            and said
+            and said.status == "True"
+            and not record.ended
+            and record.epoch == self.told.get(uid)
+        ):
+            on_track = record.on_track is None or record.on_track.status == "True"
+            assert record.eta is not None, f"{uid} has a promise and no ETA"
+            assert record.eta <= record.promise.deadline or not on_track, f"{uid} is on track, but ends too late"
+            assert record.eta >= self.now - 2.0, f"{uid} is to end in the past"
+        self.told[uid] = record.epoch
 
     # what the Pool wants
 

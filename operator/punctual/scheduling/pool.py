@@ -49,6 +49,7 @@ from punctual.scheduling.model.timing import LEAVE
 from punctual.scheduling.state.job_state import JobState
 from punctual.scheduling.state.pool_state import PoolState
 from punctual.scheduling.state.statuses import Statuses
+from punctual.scheduling.state.tracking import Tracking
 from punctual.scheduling.view import PoolView, Quote
 
 
@@ -77,6 +78,7 @@ class Pool:
         self._transfers = TransferQueue(state)
         self._decisions = Decisions(state, lifecycle, planner, mode, offers=offers)
         self._reservations = Reservations(state, lifecycle, planner, dispatcher, mode, offers=offers)
+        self._tracking = Tracking(state)
         self._statuses = Statuses(state)
         self._edits = Edits(state, lifecycle, mode)
         self._jobs = JobEvents(state, lifecycle)
@@ -129,6 +131,7 @@ class Pool:
         self._reservations.offer()
         self._lifecycle.expire(now)
         self._state.keep_room(now)
+        self._tracking.run(now)
         return self._statuses.flush(now)
 
     def _count_misses(self, now: float) -> None:

@@ -562,7 +562,7 @@ def test_a_chunk_that_no_cap_keeps_on_its_line_is_helped_before_its_planned_end(
     helped = any("offer j1" in line for line in w.log)
     assert helped == told
     assert w.now < chunk.promised_end
-    assert w.records["j1"].on_track.status == "True"
+    assert w.records["j1"].on_track.status == ("True" if told else "False")
     w.run_until(lambda w: w.done("j1"))
     assert w.met("j1") == told
 
@@ -586,5 +586,7 @@ def test_a_saturated_loop_that_no_processor_can_help_says_when_the_job_will_end_
     assert "after the deadline" in track.message
     assert w.now < 60, "half of its time is left"
     (pod,) = running(w, "j1")
-    pod.worker = replace(pod.worker, saturated=False)
-    w.run_until(lambda w: w.records["j1"].on_track.status == "True", within=10)
+    w.set_worker(pod, replace(pod.worker, saturated=False))
+    w.run_until(lambda w: w.records["j1"].on_track.reason == reasons.LATE, within=10)
+    w.set_worker(pod, replace(pod.worker, pace=0.8))
+    w.run_until(lambda w: w.records["j1"].on_track.status == "True", within=30)

@@ -1,18 +1,26 @@
 """The ETA of a promised job follows what its chunks report, before any of them is past its planned end."""
 
-import pytest
-from world import Worker, World, job
+import random
+from dataclasses import replace
 
+import pytest
+from world import TICK, Worker, World, job
+
+from punctual import reasons
+from punctual.kube.translate import job_state
 from punctual.scheduling.model.actions import WriteStatus
 from punctual.scheduling.model.events import JobDeleted, Progress, Reported
 from punctual.scheduling.model.job import Chunk
-from punctual.scheduling.state.job_state import ChunkObservation, forecast_end
+from punctual.scheduling.state import tracking
+from punctual.scheduling.state.forecast import forecast_end
+from punctual.scheduling.state.job_state import ChunkObservation
 from punctual.scheduling.state.statuses import TELL
+from punctual.scheduling.state.tracking import Hindrance
 
 
-def running(pace: float, *, startup: float = 1.0, deadline: float = 400.0, units: int = 80) -> World:
+def running(pace: float, *, startup: float = 1.0, deadline: float = 400.0, units: int = 80, cpu: float = 2.0) -> World:
     w = World(startup=startup)
-    w.node("n1", 2.0)
+    w.node("n1", cpu)
     w.tick()
     w.workers = lambda _j, _c: Worker(pace=pace)
     w.apply(job(units=units, deadline=deadline))
@@ -55,6 +63,131 @@ def test_a_node_that_is_suddenly_half_as_fast_shows_before_the_planned_end():
     assert w.records["j1"].eta > planned + 10
     w.run_until(lambda w: w.done("j1"))
     assert w.met("j1")
+
+
+# a job that will be late
+
+
+def state_of(w: World, uid: str = "j1") -> str:
+    return job_state(w.records[uid])
+
+
+def history(w: World, uid: str = "j1") -> list[tuple[float, str, float | None]]:
+    """Run until the job has ended; return (time, state, ETA) of each of its statuses."""
+    seen = []
+    for _ in range(8000):
+        if w.done(uid):
+            return seen
+        w.run(w.now + TICK)
+        record = w.records[uid]
+        if not record.ended:
+            seen.append((w.now, state_of(w, uid), record.eta))
+    raise AssertionError("it has not ended")
+
+
+def test_a_job_with_units_that_cost_nine_times_as_declared_is_late_within_a_few_reports_and_stays_so_to_its_end():
+    w = running(9.0, units=40, deadline=60.0)
+    w.run(1.0)
+    before = w.records["j1"].started
+    w.apply(job("other", units=40, deadline=500.0, arrival=w.now))
+    seen = history(w)
+    told = next(at for at, state, _ in seen if state == "Late")
+    assert told <= before + 1 + 2 * 9 + 6, "two units, to have a pace, and a few reports"
+    assert told < 40, "before its planned end"
+    assert [state for _, state, _ in seen if state != "Late"] == ["Running"] * sum(at < told for at, *_ in seen)
+    late = [(at, eta) for at, state, eta in seen if state == "Late"]
+    assert all(eta is not None and eta > 60.0 and eta >= at - 1.0 for at, eta in late)
+    assert w.records["j1"].completed_condition.reason == reasons.DEADLINE_MISSED
+    assert w.records["j1"].on_track[:2] == ("False", reasons.OVERRUN)
+    assert (w.warned & {("j1", reasons.LATE), ("j1", reasons.OVERRUN)}) == {
+        ("j1", reasons.LATE),
+        ("j1", reasons.OVERRUN),
+    }
+
+
+@pytest.mark.parametrize("part", [0.3, 0.5, 0.8])
+def test_the_eta_of_a_job_without_its_promise_is_right_within_a_fifth(part):
+    def late() -> World:
+        return running(4.0, units=40, deadline=60.0, cpu=1.0)
+
+    ended = late().run_until(lambda w: w.done("j1")).now
+    w = late()
+    w.run(ended * part)
+    assert w.records["j1"].on_track.status == "False"
+    assert w.records["j1"].eta - w.now == pytest.approx(ended - w.now, rel=0.2, abs=4.0)
+
+
+def test_a_job_that_is_done_in_time_at_the_last_moment_was_never_late():
+    w = running(1.0, units=40, deadline=45.5, startup=2.0)
+    seen = history(w)
+    assert w.met("j1")
+    assert {state for _, state, _ in seen} <= {"Waiting", "Running"}
+
+
+@pytest.mark.parametrize("pace", [0.97, 1.0, 1.04])
+@pytest.mark.parametrize("seed", range(4))
+def test_noise_of_single_reports_does_not_make_the_condition_flap(pace, seed):
+    """Reports come up to a second late, and units take up to a half more or less."""
+    noise = random.Random(seed)
+    w = running(1.0, units=200, deadline=215.0)
+    w.run(3.0)
+    (pod,) = w.pods.values()
+    turns = 0
+    while not w.done("j1"):
+        before = w.records["j1"].on_track.status
+        if w.now % 1.0 == 0.0:
+            w.set_worker(pod, Worker(pace=pace * noise.uniform(0.5, 1.5)))
+        w.silent_agents = {"n1"} if noise.random() < 0.3 else set()
+        w.run(w.now + TICK)
+        turns += w.records["j1"].on_track.status != before
+    assert turns <= 2
+
+
+def test_a_pod_that_does_not_start_makes_its_job_late_before_the_planned_end():
+    w = World()
+    w.node("n1", 2.0)
+    w.tick()
+    w.workers = lambda _j, _c: Worker(never_starts="ContainerCreating")
+    w.apply(job(units=40, deadline=60.0))
+    w.run(1.0)
+    w.run_until(lambda w: state_of(w) == "Late")
+    assert w.now <= 60.0 - 40.0 + 4.0, "from then on, its units no longer fit before the deadline"
+    assert w.records["j1"].eta > 60.0
+
+
+def test_what_a_fact_says_counts_more_than_the_forecast_and_ends_with_it(monkeypatch):
+    facts: list[Hindrance] = []
+    monkeypatch.setattr(tracking, "HINDRANCES", (lambda _st, _now: next(iter(facts), None),))
+    w = running(1.0)
+    w.run(5.0)
+    facts.append(Hindrance(reasons.IMAGE_UNAVAILABLE, "no such image"))
+    w.run(6.0)
+    assert w.records["j1"].on_track == ("False", reasons.IMAGE_UNAVAILABLE, "no such image")
+    assert state_of(w) == "Late"
+    facts.clear()
+    w.run(16.0)
+    assert w.records["j1"].on_track[:2] == ("True", reasons.ON_TRACK)
+
+
+def test_a_new_leader_does_not_take_a_late_job_for_one_on_track_until_it_has_seen_its_pace():
+    w = running(3.0, units=40, deadline=60.0)
+    w.run(25.0)
+    assert state_of(w) == "Late"
+    eta = w.records["j1"].eta
+    w.crash()
+    for _ in range(40):
+        w.run(w.now + TICK)
+        assert state_of(w) == "Late"
+        assert w.records["j1"].eta >= eta - 10.0
+
+
+def test_another_deadline_is_compared_with_the_forecast_at_once():
+    w = running(1.6, units=40, deadline=52.0)
+    w.run(25.0)
+    assert state_of(w) == "Late"
+    w.apply(replace(w.jobs["j1"], deadline=150.0, generation=2))
+    w.run(w.now + TICK)
+    assert w.records["j1"].on_track[:2] == ("True", reasons.ON_TRACK)
 
 
 CHUNK = Chunk(begin=0, end=100, origin=100, node="n1", attempt=1, created=0.0, promised_end=110.0)

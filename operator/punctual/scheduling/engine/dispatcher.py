@@ -21,7 +21,7 @@ from punctual.scheduling.model.actions import CreateChunk, OfferEnd
 from punctual.scheduling.model.job import Chunk, Kind
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Range, Ranges
-from punctual.scheduling.model.timing import GRACE, LOOK, NOTICE, PATIENCE
+from punctual.scheduling.model.timing import GRACE, LEFTOVER_CHUNK, LOOK, NOTICE, PATIENCE
 from punctual.scheduling.model.wording import span
 from punctual.scheduling.placement.timeline import Timeline, Walk
 from punctual.scheduling.state.job_state import ChunkObservation, JobState, expected_end
@@ -30,8 +30,6 @@ from punctual.theory.tolerance import tolerance
 
 UNBOOKED = frozenset({"Measuring", "Leftover"})
 """States of jobs that run on leftover capacity."""
-LEFTOVER_CHUNK = 30.0
-"""Seconds of work in a leftover chunk: little is lost when it must leave."""
 SOON = PATIENCE + GRACE
 """Seconds after an offer within which a pod that ignores its end is gone; the plan allows for that time.
 

@@ -99,7 +99,6 @@ class Edits:
             self.mode.change(now, st, kept)
             if isinstance(kept, KeptByBound):
                 self.state.misses.accept(job.uid, job.deadline)
-                st.record = st.record._replace(on_track=Verdict("True", reasons.ON_TRACK, "its deadline has changed"))
         st.job = fixed
         st.record = st.record._replace(spec_applied=Verdict("True", reasons.APPLIED, "the change is in force"))
 

@@ -12,12 +12,12 @@ from typing import NamedTuple
 from punctual import reasons
 from punctual.scheduling.engine.lifecycle import BLOCKED, Lifecycle
 from punctual.scheduling.engine.set_points import SetPoints
-from punctual.scheduling.model.actions import Emit
 from punctual.scheduling.model.events import NO_VOLUME, NOMINATED
-from punctual.scheduling.model.job import Chunk, Job, Verdict
+from punctual.scheduling.model.job import Chunk, Job
 from punctual.scheduling.model.timing import LOOK
 from punctual.scheduling.model.wording import SAID, some, span
-from punctual.scheduling.state.job_state import ChunkObservation, JobState, expected_end, forecast_end
+from punctual.scheduling.state.forecast import forecast_end
+from punctual.scheduling.state.job_state import SATURATED, ChunkObservation, JobState, expected_end
 from punctual.scheduling.state.pool_state import PoolState
 from punctual.theory.tolerance import tolerance
 
@@ -33,9 +33,6 @@ START_PATIENCE = 20.0
 """Seconds that a pod may wait for its image or configuration: pulls are retried, and short faults pass."""
 ROOM_PATIENCE = 5.0
 """Seconds that a pod may be unschedulable on its chosen node."""
-
-SATURATED = 10.0
-"""Seconds for which a chunk needs more CPU than there is before others are asked to help: less may be noise."""
 
 
 class Finding(NamedTuple):
@@ -124,8 +121,6 @@ class HealthChecks:
         for uid in list(self.state.active):
             st = self.state.jobs[uid]
             self._supervise(now, st, patience)
-            if not st.record.ended:
-                self._judge_loops(now, st)
 
     def _supervise(self, now: float, st: JobState, patience: float) -> None:
         """Look at each chunk of a job. ``patience``: seconds after its planned end from which a chunk is late."""
@@ -154,41 +149,6 @@ class HealthChecks:
         if watch.looked_at(now) and forecast_end(chunk, watch, now=now) > chunk.promised_end + patience:
             st.record = st.record.changed(chunk._replace(late=True))
             self.state.touch(st)
-
-    def _judge_loops(self, now: float, st: JobState) -> None:
-        """Say that a job will be late because a loop is saturated and no processor helps, and when that has passed."""
-        track = st.record.on_track
-        if track is None or (track.status == "False" and track.reason != reasons.LOOP_SATURATED):
-            return
-        ends = [
-            forecast_end(chunk, watch, now=now)
-            for chunk in st.record.chunks
-            if (watch := self._helpless(now, st, chunk))
-        ]
-        deadline = st.job.deadline
-        finish = max(ends, default=0.0) + (st.job.reduce_duration or 0.0)
-        late = finish > deadline + tolerance(deadline)
-        if late == (track.status == "False"):
-            return
-        if late:
-            text = (
-                "a chunk needs more CPU than its node has to end as planned, and no processor is idle to help: "
-                f"at its pace the job ends {span(finish - deadline)} after the deadline"
-            )
-            verdict = Verdict("False", reasons.LOOP_SATURATED, text)
-            self.state.outbox.add(Emit(st.job.uid, "Warning", reasons.LOOP_SATURATED, text))
-        else:
-            verdict = Verdict("True", reasons.ON_TRACK, "its chunks are back on their lines")
-        st.record = st.record._replace(on_track=verdict)
-        self.state.touch(st)
-
-    def _helpless(self, now: float, st: JobState, chunk: Chunk) -> ChunkObservation | None:
-        """Return the observations of a chunk with a saturated loop that asked for help and is not about to get it."""
-        watch = st.watches.get(chunk.key)
-        if watch is None or watch.saturated < SATURATED or not watch.looked_at(now):
-            return None
-        waits = chunk.offered is not None or watch.offered_at is not None
-        return watch if chunk.late and not waits else None
 
     def _end_faulty(self, now: float, st: JobState, chunk: Chunk, found: Finding) -> None:
         if found.reason == reasons.CAPACITY_LOST:

@@ -39,6 +39,7 @@ class JobEvents:
         """Take over a job that an earlier leader recorded."""
         st.record = ledger.within(record, st.job.units)
         st.written = record
+        st.taken_over_late = record.on_track is not None and record.on_track.status == "False"
         # Something other than a leader wrote this record, and no leader could process it.
         chunks = {chunk.key: chunk for chunk in record.chunks}
         pilots = tuple(sample for sample in record.pilots if sample.units > 0)

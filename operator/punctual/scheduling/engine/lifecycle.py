@@ -220,10 +220,10 @@ class Lifecycle:
     def _done(now: float, st: JobState) -> float:
         """Return when the units accounted so far were complete: when the last pod ended, even if that was seen later.
 
-        For a job that is not on track it is ``now``: an earlier leader may have seen a pod end late.
+        For a job that an earlier leader called late it is ``now``: that leader may have seen a pod end after the
+        deadline.
         """
-        on_track = st.record.on_track
-        return st.last_end if on_track and on_track.status == "True" else now
+        return now if st.taken_over_late else st.last_end
 
     def _maybe_finish(self, ended: float, st: JobState) -> None:
         if st.record.ended or st.record.chunks or not st.work_done or st.job.reduce_duration is not None:
@@ -245,6 +245,8 @@ class Lifecycle:
         on_track = st.record.on_track
         if on_track and ended <= deadline:
             on_track = Verdict("True", reasons.ON_TRACK, f"finished {span(deadline - ended)} before the deadline")
+        elif on_track and on_track.status == "True" and missed:
+            on_track = Verdict("False", reasons.LATE, f"finished {span(ended - deadline)} after the deadline")
         st.record = st.record._replace(
             completed_condition=verdict, on_track=on_track, finished=ended, eta=None, chunks=()
         )
@@ -282,7 +284,7 @@ class Lifecycle:
         text = f"the deadline has passed, and {some(st.job.units - st.record.completed.total, 'unit')} are not done"
         if st.job.on_miss == "Stop":
             self.fail(now, st, reasons.LATE, f"{text}; spec.onMiss is Stop")
-        elif st.state == "Promised":
+        elif st.state == "Promised" and (st.record.on_track is None or st.record.on_track.status == "True"):
             st.record = st.record._replace(on_track=Verdict("False", reasons.LATE, text))
             self.state.touch(st)
             self.state.outbox.add(Emit(st.job.uid, "Warning", reasons.LATE, text))

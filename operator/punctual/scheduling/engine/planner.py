@@ -9,16 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from punctual import reasons
 from punctual.scheduling.admission.exact import ExactSchedule, current
 from punctual.scheduling.engine.lifecycle import Lifecycle
 from punctual.scheduling.engine.transfers import expected_inputs, someone_fetches
 from punctual.scheduling.model import ledger
 from punctual.scheduling.model.discipline import Order
-from punctual.scheduling.model.job import Verdict
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.timing import GRACE, NOTICE
-from punctual.scheduling.model.wording import span
 from punctual.scheduling.placement.demand import Demand
 from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.placement.timeline import Timeline
@@ -272,22 +269,6 @@ class Planner:
             if told != promise:
                 st.record = st.record._replace(promise=told)
                 self.state.touch(st)
-            self._judge_track(st, finish)
-
-    def _judge_track(self, st: JobState, finish: float) -> None:
-        deadline = st.job.deadline
-        on_time = finish <= deadline + tolerance(deadline)
-        now_on = st.record.on_track is None or st.record.on_track.status == "True"
-        if on_time and st.record.on_track is not None and st.record.on_track.reason == reasons.LOOP_SATURATED:
-            return  # the plan does not know how fast chunks get on; `engine.health` does
-        if on_time and (st.record.on_track is None or not now_on):
-            verdict = Verdict("True", reasons.ON_TRACK, "the forecast is before the deadline")
-        elif not on_time and now_on:
-            verdict = Verdict("False", reasons.LATE, f"the forecast is {span(finish - deadline)} after the deadline")
-        else:
-            return
-        st.record = st.record._replace(on_track=verdict)
-        self.state.touch(st)
 
 
 def _in_turn(ends: Sequence[float], due: float) -> tuple[int, float]:

@@ -15,3 +15,5 @@ NOTICE = PATIENCE + LOOK + GRACE
 """Seconds in which a leftover chunk leaves its processor even if it answers no offer and ignores its end."""
 ASKED = PATIENCE + 2 * LOOK
 """Seconds before its processor must be empty in which a chunk that would run on is offered an end."""
+LEFTOVER_CHUNK = 30.0
+"""Seconds of work in a leftover chunk: little is lost when it must leave."""

@@ -7,7 +7,7 @@ gets it back with the next observations.
 import math
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from punctual import reasons
 from punctual.control.response import KEPT, Response, middle
@@ -20,10 +20,18 @@ State = Literal["Waiting", "Measuring", "Promised", "Leftover", "Refused", "Answ
 GIVEN_UP = frozenset({reasons.OVERRUN, reasons.CAPACITY_LOST, reasons.CHUNK_FAILED, reasons.POD_REFUSED})
 """Reasons of OnTrack=False under which a job has no placement any more and continues on leftover capacity."""
 Key = tuple[str, int, int]
-STEADY = 5.0
-"""Seconds of reported steps from which a pace is taken: a shorter time says little where a quota stops the chunk."""
+SATURATED = 10.0
+"""Seconds for which a chunk needs more CPU than there is before others are asked to help: less may be noise."""
 FRESH = 5.0
 """Seconds for which an agent's report counts as current."""
+
+
+class Pace(NamedTuple):
+    """Seconds per unit that chunks have shown."""
+
+    best: float
+    """The least that their reports allow."""
+    likely: float
 
 
 @dataclass(slots=True)
@@ -37,6 +45,8 @@ class ChunkObservation:
     """When units were first reported done, and how many ..."""
     last_step: tuple[float, int] | None = None
     """... and when the number last rose."""
+    steps: int = 0
+    """Number of reports with a new unit."""
     cpu: float = 0.0
     moved: float = 0.0
     """When it last made progress or used CPU."""
@@ -64,10 +74,30 @@ class ChunkObservation:
         self.done = done
         self.last_step = now, done
         self.first_step = self.first_step or self.last_step
+        self.steps += 1
+
+    @property
+    def step(self) -> float:
+        """Mean number of units between two reports with a new unit; 1 until there are two."""
+        if self.first_step is None or self.steps < 2:
+            return 1.0
+        return (self.done - self.first_step[1]) / (self.steps - 1)
 
     def looked_at(self, now: float) -> bool:
         """Whether its agent has reported it recently. Silence is no evidence of a stall or of slowness."""
         return self.reported is not None and abs(now - self.reported) <= FRESH
+
+
+@dataclass(slots=True)
+class Judged:
+    """What a judgement of OnTrack needs of the ones before it."""
+
+    deadline: float | None = None
+    """The deadline that it was about; None: there was none yet."""
+    at: float = -math.inf
+    """When a forecast was last counted."""
+    against: int = 0
+    """How many forecasts in a row have contradicted the condition."""
 
 
 @dataclass(slots=True)
@@ -85,6 +115,10 @@ class JobState:
     """When its status, with its progress, was last written."""
     slowed: float = 1.0
     """Observed slowdown of its units against the declared cost, at least 1."""
+    pace: Pace | None = None
+    """The last known pace of its chunks."""
+    judged: Judged = field(default_factory=Judged)
+    """What the last judgement of its condition OnTrack was made from."""
     responses: dict[Key, Response] = field(default_factory=dict)
     """How its newest chunks have answered to CPU, on a processor of speed 1."""
     faults: frozenset[str] = frozenset()
@@ -93,6 +127,8 @@ class JobState:
     """A shortage has used up its margin and its headroom: it is planned as fast as can be, against the deadline."""
     last_end: float = -math.inf
     """When the last of its pods ended, among those that this leader has accounted."""
+    taken_over_late: bool = False
+    """It was not on track when this leader read its record."""
     imageless_since: float | None = None
     """Since when its pods have waited for an image that cannot be pulled; None: one has started since."""
     refused_until: float = 0.0
@@ -185,19 +221,9 @@ def expected_end(chunk: Chunk, watch: ChunkObservation, *, now: float) -> float:
     return now + max(1.0, 0.1 * elapsed)
 
 
-def forecast_end(chunk: Chunk, watch: ChunkObservation, *, now: float) -> float:
-    """Return when a chunk will end by the pace of its reported units; as `expected_end` until there is a pace.
-
-    The pace is that between the first and the last report with a new unit, so it does not contain the start-up. While
-    no further unit is reported, the one under way is assumed to end now.
-    """
-    if watch.first_step is None or watch.last_step is None:
-        return expected_end(chunk, watch, now=now)
-    (began, before), (at, done) = watch.first_step, watch.last_step
-    left = chunk.size - done
-    if left <= 0:
-        return now
-    if done <= before or at - began < STEADY:
-        return expected_end(chunk, watch, now=now)
-    pace = (at - began) / (done - before)
-    return max(at + left * pace, now + (left - 1) * pace)
+def helpless(st: JobState, chunk: Chunk, now: float) -> bool:
+    """Whether a chunk with a saturated loop has asked for help and is not about to get it."""
+    watch = st.watches.get(chunk.key)
+    if watch is None or watch.saturated < SATURATED or not watch.looked_at(now):
+        return False
+    return chunk.late and chunk.offered is None and watch.offered_at is None

@@ -10,7 +10,7 @@ from punctual.scheduling.model.actions import Action, CreateChunk, WritePool, Wr
 from punctual.scheduling.model.job import Chunk, JobRecord, Verdict
 from punctual.scheduling.model.pool_spec import PoolRecord
 from punctual.scheduling.model.wording import amount, some
-from punctual.scheduling.state.job_state import ChunkObservation, JobState, forecast_end
+from punctual.scheduling.state.job_state import ChunkObservation, JobState
 from punctual.scheduling.state.pool_state import LIVE, PoolState
 
 TELL = 0.5
@@ -34,7 +34,7 @@ class Statuses:
                 continue
             if st.state not in LIVE:
                 self.state.live.pop(uid, None)
-            record = self.stamped(st, now)
+            record = self.stamped(st)
             if record == st.written:
                 continue
             urgent = st.written is None or _has_moved(st.written, record)
@@ -65,7 +65,7 @@ class Statuses:
             del progressed[uid]
             if st is None or st.state == "Waiting":
                 continue
-            record = self.stamped(st, now)
+            record = self.stamped(st)
             if record != st.written:
                 st.written, st.told = record, now
                 statuses.append(WriteStatus(uid, record, urgent=False))
@@ -83,8 +83,8 @@ class Statuses:
             stamps.append(WritePool(self.state.outbox.pool_written, urgent=True))
         return stamps
 
-    def stamped(self, st: JobState, now: float) -> JobRecord:
-        """Return the record to write: with the current epoch, progress and ETA."""
+    def stamped(self, st: JobState) -> JobRecord:
+        """Return the record to write: with the current epoch and progress."""
         record, watches = st.record, st.watches
         chunks = tuple(_as_reported(c, watches.get(c.key, UNSEEN)) for c in record.chunks)
         work = [c for c in chunks if c.kind != "Reduce"]
@@ -95,7 +95,6 @@ class Statuses:
             chunks=chunks,
             done=record.completed.total + reported,
             running=running,
-            eta=_eta(st, now),
         )
 
     def pool_record(self) -> PoolRecord:
@@ -146,23 +145,6 @@ class Statuses:
             (uid, chunk.key) for uid in jobs if uid in self.state.jobs for chunk in self.state.jobs[uid].record.chunks
         }
         return [a for a in actions if not isinstance(a, CreateChunk) or (a.job, a.chunk.key) in there]
-
-
-def _eta(st: JobState, now: float) -> float | None:
-    """Return when a promised job will be done: the planned finish, moved as its running chunks are late or early.
-
-    While units wait for a processor, chunks that are early do not make the whole job end earlier.
-    """
-    record = st.record
-    if record.ended or record.promise is None or st.state != "Promised":
-        return None
-    finish = record.promise.finish
-    if not record.chunks:
-        return finish
-    ends = [(forecast_end(c, st.watches.get(c.key, UNSEEN), now=now), c.promised_end) for c in record.chunks]
-    if record.completed.total + sum(c.size for c in record.chunks if c.kind != "Reduce") < st.job.units:
-        return finish + max(0.0, *(end - planned for end, planned in ends))
-    return max(now, finish + max(end for end, _ in ends) - max(planned for _, planned in ends))
 
 
 def _as_reported(chunk: Chunk, watch: ChunkObservation) -> Chunk:
