@@ -68,7 +68,7 @@ ALERTS = (
         "1m",
         "warning",
         "A promise is forecast to be broken",
-        "In pool {{ $labels.pool }}, the forecast of {{ $value }} open promise(s) is after the deadline.",
+        "In pool {{ $labels.pool }}, {{ $value }} promised job(s) that have not ended are late, or have no forecast.",
     ),
     Alert(
         "PunctualNoLeader",

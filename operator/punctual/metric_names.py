@@ -66,7 +66,10 @@ PROMISES_OPEN: Final = Metric(
     "punctual_promises_open", "gauge", "Promises that are neither kept nor missed.", ("pool",)
 )
 PROMISES_LATE: Final = Metric(
-    "punctual_promises_late", "gauge", "Open promises with a forecast after their deadline.", ("pool",)
+    "punctual_promises_late",
+    "gauge",
+    "Open promises of jobs in the state Late (forecast after the deadline, or given up), and those without a forecast.",
+    ("pool",),
 )
 PROMISES_KEPT: Final = Metric(
     "punctual_promises_kept_total", "counter", "Jobs finished by their promised deadline.", _JOB

@@ -98,16 +98,11 @@ def _times(job: Job, now: float) -> Iterable[tuple[str, str, str]]:
         yield ("deadline in", clock(left), "") if left >= 0 else ("deadline", f"{clock(-left)} ago", "bold red")
         if job.promised and job.start is not None and job.start > now:
             yield "starts in", clock(job.start - now), ""
-        if (eta := job.eta or job.finish) and eta > now:
-            yield "ETA", clock(eta - now), ""
-    slack = slack_of(job)
+        if job.end is not None:
+            yield "ETA", clock(max(0.0, job.end - now)), ""
+    slack = job.slack
     if slack is not None and job.state not in {"Waiting", "Refused", "Failed"}:
         yield "slack", clock(slack), "green" if slack >= 0 else "bold red"
-
-
-def slack_of(job: Job) -> float | None:
-    """Return a job's slack; None for a late job without an ETA: its forecast is that of the promise it has lost."""
-    return None if job.state == "Late" and job.eta is None else job.slack
 
 
 def _why(job: Job) -> Iterable[Padding]:

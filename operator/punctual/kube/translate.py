@@ -319,8 +319,10 @@ def _to_miss_count(count: api.MissCount) -> MissCount:
 def job_status(record: JobRecord, job: Job, *, owner: Owner, transition_times: TransitionTimes, now: float) -> Json:
     """Return a job's status. ``transition_times``: those of its conditions so far."""
     deadline = record.promise.deadline if record.promise else job.deadline
+    said = explanation(record)
     status: Json = {
         "state": job_state(record),
+        **({"reason": said.reason} if said and said.reason else {}),
         "conditions": conditions(
             {kind: getattr(record, field) for kind, field in _JOB_CONDITIONS.items()},
             transition_times,
@@ -365,8 +367,9 @@ def job_status(record: JobRecord, job: Job, *, owner: Owner, transition_times: T
         if record.input is not None:
             status["input"] |= {"size": record.input.size, "validator": record.input.validator}
     if record.eta is not None:
-        # columns: whole seconds, rounded to the safe side
-        status["eta"] = format_time(math.ceil(record.eta))
+        # columns: whole seconds, rounded to the safe side, but not beyond a deadline that is kept
+        whole = math.ceil(record.eta)
+        status["eta"] = format_time(whole if record.eta > deadline else min(whole, deadline))
         status["slack"] = format_duration(math.floor(deadline - record.eta))
     if record.results:
         status["results"] = results_name(owner.name)
@@ -407,6 +410,18 @@ def job_state(record: JobRecord) -> api.State:  # noqa: PLR0911  one line per st
     if record.on_track is not None and record.on_track.status == "False":
         return "Late"
     return "Waiting" if record.started is None else "Running"
+
+
+def explanation(record: JobRecord) -> Verdict | None:
+    """Return the condition that explains the state of a job; None: it has no answer yet."""
+    match job_state(record):
+        case "Failed":
+            return record.failed_condition
+        case "Completed" | "Missed":
+            return record.completed_condition
+        case "Late":
+            return record.on_track
+    return record.admitted
 
 
 def _counts(counts: Counts) -> list[Json]:
@@ -533,6 +548,7 @@ def pool_missing(record: JobRecord | None, job: Job, pool: str, *, epoch: int) -
         observed_generation=job.generation,
         promise=None,
         on_track=None,
+        eta=None,
         refused=None,
         admitted=Verdict("False", reasons.POOL_NOT_FOUND, f"there is no Pool {pool}: create it, and this job is asked"),
     )

@@ -71,7 +71,7 @@ class Job:
     deadline: float | None
     """None: it is a guest job."""
     finish: float | None
-    """The forecast in the promise."""
+    """The planned end in the promise."""
     processors: int | None
     start: float | None
     eta: float | None
@@ -107,10 +107,14 @@ class Job:
     offer_until: float | None = None
 
     @property
+    def end(self) -> float | None:
+        """When it will be done by the operator's forecast, once finished: when it was. None: nothing is promised."""
+        return self.finished or self.eta
+
+    @property
     def slack(self) -> float | None:
-        """Seconds from the forecast (once finished: the finish) to the deadline. Below zero: late."""
-        end = self.finished or self.eta or self.finish
-        return None if end is None or self.deadline is None else self.deadline - end
+        """Seconds from its end to the deadline. Below zero: late."""
+        return None if self.end is None or self.deadline is None else self.deadline - self.end
 
     @property
     def promised(self) -> bool:

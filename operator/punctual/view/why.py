@@ -223,17 +223,16 @@ def _unanswered(on: Subject) -> Iterator[str]:
 def _promised(on: Subject) -> Iterator[str]:
     job = on.job
     admitted = job.conditions.get("Admitted")
-    if job.deadline is None or job.finish is None or job.processors is None:
+    if job.deadline is None or job.end is None or job.processors is None:
         if admitted:
             yield said(f"Pool {job.pool} promised it", admitted.reason, admitted.message)
         return
-    end = job.eta or job.finish
     margin = "" if job.margin is None else f"; the plan had to end {span(job.margin)} before the deadline"
     statistical = admitted is not None and admitted.reason == reasons.ADMITTED_STATISTICALLY
     word = "admitted it, without a guarantee, for" if statistical else "promised"
     yield (
-        f"Pool {job.pool} {word} {on.at(job.deadline)}. The forecast is {on.at(end)}, "
-        f"{_distance(job.deadline - end)} the deadline{margin}."
+        f"Pool {job.pool} {word} {on.at(job.deadline)}. The forecast is {on.at(job.end)}, "
+        f"{_distance(job.deadline - job.end)} the deadline{margin}."
     )
     if on.pool is not None and on.pool.schedule == "Utilization":
         yield "It has one pod, which shares a processor: its CPU limit moves so that it ends when its plan says."
@@ -407,9 +406,9 @@ def _behind(on: Subject, chunk: Chunk) -> Iterator[tuple[float, str]]:
 def _late(on: Subject) -> Iterator[str]:
     job = on.job
     yield said("Its deadline cannot be kept", job.reason, job.message)
-    end = job.eta or job.finish
-    if job.deadline is not None and end is not None and end > max(on.now, job.deadline):
-        yield f"The forecast is {on.at(end)}, {_distance(job.deadline - end)} the deadline at {on.at(job.deadline)}."
+    if job.deadline is not None and job.end is not None:
+        where = f"{_distance(job.deadline - job.end)} the deadline at {on.at(job.deadline)}"
+        yield f"The forecast is {on.at(job.end)}, {where}."
     pool = on.view
     if pool is not None and (slowed := pool.slowed(job.uid)) >= OFF:
         yield f"Its units take {slowed:.2g} times the cost that was promised."

@@ -8,7 +8,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from punctual.cli.screen import STYLES, bar, slack_of
+from punctual.cli.screen import STYLES, bar
 from punctual.kube.format.duration import format_time
 from punctual.view.changes import Json
 from punctual.view.elapsed import clock
@@ -120,14 +120,12 @@ def _times(job: Job, now: float) -> tuple[Text, Text, Text]:
         return Text("none", "dim"), nothing, nothing
     if job.deadline is None or job.state in {"Suspended", "Refused", "Failed"}:
         return nothing, nothing, nothing
-    left_over = slack_of(job)
-    late = left_over is not None and left_over < 0
-    slack = nothing if left_over is None else Text(clock(left_over), "bold red" if late else "green")
+    late = job.slack is not None and job.slack < 0
+    slack = nothing if job.slack is None else Text(clock(job.slack), "bold red" if late else "green")
     if job.state in OVER:
         return nothing, nothing, slack
     left = Text(clock(job.deadline - now), "bold red" if job.deadline < now else "")
-    end = job.eta or job.finish
-    return left, nothing if end is None else Text(clock(max(0.0, end - now))), slack
+    return left, nothing if job.end is None else Text(clock(max(0.0, job.end - now))), slack
 
 
 def in_order(found: Iterable[Job]) -> list[Job]:
@@ -146,7 +144,7 @@ def pool_document(pool: PoolState) -> Json:
 
 def job_document(job: Job) -> Json:
     """Return a job as JSON; times as in statuses, spans in seconds."""
-    times = {"deadlineTime": job.deadline, "eta": job.eta or job.finish, "finishTime": job.finished}
+    times = {"deadlineTime": job.deadline, "eta": job.eta, "finishTime": job.finished}
     found: Json = {"namespace": job.namespace, "name": job.name, "pool": job.pool, "state": job.state}
     found |= {"reason": job.reason, "message": job.message} | ({"class": "Guest"} if job.guest else {})
     found |= {"units": {"done": job.done, "total": job.units}, "chunks": len(job.chunks)}

@@ -265,7 +265,7 @@ class DivisibleJob(Resource):
         Column("Pool", ".spec.pool", "string", 1),
         Column("Units", ".spec.units", "integer", 1),
         Column("Finish", ".status.promise.finish", "string", 1, "planned end"),
-        Column("Reason", '.status.conditions[?(@.type=="Admitted")].reason', "string", 1),
+        Column("Reason", ".status.reason", "string", 1, "why it is in this state"),
     )
     SELECTABLE: ClassVar = (".spec.pool", ".status.state")
     EXAMPLE: ClassVar = """\

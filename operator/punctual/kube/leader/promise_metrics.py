@@ -11,6 +11,7 @@ from punctual import metric_names as names
 from punctual import reasons
 from punctual.kube.cluster.directory import KnownJob
 from punctual.kube.metrics import Metrics
+from punctual.kube.translate import job_state
 from punctual.scheduling.model.job import JobRecord, Promise
 from punctual.scheduling.model.pool_spec import PoolRecord
 
@@ -119,7 +120,7 @@ class PromiseMetrics:
             pool,
             {
                 names.PROMISES_OPEN: len(kept),
-                names.PROMISES_LATE: sum(slack < 0.0 for slack in slacks),
+                names.PROMISES_LATE: sum(job_state(r) == "Late" or r.eta is None for _, r in kept),
                 names.STATISTICAL_OPEN: len(let_in) - len(kept),
                 names.SLACK: min(slacks, default=0.0),
                 names.PROGRESS: sum(r.done for _, r in kept) / asked if asked else 0.0,

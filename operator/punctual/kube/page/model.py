@@ -11,7 +11,7 @@ from math import inf
 from typing import Any, Final, Literal, NamedTuple
 
 from punctual.kube.cluster.directory import KnownJob, KnownReservation
-from punctual.kube.translate import job_state
+from punctual.kube.translate import explanation, job_state
 from punctual.scheduling.model.job import JobRecord
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.view import PlacedWork, PoolView
@@ -85,8 +85,8 @@ def _job(known: KnownJob) -> Json:
     deadline = promise.deadline if promise else known.term.job.deadline if known.term.job else None
     if deadline == inf:  # none; JSON has no such number
         deadline = None
-    end = record.finished or record.eta or (promise.finish if promise else None)
-    answer = record.failed_condition or record.completed_condition or record.on_track or record.admitted
+    end = record.finished or record.eta
+    answer = explanation(record)
     return {
         "namespace": owner.namespace,
         "name": owner.name,

@@ -21,6 +21,9 @@ DONE = Verdict("True", reasons.COMPLETED, "")
 LATE = Verdict("True", reasons.DEADLINE_MISSED, "")
 
 
+ON_TRACK = Verdict("True", reasons.ON_TRACK, "")
+
+
 def off_track(reason):
     return Verdict("False", reason, "")
 
@@ -151,12 +154,20 @@ def test_an_offer_is_later_than_what_was_requested():
 def test_open_promises_that_are_forecast_late_are_counted():
     ledger = Ledger()
     jobs = [
-        SimpleNamespace(owner=SimpleNamespace(units=10), term=JobInTerm(record=PROMISED._replace(eta=eta, done=5)))
-        for eta in (90.0, 101.0, 130.0, None)
+        SimpleNamespace(
+            owner=SimpleNamespace(units=10), term=JobInTerm(record=PROMISED._replace(eta=eta, on_track=track, done=5))
+        )
+        for eta, track in (
+            (90.0, ON_TRACK),
+            (101.0, off_track(reasons.LATE)),
+            (130.0, off_track(reasons.OVERRUN)),
+            (99.0, off_track(reasons.CAPACITY_LOST)),
+            (None, ON_TRACK),
+        )
     ]
     ledger.counts.promises("main", jobs)
     found = ledger.samples()
-    assert (found["promises_open", "main"], found["promises_late", "main"]) == (4, 2)
+    assert (found["promises_open", "main"], found["promises_late", "main"]) == (5, 4)
     assert found["slack_seconds", "main"] == -30.0
     assert found["progress_ratio", "main"] == 0.5
 
