@@ -393,6 +393,7 @@ def test_columns_of_a_job(kubectl):
     assert job.row()[0].split() == heads.split()
     status = DivisibleJobStatus(
         state="Running",
+        reason="Feasible",
         conditions=[Condition(type="Admitted", status="True", reason="Feasible", last_transition_time=NOW)],
         promise=PROMISE,
         progress="42%",

@@ -1,8 +1,17 @@
 """Work that takes longer than declared: its tail goes to idle processors, by a handshake; what is late pays itself."""
 
 import asyncio
+import time
 
-from live import POOL, condition, covers, eventually, note, said
+import pytest
+from lib import prometheus
+from live import POOL, SYSTEM, condition, covers, eventually, note, said
+from monitoring_lib.alerts import ALERTS
+from scraped import Prometheus
+
+from punctual.kube.format.duration import parse_time
+
+LATE = next(alert.expr for alert in ALERTS if alert.name == "PunctualPromiseLate")
 
 
 async def test_a_chunk_that_overruns_gives_its_tail_to_idle_processors(space):
@@ -84,3 +93,50 @@ async def test_who_overruns_pays_itself_goes_on_late_or_stops_and_is_counted(clu
 
     await eventually(lambda: counted("deadline_misses", reason="Overrun") == 2)
     assert counted("promises_kept") == 1
+
+
+@pytest.mark.timeout(600, func_only=True)
+async def test_units_that_cost_nine_times_as_declared_are_told_from_apply_to_the_alert(cluster, space, tmp_path):
+    await eventually(cluster.in_order)
+    pods = {p["metadata"]["name"]: 8080 for p in cluster.pods("operator")}
+    await asyncio.to_thread(prometheus.program, "prometheus")  # fetched before the clock runs
+    with Prometheus(tmp_path, cluster.kubeconfig, SYSTEM, pods) as scraped:
+
+        def newest(expr):
+            """Return the highest value that an expression has now; None: it has none, so an alert is silent."""
+            now = time.time()
+            return max((values[-1][1] for _, values in scraped.query(expr, now, now)), default=None)
+
+        await eventually(lambda: newest("count(sum_over_time(up[1m]) >= 2)") == len(pods))
+        await eventually(lambda: newest(LATE) is None)  # what other tests have left
+        lie = {"cost": {"perUnit": "100ms", "startup": "3s"}, "pause": 0.9, "processors": {"max": 1}}
+        await space.apply(space.manifest("nine", units=260, deadline="40s", **lie))
+        assert (await space.answer("nine"))["reason"] == "Feasible"
+        promise = space.status("nine")["promise"]
+
+        await eventually(lambda: space.status("nine")["state"] == "Late", within=60)
+        row = (await space.kubectl("get", "dj", "nine", "-o", "wide", "--no-headers")).split()
+        assert row[1] == "Late"
+        assert row[5].startswith("-"), row
+        assert row[-1] in {"Late", "LoopSaturated", "Overrun"}
+        await eventually(lambda: (newest(LATE) or 0) > 0, within=60)
+        assert "finishTime" not in space.status("nine"), "the alert came before its end"
+        await eventually(lambda: space.condition("nine", "OnTrack")["reason"] == "Overrun", within=60)
+        await space.edit("nine", processors={"max": 12})  # or it would take four minutes
+        await space.end("nine")
+        await eventually(lambda: newest(LATE) is None, within=60)
+
+    assert space.status("nine")["state"] == "Missed"
+    before_its_end = [
+        status for _, status in space.written("nine") if "promise" in status and "finishTime" not in status
+    ]
+    late = [status for status in before_its_end if status["state"] == "Late"]
+    first = condition(late[0], "OnTrack")
+    assert parse_time(first["lastTransitionTime"]) < parse_time(promise["finish"]), "it was told before its planned end"
+    for status in before_its_end:
+        assert (condition(status, "OnTrack")["status"] == "False") == (status["state"] == "Late"), status
+        assert status["slack"], status
+        assert status["state"] == "Late" or parse_time(status["eta"]) <= parse_time(status["promise"]["deadline"]), (
+            status
+        )
+    assert before_its_end[-len(late) :] == late, "it was not taken for one on track again"
