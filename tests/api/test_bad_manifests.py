@@ -189,7 +189,7 @@ def test_what_is_nested_deeper_than_any_pod_is_not_stored(server, place):
     [
         ({"nodeSelector": {"matchLabels": {"pool": "nowhere"}}}, "no node has the labels"),
         ({"processor": {"cpu": 4096, "memory": "1Pi"}}, "no node has capacity for a processor of 4096 CPU and 1Pi"),
-        ({"processor": {"cpu": "4001m", "memory": "1Mi"}}, "at most 4 CPU and 64Gi are left on one"),
+        ({"processor": {"cpu": "4001m", "memory": "1Mi"}}, "has 4 CPU, 64Gi and 110 pods left"),
     ],
     ids=["no node", "giants", "a thousandth too many"],
 )

@@ -80,6 +80,12 @@ def test_a_refusal_without_processor_time_says_how_much_work_it_is():
     one(found, r"60 units of 1s take 1m of one processor, and each chunk takes 2\.0s more to start\.")
 
 
+def test_a_refusal_of_a_pool_without_processors_awaits_no_offer():
+    found = Cluster(cpus=()).after(10, asked("no", units=60, within=40)).why("no")
+    one(found, r".*no deadline can be promised now: the pool has no processor, because no node has the labels .*")
+    one(found, r"No other deadline and no smaller load would be promised\.")
+
+
 def test_an_offer_that_has_ended_is_told_as_such():
     found = Cluster().after(100, A, asked("no", units=300, within=90)).why("no")
     one(found, r"Would have been promised until 08:01:00Z \(40s ago\): .* An edit asks again\.")

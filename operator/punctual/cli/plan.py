@@ -296,7 +296,7 @@ def answers(snapshot: Snapshot, asked: Iterable[api.DivisibleJob], *, now: float
         name, known = model.spec.pool, (model.metadata.namespace, model.metadata.name) in there
         if name not in snapshot.pools:
             job = snapshot.job(model)
-            yield Answer(job, name, now, pool_missing(None, job, name, epoch=EPOCH), known=known)
+            yield Answer(job, name, now, pool_missing(None, job, name, epoch=EPOCH, now=now), known=known)
             continue
         pool = pools.get(name) or snapshot.pool(name, now=now, without=names)
         pools[name] = pool

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from punctual import reasons
 from punctual.cli.plan import Answer, Piece
 from punctual.cli.screen import offer
 from punctual.kube.format.duration import format_duration, format_time
@@ -40,7 +41,10 @@ def show(answer: Answer, console: Console) -> None:
         "Unknown": ("would first be measured in", "bold cyan"),
     }[verdict.status]
     name = f"{answer.job.namespace}/{answer.job.name}"
-    console.print(Text.assemble((name, "bold"), " ", (word, style), f" pool {answer.pool}"), soft_wrap=True)
+    by = f" pool {answer.pool}"
+    if verdict.reason == reasons.POOL_NOT_FOUND:
+        word, by = "would not be evaluated", ""
+    console.print(Text.assemble((name, "bold"), " ", (word, style), by), soft_wrap=True)
     for line, tone in _lines(answer):
         console.print(Text(f"  {line}", tone), soft_wrap=True)
     own = [piece for piece in answer.pieces if piece.own]

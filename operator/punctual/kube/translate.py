@@ -398,7 +398,7 @@ def job_state(record: JobRecord) -> api.State:  # noqa: PLR0911  one line per st
         return "Failed"
     if record.completed_condition is not None:
         return "Missed" if record.completed_condition.reason == reasons.DEADLINE_MISSED else "Completed"
-    if record.admitted is None or undecided(record):
+    if record.admitted is None or (undecided(record) and record.refused is None):
         return "Waiting"
     match record.admitted:
         case Verdict(status="Unknown"):
@@ -541,16 +541,24 @@ def _overlap(nodes: tuple[NodeProcessors, ...]) -> Verdict:
     return Verdict("True", reasons.NODES_OVERLAP, f"belong to an older pool and are left out: {some}")
 
 
-def pool_missing(record: JobRecord | None, job: Job, pool: str, *, epoch: int) -> JobRecord:
-    """Return the record of a job without a pool: judged again when the pool appears; what it has done stands."""
-    return (record or JobRecord())._replace(
+def pool_missing(record: JobRecord | None, job: Job, pool: str, *, epoch: int, now: float) -> JobRecord:
+    """Return the record of a job without a pool; what it has done stands.
+
+    It waits until the pool appears, at most until its deadline: then it is refused.
+    """
+    before = record or JobRecord()
+    text, refused = f"there is no Pool {pool}: create it, and this job will be evaluated", None
+    if job.deadline <= now:
+        text = f"there was no Pool {pool} by the deadline: create it or name another one, and set a later deadline"
+        refused = now if before.refused is None else before.refused
+    return before._replace(
         epoch=epoch,
         observed_generation=job.generation,
         promise=None,
         on_track=None,
         eta=None,
-        refused=None,
-        admitted=Verdict("False", reasons.POOL_NOT_FOUND, f"there is no Pool {pool}: create it, and this job is asked"),
+        refused=refused,
+        admitted=Verdict("False", reasons.POOL_NOT_FOUND, text),
     )
 
 

@@ -123,7 +123,8 @@ def _refused(on: Subject) -> Iterator[str]:
     job = on.job
     when = job.conditions.get("Admitted", NOTHING).since
     ago = "" if when is None else f" {span(max(0.0, on.now - when))} ago"
-    yield said(f"Pool {job.pool} refused it{ago}", job.reason, job.message)
+    where = "It was refused" if job.reason == reasons.POOL_NOT_FOUND else f"Pool {job.pool} refused it"
+    yield said(f"{where}{ago}", job.reason, job.message)
     if job.reason not in OFFERED:
         return
     if job.per_unit is not None and "processor time" not in job.message:

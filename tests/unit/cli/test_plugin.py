@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from world import World, job
 
 from punctual.cli import app, completion, program
-from punctual.cli.cluster import tables, top
+from punctual.cli.cluster import answers, tables, top
 from punctual.cli.cluster.writes import PROMISED, REFUSED, SILENT, Submitted, status
 from punctual.view.changes import Change, Reset
 from punctual.view.history import BLOCKS, SPAN, History, spark
@@ -251,12 +251,25 @@ OFFER = {"validUntilTime": "2027-01-15T08:01:00Z", "largestLoad": 0}
         (submitted("Refused", status="False", reason="InfeasibleCapacity"), REFUSED, False),
         (submitted("Refused", status="False", reason="InfeasibleCapacity", offer=OFFER), REFUSED, True),
         (submitted("Refused", status="False", reason="NotAllowed"), REFUSED, True),
+        (submitted(status="False", reason="PoolNotFound"), SILENT, True),
+        (submitted("Refused", status="False", reason="PoolNotFound"), REFUSED, True),
     ],
 )
 def test_an_answer_counts_for_the_current_spec_and_a_refusal_waits_for_its_offer(one, answer, settled):
     assert (one.answer, one.settled(0.0)) == (answer, settled)
     one.settled(1.0)
     assert one.settled(10.0) == (settled or answer == REFUSED), "an offer is not awaited for ever"
+
+
+def test_a_missing_pool_is_not_said_to_have_answered(capsys):
+    answers.submitted([submitted(status="False", reason="PoolNotFound")], timeout=60.0, output="table")
+    waits = capsys.readouterr().out
+    assert "not answered yet\n" in waits
+    assert "it waits for the pool until its deadline" in waits
+    answers.submitted([submitted("Refused", status="False", reason="PoolNotFound")], timeout=60.0, output="table")
+    refused = capsys.readouterr().out
+    assert "refused\n" in refused
+    assert "by pool" not in waits + refused
 
 
 def test_a_missing_answer_counts_more_than_a_refusal():

@@ -15,7 +15,7 @@ from punctual import reasons
 from punctual.cli.cluster import tables
 from punctual.cli.cluster.tables import job_document
 from punctual.kube.api import DivisibleJob
-from punctual.kube.cluster.directory import KnownJob
+from punctual.kube.cluster.directory import JobInTerm, KnownJob
 from punctual.kube.cluster.pods import Owner
 from punctual.kube.format.duration import format_duration, format_time, parse_time
 from punctual.kube.leader.promise_metrics import PromiseMetrics
@@ -47,7 +47,8 @@ class Shown:
     @property
     def known(self) -> KnownJob:
         w = self.world
-        return KnownJob(self.owner, 1, False, "", "", b"{}", "1", job=w.jobs["j1"], record=w.records["j1"])
+        term = JobInTerm(w.jobs["j1"], w.records["j1"])
+        return KnownJob(self.owner, 1, False, "", "", b"{}", "1", term=term)
 
     @property
     def status(self) -> dict:

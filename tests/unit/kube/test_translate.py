@@ -414,7 +414,7 @@ def refused(reason):
     ("record", "state"),
     [
         pytest.param(JobRecord(), "Waiting", id="no answer yet"),
-        pytest.param(pool_missing(None, JOB, "main", epoch=1), "Waiting", id="no pool yet"),
+        pytest.param(pool_missing(None, JOB, "main", epoch=1, now=8.0), "Waiting", id="no pool yet"),
         pytest.param(delayed(JobRecord(), JOB, "a webhook fails", epoch=1), "Waiting", id="an answer that is delayed"),
         pytest.param(JobRecord(admitted=Verdict("True", "DryRun", "")), "Waiting", id="only asked"),
         pytest.param(JobRecord(admitted=YES, on_track=ON_TRACK), "Waiting", id="promised"),
@@ -513,7 +513,7 @@ def test_nodes_of_an_older_pool_are_a_condition():
 
 def test_a_job_without_a_pool_is_told_so_and_keeps_what_it_has_done():
     done = JobRecord(completed=Ranges.of((0, 5)), promise=Promise(10.0, 9.0, 2.0, 1, 0.0))
-    record = pool_missing(done, JOB, "main", epoch=3)
+    record = pool_missing(done, JOB, "main", epoch=3, now=8.0)
     assert record.epoch == 3
     assert record.admitted.status == "False"
     assert "main" in record.admitted.message
@@ -527,16 +527,29 @@ def test_a_refused_job_is_finished_until_it_is_asked_again():
     assert status["finishTime"] == "1970-01-01T00:00:07Z"
     assert to_record(through_the_server(api.DivisibleJobStatus, status)) == refused
     assert without_decision(refused) == JobRecord(refused=7.0, observed_generation=3), "the same answer keeps its time"
-    for other in (pool_missing(refused, JOB, "main", epoch=3), delayed(refused, JOB, "a webhook fails", epoch=3)):
+    missing = pool_missing(refused, JOB, "main", epoch=3, now=8.0)
+    for other in (missing, delayed(refused, JOB, "a webhook fails", epoch=3)):
         assert other.refused is None
         assert "finishTime" not in job_status(other, JOB, owner=OWNER, transition_times={}, now=9.0)
 
 
+def test_a_job_without_a_pool_waits_until_its_deadline_and_is_refused_then():
+    waits = pool_missing(None, JOB, "main", epoch=3, now=JOB.deadline - 1.0)
+    refused = pool_missing(waits, JOB, "main", epoch=3, now=JOB.deadline + 5.0)
+    assert (job_state(waits), job_state(refused)) == ("Waiting", "Refused")
+    assert refused.admitted[:2] == ("False", "PoolNotFound")
+    assert "no Pool main by the deadline" in refused.admitted.message
+    assert pool_missing(refused, JOB, "main", epoch=4, now=JOB.deadline + 9.0).refused == JOB.deadline + 5.0
+    status = job_status(refused, JOB, owner=OWNER, transition_times={}, now=JOB.deadline + 5.0)
+    assert to_record(through_the_server(api.DivisibleJobStatus, status)) == refused
+    assert undecided(refused), "it is asked as soon as there is such a pool"
+
+
 def test_what_an_undecided_job_brings_along_is_its_ledger():
     done = JobRecord(completed=Ranges.of((0, 5)))
-    missing = pool_missing(done, JOB, "main", epoch=3)
+    missing = pool_missing(done, JOB, "main", epoch=3, now=8.0)
     assert undecided(None)
     assert undecided(missing)
     assert not undecided(missing._replace(admitted=Verdict("False", "InfeasibleCapacity", "")))
-    assert without_decision(pool_missing(None, JOB, "main", epoch=3)) is None
+    assert without_decision(pool_missing(None, JOB, "main", epoch=3, now=8.0)) is None
     assert without_decision(missing) == done._replace(epoch=3, observed_generation=JOB.generation)

@@ -1,11 +1,15 @@
 """Stories about refused jobs: they are finished, their time to live counts, and an edit asks again."""
 
+import re
 from dataclasses import replace
 
 import pytest
-from world import World, job
+from world import Worker, World, job
 
 from punctual import reasons
+from punctual.scheduling.admission.offers import VALID
+from punctual.scheduling.model.events import NodeObserved
+from punctual.scheduling.model.job import Offer
 
 
 @pytest.fixture
@@ -86,3 +90,60 @@ def test_an_edit_that_is_refused_again_begins_the_time_to_live_anew(w):
     w.run(37)
     assert "j1" not in w.records
     assert sum("delete j1" in line for line in w.log) == 1
+
+
+# a refusal's numbers
+
+
+def test_a_pool_without_a_node_says_why_no_deadline_can_be_promised():
+    w = World()
+    w.apply(job(units=4, deadline=600.0))
+    w.tick()
+    record = w.records["j1"]
+    assert record.admitted[:2] == ("False", reasons.INFEASIBLE_CAPACITY)
+    assert record.admitted.message == (
+        "no deadline can be promised now: the pool has no processor, because no node has the labels that "
+        "spec.nodeSelector asks for"
+    )
+    assert record.offer == Offer(None, w.now + VALID, 0), "and no offer is to be awaited"
+
+
+def test_a_pool_with_nodes_that_are_closed_for_a_moment_does_not_say_that_it_has_no_processor(w):
+    w.node("n2", 3.0)
+    w.workers = lambda _j, _c: Worker(never_starts="Unschedulable")
+    w.apply(job("misfit", units=40, deadline=60.0, min_processors=4))
+    w.run_until(lambda w: any(line.endswith(reasons.CAPACITY_LOST) for line in w.log), within=10.0)
+    w.run(w.now + 3.0)  # its pods are gone
+    w.apply(job(units=4, deadline=w.now + 600.0, arrival=w.now))
+    w.tick()
+    said = w.records["j1"].admitted.message
+    assert said == (
+        "no deadline can be promised now: 5 of the pool's 5 processors are free on nodes n1, n2, where no new pod is "
+        "created for another 7.0s at most: one could not be placed there"
+    )
+
+
+def test_what_is_left_of_closed_nodes_is_told_beside_the_numbers(w):
+    w.node("n2", 3.0)
+    w.workers = lambda _j, chunk: Worker(never_starts="Unschedulable" if chunk.node == "n2" else None)
+    w.apply(job("misfit", units=40, deadline=60.0, min_processors=5))
+    w.run_until(lambda w: any(line.endswith(reasons.CAPACITY_LOST) for line in w.log), within=10.0)
+    w.run(w.now + 3.0)  # its pods are gone
+    w.apply(job(units=900, deadline=w.now + 100.0, arrival=w.now))
+    w.tick()
+    said = w.records["j1"].admitted.message
+    assert re.search(r"of 2 are free early enough|2 processors of 1 CPU have", said), said
+    assert "3 of the pool's 5 processors are free on node n2, where no new pod is created" in said
+
+
+def test_a_node_that_may_run_no_further_pod_is_not_said_to_lack_cpu():
+    w = World()
+    w.edit_pool(replace(w.spec, memory=2**30, generation=2))
+    for name, cpu, memory, pods in (("full", 8.0, 2**33, 0), ("small", 8.0, 2**29, 110), ("slow", 0.5, 2**33, 110)):
+        w.nodes[name] = NodeObserved(name=name, ready=True, cpu=cpu, memory=memory, pods=pods)
+        w.inbox.append(w.nodes[name])
+    w.tick()
+    assert w.pool_record.ready.message == (
+        "no node has capacity for a processor of 1 CPU and 1Gi: beside other pods, small has 8 CPU, 512Mi and 110 pods "
+        "left; slow has 0.5 CPU, 8Gi and 110 pods left; full has 8 CPU, 8Gi and 0 pods left"
+    )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
+from punctual import reasons
 from punctual.cli.cluster import tables
 from punctual.cli.cluster.writes import PROMISED, REFUSED, Submitted
 from punctual.cli.screen import offer
@@ -24,7 +25,8 @@ def submitted(found: Sequence[Submitted], *, timeout: float, output: str) -> Non
     for one in found:
         word, style = ("admitted as a guest", "bold green") if _is_guest(one) else _WORDS[one.answer]
         name = f"{one.job.namespace}/{one.job.name}"
-        line = Text.assemble((name, "bold"), f" {one.changed}: ", (word, style), f" by pool {one.job.pool}")
+        by = "" if one.job.reason == reasons.POOL_NOT_FOUND else f" by pool {one.job.pool}"
+        line = Text.assemble((name, "bold"), f" {one.changed}: ", (word, style), by)
         if one.accepted and one.answer == PROMISED:
             line.append(", with the deadline that was offered")
         console.print(line, soft_wrap=True)
@@ -52,6 +54,8 @@ def _lines(one: Submitted, timeout: float) -> list[tuple[str, str]]:
         lines.append((offer(job.offered, job.offer_load, edit=job.offered_time), "yellow"))
     elif one.answer == REFUSED and job.offer_until is not None:
         lines.append(("no other deadline or load would be promised", "yellow"))
+    elif one.waits_for_pool:
+        lines.append(("it waits for the pool until its deadline", "yellow"))
     elif one.answer not in {PROMISED, REFUSED}:
         lines.append((f"no answer within {span(timeout)}: the job stays; see punctual why {job.name}", "yellow"))
     return lines

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from punctual import reasons
 from punctual.cli.kubectl import Follower, Kubectl
 from punctual.cli.program import similar
 from punctual.errors import ClusterError, PunctualError
@@ -39,12 +40,19 @@ class Submitted:
         """The exit status that it stands for."""
         job = self.job
         admitted = job.conditions.get("Admitted")
-        if not job.answered or admitted is None or admitted.status == "Unknown":
+        if not job.answered or admitted is None or admitted.status == "Unknown" or self.waits_for_pool:
             return SILENT
         return PROMISED if admitted.status == "True" else REFUSED
 
+    @property
+    def waits_for_pool(self) -> bool:
+        """Whether it has no answer because its pool does not exist."""
+        return self.job.answered and self.job.state == "Waiting" and self.job.reason == reasons.POOL_NOT_FOUND
+
     def settled(self, now: float) -> bool:
-        """Whether there is an answer, and with a refusal the offer, if one is to come."""
+        """Whether there is an answer, and with a refusal the offer, if one is to come; or none will come soon."""
+        if self.waits_for_pool:
+            return True
         if self.answer != REFUSED:
             return self.answer == PROMISED
         self.answered_at = self.answered_at or now

@@ -516,6 +516,8 @@ def settled(body: Body) -> str:
         return ""
     said = _conditions(status).get("Admitted", {})
     answer, reason = said.get("status"), said.get("reason")
+    if reason == reasons.POOL_NOT_FOUND and not status.get("finishTime"):
+        return ""  # it waits for its pool, until its deadline
     if isinstance(reason, str) and (answer == "False" or (answer == "True" and reason == reasons.DRY_RUN)):
         return sys.intern(reason)
     return ""

@@ -87,6 +87,7 @@ class Jobs:
         self._monotonic = monotonic
         self._pools: dict[str, str] = {}  # the pool that was told of a job, by uid
         self._asked: dict[str, float] = {}  # when a pool was told of a job that it has not decided, oldest first
+        self._poolless: dict[str, float] = {}  # the deadlines of jobs that wait for their pool to appear
 
     def pool_of(self, uid: str) -> str | None:
         """Return the pool that was told of a job."""
@@ -221,6 +222,7 @@ class Jobs:
         """Tell a job's pool how the job is now. ``anew``: the pool does not know it."""
         uid, pool = known.owner.uid, known.owner.pool
         self._pools[uid] = pool
+        self._poolless.pop(uid, None)
         if undecided(known.term.record):
             self._asked.setdefault(uid, self._monotonic())
         # the Pool cannot see that a job, new to it, was refused for something else than now
@@ -256,6 +258,7 @@ class Jobs:
         self._results.forget(uid)
         self._promise_metrics.forget(uid)
         self._asked.pop(uid, None)
+        self._poolless.pop(uid, None)
         if (pool := self._pools.pop(uid, None)) is not None:
             self._forget(known, pool)
 
@@ -283,6 +286,9 @@ class Jobs:
             if known := self._directory.jobs.get(uid):
                 self._report_gate(known, text)
         self._report_undecided()
+        for uid, deadline in list(self._poolless.items()):
+            if deadline <= self._now():
+                self.again(uid)
 
     def _report_gate(self, known: KnownJob, text: str) -> None:
         """Write what the gate waits for. An earlier answer stands until there is another."""
@@ -321,13 +327,19 @@ class Jobs:
         self._write(known, known.term.record, urgent=urgent)
 
     def _miss_pool(self, known: KnownJob) -> None:
-        """Write that the job's pool does not exist."""
+        """Write that the job's pool does not exist. The job waits for it until its deadline."""
         if known.term.record is not None and known.term.record.ended:
             return
         self._gate.forget(known.owner.uid)
         known.term.job = self._gate.job(known, decided=True)
         if known.term.job is not None:
-            record = pool_missing(known.term.record, known.term.job, known.owner.pool, epoch=self._epoch)
+            before, uid = known.term.record or JobRecord(), known.owner.uid
+            record = pool_missing(before, known.term.job, known.owner.pool, epoch=self._epoch, now=self._now())
+            self._poolless.pop(uid, None)
+            if record.refused is None:
+                self._poolless[uid] = known.term.job.deadline
+            elif before.admitted != record.admitted and record.admitted is not None:
+                self._recorder.emit(Regarding.job(known.owner), "Warning", *record.admitted[1:])
             self._promise_metrics.job(known, record)
             known.term.record = record
             self._write(known, record)

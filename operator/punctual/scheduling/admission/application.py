@@ -37,8 +37,10 @@ class Application:
     now: float
     cpu: float
     """Cores of one processor, for the message."""
-    processors: int = 1
-    """Number of the pool's processors."""
+    processors: int
+    """Number of the pool's processors, also those that cannot be planned on."""
+    closed: str = ""
+    """Why some of the processors cannot be planned on, for the message; empty: all can."""
     deleting: bool = False
 
 
@@ -60,13 +62,11 @@ def its_reservation_is_over(a: Application) -> Rejected | None:
 
 
 def has_no_processors(a: Application) -> Rejected | None:
-    """Refuse a job if the pool has no processors."""
+    """Refuse a job if the pool has no processors on which work can be planned: no deadline could be kept."""
     if a.plan.places:
         return None
-    return Rejected(
-        reasons.INFEASIBLE_CAPACITY,
-        "the pool has no processor; its condition Ready has the reason: kubectl describe pool",
-    )
+    why = a.closed or f"no work can be planned on the pool's {some(a.processors, 'processor')} yet"
+    return Rejected(reasons.INFEASIBLE_CAPACITY, f"no deadline can be promised now: {why}")
 
 
 def least_seconds(demand: Demand, ground: Timeline) -> float:
@@ -106,10 +106,10 @@ def wants_more_processors_than_there_are(a: Application) -> Rejected | None:
     """Refuse a processors.min larger than the pool."""
     if a.demand.least <= len(a.plan.places):
         return None
-    return Rejected(
-        reasons.INFEASIBLE_CAPACITY,
-        f"spec.processors.min is {a.demand.least}, but the pool has {some(len(a.plan.places), 'processor')}",
-    )
+    there = some(a.processors, "processor")
+    if a.demand.least <= a.processors:
+        there = f"{there}, and work can be planned on {len(a.plan.places)} of them"
+    return Rejected(reasons.INFEASIBLE_CAPACITY, f"spec.processors.min is {a.demand.least}, but the pool has {there}")
 
 
 def wants_more_processors_than_units(a: Application) -> Rejected | None:

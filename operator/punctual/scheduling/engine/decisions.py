@@ -11,7 +11,7 @@ from typing import Any
 from punctual import reasons
 from punctual.scheduling.admission.application import Application, Rejected, objection
 from punctual.scheduling.admission.exact import ExactSchedule, accepted
-from punctual.scheduling.admission.offers import Test
+from punctual.scheduling.admission.offers import VALID, Test
 from punctual.scheduling.admission.schedule import Accepted
 from punctual.scheduling.engine.admission_mode import AdmissionMode
 from punctual.scheduling.engine.lifecycle import Lifecycle
@@ -19,11 +19,12 @@ from punctual.scheduling.engine.planner import Planner
 from punctual.scheduling.model import ledger
 from punctual.scheduling.model.actions import Emit
 from punctual.scheduling.model.discipline import Order
-from punctual.scheduling.model.job import JobRecord, Promise, Verdict
+from punctual.scheduling.model.job import JobRecord, Offer, Promise, Verdict
 from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.placement.demand import Demand
 from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.state.job_state import JobState
+from punctual.scheduling.state.outage import closed
 from punctual.scheduling.state.pool_state import PoolState
 from punctual.theory.cost import Cost
 
@@ -156,18 +157,18 @@ class Decisions:
             now=now,
             cpu=self.state.spec.cpu,
             processors=self.state.processors.total,
+            closed=closed(self.state.processors, self.state.spec, now),
             deleting=self.state.request.deleting,
         )
 
     def _answer(self, now: float, st: JobState, application: Application) -> int:
         """Decide one job; return the number of placements tested. It waits again if another test must decide."""
-        demand = application.demand
         answer = self.mode.judge(now, application)
         if answer is None:
             self.state.ask(st)
             return 0
         if isinstance(answer, Rejected):
-            self._reject(now, st, answer, demand)
+            self._reject(now, st, answer, application)
             return answer.placements
         if answer.moved:
             self.together = 2  # the next job may need another order too
@@ -176,12 +177,17 @@ class Decisions:
             self.state.schedule.add(answer)
         return answer.placements
 
-    def _reject(self, now: float, st: JobState, answer: Rejected, demand: Demand) -> None:
-        self.lifecycle.refuse(now, st, answer.reason, answer.message)
+    def _reject(self, now: float, st: JobState, answer: Rejected, a: Application) -> None:
+        message = answer.message
+        if answer.reason == reasons.INFEASIBLE_CAPACITY and a.closed and a.closed not in message:
+            message = f"{message}; {a.closed}"  # its numbers are those of the others
+        self.lifecycle.refuse(now, st, answer.reason, message)
         if answer.by_time:
             self.state.misses.turn_away()
         if answer.by_time and self.offers:
-            self.state.searches.ask(st.job.uid, demand)
+            self.state.searches.ask(st.job.uid, a.demand)
+        elif answer.reason == reasons.INFEASIBLE_CAPACITY:  # no deadline and no smaller load would help
+            st.record = st.record._replace(offer=Offer(None, now + VALID, 0))
 
     def _promise(self, now: float, st: JobState, outlook: Accepted[Any]) -> None:
         job = st.job

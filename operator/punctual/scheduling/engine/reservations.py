@@ -26,6 +26,7 @@ from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.state.job_state import expected_end
 from punctual.scheduling.state.offer_searches import TESTS
+from punctual.scheduling.state.outage import closed
 from punctual.scheduling.state.pool_state import PoolState
 from punctual.theory.tolerance import tolerance
 
@@ -191,7 +192,10 @@ class Reservations:
             return self._accepted(asked, len(answer.held.places)), answer.held.places
         if self.offers:
             self.searches[asked.uid] = _from_a_whole_second(asked, state.ahead, plan, now)
-        return Verdict("False", answer.reason, answer.message), ()
+        text, spec = answer.message, state.spec
+        if spec is not None and (left_out := closed(state.processors, spec, now)):
+            text = f"{text}; {left_out}"  # its numbers are those of the others
+        return Verdict("False", answer.reason, text), ()
 
     @property
     def _one_port(self) -> bool:

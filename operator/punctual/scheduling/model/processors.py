@@ -10,6 +10,7 @@ memory of one pod.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -254,10 +255,12 @@ class Processors:
         """Number of unoccupied processors. Where pods share processors, each counts as if it had one for itself."""
         if not self.strays and self.whole == self.counts:
             return self.total - len(self.occupants)
-        taken: dict[str, int] = {}
-        for place in self.occupants:
-            taken[place.node] = taken.get(place.node, 0) + 1
+        taken = self.taken()
         return sum(max(0, count - taken.get(node, 0)) for node, count in self.whole.items())
+
+    def taken(self) -> Mapping[str, int]:
+        """Return the number of occupied places by node; a node without any may be missing."""
+        return Counter(place.node for place in self.occupants)
 
     def room(self) -> dict[str, int]:
         """Return the number of unoccupied processors of each node that has any processors at all."""

@@ -9,8 +9,9 @@ from punctual import reasons
 from punctual.scheduling.model.actions import Action, CreateChunk, WritePool, WriteStatus
 from punctual.scheduling.model.job import Chunk, JobRecord, Verdict
 from punctual.scheduling.model.pool_spec import PoolRecord
-from punctual.scheduling.model.wording import amount, some
+from punctual.scheduling.model.wording import some
 from punctual.scheduling.state.job_state import ChunkObservation, JobState
+from punctual.scheduling.state.outage import why_none
 from punctual.scheduling.state.pool_state import LIVE, PoolState
 
 TELL = 0.5
@@ -99,16 +100,17 @@ class Statuses:
 
     def pool_record(self) -> PoolRecord:
         """Return the pool's own record to write."""
+        asked, spec = self.state.request.spec, self.state.spec
+        assert asked is not None
+        assert spec is not None
         ready = (
             Verdict("True", reasons.READY, some(self.state.processors.total, "processor"))
             if self.state.processors.total
-            else Verdict("False", reasons.NO_NODES, self._why_none())
+            else Verdict("False", reasons.NO_NODES, why_none(self.state.processors, spec))
         )
         queue = len(self.state.waiting) + sum(
             1 for uid in self.state.schedule.uids() if not self.state.jobs[uid].record.started
         )
-        asked = self.state.request.spec
-        assert asked is not None
         return PoolRecord(
             epoch=self.state.epoch,
             observed_generation=asked.generation,
@@ -121,21 +123,6 @@ class Statuses:
             nodes=self.state.processors.lines(self.state.holding.since),
             miss=self.state.misses.count,
             startups=tuple(self.state.startups.seen),
-        )
-
-    def _why_none(self) -> str:
-        """Return why the pool has no processor."""
-        nodes, spec = self.state.processors.nodes.values(), self.state.spec
-        assert spec is not None
-        if not nodes:
-            return "no node has the labels that spec.nodeSelector asks for"
-        usable = [node for node in nodes if node.ready and node.left_out is None]
-        if not usable:
-            return f"{some(len(nodes), 'node')} selected, none of them ready and free to use: see status.nodes"
-        most = max(node.cpu for node in usable), max(node.memory for node in usable)
-        return (
-            f"no node has capacity for a processor of {spec.cpu:g} CPU and {amount(spec.memory)}: beside other pods "
-            f"at most {most[0]:g} CPU and {amount(most[1])} are left on one"
         )
 
     def _without_lost(self, actions: list[Action]) -> list[Action]:

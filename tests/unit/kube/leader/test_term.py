@@ -655,6 +655,34 @@ async def test_a_refused_job_whose_pool_came_or_went_while_no_leader_looked_is_t
     assert world.status(job)["epoch"] == 2
 
 
+@pytest.mark.parametrize("takeover", [False, True])
+async def test_a_job_waits_for_a_pool_that_does_not_exist_until_its_deadline(world, monkeypatch, takeover):
+    monkeypatch.setattr(term, "HOUSEKEEPING", 0.01)
+    job = world.job("job", pool="other", deadline="2s")
+    patient = world.job("patient", pool="other", deadline="2h")
+    old = world.replica()
+    old.lead(1)
+    await world.until(lambda: world.status(job).get("state") and world.status(patient).get("state"))
+    assert (world.status(job)["state"], world.admitted(job)) == ("Waiting", "PoolNotFound")
+    leader = old
+    if takeover:
+        await old.end()
+        world.replicas.remove(old)
+        leader = world.replica()
+        leader.lead(2)
+    await world.until(lambda: world.status(job)["state"] == "Refused")
+    assert world.admitted(job) == "PoolNotFound"
+    assert "no Pool other by the deadline" in world.status(job)["conditions"][0]["message"]
+    assert world.status(job)["finishTime"]
+    assert ("job", "PoolNotFound") in world.server.events
+    assert world.status(patient)["state"] == "Waiting"
+    leader.observe("ADDED", world.server.put("Pool", "other", spec=world.pool["spec"]))
+    assert await world.until(
+        lambda: world.status(patient).get("promise") or world.status(patient)["state"] == "Refused"
+    )
+    await world.until(lambda: world.admitted(job) == "InfeasibleCapacity")  # none of its nodes is left to that pool
+
+
 async def test_an_ended_job_goes_at_its_time_under_a_new_leader(world):
     ended = world.job("ended", ttlSecondsAfterFinished=0)
     await world.promised(ended)

@@ -53,6 +53,7 @@ def asked(plan: Plan, wanted: Demand, **more) -> Application:
         cost=wanted.cost,
         refusal=more.pop("refusal", None),
     )
+    more.setdefault("processors", len(plan.places))
     return Application(job=job, demand=wanted, plan=plan, now=0.0, cpu=1.0, **more)
 
 

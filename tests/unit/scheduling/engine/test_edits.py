@@ -110,7 +110,8 @@ def test_the_offer_for_an_earlier_question_is_not_shown_for_a_new_one():
     w.run(10)
     assert w.state("j1") == ("False", reasons.INFEASIBLE_CAPACITY)
     assert w.records["x39"].offer is not None
-    assert w.records["j1"].offer is None
+    assert w.records["j1"].offer.earliest_deadline is None
+    assert w.records["j1"].offer.largest_load == 0
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,61 @@
+"""Why processors of a pool are missing, in words: for its condition Ready and for refusals. It decides nothing."""
+
+from collections.abc import Iterable
+
+from punctual.scheduling.model.events import NodeObserved
+from punctual.scheduling.model.pool_spec import PoolSpec
+from punctual.scheduling.model.processors import Processors
+from punctual.scheduling.model.wording import amount, some, span
+
+SHOWN = 3
+"""Nodes that a message names."""
+
+
+def why_none(processors: Processors, spec: PoolSpec) -> str:
+    """Return why a pool has no processor."""
+    nodes = processors.nodes.values()
+    if not nodes:
+        return "no node has the labels that spec.nodeSelector asks for"
+    usable = [node for node in nodes if node.ready and node.left_out is None]
+    if not usable:
+        return f"{some(len(nodes), 'node')} selected, none of them ready and free to use: see status.nodes"
+    return (
+        f"no node has capacity for a processor of {spec.cpu:g} CPU and {amount(spec.memory)}: beside other pods, "
+        f"{_left(usable)}"
+    )
+
+
+def closed(processors: Processors, spec: PoolSpec, now: float) -> str:
+    """Return why work cannot be planned on some of a pool's processors, or on all; empty: it can on all of them."""
+    if not any(processors.whole.values()):
+        return f"the pool has no processor, because {why_none(processors, spec)}"
+    blocked = {node: until for node, until in processors.blocked_until.items() if until > now}
+    if not blocked:
+        return ""
+    counts, taken = processors.whole, processors.taken()
+    free = {node: free for node in sorted(blocked) if (free := max(0, counts.get(node, 0) - taken.get(node, 0)))}
+    if not free:
+        return ""
+    longest = span(max(blocked[node] for node in free) - now)
+    which = f"{sum(free.values())} of the pool's {some(processors.total, 'processor')}"
+    verb = "is" if sum(free.values()) == 1 else "are"
+    where = f"{_names(free)}, where no new pod is created for another {longest} at most"
+    return f"{which} {verb} free on {where}: one could not be placed there"
+
+
+def _names(nodes: Iterable[str]) -> str:
+    names = list(nodes)
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"{'node' if len(names) == 1 else 'nodes'} {', '.join(names[:SHOWN])}{more}"
+
+
+def _left(nodes: Iterable[NodeObserved]) -> str:
+    """Return what is left on the nodes with most left."""
+    most = sorted(nodes, key=lambda node: (-min(node.pods, 1), -node.cpu, -node.memory, node.name))
+    left = [
+        f"{node.name} has {max(0.0, node.cpu):g} CPU, {amount(max(0, node.memory))} and "
+        f"{some(max(0, node.pods), 'pod')} left"
+        for node in most[:SHOWN]
+    ]
+    more = f" and {len(most) - SHOWN} more nodes" if len(most) > SHOWN else ""
+    return f"{'; '.join(left)}{more}"
