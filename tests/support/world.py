@@ -53,6 +53,7 @@ from punctual.scheduling.model.events import (
     Share,
 )
 from punctual.scheduling.model.job import Chunk, InputVersion, Job, JobRecord, Transfer
+from punctual.scheduling.model.node_rules import conflict
 from punctual.scheduling.model.pool_spec import PoolRecord, PoolSpec
 from punctual.scheduling.model.reservation import Reservation
 from punctual.scheduling.pool import Pool
@@ -113,6 +114,8 @@ class Pod:
     born: float
     worker: Worker
     phase: str = "Pending"
+    bound: bool = False
+    """The scheduler has put it on its node."""
     started: float | None = None
     work: Work | None = None
     part: float = 1.0
@@ -195,6 +198,8 @@ class World:
     pods: dict[str, Pod] = field(default_factory=dict)
     results: dict[tuple[str, int, int], str] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
+    left_pending: list[tuple[str, str, str]] = field(default_factory=list)
+    """Pods that the scheduler could not put on the node that they were made for: job, node, why."""
     said: list[tuple[str | None, str, str]] = field(default_factory=list)
     """Events: job, reason, message."""
     warned: set[tuple[str | None, str]] = field(default_factory=set)
@@ -237,8 +242,9 @@ class World:
 
     # what people and the cluster do
 
-    def node(self, name: str, cpu: float = 4.0, *, ready: bool = True, speed: float = 1.0) -> None:
-        self.nodes[name] = NodeObserved(name=name, ready=ready, cpu=cpu, memory=2**40, speed=speed)
+    def node(self, name: str, cpu: float = 4.0, *, ready: bool = True, speed: float = 1.0, **more) -> None:
+        """Let a node be like this. ``more``: its labels, taints and the host ports that other pods hold there."""
+        self.nodes[name] = NodeObserved(name=name, ready=ready, cpu=cpu, memory=2**40, speed=speed, **more)
         self.inbox.append(self.nodes[name])
         if not ready:
             for pod in self.pods.values():
@@ -404,6 +410,8 @@ class World:
             self._end(pod)
             return
         if pod.phase == "Pending":
+            if not pod.bound and not self._scheduled(pod):
+                return
             if w.never_starts:
                 if pod.reason != w.never_starts:
                     pod.reason = w.never_starts
@@ -437,6 +445,34 @@ class World:
             if w.exit_code == 0 and pod.chunk.kind != "Reduce":
                 self.processed.setdefault(pod.job, []).append((pod.chunk.begin, end))
             self._observe(pod)
+
+    def _scheduled(self, pod: Pod) -> bool:
+        """Put a pod on its node, as the scheduler does if its rules allow it there; say so if they do not."""
+        if (why := self._unschedulable(pod)) is None:
+            pod.bound, pod.born = True, self.now if pod.reason == "Unschedulable" else pod.born
+            pod.reason = "" if pod.reason == "Unschedulable" else pod.reason
+            return True
+        if pod.reason != "Unschedulable":
+            pod.reason = "Unschedulable"
+            self.left_pending.append((pod.job, pod.chunk.node, why))
+            self._observe(pod)
+        return False
+
+    def _unschedulable(self, pod: Pod) -> str | None:
+        wanted = self.jobs.get(pod.job)
+        if wanted is None:
+            return None
+        rules = wanted.rules
+        if (why := rules.objection(self.nodes[pod.chunk.node])) is not None:
+            return why
+        others = [p for p in self.pods.values() if p.bound and p.phase in {"Pending", "Running"} and p is not pod]
+        for other in others:
+            theirs = self.jobs[other.job].rules.ports if other.job in self.jobs else frozenset()
+            if other.chunk.node == pod.chunk.node and conflict(rules.ports, theirs):
+                return "host port"
+            if rules.one_node and other.job == pod.job and other.chunk.node != pod.chunk.node:
+                return rules.one_node
+        return None
 
     def _input_is_there(self, pod: Pod) -> bool:
         """Let the input step go on, if there is one."""

@@ -49,7 +49,7 @@ def to_nodes(observed: Iterable[NodeObserved], nodes: Mapping[str, Node]) -> tup
             seen.name,
             nodes[seen.name].cpu,
             seen.memory,
-            schedulable=seen.ready and seen.left_out is None,
+            schedulable=seen.ready and seen.left_out is None and not seen.taints,
             speed=seen.speed,
         )
         for seen in observed

@@ -15,7 +15,9 @@ from punctual.kube.translate import job_state
 from punctual.scheduling.model.job import JobRecord, Promise
 from punctual.scheduling.model.pool_spec import PoolRecord
 
-BROKEN: Final = frozenset({reasons.CAPACITY_LOST, reasons.OVERRUN, reasons.LATE, reasons.LOOP_SATURATED})
+BROKEN: Final = frozenset({
+    reasons.CAPACITY_LOST, reasons.OVERRUN, reasons.LATE, reasons.LOOP_SATURATED, reasons.POD_FITS_NO_NODE,
+})  # fmt: skip
 """Reasons of a job's end that break its promise. With any other reason the job failed by its own fault."""
 
 

@@ -4,6 +4,7 @@ A chain of predicates, each named after the obstacle that it finds. The user see
 arithmetic. Only a request without such an obstacle needs a schedule (:mod:`punctual.scheduling.admission.schedule`).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from punctual import reasons
 from punctual.scheduling.model.job import Job
+from punctual.scheduling.model.node_rules import ANY_NODE, Exclusions
 from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.placement.demand import Demand
 from punctual.scheduling.placement.plan import Plan
@@ -37,11 +39,20 @@ class Application:
     now: float
     cpu: float
     """Cores of one processor, for the message."""
-    processors: int
-    """Number of the pool's processors, also those that cannot be planned on."""
+    processors: int = 1
+    """Number of the processors on which its pods may run."""
+    total: int = 1
+    """Number of the pool's processors, also those that cannot be planned on or where its pods may not run."""
     closed: str = ""
     """Why some of the processors cannot be planned on, for the message; empty: all can."""
+    excluded: Callable[[], Exclusions] = lambda: Exclusions("", 0)
+    """Returns which of its rules exclude how many of the pool's nodes."""
     deleting: bool = False
+
+    @property
+    def most(self) -> int:
+        """Largest number of processors that it may use at a time."""
+        return self.plan.ground.most(self.demand)
 
 
 def refused_at_the_door(a: Application) -> Rejected | None:
@@ -63,17 +74,40 @@ def its_reservation_is_over(a: Application) -> Rejected | None:
 
 def has_no_processors(a: Application) -> Rejected | None:
     """Refuse a job if the pool has no processors on which work can be planned: no deadline could be kept."""
-    if a.plan.places:
+    if a.most or (a.job.rules != ANY_NODE and a.excluded().said):
         return None
-    why = a.closed or f"no work can be planned on the pool's {some(a.processors, 'processor')} yet"
+    why = a.closed or f"no work can be planned on the pool's {some(a.total, 'processor')} yet"
     return Rejected(reasons.INFEASIBLE_CAPACITY, f"no deadline can be promised now: {why}")
+
+
+def fits_no_node(a: Application) -> Rejected | None:
+    """Refuse a job if its pods may run on none of the pool's nodes."""
+    if a.most:
+        return None
+    return Rejected(reasons.POD_FITS_NO_NODE, a.excluded().no_node)
+
+
+def confinement(a: Application) -> str:
+    """Return why a job may use only some of the pool's processors at a time, as the end of a message."""
+    rules, out = a.job.rules, ""
+    if a.processors < a.total:
+        out += f"; {a.processors} of the pool's {some(a.total, 'processor')} may run its pods ({a.excluded().said})"
+    if a.demand.eligible is None:
+        return out
+    if a.demand.eligible.one_node:
+        out += f"; all its pods must be on one node ({rules.one_node})"
+    if rules.ports:
+        ports = ", ".join(f"{port.port}/{port.protocol}" for port in sorted(rules.ports))
+        out += f"; a node can have one of its pods at a time (host port {ports})"
+    return out
 
 
 def least_seconds(demand: Demand, ground: Timeline) -> float:
     """Return the seconds that set-up and one unit take on the fastest processor; 0 if no unit is left."""
     if not demand.ranges:
         return 0.0
-    quickest = 1.0 if ground.speeds is None else float(ground.speeds.min(initial=np.inf))
+    speeds = ground.allowed(demand).speeds
+    quickest = 1.0 if speeds is None else float(speeds.min(initial=np.inf))
     return demand.cost.setup + demand.cost.tau + demand.cost.chi * quickest
 
 
@@ -104,10 +138,13 @@ def starts_too_late(a: Application) -> Rejected | None:
 
 def wants_more_processors_than_there_are(a: Application) -> Rejected | None:
     """Refuse a processors.min larger than the pool."""
-    if a.demand.least <= len(a.plan.places):
+    if a.demand.least <= a.most:
         return None
-    there = some(a.processors, "processor")
-    if a.demand.least <= a.processors:
+    if a.plan.ground.confines(a.demand):
+        text = f"spec.processors.min is {a.demand.least}, but it can use {some(a.most, 'processor')}{confinement(a)}"
+        return Rejected(reasons.INFEASIBLE_CAPACITY, text)
+    there = some(a.total, "processor")
+    if a.demand.least <= a.total:
         there = f"{there}, and work can be planned on {len(a.plan.places)} of them"
     return Rejected(reasons.INFEASIBLE_CAPACITY, f"spec.processors.min is {a.demand.least}, but the pool has {there}")
 
@@ -127,6 +164,7 @@ CHECKS = (
     refused_at_the_door,
     pool_is_going,
     has_no_processors,
+    fits_no_node,
     its_reservation_is_over,
     wants_more_processors_than_units,
     wants_more_processors_than_there_are,

@@ -6,14 +6,16 @@ with its arithmetic.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import inf
 from typing import ClassVar
 
 import numpy as np
 
 from punctual import reasons
-from punctual.scheduling.admission.application import Application, Rejected, objection
+from punctual.scheduling.admission.application import Application, Rejected, confinement, objection
 from punctual.scheduling.admission.schedule import Accepted, ChunkStart, Claim, Current, ReduceStart, ScheduleKind
+from punctual.scheduling.model.node_rules import Eligible, Ports
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.model.timing import NOTICE
@@ -21,7 +23,7 @@ from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.placement.demand import Demand, Shortfall
 from punctual.scheduling.placement.place import together_from
 from punctual.scheduling.placement.plan import Plan
-from punctual.scheduling.placement.sufficient_test import overloaded
+from punctual.scheduling.placement.sufficient_test import load_before, overloaded
 from punctual.scheduling.placement.timeline import Placement
 from punctual.theory.tolerance import tolerance
 
@@ -46,6 +48,8 @@ def accepted(plan: Plan, uid: str, *, moved: bool) -> Accepted[Plan]:
 def current(plan: Plan, now: float, busy: Mapping[Place, float]) -> Plan:
     """Return the plan for a demand placed now. ``busy``: leftover chunks, too, must first leave their places."""
     plan = plan.at(now)
+    if (ground := plan.ground.holding(busy)) is not plan.ground:
+        plan = replace(plan, ground=ground, behind=plan.after.holding(busy))
     return plan.held(np.array([busy.get(place, now) for place in plan.places], dtype=np.float64))
 
 
@@ -65,12 +69,16 @@ class PlanTest:
 
     def over(self, demand: Demand) -> float:
         """Return when the demand is done behind all placements and windows at the latest, whatever its partition."""
-        after, demand = self.plan.after, demand.anew()
+        ground, demand = self.plan.after, demand.anew()
+        after = ground.allowed(demand)
+        if not after.ready.size:
+            return inf
         begin = max(float(after.ready.max(initial=0.0)), after.port, demand.not_before, demand.running_until)
+        begin = max([begin, *(hold.until for hold in ground.holds)])
         if after.around is not None:
             begin = max(begin, after.around.over())
         cost, slowest = demand.cost, 1.0 if after.speeds is None else max(1.0, float(after.speeds.max(initial=1.0)))
-        chunks = len(self.plan.places) + len(demand.ranges.parts)
+        chunks = after.ready.size + len(demand.ranges.parts)
         return begin + chunks * cost.setup + demand.ranges.total * (cost.tau + slowest * cost.chi)
 
     def turns(self, demand: Demand) -> Iterable[float]:  # noqa: ARG002  as every test
@@ -127,12 +135,14 @@ class ExactSchedule:
         """Return the units that are placed."""
         return next((demand.ranges for demand in self.plan.demands if demand.uid == uid), Ranges())
 
-    def starts(self, now: float, free: MutableMapping[Place, None]) -> Iterator[ChunkStart | ReduceStart]:
+    def starts(
+        self, now: float, free: MutableMapping[Place, None], ports: Mapping[str, Ports]
+    ) -> Iterator[ChunkStart | ReduceStart]:
         """Yield the first chunk that is planned on each free place, if it may begin, and the reduce steps.
 
         A place that its chunk cannot use yet waits for it.
         """
-        places = self.plan.places
+        places, ports = self.plan.places, dict(ports)
         in_turn = True  # OnePort: no earlier job is still to send
         for booking in self.plan:
             if not free:
@@ -141,13 +151,32 @@ class ExactSchedule:
             for w in booking.where[here].tolist():
                 del free[places[w]]
             begins = here if booking.demand.not_before <= now else []
+            reduces = True
+            if booking.demand.eligible is not None and booking.demand.eligible.ports:
+                begins, reduces = self._with_ports(booking, booking.demand.eligible, begins, ports)
             begins, in_turn = self._those_who_may(booking, begins, in_turn=in_turn)
             if begins:
                 yield self._started(now, booking, begins)
-            if self._reduce_may(now, booking) and (place := places[booking.reducer or 0]) in free:
+            if reduces and self._reduce_may(now, booking) and (place := places[booking.reducer or 0]) in free:
                 del free[place]
                 if booking.demand.not_before <= now:
                     yield ReduceStart(booking.demand.uid, place)
+
+    def _with_ports(
+        self, booking: Placement, eligible: Eligible, begins: list[int], ports: dict[str, Ports]
+    ) -> tuple[list[int], bool]:
+        """Return the positions with free host ports that may begin, and whether the reduce step has them.
+
+        Earlier placements get their ports first: ``ports``, by node, has theirs afterwards, used or not yet.
+        """
+        none: Ports = frozenset()
+        nodes = [self.plan.places[w].node for w in booking.where.tolist()]
+        begins = [i for i in begins if not eligible.conflicts(ports.get(nodes[i], none))]
+        reducer = None if booking.reducer is None else self.plan.places[booking.reducer].node
+        reduces = reducer is None or not eligible.conflicts(ports.get(reducer, none))
+        for node in [*nodes, *([] if reducer is None else [reducer])]:
+            ports[node] = ports.get(node, none) | eligible.ports
+        return begins, reduces
 
     def _turn_of(self, now: float, booking: Placement, free: Mapping[Place, None]) -> list[int]:
         """Return the first position on each free place that may start now.
@@ -243,7 +272,7 @@ def _arithmetic(a: Application, short: Shortfall) -> str:
     if a.demand.least == 1 or short.units == 0:
         return _obstacle(a, short)
     least = some(a.demand.least, "processor")
-    at = together_from(a.demand, a.plan.after)
+    at = together_from(a.demand, a.plan.after.allowed(a.demand))
     free = f"are free together from {span(max(0.0, at - a.now))} on" if at < np.inf else "are never free together"
     if short.uid == a.demand.uid and short.usable < a.demand.least:
         what = f"{some(a.demand.ranges.total, 'unit')} due in {span(a.demand.due - a.now)}"
@@ -264,20 +293,19 @@ def _obstacle(a: Application, short: Shortfall) -> str:
     if short.units == 0:
         return (
             f"the reduce step must begin within {span(a.demand.due - a.now)}; of {some(short.processors, 'processor')} "
-            f"the first is free in {first}"
+            f"the first is free in {first}{confinement(a)}"
         )
     if said := _overload(a):
-        return f"{what} {said}"
+        return f"{what} {said}{confinement(a)}"
     if short.needed is None:
-        return (
-            f"{what}: none of {some(short.processors, 'processor')} is free early enough for one, the first in {first}"
-        )
+        free = f"none of {some(short.processors, 'processor')} is free early enough for one, the first in {first}"
+        return f"{what}: {free}{confinement(a)}"
     most = a.demand.most
     limit = f", of which it may use {most}" if most is not None and most < short.usable else ""
     return (
         f"{what} need {some(short.needed, 'processor')} of {a.cpu:g} CPU from now; "
         f"{short.usable} of {short.processors} are free early enough{_reserved(a)}{limit}, the first in {first}, "
-        f"and finish {some(short.fit, 'unit')}{_restraint(a, short)}"
+        f"and finish {some(short.fit, 'unit')}{_restraint(a, short)}{confinement(a)}"
     )
 
 
@@ -293,19 +321,17 @@ def _overload(a: Application) -> str | None:
     """Return the demanded and available processor time, if no order of the promised jobs can finish the load."""
     if not len(a.plan) or not overloaded(a.plan.ground, a.plan.demands, a.demand):
         return None
-    due, ready = a.demand.due, a.plan.ground.ready
-    promised = [d.work for d in a.plan.demands if d.due <= due]
-    room = sum(max(0.0, due - at) for at in ready.tolist())
-    before = f"{span(sum(promised))} are promised to {some(len(promised), 'job')} by then, and " if promised else ""
+    load = load_before(a.plan.ground, a.plan.demands, a.demand)
+    before = f"{span(load.work)} are promised to {some(load.jobs, 'job')} by then, and " if load.jobs else ""
     return (
-        f"take {span(a.demand.work)} of processor time; {before}{some(ready.size, 'processor')} of {a.cpu:g} CPU "
-        f"{'has' if ready.size == 1 else 'have'} {span(room)} until then"
+        f"take {span(a.demand.work)} of processor time; {before}{some(load.processors, 'processor')} of {a.cpu:g} CPU "
+        f"{'has' if load.processors == 1 else 'have'} {span(load.room)} until then"
     )
 
 
 def _reserved(a: Application) -> str:
     """Return a note on reserved windows that take processors."""
-    around = a.plan.ground.around
+    around = a.plan.ground.allowed(a.demand).around
     if around is None:
         return ""
     held = len(set(around.place[around.start < a.demand.due].tolist()))

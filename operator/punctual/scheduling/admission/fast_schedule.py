@@ -172,8 +172,8 @@ class FastSchedule(Queue):
             return None
         return self.fast.port
 
-    def next(self, now: float) -> NextChunk | None:
-        """Return the chunk for a processor that is free now: of the first job that it can serve."""
+    def next(self, now: float, place: Place) -> NextChunk | None:  # noqa: ARG002  as every queue
+        """Return the chunk for a place that is free now: of the first job that it can serve."""
         for waiting in self.fast.waiting:
             uid = waiting.order[2]
             job = self.jobs[uid]

@@ -72,9 +72,15 @@ def has_more_than_its_range(case: Case) -> str | None:
     return f"has its units in {holes + 1} ranges" if holes > 0 else None
 
 
+def may_not_use_every_node(case: Case) -> str | None:
+    """Find rules about nodes: the fast test assumes that a free processor can take any job's work."""
+    return "may not run on every node of the pool" if case.demand.eligible is not None else None
+
+
 CHECKS: tuple[Callable[[Case], str | None], ...] = (
     wants_several_at_once,
     may_not_use_all,
+    may_not_use_every_node,
     may_not_begin,
     has_more_than_its_range,
 )
@@ -103,6 +109,8 @@ def to_fast(
     processors = ground.ready.size
     if ground.speeds is not None:
         return Obstacle("", "processors differ in speed")
+    if ground.sites.closed:
+        return Obstacle("", "some processors are for some jobs only")
     line = sorted(demands, key=turn_of)
     if no := next((no for d in line if (no := obstacle(d, now=now, processors=processors))), None):
         return no

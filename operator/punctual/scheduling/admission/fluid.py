@@ -17,6 +17,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final, Literal, NamedTuple
 
 from punctual.control.utilization import Remaining, choose
+from punctual.scheduling.model.node_rules import Eligible, HostPort
 from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.model.timing import NOTICE
 
@@ -43,6 +44,8 @@ class FluidNode:
     """Pods that it has, those of jobs without a promise included: these leave if they must."""
     speed: float = 1.0
     """Factor of the time of a unit."""
+    closed: bool = False
+    """Only jobs that name it may run there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +71,17 @@ class FluidJob:
     """It gets no pod before this time."""
     ranges: Ranges = field(default_factory=Ranges)
     """Units that no pod has."""
+    eligible: Eligible | None = None
+    """Nodes on which it may run; None: all that are not closed."""
+
+    def fits(self, node: FluidNode) -> bool:
+        """Whether its pod may run on a node."""
+        return not node.closed if self.eligible is None else node.name in self.eligible.nodes
+
+    @property
+    def ports(self) -> frozenset[HostPort]:
+        """The host ports that its pod takes."""
+        return frozenset() if self.eligible is None else self.eligible.ports
 
     def remaining(self, at: float, speed: float, *, waits: bool) -> Remaining:
         """Return what is left of it at a time on a node of this speed, in processor seconds."""
@@ -124,16 +138,31 @@ class _Used:
     node: FluidNode
     needed: float = 0.0
     pods: int = 0
+    ports: tuple[frozenset[HostPort], ...] = ()
+    """Host ports that its pods have, by pod."""
 
     @property
     def fits(self) -> bool:
         """Whether the node has what is in use."""
         return self.needed <= self.node.processors + ROUNDING and self.pods <= self.node.pods
 
+    def take(self, ports: frozenset[HostPort]) -> None:
+        """Note that a pod takes these host ports."""
+        if ports:
+            self.ports += (ports,)
+
+    def leave(self, ports: frozenset[HostPort]) -> None:
+        """Note that a pod gives them back."""
+        if ports:
+            at = self.ports.index(ports)
+            self.ports = self.ports[:at] + self.ports[at + 1 :]
+
     def need(self, job: FluidJob, at: float) -> float | None:
         """Return what the job would need here, in processors; None: there is no room, or it would be late."""
         left = job.remaining(at, self.node.speed, waits=True)
-        if self.pods >= self.node.pods or left.fraction > 1.0 + ROUNDING:
+        if self.pods >= self.node.pods or left.fraction > 1.0 + ROUNDING or not job.fits(self.node):
+            return None
+        if job.eligible is not None and any(map(job.eligible.conflicts, self.ports)):
             return None
         return left.needed if self.needed + left.needed <= self.node.processors + ROUNDING else None
 
@@ -144,6 +173,7 @@ class _End(NamedTuple):
     at: float
     node: str = ""
     need: float = 0.0
+    ports: frozenset[HostPort] = frozenset()
 
 
 @dataclass(slots=True)
@@ -174,7 +204,8 @@ class _Lookahead:
             here, need = min(found, key=lambda it: (it[0].node.processors - it[0].needed - it[1], it[0].node.name))
             here.needed += need
             here.pods += 1
-            heappush(self.ends, _End(max(self.at, job.due), here.node.name, need))
+            here.take(job.ports)
+            heappush(self.ends, _End(max(self.at, job.due), here.node.name, need, job.ports))
             self.starts[job.uid] = Start(here.node.name, self.at)
 
     def slack(self, job: FluidJob) -> float:
@@ -189,6 +220,7 @@ class _Lookahead:
             if here := self.nodes.get(end.node):
                 here.needed -= end.need
                 here.pods -= 1
+                here.leave(end.ports)
         self.at = max(self.at, then)
 
 
@@ -202,16 +234,17 @@ def _arranged(now: float, nodes: Sequence[FluidNode], jobs: Iterable[FluidJob], 
         here = None if job.node is None else ahead.nodes.get(job.node)
         if here is not None:
             here.pods += 1
+            here.take(job.ports)
         if here is not None and not job.leaving:
             left = job.remaining(now, here.node.speed, waits=False)
             kept = kept and left.fraction <= 1.0 + ROUNDING
             here.needed += left.needed
-            ahead.ends.append(_End(max(now, job.due), here.node.name, left.needed))
+            ahead.ends.append(_End(max(now, job.due), here.node.name, left.needed, job.ports))
             continue
         begins = job.not_before
         if here is not None:
             begins = max(begins, now + NOTICE)
-            ahead.ends.append(_End(now + NOTICE, here.node.name))
+            ahead.ends.append(_End(now + NOTICE, here.node.name, 0.0, job.ports))
         if begins > now:
             ahead.ends.append(_End(begins))
         waiting.append(replace(job, not_before=begins))
@@ -246,7 +279,10 @@ def _victim(
     for node in nodes:
         here = [job for job in jobs if job.node == node.name and not job.leaving and job.uid not in gone]
         movable = [job for job in here if job.resumes]
-        urgent = min(waits, key=lambda job: job.remaining(now, node.speed, waits=True).slack)
+        able = [job for job in waits if job.fits(node)]
+        if not able:
+            continue
+        urgent = min(able, key=lambda job: job.remaining(now, node.speed, waits=True).slack)
         left = [job.remaining(now, node.speed, waits=False) for job in movable]
         left.append(urgent.remaining(now + NOTICE, node.speed, waits=True))
         running = [True] * len(movable) + [False]

@@ -209,7 +209,7 @@ def _with(plan: Plan, ahead: BookedReservations, where: NDArray[np.intp], asked:
 
 def _room(asked: Reservation, ahead: BookedReservations, plan: Plan, now: float) -> NDArray[np.intp] | Refused:
     """Return the places that it gets whatever becomes of the waiting jobs, or the obstacle."""
-    there = _there(asked, plan.places)
+    there = _there(asked, plan)
     n = _number(asked, there)
     if why := _objection(asked, there, ahead, plan, now):
         window = f"{some(n, 'processor')} from {span(asked.start - now)} on"
@@ -230,11 +230,19 @@ def _room(asked: Reservation, ahead: BookedReservations, plan: Plan, now: float)
     return np.sort(best)
 
 
-def _there(asked: Reservation, places: Sequence[Place]) -> NDArray[np.bool_]:
-    """Return which places are on its nodes."""
-    if asked.nodes is None:
-        return np.ones(len(places), dtype=bool)
-    return np.array([place.node in asked.nodes for place in places], dtype=bool)
+def _there(asked: Reservation, plan: Plan) -> NDArray[np.bool_]:
+    """Return which places are on its nodes, without those that are there for jobs that name them."""
+    closed = plan.ground.sites.closed
+    if asked.nodes is None and not closed:
+        return np.ones(len(plan.places), dtype=bool)
+    wanted = (asked.nodes is None or place.node in asked.nodes for place in plan.places)
+    return np.array([so and p.node not in closed for so, p in zip(wanted, plan.places, strict=True)], dtype=bool)
+
+
+def _total(plan: Plan) -> int:
+    """Return the number of processors that can be reserved."""
+    closed = plan.ground.sites.closed
+    return sum(place.node not in closed for place in plan.places) if closed else len(plan.places)
 
 
 def _number(asked: Reservation, there: NDArray[np.bool_]) -> int:
@@ -246,7 +254,7 @@ def _objection(
     asked: Reservation, there: NDArray[np.bool_], ahead: BookedReservations, plan: Plan, now: float
 ) -> str | None:
     """Return the obstacle found by counting processors, those ``there`` on its nodes, and the port's transfers."""
-    total, own = len(plan.places), int(np.count_nonzero(there))
+    total, own = _total(plan), int(np.count_nonzero(there))
     n = _number(asked, there)
     if asked.start < now:
         return "the window has already begun"
@@ -287,7 +295,7 @@ def next_start(
     asked: Reservation, ahead: BookedReservations, plan: Plan, now: float, *, not_before: float
 ) -> float | None:
     """Return the earliest start from which the window fits beside other reservations; None: there is none."""
-    n = _number(asked, _there(asked, plan.places))
+    n = _number(asked, _there(asked, plan))
     length, at = asked.end - asked.start, max(not_before, now)
     if n == 0:
         return None
@@ -295,7 +303,7 @@ def next_start(
     if sends:
         at = max(at, plan.ground.port)
     while True:
-        start = ahead.calendar.next_window(n, length, capacity=len(plan.places), not_before=at)
+        start = ahead.calendar.next_window(n, length, capacity=_total(plan), not_before=at)
         if start is None:
             return None
         if sends:

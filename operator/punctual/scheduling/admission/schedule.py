@@ -22,6 +22,7 @@ import numpy as np
 
 from punctual.scheduling.admission.application import Application, Rejected, least_seconds, too_late
 from punctual.scheduling.admission.offers import Test
+from punctual.scheduling.model.node_rules import Ports
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Range, Ranges
 from punctual.scheduling.placement.demand import Demand
@@ -96,12 +97,14 @@ class Schedule(Protocol[Proof]):
     kind: ClassVar[ScheduleKind]
     counts_on_ends: ClassVar[bool]
     """Whether planned work starts at the planned end of other work, so that another end makes a new plan worthwhile."""
-    takes_any: ClassVar[bool]
-    """Whether the first waiting work begins on whichever processor is free."""
 
     @property
     def plan(self) -> Plan:
         """The work that is fixed on a place and at a time; a queue fixes none."""
+
+    @property
+    def takes_any(self) -> bool:
+        """Whether the first waiting work begins on whichever processor is free."""
 
     @property
     def overtaken(self) -> Collection[str]:
@@ -131,8 +134,13 @@ class Schedule(Protocol[Proof]):
     def remaining(self, uid: str) -> Ranges:
         """Return the waiting units of a job."""
 
-    def starts(self, now: float, free: MutableMapping[Place, None]) -> Iterator[ChunkStart | ReduceStart]:
-        """Yield the work that begins now on free places. It removes from ``free`` those that its work uses or needs."""
+    def starts(
+        self, now: float, free: MutableMapping[Place, None], ports: Mapping[str, Ports]
+    ) -> Iterator[ChunkStart | ReduceStart]:
+        """Yield the work that begins now on free places. It removes from ``free`` those that its work uses or needs.
+
+        ``ports``: the host ports that pods of the pool's jobs have, by node.
+        """
 
     def spare(self, now: float, idle: Iterable[Place]) -> Mapping[Place, float]:
         """Return which places without a chunk may serve jobs without a promise, once work has begun, and until when."""
@@ -159,7 +167,6 @@ class Queue(ABC):
     """
 
     __slots__ = ()
-    takes_any: ClassVar[bool] = True
 
     ground: Timeline
     """The timeline that it was made on: processors, and what they share."""
@@ -188,9 +195,14 @@ class Queue(ABC):
     def wake(self, now: float) -> float | None:
         """Return when the port (the connection to the source of inputs) will be free, if a chunk must wait for it."""
 
+    @property
+    def takes_any(self) -> bool:
+        """Whether each place may take the work of each job."""
+        return True
+
     @abstractmethod
-    def next(self, now: float) -> NextChunk | None:
-        """Return the chunk for a processor that is free now."""
+    def next(self, now: float, place: Place) -> NextChunk | None:
+        """Return the chunk for a place that is free now."""
 
     @abstractmethod
     def start(self, now: float, share: NextChunk, place: Place) -> float:
@@ -208,12 +220,21 @@ class Queue(ABC):
         """Return the waiting units of a job."""
         return self.jobs[uid].left if uid in self.jobs else Ranges()
 
-    def starts(self, now: float, free: MutableMapping[Place, None]) -> Iterator[ChunkStart]:
+    def starts(
+        self,
+        now: float,
+        free: MutableMapping[Place, None],
+        ports: Mapping[str, Ports],  # noqa: ARG002  no queue has jobs that take them
+    ) -> Iterator[ChunkStart]:
         """Yield a chunk of the first work for each free place, until the port is busy or no work fits."""
         self.free(free)
         for place in tuple(free):
-            if self.wake(now) is not None or not (share := self.next(now)):
+            if self.wake(now) is not None:
                 return
+            if not (share := self.next(now, place)):
+                if self.takes_any:
+                    return
+                continue
             del free[place]
             end = np.array([self.start(now, share, place)])
             yield ChunkStart(share.uid, [(share.piece, place)], Walk(np.array([now]), end, -math.inf))

@@ -16,7 +16,7 @@ from math import inf
 from typing import ClassVar, Final
 
 from punctual import reasons
-from punctual.scheduling.admission.application import Application, Rejected, objection
+from punctual.scheduling.admission.application import Application, Rejected, confinement, objection
 from punctual.scheduling.admission.fast_test import turn_of
 from punctual.scheduling.admission.schedule import (
     Accepted,
@@ -28,6 +28,7 @@ from punctual.scheduling.admission.schedule import (
     expected_share,
 )
 from punctual.scheduling.admission.slack_index import Turn
+from punctual.scheduling.model.node_rules import Eligible
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Range, Ranges
 from punctual.scheduling.model.wording import some, span
@@ -63,6 +64,8 @@ class WaitingLoad:
     """Units that waited at first."""
     least_chunk: int
     """As of the demand."""
+    eligible: Eligible | None = None
+    """As of the demand: its nodes."""
 
     @property
     def due(self) -> float:
@@ -111,6 +114,8 @@ class StatisticalQueue(Queue):
     jobs: dict[str, WaitingLoad] = field(default_factory=dict)
     ends: dict[Place, float] = field(default_factory=dict)
     """Times at which busy places are expected to become free."""
+    confined: set[str] = field(default_factory=set)
+    """Jobs that may use some nodes only."""
     port: float = -inf
     plan: Plan = field(default_factory=Plan)
     """The places, without a placement."""
@@ -135,21 +140,51 @@ class StatisticalQueue(Queue):
     def room(self, now: float, demand: Demand) -> UtilizationAnswer:
         """Test whether a job may be admitted (algorithm 12). Its demand replaces the one that it has in the queue."""
         asked = _loose(demand)
-        others = (job for uid, job in self.jobs.items() if job.due > now and uid != demand.uid)
-        start = self._start(now)
-        highest = 0.0
-        for job in sorted([*others, asked], key=lambda job: job.turn):
-            seconds = self._seconds(job)
+        jobs = [job for uid, job in self.jobs.items() if job.due > now and uid != demand.uid]
+        jobs = sorted([*jobs, asked], key=lambda job: job.turn)
+        highest = max(self._highest(now, jobs, nodes) for nodes in self._scopes(jobs, asked))
+        return UtilizationAnswer(highest, self.bound)
+
+    def _scopes(self, jobs: Iterable[WaitingLoad], asked: WaitingLoad) -> set[frozenset[str] | None]:
+        """Return the sets of nodes on which the jobs that may run nowhere else are tested; None: all nodes.
+
+        All jobs together must fit all processors. Of those that may use some nodes only, each such set of nodes is
+        tested alone, if the new job may not run elsewhere.
+        """
+        scopes: set[frozenset[str] | None] = {None}
+        if self.takes_any and asked.eligible is None:
+            return scopes
+        nodes, own = self.ground.sites.nodes, self.ground.sites.nodes(asked.eligible)
+        return scopes | {there for job in jobs if own <= (there := nodes(job.eligible))}
+
+    def _highest(self, now: float, jobs: Iterable[WaitingLoad], nodes: frozenset[str] | None) -> float:
+        """Return the highest utilization of the jobs that may run on these nodes alone."""
+        processors = self.processors
+        if nodes is not None:
+            processors = self.ground.sites.at(Eligible(nodes)).size
+            jobs = [job for job in jobs if self.ground.sites.nodes(job.eligible) <= nodes]
+        start, highest = self._start(now, processors, nodes), 0.0
+        for job in jobs:
+            seconds = self._seconds(job, processors)
             window = job.due - start
             pressure = seconds / window if window > 0.0 else float("inf")  # to the letter it is negative, and accepted
             highest = max(highest, pressure)
             start += seconds
-        return UtilizationAnswer(highest, self.bound)
+        return highest
+
+    @property
+    def takes_any(self) -> bool:
+        """Whether each place may take the work of each job."""
+        return not self.confined and not self.ground.sites.closed
 
     def over(self, now: float, demand: Demand) -> float:
         """Return the due time at which a demand behind all others would be furthest below the bound."""
-        before = sum(self._seconds(job) for job in self.jobs.values())
-        return self._start(now) + before + self._seconds(_loose(demand)) / self.bound
+        nodes = self.ground.sites.nodes(demand.eligible) if self.ground.confines(demand) else None
+        processors = self._count(demand.eligible)
+        if not processors:
+            return inf
+        before = sum(self._seconds(job, processors) for job in self.jobs.values())
+        return self._start(now, processors, nodes) + before + self._seconds(_loose(demand), processors) / self.bound
 
     def dues(self) -> Iterable[float]:
         """Return the due times of all waiting jobs."""
@@ -170,8 +205,7 @@ class StatisticalQueue(Queue):
         """Decide on a job by the utilization bound."""
         if no := objection(a):
             return no._replace(placements=0)
-        if a.demand.reduce or a.demand.least > 1:
-            what = "ends with a reduce step" if a.demand.reduce else f"needs {a.demand.least} processors at once"
+        if what := _beyond(a):
             text = f"it {what}, which a pool with missRatio cannot promise"
             return Rejected(reasons.INFEASIBLE_CAPACITY, text, placements=0)
         pressure = self.room(a.now, a.demand)
@@ -179,7 +213,7 @@ class StatisticalQueue(Queue):
             seconds, processors = expected_share(a)
             finish = a.demand.due
             return Accepted(a.demand, processors, max(a.now, finish - seconds), finish, None)
-        text = _arithmetic(self, pressure.highest, a.now)
+        text = _arithmetic(self, pressure.highest, a.now) + confinement(a)
         return Rejected(reasons.INFEASIBLE_CAPACITY, text, by_time=True, placements=0)
 
     def add(self, accepted: Accepted[None]) -> None:
@@ -188,12 +222,16 @@ class StatisticalQueue(Queue):
 
     def join(self, demand: Demand) -> None:
         """Add a job to the queue."""
-        if demand.ranges:
-            self.jobs[demand.uid] = _loose(demand)
+        if not demand.ranges:
+            return
+        self.jobs[demand.uid] = _loose(demand)
+        if demand.eligible is not None:
+            self.confined.add(demand.uid)
 
     def remove(self, uid: str) -> bool:
         """Remove the waiting part of a job from the queue."""
         self.jobs.pop(uid, None)
+        self.confined.discard(uid)
         return False
 
     def free(self, places: Iterable[Place]) -> None:
@@ -206,12 +244,18 @@ class StatisticalQueue(Queue):
         one_port = self.ground.discipline.one_port
         return self.port if one_port and self.jobs and self.port > now + tolerance(now) else None
 
-    def next(self, now: float) -> NextChunk | None:
-        """Return the chunk for a processor that is free now."""
+    def next(self, now: float, place: Place) -> NextChunk | None:
+        """Return the chunk for a place that is free now."""
         if not self.jobs:
             return None
-        job = min(self.jobs.values(), key=lambda job: (job.due <= now, job.turn))
-        return NextChunk(job.turn[2], job.first_chunk(job.due - now - job.cost.setup, max(1, self.processors)))
+        jobs: Iterable[WaitingLoad] = self.jobs.values()
+        if not self.takes_any:
+            jobs = [job for job in jobs if place.node in self.ground.sites.nodes(job.eligible)]
+        job = min(jobs, key=lambda job: (job.due <= now, job.turn), default=None)
+        if job is None:
+            return None
+        processors = max(1, self._count(job.eligible))
+        return NextChunk(job.turn[2], job.first_chunk(job.due - now - job.cost.setup, processors))
 
     def start(self, now: float, share: NextChunk, place: Place) -> float:
         """Assign the chunk to the processor at a place; return when it is expected to end."""
@@ -219,18 +263,24 @@ class StatisticalQueue(Queue):
         job = self.jobs[uid]
         job.left -= Ranges.of(piece)
         if not job.left:
-            del self.jobs[uid]
+            self.remove(uid)
         self.port = now + job.cost.theta_cm + piece.size * job.cost.tau
         self.ends[place] = end = now + job.cost.seconds(piece.size)
         return end
 
-    def _start(self, now: float) -> float:
+    def _count(self, eligible: Eligible | None) -> int:
+        """Return the number of processors that a job may use."""
+        sites = self.ground.sites
+        return self.processors if eligible is None and not sites.closed else int(sites.at(eligible).size)
+
+    def _start(self, now: float, processors: int, nodes: frozenset[str] | None) -> float:
         """Return when the first waiting job begins: running work counts as spread over all processors."""
-        running = sum(max(0.0, end - now) for end in self.ends.values()) / max(1, self.processors)
+        ends = [end for place, end in self.ends.items() if nodes is None or place.node in nodes]
+        running = sum(max(0.0, end - now) for end in ends) / max(1, processors)
         return max(now, self.port if self.ground.discipline.one_port else now) + running
 
-    def _seconds(self, job: WaitingLoad) -> float:
-        return job.seconds(max(1, self.processors), one_port=self.ground.discipline.one_port)
+    def _seconds(self, job: WaitingLoad, processors: int) -> float:
+        return job.seconds(max(1, processors), one_port=self.ground.discipline.one_port)
 
 
 def _arithmetic(line: StatisticalQueue, highest: float, now: float) -> str:
@@ -241,6 +291,19 @@ def _arithmetic(line: StatisticalQueue, highest: float, now: float) -> str:
     return f"with this job, a job would need {highest:.3g} of the pool until its deadline; {allowed}"
 
 
+def _beyond(a: Application) -> str | None:
+    """Return what a job does that no utilization tells anything of."""
+    if a.demand.reduce:
+        return "ends with a reduce step"
+    if a.demand.least > 1:
+        return f"needs {a.demand.least} processors at once"
+    if a.demand.eligible is not None and a.demand.eligible.one_node:
+        return f"must have all its pods on one node ({a.job.rules.one_node})"
+    if a.demand.eligible is not None and a.demand.eligible.ports:
+        return "takes a host port"
+    return None
+
+
 def _loose(demand: Demand) -> WaitingLoad:
     units = demand.ranges
-    return WaitingLoad(turn_of(demand), demand.cost, units, units.total, demand.least_chunk)
+    return WaitingLoad(turn_of(demand), demand.cost, units, units.total, demand.least_chunk, demand.eligible)

@@ -15,9 +15,10 @@ import numpy as np
 
 from punctual import reasons
 from punctual.control.utilization import refusal
-from punctual.scheduling.admission.application import Application, Rejected, objection, too_late
+from punctual.scheduling.admission.application import Application, Rejected, confinement, objection, too_late
 from punctual.scheduling.admission.fluid import Arrangement, FluidJob, FluidNode, arrange
 from punctual.scheduling.admission.schedule import Accepted, ChunkStart, Claim, Current, ScheduleKind
+from punctual.scheduling.model.node_rules import Ports
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Range, Ranges
 from punctual.scheduling.model.wording import some, span
@@ -39,6 +40,7 @@ def fluid_job(demand: Demand) -> FluidJob:
         setup=cost.setup * max(1, len(ranges.parts)),
         not_before=demand.not_before,
         ranges=ranges,
+        eligible=demand.eligible,
     )
 
 
@@ -71,6 +73,8 @@ class UtilizationTest:
         if not self.nodes or demand.reduce or demand.least > 1:
             return inf
         job, slowest = fluid_job(demand), max(node.speed for node in self.nodes)
+        if not any(job.fits(node) for node in self.nodes):
+            return inf
         alone = job.setup + job.work * slowest
         behind = sum(other.setup + other.work * slowest for other in self.jobs)
         return max([self.now, demand.not_before, *(other.due for other in self.jobs)]) + behind + alone
@@ -147,7 +151,7 @@ class UtilizationSchedule:
         """Return the waiting units of a job."""
         return self.waiting.get(uid, Ranges())
 
-    def starts(self, now: float, free: MutableMapping[Place, None]) -> Iterator[ChunkStart]:
+    def starts(self, now: float, free: MutableMapping[Place, None], ports: Mapping[str, Ports]) -> Iterator[ChunkStart]:
         """Yield a pod for each waiting job for which there is room."""
         if not self.waiting:
             return
@@ -155,6 +159,9 @@ class UtilizationSchedule:
         for uid, (node, at) in arrange(now, self.nodes(now), jobs.values()).starts.items():
             place = next((place for place in free if place.node == node), None)
             if at > now or place is None or uid not in self.waiting or jobs[uid].node is not None:
+                continue
+            eligible = jobs[uid].eligible
+            if eligible is not None and eligible.conflicts(ports.get(node, frozenset())):
                 continue
             del free[place]
             job, left = jobs[uid], self.waiting[uid]
@@ -184,7 +191,9 @@ class UtilizationSchedule:
         self.overtaken = found.overtaken | {job.uid for job in jobs if job.leaving}
         begin = Counter(start.node for start in found.starts.values() if start.at <= now)
         wanted = {node.name for node in nodes if node.taken + begin[node.name] > node.pods}
+        taking = {job.uid for job in jobs if job.ports}  # others without a promise may have their host ports
         wanted |= {job.node for job in jobs if job.node is not None and job.uid in self.overtaken}
+        wanted |= {start.node for uid, start in found.starts.items() if start.at <= now and uid in taking}
         return [Claim(place, now) for place in self.plan.places if place.node in wanted]
 
     def wake(self, now: float) -> float | None:  # noqa: ARG002  as every schedule
@@ -194,18 +203,18 @@ class UtilizationSchedule:
 
 def _arithmetic(a: Application, test: UtilizationTest) -> str:
     """Return why a job cannot be promised: what it needs, and what is left on the node with most."""
-    job = fluid_job(a.demand)
+    job, limit = fluid_job(a.demand), confinement(a)
     what = f"{some(a.demand.ranges.total, 'unit')} due in {span(a.demand.due - a.now)}"
     full = None
-    for node in test.nodes:
+    for node in [node for node in test.nodes if job.fits(node)]:
         there = [one.remaining(a.now, node.speed, waits=False) for one in test.jobs if one.node == node.name]
         asked = job.remaining(a.now, node.speed, waits=True)
         no = refusal(asked, there, cores=node.processors, headroom=0.0)
         if no is None:
             pods = sum(one.node == node.name for one in test.jobs)
             if pods < node.pods:
-                return f"{what} would fit only by breaking an earlier promise: jobs that wait need the CPU later"
-            return f"{what}: {some(pods, 'pod')} on a node are as many as fit, and no job can make way in time"
+                return f"{what} would fit only by breaking an earlier promise: jobs that wait need the CPU later{limit}"
+            return f"{what}: {some(pods, 'pod')} on a node are as many as fit, and no job can make way in time{limit}"
         if full is None or no.left > full.left:
             full = no
     assert full is not None
@@ -213,5 +222,5 @@ def _arithmetic(a: Application, test: UtilizationTest) -> str:
         return f"{what} need {full.needed:.3g} processors of {a.cpu:g} CPU, but a job has one pod, on one processor"
     return (
         f"{what} need {full.needed:.3g} of a processor of {a.cpu:g} CPU until then; beside the jobs that are promised, "
-        f"a node has at most {max(0.0, full.left):.3g} left"
+        f"a node has at most {max(0.0, full.left):.3g} left{limit}"
     )

@@ -127,6 +127,17 @@ class AdmissionMode:
         self.state.schedule = line
         return True
 
+    def widen(self, now: float, st: JobState) -> None:
+        """Let the schedule include the nodes, closed to pods without rules, on which a job's pods may run."""
+        state, eligible = self.state, self.planner.eligibility.nodes(st)
+        if eligible is None or state.processors.closed & eligible.nodes <= state.plan.ground.sites.closed:
+            return
+        plan = state.plan.upon(*self.planner.ground(now)) if self._exact else None
+        if plan is not None and plan.keeps_all():
+            self.planner.adopt(plan, now)
+        else:
+            self.replan(now)
+
     @property
     def broken(self) -> bool:
         """Whether a promised job that waits will be late, though nothing else has changed."""

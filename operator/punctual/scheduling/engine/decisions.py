@@ -68,12 +68,8 @@ class Decisions:
             application = self._application(now, st) if st else None
             if st is None or application is None:
                 continue
-            if (
-                self.together > 1
-                and self._is_plain(application)
-                and (plan := self.state.schedule.movable(application.demand))
-            ):
-                budget -= 1 + self._answer_together(now, application, plan)
+            if self.together > 1 and self._is_plain(application) and self.state.schedule.movable(application.demand):
+                budget -= 1 + self._answer_together(now, application)
             else:
                 budget -= 1 + self._answer(now, st, application)
 
@@ -87,7 +83,7 @@ class Decisions:
         """Whether only the plan can prevent admission, and admission would add a placement."""
         return not application.job.dry_run and objection(application) is None
 
-    def _answer_together(self, now: float, first: Application, before: Plan) -> int:
+    def _answer_together(self, now: float, first: Application) -> int:
         """Admit several jobs at once that fit only in another order; return the number of placements tested.
 
         One test of many jobs costs as much as a test of one. If they do not all fit, the group size is halved and they
@@ -104,6 +100,7 @@ class Decisions:
                 heapq.heappush(self.state.waiting, entry)
                 break
             group.append(application)
+        before = self.state.plan  # it may have been made again for the nodes of one of them
         plan = before.insert_all(a.demand for a in group)
         if isinstance(plan, Plan):
             self.together = min(2 * self.together, PLACEMENTS)
@@ -131,35 +128,45 @@ class Decisions:
             self.lifecycle.finish(now, st)
             return None
         if st.cost is None and job.refusal is None and not self.state.request.deleting:
-            if job.dry_run:
-                text = "spec.cost: a dry run starts no pilot chunks; state it, or name a profile that knows the cost"
-                self.lifecycle.refuse(now, st, reasons.INVALID_SPEC, text)
-                return None
-            if self.state.spec.fluid:
-                text = (
-                    "spec.cost: a pool with admission Utilization starts no pilot chunks; state it, or name a profile "
-                    "that knows the cost"
-                )
-                self.lifecycle.refuse(now, st, reasons.INVALID_SPEC, text)
-                return None
-            text = "neither cost nor profile: pilot chunks on free processors measure what a unit costs"
-            st.record = st.record._replace(admitted=Verdict("Unknown", reasons.MEASURING, text), refused=None)
+            self._measure(now, st)
             return None
+        self.mode.widen(now, st)
         st.record = st.record._replace(cost=st.cost)
         demand = self.planner.demand(st, now) if st.cost else None
         if demand is None:
             demand = Demand(order=Order(job.deadline, job.arrival, job.uid), ranges=ledger.remaining(0, JobRecord()),
                             cost=Cost(chi=1.0), due=job.deadline)  # fmt: skip
+        eligibility = self.planner.eligibility
         return Application(
             job=job,
             demand=demand,
             plan=self.state.plan,
             now=now,
             cpu=self.state.spec.cpu,
-            processors=self.state.processors.total,
+            processors=eligibility.processors(st),
+            total=eligibility.total(st),
             closed=closed(self.state.processors, self.state.spec, now),
+            excluded=lambda: eligibility.exclusions(st),
             deleting=self.state.request.deleting,
         )
+
+    def _measure(self, now: float, st: JobState) -> None:
+        """Let pilot chunks measure a job without a cost, or refuse it if none can run."""
+        assert self.state.spec is not None
+        if st.job.dry_run:
+            text = "spec.cost: a dry run starts no pilot chunks; state it, or name a profile that knows the cost"
+            self.lifecycle.refuse(now, st, reasons.INVALID_SPEC, text)
+        elif self.state.spec.fluid:
+            text = (
+                "spec.cost: a pool with admission Utilization starts no pilot chunks; state it, or name a profile "
+                "that knows the cost"
+            )
+            self.lifecycle.refuse(now, st, reasons.INVALID_SPEC, text)
+        elif text := self.planner.eligibility.fits_no_node(st) or "":
+            self.lifecycle.refuse(now, st, reasons.POD_FITS_NO_NODE, text)
+        else:
+            text = "neither cost nor profile: pilot chunks on free processors measure what a unit costs"
+            st.record = st.record._replace(admitted=Verdict("Unknown", reasons.MEASURING, text), refused=None)
 
     def _answer(self, now: float, st: JobState, application: Application) -> int:
         """Decide one job; return the number of placements tested. It waits again if another test must decide."""

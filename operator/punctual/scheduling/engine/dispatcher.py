@@ -5,7 +5,7 @@ asked to stop early, ``NOTICE`` before that work begins, and its pod is deleted 
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -19,11 +19,13 @@ from punctual.scheduling.engine.planner import Planner
 from punctual.scheduling.model import ledger, pilots
 from punctual.scheduling.model.actions import CreateChunk, OfferEnd
 from punctual.scheduling.model.job import Chunk, Kind
+from punctual.scheduling.model.node_rules import Ports, conflict
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Range, Ranges
 from punctual.scheduling.model.timing import GRACE, LEFTOVER_CHUNK, LOOK, NOTICE, PATIENCE
 from punctual.scheduling.model.wording import span
 from punctual.scheduling.placement.timeline import Timeline, Walk
+from punctual.scheduling.state.eligibility import NO_PORTS
 from punctual.scheduling.state.job_state import ChunkObservation, JobState, expected_end
 from punctual.scheduling.state.pool_state import PoolState
 from punctual.theory.tolerance import tolerance
@@ -90,7 +92,25 @@ class Dispatcher:
         schedule, occupants = self.state.schedule, self.state.processors.occupants
         if schedule.takes_any and any(place not in occupants for place in self.state.processors.usable(now)):
             return []
-        return [claim for claim in schedule.claimed(now) if claim.begin - NOTICE <= now + tolerance(now)]
+        claims = [*schedule.claimed(now), *self._port_claims()]
+        return [claim for claim in claims if claim.begin - NOTICE <= now + tolerance(now)]
+
+    def _port_claims(self) -> list[Claim]:
+        """Return the places of pods with host ports that planned work needs."""
+        if not self.planner.eligibility.ports():
+            return []
+        wanted: list[tuple[str, Ports, float, str]] = []
+        for booking in self.state.plan:
+            if (eligible := booking.demand.eligible) is not None and eligible.ports:
+                for w, begin in zip(booking.where.tolist(), booking.starts.tolist(), strict=True):
+                    wanted.append((self.state.plan.places[w].node, eligible.ports, begin, booking.demand.uid))
+        found = []
+        for place, occupant in self.state.processors.occupants.items():
+            held = st.job.rules.ports if (st := self.state.jobs.get(occupant.job)) is not None else NO_PORTS
+            begins = [(at, uid) for node, ports, at, uid in wanted if node == place.node and conflict(held, ports)]
+            if begins:
+                found.append(Claim(place, *min(begins)))
+        return found
 
     def _vacate_one(self, now: float, claim: Claim) -> None:
         """Ask a leftover chunk to leave, or end it if it has been asked and has not answered."""
@@ -141,10 +161,10 @@ class Dispatcher:
             return
         if not any(chunk.late for st in self._active() for chunk in st.record.chunks):
             return
-        idle = len(self._idle(now))
+        idle: Sequence[Place] = self._idle(now)
         for uid in list(self.state.active):
             st = self.state.jobs[uid]
-            if idle <= 0:
+            if not idle:
                 return
             if st.cost is None:
                 continue
@@ -160,10 +180,11 @@ class Dispatcher:
                     continue
                 if watch.pod is None or watch.pod.phase != "Running":
                     continue
-                helpers, kept = self._share_out(now, st, chunk.size - watch.done, idle)
+                able = self.planner.eligibility.able(st, idle)
+                helpers, kept = self._share_out(now, st, chunk.size - watch.done, len(able))
                 if helpers:
                     self.offer(now, st, chunk, chunk.begin + watch.done + kept)
-                    idle -= helpers
+                    idle = _without(idle, able[:helpers])
 
     def _share_out(self, now: float, st: JobState, left: int, idle: int) -> tuple[int, int]:
         """Return how many processors take over the tail of a late chunk's rest, and how many units the chunk keeps.
@@ -187,9 +208,7 @@ class Dispatcher:
         """Return the free places that no placement waits for."""
         booked = {self.state.plan.places[int(w)] for b in self.state.plan for w in b.where}
         booked |= {self.state.plan.places[b.reducer] for b in self.state.plan if b.reducer is not None}
-        idle = [
-            p for p in self.state.processors.usable(now) if p not in self.state.processors.occupants and p not in booked
-        ]
+        idle = [place for place in self.planner.eligibility.free(now) if place not in booked]
         if not self.state.ahead.held:
             return idle
         # An unpromised chunk must not run into a reserved window.
@@ -201,19 +220,27 @@ class Dispatcher:
         # Work that was held up starts late, so the placements behind it move.
         if self.state.outdated.schedule or self.mode.broken or self._held_up(now):
             self.mode.replan(now)
-        occupants = self.state.processors.occupants
-        free: dict[Place, None] = {place: None for place in self.state.processors.usable(now) if place not in occupants}
+        free: dict[Place, None] = dict.fromkeys(self.planner.eligibility.free(now))
         if not free:
             return
         idle = list(free)
-        for start in self.state.schedule.starts(now, free):
+        unplanned = self._unplanned(free)
+        for place in unplanned:
+            del free[place]
+        for start in self.state.schedule.starts(now, free, self.planner.eligibility.ports()):
             st = self.state.jobs[start.uid]
             if isinstance(start, ReduceStart):
                 self._create_reduce(now, st, start.place)
             else:
                 self._create(now, st, start.pieces, start.walk)
-        idle = [place for place in idle if place not in occupants]
-        self._use_leftovers(now, self.state.schedule.spare(now, idle))
+        idle = [place for place in idle if place not in self.state.processors.occupants]
+        planned = [place for place in idle if place not in unplanned]
+        self._use_leftovers(now, {**self.state.schedule.spare(now, planned), **dict.fromkeys(unplanned, math.inf)})
+
+    def _unplanned(self, free: Iterable[Place]) -> list[Place]:
+        """Return the free places of closed nodes that the schedule does not know: it was made without them."""
+        closed = self.state.processors.closed - self.state.plan.ground.sites.closed
+        return [place for place in free if place.node in closed] if closed else []
 
     def _held_up(self, now: float) -> bool:
         """Whether a job starts late after a hold-up: the work planned behind it counted on an earlier end."""
@@ -297,28 +324,36 @@ class Dispatcher:
             (st for st in self.state.live.values() if st.state in UNBOOKED and st.refused_until <= now),
             key=lambda st: (st.state != "Measuring", st.job.deadline, st.job.arrival, st.job.uid),
         )
-        free = self._unbooked(now, places) if wanting else []
+        free: Sequence[Place] = self._unbooked(now, places) if wanting else []
         for i, st in enumerate(wanting):
             if not free:
                 return
+            able = self.planner.eligibility.able(st, free)
+            if not able:
+                continue
             reduce = st.work_done and st.job.reduce_duration is not None
             if st.state == "Measuring" or reduce:
-                if places[free[0]] < math.inf:
+                if places[able[0]] < math.inf:
                     continue
-                if reduce and not st.record.chunks:
-                    self._create_reduce(now, st, free.pop(0))
-                elif not reduce:
-                    self._pilot(now, st, free)
+                used = self._pilot(now, st, able[0]) if not reduce else self._reduce_on(now, st, able[0])
             else:
-                self._run_on_leftovers(now, st, free, places, share=max(1, len(free) // (len(wanting) - i)))
+                used = self._run_on_leftovers(now, st, able, places, share=max(1, len(free) // (len(wanting) - i)))
+            free = _without(free, able[:used])
+
+    def _reduce_on(self, now: float, st: JobState, place: Place) -> int:
+        """Create the reduce step of a job, if none runs; return the number of pods created."""
+        if st.record.chunks:
+            return 0
+        self._create_reduce(now, st, place)
+        return 1
 
     def _run_on_leftovers(
-        self, now: float, st: JobState, free: list[Place], until: Mapping[Place, float], *, share: int
-    ) -> None:
-        """Create up to ``share`` short chunks of a job on free places."""
+        self, now: float, st: JobState, free: Sequence[Place], until: Mapping[Place, float], *, share: int
+    ) -> int:
+        """Create up to ``share`` short chunks of a job on the first of these free places; return how many."""
         assert self.state.spec is not None
         if st.cost is None:
-            return
+            return 0
         cost = self.planner.planned(st)
         room = 1 if self.state.spec.fluid else ledger.most_chunks(st.record)
         share = min(share, min(st.job.max_processors or room, room) - len(st.record.chunks))
@@ -343,34 +378,40 @@ class Dispatcher:
             if walk.port > now:
                 booked = min((b.start for b in self.state.plan), default=np.inf)
                 if walk.port > booked + tolerance(booked) or self.state.ahead.sendable(now, walk.port - now) > now:
-                    return  # a placed job sends before, or a reservation keeps the port
-            del free[: len(pieces)]
+                    return 0  # a placed job sends before, or a reservation keeps the port
             self._create(now, st, pieces, walk, leftover=True)
             if walk.port > planned.port:
                 planned.port = walk.port  # all later placements meet it too
                 self.state.outdated.times_changed()
+            if st.job.rules.ports:  # placements of jobs that take them meet it, too
+                self.state.outdated.times_changed()
+        return len(pieces)
 
-    def _pilot(self, now: float, st: JobState, free: list[Place]) -> None:
+    def _pilot(self, now: float, st: JobState, place: Place) -> int:
+        """Create the next pilot of a job if there is none, or end its measuring; return the number of pods created."""
         record = st.record
         if record.chunks:
-            return
+            return 0
         left = ledger.remaining(st.job.units, record)
         size = pilots.next_pilot(record.pilots, left.total)
         if size is None:
             if not record.pilots:
-                return
+                return 0
             st.record = record._replace(cost=pilots.fit(record.pilots, record.transfers), admitted=None)
             if not left and st.job.reduce_duration is None:
                 self.lifecycle.finish(now, st)
             self.state.touch(st)
             if st.state == "Waiting":
                 self.state.ask(st)
-            return
+            return 0
         first = left.parts[0]
         piece = Range(first.begin, min(first.end, first.begin + size))
         # No cost is known yet: the pilot is late once it stalls, not at a planned time.
         walk = Walk(np.array([now]), np.array([st.job.deadline]), -np.inf)
-        self._create(now, st, [(piece, free.pop(0))], walk, kind="Pilot", leftover=True)
+        self._create(now, st, [(piece, place)], walk, kind="Pilot", leftover=True)
+        if st.job.rules.ports:
+            self.state.outdated.times_changed()
+        return 1
 
     def take_up(self) -> None:
         """Create the pods of chunks that were not seen after a restore (again). A 409 is a success."""
@@ -380,6 +421,13 @@ class Dispatcher:
             for chunk in st.record.chunks:
                 if st.watch(chunk).pod is None:
                     self.state.outbox.add(CreateChunk(uid, chunk))
+
+
+def _without(places: Sequence[Place], used: Sequence[Place]) -> Sequence[Place]:
+    """Return the places that are not used."""
+    if places[: len(used)] == used:  # usually: the first of them are
+        return places[len(used) :]
+    return [place for place in places if place not in used]
 
 
 def _ends_soon(chunk: Chunk, watch: ChunkObservation, now: float) -> bool:

@@ -152,7 +152,12 @@ class HealthChecks:
 
     def _end_faulty(self, now: float, st: JobState, chunk: Chunk, found: Finding) -> None:
         if found.reason == reasons.CAPACITY_LOST:
-            self.state.processors.blocked_until[chunk.node] = now + BLOCKED
+            node = self.state.processors.nodes.get(chunk.node)
+            no = st.job.rules.objection(node) if node else None
+            if no is None:
+                self.state.processors.blocked_until[chunk.node] = now + BLOCKED
+            else:  # its rules or the node have changed since: other pods may run there
+                found = found._replace(message=f"node {chunk.node} may not run its pods any more: {no}")
         elif found.reason == reasons.IMAGE_UNAVAILABLE:
             found = _without_image(now, st, chunk, found)
         self.lifecycle.end_and_lose(now, st, chunk, found.reason, found.message, own=found.own)

@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass, replace
 
+from punctual import reasons
 from punctual.scheduling.engine.lifecycle import Lifecycle
 from punctual.scheduling.model import ledger
 from punctual.scheduling.model.events import JobApplied
 from punctual.scheduling.model.job import JobRecord
+from punctual.scheduling.model.node_rules import NodeRules
 from punctual.scheduling.state.job_state import JobState
 from punctual.scheduling.state.pool_state import LIVE, PoolState
 
@@ -31,9 +33,21 @@ class JobEvents:
             if st.state == "Waiting":
                 self.state.ask(st)
             return
+        if job.rules != st.job.rules:
+            self._change_rules(st, job.rules)
         if job != st.asked:
             st.asked = job
             self.state.edits[job.uid] = None
+
+    def _change_rules(self, st: JobState, rules: NodeRules) -> None:
+        """Let other rules about nodes be in force: no edit asks for them, so none is refused."""
+        before = self.state.processors.eligible(st.job.rules)
+        st.job, st.asked = replace(st.job, rules=rules), replace(st.asked, rules=rules)
+        if st.job.uid in self.state.live:
+            self.state.live[st.job.uid] = st
+        if st.state in LIVE and before != self.state.processors.eligible(rules):
+            self.state.outdated.caused_by(st.job.uid, reasons.CAPACITY_LOST)
+            self.state.outdated.capacity_changed()
 
     def _take_record(self, st: JobState, record: JobRecord) -> None:
         """Take over a job that an earlier leader recorded."""
@@ -74,7 +88,7 @@ class JobEvents:
             return
         self.state.outbox.drop(uid)
         self.state.active.pop(uid, None)
-        self.state.live.pop(uid, None)
+        self.state.live.drop(uid)
         self.state.edits.pop(uid, None)
         self.state.searches.drop(uid)
         self.state.misses.leave(uid)

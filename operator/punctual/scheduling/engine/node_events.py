@@ -21,8 +21,14 @@ class NodeEvents:
         if self.state.spec is None:
             self.state.processors.nodes[node.name] = node
             return
+        before = self._fitting(node.name)
         if self.state.processors.observe(node, self.state.spec):
             self.state.outdated.capacity_changed()
+        if before != (after := self._fitting(node.name)):
+            self.state.outdated.capacity_changed()
+            if was is not None and was.taints == node.taints:  # a taint is not against these jobs alone
+                for uid in sorted(before - after):
+                    self.state.outdated.caused_by(uid, reasons.CAPACITY_LOST)
         self.state.taint()
         if node.ready and (was is None or not was.ready):
             for (
@@ -32,6 +38,12 @@ class NodeEvents:
                     self.state.place(pod)
         elif not node.ready and was is not None and was.ready:
             self._lose(now, node.name)
+
+    def _fitting(self, name: str) -> set[str]:
+        """Return the live jobs with rules that let their pods run on a node."""
+        if (node := self.state.processors.nodes.get(name)) is None:
+            return set()
+        return {st.job.uid for st in self.state.live.with_rules() if st.job.rules.objection(node) is None}
 
     def gone(self, now: float, name: str) -> None:
         """Drop a node that is gone, with its chunks."""

@@ -18,7 +18,9 @@ from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.timing import GRACE, NOTICE
 from punctual.scheduling.placement.demand import Demand
 from punctual.scheduling.placement.plan import Plan
+from punctual.scheduling.placement.sites import PortHold, Sites
 from punctual.scheduling.placement.timeline import Timeline
+from punctual.scheduling.state.eligibility import Eligibility
 from punctual.scheduling.state.fluid import FluidJobs
 from punctual.scheduling.state.job_state import JobState, expected_end, off
 from punctual.scheduling.state.pool_state import UNCHANGED, Changes, PoolState
@@ -47,6 +49,11 @@ class Planner:
     state: PoolState
     lifecycle: Lifecycle
 
+    @property
+    def eligibility(self) -> Eligibility:
+        """The nodes and processors that jobs may use."""
+        return Eligibility(self.state)
+
     def trial(self, now: float, changes: Changes | None = None, *, stop: bool = False) -> "Outcome":
         """Plan all promised jobs again, as if the state had changed; ``stop`` at the first miss."""
         changes = changes or UNCHANGED
@@ -59,8 +66,9 @@ class Planner:
         """Return the places that planning may use, and the times from which they are free."""
         changes = changes or UNCHANGED
         ends = self._ends(now, changes.but, changes.stays)
-        places = [p for p in self.state.processors.usable(now, ends) if p.node not in changes.without]
-        return places, self._ground(now, places, ends)
+        opened = self.eligibility.opened()
+        places = [p for p in self.state.processors.usable(now, ends, opened=opened) if p.node not in changes.without]
+        return places, self._ground(now, places, ends, opened)
 
     def current(self, now: float) -> Plan:
         """Return the plan for a demand placed now: leftover chunks have yet to be told to leave, and all can be."""
@@ -90,7 +98,9 @@ class Planner:
                     found[place] = expected_end(chunk, watch, now=now)
         return found
 
-    def _ground(self, now: float, places: Sequence[Place], ends: Mapping[Place, float]) -> Timeline:
+    def _ground(
+        self, now: float, places: Sequence[Place], ends: Mapping[Place, float], opened: frozenset[str]
+    ) -> Timeline:
         assert self.state.spec is not None
         return Timeline(
             np.array([ends.get(place, now) for place in places], dtype=np.float64),
@@ -98,7 +108,19 @@ class Planner:
             self._port(now),
             self.state.processors.speeds(places),
             self.state.ahead.on(places, self.state.spec.discipline),
+            Sites(places, self.state.processors.open_nodes, opened),
+            self._holds(ends),
         )
+
+    def _holds(self, ends: Mapping[Place, float]) -> tuple[PortHold, ...]:
+        """Return the host ports that pods of this pool's jobs have, and until when."""
+        if not any(st.job.rules.ports for st in self.state.live.with_rules()):
+            return ()
+        jobs, found = self.state.jobs, []
+        for place, occupant in self.state.processors.occupants.items():
+            if (st := jobs.get(occupant.job)) is not None and (ports := st.job.rules.ports):
+                found.append(PortHold(place, ports, ends[place]))
+        return tuple(found)
 
     def _port(self, now: float) -> float:
         """Return the time from which the port is free: from observed transfers, or from the plan without any."""
@@ -202,6 +224,13 @@ class Planner:
         if job.reservation is not None and (found := self.state.ahead.inside(job.reservation)):
             inside, closes = found
             due = min(due, closes - self.state.ahead.clearance - reduce)
+        eligible = self.eligibility.nodes(st)
+        if eligible is not None and eligible.one_node and record.chunks:
+            node = max(record.chunks, key=lambda c: c.promised_end).node
+            if node in eligible.nodes:
+                eligible = eligible._replace(nodes=frozenset((node,)))
+            else:
+                not_before = max(not_before, self.running_until(st, now))
         if len(running) < most:
             most -= len(running)
         else:
@@ -221,6 +250,7 @@ class Planner:
             running_until=until if running else 0.0,
             reduce=reduce,
             inside=inside,
+            eligible=eligible,
         )
 
     def order(self, st: JobState, planned: Cost) -> Order:
@@ -233,7 +263,7 @@ class Planner:
             deadline=job.deadline,
             load=job.units,
             cost=planned,
-            processors=self.state.processors.total,
+            processors=self.eligibility.processors(st),
         )
 
     def demands(self, now: float, changes: Changes | None = None) -> list[Demand]:

@@ -99,7 +99,7 @@ class PoolEdits:
         assert after is not None
         if not asked.discipline.one_port and (sending := self.windows.sending()):
             return f"with network Concurrent {some(sending, 'reservation')} would lose the link that it keeps free"
-        if robbed := self.windows.robbed({node: n for node, n in after.counts.items() if node not in going}):
+        if robbed := self.windows.robbed({node: n for node, n in after.open_counts.items() if node not in going}):
             return f"with this spec, {some(robbed, 'reservation')} would lose processors"
         if asked.fluid:
             broken, jobs = self.refit.trouble(now, changes)

@@ -26,6 +26,8 @@ from punctual.scheduling.state.pool_state import UNCHANGED, Changes, PoolState
 
 LINE_MOVED = 0.01
 """Seconds by which a line must end at another time before it is moved: times are written rounded."""
+LOST = frozenset({reasons.CAPACITY_LOST, reasons.POD_FITS_NO_NODE})
+"""Reasons for which a promise was given up that is made again if processors come back."""
 SPARING = 2000
 """Placements that a repair may spend on finding promises that can be kept after all."""
 
@@ -82,9 +84,10 @@ class Repair:
     def _kept(self, now: float, anew: Plan) -> Plan | None:
         """Return the old plan at the new ready times if it covers all remaining work and keeps every promise."""
         old = self.state.plan
-        if {d.uid: d.ranges for d in old.demands} != {d.uid: d.ranges for d in self.planner.demands(now)}:
+        demands = {d.uid: d for d in self.planner.demands(now)}
+        if {d.uid: d.ranges for d in old.demands} != {uid: d.ranges for uid, d in demands.items()}:
             return None
-        kept = old.upon(anew.places, anew.ground)
+        kept = old.upon(anew.places, anew.ground, {uid: d.eligible for uid, d in demands.items()})
         return kept if kept and kept.keeps_all() else None
 
     def _rebuilt(self, now: float, anew: Plan) -> Plan | None:
@@ -159,7 +162,10 @@ class Repair:
 
     def give_up(self, now: float, st: JobState, reason: str) -> None:
         """Give a promise up: the job goes on with leftover capacity, or ends."""
-        text = {
+        nowhere = self.planner.eligibility.fits_no_node(st) if reason == reasons.CAPACITY_LOST else None
+        if nowhere:
+            reason = reasons.POD_FITS_NO_NODE
+        text = nowhere or {
             reasons.OVERRUN: "its units take longer than declared; the rest no longer fits before the deadline",
             reasons.CHUNK_FAILED: "chunks failed; running them again no longer fits before the deadline",
             reasons.POD_REFUSED: "its pods are refused; the rest no longer fits before the deadline",
@@ -175,7 +181,7 @@ class Repair:
         """Promise jobs that lost their processors to a lost node again, oldest first, if they fit now."""
         lost = [
             st for st in self.state.live.values()
-            if st.state == "Leftover" and st.record.on_track and st.record.on_track.reason == reasons.CAPACITY_LOST
+            if st.state == "Leftover" and st.record.on_track and st.record.on_track.reason in LOST
         ]  # fmt: skip
         for st in sorted(lost, key=lambda s: (s.job.arrival, s.job.uid))[:8]:
             demand = self.planner.demand(st, now)
@@ -287,7 +293,7 @@ class Refit:
         """Promise jobs that lost their processors to a lost node again, oldest first, if they fit now."""
         lost = [
             st for st in self.state.live.values()
-            if st.state == "Leftover" and st.record.on_track and st.record.on_track.reason == reasons.CAPACITY_LOST
+            if st.state == "Leftover" and st.record.on_track and st.record.on_track.reason in LOST
         ]  # fmt: skip
         for st in sorted(lost, key=lambda s: (s.job.arrival, s.job.uid))[:8]:
             text = "its node has CPU for it again"

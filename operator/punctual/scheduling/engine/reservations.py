@@ -104,7 +104,7 @@ class Reservations:
 
     def mend(self, now: float) -> None:
         """Replace processors that nodes took away, if every promise is still kept."""
-        ahead, counts = self.state.ahead, self.state.processors.counts
+        ahead, counts = self.state.ahead, self.state.processors.open_counts
         if counts == self.counts:
             return
         tries = MENDED

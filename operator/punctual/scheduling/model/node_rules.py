@@ -6,12 +6,16 @@ system reads the rules from the pod template and its volume claims.
 """
 
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, Protocol
 
-Operator = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
+from punctual.scheduling.model.wording import some
 
+Operator = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
+NAMED: Final = 3
+"""Number of rules that a message names."""
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _LARGEST: Final = 2**63
 _ALL_ADDRESSES: Final = ("", "0.0.0.0")  # noqa: S104  compared, not listened on
@@ -105,6 +109,14 @@ class HostPort(NamedTuple):
         return self.ip == other.ip or self.ip in _ALL_ADDRESSES or other.ip in _ALL_ADDRESSES
 
 
+Ports = frozenset[HostPort]
+
+
+def conflict(some_ports: Ports, others: Ports) -> bool:
+    """Whether two pods with these ports cannot be on one node at a time."""
+    return any(own.conflicts(other) for own in some_ports for other in others)
+
+
 class NodeFacts(Protocol):
     """What rules read of a node."""
 
@@ -151,8 +163,49 @@ class NodeRules:
         return None
 
 
+class Eligible(NamedTuple):
+    """What planning needs to know of rules: the nodes on which pods may run, and what they may not do together."""
+
+    nodes: frozenset[str]
+    one_node: bool = False
+    """All pods must be on one node at a time."""
+    ports: frozenset[HostPort] = frozenset()
+    """Host ports that each pod takes."""
+
+    def conflicts(self, ports: Ports) -> bool:
+        """Whether its pods cannot be on a node beside a pod with these ports."""
+        return conflict(self.ports, ports)
+
+
 ANY_NODE: Final = NodeRules()
 """The rules of a template that names no node: they object to tainted nodes only."""
+
+
+class Exclusions(NamedTuple):
+    """What rules say of a pool's nodes."""
+
+    said: str
+    """Which rules exclude how many nodes; empty: none excludes any."""
+    fitting: int
+    """Number of nodes that no rule excludes."""
+
+    @classmethod
+    def of(cls, rules: NodeRules, nodes: Collection[NodeFacts]) -> "Exclusions":
+        """Count the nodes that each rule excludes, each node once."""
+        found = Counter(no for node in nodes if (no := rules.objection(node)) is not None)
+        said = [f"{rule} excludes {count}" for rule, count in found.most_common(NAMED)]
+        if rest := found.total() - sum(count for _, count in found.most_common(NAMED)):
+            said.append(f"other rules exclude {rest}")
+        text = f"{', '.join(said)} of {some(len(nodes), 'node')}" if said else ""
+        return cls(text, len(nodes) - found.total())
+
+    @property
+    def no_node(self) -> str:
+        """Return the message for pods for which no processor is left."""
+        text = f"no node of the pool may run its pods: {self.said}"
+        if self.fitting:
+            text += f", and {some(self.fitting, 'node')} that may run them can take none now: see status.nodes"
+        return text
 
 
 def _integer(text: str | None) -> int | None:

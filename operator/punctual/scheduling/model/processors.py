@@ -7,11 +7,14 @@ makes no decisions.
 
 Where pods share processors (``admission: Utilization``), a node has more places than processors: a place is then the
 memory of one pod.
+
+A node with a taint is *closed*: its processors are there only for jobs that tolerate the taint, and the pool's numbers
+do not count them.
 """
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import NamedTuple
@@ -19,8 +22,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from punctual import reasons
 from punctual.errors import InvariantError
 from punctual.scheduling.model.events import NodeObserved
+from punctual.scheduling.model.node_rules import ANY_NODE, Eligible, NodeRules
 from punctual.scheduling.model.pool_spec import NodeProcessors, PoolSpec
 from punctual.scheduling.model.resources import NOTHING, Resources
 
@@ -96,18 +101,28 @@ class Processors:
     """Node -> uid of a pod of the pool that is bound to it -> what it takes there."""
     strays: set[Place] = field(default_factory=set)
     """Places in use beyond their node's processors."""
+    closed: frozenset[str] = frozenset()
+    """Nodes with processors on which pods without rules may not run."""
     _regular: list[Place] | None = None
     """All places of all nodes, by (slot, node), ignoring strays and blocked nodes."""
+    _open: frozenset[str] | None = None
+    """Cache of :attr:`open_nodes`."""
+    _eligible: dict[NodeRules, Eligible | None] = field(default_factory=dict)
+    """Cache of the nodes on which pods with these rules may run."""
     _lines: tuple[Mapping[str, float], tuple[NodeProcessors, ...]] | None = None
     """Cache of the nodes' status lines, and the placeholder times that it was made with."""
 
     def observe(self, node: NodeObserved, spec: PoolSpec) -> bool:
-        """Process a node; return whether the number or the speed of its processors has changed."""
+        """Process a node; return whether the number or the speed of its processors, or its taints, have changed."""
         before = self.nodes.get(node.name)
         self.nodes[node.name] = node
         self._lines = None
         changed = self._count(node, spec)
-        return changed or (before is not None and before.speed != node.speed)
+        if before is None or (before.labels, before.taints, before.ports) != (node.labels, node.taints, node.ports):
+            self._eligible.clear()
+        if before is None:
+            return changed
+        return changed or before.speed != node.speed or (self.counts[node.name] > 0 and before.taints != node.taints)
 
     def _count(self, node: NodeObserved, spec: PoolSpec) -> bool:
         """Count the processors of a node; return whether their number has changed."""
@@ -115,6 +130,9 @@ class Processors:
         count, whole = places_of(left, spec), processors_of(left, spec)
         changed = self.counts.get(node.name, 0) != count or self.whole.get(node.name, 0) != whole
         self.counts[node.name], self.whole[node.name] = count, whole
+        if (node.name in self.closed) != (closed := bool(node.taints) and count > 0):
+            self.closed = self.closed | {node.name} if closed else self.closed - {node.name}
+            changed = True
         if changed:
             self._count_anew()
         return changed
@@ -145,6 +163,7 @@ class Processors:
         self.blocked_until.pop(name, None)
         self.whole.pop(name, None)
         counted = self.counts.pop(name, 0) > 0
+        self.closed -= {name}
         self._count_anew()
         return counted
 
@@ -153,6 +172,7 @@ class Processors:
         left = {name: self._left(node, spec) for name, node in self.nodes.items()}
         self.counts = {name: places_of(node, spec) for name, node in left.items()}
         self.whole = {name: processors_of(node, spec) for name, node in left.items()}
+        self.closed = frozenset(name for name, node in self.nodes.items() if node.taints and self.counts[name])
         self._count_anew()
 
     def under(self, spec: PoolSpec, coming: Iterable[NodeObserved]) -> "Processors":
@@ -167,6 +187,7 @@ class Processors:
             blocked_until=dict(self.blocked_until),
             pods={node: dict(pods) for node, pods in self.pods.items()},
             strays=set(self.strays),
+            _eligible={},
         )
         for node in coming:
             after.nodes[node.name] = node
@@ -174,7 +195,8 @@ class Processors:
         return after
 
     def _count_anew(self) -> None:
-        self._regular = self._lines = None
+        self._regular = self._lines = self._open = None
+        self._eligible.clear()
         self.strays = {place for place in self.occupants if place.slot >= self.counts.get(place.node, 0)}
 
     def seat(self, occupant: Occupant, node: str) -> Place:
@@ -205,8 +227,43 @@ class Processors:
         self.strays.discard(place)
         return True
 
-    def usable(self, now: float, ends: Mapping[Place, float] | None = None) -> list[Place]:
+    @property
+    def open_counts(self) -> Mapping[str, int]:
+        """Node -> its number of places for pods without rules."""
+        closed = self.closed
+        return {node: n for node, n in self.counts.items() if node not in closed} if closed else self.counts
+
+    @property
+    def open_nodes(self) -> frozenset[str]:
+        """The nodes with places for pods without rules."""
+        if self._open is None:
+            self._open = frozenset(node for node, count in self.open_counts.items() if count)
+        return self._open
+
+    def eligible(self, rules: NodeRules) -> Eligible | None:
+        """Return the nodes on which pods with these rules may run; None: those that are open to all pods."""
+        if rules is ANY_NODE:
+            return None
+        try:
+            return self._eligible[rules]
+        except KeyError:
+            found = self._eligible[rules] = self._eligible_anew(rules)
+            return found
+
+    def _eligible_anew(self, rules: NodeRules) -> Eligible | None:
+        there = self.open_nodes | self.closed
+        allowed = frozenset(name for name in there if rules.objection(self.nodes[name]) is None)
+        together = bool(rules.one_node) and len(allowed) > 1
+        if not together and not rules.ports and allowed == self.open_nodes:
+            return None
+        return Eligible(allowed, one_node=together, ports=rules.ports)
+
+    def usable(
+        self, now: float, ends: Mapping[Place, float] | None = None, *, opened: Collection[str] = ()
+    ) -> list[Place]:
         """Return the places that planning may use, by (slot, node): as many per node as it has processors.
+
+        ``opened``: closed nodes that are wanted, too.
 
         By slot first, so that chunks that start together spread over the nodes. If a node has more occupants than
         processors (a foreign pod came), the places with the latest ends count (``ends``: by place); the others vanish
@@ -217,6 +274,15 @@ class Processors:
             self._regular = sorted(regular, key=lambda p: (p.slot, p.node))
         blocked = {node for node, until in self.blocked_until.items() if until > now}
         odd = (blocked | {place.node for place in self.strays}) & self.counts.keys()
+        if shut := self.closed.difference(opened):
+            return [place for place in self._usable(odd, blocked, ends) if place.node not in shut]
+        return self._usable(odd, blocked, ends)
+
+    def _usable(
+        self, odd: Collection[str], blocked: Collection[str], ends: Mapping[Place, float] | None
+    ) -> list[Place]:
+        """Return the places of all nodes, of those that are ``odd`` the ones that remain."""
+        assert self._regular is not None
         if not odd:
             return self._regular.copy()
         taken: dict[str, list[Place]] = {node: [] for node in odd}
@@ -247,16 +313,17 @@ class Processors:
 
     @property
     def total(self) -> int:
-        """Number of processors."""
-        return sum(self.whole.values())
+        """Number of processors for pods without rules."""
+        return sum(self.whole.values()) - sum(self.whole[node] for node in self.closed)
 
     @property
     def free(self) -> int:
         """Number of unoccupied processors. Where pods share processors, each counts as if it had one for itself."""
-        if not self.strays and self.whole == self.counts:
+        closed = self.closed
+        if not self.strays and self.whole == self.counts and not closed:
             return self.total - len(self.occupants)
         taken = self.taken()
-        return sum(max(0, count - taken.get(node, 0)) for node, count in self.whole.items())
+        return sum(max(0, count - taken.get(node, 0)) for node, count in self.whole.items() if node not in closed)
 
     def taken(self) -> Mapping[str, int]:
         """Return the number of occupied places by node; a node without any may be missing."""
@@ -264,7 +331,7 @@ class Processors:
 
     def room(self) -> dict[str, int]:
         """Return the number of unoccupied processors of each node that has any processors at all."""
-        left = {node: count for node, count in self.counts.items() if count}
+        left = {node: count for node, count in self.open_counts.items() if count}
         for place in self.occupants:
             if left.get(place.node):
                 left[place.node] -= 1
@@ -276,10 +343,10 @@ class Processors:
             lines = tuple(
                 NodeProcessors(
                     name=name,
-                    processors=self.whole.get(name, 0),
-                    pods=None if self.whole.get(name) == self.counts.get(name) else self.counts.get(name, 0),
+                    processors=0 if node.taints else self.whole.get(name, 0),
+                    pods=None if node.taints or self.whole.get(name) == self.counts.get(name) else self.counts[name],
                     speed=node.speed,
-                    reason=node.left_out or (None if node.ready else "NotReady"),
+                    reason=_why_left_out(node),
                     held_since=since.get(name),
                 )
                 for name, node in sorted(self.nodes.items())
@@ -293,3 +360,14 @@ class Processors:
             raise InvariantError("two occupants on one processor, or one on two")
         if self.strays != {p for p in self.occupants if p.slot >= self.counts.get(p.node, 0)}:
             raise InvariantError("a place beyond its node's processors was overlooked")
+        if self.closed != {name for name, node in self.nodes.items() if node.taints and self.counts.get(name)}:
+            raise InvariantError("a node with a taint was overlooked")
+
+
+def _why_left_out(node: NodeObserved) -> str | None:
+    """Return the reason why pods without rules may not run on a node; None: they may."""
+    if node.left_out is not None:
+        return node.left_out
+    if not node.ready:
+        return "NotReady"
+    return reasons.NODE_TAINTED if node.taints else None

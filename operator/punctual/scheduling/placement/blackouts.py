@@ -99,6 +99,25 @@ class Blackouts:
         """Return a copy with times that can be moved."""
         return replace(self, behind=self.behind.copy(), sent=self.sent.copy(), inside=self.inside.copy())
 
+    def only(self, places: Places) -> "Blackouts":
+        """Return a copy for these places alone (ascending), numbered anew; the port keeps all of its intervals."""
+        number = np.full(self.first.size - 1, -1)
+        number[places] = np.arange(places.size)
+        there = number[self.place] >= 0
+        place = number[self.place[there]]
+        return Blackouts(
+            place,
+            self.start[there],
+            self.behind[there],
+            place.searchsorted(np.arange(places.size + 1)),
+            self.sends,
+            self.sent.copy(),
+            self.clearance,
+            self.owner[there],
+            self.inside[there],
+            self.until[there],
+        )
+
     def begins_behind(self, at: float) -> bool:
         """Whether every blackout begins at ``at`` or later: a placement done by then meets none of them."""
         return not bool((self.start < at).any()) and (not self.sends or self.sends[0] >= at)

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from punctual.scheduling.model.discipline import Order
+from punctual.scheduling.model.node_rules import Eligible
 from punctual.scheduling.model.ranges import Ranges
 from punctual.theory.cost import Cost
 from punctual.theory.tolerance import tolerance
@@ -44,10 +45,14 @@ class Demand:
     """Seconds of the reduce step, set-up included; 0: none."""
     inside: int | None = None
     """Number of the reservation that it must run inside; None: it must run outside of all."""
+    eligible: Eligible | None = None
+    """Nodes on which it may run; None: all that take pods without rules."""
     work: float = field(init=False, compare=False)
     """Minimum processor seconds that it takes."""
     late: float = field(init=False, compare=False)
     """Latest accepted end: a partition that ends later is late."""
+    simple: bool = field(init=False, compare=False)
+    """Whether it needs nothing but units computed, on any processors: no reduce step, no least number, no nodes."""
     surely_late: float = field(init=False, compare=False)
     """One tolerance after ``late``: a check before partitioning may refuse only demands that would end later than this.
 
@@ -58,6 +63,8 @@ class Demand:
     def __post_init__(self) -> None:
         """Compute its work and limits once: every test reads both for all waiting demands."""
         object.__setattr__(self, "work", self.ranges.total * self.cost.per_unit)
+        limited = max(self.least, self.as_before) > 1 or self.eligible is not None
+        object.__setattr__(self, "simple", bool(self.ranges) and not self.reduce and not limited)
         object.__setattr__(self, "late", self.due + tolerance(self.due))
         object.__setattr__(self, "surely_late", self.due + 2.0 * tolerance(self.due))
 
@@ -75,6 +82,12 @@ class Demand:
             full_until = max(full_until, until)
         left = self.ranges - owned
         return replace(self, ranges=left, least=1, as_before=1, most=most, full_until=full_until, running_until=until)
+
+    def beside(self, node: str) -> "Demand":
+        """Return the demand when a chunk runs on a node: if all must be on one node, the rest follows it there."""
+        if self.eligible is None or not self.eligible.one_node:
+            return self
+        return replace(self, eligible=self.eligible._replace(nodes=frozenset((node,))))
 
     def anew(self) -> "Demand":
         """Return the demand without limits from running chunks, to be placed on any processors."""

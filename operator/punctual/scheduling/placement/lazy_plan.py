@@ -139,6 +139,8 @@ def _same(a: Timeline, b: Timeline) -> bool:
     """Whether placement on both timelines gives the same result."""
     if a.around is not None or b.around is not None or a.discipline != b.discipline or a.port != b.port:
         return False
+    if a.sites.places is not b.sites.places or a.sites.closed != b.sites.closed or a.holds != b.holds:
+        return False
     same_speeds = a.speeds is b.speeds or (
         a.speeds is not None and b.speeds is not None and np.array_equal(a.speeds, b.speeds)
     )

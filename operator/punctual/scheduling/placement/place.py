@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from punctual.scheduling.placement.capacity import Capacity, impossible
 from punctual.scheduling.placement.demand import Demand, Floats, Shortfall
+from punctual.scheduling.placement.sites import Indices
 from punctual.scheduling.placement.slotted import place_around, retimed_around
 from punctual.scheduling.placement.timeline import Placement, Timeline, extra_fragments
 from punctual.theory.cost import Cost
@@ -27,10 +28,17 @@ FEW = 64
 def place(demand: Demand, ground: Timeline) -> Placement | Shortfall:
     """Place a demand in whole units so that its rounded ends meet the due time; otherwise return why not."""
     demand = demand.anew()
+    if ground.confines(demand):
+        return _place_confined(demand, ground)
     if ground.around is not None and (
         demand.inside is not None or not ground.around.begins_behind(demand.due + demand.reduce)
     ):
         return place_around(demand, ground, ground.around)
+    return _place_beside(demand, ground)
+
+
+def _place_beside(demand: Demand, ground: Timeline) -> Placement | Shortfall:
+    """Place a demand that meets no blackout, on any of the places."""
     cost, units, late = demand.cost, demand.ranges.total, demand.late
     if short := impossible(demand, ground.ready.size):
         return short
@@ -60,6 +68,37 @@ def place(demand: Demand, ground: Timeline) -> Placement | Shortfall:
         if booking.finish <= late:
             return _with_reduce(booking)
     return capacity.shortfall(demand, processors=ready.size, first=soonest)
+
+
+def _place_confined(demand: Demand, ground: Timeline) -> Placement | Shortfall:
+    """Place a demand that may use some of the places only: on a timeline of those alone.
+
+    If its pods must be on one node, the node is taken on which it ends first of those on which it is in time.
+    """
+    free, ready = replace(demand, eligible=None), ground.ready_for(demand)
+    found: list[Placement] = []
+    short: list[Shortfall] = []
+    for places in ground.sites.choices(demand.eligible):
+        if demand.eligible is not None and demand.eligible.ports:
+            places = _one_per_node(ground, places, ready)  # noqa: PLW2901  fewer of them
+        part = ground.only(places)
+        part.ready = ready[places]
+        got = place(free, part)
+        if isinstance(got, Shortfall):
+            short.append(got)
+            continue
+        got.demand, got.where = demand, places[got.where]
+        got.reducer = None if got.reducer is None else int(places[got.reducer])
+        found.append(got)
+    return min(found, key=lambda booking: booking.finish) if found else max(short, key=lambda s: s.fit)
+
+
+def _one_per_node(ground: Timeline, places: Indices, ready: Floats) -> Indices:
+    """Return of each node the place that is free first: its pods take a host port, so a node has one of them."""
+    first: dict[str, int] = {}
+    for i in places[ready[places].argsort(kind="stable")].tolist():
+        first.setdefault(ground.sites.places[i].node, i)
+    return np.array(sorted(first.values()), dtype=np.intp)
 
 
 def _among_few(demand: Demand, ground: Timeline, ready: Floats) -> Placement | None:
@@ -154,7 +193,7 @@ def might_fit(demand: Demand, ground: Timeline) -> bool:
     """
     if ground.around is not None or demand.reduce or not demand.ranges:
         return True
-    cost = demand.cost
+    ground, cost = ground.allowed(demand), demand.cost
     begin = np.maximum(ground.ready, demand.not_before)
     if ground.discipline.one_port:
         begin = np.maximum(begin, ground.port)
@@ -301,13 +340,14 @@ def _place_reduce(demand: Demand, ready: Floats) -> Placement | Shortfall:
 
 def retimed(booking: Placement, ground: Timeline) -> Placement:
     """Return a placement on another timeline: times move, shares do not."""
-    if ground.around is not None:
-        return retimed_around(booking, ground, ground.around)
     demand, sizes = booking.demand, np.diff(booking.cuts)
-    ready = begun_together(np.maximum(ground.ready[booking.where], demand.not_before), demand)
+    free = ground.ready_for(demand)
+    if (around := ground.around) is not None:
+        return retimed_around(booking, ground if free is ground.ready else replace(ground, ready=free), around)
+    ready = begun_together(np.maximum(free[booking.where], demand.not_before), demand)
     walk = ground.walk(booking.where, sizes, ready, demand.cost)
     ends = walk.ends + demand.cost.setup * extra_fragments(demand.ranges, booking.cuts)
     finish = float(ends.max()) if ends.size else 0.0
     if booking.reducer is not None:
-        finish = max(finish, demand.running_until, float(ground.ready[booking.reducer])) + demand.reduce
+        finish = max(finish, demand.running_until, float(free[booking.reducer])) + demand.reduce
     return replace(booking, starts=walk.starts, ends=ends, port=walk.port, finish=finish)

@@ -16,11 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from punctual.errors import InvariantError
+from punctual.scheduling.model.node_rules import Eligible
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Range
 from punctual.scheduling.placement.demand import Demand, Shortfall
 from punctual.scheduling.placement.lazy_plan import LOOK, LazyPlan
 from punctual.scheduling.placement.place import place, retimed
+from punctual.scheduling.placement.sites import PortHold
 from punctual.scheduling.placement.sufficient_test import overloaded
 from punctual.scheduling.placement.timeline import Placement, Timeline
 
@@ -56,7 +58,13 @@ class Plan:
 
         ``stop``: end at the first such demand; the plan is then incomplete.
         """
-        return cls.in_turn(places, ground, sorted(demands, key=attrgetter("order")), stop=stop)
+        queue = sorted(demands, key=attrgetter("order"))
+        plan, missed = cls.in_turn(places, ground, queue, stop=stop)
+        if missed and (other := _choosiest_first(queue, ground)) != queue:
+            again, fewer = cls.in_turn(places, ground, other, stop=stop)
+            if len(fewer) < len(missed):
+                return again, fewer
+        return plan, missed
 
     @classmethod
     def in_turn(
@@ -160,17 +168,34 @@ class Plan:
         queue = sorted((*self.demands, *demands), key=attrgetter("order"))
         row = self.row.upon(self.ground, queue)
         missed = row.follow(queue[len(row) :], stop=True)
+        if missed and (other := _choosiest_first(queue, self.ground)) != queue:
+            row = LazyPlan(self.ground)
+            if row.follow(other, stop=True):
+                return missed[0]
+            missed = []
         return missed[0] if missed else Plan(self.places, self.ground, row)
 
-    def upon(self, places: Sequence[Place], ground: Timeline) -> "Plan | None":
-        """Return the same placements on other places; None if a place that they use is missing."""
+    def upon(
+        self, places: Sequence[Place], ground: Timeline, eligible: Mapping[str, Eligible | None] | None = None
+    ) -> "Plan | None":
+        """Return the same placements on other places; None if a place that they use is missing, or not for them.
+
+        ``eligible``: the nodes that the jobs may use now, by uid, for those where they may have changed.
+        """
         at = {place: i for i, place in enumerate(places)}
         index = np.array([at.get(place, -1) for place in self.places], dtype=np.intp)
         bookings = tuple(
-            replace(b, where=index[b.where], reducer=None if b.reducer is None else int(index[b.reducer]))
+            replace(
+                b,
+                demand=_under(b.demand, eligible or {}),
+                where=index[b.where],
+                reducer=None if b.reducer is None else int(index[b.reducer]),
+            )
             for b in self.bookings
         )
         if any((b.where < 0).any() or b.reducer == -1 for b in bookings):
+            return None
+        if any(ground.confines(b.demand) and not _is_allowed(b, ground) for b in bookings):
             return None
         return Plan.holding(places, ground, bookings, ground).retimed(ground)
 
@@ -189,9 +214,14 @@ class Plan:
 
         ``port``: when the last of their transfers ends.
         """
-        left = booking.created(chunks, ends)
+        where = booking.where[list(chunks)]
+        if (left := booking.created(chunks, ends)) is not None:
+            left.demand = left.demand.beside(self.places[where[0]].node)
         ground = self.ground.copy()
-        ground.ready[booking.where[list(chunks)]] = ends
+        ground.ready[where] = ends
+        if booking.demand.eligible is not None and (ports := booking.demand.eligible.ports):
+            held = zip(where.tolist(), ends, strict=True)
+            ground.holds += tuple(PortHold(self.places[i], ports, end) for i, end in held)
         ground.port = max(ground.port, port)
         there = (left if b is booking else b for b in self.made())
         return replace(self, ground=ground, first=tuple(b for b in there if b is not None), past=len(self.row.made))
@@ -236,3 +266,22 @@ class Plan:
                 raise InvariantError(f"{b.demand.uid}: chunks do not cover the load")
             free.check(b)
             free.take(b)
+
+
+def _choosiest_first(queue: list[Demand], ground: Timeline) -> list[Demand]:
+    """Return a queue with the demands first that may use the fewest processors: others can take what these leave."""
+    if not any(map(ground.confines, queue)):
+        return queue
+    return sorted(queue, key=lambda demand: (ground.sites.at(demand.eligible).size, demand.order))
+
+
+def _under(demand: Demand, eligible: Mapping[str, Eligible | None]) -> Demand:
+    """Return the demand with the nodes that it may use now."""
+    now = eligible.get(demand.uid, demand.eligible)
+    return demand if now == demand.eligible else replace(demand, eligible=now)
+
+
+def _is_allowed(booking: Placement, ground: Timeline) -> bool:
+    """Whether all places of a placement are for its demand."""
+    where = booking.where if booking.reducer is None else np.append(booking.where, booking.reducer)
+    return bool(np.isin(where, ground.sites.at(booking.demand.eligible)).all())

@@ -55,7 +55,7 @@ def place_next(demands: Sequence[Demand], ground: Timeline, last: Placement | No
 
 def _place_some(demands: Sequence[Demand], ground: Timeline) -> list[Placement]:
     """Place as many demands as one array of ready times serves; none if the first needs a closer look."""
-    if not ground.discipline.plain or ground.speeds is not None or ground.around is not None:
+    if not ground.uniform:
         return []
     order = first_free(ground.ready, FRONT)
     line = ground.ready[order]
@@ -88,7 +88,7 @@ def _rows(demands: Sequence[Demand], line: Floats, begin: int, more: int, back: 
     rows = []
     for demand in demands:
         cost, parts = demand.cost, demand.ranges.parts
-        if demand.reduce or demand.least > 1 or len(parts) != 1 or demand.not_before > line[0]:
+        if not demand.simple or len(parts) != 1 or demand.not_before > line[0]:
             break
         units = parts[0].end - parts[0].begin
         room = np.floor((demand.surely_late - cost.setup - line[begin : begin + FEW]) / (cost.tau + cost.chi))

@@ -12,6 +12,7 @@ floats is included.
 
 from collections.abc import Iterable, Sequence
 from math import ceil
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,14 +34,13 @@ def surely_fit(ground: Timeline, demands: Sequence[Demand], begin: int = 0) -> i
     work and n set-ups.
     """
     total = ground.ready.size
-    if not ground.discipline.plain or not total or ground.speeds is not None or ground.around is not None:
+    if not total or not ground.uniform:
         return begin
     origin = float(ground.ready.min())  # sums of times since 1970 would lose milliseconds
     busy = float((ground.ready - origin).sum())
     for i in range(begin, len(demands)):
         demand = demands[i]
-        several = max(demand.least, demand.as_before) > 1
-        if demand.reduce or several or demand.not_before > origin or not demand.ranges:
+        if not demand.simple or demand.not_before > origin:
             return i
         cost, parts = demand.cost, demand.ranges.parts
         unit, setup = cost.per_unit, cost.setup
@@ -56,10 +56,33 @@ def surely_fit(ground: Timeline, demands: Sequence[Demand], begin: int = 0) -> i
     return len(demands)
 
 
+class Load(NamedTuple):
+    """Work that is due by a time on some processors, and what they can do until then."""
+
+    jobs: int
+    """Number of promised jobs that must be done there by then."""
+    work: float
+    """Processor seconds of those."""
+    processors: int
+    room: float
+    """Seconds that the processors have."""
+
+
+def load_before(ground: Timeline, demands: Iterable[Demand], demand: Demand) -> Load:
+    """Return the load of the processors that a demand may use, by its due time, without the demand."""
+    due, there = demand.due, ground.allowed(demand)
+    if there is ground:
+        before = [d.work for d in demands if d.due <= due]
+    else:
+        nodes = ground.sites.nodes(demand.eligible)
+        before = [d.work for d in demands if d.due <= due and ground.sites.nodes(d.eligible) <= nodes]
+    room = np.maximum(due - there.ready, 0.0)
+    return Load(len(before), sum(before), room.size, float(room.sum()))
+
+
 def overloaded(ground: Timeline, demands: Iterable[Demand], demand: Demand) -> bool:
-    """Whether more work is due by a demand's due time than all processors could do until then: it cannot fit."""
-    due = demand.due
-    work = sum(d.work for d in demands if d.due <= due) + demand.work
-    quickest = 1.0 if ground.speeds is None else min(1.0, float(ground.speeds.min()))
-    room = np.maximum(due - ground.ready, 0.0)
-    return work * quickest > float(room.sum()) + room.size * (demand.surely_late - due)
+    """Whether more work is due by a demand's due time than its processors could do until then: it cannot fit."""
+    load = load_before(ground, demands, demand)
+    speeds = ground.allowed(demand).speeds
+    quickest = 1.0 if speeds is None else min(1.0, float(speeds.min(initial=1.0)))
+    return (load.work + demand.work) * quickest > load.room + load.processors * (demand.surely_late - demand.due)

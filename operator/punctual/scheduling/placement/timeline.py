@@ -9,9 +9,12 @@ from numpy.typing import NDArray
 
 from punctual.errors import InvariantError
 from punctual.scheduling.model.discipline import Discipline
+from punctual.scheduling.model.node_rules import HostPort
+from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Range, Ranges
 from punctual.scheduling.placement.blackouts import Blackouts
 from punctual.scheduling.placement.demand import Demand, Floats
+from punctual.scheduling.placement.sites import Indices, PortHold, Sites
 from punctual.theory.cost import Cost
 from punctual.theory.partition import in_turn
 from punctual.theory.tolerance import tolerance
@@ -29,6 +32,53 @@ class Timeline:
     """By place, the factor of χ: 2 is half as fast; None: all are equal."""
     around: Blackouts | None = None
     """The blackouts; None: there are none."""
+    sites: Sites = field(default_factory=Sites)
+    """The nodes of the places; without them, demands that name nodes cannot be placed."""
+    holds: tuple[PortHold, ...] = ()
+    """Host ports in use."""
+
+    @property
+    def uniform(self) -> bool:
+        """Whether equal processors are always free, for all demands, and the default discipline uses them."""
+        limits = self.speeds is not None or self.around is not None or bool(self.sites.closed)
+        return self.discipline.plain and not limits
+
+    def confines(self, demand: Demand) -> bool:
+        """Whether some places are not for this demand, or not for several of its chunks at a time."""
+        return demand.eligible is not None or bool(self.sites.closed)
+
+    def allowed(self, demand: Demand) -> "Timeline":
+        """Return the timeline of the places that a demand may use; it must not be modified."""
+        return self.only(self.sites.at(demand.eligible)) if self.confines(demand) else self
+
+    def most(self, demand: Demand) -> int:
+        """Return the largest number of places that a demand may use at a time."""
+        if not self.confines(demand):
+            return self.ready.size
+        eligible, places = demand.eligible, self.sites.places
+        choices = [there.tolist() for there in self.sites.choices(eligible)]
+        if eligible is not None and eligible.ports:
+            return max(len({places[i].node for i in there}) for there in choices)
+        return max(len(there) for there in choices)
+
+    def only(self, places: Indices) -> "Timeline":
+        """Return a timeline of these places (ascending) alone; they are numbered anew."""
+        speeds = None if self.speeds is None else self.speeds[places]
+        if speeds is not None and (speeds == 1.0).all():
+            speeds = None
+        around = None if self.around is None else self.around.only(places)
+        return Timeline(self.ready[places], self.discipline, self.port, speeds, around)
+
+    def ready_for(self, demand: Demand) -> Floats:
+        """Return from when each place is free for a demand: not before the host ports that its pods take."""
+        if not self.holds or demand.eligible is None or not demand.eligible.ports:
+            return self.ready
+        until: dict[str, float] = {}
+        for place, ports, end in self.holds:
+            if demand.eligible.conflicts(ports):
+                until[place.node] = max(end, until.get(place.node, -np.inf))
+        held: Floats = np.array([until.get(place.node, -np.inf) for place in self.sites.places])
+        return np.asarray(np.maximum(self.ready, held))
 
     def at(self, now: float) -> "Timeline":
         """Return the timeline for a demand placed at ``now``: nothing is free in the past."""
@@ -42,7 +92,7 @@ class Timeline:
             deadline=deadline,
             load=demand.ranges.total,
             cost=demand.cost,
-            processors=self.ready.size,
+            processors=self.allowed(demand).ready.size,
         )
         return replace(demand, order=order, due=deadline - demand.kept_back)
 
@@ -50,8 +100,15 @@ class Timeline:
         """Return a copy with ready times that can be moved."""
         return replace(self, ready=self.ready.copy(), around=self.around and self.around.copy())
 
+    def holding(self, busy: Mapping[Place, float]) -> "Timeline":
+        """Return the timeline on which pods keep their host ports as long as their places are ``busy``."""
+        holds = tuple(hold._replace(until=max(hold.until, busy.get(hold.place, -np.inf))) for hold in self.holds)
+        return self if holds == self.holds else replace(self, holds=holds)
+
     def take(self, booking: "Placement") -> None:
         """Move the times of a placement's processors, and of the port, behind it."""
+        if booking.demand.eligible is not None and (ports := booking.demand.eligible.ports):
+            self.holds += booking.holds(self.sites.places, ports)
         if self.around is not None:
             self._take_around(booking, self.around)
             return
@@ -169,6 +226,13 @@ class Placement:
     def pieces(self) -> list[list[Range]]:
         """Return what each processor computes: one range, or several if the demand has holes."""
         return self.demand.ranges.slices(self.cuts.tolist())
+
+    def holds(self, places: Sequence[Place], ports: frozenset[HostPort]) -> tuple[PortHold, ...]:
+        """Return until when its pods have these host ports."""
+        held = [PortHold(places[i], ports, end) for i, end in zip(self.where.tolist(), self.ends.tolist(), strict=True)]
+        if self.reducer is not None:
+            held.append(PortHold(places[self.reducer], ports, self.finish))
+        return tuple(held)
 
     def begins(self) -> list[float]:
         """Return when its chunks start, and its reduce step."""

@@ -57,7 +57,14 @@ class FluidJobs:
                 pods = min(pods, taken[name])
             if whole > 0:
                 found.append(
-                    FluidNode(name=name, processors=whole, pods=pods, taken=taken[name], speed=there.nodes[name].speed)
+                    FluidNode(
+                        name=name,
+                        processors=whole,
+                        pods=pods,
+                        taken=taken[name],
+                        speed=there.nodes[name].speed,
+                        closed=name in there.closed,
+                    )
                 )
         return found
 
@@ -99,6 +106,7 @@ class FluidJobs:
             resumes=st.job.restart == "Resume",
             not_before=st.refused_until if st.refused_until > now else 0.0,
             ranges=waiting,
+            eligible=self.state.processors.eligible(st.job.rules),
         )
 
 

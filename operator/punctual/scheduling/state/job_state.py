@@ -17,7 +17,9 @@ from punctual.scheduling.model.job import Chunk, Job, JobRecord
 from punctual.theory.cost import Cost
 
 State = Literal["Waiting", "Measuring", "Promised", "Leftover", "Refused", "Answered", "Suspended", "Ended"]
-GIVEN_UP = frozenset({reasons.OVERRUN, reasons.CAPACITY_LOST, reasons.CHUNK_FAILED, reasons.POD_REFUSED})
+GIVEN_UP = frozenset({
+    reasons.OVERRUN, reasons.CAPACITY_LOST, reasons.CHUNK_FAILED, reasons.POD_REFUSED, reasons.POD_FITS_NO_NODE,
+})  # fmt: skip
 """Reasons of OnTrack=False under which a job has no placement any more and continues on leftover capacity."""
 Key = tuple[str, int, int]
 SATURATED = 10.0

@@ -16,7 +16,7 @@ def why_none(processors: Processors, spec: PoolSpec) -> str:
     nodes = processors.nodes.values()
     if not nodes:
         return "no node has the labels that spec.nodeSelector asks for"
-    usable = [node for node in nodes if node.ready and node.left_out is None]
+    usable = [n for n in nodes if n.ready and n.left_out is None and n.name not in processors.closed]
     if not usable:
         return f"{some(len(nodes), 'node')} selected, none of them ready and free to use: see status.nodes"
     return (

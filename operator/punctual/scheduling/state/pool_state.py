@@ -22,6 +22,7 @@ from punctual.scheduling.model.startup_times import StartupTimes
 from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.state.holding import Holding
 from punctual.scheduling.state.job_state import JobState, Key
+from punctual.scheduling.state.live_jobs import LiveJobs
 from punctual.scheduling.state.misses import Misses
 from punctual.scheduling.state.offer_searches import OfferSearches
 from punctual.scheduling.state.outbox import Outbox
@@ -93,7 +94,7 @@ class PoolState:
     jobs: dict[str, JobState] = field(default_factory=dict)
     edits: dict[str, None] = field(default_factory=dict)
     """Jobs with a new ``asked`` that is not yet tested. They are tested only after a restore has read all records."""
-    live: dict[str, JobState] = field(default_factory=dict)
+    live: LiveJobs = field(default_factory=LiveJobs)
     """Jobs that planning and dispatch must consider. Jobs that no longer need it may still be included."""
     active: dict[str, None] = field(default_factory=dict)
     """Uids of the jobs that own chunks, in order."""
@@ -123,7 +124,7 @@ class PoolState:
         """Return the state with changes, for a trial; all else is shared and must not be changed."""
         if changes.job is not None:
             job, uid = changes.job, changes.job.job.uid
-            return replace(self, jobs={**self.jobs, uid: job}, live={**self.live, uid: job})
+            return replace(self, jobs={**self.jobs, uid: job}, live=self.live.plus(job))
         if changes.spec is None:
             return self
         ahead = replace(self.ahead, clearance=changes.spec.margin + self.leave)

@@ -34,7 +34,7 @@ class Statuses:
             if st is None or st.state == "Waiting":
                 continue
             if st.state not in LIVE:
-                self.state.live.pop(uid, None)
+                self.state.live.drop(uid)
             record = self.stamped(st)
             if record == st.written:
                 continue

@@ -9,6 +9,7 @@ from punctual.kube.cluster.nodes import Node
 from punctual.kube.guests.records import UNKNOWN, to_guest, to_nodes, to_report
 from punctual.scheduling.model.events import NodeObserved
 from punctual.scheduling.model.job import Job
+from punctual.scheduling.model.node_rules import Taint
 from punctual.theory.cost import Cost
 
 TEMPLATE = {"spec": {"containers": [{"name": "main", "image": "work:1"}]}}
@@ -66,7 +67,14 @@ def test_guests_get_a_nodes_whole_cpu_and_the_memory_that_nothing_has_reserved()
     seen = [
         NodeObserved(name="a", ready=True, cpu=2.0, memory=16, pods=100, speed=2.0),
         NodeObserved(name="b", ready=False, cpu=2.0, memory=16, pods=100),
-        NodeObserved(name="c", ready=True, cpu=2.0, memory=16, pods=100, left_out="NodeTainted"),
+        NodeObserved(
+            name="c",
+            ready=True,
+            cpu=2.0,
+            memory=16,
+            pods=100,
+            taints=(Taint("node.kubernetes.io/unschedulable", "", "NoSchedule"),),
+        ),
         NodeObserved(name="gone", ready=True, cpu=2.0, memory=16, pods=100),
     ]
     assert to_nodes(seen, nodes) == (

@@ -195,7 +195,7 @@ def test_a_rejection_says_its_arithmetic(plan, wanted, said, _more):
 def test_a_chunk_waits_for_earlier_ones_that_wait_for_their_processors_where_they_share_the_port(network, free, begun):
     queue = demand(150, 100, uid="a"), demand(80, 110, uid="b")
     schedule = ExactSchedule(pool(0, 0, 0, booked=queue, discipline=Discipline(network=network)))
-    starts = list(schedule.starts(0.0, dict.fromkeys(Place("n", i) for i in free)))
+    starts = list(schedule.starts(0.0, dict.fromkeys(Place("n", i) for i in free), {}))
     assert [(start.uid, place.slot) for start in starts for _, place in start.pieces] == begun
 
 

@@ -62,25 +62,25 @@ def test_each_that_waits_is_looked_at_behind_those_before_it():
     ],
 )
 def test_how_much_a_free_processor_gets(now, theta_cp, size):
-    assert line(demand(100, 160.0, theta_cp=theta_cp)).next(now).piece == (0, int(size))
+    assert line(demand(100, 160.0, theta_cp=theta_cp)).next(now, PLACES[0]).piece == (0, int(size))
 
 
 def test_a_chunk_is_never_empty_and_never_more_than_is_left():
-    assert line(demand(3, 40.0)).next(0.0).piece == (0, 2)
-    assert line(demand(3, 4.0)).next(0.0).piece == (0, 1)
-    assert line(demand(3, 400.0)).next(0.0).piece == (0, 3)
+    assert line(demand(3, 40.0)).next(0.0, PLACES[0]).piece == (0, 2)
+    assert line(demand(3, 4.0)).next(0.0, PLACES[0]).piece == (0, 1)
+    assert line(demand(3, 400.0)).next(0.0, PLACES[0]).piece == (0, 3)
 
 
 @pytest.mark.parametrize(("units", "size"), [(15, 10), (14, 14), (11, 11), (10, 10)])
 def test_what_is_left_behind_a_chunk_goes_with_it_where_it_is_less_than_the_least_chunk(units, size):
     waiting = line(replace(demand(units, 160.0), least_chunk=5))
-    assert waiting.next(0.0).piece == (0, size)
+    assert waiting.next(0.0, PLACES[0]).piece == (0, size)
 
 
 def test_who_is_late_goes_on_behind_those_who_are_not():
     waiting = line(demand(10, 5.0, "late"), demand(10, 50.0, "in time"))
-    assert waiting.next(0.0).uid == "late"
-    assert waiting.next(6.0).uid == "in time"
+    assert waiting.next(0.0, PLACES[0]).uid == "late"
+    assert waiting.next(6.0, PLACES[0]).uid == "in time"
 
 
 def controller(found=None, *, now=0.0, enough=1):
