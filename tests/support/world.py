@@ -32,6 +32,7 @@ from punctual.scheduling.model.actions import (
     OfferEnd,
     OfferWindow,
     SetPoint,
+    StopPod,
     StoreResult,
     WritePool,
     WriteStatus,
@@ -39,10 +40,12 @@ from punctual.scheduling.model.actions import (
 from punctual.scheduling.model.events import (
     CreateRefused,
     Event,
+    Helper,
     JobApplied,
     JobDeleted,
     NodeGone,
     NodeObserved,
+    Outcome,
     PodGone,
     PodObserved,
     PoolApplied,
@@ -103,6 +106,15 @@ class Worker:
     """What it leaves as its result; None: where its range begins."""
     cut: int | None = None
     """Where the kubelet cuts its result, if it does."""
+    helper: float | None = None
+    """Seconds for which a container beside the work goes on after it (inf: until it is ended); None: there is none."""
+    helper_exit: int = 0
+    heeds: bool = True
+    """Its helper ends when it is told to; if not, it is killed after the pod's grace period."""
+    grace: float = 30.0
+    """The pod's grace period."""
+    ends_for: str | None = None
+    """The reason for which the pod ends instead of by itself (with ``fails_after``): Evicted, …"""
 
 
 @dataclass
@@ -144,9 +156,13 @@ class Pod:
     received: int = 0
     begun_with: InputVersion | None = None
     """The version of the input that it was told to read; None: any."""
+    ended: Outcome | None = None
+    """How its work has ended while its helper goes on."""
+    grace: float | None = None
+    """The grace period with which it was deleted last."""
 
     def _message(self) -> str:
-        if self.phase != "Succeeded":
+        if self.phase != "Succeeded" and self.ended != "Succeeded":
             return self.worker.says
         return f"{self.chunk.begin}" if self.worker.result is None else self.worker.result
 
@@ -169,7 +185,7 @@ class Pod:
             reason=self.reason,
             disrupted=self.disrupted,
             message=self._message(),
-            cut=self.worker.cut if self.phase == "Succeeded" else None,
+            cut=self.worker.cut if "Succeeded" in {self.phase, self.ended} else None,
             deleting=self.deleting,
             offered=self.offered is not None,
             turn=self.turn,
@@ -177,7 +193,19 @@ class Pod:
             transfer=self._transfer(),
             input=self.worker.reads if self.fetch_ended is not None else None,
             input_changed=self.exit_code == 65,
+            container="main" if self.exit_code is not None else "",
+            ended=None if self.deleting or self.reason in {"Evicted", "DeadlineExceeded"} else self.ended,
+            helpers=self._helpers(),
+            preparing=self.fetches,
+            grace=self.worker.grace,
         )
+
+    def _helpers(self) -> tuple[Helper, ...]:
+        if self.worker.helper is None or self.ended is None:
+            return ()
+        if self.phase == "Running":
+            return (Helper("side"),)
+        return (Helper("side", self.worker.helper_exit, "Error"),) if self.worker.helper_exit else ()
 
     def _transfer(self) -> Transfer | None:
         if self.fetch_began is None or self.fetch_ended is None:
@@ -422,6 +450,9 @@ class World:
                 pod.work = Work(size, w.pace, self.now, rate=self.rates.get(pod.chunk.node, 1.0) * pod.part)
                 self._observe(pod)
             return
+        if pod.phase == "Running" and pod.ended is not None:
+            self._go_on_beside(pod)
+            return
         if pod.phase != "Running" or pod.started is None or pod.work is None or (pod.deleting and not w.deaf):
             return
         run = self.now - pod.started
@@ -437,13 +468,29 @@ class World:
         end = pod.chunk.origin if pod.answered is None else max(pod.answered, pod.chunk.begin)
         pod.done = min(begun, end - pod.chunk.begin)
         if w.fails_after is not None and run >= w.fails_after:
-            pod.phase, pod.exit_code, pod.finished = "Failed", 1, self.now
-            self._observe(pod)
+            self._finish(pod, 1)
         elif pod.done >= end - pod.chunk.begin:
-            pod.phase, pod.exit_code = ("Succeeded", 0) if w.exit_code == 0 else ("Failed", w.exit_code)
-            pod.finished = self.now
+            self._finish(pod, w.exit_code)
             if w.exit_code == 0 and pod.chunk.kind != "Reduce":
                 self.processed.setdefault(pod.job, []).append((pod.chunk.begin, end))
+
+    def _finish(self, pod: Pod, code: int) -> None:
+        """Let the work's container end. Its pod ends with it, unless a helper goes on."""
+        pod.exit_code, pod.finished, pod.reason = code, self.now, pod.worker.ends_for or pod.reason
+        pod.ended = "Failed" if code else "Succeeded"
+        if pod.worker.helper is None or pod.worker.ends_for:
+            pod.phase = pod.ended
+        self._observe(pod)
+
+    def _go_on_beside(self, pod: Pod) -> None:
+        """Let a helper go on after the work, to its end or until it is stopped."""
+        assert pod.finished is not None
+        assert pod.worker.helper is not None
+        stopped = not pod.deleting and pod.ends_at is not None and self.now >= pod.ends_at
+        if stopped or self.now >= pod.finished + pod.worker.helper:
+            pod.reason = "DeadlineExceeded" if stopped else pod.reason
+            failed = stopped or pod.ended == "Failed" or pod.worker.helper_exit
+            pod.phase = "Failed" if failed else "Succeeded"
             self._observe(pod)
 
     def _scheduled(self, pod: Pod) -> bool:
@@ -510,6 +557,9 @@ class World:
             self._observe(pod)
         del self.pods[pod.name]
         self.inbox.append(PodGone("default", pod.name, pod.uid))
+        if pod.ended is not None and pod.chunk.node not in self.silent_agents:
+            last = Progress(pod=pod.uid, done=pod.done, end=pod.answered, cpu_seconds=pod.cpu, over=True)
+            self.inbox.append(Reported(pod.chunk.node, (last,)))
 
     def check(self, uid: str, record: JobRecord) -> None:
         """Raise InvariantError where a record is unsound; the Pool may have yet to hear that units became fewer."""
@@ -547,10 +597,16 @@ class World:
                     self.pool_record = record
             case CreateChunk(uid, chunk):
                 self._create(uid, chunk)
+            case StopPod(_, name, uid):
+                pod = self.pods.get(name)
+                if pod and pod.uid == uid:
+                    pod.ends_at = self.now + (0.5 if pod.worker.heeds else pod.worker.grace)
+                    self.log.append(f"{self.now:g} stop {pod.job} [{pod.chunk.begin},{pod.chunk.origin})")
             case EndPod(_, name, uid, grace):
                 pod = self.pods.get(name)
                 if pod and pod.uid == uid:
-                    soon = self.now + (grace if pod.worker.deaf else 0.5)
+                    pod.grace = grace
+                    soon = self.now + (grace if pod.worker.deaf or not pod.worker.heeds else 0.5)
                     pod.ends_at = soon if pod.ends_at is None else min(pod.ends_at, soon)
                     if not pod.deleting:
                         pod.deleting = True
@@ -671,7 +727,7 @@ class World:
             match action:
                 case WriteStatus(job) | CreateChunk(job) | StoreResult(job) | DeleteJob(job):
                     key = job
-                case EndPod(_, name) | OfferEnd(_, name) | GiveTurn(_, name) if name in self.pods:
+                case EndPod(_, name) | StopPod(_, name) | OfferEnd(_, name) | GiveTurn(_, name) if name in self.pods:
                     key = self.pods[name].job
                 case _:
                     key = ""

@@ -143,7 +143,9 @@ class GuestControl:
         chunk = st.chunk(pod.begin, pod.attempt)
         if chunk is not None:
             st.observe(now, chunk, pod)
-        elif not pod.deleting and pod.phase != "Failed":
+        elif not pod.deleting and pod.outcome is not None:
+            st.leave(pod)
+        elif not pod.deleting:
             st.end(pod)
 
     def _gone(self, namespace: str, name: str) -> None:

@@ -16,7 +16,7 @@ from punctual.guests.estimates import ChunkLength, StartTime, UnitCost
 from punctual.guests.model import Action, Cause, ChunkSeen, Guest, LendTo
 from punctual.linger.policy import Step
 from punctual.scheduling.model import ledger
-from punctual.scheduling.model.actions import CreateChunk, Emit, EndPod, OfferEnd, StoreResult
+from punctual.scheduling.model.actions import CreateChunk, Emit, EndPod, OfferEnd, StopPod, StoreResult
 from punctual.scheduling.model.events import PodObserved
 from punctual.scheduling.model.job import Chunk, JobRecord, Verdict
 from punctual.scheduling.model.ranges import Range, Ranges
@@ -88,6 +88,8 @@ class GuestState:
     refused_at: float = -math.inf
     missed_at: float = -math.inf
     """When one of its chunks did not answer an offer in time, and none has answered since."""
+    remarked: frozenset[str] = frozenset()
+    """What was told of containers beside the work."""
     deleted: bool = False
     """It was told that its time to live is over."""
     before: list[Action] = field(default_factory=list)
@@ -140,7 +142,7 @@ class GuestState:
         """Yield the chunks with a pod that runs and is not being ended."""
         for chunk in self.record.chunks:
             known = self.of(chunk)
-            if known.pod is not None and known.pod.phase == "Running" and not known.pod.deleting:
+            if known.pod is not None and known.pod.runs and not known.pod.deleting:
                 yield chunk, known, known.pod
 
     def loss(self, chunk: Chunk) -> float:
@@ -212,7 +214,9 @@ class GuestState:
         known = self.chunks.pop(chunk.key, ChunkState())
         if chunk.size and known.cpu > 0.0:
             self.length.lost()
-        if known.pod is not None and not (own and self._keeps(known.pod)):
+        if known.pod is not None and own and known.pod.outcome == "Failed":
+            self.leave(known.pod)
+        elif known.pod is not None:
             self.end(known.pod)
         self.record = ledger.lose(self.record, chunk, durable=ledger.durable(self.guest.restart, known.done), own=own)
         if not own:
@@ -227,15 +231,18 @@ class GuestState:
                 self.lose(other, own=False)
             self.arrivals.clear()
 
-    def _keeps(self, pod: PodObserved) -> bool:
-        """Whether an ended pod stays to be looked at."""
-        if pod.phase == "Succeeded":
-            return self.guest.retention == "All"
-        return pod.phase == "Failed" and self.guest.retention != "None"
-
     def end(self, pod: PodObserved) -> None:
-        """End a pod."""
-        self.after.append(EndPod(pod.namespace, pod.name, pod.uid, GRACE))
+        """End a pod. Helpers that still run after the end of the work get the pod's grace period."""
+        self.after.append(EndPod(pod.namespace, pod.name, pod.uid, pod.grace if pod.detained else GRACE))
+
+    def leave(self, pod: PodObserved) -> None:
+        """End a pod after the end of its work, unless it stays to be looked at: then only its helpers are ended."""
+        kept = {"All"} if pod.outcome == "Succeeded" else {"All", "Failed"}
+        if self.guest.retention not in kept:
+            if pod.over or pod.detained:
+                self.end(pod)
+        elif pod.detained:
+            self.after.append(StopPod(pod.namespace, pod.name, pod.uid))
 
     # what pods and agents say
 
@@ -244,14 +251,16 @@ class GuestState:
         known = self.of(chunk)
         if known.pod is None and pod.node and pod.phase in {"Pending", "Running"}:
             self._lend(chunk, pod, paused=False)
+        if known.pod is not None and known.pod.uid == pod.uid and known.pod.ended is not None and pod.ended is None:
+            pod = pod._replace(ended=known.pod.ended)  # what ends the pod afterwards does not change how its work ended
         known.pod = pod
-        if pod.phase == "Succeeded":
+        if pod.outcome == "Succeeded":
             self.succeed(now, chunk, pod)
-        elif pod.phase == "Failed":
+        elif pod.outcome == "Failed":
             self.lose(chunk, own=pod.own_failure, message=pod.failure)
         elif pod.deleting:
             self.lose(chunk, own=False)
-        elif pod.phase == "Running":
+        elif pod.runs:
             if known.ran is None:
                 known.ran = known.moved = now
                 self.start.measure((now if pod.started is None else pod.started) - chunk.created)
@@ -266,6 +275,8 @@ class GuestState:
         if asked and not known.over:
             if known.ended_at is None:
                 known.ended_at = now
+                if pod.detained:  # its agent says its last word when all containers have ended
+                    self.end(pod)
             elif abs(now - known.ended_at) >= LAST_WORD:
                 self.lose(chunk, own=False)
             return
@@ -274,8 +285,11 @@ class GuestState:
         self.unit.measure(chunk.size, known.cpu)
         self.length.saved()
         del self.chunks[chunk.key]
-        if not self._keeps(pod):
-            self.end(pod)
+        for remark in pod.remarks:
+            if remark.key not in self.remarked:
+                self.remarked |= {remark.key}
+                self.emit("Warning" if remark.warning else "Normal", remark.reason, remark.text)
+        self.leave(pod)
 
     def _keep_result(self, chunk: Chunk, pod: PodObserved) -> None:
         if pod.cut is not None:

@@ -19,6 +19,7 @@ from punctual.scheduling.model.actions import (
     Emit,
     EndPod,
     OfferEnd,
+    StopPod,
     StoreResult,
     WriteStatus,
 )
@@ -223,6 +224,16 @@ class LendTo(NamedTuple):
 
 
 Action = (
-    WriteStatus | CreateChunk | OfferEnd | EndPod | StoreResult | LendTo | DropSetPoint | Decided | Emit | DeleteJob
+    WriteStatus
+    | CreateChunk
+    | OfferEnd
+    | EndPod
+    | StopPod
+    | StoreResult
+    | LendTo
+    | DropSetPoint
+    | Decided
+    | Emit
+    | DeleteJob
 )
 """Those of one step are in order: results, statuses, then what the statuses say."""

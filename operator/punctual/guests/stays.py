@@ -46,10 +46,10 @@ class Stays:
             listen(now, st, chunk)
         if (self.cluster.seen and node is None) or _overdue(now, st, chunk, node):
             st.lose(chunk, own=False)
-        elif known.pod is not None and known.pod.phase == "Succeeded":
+        elif known.pod is not None and known.pod.outcome == "Succeeded":
             st.succeed(now, chunk, known.pod)
-        elif known.pod is not None and known.pod.phase == "Pending" and now - chunk.created > st.guest.start_timeout:
-            st.lose(chunk, own=True, message=f"pod {known.pod.name} does not start: {known.pod.reason}")
+        elif known.pod is not None and known.pod.waits and now - chunk.created > st.guest.start_timeout:
+            st.lose(chunk, own=True, message=known.pod.unstarted)
         elif node is not None and _stalled(now, known, node, st.guest.stall_timeout):
             limit = span(st.guest.stall_timeout)
             st.lose(chunk, own=True, message=f"neither progress nor CPU for {limit} on an idle node")
@@ -58,7 +58,7 @@ class Stays:
 
     def _stop(self, now: float, st: GuestState, chunk: Chunk, cause: Cause, node: NodeState) -> None:
         known = st.of(chunk)
-        if known.pod is None or known.pod.phase != "Running":
+        if known.pod is None or not known.pod.runs:
             if cause != "AtRisk" and known.pod is not None:
                 st.lose(chunk, own=False)  # it has done nothing yet
             return
@@ -79,7 +79,7 @@ class Stays:
         for st in self.cluster.guests.values():
             for chunk in list(st.record.chunks):
                 pod = st.of(chunk).pod
-                if chunk.node == name and pod is not None and pod.phase == "Pending":
+                if chunk.node == name and pod is not None and pod.waits:
                     st.lose(chunk, own=False)
         here = {
             (st.uid, *chunk.key): (st, chunk)

@@ -237,7 +237,14 @@ def to_record(status: api.DivisibleJobStatus) -> JobRecord:
         completed_condition=said.get("Completed"),
         failed_condition=said.get("Failed"),
         spec_applied=said.get("SpecApplied"),
-        promise=Promise(promise.deadline, promise.finish, promise.margin, promise.processors, promise.start)
+        promise=Promise(
+            promise.deadline,
+            promise.finish,
+            promise.margin,
+            promise.processors,
+            promise.start,
+            bool(promise.given_up),
+        )
         if promise
         else None,
         offer=Offer(offer.earliest_deadline, offer.valid_until_time, offer.largest_load) if offer else None,
@@ -336,14 +343,7 @@ def job_status(record: JobRecord, job: Job, *, owner: Owner, transition_times: T
         "applied": _applied(job, deadline),
     }
     if record.promise:
-        promise = record.promise
-        status["promise"] = {
-            "deadline": format_time(promise.deadline),
-            "finish": format_time(promise.finish),
-            "margin": format_duration(promise.margin),
-            "processors": promise.processors,
-            "start": format_time(promise.start),
-        }
+        status["promise"] = _promise(record.promise)
     if record.offer:
         status["offer"] = _offer(record.offer)
     if cost := record.cost:
@@ -385,6 +385,17 @@ def job_status(record: JobRecord, job: Job, *, owner: Owner, transition_times: T
         "pilots": [p._asdict() for p in record.pilots],
     }
     return status | {field: some for field, some in lists.items() if some}
+
+
+def _promise(promise: Promise) -> Json:
+    made: Json = {
+        "deadline": format_time(promise.deadline),
+        "finish": format_time(promise.finish),
+        "margin": format_duration(promise.margin),
+        "processors": promise.processors,
+        "start": format_time(promise.start),
+    }
+    return made | ({"givenUp": True} if promise.given_up else {})
 
 
 def _applied(job: Job, deadline: float) -> Json:

@@ -46,6 +46,7 @@ from punctual.scheduling.model.events import (
 )
 from punctual.scheduling.model.job import Job
 from punctual.scheduling.model.timing import LEAVE
+from punctual.scheduling.state.endings import Endings
 from punctual.scheduling.state.job_state import JobState
 from punctual.scheduling.state.pool_state import PoolState
 from punctual.scheduling.state.statuses import Statuses
@@ -69,7 +70,7 @@ class Pool:
         ``offers``: whether refusals contain an offer.
         """
         state = self._state = PoolState(epoch, leave)
-        lifecycle = self._lifecycle = Lifecycle(state, Measurements(state))
+        lifecycle = self._lifecycle = Lifecycle(state, Measurements(state), Endings(state))
         planner = self._planner = Planner(state, lifecycle)
         mode = self._mode = _mode(state, lifecycle, planner)
         dispatcher = self._dispatcher = Dispatcher(state, lifecycle, planner, mode)

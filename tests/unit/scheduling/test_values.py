@@ -303,7 +303,11 @@ def watched(**more) -> ChunkObservation:
         (watched(running_since=0.0, moved=0.0, reported=50.0), 100.0, None),  # a silent agent is no evidence
         (watched(phase="Pending", reason="ErrImagePull"), 30.0, reasons.IMAGE_UNAVAILABLE),
         (watched(phase="Pending", reason="InvalidImageName"), 30.0, reasons.CHUNK_FAILED),
-        (watched(phase="Pending", reason="ContainerCreating"), 1000.0, None),  # a large image takes its time
+        (watched(phase="Pending", reason="ContainerCreating"), 590.0, None),  # a large image takes its time
+        (watched(phase="Pending", reason="ContainerCreating"), 610.0, reasons.NOT_STARTED),  # and not for ever
+        (watched(phase="Pending", reason="NotPlaced"), 15.0, None),
+        (watched(phase="Pending", reason="NotPlaced"), 21.0, reasons.NOT_STARTED),
+        (watched(phase="Pending", reason="ErrImageNeverPull"), 0.5, reasons.CHUNK_FAILED),
         (watched(phase="Pending", reason="ErrImagePull"), 10.0, None),
         (watched(phase="Pending", reason="Unschedulable"), 6.0, reasons.CAPACITY_LOST),
         (watched(phase="Pending", reason="Nominated"), 6.0, None),  # room is made for it

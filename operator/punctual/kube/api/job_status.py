@@ -31,6 +31,8 @@ class Promise(Model):
     """How many processors the plan uses."""
     start: Time
     """When its first chunk is planned to start."""
+    given_up: bool | None = None
+    """true: it cannot be kept any more, and the job goes on with leftover capacity; OnTrack says why."""
 
 
 class Offer(Model):

@@ -117,7 +117,7 @@ class PodSpec(Open):
     containers: Annotated[list[Container], Field(min_length=1, max_length=32)]
     """The containers; the first does the work and gets what the others leave of the processor. Its environment says
     which units are meant: PUNCTUAL_BEGIN (first) and PUNCTUAL_END (one past the last). Exit 0 means all of them are
-    done."""
+    done, whatever the other containers do: those that still run then are ended, with the pod's grace period."""
     init_containers: Annotated[list[Container], Field(max_length=32)] | None = None
     """Containers that run before, such as one that fetches the input."""
     restart_policy: Literal["Never"] | None = None

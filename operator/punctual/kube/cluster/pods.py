@@ -24,9 +24,18 @@ from punctual.kube.cluster.requests import beside, names_memory, requested
 from punctual.kube.fit.pod_needs import host_ports
 from punctual.kube.format.duration import format_time, parse_duration, parse_time
 from punctual.kube.format.quantity import format_bytes, format_cores, parse_quantity
-from punctual.scheduling.model.events import NO_VOLUME, NOMINATED, OVER, PodObserved, PodPhase
+from punctual.scheduling.model.events import OUT_OF_MEMORY, OVER, Helper, Outcome, PodObserved, PodPhase
 from punctual.scheduling.model.job import Chunk, InputVersion, Kind, Transfer
 from punctual.scheduling.model.node_rules import HostPort
+from punctual.scheduling.model.pod_reasons import (
+    NO_ROOM,
+    NO_SCHEDULER,
+    NO_VOLUME,
+    NOMINATED,
+    NOT_PLACED,
+    UNSEEN,
+    names_capacity,
+)
 from punctual.scheduling.model.pool_spec import PoolSpec
 from punctual.scheduling.model.resources import NOTHING, Resources
 
@@ -39,6 +48,9 @@ BEGIN: Final = f"{GROUP}/begin"
 END: Final = f"{GROUP}/end"
 ATTEMPT: Final = f"{GROUP}/attempt"
 EPOCH: Final = f"{GROUP}/epoch"
+WORK: Final = f"{GROUP}/work"
+"""Annotation with the name of the container that does the work: the template's first. A webhook may put others before
+it, so the order of a pod's containers tells nothing."""
 OFFERED_END: Final = f"{GROUP}/offered-end"
 PLACEHOLDER: Final = f"{GROUP}/placeholder-of"
 """Label of a placeholder: uid of its pool."""
@@ -71,6 +83,7 @@ LEAST_MEMORY: Final = 2**20
 _DIGITS = 19  # of the highest number of units; int() raises an error for thousands of digits
 RESULTS_SUFFIX: Final = "-results"
 _NAME = 253  # the longest name of an object
+DEFAULT_SCHEDULER: Final = "default-scheduler"
 _LABEL = 63  # the longest value of a label
 _PREFIX = 40  # of the job's name in the pod's name, which is a hostname too
 
@@ -216,6 +229,7 @@ def chunk_pod(
                 END: str(chunk.origin),
                 ATTEMPT: str(chunk.attempt),
                 EPOCH: str(epoch),
+                WORK: first["name"],
                 **notes,
             },
             "ownerReferences": [owner_reference(owner)],
@@ -437,18 +451,22 @@ def _on_its_node(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Resource
 
 def _ours(meta: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any], job: str) -> PodObserved:
     notes = meta.get("annotations") or {}
-    first = spec["containers"][0]["name"]
-    states = {s["name"]: s.get("state") or {} for s in status.get("containerStatuses") or ()}
-    state = states.get(first, {})
-    ended = state.get("terminated")
-    if ended is None:  # a failed init container fails the chunk, although the main container never ran
-        ended = _failure(status.get("initContainerStatuses"))
-    if status.get("phase") == "Failed" and not (ended or {}).get("exitCode"):  # the main container did not fail
-        ended = _failure(status.get("containerStatuses")) or ended
-    began = (state.get("running") or state.get("terminated") or {}).get("startedAt")
+    work = notes.get(WORK) or spec["containers"][0]["name"]  # an earlier version has not noted it
+    found = status.get("containerStatuses") or ()
+    state = next((s.get("state") or {} for s in found if s["name"] == work), {})
     phase = status.get("phase") or "Pending"
-    waiting = {} if ended else _waiting(status, state)
+    deleting = meta.get("deletionTimestamp") is not None
+    disrupted = any(c["type"] == "DisruptionTarget" and c["status"] == "True" for c in status.get("conditions") or ())
+    from_outside = deleting or disrupted or bool(status.get("reason"))
+    last = _last(state, work, status, helpers=phase == "Failed" and from_outside)
+    began = (state.get("running") or state.get("terminated") or {}).get("startedAt")
+    waiting = {} if last else _waiting(status, state)
+    ended = last.state if last else {}
+    reason, said = _reason(status, ended or waiting, spec)
     message, limit = (ended or waiting).get("message") or "", message_limit(spec)
+    if not status.get("reason"):
+        message, said = message or said, ""
+    outcome = _outcome(phase, state.get("terminated"), from_outside=from_outside)
     return PodObserved(
         name=meta["name"],
         uid=meta["uid"],
@@ -462,20 +480,76 @@ def _ours(meta: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str,
         phase=cast(PodPhase, phase),
         created=parse_time(meta["creationTimestamp"]),
         started=parse_time(began) if began else None,
-        finished=parse_time(ended["finishedAt"]) if ended and ended.get("finishedAt") else None,
-        exit_code=ended.get("exitCode") if ended else None,
-        reason=_reason(status, ended or waiting),
-        disrupted=any(
-            c["type"] == "DisruptionTarget" and c["status"] == "True" for c in status.get("conditions") or ()
-        ),
+        finished=parse_time(ended["finishedAt"]) if ended.get("finishedAt") else None,
+        exit_code=ended.get("exitCode"),
+        container=last.container if last else "",
+        reason=reason,
+        disrupted=disrupted,
         message=message,
-        cut=limit if ended and len(message.encode()) >= limit else None,
-        deleting=meta.get("deletionTimestamp") is not None,
+        said=said,
+        ended=outcome,
+        helpers=_helpers(work, found) if outcome else (),
+        preparing=any(_begun(s) for s in status.get("initContainerStatuses") or ()),
+        grace=_grace(spec),
+        cut=limit if last and len(message.encode()) >= limit else None,
+        deleting=deleting,
         offered=bool(notes.get(OFFERED_END)),
         turn=bool(notes.get(TURN)),
         requests=_on_its_node(spec, status),
         **_fetched(status),
     )
+
+
+class _Ended(NamedTuple):
+    """The container that tells how the work has ended, and its ``terminated`` state."""
+
+    container: str
+    state: Mapping[str, Any]
+
+
+def _last(work: Mapping[str, Any], name: str, status: Mapping[str, Any], *, helpers: bool) -> _Ended | None:
+    """Return how the work has ended: its own container's end, or that of an init container that failed before it.
+
+    ``helpers``: something outside has ended the pod, so if the work has not failed itself, a failed container beside
+    it tells more.
+    """
+    own = _Ended(name, work["terminated"]) if work.get("terminated") else None
+    if own is None:
+        own = _failure(status.get("initContainerStatuses"))
+    if helpers and not (own and own.state.get("exitCode")):
+        return _failure(status.get("containerStatuses")) or own
+    return own
+
+
+def _outcome(phase: str, work: Mapping[str, Any] | None, *, from_outside: bool) -> Outcome | None:
+    """Return how the work has ended; None: it has not, or ends as its pod does.
+
+    A container that exits with 0 because something outside ends the pod may not have done its units.
+    """
+    if work is None or (from_outside and phase != "Succeeded"):
+        return None
+    return "Failed" if work.get("exitCode") else "Succeeded"
+
+
+def _helpers(work: str, statuses: Sequence[Mapping[str, Any]]) -> tuple[Helper, ...]:
+    """Return the containers beside the work's that have not ended, or not well."""
+    found = []
+    for status in statuses:
+        ended = (status.get("state") or {}).get("terminated") or {}
+        helper = Helper(status["name"], ended.get("exitCode"), ended.get("reason") or "")
+        if helper.name != work and (helper.exit_code != 0 or helper.reason == OUT_OF_MEMORY):
+            found.append(helper)
+    return tuple(found)
+
+
+def _begun(status: Mapping[str, Any]) -> bool:
+    state = status.get("state") or {}
+    return bool(state.get("running") or state.get("terminated"))
+
+
+def _grace(spec: Mapping[str, Any]) -> float:
+    seconds = spec.get("terminationGracePeriodSeconds")
+    return 30.0 if seconds is None else float(max(1, seconds))
 
 
 def _fetched(status: Mapping[str, Any]) -> dict[str, Any]:
@@ -524,12 +598,12 @@ def _transfer(told: Mapping[str, Any]) -> Transfer | None:
     return Transfer(size, float(opening), float(seconds), float(waited))
 
 
-def _failure(containers: Sequence[Mapping[str, Any]] | None) -> Mapping[str, Any] | None:
-    """Return the ``terminated`` state of the first failed container."""
+def _failure(containers: Sequence[Mapping[str, Any]] | None) -> _Ended | None:
+    """Return the end of the first failed container."""
     for container in containers or ():
         ended = (container.get("state") or {}).get("terminated")
         if ended and ended.get("exitCode"):
-            return cast(Mapping[str, Any], ended)
+            return _Ended(container["name"], ended)
     return None
 
 
@@ -541,11 +615,14 @@ def _meant_for(spec: Mapping[str, Any]) -> str:
         return ""
 
 
-def _reason(status: Mapping[str, Any], state: Mapping[str, Any]) -> str:
-    """Return why the pod does not run, as a Kubernetes reason. The pod's own reason comes before its container's."""
+def _reason(status: Mapping[str, Any], state: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[str, str]:
+    """Return why the pod has ended or does not run, and the cluster's message about that, if it is not its container's.
+
+    The pod's own reason comes before its container's.
+    """
     if status.get("reason"):
-        return str(status["reason"])
-    return str(state.get("reason") or "") if state else _unplaced(status)
+        return str(status["reason"]), str(status.get("message") or "")
+    return (str(state.get("reason") or ""), "") if state else _unplaced(status, spec)
 
 
 def _waiting(status: Mapping[str, Any], state: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -562,17 +639,24 @@ def _waiting(status: Mapping[str, Any], state: Mapping[str, Any]) -> Mapping[str
     return state.get("waiting") or {}
 
 
-def _unplaced(status: Mapping[str, Any]) -> str:
-    """Return why kube-scheduler has found no node; empty if it has found one."""
-    for condition in status.get("conditions") or ():
-        if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            # kube-scheduler has preempted other pods and reserves their capacity for this one
-            if status.get("nominatedNodeName"):
-                return NOMINATED
-            # a volume claim failed: the node is not the cause and need not be avoided
-            lacks = "persistentvolumeclaim" in (condition.get("message") or "").lower()
-            return NO_VOLUME if lacks else str(condition.get("reason") or "")
-    return ""
+def _unplaced(status: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[str, str]:
+    """Return why no node was chosen, and the scheduler's message; empty if one was chosen."""
+    scheduled = next((c for c in status.get("conditions") or () if c["type"] == "PodScheduled"), None)
+    if scheduled is None:
+        if spec.get("nodeName") or (status.get("phase") or "Pending") != "Pending":
+            return "", ""
+        name = spec.get("schedulerName") or DEFAULT_SCHEDULER
+        return UNSEEN if name == DEFAULT_SCHEDULER else NO_SCHEDULER, f"no scheduler named {name} has looked at it"
+    if scheduled["status"] != "False":
+        return "", ""
+    reason, said = str(scheduled.get("reason") or ""), str(scheduled.get("message") or "")
+    # kube-scheduler has preempted other pods and reserves their capacity for this one
+    if status.get("nominatedNodeName"):
+        return NOMINATED, said
+    if reason != NO_ROOM or names_capacity(said):
+        return reason, said
+    # a volume claim failed: the node is not the cause and need not be avoided
+    return (NO_VOLUME if "persistentvolumeclaim" in said.lower() else NOT_PLACED), said
 
 
 def foreign_pod(body: Mapping[str, Any], *, requests: Resources | None = None) -> ForeignPod | None:

@@ -38,7 +38,7 @@ from punctual.kube.learning.results import Results, readable
 from punctual.kube.translate import job_status, pool_status, to_pool_spec
 from punctual.kube.windows.controller import WindowController
 from punctual.kube.writes.keys import JobKey, Key, PodKey, PoolKey
-from punctual.kube.writes.operations import Annotate, CreatePod, DeleteObject, DeletePod, PutStatus
+from punctual.kube.writes.operations import Annotate, CreatePod, DeleteObject, DeletePod, LimitPod, PutStatus
 from punctual.kube.writes.writer import Writer
 from punctual.scheduling.model.actions import (
     Action,
@@ -55,6 +55,7 @@ from punctual.scheduling.model.actions import (
     OfferEnd,
     OfferWindow,
     SetPoint,
+    StopPod,
     StoreResult,
     WritePool,
     WriteStatus,
@@ -130,6 +131,8 @@ class PoolExecutor:
                 self._create(action)
             case EndPod(namespace, name, uid, grace):
                 tools.writer.submit(self._key_of(uid), DeletePod(namespace, name, uid, grace))
+            case StopPod(namespace, name, uid):
+                tools.writer.submit(self._key_of(uid), LimitPod(PODS.path(namespace=namespace, name=name), uid))
             case OfferEnd(namespace, name, uid, end):
                 path = PODS.path(namespace=namespace, name=name)
                 tools.writer.submit(self._key_of(uid), Annotate(path, {OFFERED_END: str(end)}, uid))

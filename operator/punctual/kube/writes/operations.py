@@ -79,6 +79,14 @@ class DeletePod:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitPod:
+    """Give this pod a time limit that is over: its kubelet ends its containers, and the pod and its logs stay."""
+
+    path: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class Annotate:
     """Set annotations of an object (None removes one). With ``uid``, of this object only."""
 
@@ -132,7 +140,9 @@ class DeleteObject:
     propagation: Literal["", "Background", "Foreground", "Orphan"] = "Background"
 
 
-Operation = PutStatus | CreatePod | DeletePod | Annotate | ApplyConfigMap | AddToConfigMap | Patch | DeleteObject
+Operation = (
+    PutStatus | CreatePod | DeletePod | LimitPod | Annotate | ApplyConfigMap | AddToConfigMap | Patch | DeleteObject
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,12 +231,17 @@ async def _put_status(client: ApiClient, operation: PutStatus, version: str) -> 
     return await _put_status(client, replace(operation, version=""), "")
 
 
-async def _write(client: ApiClient, operation: ApplyConfigMap | DeletePod | DeleteObject | Annotate | Patch) -> Json:
+async def _write(  # noqa: PLR0911  one arm for each kind
+    client: ApiClient, operation: ApplyConfigMap | DeletePod | LimitPod | DeleteObject | Annotate | Patch
+) -> Json:
     match operation:
         case ApplyConfigMap(path, body):
             return await client.apply(path, body, field_manager=FIELD_MANAGER)
         case DeletePod(namespace, name, uid, grace):
             return await client.delete(PODS.path(namespace=namespace, name=name), uid=uid, grace=grace)
+        case LimitPod(path, uid):
+            limit: Json = {"metadata": {"uid": uid}, "spec": {"activeDeadlineSeconds": 1}}
+            return await client.patch_merge(path, limit, field_manager=FIELD_MANAGER)
         case DeleteObject(path, uid, propagation):
             return await client.delete(path, uid=uid, propagation=propagation)
         case Annotate(path, annotations, uid):

@@ -78,7 +78,7 @@ class Dispatcher:
         """Ask leftover chunks to leave the processors that planned chunks need; end those that do not leave soon."""
         leftover = any(st.state == "Leftover" or any(c.leftover for c in st.record.chunks) for st in self._active())
         assert self.state.spec is not None
-        if not leftover and not self.state.spec.fluid:
+        if not leftover and not self.lifecycle.endings.any_lingers(now) and not self.state.spec.fluid:
             return
         if self.state.schedule.counts_on_ends:
             staying = self.planner.leftovers(now)
@@ -115,12 +115,14 @@ class Dispatcher:
     def _vacate_one(self, now: float, claim: Claim) -> None:
         """Ask a leftover chunk to leave, or end it if it has been asked and has not answered."""
         if (found := self.state.on(claim.place)) is None:
+            if (occupant := self.state.processors.occupants.get(claim.place)) is not None:
+                self.lifecycle.endings.hurry(now, occupant)
             return
         st, chunk = found
         if not (chunk.leftover or st.state == "Leftover" or st.job.uid in self.state.schedule.overtaken):
             return
         watch = st.watch(chunk)
-        runs = watch.pod is not None and watch.pod.phase == "Running"
+        runs = watch.pod is not None and watch.pod.runs
         if chunk.offered is None and runs and watch.offered_at is None:
             self.offer(now, st, chunk, chunk.begin + watch.done)
         elif (watch.offered_at is None or now > watch.offered_at + PATIENCE) and not _ends_soon(chunk, watch, now):
@@ -178,7 +180,7 @@ class Dispatcher:
                     or not watch.looked_at(now)  # its answer and its progress are unknown
                 ):
                     continue
-                if watch.pod is None or watch.pod.phase != "Running":
+                if watch.pod is None or not watch.pod.runs:
                     continue
                 able = self.planner.eligibility.able(st, idle)
                 helpers, kept = self._share_out(now, st, chunk.size - watch.done, len(able))

@@ -12,8 +12,9 @@ from typing import NamedTuple
 from punctual import reasons
 from punctual.scheduling.engine.lifecycle import BLOCKED, Lifecycle
 from punctual.scheduling.engine.set_points import SetPoints
-from punctual.scheduling.model.events import NO_VOLUME, NOMINATED
+from punctual.scheduling.model.actions import Emit
 from punctual.scheduling.model.job import Chunk, Job
+from punctual.scheduling.model.pod_reasons import IMAGES, NO_ROOM, NO_VOLUME, NOMINATED, Row, row_of
 from punctual.scheduling.model.timing import LOOK
 from punctual.scheduling.model.wording import SAID, some, span
 from punctual.scheduling.state.forecast import forecast_end
@@ -21,18 +22,16 @@ from punctual.scheduling.state.job_state import SATURATED, ChunkObservation, Job
 from punctual.scheduling.state.pool_state import PoolState
 from punctual.theory.tolerance import tolerance
 
-NO_IMAGE = frozenset({"ErrImagePull", "ImagePullBackOff", "ImageInspectError", "RegistryUnavailable"})
-"""Waiting reasons of a container with an image that cannot be pulled: a wrong name, or a registry that is away."""
-NO_START = frozenset({
-    "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "CreateContainerError", "RunContainerError",
-    NO_VOLUME,
-})  # fmt: skip
-"""Waiting reasons of a container that its own template causes."""
-NO_ROOM = frozenset({"Unschedulable", NOMINATED})
 START_PATIENCE = 20.0
-"""Seconds that a pod may wait for its image or configuration: pulls are retried, and short faults pass."""
+"""Seconds that a pod may wait for image, configuration or node: pulls are retried, and short faults pass."""
 ROOM_PATIENCE = 5.0
-"""Seconds that a pod may be unschedulable on its chosen node."""
+"""Seconds that a pod may be unschedulable on its chosen node, and after which users are told why one does not start."""
+START_LIMIT = 600.0
+"""Seconds, or the job's imagePullTimeout if that is longer, that a pod may be prepared without a word from the cluster:
+a large image takes its time, a volume that does not exist never comes."""
+
+NO_CAPACITY = frozenset({NO_ROOM, NOMINATED})
+"""Reasons of pods for which their node has no free processor."""
 
 
 class Finding(NamedTuple):
@@ -43,26 +42,72 @@ class Finding(NamedTuple):
     own: bool
 
 
-def cannot_start(_job: Job, chunk: Chunk, watch: ChunkObservation, now: float) -> Finding | None:
-    """Find a container that waits too long for an image or a configuration."""
+def waiting(watch: ChunkObservation) -> Row | None:
+    """Return why the pod of a chunk does not start, if something is wrong; None: nothing is, or it has started."""
     pod = watch.pod
-    if pod is None or pod.phase != "Pending" or 0 <= now - chunk.created < START_PATIENCE:
+    if pod is None or not pod.waits:
         return None
-    why = f"{pod.reason}: {pod.message[:SAID]}" if pod.message else pod.reason
-    if pod.reason in NO_IMAGE:
+    row = row_of(pod.reason)
+    return None if row is None or row.fine or row.where not in {"waiting", "scheduled"} else row
+
+
+def cannot_start(_job: Job, chunk: Chunk, watch: ChunkObservation, now: float) -> Finding | None:
+    """Find a container that waits too long for an image or a configuration, or for one that can never come."""
+    pod, row = watch.pod, waiting(watch)
+    if pod is None or row is None or row.where != "waiting":
+        return None
+    if row.heals and 0 <= now - chunk.created < START_PATIENCE:
+        return None
+    why = _words(pod.reason, pod.message)
+    if pod.reason in IMAGES:
         return Finding(reasons.IMAGE_UNAVAILABLE, f"pod {pod.name} cannot start: {why}", own=False)
-    if pod.reason in NO_START:
+    if row.owner == "Pod":
         return Finding(reasons.CHUNK_FAILED, f"pod {pod.name} cannot start: {why}", own=True)
-    return None
+    return Finding(reasons.NOT_STARTED, f"pod {pod.name} cannot start: {why}", own=False)
+
+
+def is_not_placed(_job: Job, chunk: Chunk, watch: ChunkObservation, now: float) -> Finding | None:
+    """Find a pod that no scheduler places, for another cause than a lack of capacity."""
+    pod, row = watch.pod, waiting(watch)
+    if pod is None or row is None or row.where != "scheduled" or pod.reason in NO_CAPACITY:
+        return None
+    if 0 <= now - chunk.created < START_PATIENCE:
+        return None
+    if pod.reason == NO_VOLUME:
+        return Finding(
+            reasons.CHUNK_FAILED, f"pod {pod.name} cannot start: {_words(pod.reason, pod.message)}", own=True
+        )
+    text = f"pod {pod.name} is not placed: {_words(pod.reason, pod.message)}"
+    return Finding(reasons.NOT_STARTED, text, own=row.owner == "Pod")
 
 
 def has_no_room(_job: Job, chunk: Chunk, watch: ChunkObservation, now: float) -> Finding | None:
     """Find a pod that does not fit on its node because other pods took the capacity."""
     pod = watch.pod
     patience = START_PATIENCE if pod is not None and pod.reason == NOMINATED else ROOM_PATIENCE
-    if pod is None or pod.phase != "Pending" or pod.reason not in NO_ROOM or 0 <= now - chunk.created < patience:
+    if pod is None or waiting(watch) is None or pod.reason not in NO_CAPACITY or 0 <= now - chunk.created < patience:
         return None
-    return Finding(reasons.CAPACITY_LOST, f"node {chunk.node} has no free capacity for pod {pod.name}", own=False)
+    said = f": {pod.message[:SAID]}" if pod.message else ""
+    text = f"node {chunk.node} has no free capacity for pod {pod.name}{said}"
+    return Finding(reasons.CAPACITY_LOST, text, own=False)
+
+
+def is_not_prepared(job: Job, chunk: Chunk, watch: ChunkObservation, now: float) -> Finding | None:
+    """Find a pod with containers that do not begin, while the cluster gives no reason for it."""
+    pod, limit = watch.pod, max(START_LIMIT, job.image_timeout)
+    if pod is None or not pod.waits or pod.preparing:
+        return None
+    if 0 <= now - chunk.created < limit:
+        return None
+    text = (
+        f"pod {pod.name} has not started within {span(limit)} ({pod.reason or 'no reason is given'}): kubectl describe "
+        f"pod {pod.name} shows what its kubelet waits for, such as a volume"
+    )
+    return Finding(reasons.NOT_STARTED, text, own=True)
+
+
+def _words(reason: str, message: str) -> str:
+    return f"{reason}: {message[:SAID]}" if message else reason
 
 
 def has_stalled(job: Job, _chunk: Chunk, watch: ChunkObservation, now: float) -> Finding | None:
@@ -88,7 +133,7 @@ def receives_nothing(job: Job, chunk: Chunk, watch: ChunkObservation, now: float
     return Finding(reasons.STALLED, f"its input step has received nothing for {span(idle)}", own=True)
 
 
-CHECKS = (cannot_start, has_no_room, receives_nothing, has_stalled)
+CHECKS = (cannot_start, is_not_placed, has_no_room, is_not_prepared, receives_nothing, has_stalled)
 
 
 def finding(job: Job, chunk: Chunk, watch: ChunkObservation, now: float) -> Finding | None:
@@ -121,6 +166,8 @@ class HealthChecks:
         for uid in list(self.state.active):
             st = self.state.jobs[uid]
             self._supervise(now, st, patience)
+            if not st.record.ended:
+                self._see_starts(now, st)
 
     def _supervise(self, now: float, st: JobState, patience: float) -> None:
         """Look at each chunk of a job. ``patience``: seconds after its planned end from which a chunk is late."""
@@ -129,7 +176,7 @@ class HealthChecks:
                 break
             watch = st.watches.get(chunk.key)
             if watch is not None and watch.pod is not None:
-                if watch.pod.phase == "Succeeded":
+                if watch.pod.outcome == "Succeeded":
                     self.lifecycle.succeeded(now, st, chunk, watch)
                     continue
                 if found := finding(st.job, chunk, watch, now):
@@ -150,6 +197,22 @@ class HealthChecks:
             st.record = st.record.changed(chunk._replace(late=True))
             self.state.touch(st)
 
+    def _see_starts(self, now: float, st: JobState) -> None:
+        """Note why pods of a job do not start, in the cluster's words, until all that it has can, and one runs."""
+        for chunk in st.record.chunks:
+            watch = st.watch(chunk)
+            row = waiting(watch)
+            if watch.pod is None or row is None or row.reason in NO_CAPACITY:
+                continue
+            if not row.heals or not 0 <= now - chunk.created < ROOM_PATIENCE:
+                told = bool(st.unstarted)
+                st.unstarted = f"{watch.pod.unstarted}; {row.do}" if row.do else watch.pod.unstarted
+                if not told and st.state != "Promised":  # of a promise, the condition tells, and its event
+                    self.state.outbox.add(Emit(st.job.uid, "Warning", reasons.NOT_STARTED, st.unstarted))
+                return
+        if st.unstarted and any(watch.running_since is not None for watch in st.watches.values()):
+            st.unstarted = ""
+
     def _end_faulty(self, now: float, st: JobState, chunk: Chunk, found: Finding) -> None:
         if found.reason == reasons.CAPACITY_LOST:
             node = self.state.processors.nodes.get(chunk.node)
@@ -158,9 +221,14 @@ class HealthChecks:
                 self.state.processors.blocked_until[chunk.node] = now + BLOCKED
             else:  # its rules or the node have changed since: other pods may run there
                 found = found._replace(message=f"node {chunk.node} may not run its pods any more: {no}")
-        elif found.reason == reasons.IMAGE_UNAVAILABLE:
+        elif not st.watch(chunk).began:
+            self.state.outdated.caused_by(st.job.uid, reasons.NOT_STARTED)
+        unplaced = found.reason == reasons.NOT_STARTED
+        if found.reason == reasons.IMAGE_UNAVAILABLE:
             found = _without_image(now, st, chunk, found)
         self.lifecycle.end_and_lose(now, st, chunk, found.reason, found.message, own=found.own)
+        if unplaced and not st.record.ended:
+            self.lifecycle.hold_back(now, st, chunk, reasons.NOT_STARTED)
 
     def _give_up_measuring(self, now: float) -> None:
         """Reject jobs with deadlines that passed while pilots still measured the cost of a unit."""
@@ -194,7 +262,7 @@ class HealthChecks:
         self.state.touch(st)
         self.state.outdated.times_changed()
         if st.state == "Promised":
-            self.state.outdated.caused_by(st.job.uid, reasons.OVERRUN)
+            self.state.outdated.caused_by(st.job.uid, reasons.OVERRUN if watch.began else reasons.NOT_STARTED)
 
 
 def _without_image(now: float, st: JobState, chunk: Chunk, found: Finding) -> Finding:

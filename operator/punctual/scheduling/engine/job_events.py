@@ -54,6 +54,8 @@ class JobEvents:
         st.record = ledger.within(record, st.job.units)
         st.written = record
         st.taken_over_late = record.on_track is not None and record.on_track.status == "False"
+        if record.on_track is not None and record.on_track.reason == reasons.NOT_STARTED:
+            st.unstarted = record.on_track.message  # until one of its pods runs
         # Something other than a leader wrote this record, and no leader could process it.
         chunks = {chunk.key: chunk for chunk in record.chunks}
         pilots = tuple(sample for sample in record.pilots if sample.units > 0)
@@ -100,4 +102,4 @@ class JobEvents:
             if pod is None:  # never seen: if the pod appears, it is ended
                 self.state.processors.leave(self.state.occupant(uid, chunk))
             else:
-                self.lifecycle.end(now, pod)
+                self.lifecycle.endings.end(now, pod)

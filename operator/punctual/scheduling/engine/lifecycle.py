@@ -3,21 +3,23 @@
 import heapq
 import math
 from dataclasses import dataclass, field
+from typing import Literal
 
 from punctual import reasons
 from punctual.scheduling.engine.measurements import Measurements
 from punctual.scheduling.model import ledger
-from punctual.scheduling.model.actions import DeleteJob, Emit, EndPod, StoreResult
+from punctual.scheduling.model.actions import DeleteJob, Emit, StoreResult
 from punctual.scheduling.model.events import PodObserved
 from punctual.scheduling.model.job import Chunk, InputVersion, Verdict
-from punctual.scheduling.model.processors import Occupant
-from punctual.scheduling.model.timing import GRACE
 from punctual.scheduling.model.wording import SAID, some, span
+from punctual.scheduling.state.endings import Endings
 from punctual.scheduling.state.job_state import ChunkObservation, JobState, Key, expected_end
 from punctual.scheduling.state.pool_state import PoolState
 
 LAST_WORD = 30.0
 """Seconds to wait for the agent's last report of a pod that ended while an offer was open."""
+LONGEST_BLOCK = 300.0
+"""Maximum seconds without new pods for a job with pods that do not start; doubled from `BLOCKED` with each attempt."""
 BLOCKED = 10.0
 """Seconds without new pods on a node where a pod did not fit, or for a job with a refused pod."""
 
@@ -28,6 +30,7 @@ class Lifecycle:
 
     state: PoolState
     measurements: Measurements
+    endings: Endings
     expiring: list[tuple[float, str]] = field(default_factory=list)
     """Heap of (end of ttl, uid)."""
 
@@ -50,7 +53,7 @@ class Lifecycle:
         """Account a chunk with a successful pod if it is still owned and its last report is known."""
         chunk = st.chunk(*key)
         watch = st.watches.get(key)
-        if chunk and watch and watch.pod and watch.pod.phase == "Succeeded":
+        if chunk and watch and watch.pod and watch.pod.outcome == "Succeeded":
             self.succeeded(now, st, chunk, watch)
 
     def succeeded(self, now: float, st: JobState, chunk: Chunk, watch: ChunkObservation) -> None:
@@ -64,6 +67,8 @@ class Lifecycle:
             # The chunk may have stopped early: only its answer, read after its end, tells how many units are done.
             if watch.ended_at is None:
                 watch.ended_at = now
+                if pod.detained:  # its agent says its last word when all containers have ended
+                    self.endings.end(now, pod, pod.grace)
                 return
             if watch.ended_at != -math.inf:
                 if abs(now - watch.ended_at) < LAST_WORD:
@@ -75,7 +80,8 @@ class Lifecycle:
         st.last_end = max(st.last_end, ended)
         done = self._done(now, st)
         self.state.touch(st)
-        self.state.freed(now, chunk)
+        self.state.freed(now, None if pod.detained else chunk)
+        self._tell_remarks(st, pod)
         if chunk.kind == "Reduce":
             self._tell_cut(st, pod)
             st.record = st.record.without(chunk)
@@ -87,7 +93,7 @@ class Lifecycle:
             if chunk.size:
                 self.measurements.record(now, st, chunk, watch, fetched, seen_late=ended < now)
         self._forget(st, chunk)
-        self.end_unless_kept(now, st, pod)
+        self.endings.leave(now, pod, st.job.retention)
         self._maybe_finish(done, st)
 
     def see_input(self, now: float, st: JobState, chunk: Chunk, pod: PodObserved) -> bool:
@@ -151,6 +157,24 @@ class Lifecycle:
             text = f"reduce: the message of pod {pod.name} is cut at {pod.cut} bytes; its log has the complete output"
             self.state.outbox.add(Emit(st.job.uid, "Warning", reasons.RESULT_CUT, text))
 
+    def _tell_remarks(self, st: JobState, pod: PodObserved) -> None:
+        """Emit one event per job and container for what containers beside the work do: all its pods have the same."""
+        for remark in pod.remarks:
+            if remark.key not in st.remarked:
+                st.remarked |= {remark.key}
+                kind: Literal["Normal", "Warning"] = "Warning" if remark.warning else "Normal"
+                self.state.outbox.add(Emit(st.job.uid, kind, remark.reason, remark.text))
+
+    def hold_back(self, now: float, st: JobState, chunk: Chunk, reason: str) -> None:
+        """Delay the job's next pod, longer with each attempt: what kept this one from starting may still be there.
+
+        The cause is the job's own, or one node's, so other jobs' processors do not wait.
+        """
+        tries = max(0, st.record.tried.largest(chunk.begin, chunk.end) - 1)
+        st.refused_until = max(st.refused_until, now + min(BLOCKED * 2.0 ** min(tries, 10), LONGEST_BLOCK))
+        st.refused_for = reason
+        self.state.outdated.caused_by(st.job.uid, reason)
+
     def end_and_lose(
         self, now: float, st: JobState, chunk: Chunk, reason: str, message: str, *, own: bool, durable: bool = True
     ) -> None:
@@ -159,7 +183,7 @@ class Lifecycle:
         if pod is None:
             self.state.processors.leave(self.state.occupant(st.job.uid, chunk))
         else:
-            self.end(now, pod)
+            self.endings.end(now, pod)
         self.lose(now, st, chunk, reason, message, own=own, durable=durable)
 
     def lose(
@@ -192,29 +216,12 @@ class Lifecycle:
         self._maybe_finish(now, st)
 
     def _forget(self, st: JobState, chunk: Chunk) -> None:
-        st.watches.pop(chunk.key, None)
+        watch = st.watches.pop(chunk.key, None)
+        if watch and watch.pod and (watch.pod.namespace, watch.pod.name) not in self.state.pods.seen:
+            self.state.pods.watched.pop(watch.pod.uid, None)
         st.refused_until = 0.0  # its quota may have free capacity again
         if not st.record.chunks:
             self.state.active.pop(st.job.uid, None)
-
-    def end_unless_kept(self, now: float, st: JobState, pod: PodObserved) -> None:
-        """Delete a pod that has ended, unless the job keeps it for inspection (podRetention).
-
-        A reduce pod's log is the job's result, so a successful one stays as long as the job.
-        """
-        if pod.phase == "Succeeded":
-            kept = pod.kind == "Reduce" or st.job.retention == "All"
-        else:
-            kept = st.job.retention != "None"
-        if not kept:
-            self.end(now, pod)
-
-    def end(self, now: float, pod: PodObserved) -> None:
-        """Delete a pod, once. This includes a pod that is already terminating: its grace period may be longer."""
-        if pod.uid in self.state.pods.ending:
-            return
-        self.state.pods.ending[pod.uid] = Occupant(pod.job, pod.kind, pod.begin, pod.attempt), now + GRACE
-        self.state.outbox.add(EndPod(pod.namespace, pod.name, pod.uid, 1.0 if pod.phase == "Succeeded" else GRACE))
 
     @staticmethod
     def _done(now: float, st: JobState) -> float:
@@ -260,7 +267,7 @@ class Lifecycle:
             if pod is None:
                 self.state.processors.leave(self.state.occupant(st.job.uid, chunk))
             else:
-                self.end(now, pod)
+                self.endings.end(now, pod)
         verdict = Verdict("True", reason, message)
         st.record = st.record._replace(
             chunks=(),

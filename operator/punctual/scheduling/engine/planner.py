@@ -142,7 +142,8 @@ class Planner:
         ends = dict.fromkeys(places_of.values(), now + GRACE)  # without an owned chunk: the pod is terminating
         for occupant, until in self.state.pods.ending.values():
             if (place := places_of.get(occupant)) is not None:
-                ends[place] = max(now, until)
+                # helpers get no longer than this once the processor is needed (`Dispatcher.vacate`)
+                ends[place] = max(now, until if occupant.kind == "Reduce" else min(until, now + GRACE))
         for uid in self.state.active:
             st = self.state.jobs[uid]
             unbooked = uid in evicted or st.state == "Leftover"

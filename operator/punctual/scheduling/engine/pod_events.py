@@ -11,8 +11,9 @@ from punctual.scheduling.engine.dispatcher import Dispatcher
 from punctual.scheduling.engine.lifecycle import BLOCKED, Lifecycle
 from punctual.scheduling.engine.set_points import SetPoints
 from punctual.scheduling.model.actions import DropSetPoint, Emit
-from punctual.scheduling.model.events import OVER, CreateRefused, PodObserved, Reported
+from punctual.scheduling.model.events import CreateRefused, PodObserved, Reported
 from punctual.scheduling.model.job import Chunk
+from punctual.scheduling.model.pod_reasons import CAPACITY
 from punctual.scheduling.model.processors import Occupant
 from punctual.scheduling.state.job_state import ChunkObservation, JobState
 from punctual.scheduling.state.pool_state import PoolState
@@ -34,11 +35,14 @@ class PodEvents:
     def observed(self, now: float, pod: PodObserved) -> None:
         """Seat a pod, and account, lose or keep its chunk. A pod without a chunk is ended."""
         state = self.state
+        before = state.pods.seen.get((pod.namespace, pod.name))
+        if before is not None and before.uid == pod.uid and before.ended is not None and pod.ended is None:
+            pod = pod._replace(ended=before.ended)  # what ends the pod afterwards does not change how its work ended
         state.pods.seen[pod.namespace, pod.name] = pod
         st = state.jobs.get(pod.job)
         occupant = Occupant(pod.job, pod.kind, pod.begin, pod.attempt)
         chunk = st.chunk(pod.kind, pod.begin, pod.attempt) if st else None
-        if pod.phase in OVER:
+        if pod.over:
             if state.take_away(pod):
                 state.freed(now, chunk)
             state.outbox.add(DropSetPoint(pod.node, pod.uid))
@@ -57,7 +61,7 @@ class PodEvents:
         watch.pod = pod
         state.pods.watched[pod.uid] = (pod.job, chunk.key)
         self.set_points.aim(now, st, chunk, watch)
-        if pod.phase == "Running" and watch.running_since is None:
+        if (pod.runs or pod.detained) and watch.running_since is None:
             watch.running_since = self.lifecycle.measurements.running_since(now, chunk, pod)
             st.imageless_since = None
             watch.moved = now
@@ -76,28 +80,37 @@ class PodEvents:
         """Account, lose, query or keep the chunk, according to its pod's state."""
         if not self.lifecycle.see_input(now, st, chunk, pod):
             return
-        if pod.phase == "Succeeded":
+        if pod.outcome == "Succeeded":
             self.lifecycle.succeeded(now, st, chunk, watch)
-        elif pod.phase == "Failed":
-            own = pod.own_failure
-            reason = reasons.CHUNK_FAILED if own else reasons.CAPACITY_LOST
-            self.lifecycle.lose(now, st, chunk, reason, pod.failure, own=own)
-            self.lifecycle.end_unless_kept(now, st, pod)
+        elif pod.outcome == "Failed":
+            self._fail(now, st, chunk, pod)
         elif pod.deleting:
             # A person, an eviction or the scheduler (for a higher priority) deletes it. Its end may take its whole
             # grace period, which no margin covers.
             text = f"pod {pod.name} is being {'evicted' if pod.disrupted else 'deleted'}"
             self.lifecycle.end_and_lose(now, st, chunk, reasons.CAPACITY_LOST, text, own=False)
-        elif pod.phase == "Running" and chunk.offered is not None and watch.offered_at is None:
+        elif pod.runs and chunk.offered is not None and watch.offered_at is None:
             # An earlier leader recorded the offer and may have crashed before it sent it.
             self.dispatcher.offer(now, st, chunk, chunk.offered)
 
+    def _fail(self, now: float, st: JobState, chunk: Chunk, pod: PodObserved) -> None:
+        """Lose the chunk of a pod with work that has failed, or that something has ended."""
+        own = pod.own_failure
+        self.lifecycle.lose(
+            now, st, chunk, reasons.CHUNK_FAILED if own else reasons.CAPACITY_LOST, pod.failure, own=own
+        )
+        self.lifecycle.endings.leave(now, pod, st.job.retention)
+        if pod.reason in CAPACITY:  # its kubelet has no processor free, though the scheduler thought so
+            self.state.processors.blocked_until[pod.node] = now + BLOCKED
+        elif not own and pod.started is None and not pod.disrupted and not st.record.ended:
+            self.lifecycle.hold_back(now, st, chunk, reasons.NOT_STARTED)
+
     def _end_unowned(self, now: float, st: JobState | None, pod: PodObserved) -> None:
         """End a pod that no longer owns its units: its work is not accounted."""
-        if st is not None and pod.phase in OVER:
-            self.lifecycle.end_unless_kept(now, st, pod)
+        if st is not None and pod.outcome is not None:
+            self.lifecycle.endings.leave(now, pod, st.job.retention)
         elif st is not None or (pod.phase != "Failed" and self.state.spec is not None):
-            self.lifecycle.end(now, pod)
+            self.lifecycle.endings.end(now, pod)
 
     def gone(self, now: float, namespace: str, name: str) -> None:
         """Free the processor of a pod that the API server no longer has; its chunk, if any, is lost."""
@@ -106,13 +119,15 @@ class PodEvents:
         if pod is None:
             return
         state.pods.ending.pop(pod.uid, None)
-        state.pods.watched.pop(pod.uid, None)
         if state.take_away(pod):
             state.outdated.capacity_changed()
-        if pod.phase not in OVER:  # otherwise the set point was already dropped
+        if not pod.over:  # otherwise the set point was already dropped
             state.outbox.add(DropSetPoint(pod.node, pod.uid))
         st = state.jobs.get(pod.job)
         chunk = st.chunk(pod.kind, pod.begin, pod.attempt) if st else None
+        if st and chunk and pod.ended == "Succeeded" and st.watch(chunk).ended_at is not None:
+            return  # it was ended for its helpers' sake; only the last answer of its work is awaited
+        state.pods.watched.pop(pod.uid, None)
         if st and chunk:
             self.lifecycle.lose(now, st, chunk, reasons.CAPACITY_LOST, f"pod {name} was deleted", own=False)
 
@@ -173,4 +188,4 @@ class PodEvents:
         self.state.processors.leave(self.state.occupant(event.job, chunk))
         self.lifecycle.lose(now, st, chunk, reasons.POD_REFUSED, event.message, own=False)
         if not event.taken:
-            st.refused_until = now + BLOCKED
+            st.refused_until, st.refused_for = now + BLOCKED, reasons.POD_REFUSED

@@ -15,7 +15,7 @@ from punctual.scheduling.engine.lifecycle import Lifecycle
 from punctual.scheduling.engine.planner import Planner
 from punctual.scheduling.model import ledger
 from punctual.scheduling.model.actions import Emit
-from punctual.scheduling.model.job import Verdict
+from punctual.scheduling.model.job import Chunk, JobRecord, Verdict
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.placement.demand import Shortfall
 from punctual.scheduling.placement.plan import Plan
@@ -117,7 +117,7 @@ class Repair:
         """
         for uid in missed:
             self.state.jobs[uid].squeezed = True
-        refused = {uid: reasons.POD_REFUSED for uid, st in self.state.live.items() if st.refused_until > now}
+        refused = {uid: st.refused_for for uid, st in self.state.live.items() if st.refused_until > now}
         causes = refused | self.state.outdated.causes
         at_fault = [uid for uid in causes if uid in self.state.jobs and self.state.jobs[uid].state == "Promised"]
         newest = sorted(self.planner.promised(), key=lambda st: (-st.job.arrival, st.job.uid))
@@ -165,15 +165,21 @@ class Repair:
         nowhere = self.planner.eligibility.fits_no_node(st) if reason == reasons.CAPACITY_LOST else None
         if nowhere:
             reason = reasons.POD_FITS_NO_NODE
+        waits = st.unstarted or "its pods have not started"
         text = nowhere or {
             reasons.OVERRUN: "its units take longer than declared; the rest no longer fits before the deadline",
             reasons.CHUNK_FAILED: "chunks failed; running them again no longer fits before the deadline",
             reasons.POD_REFUSED: "its pods are refused; the rest no longer fits before the deadline",
+            reasons.NOT_STARTED: f"{waits}; the rest no longer fits before the deadline",
         }.get(reason, "processors were lost; not every promise still fits, so the newest are given up first")
         if st.job.on_miss == "Stop":
             self.lifecycle.fail(now, st, reason, f"{text}; spec.onMiss is Stop")
             return
-        st.record = st.record._replace(on_track=Verdict("False", reason, f"{text}; it continues on leftover capacity"))
+        promise = st.record.promise
+        st.record = st.record._replace(
+            on_track=Verdict("False", reason, f"{text}; it continues on leftover capacity"),
+            promise=promise and promise._replace(given_up=True),
+        )
         self.state.touch(st)
         self.state.outbox.add(Emit(st.job.uid, "Warning", reason, text))
 
@@ -190,7 +196,7 @@ class Repair:
                 continue
             text = "processors are planned for it again"
             chunks = tuple(c._replace(leftover=False) for c in st.record.chunks)
-            promised = st.record._replace(on_track=Verdict("True", reasons.ON_TRACK, text), chunks=chunks)
+            promised = _promised(st.record, text, chunks)
             again = replace(st, record=promised)
             plan, missed = self.planner.trial(now, Changes(job=again), stop=True)
             if missed or self.planner.is_late(again, now):
@@ -199,6 +205,12 @@ class Repair:
             self.state.touch(st)
             self.state.outbox.add(Emit(st.job.uid, "Normal", reasons.ON_TRACK, text))
             self.planner.adopt(plan, now)
+
+
+def _promised(record: JobRecord, text: str, chunks: tuple[Chunk, ...]) -> JobRecord:
+    """Return the record of a job that is promised again."""
+    promise = record.promise and record.promise._replace(given_up=False)
+    return record._replace(on_track=Verdict("True", reasons.ON_TRACK, text), chunks=chunks, promise=promise)
 
 
 @dataclass(slots=True)
@@ -298,7 +310,7 @@ class Refit:
         for st in sorted(lost, key=lambda s: (s.job.arrival, s.job.uid))[:8]:
             text = "its node has CPU for it again"
             chunks = tuple(c._replace(leftover=False) for c in st.record.chunks)
-            promised = st.record._replace(on_track=Verdict("True", reasons.ON_TRACK, text), chunks=chunks)
+            promised = _promised(st.record, text, chunks)
             if self._fits(now, Changes(job=replace(st, record=promised))):
                 st.record = promised
                 self.state.touch(st)

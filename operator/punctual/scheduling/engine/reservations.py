@@ -239,7 +239,7 @@ class Reservations:
             text = "its processor is reserved from now on"
             self.lifecycle.end_and_lose(now, st, chunk, reasons.CAPACITY_LOST, text, own=False)
             return
-        runs = watch.pod is not None and watch.pod.phase == "Running"
+        runs = watch.pod is not None and watch.pod.runs
         if chunk.offered is not None or watch.offered_at is not None or not runs or st.cost is None:
             return
         if expected_end(chunk, watch, now=now) <= empty + tolerance(empty):

@@ -68,6 +68,14 @@ class EndPod(NamedTuple):
     grace: float = 5.0
 
 
+class StopPod(NamedTuple):
+    """End the containers of the pod with this uid, with its own grace period; the pod stays, to be read."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
 @dataclass(frozen=True, slots=True)
 class OfferEnd:
     """Annotate the chunk's pod with an end that it may stop at."""
@@ -211,6 +219,7 @@ Action = (
     | WritePool
     | CreateChunk
     | EndPod
+    | StopPod
     | OfferEnd
     | GiveTurn
     | StoreResult

@@ -2,33 +2,25 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
+from punctual import reasons
 from punctual.control.response import Response
+from punctual.scheduling.model import pod_reasons
 from punctual.scheduling.model.job import InputVersion, Job, JobRecord, Kind, Transfer
 from punctual.scheduling.model.node_rules import HostPort, Taint
 from punctual.scheduling.model.pool_spec import PoolRecord, PoolSpec
 from punctual.scheduling.model.reservation import Reservation
 from punctual.scheduling.model.resources import Resources
-from punctual.scheduling.model.wording import SAID, last_words
+from punctual.scheduling.model.wording import SAID, last_words, span
 
 PodPhase = Literal["Pending", "Running", "Succeeded", "Failed", "Unknown"]
-
 OVER = frozenset({"Succeeded", "Failed"})
 """Phases of a pod that has ended."""
-NO_VOLUME = "NoVolume"
-"""Punctual's own reason for a pod that cannot be scheduled because a claim that it names is missing or not bound."""
-NOMINATED = "Nominated"
-"""Waiting reason of a pod for which the scheduler is preempting other pods."""
-NOT_OWN = frozenset({
-    "Preempted", "Preempting", "NodeLost", "NodeShutdown", "Shutdown", "Terminated", "OutOfcpu", "OutOfmemory",
-    "OutOfpods", "NodeAffinity", "UnexpectedAdmissionError", "DeadlineExceeded",
-})  # fmt: skip
-"""Pod reasons that the cluster causes, not the workload.
-
-Evicted is not one of them. If the node was short of a resource, the kubelet adds DisruptionTarget; without that
-condition, the pod exceeded a limit of its own.
-"""
+Outcome = Literal["Succeeded", "Failed"]
+"""How work has ended."""
+OUT_OF_MEMORY = "OOMKilled"
+"""Reason of a container in which the kernel has killed a process for lack of memory, whatever its exit code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +49,24 @@ class JobDeleted:
     uid: str
 
 
+class Helper(NamedTuple):
+    """A container beside the work's, as it is when the work has ended."""
+
+    name: str
+    exit_code: int | None = None
+    """None: it has not ended."""
+    reason: str = ""
+
+
+class Remark(NamedTuple):
+    """Something that users should know about a pod after the end of its work. ``key``: once per job is enough."""
+
+    reason: str
+    key: str
+    text: str
+    warning: bool
+
+
 class PodObserved(NamedTuple):
     """A pod of this pool as the API server shows it: a projection, never the whole object."""
 
@@ -75,17 +85,30 @@ class PodObserved(NamedTuple):
     phase: PodPhase
     created: float
     started: float | None = None
-    """When its first container began to run."""
+    """When the work's container began to run."""
     finished: float | None = None
-    """When its first container ended."""
+    """When the work's container ended; that of the init container that failed, if one has."""
     exit_code: int | None = None
+    """Exit status of the container that ``finished`` is about."""
+    container: str = ""
+    """The name of that container."""
     reason: str = ""
-    """Pod or waiting reason: Evicted, Preempted, NodeLost, ImagePullBackOff, Unschedulable, Nominated, …"""
+    """Why it ended or waits, as `pod_reasons` lists it: the pod's own reason, otherwise that of its container."""
     disrupted: bool = False
     """It has the condition DisruptionTarget: the cluster ended it, not the workload."""
     message: str = ""
     """Termination message: the range's result, at most 4 kB; for a waiting pod, the cluster's message about
     ``reason``."""
+    said: str = ""
+    """The cluster's message about the pod's own reason, such as the limit for which it was evicted."""
+    ended: Outcome | None = None
+    """How the work's container has ended, though the pod goes on or ends in another way; None: as the pod."""
+    helpers: tuple[Helper, ...] = ()
+    """Once the work has ended: the containers beside it that have not ended, or not well."""
+    preparing: bool = False
+    """One of its init containers has begun."""
+    grace: float = 30.0
+    """Seconds that its containers have to end when it is deleted."""
     cut: int | None = None
     """Number of bytes to which the kubelet cuts termination messages, if this one has as many: it may have been longer.
     None: it is complete."""
@@ -106,21 +129,85 @@ class PodObserved(NamedTuple):
     """What kube-scheduler counts for it on its node: nothing while it is bound to none. None: just a processor."""
 
     @property
+    def outcome(self) -> Outcome | None:
+        """How the work has ended: by its own container's exit, whatever others of the pod do. None: it has not."""
+        if self.ended is not None:
+            return self.ended
+        return cast(Outcome, self.phase) if self.over else None
+
+    @property
+    def over(self) -> bool:
+        """Whether the pod has ended: it holds no capacity any more."""
+        return self.phase in OVER
+
+    @property
+    def runs(self) -> bool:
+        """Whether the work's container runs. A pod is Pending as long as any of its containers waits."""
+        began = self.phase == "Running" or (self.phase == "Pending" and self.started is not None)
+        return began and self.outcome is None
+
+    @property
+    def waits(self) -> bool:
+        """Whether the work's container has not begun to run."""
+        return self.phase == "Pending" and self.started is None and self.outcome is None
+
+    @property
+    def unstarted(self) -> str:
+        """Why it has not started, in the cluster's words."""
+        words = f"{self.reason}: {self.message[:SAID]}" if self.message else self.reason or "no reason is given"
+        return f"pod {self.name} has not started: {words}"
+
+    @property
+    def detained(self) -> bool:
+        """Whether only helpers keep the pod, after the end of the work, from coming to its own end."""
+        return not self.over and self.outcome is not None and any(h.exit_code is None for h in self.helpers)
+
+    @property
     def own_failure(self) -> bool:
         """Whether a pod that failed did so by its own fault: neither the cluster nor a person ended it."""
-        return not self.disrupted and not self.deleting and self.reason not in NOT_OWN
+        return not self.disrupted and not self.deleting and pod_reasons.is_own(self.reason, self.exit_code)
 
     @property
     def failure(self) -> str:
         """How a pod failed, in words."""
         code = f"exit code {self.exit_code}" if self.exit_code is not None else self.reason or "failed"
-        text = f"pod {self.name}: {code}"
+        text = f"pod {self.name}, container {self.container}: {code}" if self.container else f"pod {self.name}: {code}"
         if self.reason and self.exit_code is not None:
             text += f" ({self.reason})"
+        if self.said:
+            text += f": {self.said[:SAID].rstrip('. ')}"
+        row = pod_reasons.row_of(self.reason)
+        if row is not None and row.do and self.own_failure:
+            text += f": {row.do}"
         if self.started is None and self.message:  # the message of the init step
             return f"{text}: {self.message[:SAID]}"
         words = last_words(self.message)
         return f"{text}; its log ends: {words}" if words else text
+
+    @property
+    def remarks(self) -> tuple[Remark, ...]:
+        """What users should know of the pod of work that has succeeded."""
+        told = []
+        if self.detained:
+            names = ", ".join(helper.name for helper in self.helpers if helper.exit_code is None)
+            text = (
+                f"pod {self.name}: the work has ended, and other containers still run ({names}): they are ended, with "
+                f"a grace period of {span(self.grace)}. A container beside the work should end with it, or be an init "
+                "container with restartPolicy Always"
+            )
+            told.append(Remark(reasons.HELPER_ENDED, f"{reasons.HELPER_ENDED} {names}", text, warning=False))
+        for container in (Helper(self.container, self.exit_code, self.reason), *self.helpers):
+            if container.exit_code is None or (not container.exit_code and container.reason != OUT_OF_MEMORY):
+                continue
+            row = pod_reasons.row_of(container.reason)
+            advice = f": {row.do}" if row is not None and row.do else ""
+            why = f" ({container.reason})" if container.reason else ""
+            text = (
+                f"pod {self.name}: container {container.name} ended with exit code {container.exit_code}{why}{advice}. "
+                "The work has ended with exit code 0, so its units count"
+            )
+            told.append(Remark(reasons.HELPER_FAILED, f"{reasons.HELPER_FAILED} {container.name}", text, warning=True))
+        return tuple(told)
 
 
 class Share(NamedTuple):

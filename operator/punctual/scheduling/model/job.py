@@ -81,6 +81,8 @@ class Promise(NamedTuple):
     """Reserve before the deadline, seconds, that planning left free."""
     processors: int
     start: float
+    given_up: bool = False
+    """It cannot be kept any more: the job continues on leftover capacity."""
 
 
 class Offer(NamedTuple):

@@ -20,7 +20,8 @@ State = Literal["Waiting", "Measuring", "Promised", "Leftover", "Refused", "Answ
 GIVEN_UP = frozenset({
     reasons.OVERRUN, reasons.CAPACITY_LOST, reasons.CHUNK_FAILED, reasons.POD_REFUSED, reasons.POD_FITS_NO_NODE,
 })  # fmt: skip
-"""Reasons of OnTrack=False under which a job has no placement any more and continues on leftover capacity."""
+"""Reasons of OnTrack=False under which a job has no placement any more and continues on leftover capacity. With
+NotStarted, the promise itself tells: it may stand while its pods do not start."""
 Key = tuple[str, int, int]
 SATURATED = 10.0
 """Seconds for which a chunk needs more CPU than there is before others are asked to help: less may be noise."""
@@ -70,6 +71,11 @@ class ChunkObservation:
     """Its pod was told, or is being told, that it has the transfer turn."""
     set_point: SetPoint | None = None
     """The last one that was sent."""
+
+    @property
+    def began(self) -> bool:
+        """Whether its pod has begun to work, be it with an init container such as the input step."""
+        return self.running_since is not None or (self.pod is not None and (self.pod.preparing or self.pod.fetched))
 
     def report_done(self, now: float, done: int) -> None:
         """Note that more units are reported done."""
@@ -134,7 +140,13 @@ class JobState:
     imageless_since: float | None = None
     """Since when its pods have waited for an image that cannot be pulled; None: one has started since."""
     refused_until: float = 0.0
-    """The API server refused one of its pods: none is created before this time."""
+    """The API server refused one of its pods, or one did not start: none is created before this time."""
+    refused_for: str = reasons.POD_REFUSED
+    """The reason of that."""
+    unstarted: str = ""
+    """Why its pods do not start, in the cluster's words; empty: they do, as far as is known."""
+    remarked: frozenset[str] = frozenset()
+    """What was told of containers beside the work."""
 
     @property
     def state(self) -> State:  # noqa: PLR0911  one line per state reads best
@@ -153,7 +165,8 @@ class JobState:
             return "Refused"
         if reason == reasons.DRY_RUN:
             return "Answered"
-        if record.on_track and record.on_track.status == "False" and record.on_track.reason in GIVEN_UP:
+        late = record.on_track is not None and record.on_track.status == "False" and record.on_track.reason
+        if late and (late in GIVEN_UP or (record.promise is not None and record.promise.given_up)):
             return "Leftover"
         return "Promised"
 

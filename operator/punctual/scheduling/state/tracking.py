@@ -39,7 +39,12 @@ class Hindrance(NamedTuple):
     message: str
 
 
-HINDRANCES: tuple[Callable[[JobState, float], Hindrance | None], ...] = ()
+def does_not_start(st: JobState, _now: float) -> Hindrance | None:
+    """Find a job with pods that do not start."""
+    return Hindrance(reasons.NOT_STARTED, st.unstarted) if st.unstarted else None
+
+
+HINDRANCES: tuple[Callable[[JobState, float], Hindrance | None], ...] = (does_not_start,)
 """Predicates of a job and the time, tried in order: what no pace shows, such as pods that cannot start."""
 
 
@@ -104,7 +109,8 @@ class Tracking:
             self._say(st, Verdict("False", *hindrance))
             return
         on_track, end = track is None or track.status == "True", deadline + tolerance(deadline)
-        edited = judged.deadline not in {None, deadline}  # earlier forecasts were compared with another deadline
+        # earlier forecasts were compared with another deadline, or did not count
+        edited = judged.deadline not in {None, deadline} or (track is not None and track.reason == reasons.NOT_STARTED)
         judged.deadline = deadline
         if edited:
             contradicts = (found.likely > end) == on_track

@@ -13,7 +13,7 @@ from punctual.kube.cluster.pods import (
     pod_name,
     project_pod,
 )
-from punctual.scheduling.model.events import PodObserved
+from punctual.scheduling.model.events import Helper, PodObserved
 from punctual.scheduling.model.job import Chunk, InputVersion, Transfer
 from punctual.scheduling.model.pool_spec import PoolSpec
 from punctual.scheduling.model.resources import Resources
@@ -72,6 +72,7 @@ def test_the_pod_is_the_jobs_own():
         "punctual.dev/end": "100",
         "punctual.dev/attempt": "2",
         "punctual.dev/epoch": "7",
+        "punctual.dev/work": "main",
     }
     (owner,) = meta["ownerReferences"]
     assert (owner["kind"], owner["uid"], owner["controller"]) == ("DivisibleJob", OWNER.uid, True)
@@ -359,27 +360,57 @@ def no_secret(step):
     }
 
 
-UNSCHEDULABLE = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
-UNBOUND = {
-    "conditions": [
-        {
-            "type": "PodScheduled",
-            "status": "False",
-            "reason": "Unschedulable",
-            "message": '0/3 nodes are available: persistentvolumeclaim "data" not found.',
-        }
-    ]
-}
+def unplaced(message, reason="Unschedulable"):
+    said = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
+    return {"conditions": [said]}
+
+
+FULL = "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]."
+UNSCHEDULABLE = unplaced(FULL)
+NO_CLAIM = '0/3 nodes are available: persistentvolumeclaim "data" not found.'
+MISFIT = "0/3 nodes are available: 1 node(s) didn't match pod anti-affinity rules, 2 node(s) didn't match …"
+UNSEEN = {"reason": "NotSeen", "message": "no scheduler named default-scheduler has looked at it"}
+SAID = "Pod ephemeral local storage usage exceeds the total limit of containers 10Mi."
+LOST = {"exitCode": 137, "reason": "ContainerStatusUnknown", "message": "The container could not be located"}
 DISRUPTED = {"conditions": [{"type": "DisruptionTarget", "status": "True"}], "reason": "Evicted", "phase": "Failed"}
+
+
+def ended_work(outcome, **more):
+    usual = {"started": 12.0, "finished": 20.0, "container": "main", "ended": outcome, "helpers": SIDE}
+    return observed(**{**usual, **more})
+
+
+def well(**more):
+    return ended_work("Succeeded", **{"exit_code": 0, **more})
+
+
+def badly(**more):
+    return ended_work("Failed", **more)
+
+
+def stopped(**more):
+    return observed(finished=20.0, container="punctual-input", preparing=True, **more)
+
+
+SIDE = (Helper("side"),)
 
 
 @pytest.mark.parametrize(
     ("status", "expected"),
     [
-        pytest.param({}, observed(), id="new"),
-        pytest.param(UNSCHEDULABLE, observed(reason="Unschedulable"), id="no room"),
-        pytest.param({**UNSCHEDULABLE, "nominatedNodeName": "n1"}, observed(reason="Nominated"), id="room is made"),
-        pytest.param(UNBOUND, observed(reason="NoVolume"), id="no claim of that name"),
+        pytest.param({}, observed(**UNSEEN), id="new"),
+        pytest.param(UNSCHEDULABLE, observed(reason="Unschedulable", message=FULL), id="no room"),
+        pytest.param(
+            {**UNSCHEDULABLE, "nominatedNodeName": "n1"}, observed(reason="Nominated", message=FULL), id="room is made"
+        ),
+        pytest.param(unplaced(NO_CLAIM), observed(reason="NoVolume", message=NO_CLAIM), id="no claim of that name"),
+        pytest.param(unplaced(MISFIT), observed(reason="NotPlaced", message=MISFIT), id="a rule of its own"),
+        pytest.param(unplaced(""), observed(reason="NotPlaced"), id="the scheduler names nothing"),
+        pytest.param(
+            unplaced("non-empty scheduling gates", "SchedulingGated"),
+            observed(reason="SchedulingGated", message="non-empty scheduling gates"),
+            id="a gate",
+        ),
         pytest.param(
             main_container(waiting={"reason": "ImagePullBackOff"}), observed(reason="ImagePullBackOff"), id="no image"
         ),
@@ -404,46 +435,167 @@ DISRUPTED = {"conditions": [{"type": "DisruptionTarget", "status": "True"}], "re
         pytest.param({"phase": "Running", **RUNNING}, observed(phase="Running", started=12.0), id="runs"),
         pytest.param(
             {"phase": "Succeeded", **main_container(terminated={**ENDED, "exitCode": 0, "message": "42"})},
-            observed(phase="Succeeded", started=12.0, finished=20.0, exit_code=0, message="42"),
+            well(phase="Succeeded", message="42"),
             id="done",
         ),
         pytest.param(
             {"phase": "Failed", **main_container(terminated={**ENDED, "exitCode": 137, "reason": "OOMKilled"})},
-            observed(phase="Failed", started=12.0, finished=20.0, exit_code=137, reason="OOMKilled"),
+            badly(phase="Failed", exit_code=137, reason="OOMKilled"),
             id="out of memory",
         ),
         pytest.param(
             {"phase": "Failed", "containerStatuses": [BESIDE, {"name": "main", "state": {"terminated": WELL}}]},
-            observed(phase="Failed", started=12.0, finished=20.0, exit_code=2, reason="Error", message="no route"),
+            well(phase="Failed", reason="Completed", helpers=(Helper("side", 2, "Error"),)),
             id="another container failed",
         ),
         pytest.param(
             {"phase": "Failed", **FAILED_INIT},
-            observed(phase="Failed", finished=20.0, exit_code=4, reason="Error"),
+            observed(phase="Failed", finished=20.0, exit_code=4, reason="Error", container="in", preparing=True),
             id="input step failed",
         ),
         pytest.param(
             fetched('{"bytes": 9, "waited": 2, "opening": 0.5, "seconds": 1.5}'),
-            observed(fetched=True, transfer=Transfer(9, 0.5, 1.5, 2.0)),
+            observed(fetched=True, transfer=Transfer(9, 0.5, 1.5, 2.0), preparing=True, **UNSEEN),
             id="input is there",
         ),
         pytest.param(
             fetched('{"size": 90, "validator": "\\"a\\""}'),
-            observed(fetched=True, input=InputVersion(90, '"a"')),
+            observed(fetched=True, input=InputVersion(90, '"a"'), preparing=True, **UNSEEN),
             id="input is there, and which",
         ),
         pytest.param(
             fetched("it has changed", code=65),
-            observed(finished=20.0, exit_code=65, message="it has changed", input_changed=True),
+            stopped(exit_code=65, message="it has changed", input_changed=True),
             id="another input",
         ),
-        pytest.param(fetched("what?"), observed(fetched=True), id="input is there, somehow"),
-        pytest.param(fetched("x", code=1), observed(finished=20.0, exit_code=1, message="x"), id="no input"),
+        pytest.param(fetched("what?"), observed(fetched=True, preparing=True, **UNSEEN), id="input is there, somehow"),
+        pytest.param(fetched("x", code=1), stopped(exit_code=1, message="x"), id="no input"),
         pytest.param(DISRUPTED, observed(phase="Failed", reason="Evicted", disrupted=True), id="evicted"),
+        pytest.param(
+            {
+                "phase": "Failed",
+                "reason": "Evicted",
+                "message": SAID,
+                **main_container(terminated={**ENDED, "exitCode": 137}),
+            },
+            observed(
+                phase="Failed",
+                reason="Evicted",
+                said=SAID,
+                started=12.0,
+                finished=20.0,
+                exit_code=137,
+                container="main",
+            ),
+            id="evicted, and for which limit",
+        ),
+        pytest.param(
+            {"phase": "Failed", "reason": "OutOfcpu", "message": "Pod was rejected: no CPU"},
+            observed(phase="Failed", reason="OutOfcpu", said="Pod was rejected: no CPU"),
+            id="rejected by its kubelet",
+        ),
+        pytest.param(
+            {"phase": "Failed", **main_container(terminated=LOST)},
+            observed(
+                phase="Failed",
+                exit_code=137,
+                reason="ContainerStatusUnknown",
+                container="main",
+                ended="Failed",
+                message="The container could not be located",
+                helpers=SIDE,
+            ),
+            id="left behind by a node that has rebooted",
+        ),
     ],
 )
 def test_what_is_kept_of_our_pod(status, expected):
     assert project_pod(body(status)) == expected
+
+
+def state(code):
+    """Return the state of a container: still running, or ended with this exit code."""
+    if code is None:
+        return {"running": {"startedAt": "1970-01-01T00:00:12Z"}}
+    name, _, reason = str(code).partition(" ")
+    return {"terminated": {**ENDED, "exitCode": int(name), "reason": reason or ("Error" if code else "Completed")}}
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["work first", "injected in front"])
+@pytest.mark.parametrize(
+    ("phase", "work", "side", "outcome", "helpers"),
+    [
+        ("Running", None, None, None, []),
+        ("Running", None, 0, None, []),
+        ("Running", None, 3, None, []),
+        ("Running", None, "137 OOMKilled", None, []),
+        ("Running", 0, None, "Succeeded", [None]),
+        ("Pending", 0, None, "Succeeded", [None]),
+        ("Succeeded", 0, 0, "Succeeded", []),
+        ("Running", 0, 0, "Succeeded", []),
+        ("Failed", 0, 3, "Succeeded", [3]),
+        ("Failed", 0, "137 OOMKilled", "Succeeded", [137]),
+        ("Succeeded", 0, "0 OOMKilled", "Succeeded", [0]),
+        ("Succeeded", "0 OOMKilled", 0, "Succeeded", []),
+        ("Running", 5, None, "Failed", [None]),
+        ("Running", "137 OOMKilled", None, "Failed", [None]),
+        ("Failed", 5, 0, "Failed", []),
+        ("Failed", 5, 3, "Failed", [3]),
+        ("Failed", "137 OOMKilled", 0, "Failed", []),
+    ],
+)
+def test_the_end_of_the_works_own_container_decides(phase, work, side, outcome, helpers, first):  # noqa: PLR0917  a line of the table
+    containers = [{"name": "main", "state": state(work)}, {"name": "proxy", "state": state(side)}]
+    shown = body({"phase": phase, "containerStatuses": containers if first else containers[::-1]})
+    injected = [{"name": "proxy"}, *shown["spec"]["containers"]]
+    shown["spec"] = {**shown["spec"], "containers": injected[::-1] if first else injected}
+    seen = project_pod(shown)
+    assert seen.outcome == outcome
+    assert [h.exit_code for h in seen.helpers] == helpers
+    assert seen.detained == (None in helpers)
+    assert seen.exit_code == (None if work is None else int(str(work).split()[0]))
+    assert seen.runs == (phase == "Running" and work is None)
+
+
+@pytest.mark.parametrize(
+    "outside",
+    [
+        {"reason": "Evicted"},
+        {"reason": "DeadlineExceeded"},
+        {"conditions": [{"type": "DisruptionTarget", "status": "True"}]},
+    ],
+)
+def test_work_that_exits_with_0_when_something_ends_its_pod_may_not_be_done(outside):
+    containers = [{"name": "main", "state": state(0)}, {"name": "proxy", "state": state(0)}]
+    assert project_pod(body({"phase": "Failed", "containerStatuses": containers, **outside})).outcome == "Failed"
+    going = body({"phase": "Running", "containerStatuses": containers}, deletionTimestamp="1970-01-01T00:01:00Z")
+    assert project_pod(going).outcome is None
+
+
+def test_the_result_is_that_of_the_work_whatever_was_put_in_front_of_it():
+    ends = [
+        {"name": name, "state": {"terminated": {**ENDED, "exitCode": 0, "message": name}}} for name in ("proxy", "main")
+    ]
+    shown = body({"phase": "Succeeded", "containerStatuses": ends})
+    shown["spec"]["containers"].insert(0, {"name": "proxy"})
+    assert project_pod(shown).message == "main"
+    del shown["metadata"]["annotations"]["punctual.dev/work"]
+    assert project_pod(shown).message == "proxy", "a pod of an earlier version: its first container"
+
+
+def test_a_pod_that_names_a_scheduler_that_nothing_serves_says_so():
+    shown = body()
+    shown["spec"]["schedulerName"] = "vulcano"
+    seen = project_pod(shown)
+    assert (seen.reason, seen.message) == ("NoScheduler", "no scheduler named vulcano has looked at it")
+
+
+@pytest.mark.parametrize(("asked", "grace"), [(None, 30.0), (5, 5.0), (0, 1.0)])
+def test_a_pods_grace_period_is_what_its_template_says(asked, grace):
+    shown = body()
+    if asked is not None:
+        shown["spec"]["terminationGracePeriodSeconds"] = asked
+    assert project_pod(shown).grace == grace
 
 
 @pytest.mark.parametrize(
