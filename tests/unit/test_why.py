@@ -210,6 +210,42 @@ def pending(found, waiting=None):
     })  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("body", "waiting"),
+    [
+        ({"spec": {"schedulerName": "vulcano"}}, "no scheduler named vulcano has looked at it"),
+        ({"spec": {"schedulerName": "default-scheduler"}}, ""),
+        (
+            {"status": {"conditions": [
+                {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes: …"}
+            ]}},
+            "Unschedulable: 0/3 nodes: …",
+        ),
+    ],
+)  # fmt: skip
+def test_a_pod_without_a_node_tells_the_schedulers_words(body, waiting):
+    meta = {
+        "name": "p",
+        "uid": "p",
+        "labels": {"punctual.dev/job-uid": "j"},
+        "annotations": {"punctual.dev/begin": "0"},
+        "creationTimestamp": format_time(NOW),
+    }
+    assert pod_of({"metadata": meta, **body}).waiting == waiting
+
+
+def test_the_works_container_is_shown_whatever_was_put_in_front_of_it():
+    ends = [{"name": name, "state": {"terminated": {"message": name}}} for name in ("proxy", "main")]
+    meta = {
+        "name": "p",
+        "uid": "p",
+        "labels": {"punctual.dev/job-uid": "j"},
+        "annotations": {"punctual.dev/begin": "0", "punctual.dev/work": "main"},
+        "creationTimestamp": format_time(NOW),
+    }
+    assert pod_of({"metadata": meta, "status": {"containerStatuses": ends}}).message == "main"
+
+
 def test_a_pod_that_waits_for_its_image_says_so():
     cluster = Cluster().after(10, A)
     pod = pending(cluster.read("a")[0], ("ImagePullBackOff", 'Back-off pulling image "nowhere/x"'))

@@ -43,7 +43,7 @@ _ANSWERS = {
 """The usual answers to jobs."""
 _FAULTS = reasons.CHUNK_FAILED, reasons.STALLED, reasons.REDUCE_FAILED, reasons.INPUT_CHANGED, reasons.RESULT_CUT
 """Faults of jobs themselves."""
-_CAUSES = reasons.CAPACITY_LOST, reasons.OVERRUN, reasons.LATE
+_CAUSES = reasons.CAPACITY_LOST, reasons.OVERRUN, reasons.LATE, reasons.NOT_STARTED
 """Causes of broken promises. Their series begin with a tenant's first promise: so the first miss is an increase."""
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # of the whole library: each would double the counters

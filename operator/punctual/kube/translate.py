@@ -127,6 +127,8 @@ def to_job(
         suspend=spec.suspend,
         reservation=reservation,
         reduce_duration=spec.reduce.duration if spec.reduce else None,
+        pod_limit=spec.template.spec.active_deadline_seconds,
+        reduce_limit=spec.reduce.template.spec.active_deadline_seconds if spec.reduce else None,
         fetches=spec.input is not None,
         ttl=None if spec.ttl_seconds_after_finished is None else float(spec.ttl_seconds_after_finished),
         rules=fit.rules if fit else ANY_NODE,

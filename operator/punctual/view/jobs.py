@@ -144,7 +144,8 @@ class Pod:
     finished: float | None
     message: str
     waiting: str = ""
-    """Why a container has not started, such as ``ImagePullBackOff: Back-off pulling image …``; empty: it has."""
+    """Why a container has not started, such as ``ImagePullBackOff: Back-off pulling image …``, or why it has no node;
+    empty: it has started."""
 
 
 def job_of(body: Mapping[str, Any]) -> Job:
@@ -229,8 +230,12 @@ def pod_of(body: Mapping[str, Any]) -> Pod | None:
         return None
     steps = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
     waits: Json = next((w for step in steps if (w := (step.get("state") or {}).get("waiting"))), {})
-    first = (status.get("containerStatuses") or [{}])[0].get("state") or {}
-    running, ended = first.get("running") or {}, first.get("terminated") or {}
+    found = status.get("containerStatuses") or []
+    # a webhook may have put containers before the work's; pods of an earlier version do not name it
+    work = next(
+        (step for step in found if step.get("name") == notes.get("punctual.dev/work")), found[0] if found else {}
+    )
+    running, ended = ((work.get("state") or {}).get(key) or {} for key in ("running", "terminated"))
     return Pod(
         uid=meta["uid"],
         name=meta["name"],
@@ -244,8 +249,20 @@ def pod_of(body: Mapping[str, Any]) -> Pod | None:
         started=moment(running.get("startedAt") or ended.get("startedAt")),
         finished=moment(ended.get("finishedAt")),
         message=ended.get("message") or "",
-        waiting=": ".join(word for word in (waits.get("reason"), waits.get("message")) if word),
+        waiting=": ".join(word for word in (waits.get("reason"), waits.get("message")) if word) or _unplaced(body),
     )
+
+
+def _unplaced(body: Mapping[str, Any]) -> str:
+    """Return why a pod has no node, in the scheduler's words; empty: it has one, or nothing is known."""
+    spec, conditions = body.get("spec") or {}, (body.get("status") or {}).get("conditions") or ()
+    said: Json = next((c for c in conditions if c["type"] == "PodScheduled"), {})
+    if said.get("status") == "False":
+        return f"{said.get('reason', '')}: {said.get('message', '')}"
+    name = spec.get("schedulerName", "")
+    if said or spec.get("nodeName") or name in {"", "default-scheduler"}:
+        return ""
+    return f"no scheduler named {name} has looked at it"
 
 
 def moment(text: str | None) -> float | None:

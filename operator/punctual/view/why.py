@@ -406,7 +406,8 @@ def _behind(on: Subject, chunk: Chunk) -> Iterator[tuple[float, str]]:
 
 def _late(on: Subject) -> Iterator[str]:
     job = on.job
-    yield said("Its deadline cannot be kept", job.reason, job.message)
+    waits = job.reason == reasons.NOT_STARTED
+    yield said("Its pods do not start" if waits else "Its deadline cannot be kept", job.reason, job.message)
     if job.deadline is not None and job.end is not None:
         where = f"{_distance(job.deadline - job.end)} the deadline at {on.at(job.deadline)}"
         yield f"The forecast is {on.at(job.end)}, {where}."
@@ -420,10 +421,8 @@ def _late(on: Subject) -> Iterator[str]:
             "ended. Its finished units count."
         )
     if not job.chunks:
-        yield (
-            f"No chunk of it runs now, and {job.done} of {some(job.units, 'unit')} are done. It gets the processors "
-            "that no promise needs."
-        )
+        next_step = "Another pod follows later." if waits else "It gets the processors that no promise needs."
+        yield f"No chunk of it runs now, and {job.done} of {some(job.units, 'unit')} are done. {next_step}"
     if pool is not None:
         lost = [node for node in pool.nodes if node.reason and not node.processors]
         yield from few((f"Node {node.name} has no processors now: {node.reason}." for node in lost), "more nodes")

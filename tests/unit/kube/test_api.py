@@ -28,6 +28,7 @@ from punctual.kube.api import (
     parse_metadata,
     parse_status,
 )
+from punctual.kube.api.template import is_image
 
 BAD = [
     case
@@ -315,3 +316,31 @@ def test_only_what_works_can_be_chosen():
     }
     assert "max_share" not in fields
     assert get_args(DivisibleJobSpec.model_fields["class_"].annotation) == ("Guaranteed", "Guest")
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "a", "punctual:dev", "registry.k8s.io/pause:3.10", "localhost:5000/a/b:c", "Foo/bar", "[::1]:5000/x",
+        f"ghcr.io/a/b@sha256:{'a' * 64}", f"a/b:v1.0_x-y@sha256:{'0' * 64}", "foo_bar/baz", "a__b/c--d",
+        "10.0.0.1:80/x", "registry.invalid/nothere:1",
+    ],
+)  # fmt: skip
+def test_a_reference_to_an_image_that_a_runtime_can_read_is_taken(image):
+    assert is_image(image)
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "Punctual:dev", "a/B", "UPPER/Lower", "a//b", "a:", "/a", "a/", ":tag", "a:b:c", "a b", " a", "a\n", "a..b",
+        "-a", "a@sha256:zz", "a" * 256, "0" * 64, f"a:{'x' * 129}", "http://a/b", "${X}", "a-" * 600,
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["containers", "initContainers"])
+def test_an_image_that_can_never_be_pulled_is_refused_and_the_field_is_named(image, kind):
+    manifest = example(DivisibleJob)
+    manifest["spec"]["template"]["spec"][kind] = [{"name": "main", "image": image}]
+    said = refusal(DivisibleJob, manifest)
+    assert said.startswith(f"spec.template.spec.{kind}[0].image: ")
+    assert "never be pulled" in said

@@ -199,7 +199,7 @@ def test_fields_of_a_pod_say_where_they_are_explained():
     assert spec["properties"]["tolerations"]["description"].startswith("Taints")
     assert spec["properties"]["hostAliases"]["description"] == "As in any pod: `kubectl explain pod.spec.hostAliases`."
     container = spec["properties"]["containers"]["items"]["properties"]
-    assert container["image"]["description"] == "As in any pod: `kubectl explain pod.spec.containers.image`."
+    assert container["command"]["description"] == "As in any pod: `kubectl explain pod.spec.containers.command`."
     assert container["name"]["description"] == "The container's name."
 
 

@@ -251,3 +251,38 @@ def test_a_job_that_was_given_up_as_its_pods_did_not_start_goes_on_when_they_do(
     w.run_until(lambda w: w.done("j1"), within=200)
     assert w.records["j1"].completed_condition.reason == reasons.DEADLINE_MISSED
     assert w.records["j1"].on_track.reason == reasons.NOT_STARTED
+
+
+# limits of the pods' own
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"pod_limit": 41}, "41s is shorter than a chunk may take: up to 42s for 40 units on one processor"),
+        ({"pod_limit": 42}, ""),
+        ({"pod_limit": 20, "deadline": 23.0}, "20s is shorter than a chunk may take: up to 21s"),
+        ({"pod_limit": 22, "deadline": 24.0}, ""),
+        ({"reduce_limit": 9, "reduce_duration": 10.0}, "9.0s is shorter than spec.reduce.duration, 10s"),
+        ({"reduce_limit": 10, "reduce_duration": 10.0}, ""),
+    ],
+)
+def test_a_limit_that_would_end_a_chunk_before_it_can_be_done_is_refused_with_both_numbers(more, said):
+    w = nodes()
+    w.apply(job(units=40, **{"deadline": 100, **more}))
+    w.tick()
+    if not said:
+        assert w.state("j1") == ("True", reasons.FEASIBLE)
+        return
+    assert w.state("j1") == ("False", reasons.INVALID_SPEC)
+    assert said in w.records["j1"].admitted.message
+    assert "activeDeadlineSeconds" in w.records["j1"].admitted.message
+
+
+def test_a_limit_is_compared_once_pilots_have_measured_the_cost():
+    w = nodes()
+    w.apply(job(units=400, chi=None, deadline=900, pod_limit=30))
+    w.run(1)
+    assert w.state("j1") == ("Unknown", reasons.MEASURING)
+    w.run_until(lambda w: w.state("j1")[0] != "Unknown", within=100)
+    assert w.state("j1") == ("False", reasons.INVALID_SPEC)

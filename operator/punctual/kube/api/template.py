@@ -5,9 +5,10 @@ the types and bounds of all others from ``pod.json``; the operator keeps them as
 pod checks them.
 """
 
+import re
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from punctual.kube.api.base import INT_OR_STRING, PART_OF_POD, PRESERVE_UNKNOWN, Model, Open, Rule
@@ -28,6 +29,36 @@ Quantity = Annotated[
     BeforeValidator(_number_or_text),
     WithJsonSchema({INT_OR_STRING: True, "maxLength": LONGEST_QUANTITY, "x-type": "quantity"}),
 ]
+
+_LABEL: Final = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_DOMAIN: Final = rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[A-Fa-f0-9:]+\])(?::\d+)?"
+_PART: Final = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_IMAGE: Final = re.compile(
+    rf"(?P<name>(?:{_DOMAIN}/)?{_PART}(?:/{_PART})*)"
+    r"(?::\w[\w.-]{0,127})?(?:@[A-Za-z][A-Za-z0-9]*(?:[+._-][A-Za-z][A-Za-z0-9]*)*:[0-9A-Fa-f]{32,})?",
+    re.ASCII,
+)
+"""A reference to an image, as container runtimes read it: [domain[:port]/]path[:tag][@digest]."""
+_LONGEST_NAME: Final = 255
+_LONGEST: Final = 1024
+
+
+def is_image(reference: str) -> bool:
+    """Return whether a container runtime can read a reference to an image. The API server checks no syntax."""
+    if len(reference) > _LONGEST or re.fullmatch(r"[0-9a-f]{64}", reference):  # a bare digest names no image
+        return False
+    found = _IMAGE.fullmatch(reference)
+    return found is not None and len(found["name"]) <= _LONGEST_NAME
+
+
+def _image(value: str) -> str:
+    if value and not is_image(value):
+        text = "is no valid reference to an image, so it can never be pulled: write registry/name:tag, in lower case"
+        raise PydanticCustomError("image", "{message}", {"message": text})
+    return value
+
+
+Image = Annotated[str, AfterValidator(_image)]
 
 _NO_CPU = Rule(
     "!('cpu' in self)",
@@ -64,6 +95,8 @@ class Container(Open):
 
     name: Annotated[str, Field(min_length=1, max_length=63)]
     """The container's name."""
+    image: Image | None = None
+    """Its image, as `registry/name:tag`. A reference that no runtime can read is refused (InvalidSpec)."""
     env: Variables | None = None
     """Its environment, besides Punctual's own (`PUNCTUAL_…`)."""
     volume_mounts: Mounts | None = None
@@ -122,6 +155,9 @@ class PodSpec(Open):
     """Containers that run before, such as one that fetches the input."""
     restart_policy: Literal["Never"] | None = None
     """Never, or absent: a chunk that failed is cut again and given to another pod."""
+    active_deadline_seconds: Annotated[int, Field(ge=1)] | None = None
+    """Seconds after which the pod is ended, which counts as a failure of the work. A job is refused if that is shorter
+    than one of its chunks may take. Better absent: `stallTimeout` of the job ends chunks that hang."""
     node_name: Annotated[str, Field(max_length=253)] | None = None
     """Must be absent: Punctual chooses the node."""
     resources: Resources | None = None

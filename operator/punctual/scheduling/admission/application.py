@@ -48,6 +48,8 @@ class Application:
     excluded: Callable[[], Exclusions] = lambda: Exclusions("", 0)
     """Returns which of its rules exclude how many of the pool's nodes."""
     deleting: bool = False
+    shared: bool = False
+    """Pods share processors: a chunk runs until it is due."""
 
     @property
     def most(self) -> int:
@@ -160,6 +162,36 @@ def wants_more_processors_than_units(a: Application) -> Rejected | None:
     )
 
 
+def most_seconds(a: Application) -> float:
+    """Return the longest time that the plan may give one chunk: all units on the slowest processor, until it is due."""
+    ground, demand, left = a.plan.ground, a.demand, a.demand.due - a.now
+    if a.shared:
+        return left
+    slowest = 1.0 if ground.speeds is None else float(ground.speeds.max(initial=0.0))
+    alone = demand.cost.setup + demand.ranges.total * (demand.cost.tau + demand.cost.chi * slowest)
+    return min(alone, left)
+
+
+def ends_its_own_pods(a: Application) -> Rejected | None:
+    """Refuse a job with pods that the cluster would end before a chunk, or the reduce step, can be done."""
+    limit, reduce_limit, reduce = a.job.pod_limit, a.job.reduce_limit, a.job.reduce_duration or 0.0
+    most = most_seconds(a)
+    if limit is not None and a.demand.ranges and limit < most:
+        text = (
+            f"spec.template.spec.activeDeadlineSeconds: {span(limit)} is shorter than a chunk may take: up to "
+            f"{span(most)} for {some(a.demand.ranges.total, 'unit')} on one processor, its start included. Remove it, "
+            "or raise it: spec.stallTimeout ends chunks that hang"
+        )
+    elif reduce_limit is not None and reduce_limit < reduce:
+        text = (
+            f"spec.reduce.template.spec.activeDeadlineSeconds: {span(reduce_limit)} is shorter than "
+            f"spec.reduce.duration, {span(reduce)}: remove it, or raise it"
+        )
+    else:
+        return None
+    return Rejected(reasons.INVALID_SPEC, text)
+
+
 CHECKS = (
     refused_at_the_door,
     pool_is_going,
@@ -169,6 +201,7 @@ CHECKS = (
     wants_more_processors_than_units,
     wants_more_processors_than_there_are,
     starts_too_late,
+    ends_its_own_pods,
 )
 
 

@@ -148,6 +148,7 @@ class Decisions:
             closed=closed(self.state.processors, self.state.spec, now),
             excluded=lambda: eligibility.exclusions(st),
             deleting=self.state.request.deleting,
+            shared=self.state.spec.fluid,
         )
 
     def _measure(self, now: float, st: JobState) -> None:

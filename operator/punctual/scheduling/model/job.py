@@ -62,6 +62,10 @@ class Job:
     """The reservation that it must run inside (`Reservation.group`); None: it runs outside of all."""
     reduce_duration: float | None = None
     """Seconds planned for the reduce pod after the last chunk; None: no reduce."""
+    pod_limit: float | None = None
+    """Seconds after which the cluster ends one of its chunks' pods (activeDeadlineSeconds of the template) ..."""
+    reduce_limit: float | None = None
+    """... and the pod of its reduce step; None: it does not."""
     fetches: bool = False
     """Its chunks have an input step, which waits for a transfer turn."""
     ttl: float | None = None

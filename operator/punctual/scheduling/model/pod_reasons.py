@@ -1,6 +1,6 @@
 """Reasons that kubelets, kube-scheduler and controllers write into a pod's status: one table, one row for each reason.
 
-A row states whose doing it is, whether the state can heal, and what a user can do. It holds for Kubernetes 1.30 to
+A row states what has caused it, whether the state can heal, and what a user can do. It holds for Kubernetes 1.30 to
 1.35; ``source`` names the file of Kubernetes (or of containerd, for what the runtime says) that writes the reason.
 A reason without a row is judged by the exit code's owner: a container that ended with another status than 0 is the
 work's doing; a pod without any exit code is the cluster's.
@@ -12,7 +12,7 @@ import re
 from typing import Final, Literal, NamedTuple
 
 Owner = Literal["Cluster", "Pod", "Exit"]
-"""Whose doing a reason is. Cluster: a node, a controller or a person; it never counts as a failure of the work. Pod: a
+"""What has caused a reason. Cluster: a node, a controller or a person; it never counts as a failure of the work. Pod: a
 limit, name or request of the pod's own template; it counts. Exit: the exit code decides."""
 Where = Literal["pod", "disruption", "ended", "waiting", "scheduled"]
 """Where a reason is found: ``status.reason``, the condition DisruptionTarget, a container's ``terminated`` or
@@ -161,7 +161,7 @@ _OUT_OF: Final = "OutOf"
 IMAGES: Final = frozenset(row.reason for row in TABLE if row.do == _IMAGE)
 """Waiting reasons of an image that cannot be pulled: a wrong name, or a registry that is away."""
 CAPACITY: Final = frozenset({"OutOfcpu", "OutOfmemory", "OutOfpods"})
-"""Rejections by a kubelet whose node has no free processor, though the scheduler thought so."""
+"""Rejections by a kubelet that has no free processor on its node, though the scheduler thought so."""
 
 _CAPACITY_WORDS: Final = re.compile(r"\b(Insufficient (cpu|memory)|Too many pods)(?![./-]?\w)")
 
