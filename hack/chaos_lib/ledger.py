@@ -17,7 +17,7 @@ from chaos_lib.jobs import Json, Wish
 from chaos_lib.scribe import JobSeen, PodSeen, condition
 from punctual.kube.format.duration import parse_time
 
-TOLD = frozenset({"CapacityLost", "NodeLost", "ChunkFailed", "Stalled", "Overrun", "Late", "PodRefused"})
+TOLD = frozenset({"CapacityLost", "NodeLost", "ChunkFailed", "Stalled", "NotStarted", "Overrun", "Late", "PodRefused"})
 """Reasons by which Punctual says that a promise is in danger or given up."""
 EXCUSED = frozenset({"InfeasibleCapacity", "InfeasibleStartup", "PodRefused"})
 """Reasons to refuse any job: there may be no room, or a quota in the way."""

@@ -33,10 +33,11 @@ from punctual.scheduling.model.actions import (
     Emit,
     EndPod,
     OfferEnd,
+    StopPod,
     StoreResult,
     WriteStatus,
 )
-from punctual.scheduling.model.events import CreateRefused, PodGone, PodObserved
+from punctual.scheduling.model.events import CreateRefused, Helper, Outcome, PodGone, PodObserved
 from punctual.scheduling.model.job import Chunk, JobRecord
 from punctual.scheduling.model.ranges import Ranges
 
@@ -68,6 +69,8 @@ class Manners:
     """What they have said at their end."""
     hangs: bool = False
     memory: int = 100
+    helper: bool = False
+    """A container beside the work runs on until it is ended."""
 
 
 @dataclass
@@ -92,6 +95,8 @@ class Pod:
     disrupted: bool = False
     lines: int = 0
     """Lines of reports since its end."""
+    ended: Outcome | None = None
+    """How its work has ended while its helper goes on."""
 
     @property
     def whole(self) -> int:
@@ -242,7 +247,7 @@ class World:
     def _work(self, name: str, seconds: float) -> None:
         """Let the pods of a node share what its hosts leave."""
         run = [pod for pod in self.pods.values() if pod.chunk.node == name and pod.phase == "Running"]
-        run = [pod for pod in run if not pod.paused and not pod.manners.hangs]
+        run = [pod for pod in run if not pod.ended and not pod.paused and not pod.manners.hangs]
         wanted = sum(self.guests[pod.job].cores if pod.job in self.guests else 1.0 for pod in run)
         part = min(1.0, self.nodes[name].cores * (1.0 - self.hosts[name].use) / wanted) if run else 0.0
         for pod in run:
@@ -256,14 +261,18 @@ class World:
             did = Ranges.of((pod.chunk.begin, pod.chunk.begin + pod.whole))
             self.worked[pod.job] = self.worked.get(pod.job, Ranges()) | did
             if pod.manners.fails_after is not None and pod.cpu >= pod.manners.fails_after:
-                pod.phase, pod.exit_code = "Failed", 1
+                self._finish(pod, "Failed", 1)
                 self._lose(pod)
-                self._show(pod)
             elif pod.chunk.begin + pod.whole >= pod.end:
                 self._read_offer(pod)
-                pod.phase, pod.exit_code = "Succeeded", 0
                 self.ended_with[pod.uid] = pod.chunk.begin, pod.end
-                self._show(pod)
+                self._finish(pod, "Succeeded", 0)
+
+    def _finish(self, pod: Pod, outcome: Outcome, code: int) -> None:
+        pod.ended, pod.exit_code = outcome, code
+        if not pod.manners.helper:
+            pod.phase = outcome
+        self._show(pod)
 
     def _read_offer(self, pod: Pod) -> None:
         if pod.offered is None or pod.manners.deaf or self.now < pod.offered_at + pod.manners.slow_to_answer:
@@ -301,6 +310,10 @@ class World:
                 case EndPod(_, name, uid):
                     if (pod := self.pods.get(name)) and pod.uid == uid:
                         self._remove(pod)
+                case StopPod(_, name, uid):
+                    if (pod := self.pods.get(name)) and pod.uid == uid:
+                        pod.phase = "Failed"
+                        self._show(pod)
                 case StoreResult(uid, begin, end, message):
                     # a leader that crashed may have stored it before: stored again, it is the same
                     found = self.stored.setdefault(uid, [])
@@ -337,7 +350,7 @@ class World:
         self._show(pod)
 
     def _remove(self, pod: Pod) -> None:
-        if pod.phase in {"Pending", "Running"}:
+        if pod.phase in {"Pending", "Running"} and pod.ended is None:
             self._lose(pod)
         del self.pods[pod.name]
         self.events.append(PodGone("default", pod.name, pod.uid))
@@ -372,7 +385,9 @@ class World:
             exit_code=pod.exit_code,
             disrupted=pod.disrupted,
             reason=pod.manners.reason if pod.phase == "Failed" else "",
-            message={"Succeeded": pod.uid, "Failed": pod.manners.log}.get(pod.phase, ""),
+            message={"Succeeded": pod.uid, "Failed": pod.manners.log}.get(pod.ended or pod.phase, ""),
+            ended=pod.ended,
+            helpers=(Helper("side"),) if pod.manners.helper and pod.ended and pod.phase == "Running" else (),
             offered=pod.offered is not None,
         )
 

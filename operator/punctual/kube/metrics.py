@@ -41,8 +41,8 @@ _ANSWERS = {
     "False": (reasons.INFEASIBLE_CAPACITY, reasons.INFEASIBLE_STARTUP),
 }
 """The usual answers to jobs."""
-_FAULTS = reasons.CHUNK_FAILED, reasons.STALLED, reasons.REDUCE_FAILED, reasons.INPUT_CHANGED, reasons.RESULT_CUT
-"""Faults of jobs themselves."""
+_FAULTS = reasons.CHUNK_FAILED, reasons.STALLED, reasons.REDUCE_FAILED, reasons.INPUT_CHANGED
+"""Faults of jobs themselves. No alert counts them, so rarer ones have no series before the first."""
 _CAUSES = reasons.CAPACITY_LOST, reasons.OVERRUN, reasons.LATE, reasons.NOT_STARTED
 """Causes of broken promises. Their series begin with a tenant's first promise: so the first miss is an increase."""
 

@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 from guest_world import Manners, Pod, World, guest
 
+from punctual import reasons
 from punctual.guests.nodes import FLAPS
 from punctual.scheduling.model.job import JobRecord
 
@@ -318,6 +319,30 @@ def test_a_job_fails_when_a_chunk_fails_too_often():
     assert record.chunks == ()
     world.run(2)
     assert not list(world.running())
+
+
+@pytest.mark.parametrize(("retention", "left"), [("Failed", 0), ("All", 1)])
+def test_a_helper_that_never_ends_keeps_no_guest_from_being_done(retention, left):
+    world = World(nodes=1)
+    world.manners = Manners(helper=True)
+    world.apply(guest(units=10, retention=retention))
+    world.until_done(limit=60.0)
+    world.run(3)
+    assert world.records["g1"].completed.total == 10
+    assert not list(world.running())
+    assert (len(world.pods) > 0) == (left > 0)
+    assert world.told.count(("Normal", reasons.HELPER_ENDED)) == 1
+
+
+def test_a_guest_that_fails_beside_a_helper_has_failed_at_once():
+    world = World(nodes=1)
+    world.manners = Manners(helper=True, fails_after=2.0)
+    world.apply(guest(units=10, chunk_retries=0))
+    world.until_done(limit=60.0)
+    world.run(3)
+    assert world.records["g1"].failed_condition is not None
+    assert not list(world.running())
+    assert len(world.pods) == 1, "it stays to be read"
 
 
 def test_a_hung_chunk_is_lost_on_an_idle_node_and_left_alone_on_a_busy_one():

@@ -21,6 +21,7 @@ from punctual.kube.writes.operations import (
     CreatePod,
     DeleteObject,
     DeletePod,
+    LimitPod,
     Patch,
     PutStatus,
 )
@@ -34,6 +35,7 @@ from punctual.scheduling.model.actions import (
     Measured,
     OfferEnd,
     SetPoint,
+    StopPod,
     StoreResult,
     WritePool,
     WriteStatus,
@@ -156,12 +158,13 @@ async def test_what_concerns_a_job_is_submitted_under_its_uid_in_order(executor,
         CreateChunk("j1", CHUNK),
         OfferEnd("ns", "render-1", "pod1", 3),
         GiveTurn("ns", "render-1", "pod1", 3.0),
+        StopPod("ns", "render-1", "pod1"),
         StoreResult("j1", 0, 5, "42"),
         EndPod("ns", "render-1", "pod1"),
         DeleteJob("j1"),
     ):
         executor.perform(action)
-    kinds = [PutStatus, CreatePod, Annotate, Annotate, ApplyConfigMap, Patch, DeletePod, DeleteObject]
+    kinds = [PutStatus, CreatePod, Annotate, Annotate, LimitPod, ApplyConfigMap, Patch, DeletePod, DeleteObject]
     assert [(key, type(operation)) for key, operation in log.submitted] == [(JobKey("j1"), kind) for kind in kinds]
 
 
