@@ -432,7 +432,7 @@ class World:
                 if node not in self.silent_agents:
                     self.inbox.append(Reported(node, tuple(pods)))
 
-    def _kubelet(self, pod: Pod) -> None:  # noqa: C901  one life in one place
+    def _kubelet(self, pod: Pod) -> None:  # noqa: C901, PLR0912  one life in one place
         w = pod.worker
         if pod.deleting and pod.ends_at is not None and self.now >= pod.ends_at:
             self._end(pod)
