@@ -196,6 +196,10 @@ class Link:
     def cut(self, nth, mode, then):
         self._nth, self._mode, self._then = self.writes + nth, mode, then
 
+    def mend(self):
+        """Let writes come through again."""
+        self._nth = 0
+
     def __getattr__(self, name):
         call = getattr(self._server, name)
         return call if name not in WRITES else lambda *args, **more: self._write(call, *args, **more)
@@ -222,7 +226,6 @@ class LiveReplica(Replica):
     def __init__(self, server):
         self.link = Link(server)
         super().__init__(self.link)
-        self.server = server
         self.deaf = False
         self._seen = {}  # pods as they were last told of, by path
         for path, pod in server.living.items():
@@ -283,3 +286,21 @@ class LiveWorld(World):
         if spec.get("class") == "Guest":
             self.server.objects[self.path(body)]["spec"].pop("deadline")
         return body
+
+
+def ended(world, body):
+    return world.status(body).get("state") in {"Completed", "Missed", "Failed"}
+
+
+async def quiet(world, leader):
+    """Wait until a leader has nothing more to do. Progress may wait to be written."""
+    server, same, before = world.server, 0, None
+
+    def rests():
+        nonlocal same, before
+        now = [*map(len, (server.written, server.stamped, server.pods, server.deleted, server.events))]
+        idle = leader.term.leads and leader.term._parts.writer._queues.caught_up.is_set()
+        same, before = (same + 1 if idle and now == before else 0), now
+        return same > 10
+
+    await world.until(rests)

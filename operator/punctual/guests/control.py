@@ -116,11 +116,13 @@ class GuestControl:
         if record is not None:
             st.record = ledger.within(record, guest.units)
             self._written[guest.uid] = now, record, record
+        pods = [pod for pod in self._pods.values() if pod.job == guest.uid]
         if st.record.ended:
+            for pod in pods:  # an earlier leader recorded the end, and may not have ended them
+                self._observe(now, st, pod)
             return
         st.record = st.record._replace(epoch=self._epoch)
         answer(now, st)
-        pods = [pod for pod in self._pods.values() if pod.job == guest.uid]
         held = {(pod.begin, pod.attempt) for pod in pods}
         # A pod that was never created, or is gone: if one appears after all, it owns nothing and is ended.
         for chunk in [c for c in st.record.chunks if (c.begin, c.attempt) not in held or c.end > guest.units]:

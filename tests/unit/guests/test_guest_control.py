@@ -480,7 +480,26 @@ def test_which_pods_stay(retention, kept):
     world.until_done()
     world.run(2)
     assert {pod.phase for pod in world.pods.values()} == kept
+    world.crash()
+    world.run(2)
+    assert {pod.phase for pod in world.pods.values()} == kept
     world.check()
+
+
+def test_a_new_leader_ends_what_a_job_that_has_ended_still_has():
+    world = World(nodes=1)
+    world.apply(guest(units=4))
+    while not world.pods:
+        world.tick()
+    (left,) = world.pods.values()
+    world.until_done()
+    assert left.phase == "Succeeded"
+    world.run(2)
+    assert not world.pods
+    world.pods[left.name] = left  # as if the leader had gone before it was ended
+    world.crash()
+    world.run(2)
+    assert not world.pods
 
 
 @pytest.mark.parametrize("refusal", [None, ("PodRefused", "no quota")])

@@ -4,7 +4,7 @@ import copy
 from typing import ClassVar
 
 import pytest
-from returning import LiveWorld
+from returning import LiveWorld, ended, quiet
 
 from punctual.kube.format.duration import format_time
 from punctual.kube.leader import term
@@ -28,24 +28,6 @@ async def world():
     yield made
     for replica in made.replicas:
         await replica.end()
-
-
-def ended(world, body):
-    return world.status(body).get("state") in {"Completed", "Missed", "Failed"}
-
-
-async def quiet(world, leader):
-    """Wait until a leader has nothing more to do. Progress may wait to be written."""
-    server, same, before = world.server, 0, None
-
-    def rests():
-        nonlocal same, before
-        now = [*map(len, (server.written, server.stamped, server.pods, server.deleted, server.events))]
-        idle = leader.term.leads and leader.term._parts.writer._queues.caught_up.is_set()
-        same, before = (same + 1 if idle and now == before else 0), now
-        return same > 10
-
-    await world.until(rests)
 
 
 async def leads(world, replica, epoch):
