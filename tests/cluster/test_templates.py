@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 
+import pytest
 from live import POOL, condition, eventually
 
 from punctual.kube.format.duration import parse_time
@@ -11,6 +12,12 @@ from punctual.kube.format.duration import parse_time
 COST = {"perUnit": "1s", "startup": "3s"}
 WORK = "i=$PUNCTUAL_BEGIN; while [ $i -lt $PUNCTUAL_END ]; do sleep 0.8; i=$((i+1)); done"
 HOST = "kubernetes.io/hostname"
+
+
+@pytest.fixture
+async def second_space(another):
+    """A namespace of other tenants."""
+    return await another()
 
 
 def asked(space, name, *, units=4, deadline="2m", command=WORK, others=(), resources=None, **pod):
@@ -43,28 +50,28 @@ MISFITS = {
     "gpu": ("PodTooLarge", "nvidia.com/gpu", {"resources": {"limits": {"nvidia.com/gpu": "1"}}}),
     "helper": (
         "PodTooLarge",
-        "200m",
-        {"others": [{"name": "shipper", "command": ["true"], "resources": {"requests": {"cpu": "100m"}}}]},
+        "64Mi",
+        {"others": [{"name": "shipper", "command": ["true"], "resources": {"requests": {"memory": "64Mi"}}}]},
     ),
     "brief": ("InvalidSpec", "activeDeadlineSeconds", {"activeDeadlineSeconds": 2}),
 }
 
 
-async def test_templates_that_cannot_run_are_refused_and_break_no_promise_of_another_namespace(space, another):
+async def test_templates_that_cannot_run_are_refused_and_break_no_promise_of_another_namespace(space, second_space):
     """Two promised jobs fill the pool one after the other; a misfit of each kind comes between them."""
-    size = (await another.client.get(f"/apis/punctual.dev/v1alpha1/pools/{POOL}"))["status"]["processors"]
+    size = (await second_space.client.get(f"/apis/punctual.dev/v1alpha1/pools/{POOL}"))["status"]["processors"]
     everything = {"processors": {"min": size, "max": size}}
-    await another.apply(asked(another, "first", units=6 * size, deadline="60s", **everything))
-    assert (await another.answer("first"))["status"] == "True"
+    await second_space.apply(asked(second_space, "first", units=6 * size, deadline="60s", **everything))
+    assert (await second_space.answer("first"))["status"] == "True"
     await space.apply(*(asked(space, name, deadline="61s", **spec) for name, (_, _, spec) in MISFITS.items()))
-    await another.apply(asked(another, "second", units=6 * size, deadline="75s", **everything))
-    assert (await another.answer("second"))["status"] == "True"
+    await second_space.apply(asked(second_space, "second", units=6 * size, deadline="75s", **everything))
+    assert (await second_space.answer("second"))["status"] == "True"
     for name, (reason, number, _) in MISFITS.items():
         answer = await space.answer(name)
         assert (name, answer["status"], answer["reason"]) == (name, "False", reason)
         assert number in answer["message"]
     for name in ("first", "second"):
-        status = await another.end(name)
+        status = await second_space.end(name)
         assert condition(status, "Completed").get("reason") == "Completed", status
     assert space.pods == {}
 
@@ -119,28 +126,28 @@ async def test_the_works_exit_counts_whatever_the_containers_beside_it_do(space)
     assert "5" in failed["message"]
 
 
-async def test_pods_that_never_start_are_told_with_the_clusters_words_and_close_no_node(space, another):
+async def test_pods_that_never_start_are_told_with_the_clusters_words_and_close_no_node(space, second_space):
     absent = asked(space, "absent", deadline="40s", chunkRetries=0)
     absent["spec"]["template"]["spec"]["containers"][0]["image"] = "registry.invalid/nothere:1"
     await space.apply(absent, asked(space, "unserved", deadline="40s", schedulerName="vulcano", chunkRetries=0))
     for name in ("absent", "unserved"):
         await eventually(lambda name=name: space.condition(name, "OnTrack").get("status") == "False", within=30)
         assert space.condition(name, "OnTrack")["reason"] == "NotStarted"
-    await another.apply(asked(another, "other"))
-    assert (await another.answer("other"))["status"] == "True"
-    assert condition(await another.end("other"), "Completed").get("reason") == "Completed"
+    await second_space.apply(asked(second_space, "other"))
+    assert (await second_space.answer("other"))["status"] == "True"
+    assert condition(await second_space.end("other"), "Completed").get("reason") == "Completed"
 
 
-async def test_a_limit_range_that_makes_pods_larger_breaks_no_promise_of_another_namespace(space, another):
+async def test_a_limit_range_that_makes_pods_larger_breaks_no_promise_of_another_namespace(space, second_space):
     limits = [{"type": "Container", "defaultRequest": {"cpu": "100m"}, "default": {"cpu": "200m"}}]
     body = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "usual"}, "spec": {"limits": limits}}
     await space.kubectl("create", "-f", "-", stdin=json.dumps(body))
-    size = (await another.client.get(f"/apis/punctual.dev/v1alpha1/pools/{POOL}"))["status"]["processors"]
+    size = (await second_space.client.get(f"/apis/punctual.dev/v1alpha1/pools/{POOL}"))["status"]["processors"]
     await space.apply(asked(space, "large", units=40, others=[{"name": "side", "command": ["true"]}]))
-    await another.apply(asked(another, "victim", units=4 * size, deadline="45s", processors={"max": size}))
-    large, victim = await asyncio.gather(space.answer("large"), another.answer("victim"))
+    await second_space.apply(asked(second_space, "victim", units=4 * size, deadline="45s", processors={"max": size}))
+    large, victim = await asyncio.gather(space.answer("large"), second_space.answer("victim"))
     assert (large["reason"], victim["status"]) == ("PodTooLarge", "True")
-    assert condition(await another.end("victim"), "Completed").get("reason") == "Completed"
+    assert condition(await second_space.end("victim"), "Completed").get("reason") == "Completed"
 
 
 async def test_as_many_processors_as_the_minimum_begin_together(client, space):
