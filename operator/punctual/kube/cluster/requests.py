@@ -104,7 +104,9 @@ class _Counted:
     def container(self, container: Body) -> Amounts:
         """Return what counts for a container."""
         asked, seen = _asked(container), self._resized.get(container["name"])
-        return asked if seen is None else self._in_force(asked, seen)
+        if seen is None or _is_in_force((container.get("resources") or NONE).get("requests"), seen):
+            return asked
+        return self._in_force(asked, seen)
 
     def whole(self, containers: Amounts) -> Amounts:
         """Return what the pod as a whole requests, where that replaces the sum of its containers."""
@@ -138,6 +140,11 @@ class _Counted:
 HUGE: Final = "hugepages-"
 WHOLE: Final = frozenset({"cpu", "memory"})
 """What a pod can request as a whole, beside huge pages."""
+
+
+def _is_in_force(requests: Body | None, seen: Body) -> bool:
+    """Return whether a container simply has what it requests, as nearly all have."""
+    return requests == seen["resources"].get("requests") == seen.get("allocatedResources", requests)
 
 
 def _is_sidecar(container: Body) -> bool:
