@@ -26,6 +26,10 @@ PRIORITIES = Resource("scheduling.k8s.io/v1", "priorityclasses")
 PRIORITY = "punctual-chaos"
 PATIENCE = 3
 """Restarts after which a container has to wait too long for the next."""
+SUCCEEDS = 25.0
+"""Seconds within which another replica leads if the leader is frozen: its lease, and some more."""
+DECIDES = (3.0, 6.0)
+"""Seconds for which a successor leads, at least and at most."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +145,23 @@ async def _leader_killed(scene: Scene) -> str:
 async def _leader_frozen(scene: Scene) -> AsyncIterator[str]:
     async with _frozen(scene, await scene.ground.operator(leading=True)) as name:
         yield name
+
+
+@contextlib.asynccontextmanager
+async def _leader_returns(scene: Scene) -> AsyncIterator[str]:
+    """Freeze the leader past its lease, let its successor decide, then hold that up until the first leads again.
+
+    The first is frozen for less than its probes wait. The successor is killed in the end, as often as a leader is.
+    """
+    ground = scene.ground
+    first, second = await ground.operator(leading=True), await ground.operator(leading=False)
+    async with _frozen(scene, first) as name:
+        await ground.lead(second, within=SUCCEEDS)
+        await asyncio.sleep(scene.rng.uniform(*DECIDES))
+    async with _frozen(scene, second):
+        await ground.lead(first, within=SUCCEEDS)
+        await _kill(scene, second)
+    yield name
 
 
 async def _leader_deleted(scene: Scene) -> str:
@@ -354,6 +375,7 @@ FAULTS = (
     Fault("chunk hung", _once(_chunk_hung)),
     Fault("leader killed", _once(_leader_killed), 2, alone=frozenset({"operator"})),
     Fault("leader frozen", _leader_frozen, 2, (3, 30), frozenset({"operator"}), silences=True),
+    Fault("leader returns", _leader_returns, 1, alone=frozenset({"operator", "api", "node"}), silences=True),
     Fault("leader deleted", _once(_leader_deleted), 1, alone=frozenset({"operator"})),
     Fault("standby killed", _once(_standby_killed), 1, alone=frozenset({"operator"}), disturbs=False),
     Fault("agent killed", _once(_agent_killed), 2, alone=frozenset({"agent"}), disturbs=False),
@@ -373,3 +395,10 @@ FAULTS = (
     Fault("stranger that pushes", lambda scene: _stranger(scene, pushing=True), 1, (5, 20), frozenset({"priority"})),
     Fault("quota", _quota, 1, (5, 20), frozenset({"quota"})),
 )
+FIRST = next(fault for fault in FAULTS if fault.name == "leader returns")
+"""The first of each run, however short it is: what a replica remembers of an earlier term shows in no other."""
+
+
+def drawn(number: int, rng: Random) -> Fault:
+    """Return the n-th fault of a run."""
+    return FIRST if number == 1 else rng.choices(FAULTS, [fault.weight for fault in FAULTS])[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -147,6 +148,16 @@ class Ground:
             if runs(pod) and holder.startswith(pod["metadata"]["name"]) == leading:
                 return pod
         raise NothingThere("no such operator")
+
+    async def lead(self, pod: Json, *, within: float) -> None:
+        """Wait until an operator's pod holds the lease."""
+        end, name = time.monotonic() + within, pod["metadata"]["name"]
+        while time.monotonic() < end:
+            lease = await self.get(LEASES.path(namespace=SYSTEM, name="punctual"))
+            if (lease["spec"].get("holderIdentity") or "").startswith(name):
+                return
+            await asyncio.sleep(0.2)
+        raise NothingThere(f"{name} does not lead within {within:.0f} s")
 
     async def agent(self, rng: Random) -> Json:
         """Return an agent that runs."""

@@ -4,13 +4,15 @@ import copy
 import sys
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "hack"))
 
-from chaos_lib import hidden, ledger
-from chaos_lib.faults import FAULTS
+from chaos_lib import faults, hidden, ledger
+from chaos_lib.faults import FAULTS, Scene, drawn
+from chaos_lib.ground import NothingThere
 from chaos_lib.jobs import KINDS, Maker
 from chaos_lib.ledger import Struck
 from chaos_lib.scribe import JobSeen, PodSeen
@@ -282,6 +284,67 @@ def test_secrets_are_found_by_their_telling_parts():
     assert hidden.told("-----BEGIN PRIVATE KEY----- aaaa.bbbb short", secrets) == []
     assert hidden.told("x MIGHAgEAMBMGByqGSM49 y", secrets) == ["key"]
     assert hidden.told("Bearer aaaa.bbbb.the-signature-of-it", secrets) == ["token"]
+
+
+class Replicas:
+    """A cluster with two replicas of the operator: one that is frozen loses its lease to the other."""
+
+    def __init__(self, *, stays=""):
+        self.log = []
+        self.leader = "one"
+        self.frozen = set()
+        self.stays = stays  # this one does not lead
+
+    async def operator(self, *, leading):
+        other = {"one": "two", "two": "one"}[self.leader]
+        status = {"containerStatuses": [{"restartCount": 0}]}
+        return {"metadata": {"name": self.leader if leading else other}, "status": status}
+
+    async def signal(self, pod, name):
+        self.log.append((name, pod["metadata"]["name"]))
+        if name == "STOP":
+            self.frozen.add(pod["metadata"]["name"])
+        else:
+            self.frozen.discard(pod["metadata"]["name"])
+
+    async def lead(self, pod, *, within):
+        name = pod["metadata"]["name"]
+        if name == self.stays or self.frozen != {self.leader}:
+            raise NothingThere
+        self.leader = name
+        self.log.append(("leads", name))
+
+
+async def test_a_leader_returns_when_its_successor_is_held_up_and_killed(monkeypatch):
+    monkeypatch.setattr(faults, "DECIDES", (0.0, 0.0))
+    ground = Replicas()
+    async with faults.FIRST.do(Scene(ground, Random(1), {})) as hit:
+        assert hit == "one"
+    assert ground.log == [
+        ("STOP", "one"),
+        ("leads", "two"),
+        ("CONT", "one"),
+        ("STOP", "two"),
+        ("leads", "one"),
+        ("KILL", "two"),
+        ("CONT", "two"),
+    ]
+
+
+@pytest.mark.parametrize("stays", ["one", "two"])
+async def test_a_fault_that_does_not_succeed_leaves_no_replica_frozen(monkeypatch, stays):
+    monkeypatch.setattr(faults, "DECIDES", (0.0, 0.0))
+    ground = Replicas(stays=stays)
+    with pytest.raises(NothingThere):
+        async with faults.FIRST.do(Scene(ground, Random(1), {})):
+            pass
+    assert not ground.frozen
+    assert ("KILL", "two") not in ground.log
+
+
+def test_the_first_fault_of_each_run_is_a_leader_that_returns():
+    assert {drawn(1, Random(seed)).name for seed in range(20)} == {"leader returns"}
+    assert {drawn(2, Random(seed)).name for seed in range(2000)} == {fault.name for fault in FAULTS}
 
 
 def test_each_fault_has_a_name_of_its_own():
