@@ -2,11 +2,13 @@
 
 import asyncio
 import os
+import time
 from dataclasses import dataclass
 
 import pytest
 from faults import afterwards, lose, refuse
 from life import life, told
+from ports import kept_port
 from proxy import WRITES
 
 from punctual.kube.cluster.directory import JOBS
@@ -114,6 +116,63 @@ async def test_killed_at_any_write_another_operator_ends_it_in_the_same_state(cl
     missed = [name for name, struck in found.items() if not struck]
     # each kind of write is met in each way; how many statuses are written depends on the machine's mood
     assert all("pools/status" in name or ("jobs/status" in name and not name.endswith("#1")) for name in missed), missed
+
+
+LEASE = 6.0
+"""Seconds of the lease of replicas that lead again."""
+SHORT = {"PUNCTUAL_LEASE_LEASE": str(LEASE), "PUNCTUAL_LEASE_RENEW": "4", "PUNCTUAL_LEASE_RETRY": "0.5"}
+
+
+async def returned(client, kubeconfig, folder, strike):
+    """Freeze an operator, let another end the job, and kill that; return whether it came to that.
+
+    The first leads again, decides about another job, and leaves the one that has ended as it is.
+    """
+    async with life(client, kubeconfig, folder) as (stage, proxy, start):
+        done = asyncio.ensure_future(stage.finished())
+        rule = strike.add(proxy, lambda: first.freeze())  # noqa: PLW0108  which begins only now
+        first, there = start(**SHORT), stage.port
+        met = asyncio.ensure_future(rule.met.wait())
+        await asyncio.wait((met, done), return_when=asyncio.FIRST_COMPLETED)
+        if met.cancel():
+            return False
+        frozen = time.monotonic()
+        proxy.forgive()
+        with kept_port() as stage.port:
+            await stage.let_go()
+            second = start(**SHORT)
+            await done
+            await stage.until(lambda: time.monotonic() - frozen > LEASE)
+            second.kill()
+            await second.ended()
+        stage.port = there
+        ended, pods = stage.status, dict(stage.pods)
+        await stage.let_go()
+        first.go_on()
+        await stage.add_job("later", deadline="1s")
+        await stage.until(lambda: stage.answered("later", "InfeasibleStartup"))
+        assert first.status is None, "it has ended, and did not lead again"
+        assert stage.status == ended
+        assert stage.pods.keys() == pods.keys()
+        await stage.judge()
+        return True
+
+
+@pytest.mark.timeout(1800 if EVERY else 400, func_only=True)
+async def test_an_operator_that_is_frozen_at_any_write_and_leads_again_undoes_nothing(client, kubeconfig, tmp_path):
+    made = await undisturbed(client, kubeconfig, tmp_path)
+    slots = asyncio.Semaphore(AT_ONCE)
+    strikes = [Strike(kind, nth, mode) for kind, nth in made for mode in MODES]
+    chosen = strikes if EVERY else [one for one in strikes if (one.nth, one.mode) == (1, "unanswered")]
+
+    async def one(strike):
+        async with slots:
+            return await returned(client, kubeconfig, tmp_path, strike)
+
+    found = await asyncio.gather(*map(one, chosen), return_exceptions=True)
+    failed = {str(strike): error for strike, error in zip(chosen, found, strict=True) if not isinstance(error, bool)}
+    assert not failed, told(failed)
+    assert any(found)
 
 
 ASKED_AGAIN = [

@@ -1,4 +1,4 @@
-"""A minute of hack/chaos, which always contains a leader that leads again; `make chaos` runs ten, the workflow an hour."""
+"""A minute of hack/chaos, with a leader that leads again in it; `make chaos` runs ten, the workflow an hour."""
 
 import subprocess
 

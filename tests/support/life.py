@@ -25,8 +25,8 @@ async def life(client, kubeconfig, folder, *, page=None, plays=True, job=True):
             if job:
                 await stage.add_job()
 
-            def start():
-                replicas.append(Replica(proxy.kubeconfig, stage.namespace, here / "log", **stage.env))
+            def start(**more):
+                replicas.append(Replica(proxy.kubeconfig, stage.namespace, here / "log", **stage.env, **more))
                 return replicas[-1]
 
             try:

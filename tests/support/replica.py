@@ -7,6 +7,7 @@ hundred of them.
 import asyncio
 import multiprocessing
 import os
+import signal
 import sys
 
 _FORKS = multiprocessing.get_context("forkserver")
@@ -42,6 +43,14 @@ class Replica:
     def kill(self):
         """Send it a signal that it cannot catch: nothing is flushed, the Lease is not released."""
         self._process.kill()
+
+    def freeze(self):
+        """Stop it where it is: it knows nothing of the time that passes."""
+        os.kill(self._process.pid, signal.SIGSTOP)
+
+    def go_on(self):
+        """Let it go on where it was frozen."""
+        os.kill(self._process.pid, signal.SIGCONT)
 
     async def end(self, within=120.0):
         """Stop it in good order; return its exit status."""
