@@ -18,7 +18,7 @@ from punctual.scheduling.admission.schedule import Accepted, ChunkStart, Claim, 
 from punctual.scheduling.model.node_rules import Eligible, Ports
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Ranges
-from punctual.scheduling.model.timing import NOTICE
+from punctual.scheduling.model.timing import WARNING
 from punctual.scheduling.model.wording import some, span
 from punctual.scheduling.placement.demand import Demand, Shortfall
 from punctual.scheduling.placement.place import together_from
@@ -238,12 +238,12 @@ class ExactSchedule:
         return self.plan.ground.around is not None
 
     def spare(self, now: float, idle: Iterable[Place]) -> Mapping[Place, float]:
-        """Return the places that no placement needs, and those that wait for one that begins later than after notice.
+        """Return the places that no placement needs, and those that wait for one that begins later.
 
-        From the latter, jobs without a promise must leave ``NOTICE`` before that.
+        From the latter, jobs without a promise must leave ``WARNING`` before that.
         """
         begins = {claim.place: claim.begin for claim in self.claimed(now)}
-        until = {place: begins.get(place, np.inf) - NOTICE for place in idle}
+        until = {place: begins.get(place, np.inf) - WARNING for place in idle}
         return {place: at for place, at in until.items() if at > now}
 
     def claimed(self, now: float) -> Iterable[Claim]:  # noqa: ARG002  as every schedule

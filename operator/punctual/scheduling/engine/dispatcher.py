@@ -1,7 +1,7 @@
 """Dispatch: creates planned chunks on free processors, and runs pilots and other jobs on leftover capacity.
 
 A leftover chunk goes on as long as promised work can wait for its processor or use another. When it must leave, it is
-asked to stop early, ``NOTICE`` before that work begins, and its pod is deleted if it does not stop soon.
+asked to stop early, ``WARNING`` before that work begins, and its pod is deleted if it does not stop soon.
 """
 
 import math
@@ -22,7 +22,7 @@ from punctual.scheduling.model.job import Chunk, Kind
 from punctual.scheduling.model.node_rules import Ports, conflict
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.ranges import Range, Ranges
-from punctual.scheduling.model.timing import GRACE, LEFTOVER_CHUNK, LOOK, NOTICE, PATIENCE
+from punctual.scheduling.model.timing import LEFTOVER_CHUNK, LOOK, NOTICE, PATIENCE, SOON, WARNING
 from punctual.scheduling.model.wording import span
 from punctual.scheduling.placement.timeline import Timeline, Walk
 from punctual.scheduling.state.eligibility import NO_PORTS
@@ -32,11 +32,6 @@ from punctual.theory.tolerance import tolerance
 
 UNBOOKED = frozenset({"Measuring", "Leftover"})
 """States of jobs that run on leftover capacity."""
-SOON = PATIENCE + GRACE
-"""Seconds after an offer within which a pod that ignores its end is gone; the plan allows for that time.
-
-A chunk that has answered and reaches its end within that time delays nothing.
-"""
 
 
 @dataclass(slots=True)
@@ -63,13 +58,15 @@ class Dispatcher:
         self.relieve(now)
 
     def wake(self, now: float) -> float | None:
-        """Return when work begins, or a leftover chunk must be asked to leave, without a further event."""
+        """Return when work begins, or a leftover chunk must be asked to leave or ended, without a further event."""
         at = self.state.schedule.wake(now)
-        staying = self.planner.leftovers(now) if self.state.schedule.counts_on_ends else {}
-        if not staying:
+        if not self.state.schedule.counts_on_ends:
             return at
-        leave = (claim.begin - NOTICE for claim in self.state.schedule.claimed(now) if claim.place in staying)
-        return min((t for t in (at, *leave) if t is not None and t > now), default=at)
+        asked = (st.watch(c).offered_at for st in self._active() for c in st.record.chunks)
+        times = [offered + SOON + 2 * tolerance(now) for offered in asked if offered is not None]
+        if staying := self.planner.leftovers(now):
+            times += (claim.begin - WARNING for claim in self.state.schedule.claimed(now) if claim.place in staying)
+        return min((t for t in (at, *times) if t is not None and t > now), default=None)
 
     def _active(self) -> Iterator[JobState]:
         return (self.state.jobs[uid] for uid in self.state.active)
@@ -88,12 +85,12 @@ class Dispatcher:
             self._vacate_one(now, claim)
 
     def _due_claims(self, now: float) -> list[Claim]:
-        """Return the claims of work that begins within notice, unless a free processor takes the next work anyway."""
+        """Return the claims of work that begins soon, unless a free processor takes the next work anyway."""
         schedule, occupants = self.state.schedule, self.state.processors.occupants
         if schedule.takes_any and any(place not in occupants for place in self.state.processors.usable(now)):
             return []
         claims = [*schedule.claimed(now), *self._port_claims()]
-        return [claim for claim in claims if claim.begin - NOTICE <= now + tolerance(now)]
+        return [claim for claim in claims if claim.begin - WARNING <= now + tolerance(now)]
 
     def _port_claims(self) -> list[Claim]:
         """Return the places of pods with host ports that planned work needs."""
@@ -134,12 +131,12 @@ class Dispatcher:
         watch = st.watch(chunk)
         other = self.state.jobs.get(claim.uid or "")
         if other is None:
-            what = "promised jobs that wait"
+            what = "promised jobs that wait, which have"
         elif other.job.namespace == st.job.namespace:
-            what = f"job {other.job.name}, which is promised"
+            what = f"the promised job {other.job.name}, which has"
         else:
-            what = "a promised job of another namespace"
-        text = f"its processor is needed by {what} and cannot wait until the chunk ends"
+            what = "a promised job of another namespace, which has"
+        text = f"its processor is needed for {what} no time to wait until the chunk ends"
         if (left := expected_end(chunk, watch, now=now) - now) > 0:
             text += f", in {span(left)}"
         if watch.offered_at is None:

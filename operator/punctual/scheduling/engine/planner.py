@@ -15,7 +15,7 @@ from punctual.scheduling.engine.transfers import expected_inputs, someone_fetche
 from punctual.scheduling.model import ledger
 from punctual.scheduling.model.discipline import Order
 from punctual.scheduling.model.processors import Place
-from punctual.scheduling.model.timing import GRACE, NOTICE
+from punctual.scheduling.model.timing import GRACE, NOTICE, WARNING
 from punctual.scheduling.placement.demand import Demand
 from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.placement.sites import PortHold, Sites
@@ -136,7 +136,7 @@ class Planner:
     def _ends(self, now: float, evicted: frozenset[str], stays: Collection[Place] = ()) -> dict[Place, float]:
         """Return when each occupied place becomes free; jobs in ``evicted`` count as leftover work.
 
-        A leftover chunk leaves after notice. On the places ``stays`` it does so only once it should have ended.
+        A leftover chunk leaves after notice. On the places ``stays`` it is asked only once it should have ended.
         """
         places_of = self.state.processors.places_of
         ends = dict.fromkeys(places_of.values(), now + GRACE)  # without an owned chunk: the pod is terminating
@@ -152,10 +152,9 @@ class Planner:
                 if place is None:
                     continue
                 if unbooked or chunk.leftover:
-                    asked = st.watch(chunk).offered_at or now
+                    ends[place] = max(now + GRACE, (st.watch(chunk).offered_at or now) + NOTICE)
                     if place in stays:
-                        asked = max(asked, expected_end(chunk, st.watch(chunk), now=now))
-                    ends[place] = max(now + GRACE, asked + NOTICE)
+                        ends[place] = max(ends[place], expected_end(chunk, st.watch(chunk), now=now) + WARNING)
                 elif chunk.promised_end > now:
                     ends[place] = chunk.promised_end
                 else:

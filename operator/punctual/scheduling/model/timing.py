@@ -13,6 +13,13 @@ PATIENCE = 2.0
 """Seconds for which an offer may stay unanswered when its processor is needed."""
 NOTICE = PATIENCE + LOOK + GRACE
 """Seconds in which a leftover chunk leaves its processor even if it answers no offer and ignores its end."""
+SOON = PATIENCE + GRACE
+"""Seconds after an offer within which a pod that ignores its end is gone; the plan allows for that time.
+
+A chunk that has answered and reaches its end within that time delays nothing.
+"""
+WARNING = SOON + LOOK + GRACE
+"""Seconds in which a leftover chunk has left its processor even if it answers an offer and does not reach its end."""
 ASKED = PATIENCE + 2 * LOOK
 """Seconds before its processor must be empty in which a chunk that would run on is offered an end."""
 LEFTOVER_CHUNK = 30.0
