@@ -144,7 +144,7 @@ WHOLE: Final = frozenset({"cpu", "memory"})
 
 def _is_in_force(requests: Body | None, seen: Body) -> bool:
     """Return whether a container simply has what it requests, as nearly all have."""
-    return requests == seen["resources"].get("requests") == seen.get("allocatedResources", requests)
+    return bool(requests == seen["resources"].get("requests") == seen.get("allocatedResources", requests))
 
 
 def _is_sidecar(container: Body) -> bool:
