@@ -6,8 +6,8 @@ import pytest
 
 from punctual import reasons
 from punctual.kube.cluster.directory import Directory
-from punctual.kube.cluster.requests import beside, requested
 from punctual.kube.cluster.resources import PODS, Resource
+from punctual.kube.fit.requests import beside, requested
 from punctual.kube.gate.admission_gate import AdmissionGate
 from punctual.scheduling.model.resources import Resources
 

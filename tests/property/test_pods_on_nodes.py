@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.chunk_pods import see_pod
 from punctual.kube.cluster.pods import Owner, chunk_pod
-from punctual.kube.cluster.requests import requested
+from punctual.kube.fit.requests import requested
 from punctual.kube.leader.pod_events import PodEvents
 from punctual.scheduling.model.actions import CreateChunk, HoldCapacity
 from punctual.scheduling.model.events import JobApplied, JobDeleted, NodeGone, NodeObserved, PoolApplied

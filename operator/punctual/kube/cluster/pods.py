@@ -20,8 +20,8 @@ from decimal import Decimal
 from typing import Any, Final, NamedTuple, cast
 
 from punctual.fetch import CHANGED, LONGEST
-from punctual.kube.cluster.requests import beside, names_memory, requested
 from punctual.kube.fit.pod_needs import host_ports
+from punctual.kube.fit.requests import beside, names_memory, requested
 from punctual.kube.format.duration import format_time, parse_duration, parse_time
 from punctual.kube.format.quantity import format_bytes, format_cores, parse_quantity
 from punctual.scheduling.model.events import OUT_OF_MEMORY, OVER, Helper, Outcome, PodObserved, PodPhase

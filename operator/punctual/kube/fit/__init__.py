@@ -1,1 +1,1 @@
-"""Which nodes a pod may run on: the rules of its spec and of its volumes, for the core to compare with nodes."""
+"""What a pod asks of the cluster before it runs: the nodes that its rules and volumes allow, and what it requests."""

@@ -25,9 +25,9 @@ from punctual.kube import api
 from punctual.kube.cluster.client import ApiClient
 from punctual.kube.cluster.directory import Directory, KnownJob, KnownPool
 from punctual.kube.cluster.pods import IMAGE, InputStep, Owner, chunk_pod, input_volumes
-from punctual.kube.cluster.requests import beside
 from punctual.kube.fit.claims import Claims, Fit
 from punctual.kube.fit.pod_needs import pod_needs
+from punctual.kube.fit.requests import beside
 from punctual.kube.gate.pod_size import not_offered
 from punctual.kube.gate.trials import ANY, Trials
 from punctual.kube.translate import (

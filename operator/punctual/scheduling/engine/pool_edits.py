@@ -16,9 +16,9 @@ from punctual.scheduling.model.events import PoolApplied
 from punctual.scheduling.model.job import Verdict
 from punctual.scheduling.model.pool_spec import PoolSpec
 from punctual.scheduling.model.processors import Processors
-from punctual.scheduling.model.startup_times import StartupTimes
 from punctual.scheduling.model.wording import some
 from punctual.scheduling.state.pool_state import Changes, PoolState
+from punctual.scheduling.state.startup_times import StartupTimes
 
 
 @dataclass(slots=True)

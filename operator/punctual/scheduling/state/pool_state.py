@@ -18,7 +18,6 @@ from punctual.scheduling.model.job import Chunk, Verdict
 from punctual.scheduling.model.pool_spec import PoolSpec
 from punctual.scheduling.model.processors import NO_POD, Occupant, Place, Processors, Taken
 from punctual.scheduling.model.resources import NOTHING, Resources
-from punctual.scheduling.model.startup_times import StartupTimes
 from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.state.holding import Holding
 from punctual.scheduling.state.job_state import JobState, Key
@@ -27,6 +26,7 @@ from punctual.scheduling.state.misses import Misses
 from punctual.scheduling.state.offer_searches import OfferSearches
 from punctual.scheduling.state.outbox import Outbox
 from punctual.scheduling.state.outdated import Outdated
+from punctual.scheduling.state.startup_times import StartupTimes
 from punctual.theory.tolerance import tolerance
 
 LIVE = frozenset({"Measuring", "Promised", "Leftover"})

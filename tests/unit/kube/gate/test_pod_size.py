@@ -7,7 +7,7 @@ import pytest
 
 from punctual import reasons
 from punctual.kube.cluster.directory import Directory
-from punctual.kube.cluster.requests import requested
+from punctual.kube.fit.requests import requested
 from punctual.kube.gate.admission_gate import AdmissionGate
 from punctual.kube.translate import to_pool_spec
 from punctual.scheduling.model.events import NodeObserved, PodObserved

@@ -2,7 +2,7 @@
 
 import pytest
 
-from punctual.kube.cluster.requests import beside, parts, requested
+from punctual.kube.fit.requests import beside, parts, requested
 from punctual.scheduling.model.resources import Resources
 
 GI, MI = 2**30, 2**20
