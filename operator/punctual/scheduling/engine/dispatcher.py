@@ -65,7 +65,7 @@ class Dispatcher:
         asked = (st.watch(c).offered_at for st in self._active() for c in st.record.chunks)
         times = [offered + SOON + 2 * tolerance(now) for offered in asked if offered is not None]
         if staying := self.planner.leftovers(now):
-            times += (claim.begin - WARNING for claim in self.state.schedule.claimed(now) if claim.place in staying)
+            times += (claim.begin - WARNING for claim in self._claims(now) if claim.place in staying)
         return min((t for t in (at, *times) if t is not None and t > now), default=None)
 
     def _active(self) -> Iterator[JobState]:
@@ -89,8 +89,11 @@ class Dispatcher:
         schedule, occupants = self.state.schedule, self.state.processors.occupants
         if schedule.takes_any and any(place not in occupants for place in self.state.processors.usable(now)):
             return []
-        claims = [*schedule.claimed(now), *self._port_claims()]
-        return [claim for claim in claims if claim.begin - WARNING <= now + tolerance(now)]
+        return [claim for claim in self._claims(now) if claim.begin - WARNING <= now + tolerance(now)]
+
+    def _claims(self, now: float) -> list[Claim]:
+        """Return what promised work needs that a leftover chunk may have: its processor, or its host ports."""
+        return [*self.state.schedule.claimed(now), *self._port_claims()]
 
     def _port_claims(self) -> list[Claim]:
         """Return the places of pods with host ports that planned work needs."""
