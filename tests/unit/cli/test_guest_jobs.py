@@ -25,7 +25,7 @@ DONE = {"Completed": ("True", "Completed", "all 400 units are done")}
 PROMISED_JOB = {
     "metadata": {"uid": "u-primes", "name": "primes", "namespace": "demo", "creationTimestamp": at(-10)},
     "spec": {"units": 100, "deadline": "60s", "pool": "main"},
-    "status": {"state": "Running", "promise": {"deadline": at(50), "finish": at(40)}},
+    "status": {"state": "Running", "promise": {"deadline": at(50), "finish": at(40)}, "eta": at(40)},
 }
 
 

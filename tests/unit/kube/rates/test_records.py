@@ -46,7 +46,7 @@ def pod(name, where="n0", namespace="default", **labels):
 @pytest.fixture
 def caches():
     made = Caches(None)
-    nodes, pods, namespaces = made.informers
+    nodes, pods, namespaces, *_ = made.informers
     nodes._told(node("n0", pool="main"))
     nodes._told(node("n1"))
     namespaces._told({"metadata": {"name": "default", "uid": "d", "labels": {"team": "a"}}})
