@@ -467,6 +467,9 @@ def _ours(meta: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str,
     if not status.get("reason"):
         message, said = message or said, ""
     outcome = _outcome(phase, state.get("terminated"), from_outside=from_outside)
+    helpers = _helpers(work, found) if outcome else ()
+    if phase not in OVER and all(helper.exit_code is not None for helper in helpers):
+        outcome = None  # nothing keeps the pod: its phase follows at once, and people see a pod that runs until then
     return PodObserved(
         name=meta["name"],
         uid=meta["uid"],
@@ -488,7 +491,7 @@ def _ours(meta: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str,
         message=message,
         said=said,
         ended=outcome,
-        helpers=_helpers(work, found) if outcome else (),
+        helpers=helpers if outcome else (),
         preparing=any(_begun(s) for s in status.get("initContainerStatuses") or ()),
         grace=_grace(spec),
         cut=limit if last and len(message.encode()) >= limit else None,

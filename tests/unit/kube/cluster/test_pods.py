@@ -532,7 +532,7 @@ def state(code):
         ("Running", 0, None, "Succeeded", [None]),
         ("Pending", 0, None, "Succeeded", [None]),
         ("Succeeded", 0, 0, "Succeeded", []),
-        ("Running", 0, 0, "Succeeded", []),
+        ("Running", 0, 0, None, []),  # its phase follows at once, and until then people see a pod that runs
         ("Failed", 0, 3, "Succeeded", [3]),
         ("Failed", 0, "137 OOMKilled", "Succeeded", [137]),
         ("Succeeded", 0, "0 OOMKilled", "Succeeded", [0]),
@@ -554,7 +554,7 @@ def test_the_end_of_the_works_own_container_decides(phase, work, side, outcome, 
     assert [h.exit_code for h in seen.helpers] == helpers
     assert seen.detained == (None in helpers)
     assert seen.exit_code == (None if work is None else int(str(work).split()[0]))
-    assert seen.runs == (phase == "Running" and work is None)
+    assert seen.runs == (phase == "Running" and outcome is None)
 
 
 @pytest.mark.parametrize(
