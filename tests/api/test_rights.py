@@ -34,6 +34,9 @@ MAY_REST = {
     ("list", "", "pods", ""),
     ("list", "", "nodes", ""),
     ("list", "", "namespaces", ""),
+    ("list", "", "persistentvolumeclaims", ""),
+    ("list", "", "persistentvolumes", ""),
+    ("list", "storage.k8s.io", "storageclasses", ""),
 }
 
 
