@@ -21,7 +21,7 @@ MODES = ("before", "after", "unanswered")
 
 
 class LiveServer(Server):
-    """An API server whose watches tell of each change, with pods and ConfigMaps.
+    """An API server with watches that tell of each change, with pods and ConfigMaps.
 
     ``runs``: pods start and succeed at once; else they do what `run`, `succeed` and `fail` say.
     """

@@ -157,7 +157,7 @@ def test_a_pod_that_does_not_start_makes_its_job_late_before_the_planned_end():
 
 def test_what_a_fact_says_counts_more_than_the_forecast_and_ends_with_it(monkeypatch):
     facts: list[Hindrance] = []
-    monkeypatch.setattr(tracking, "HINDRANCES", (lambda _st, _now: next(iter(facts), None),))
+    monkeypatch.setattr(tracking, "hindrance", lambda _st: next(iter(facts), None))
     w = running(1.0)
     w.run(5.0)
     facts.append(Hindrance(reasons.IMAGE_UNAVAILABLE, "no such image"))

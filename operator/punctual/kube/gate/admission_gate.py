@@ -112,7 +112,7 @@ class AdmissionGate:
         learned = self._learned(known.owner.namespace, known.profile, known.owner.pool)
         if decided:
             in_force = cost_in_force(known.term.record)
-            fit = self._fit(known)
+            fit = self._fit(known, manifest["spec"])
             return to_job(model, profile=profile, learned=learned, in_force=in_force, reservation=group, fit=fit)
         pool = self._directory.pools[known.owner.pool]
         refusal = self._not_allowed(known, pool.term.in_force.namespace_selector)
@@ -126,12 +126,12 @@ class AdmissionGate:
             if not answered:
                 return None
         self._waiting.pop(known.owner.uid, None)
-        fit = self._fit(known)
+        fit = self._fit(known, manifest["spec"])
         return to_job(model, profile=profile, learned=learned, refusal=refusal, reservation=group, fit=fit)
 
-    def _fit(self, known: KnownJob) -> Fit:
+    def _fit(self, known: KnownJob, spec: Mapping[str, Any]) -> Fit:
         """Return which nodes the job's pods may run on, by the API server's last answer, otherwise by the template."""
-        spec, pool = known.template(), self._directory.pools.get(known.owner.pool)
+        pool = self._directory.pools.get(known.owner.pool)
         step = InputStep.of(spec, image=self._image)
         needs = None
         if pool is not None:
@@ -213,7 +213,7 @@ class AdmissionGate:
         if len(given) == len(questions):
             refusal = next((a.refusal for a in given if a.refusal), None)
             if refusal is None and not known.guest and any(a.requests.others for a in given):
-                rules = self._fit(known).rules
+                rules = self._fit(known, spec).rules
                 nodes = [node for node in self._nodes(known.owner.pool) if rules.objection(node) is None]
                 refusals = (not_offered(answer.requests, processor, nodes) for answer in given)
                 refusal = next((found for found in refusals if found), None)

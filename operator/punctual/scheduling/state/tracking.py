@@ -7,7 +7,7 @@ nothing to filter.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
@@ -39,13 +39,9 @@ class Hindrance(NamedTuple):
     message: str
 
 
-def does_not_start(st: JobState, _now: float) -> Hindrance | None:
-    """Find a job with pods that do not start."""
+def hindrance(st: JobState) -> Hindrance | None:
+    """Return what no pace shows: that a job's pods do not start."""
     return Hindrance(reasons.NOT_STARTED, st.unstarted) if st.unstarted else None
-
-
-HINDRANCES: tuple[Callable[[JobState, float], Hindrance | None], ...] = (does_not_start,)
-"""Predicates of a job and the time, tried in order: what no pace shows, such as pods that cannot start."""
 
 
 WAITING: Final = 200
@@ -103,10 +99,9 @@ class Tracking:
     def _judge(self, now: float, st: JobState, found: Forecast) -> None:
         """Change the condition OnTrack if enough forecasts in a row contradict it, or if a fact does."""
         deadline, judged, track = st.job.deadline, st.judged, st.record.on_track
-        hindrance = next((fact for check in HINDRANCES if (fact := check(st, now))), None)
-        if hindrance is not None:
+        if (fact := hindrance(st)) is not None:
             judged.against = 0
-            self._say(st, Verdict("False", *hindrance))
+            self._say(st, Verdict("False", *fact))
             return
         on_track, end = track is None or track.status == "True", deadline + tolerance(deadline)
         # earlier forecasts were compared with another deadline, or did not count

@@ -421,7 +421,7 @@ SCENES = [one for one in Scene.__subclasses__() if one not in (Guests, Window)]
 SCENES += [*Guests.__subclasses__(), *Window.__subclasses__(), RateIsMadeAnew, ProfileIsMadeAnew]
 
 
-async def three_terms(scene, who):
+async def three_terms(scene, kind):
     """Play a scene with three leaders; return what the third one makes of it."""
     world = LiveWorld()
     try:
@@ -435,8 +435,8 @@ async def three_terms(scene, who):
         await scene.meanwhile()
         if scene.second:
             await scene.second.end()
-        third = world.replica() if who == "another" else first
-        if who == "returning":
+        third = world.replica() if kind == "another" else first
+        if kind == "returning":
             third.hears()
         third.hears_of_pods()
         made, gone, said = len(world.server.pods), len(world.server.deleted), len(world.server.events)
@@ -458,12 +458,12 @@ async def three_terms(scene, who):
             await replica.end()
 
 
-@pytest.mark.parametrize("who", ["returning", "late"])
+@pytest.mark.parametrize("kind", ["returning", "late"])
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
-async def test_a_replica_that_leads_again_does_what_a_new_process_would_do(scene, who):
+async def test_a_replica_that_leads_again_does_what_a_new_process_would_do(scene, kind):
     """``late``: its watches tell only what was missed when it leads. What it does not know to be settled it reads."""
-    expected, found = await three_terms(scene, "another"), await three_terms(scene, who)
-    if who == "late":
+    expected, found = await three_terms(scene, "another"), await three_terms(scene, kind)
+    if kind == "late":
         for outcome in (expected, found):
             del outcome["events"]
             for status in filter(None, outcome["statuses"].values()):
