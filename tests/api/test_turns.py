@@ -96,7 +96,7 @@ async def test_turns_go_on_one_by_one_as_planned_though_the_operator_is_killed_i
             await operator.ended()
             await stage.let_go()
             operator = start()
-            await stage.add_job(f"asks-{nth}", units=1, dryRun=True)
+            await stage.add_job(f"asks-{nth}", units=1, processors={"min": 1}, dryRun=True)
             await stage.until(lambda nth=nth: stage.answered(f"asks-{nth}", "DryRun"))
             assert set(await told(stage)) == set(pods)
             await fetched(stage, pods[order[nth]])
