@@ -39,7 +39,10 @@ META = {"name": "first", "namespace": "demo", "uid": "u", "creationTimestamp": "
 DONE = {"type": "Completed", "status": "True", "reason": "Completed", "message": "all units are done"}
 END = {"state": "Completed", "finishTime": "2030-01-02T00:01:00Z", "units": {"done": 60}, "conditions": [DONE]}
 
-pytestmark = pytest.mark.timeout(600)  # the first run fetches wheels, and compiles what it imports
+pytestmark = [
+    pytest.mark.timeout(600),  # the first run fetches wheels, and compiles what it imports
+    pytest.mark.xdist_group("installed"),  # one process installs once, for all of them
+]
 
 KUBECTL = """#!/bin/sh
 case "$*" in

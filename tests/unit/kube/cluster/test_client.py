@@ -29,7 +29,7 @@ async def clients(tmp_path):
 
             app = web.Application()
             app.router.add_route("*", "/{path:.*}", handle)
-            runner = web.AppRunner(app)
+            runner = web.AppRunner(app, shutdown_timeout=0.1)
             await runner.setup()
             stack.push_async_callback(runner.cleanup)
             await web.TCPSite(runner, "127.0.0.1", 0).start()
