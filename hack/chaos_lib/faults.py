@@ -42,6 +42,9 @@ class Scene:
     """By name of the job."""
 
 
+NODE = frozenset({"node", "place"})
+"""What a fault of a node takes hold of. "place": a job that only this node can run comes."""
+
 Do = Callable[[Scene], contextlib.AbstractAsyncContextManager[str]]
 
 
@@ -381,9 +384,9 @@ FAULTS = (
     Fault("agent killed", _once(_agent_killed), 2, alone=frozenset({"agent"}), disturbs=False),
     Fault("agent frozen", _agent_frozen, 1, (3, 20), frozenset({"agent"}), disturbs=False),
     Fault("agent deleted", _once(_agent_deleted), 1, alone=frozenset({"agent"}), disturbs=False),
-    Fault("node paused", _node_paused, 2, (3, 50), frozenset({"node"})),
-    Fault("kubelet stopped", _kubelet_stopped, 2, (3, 60), frozenset({"node"})),
-    Fault("node taken from the pool", _node_taken, 1, (5, 20), frozenset({"node"})),
+    Fault("node paused", _node_paused, 2, (3, 50), NODE),
+    Fault("kubelet stopped", _kubelet_stopped, 2, (3, 60), NODE),
+    Fault("node taken from the pool", _node_taken, 1, (5, 20), NODE),
     Fault("API server frozen", _api_server_frozen, 2, (2, 15), frozenset({"api"}), silences=True),
     Fault("API server killed", _api_server_killed, 0.5, alone=frozenset({"api"}), silences=True),
     Fault("pool edited", _once(_pool_edited), 2, alone=frozenset({"pool"}), disturbs=False),

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, TypeVar
 
-from chaos_lib.jobs import NAMESPACE, POOL
-from chaos_lib.scribe import PodSeen, Scribe, eventually
+from chaos_lib.jobs import LIMITED, POOL, SPACES
+from chaos_lib.scribe import JobSeen, PodSeen, Scribe, eventually
+from chaos_lib.templates import LIMIT_RANGE, TAINT
 from punctual.errors import AlreadyExists, ClusterError, Conflict, Forbidden, Invalid, NoRight, NotFound, PunctualError
 from punctual.kube.cluster.client import ApiClient
 from punctual.kube.cluster.directory import POOLS
@@ -27,6 +28,7 @@ LABEL = "punctual.dev/pool"
 CPU = 0.1
 PERIOD = 0.1
 NAMESPACES = Resource("v1", "namespaces")
+LIMITS = Resource("v1", "limitranges")
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 
 FIND = """for p in /proc/[0-9]*; do if [ "$(cat $p/comm 2>/dev/null)" = {name} ]; then echo ${{p#/proc/}}; fi; done"""
@@ -43,6 +45,8 @@ class Ground:
     client: ApiClient
     scribe: Scribe
     image: str
+    others: tuple[Scribe, ...] = ()
+    """Those of namespaces whose jobs and pods no fault picks."""
     workers: list[str] = field(default_factory=list)
     control_plane: str = ""
     labels: dict[str, str | None] = field(default_factory=dict)
@@ -51,6 +55,16 @@ class Ground:
     """Nodes on which nothing can be run now."""
     busy: Counter[str] = field(default_factory=Counter)
     """Commands of ours that run on each node."""
+
+    @property
+    def jobs(self) -> list[JobSeen]:
+        """All jobs of the run."""
+        return [job for scribe in (self.scribe, *self.others) for job in scribe.jobs.values()]
+
+    @property
+    def pods(self) -> list[PodSeen]:
+        """All pods of the run."""
+        return [pod for scribe in (self.scribe, *self.others) for pod in scribe.pods.values()]
 
     # commands
 
@@ -216,6 +230,21 @@ class Ground:
         await self.run("docker", "unpause", node)
         self.held_up.discard(node)
 
+    async def taint(self, node: str, *, on: bool) -> None:
+        """Give a worker the taint that one of the templates tolerates, or take it away."""
+        path, ours = NODES.path(name=node), [{"key": TAINT, "value": "us", "effect": "NoSchedule"}] if on else []
+        while True:
+            there = await self.get(path)
+            taints = there["spec"].get("taints") or []
+            wanted = [taint for taint in taints if taint["key"] != TAINT] + ours
+            if wanted == taints:
+                return
+            meta = {"resourceVersion": there["metadata"]["resourceVersion"]}
+            try:
+                await self.patch(path, {"metadata": meta, "spec": {"taints": wanted}})
+            except Conflict:  # the node's status changes every few seconds
+                await asyncio.sleep(0.2)
+
     async def signal_api_server(self, name: str) -> None:
         """Send a signal to the API server."""
         await self.on_node(self.control_plane, f"kill -{name} $({FIND.format(name='kube-apiserver')})")
@@ -258,10 +287,12 @@ class Ground:
     # before and after
 
     async def prepare(self, pool: Json) -> int:
-        """Have an empty namespace and a pool of our own on the workers; return how many processors it has."""
+        """Have empty namespaces and a pool of our own on the workers; return how many processors it has."""
         await self.survey()
         await self.clear()
-        await self.create(NAMESPACES.path(), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        for name in SPACES:
+            await self.create(NAMESPACES.path(), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        await self.create(LIMITS.path(namespace=LIMITED), LIMIT_RANGE)
         await self.label(POOL)
         await self.create(POOLS.path(), pool)
 
@@ -282,8 +313,8 @@ class Ground:
             await self.patch(NODES.path(name=node), {"metadata": {"labels": {LABEL: value or before}}})
 
     async def clear(self) -> None:
-        """Remove our namespace and pool, and see them gone."""
-        for path in (NAMESPACES.path(name=NAMESPACE), POOLS.path(name=POOL)):
+        """Remove our namespaces and pool, and see them gone."""
+        for path in (*(NAMESPACES.path(name=name) for name in SPACES), POOLS.path(name=POOL)):
             await self.delete(path)
             for _ in range(240):
                 try:
@@ -305,6 +336,7 @@ class Ground:
             raise PunctualError("the API server does not come back")
         for node in self.workers:
             await self.on_node(node, "systemctl start kubelet")
+            await self.taint(node, on=False)
         await self.label(POOL)
         await self.nodes_work()
 

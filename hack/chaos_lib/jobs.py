@@ -6,13 +6,20 @@ Units take time, not CPU, except those of kind `burns`, because a machine of two
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Literal
 
+from chaos_lib.templates import TEMPLATES
+
 Json = dict[str, Any]
 NAMESPACE = "punctual-chaos"
+MISFITS = "punctual-chaos-misfits"
+"""Of tenants with unusual templates."""
+LIMITED = "punctual-chaos-limited"
+"""The same, with a LimitRange."""
+SPACES = (NAMESPACE, MISFITS, LIMITED)
 POOL = "chaos"
 REDUCE = 5
 """Seconds."""
@@ -60,7 +67,7 @@ LIES = (
 JOIN = 'cd "$PUNCTUAL_RESULTS"; for r in [0-9]*-*; do echo "$r $(cat "$r")"; done | sort -n >/dev/termination-log'
 """Tells what was accounted: a line per range, with what its worker said."""
 
-Expected = Literal["done", "failed", "refused"]
+Expected = Literal["done", "failed", "either", "refused"]
 
 
 @dataclass
@@ -74,6 +81,12 @@ class Wish:
     """`done`, or refused for want of room: what becomes of a job in which nothing is wrong."""
     reasons: tuple[str, ...] = ()
     """Reasons it may end with otherwise."""
+    words: str = ""
+    """A part of the message of a failure, or of the refusal where one is expected."""
+    told: str = ""
+    """A reason that must be reported before a failure."""
+    excused: bool = True
+    """Whether want of room may refuse it instead."""
     deadlines: list[float] = field(default_factory=list)
     """Seconds after creation that were asked for, edits included."""
     deleted: bool = False
@@ -99,6 +112,17 @@ class Maker:
         kinds = list(KINDS)
         (kind,) = rng.choices(kinds, [KINDS[k][0] for k in kinds])
         return KINDS[kind][1](self, rng, f"{kind}-{number}", kind)
+
+    def misfit(self, number: int, nodes: Sequence[str]) -> Wish:
+        """Return the job with an unusual template of that number: each round has all, in an order of its own."""
+        turn, at = divmod(number - 1, len(TEMPLATES))
+        kind = Random(f"{self.seed} misfits {turn}").sample(list(TEMPLATES), len(TEMPLATES))[at]
+        template = TEMPLATES[kind]
+        spec = self._spec(template.body(self.image, nodes), units=4, chi=1, most=1, slack=90) | template.job
+        wish = self._wish(f"{kind}-{number}", kind, spec, template.right, *filter(None, (template.reason,)))
+        wish.body["metadata"]["namespace"] = LIMITED if template.limited else MISFITS
+        wish.words, wish.told, wish.excused = template.words, template.told, template.right != "refused"
+        return wish
 
     def last(self) -> Wish:
         """Return a job that nothing happens to."""
@@ -151,7 +175,7 @@ class Maker:
             "metadata": {"name": name, "namespace": NAMESPACE},
             "spec": spec,
         }
-        return Wish(name, kind, body, expected, reasons, [float(spec["deadline"].removesuffix("s"))])
+        return Wish(name, kind, body, expected, reasons, deadlines=[float(spec["deadline"].removesuffix("s"))])
 
     def _sized(self, rng: Random, chi: float) -> Json:
         """Return numbers of a job of middling size."""

@@ -17,7 +17,10 @@ from chaos_lib.jobs import Json, Wish
 from chaos_lib.scribe import JobSeen, PodSeen, condition
 from punctual.kube.format.duration import parse_time
 
-TOLD = frozenset({"CapacityLost", "NodeLost", "ChunkFailed", "Stalled", "NotStarted", "Overrun", "Late", "PodRefused"})
+TOLD = frozenset({
+    "CapacityLost", "ChunkFailed", "Late", "NodeLost", "NotStarted", "Overrun", "PodFitsNoNode", "PodRefused",
+    "Stalled",
+})  # fmt: skip
 """Reasons by which Punctual says that a promise is in danger or given up."""
 EXCUSED = frozenset({"InfeasibleCapacity", "InfeasibleStartup", "PodRefused"})
 """Reasons to refuse any job: there may be no room, or a quota in the way."""
@@ -64,18 +67,34 @@ def missed(
     for job in jobs:
         promise, finished = job.status.get("promise"), job.status.get("finishTime")
         wish = wishes.get(job.name)
-        if job.gone or wish is None or wish.expected == "failed" or not promise or not finished:
+        if job.gone or wish is None or wish.expected in ("failed", "either") or not promise or not finished:
             continue
         late = parse_time(finished) - parse_time(promise["deadline"])
         if late <= 0 and job.condition("Failed").get("status") != "True":
             continue
-        on_track = (condition(status, "OnTrack") for _, status in job.statuses)
-        told = {c["reason"] for c in on_track if c.get("status") == "False"}
-        told |= set(events.get(job.body["metadata"]["uid"], ()))
+        told = _told(job, events)
         begin, end = parse_time(job.body["metadata"]["creationTimestamp"]), parse_time(finished)
         during = {f.name for f in faults if f.disturbs and f.begin <= end + ROUNDING and f.end >= begin - ROUNDING}
         found.append(Broken(job.name, late, tuple(sorted(told & TOLD)), tuple(sorted(during))))
     return found
+
+
+def untold(wishes: Mapping[str, Wish], jobs: Iterable[JobSeen], events: Mapping[str, Iterable[str]]) -> list[str]:
+    """Return the jobs that failed without the reason which must be reported before."""
+    return [
+        f"{job.name}: failed, and {wish.told} was never told"
+        for job in jobs
+        if (wish := wishes.get(job.name)) and job.condition("Failed").get("status") == "True"
+        if wish.told and wish.told not in _told(job, events)
+    ]
+
+
+def _told(job: JobSeen, events: Mapping[str, Iterable[str]]) -> set[str]:
+    """Return all reasons of OnTrack=False and of events that a job has had."""
+    on_track = (condition(status, "OnTrack") for _, status in job.statuses)
+    return {c["reason"] for c in on_track if c.get("status") == "False"}.union(
+        events.get(job.body["metadata"]["uid"], ())
+    )
 
 
 def audit(
@@ -139,12 +158,14 @@ def _history(wish: Wish, job: JobSeen, _pods: list[PodSeen]) -> Iterable[str]:
 
 
 def _promise(wish: Wish, job: JobSeen, _pods: list[PodSeen]) -> Iterable[str]:
-    """Check that what was promised is what was asked, at some time."""
+    """Check that what was promised is what was asked, at some time, and can be."""
     created = parse_time(job.body["metadata"]["creationTimestamp"])
     for promised in {s["promise"]["deadline"] for _, s in job.statuses if "promise" in s}:
         after = parse_time(promised) - created
         if not any(abs(after - asked) <= ROUNDING for asked in wish.deadlines):
             yield f"promised for {after:.0f} s after its creation, asked were {wish.deadlines}"
+        if wish.expected == "refused":
+            yield f"promised, though it cannot run: {wish.reasons}"
 
 
 def _pods(_wish: Wish, job: JobSeen, pods: list[PodSeen]) -> Iterable[str]:
@@ -217,15 +238,20 @@ def _end(wish: Wish, job: JobSeen, pods: list[PodSeen]) -> Iterable[str]:
 def _outcome(wish: Wish, job: JobSeen, pods: list[PodSeen]) -> Iterable[str]:
     completed, failed, admitted = (job.condition(kind) for kind in ("Completed", "Failed", "Admitted"))
     if completed.get("status") == "True":
-        if wish.expected != "done":
+        if wish.expected not in ("done", "either"):
             yield f"done, though it cannot be: {completed['message']}"
         yield from _accounts(wish, job, pods)
     elif failed.get("status") == "True":
-        if wish.expected != "failed" or failed["reason"] not in wish.reasons:
+        may = wish.expected in ("failed", "either") and failed["reason"] in wish.reasons
+        if not may or wish.words not in failed["message"]:
             yield f"failed by {failed['reason']}: {failed['message']}"
     elif admitted.get("status") == "False":
-        if admitted["reason"] not in EXCUSED.union(wish.reasons):
+        excused = wish.excused and admitted["reason"] in EXCUSED
+        words = wish.words if wish.expected == "refused" else ""
+        if not excused and (admitted["reason"] not in wish.reasons or words not in admitted["message"]):
             yield f"refused by {admitted['reason']}: {admitted['message']}"
+        if wish.expected == "refused":
+            yield from (f"pod {pod.name} was there, though it was refused" for pod in pods)
     else:
         yield f"it has not ended: {admitted.get('reason')}, {job.status.get('units')}, {job.status.get('chunks')}"
 

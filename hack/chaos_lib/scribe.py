@@ -61,7 +61,7 @@ class PodSeen:
     born: int | None
     """Resource version it was created with; None where that was not seen."""
     succeeded: float | None = None
-    """When it was first seen to have."""
+    """When its work was first seen to have."""
     deleted: bool = False
     """Whether it was deleted by then, or about to be: one that has ended goes at once."""
     gone: bool = False
@@ -104,6 +104,15 @@ class PodSeen:
             ended = (one.get("state") or {}).get("terminated") or {}
             return str(ended.get("message") or "").strip()
         return ""
+
+
+def _ended_well(pod: Json) -> bool:
+    """Whether a pod's work has, which is its first container, whatever the others do."""
+    status, containers = pod.get("status") or {}, pod["spec"]["containers"]
+    if len(containers) == 1:
+        return bool(status.get("phase") == "Succeeded")
+    of_work = (one for one in status.get("containerStatuses") or () if one["name"] == containers[0]["name"])
+    return any((one.get("state") or {}).get("terminated", {}).get("exitCode") == 0 for one in of_work)
 
 
 def condition(status: Json, kind: str) -> Json:
@@ -199,7 +208,7 @@ class Scribe:
             pod = self.pods[uid] = PodSeen(body, born)
         before = "" if pod.body is body else pod.phase
         pod.body, pod.gone = body, what == "DELETED"
-        if pod.phase == "Succeeded" and pod.succeeded is None:
+        if pod.succeeded is None and _ended_well(body):
             pod.succeeded, pod.deleted = time.time(), pod.deleted or "deletionTimestamp" in body["metadata"]
         if pod.gone or pod.phase != before:
             self._pod(pod, "gone" if pod.gone else pod.phase)

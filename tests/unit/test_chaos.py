@@ -13,10 +13,12 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "hack"))
 from chaos_lib import faults, hidden, ledger
 from chaos_lib.faults import FAULTS, Scene, drawn
 from chaos_lib.ground import NothingThere
-from chaos_lib.jobs import KINDS, Maker
+from chaos_lib.jobs import KINDS, LIMITED, MISFITS, Maker
 from chaos_lib.ledger import Struck
-from chaos_lib.scribe import JobSeen, PodSeen
+from chaos_lib.scribe import JobSeen, PodSeen, Scribe
+from chaos_lib.templates import TEMPLATES
 
+from punctual.errors import UserError
 from punctual.kube import api
 
 CREATED = "2026-01-01T00:00:00Z"
@@ -276,6 +278,118 @@ def test_the_same_seed_asks_for_the_same_jobs_and_all_are_what_the_schema_takes(
         body["metadata"] |= {"uid": "u", "creationTimestamp": CREATED, "generation": 1}
         assert api.parse(api.DivisibleJob, body).spec.units == wish.units
     assert Maker(8, "image:1", "hush").job(1).body != wishes[0].body
+
+
+def test_each_round_of_misfits_has_each_template_once_and_all_are_what_the_schema_takes():
+    maker, count, nodes = Maker(7, "image:1", "hush"), len(TEMPLATES), ["one", "two"]
+    wishes = [maker.misfit(number, nodes) for number in range(1, 2 * count + 1)]
+    assert {w.kind for w in wishes[:count]} == {w.kind for w in wishes[count:]} == set(TEMPLATES)
+    assert [w.kind for w in wishes[:count]] != [w.kind for w in wishes[count:]]
+    assert not TEMPLATES.keys() & KINDS.keys()
+    for wish in wishes:
+        template, body = TEMPLATES[wish.kind], copy.deepcopy(wish.body)
+        assert body["metadata"]["namespace"] == (LIMITED if template.limited else MISFITS)
+        body["metadata"] |= {"uid": "u", "creationTimestamp": CREATED, "generation": 1}
+        if template.image == "Punctual:dev":
+            with pytest.raises(UserError, match=template.words):
+                api.parse(api.DivisibleJob, body)
+        else:
+            assert api.parse(api.DivisibleJob, body).spec.units == wish.units
+
+
+def misfit(kind):
+    """Return the wish for a job with that template."""
+    maker = Maker(1, "image:1", "a secret of the jobs")
+    wishes = (maker.misfit(number, ["one", "two"]) for number in range(1, len(TEMPLATES) + 1))
+    return next(wish for wish in wishes if wish.kind == kind)
+
+
+REFUSAL = "the pods request memory 30Gi, a processor has 64Mi"
+
+
+@pytest.mark.parametrize(
+    ("kind", "conditions", "found"),
+    [
+        ("memory", [condition("Admitted", "False", "PodTooLarge", REFUSAL)], []),
+        (
+            "memory",
+            [condition("Admitted", "False", "PodTooLarge", "too large")],
+            ["refused by PodTooLarge: too large"],
+        ),
+        (
+            "memory",
+            [condition("Admitted", "False", "InfeasibleCapacity", "full")],
+            ["refused by InfeasibleCapacity: full"],
+        ),
+        ("selects", [condition("Admitted", "False", "InfeasibleCapacity", "full")], []),
+        (
+            "selects",
+            [condition("Admitted", "False", "PodFitsNoNode", "no")],
+            ["refused by PodFitsNoNode: no"],
+        ),
+        ("selects", [condition("Failed", "True", "NotStarted", "no")], ["failed by NotStarted: no"]),
+        ("hungry", [condition("Failed", "True", "ChunkFailed", "main: OOMKilled")], []),
+        ("hungry", [condition("Failed", "True", "ChunkFailed", "exit 137")], ["failed by ChunkFailed: exit 137"]),
+        ("hungry", [condition("Completed", "True", "Completed", "4 of 4")], ["done, though it cannot be: 4 of 4"]),
+        ("gated", [condition("Failed", "True", "NotStarted", "gate example.com/wait")], []),
+        ("apart", [condition("Failed", "True", "NotStarted", "anti-affinity")], []),
+        ("apart", [condition("Failed", "True", "Stalled", "hangs")], ["failed by Stalled: hangs"]),
+        ("apart", [condition("Completed", "True", "Completed", "90 of 90")], []),
+    ],
+)
+def test_what_becomes_of_a_misfit_is_what_is_right_for_its_template(kind, conditions, found):
+    wish = misfit(kind)
+    whole = {"completed": [{"begin": 0, "end": wish.units}], "units": {"done": wish.units, "total": wish.units}}
+    status = {"conditions": conditions} | (whole if conditions[0]["type"] == "Completed" else {})
+    job = JobSeen({"metadata": {"name": wish.name, "uid": "u1", "creationTimestamp": CREATED}, "status": status})
+    pods = [pod("a", 0, wish.units, born=None)] if "completed" in status else []
+    assert ledger.audit({wish.name: wish}, [job], pods) == [f"{wish.name}: {what}" for what in found]
+
+
+def test_a_misfit_that_is_refused_has_no_promise_and_no_pod_before():
+    wish = misfit("memory")
+    promise = {"promise": {"deadline": "2026-01-01T00:01:48Z"}}
+    refused = {"conditions": [condition("Admitted", "False", "PodTooLarge", REFUSAL)]}
+    meta = {"name": wish.name, "uid": "u1", "creationTimestamp": CREATED}
+    chunks = {"chunks": [{"begin": 0, "end": 4, "kind": "Chunk", "pod": "a"}]}
+    job = JobSeen(
+        {"metadata": meta, "status": refused}, [(3, promise | chunks), (7, refused)], times=[BEGAN + 1, BEGAN + 9]
+    )
+    assert ledger.audit({wish.name: wish}, [job], [pod("a", 0, 4)]) == [
+        f"{wish.name}: promised, though it cannot run: ('PodTooLarge',)",
+        f"{wish.name}: pod a was there, though it was refused",
+    ]
+
+
+def test_a_job_whose_pods_never_start_must_say_so_before_it_fails():
+    wish = misfit("absent")
+    meta = {"name": wish.name, "uid": "u1", "creationTimestamp": CREATED}
+    failed = {"conditions": [condition("Failed", "True", "ChunkFailed", "no image")]}
+    late = {"conditions": [condition("OnTrack", "False", "NotStarted", "no image")]}
+    silent = JobSeen({"metadata": meta, "status": failed}, [(7, failed)])
+    said = JobSeen({"metadata": meta, "status": failed}, [(3, late), (7, failed)])
+    wishes = {wish.name: wish}
+    assert ledger.untold(wishes, [silent], {}) == [f"{wish.name}: failed, and NotStarted was never told"]
+    assert ledger.untold(wishes, [silent], {"u1": {"NotStarted"}}) == []
+    assert ledger.untold(wishes, [said], {}) == []
+
+
+def test_the_works_exit_is_what_a_pod_ends_well_by():
+    scribe = Scribe(None, MISFITS, lambda *_: None, lambda *_: None)
+
+    def seen(uid, phase, *containers):
+        meta = {"name": uid, "uid": uid, "resourceVersion": "3", "labels": {}}
+        ended = [{"name": name, "state": {"terminated": {"exitCode": code}}} for name, code in containers]
+        spec = {"containers": [{"name": "main"}, *({"name": name} for name, _ in containers if name != "main")]}
+        scribe._take_pod(
+            "ADDED", {"metadata": meta, "spec": spec, "status": {"phase": phase, "containerStatuses": ended}}
+        )
+        return scribe.pods[uid].succeeded is not None
+
+    assert seen("alone", "Succeeded", ("main", 0))
+    assert not seen("evicted", "Failed", ("main", 0))
+    assert seen("helper failed", "Failed", ("shipper", 3), ("main", 0))
+    assert not seen("work failed", "Failed", ("shipper", 0), ("main", 3))
 
 
 def test_secrets_are_found_by_their_telling_parts():
