@@ -230,6 +230,11 @@ class Ground:
         await self.run("docker", "unpause", node)
         self.held_up.discard(node)
 
+    async def open(self, node: str) -> bool:
+        """Whether pods may come to a node: not at once when it goes on."""
+        there = await self.get(NODES.path(name=node))
+        return not any(taint["key"].startswith("node.kubernetes.io/") for taint in there["spec"].get("taints") or ())
+
     async def taint(self, node: str, *, on: bool) -> None:
         """Give a worker the taint that one of the templates tolerates, or take it away."""
         path, ours = NODES.path(name=node), [{"key": TAINT, "value": "us", "effect": "NoSchedule"}] if on else []

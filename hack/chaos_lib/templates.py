@@ -105,7 +105,7 @@ TEMPLATES: Final[Mapping[str, Template]] = {
     # they never start
     "unserved": Template("failed", "NotStarted", "vulcano", pod={"schedulerName": "vulcano"}, job=_ONCE),
     "gated": Template(
-        "failed", "NotStarted", "example.com/wait", pod={"schedulingGates": [{"name": "example.com/wait"}]}, job=_ONCE
+        "failed", "NotStarted", "scheduling gates", pod={"schedulingGates": [{"name": "example.com/wait"}]}, job=_ONCE
     ),
     "absent": Template(
         "failed",

@@ -331,7 +331,7 @@ REFUSAL = "the pods request memory 30Gi, a processor has 64Mi"
         ("hungry", [condition("Failed", "True", "ChunkFailed", "main: OOMKilled")], []),
         ("hungry", [condition("Failed", "True", "ChunkFailed", "exit 137")], ["failed by ChunkFailed: exit 137"]),
         ("hungry", [condition("Completed", "True", "Completed", "4 of 4")], ["done, though it cannot be: 4 of 4"]),
-        ("gated", [condition("Failed", "True", "NotStarted", "gate example.com/wait")], []),
+        ("gated", [condition("Failed", "True", "NotStarted", "non-empty scheduling gates")], []),
         ("apart", [condition("Failed", "True", "NotStarted", "anti-affinity")], []),
         ("apart", [condition("Failed", "True", "Stalled", "hangs")], ["failed by Stalled: hangs"]),
         ("apart", [condition("Completed", "True", "Completed", "90 of 90")], []),
