@@ -199,6 +199,28 @@ def test_the_clusters_scheduler_that_looks_at_no_pod_is_no_fault_of_a_job():
     assert not w.records["j1"].failed.largest(0, 1)
 
 
+@pytest.mark.parametrize(
+    "why", ["NotSeen", "NoScheduler", "CreateContainerConfigError", "ErrImagePull", "Unschedulable"]
+)
+def test_the_pod_that_a_new_leader_makes_anew_for_a_chunk_of_long_ago_has_as_much_time_to_start(why):
+    w = nodes()
+    w.workers = lambda _j, _c: Worker(never_starts=why if w.now > 20 else None)
+    w.apply(job(units=40, deadline=300, chunk_retries=0, max_processors=1, image_timeout=5.0))
+    w.run(10)
+    (first,) = w.pods.values()
+    w.delete_pod(first.name, grace=0)
+    w.leaderless(50)
+    w.crash()
+    w.run(53)
+    (second,) = w.pods.values()
+    assert (second.name, second.uid != first.uid) == (first.name, True)
+    assert not said(w, reasons.NOT_STARTED)
+    w.set_worker(second, Worker())
+    w.run_until(lambda w: w.done("j1"))
+    assert w.met("j1")
+    assert made(w) == 2
+
+
 @pytest.mark.parametrize("why", ["InvalidImageName", "ErrImageNeverPull"])
 def test_what_can_never_start_fails_at_once(why):
     w = nodes()

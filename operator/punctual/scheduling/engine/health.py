@@ -13,6 +13,7 @@ from punctual import reasons
 from punctual.scheduling.engine.lifecycle import BLOCKED, Lifecycle
 from punctual.scheduling.engine.set_points import SetPoints
 from punctual.scheduling.model.actions import Emit
+from punctual.scheduling.model.events import PodObserved
 from punctual.scheduling.model.job import Chunk, Job
 from punctual.scheduling.model.pod_reasons import IMAGES, NO_ROOM, NO_VOLUME, NOMINATED, Row, row_of
 from punctual.scheduling.model.timing import LOOK
@@ -51,12 +52,20 @@ def waiting(watch: ChunkObservation) -> Row | None:
     return None if row is None or row.fine or row.where not in {"waiting", "scheduled"} else row
 
 
+def waits_since(chunk: Chunk, pod: PodObserved, now: float) -> float:
+    """Return the time from which a pod's patience counts: that of its chunk.
+
+    If the pod was deleted while there was no leader, the next one creates it again: then the time of the pod itself.
+    """
+    return pod.created if chunk.created < pod.created <= now else chunk.created
+
+
 def cannot_start(_job: Job, chunk: Chunk, watch: ChunkObservation, now: float) -> Finding | None:
     """Find a container that waits too long for an image or a configuration, or for one that can never come."""
     pod, row = watch.pod, waiting(watch)
     if pod is None or row is None or row.where != "waiting":
         return None
-    if row.heals and 0 <= now - chunk.created < START_PATIENCE:
+    if row.heals and 0 <= now - waits_since(chunk, pod, now) < START_PATIENCE:
         return None
     why = _words(pod.reason, pod.message)
     if pod.reason in IMAGES:
@@ -71,7 +80,7 @@ def is_not_placed(_job: Job, chunk: Chunk, watch: ChunkObservation, now: float) 
     pod, row = watch.pod, waiting(watch)
     if pod is None or row is None or row.where != "scheduled" or pod.reason in NO_CAPACITY:
         return None
-    if 0 <= now - chunk.created < START_PATIENCE:
+    if 0 <= now - waits_since(chunk, pod, now) < START_PATIENCE:
         return None
     if pod.reason == NO_VOLUME:
         return Finding(
@@ -85,7 +94,9 @@ def has_no_room(_job: Job, chunk: Chunk, watch: ChunkObservation, now: float) ->
     """Find a pod that does not fit on its node because other pods took the capacity."""
     pod = watch.pod
     patience = START_PATIENCE if pod is not None and pod.reason == NOMINATED else ROOM_PATIENCE
-    if pod is None or waiting(watch) is None or pod.reason not in NO_CAPACITY or 0 <= now - chunk.created < patience:
+    if pod is None or waiting(watch) is None or pod.reason not in NO_CAPACITY:
+        return None
+    if 0 <= now - waits_since(chunk, pod, now) < patience:
         return None
     said = f": {pod.message[:SAID]}" if pod.message else ""
     text = f"node {chunk.node} has no free capacity for pod {pod.name}{said}"
@@ -97,7 +108,7 @@ def is_not_prepared(job: Job, chunk: Chunk, watch: ChunkObservation, now: float)
     pod, limit = watch.pod, max(START_LIMIT, job.image_timeout)
     if pod is None or not pod.waits or pod.preparing:
         return None
-    if 0 <= now - chunk.created < limit:
+    if 0 <= now - waits_since(chunk, pod, now) < limit:
         return None
     text = (
         f"pod {pod.name} has not started within {span(limit)} ({pod.reason or 'no reason is given'}): kubectl describe "
@@ -204,7 +215,7 @@ class HealthChecks:
             row = waiting(watch)
             if watch.pod is None or row is None or row.reason in NO_CAPACITY:
                 continue
-            if not row.heals or not 0 <= now - chunk.created < ROOM_PATIENCE:
+            if not row.heals or not 0 <= now - waits_since(chunk, watch.pod, now) < ROOM_PATIENCE:
                 told = bool(st.unstarted)
                 st.unstarted = f"{watch.pod.unstarted}; {row.do}" if row.do else watch.pod.unstarted
                 if not told and st.state != "Promised":  # of a promise, the condition tells, and its event
@@ -268,7 +279,8 @@ class HealthChecks:
 def _without_image(now: float, st: JobState, chunk: Chunk, found: Finding) -> Finding:
     """Return the finding as the cluster's fault, or as the work's once the job's imagePullTimeout is over."""
     if st.imageless_since is None or now < st.imageless_since:  # the clock was set back
-        st.imageless_since = min(now, chunk.created)
+        pod = st.watch(chunk).pod
+        st.imageless_since = min(now, waits_since(chunk, pod, now) if pod else chunk.created)
     left = st.imageless_since + st.job.image_timeout - now
     if left > 0:
         text = f"{found.message}; not counted as a failure for another {span(left)} (spec.imagePullTimeout)"
