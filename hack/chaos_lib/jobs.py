@@ -243,7 +243,8 @@ class Maker:
         """Ask for an image that does not exist."""
         template = self._shell(":", 0.5)
         template["spec"]["containers"][0]["image"] = f"registry.invalid/nothing:{rng.randint(1, 9)}"
-        spec = self._spec(template, units=10, chi=1, most=1, slack=90) | {"chunkRetries": 0}
+        few = {"chunkRetries": 0, "imagePullTimeout": "45s"}  # the usual five minutes are longer than a short run
+        spec = self._spec(template, units=10, chi=1, most=1, slack=90) | few
         return self._wish(name, kind, spec, "failed", "ChunkFailed")
 
     def infeasible(self, rng: Random, name: str, kind: str) -> Wish:
