@@ -403,5 +403,6 @@ def pool_manifest() -> Json:
         "spec": {
             "nodeSelector": {"matchLabels": {LABEL: POOL}},
             "processor": {"cpu": f"{CPU * 1000:.0f}m", "memory": "64Mi", "period": f"{PERIOD * 1000:.0f}ms"},
+            "margin": "2s",
         },
     }

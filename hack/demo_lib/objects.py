@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from demo_lib.programs import Cost, Program, measuring_command
-from demo_lib.sizes import REDUCE
+from demo_lib.sizes import MARGIN, REDUCE
 
 Json = dict[str, Any]
 NAMESPACE = "punctual-demo"
@@ -29,6 +29,7 @@ def pool() -> Json:
         "spec": {
             "nodeSelector": {"matchLabels": {NODE_LABEL: POOL}},
             "processor": {"cpu": f"{CPU * 1000:.0f}m", "memory": "64Mi"},
+            "margin": f"{MARGIN:.0f}s",
         },
     }
 

@@ -121,6 +121,7 @@ class Ground:
                 "spec": {
                     "nodeSelector": {"matchLabels": {NODE_LABEL: name}},
                     "processor": {"cpu": f"{1000 * CPU:.0f}m", "memory": "128Mi"},
+                    "margin": "2s",
                     **spec,
                 },
             }

@@ -59,6 +59,7 @@ class World:
             "spec": {
                 "nodeSelector": {"matchLabels": {"pool": self.pool}},
                 "processor": {"cpu": "1", "memory": "64Mi"},
+                "margin": "2s",
                 **spec,
             },
         }

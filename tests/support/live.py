@@ -558,7 +558,8 @@ def covers(ranges, units):
 
 
 def pool_manifest(name, labels, **spec):
-    spec = {"nodeSelector": {"matchLabels": labels}, "processor": {"cpu": "100m", "memory": "64Mi"}, **spec}
+    standard = {"nodeSelector": {"matchLabels": labels}, "processor": {"cpu": "100m", "memory": "64Mi"}, "margin": "2s"}
+    spec = {**standard, **spec}
     return {"apiVersion": "punctual.dev/v1alpha1", "kind": "Pool", "metadata": {"name": name}, "spec": spec}
 
 

@@ -137,6 +137,7 @@ def pool(name, **spec):
     spec = {
         "nodeSelector": {"matchLabels": {"pool": name}},
         "processor": {"cpu": "1", "memory": "64Mi"},
+        "margin": "2s",
         **spec,
     }
     return {"apiVersion": "punctual.dev/v1alpha1", "kind": "Pool", "metadata": {"name": name}, "spec": spec}

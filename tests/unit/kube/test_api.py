@@ -131,7 +131,7 @@ def test_a_deadline_time_is_seconds_since_1970():
 def test_a_pool_is_cores_bytes_and_seconds_inside():
     spec = parse(Pool, example(Pool)).spec
     assert spec.processor == Processor(cpu=0.5, memory=512 * 2**20, period=0.1)
-    assert (spec.margin, spec.headroom, spec.hold) == (2, 0.125, "None")
+    assert (spec.margin, spec.headroom, spec.hold) == (6, 0.125, "None")
 
 
 def test_whole_cores_need_no_quotes():

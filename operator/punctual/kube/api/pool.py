@@ -180,9 +180,11 @@ class PoolSpec(PoolSelectors):
     """The part r of each processor that plans leave free, in per cent: `"12.5%"`. A unit is planned with the cost
     perUnit / (1 - r), and a chunk that falls behind can use the free part to catch up. From 0% to 90%, default
     12.5%."""
-    margin: Duration = 2.0
-    """Plans end this long before the deadline, because the control plane takes time to react; what start-ups
-    were seen to take beyond a job's `cost.startup` is added, at least 2s with `hold: Placeholder`. Default 2s."""
+    margin: Duration = 6.0
+    """Plans end this long before the deadline, because the control plane takes time to react. 6s are enough to end a
+    pod that does not end as planned, and to run in time the job that waits for its processor. With less, such a pod can
+    cost that job its promise. What start-ups were seen to take beyond a job's `cost.startup` is added, at least 2s with
+    `hold: Placeholder`. Default 6s."""
     order: Literal["EDF", "FIFO", "MWF"] = "EDF"
     """In which order waiting jobs are planned. EDF: the earliest deadline first. FIFO: the first that came first. MWF:
     first the job for which one processor more than needed would add most to its total work (maximum workload

@@ -126,11 +126,50 @@ class NodeAffinity(Open):
     """What a node must have."""
 
 
+_OWN_PODS: Final = "leave {} out: a pod that may not be beside pods of other namespaces keeps these off its node"
+
+
+class PodTerm(Open):
+    """Pods from which the pod keeps away."""
+
+    RULES: ClassVar = (
+        Rule(
+            "!has(self.namespaceSelector)",
+            _OWN_PODS.format("namespaceSelector"),
+            lambda self: self.namespace_selector is None,
+            field="namespaceSelector",
+        ),
+        Rule(
+            "!has(self.namespaces)",
+            _OWN_PODS.format("namespaces"),
+            lambda self: self.namespaces is None,
+            field="namespaces",
+        ),
+    )
+
+    namespace_selector: Item | None = None
+    """Must be absent: the pod keeps away from pods of its own namespace only."""
+    namespaces: Annotated[list[str], Field(max_length=64)] | None = None
+    """Must be absent, like `namespaceSelector`."""
+
+
+PodTerms = Annotated[list[PodTerm], Field(max_length=64)]
+
+
+class PodAntiAffinity(Open):
+    """From which pods the pod keeps away."""
+
+    required: Annotated[PodTerms | None, Field(alias="requiredDuringSchedulingIgnoredDuringExecution")] = None
+    """Pods that may not be on its node."""
+
+
 class Affinity(Open):
     """Where the pod wants to be."""
 
     node_affinity: NodeAffinity | None = None
     """Which nodes it may run on, besides being in the pool."""
+    pod_anti_affinity: PodAntiAffinity | None = None
+    """From which pods of its own namespace it keeps away. What then fits on no node is the job's own trouble."""
 
 
 class PodSpec(Open):

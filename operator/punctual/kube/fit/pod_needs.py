@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from punctual.kube.fit.requests import requested
 from punctual.scheduling.model.node_rules import ANY_NODE, HostPort, NodeRules, Requirement, Rule, Term, Toleration
 
 ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104  how Kubernetes writes a host port of all addresses
@@ -44,6 +45,7 @@ def pod_needs(spec: Json, *, planned_node: str) -> PodNeeds:
             rules=tuple(rules),
             tolerations=tuple(_toleration(t) for t in spec.get("tolerations") or ()),
             ports=frozenset(host_ports(spec)),
+            devices=requested(spec).others,
         ),
         claims=tuple(_claims(spec)),
     )

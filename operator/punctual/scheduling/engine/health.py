@@ -16,7 +16,7 @@ from punctual.scheduling.model.actions import Emit
 from punctual.scheduling.model.events import PodObserved
 from punctual.scheduling.model.job import Chunk, Job
 from punctual.scheduling.model.pod_reasons import IMAGES, NO_ROOM, NO_VOLUME, NOMINATED, Row, row_of
-from punctual.scheduling.model.timing import LOOK
+from punctual.scheduling.model.timing import LOOK, OVERDUE
 from punctual.scheduling.model.wording import SAID, some, span
 from punctual.scheduling.state.forecast import forecast_end
 from punctual.scheduling.state.job_state import SATURATED, ChunkObservation, JobState, expected_end
@@ -172,7 +172,7 @@ class HealthChecks:
             return
         self.looked = now
         # In a pool with estimated costs there is no guarantee to be late against.
-        patience = math.inf if self.state.spec.loose else self.state.spec.margin / 2 + tolerance(now)
+        patience = math.inf if self.state.spec.loose else min(self.state.spec.margin / 2, OVERDUE) + tolerance(now)
         self._give_up_measuring(now)
         for uid in list(self.state.active):
             st = self.state.jobs[uid]
@@ -194,7 +194,7 @@ class HealthChecks:
                     self._end_faulty(now, st, chunk, found)
                     continue
                 self.set_points.aim(now, st, chunk, watch)
-            if now > chunk.promised_end + patience:
+            if now > _last_moment(st, chunk) + patience:
                 self._overrun(now, st, chunk, st.watch(chunk))
             elif not chunk.late and watch is not None and watch.saturated >= SATURATED:
                 self._call_for_help(now, st, chunk, watch, patience)
@@ -269,11 +269,31 @@ class HealthChecks:
             node = self.state.processors.nodes.get(chunk.node)  # a node's slowness is not the workload's
             st.slowed = max(st.slowed, pace / (cost.tau + cost.chi * (node.speed if node else 1.0)))
         end = expected_end(chunk, watch, now=now)
+        if _awaits_start(st, chunk):
+            end = max(end, now + max(1.0, 0.1 * (now - chunk.created)) + _work(st, chunk))
         st.record = st.record.changed(chunk._replace(promised_end=end, late=True))
         self.state.touch(st)
         self.state.outdated.times_changed()
         if st.state == "Promised":
             self.state.outdated.caused_by(st.job.uid, reasons.OVERRUN if watch.began else reasons.NOT_STARTED)
+
+
+def _awaits_start(st: JobState, chunk: Chunk) -> bool:
+    """Whether the work of a planned chunk has yet to start; a transfer under way has a plan of its own."""
+    watch = st.watch(chunk)
+    return (
+        st.cost is not None and chunk.kind == "Chunk" and not (watch.began if st.job.fetches else watch.running_since)
+    )
+
+
+def _work(st: JobState, chunk: Chunk) -> float:
+    """Return the seconds that a chunk takes at least, once it has started."""
+    return chunk.size * st.cost.chi if st.cost is not None else 0.0
+
+
+def _last_moment(st: JobState, chunk: Chunk) -> float:
+    """Return when a chunk, as it is, should have ended, or started: what starts later ends later than planned."""
+    return chunk.promised_end - (_work(st, chunk) if _awaits_start(st, chunk) else 0.0)
 
 
 def _without_image(now: float, st: JobState, chunk: Chunk, found: Finding) -> Finding:

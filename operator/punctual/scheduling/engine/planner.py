@@ -15,14 +15,14 @@ from punctual.scheduling.engine.transfers import expected_inputs, someone_fetche
 from punctual.scheduling.model import ledger
 from punctual.scheduling.model.discipline import Order
 from punctual.scheduling.model.processors import Place
-from punctual.scheduling.model.timing import GRACE, NOTICE, WARNING
+from punctual.scheduling.model.timing import GRACE, LOOK, NOTICE, OVERDUE, WARNING
 from punctual.scheduling.placement.demand import Demand
 from punctual.scheduling.placement.plan import Plan
 from punctual.scheduling.placement.sites import PortHold, Sites
 from punctual.scheduling.placement.timeline import Timeline
 from punctual.scheduling.state.eligibility import Eligibility
 from punctual.scheduling.state.fluid import FluidJobs
-from punctual.scheduling.state.job_state import JobState, expected_end, off
+from punctual.scheduling.state.job_state import JobState, end_is_known, expected_end, off
 from punctual.scheduling.state.pool_state import UNCHANGED, Changes, PoolState
 from punctual.theory.cost import Cost
 from punctual.theory.tolerance import tolerance
@@ -151,14 +151,18 @@ class Planner:
                 place = places_of.get((uid, chunk.kind, chunk.begin, chunk.attempt))
                 if place is None:
                     continue
+                watch = st.watch(chunk)
+                # what does not run cannot answer an offer, so it gets none
+                notice = GRACE if watch.pod is not None and watch.pod.waits else NOTICE
                 if unbooked or chunk.leftover:
-                    ends[place] = max(now + GRACE, (st.watch(chunk).offered_at or now) + NOTICE)
+                    ends[place] = max(now + GRACE, (watch.offered_at or now) + notice)
                     if place in stays:
-                        ends[place] = max(ends[place], expected_end(chunk, st.watch(chunk), now=now) + WARNING)
-                elif chunk.promised_end > now:
-                    ends[place] = chunk.promised_end
+                        ends[place] = max(ends[place], expected_end(chunk, watch, now=now) + WARNING)
                 else:
-                    ends[place] = max(now, expected_end(chunk, st.watch(chunk), now=now))
+                    ends[place] = max(now, expected_end(chunk, watch, now=now))
+                    if chunk.late and not end_is_known(chunk, watch, now=now):
+                        # it may stay as long as nothing is lost if it must be ended then
+                        ends[place] += OVERDUE + LOOK + notice
         return ends
 
     def running_until(self, st: JobState, now: float) -> float:

@@ -148,6 +148,9 @@ class NodeRules:
     """Host ports that each pod takes: a node has at most one of these pods at a time."""
     one_node: str = ""
     """Why all its pods must be on one node at a time, as a message names it ("claim data"); empty: they need not."""
+    devices: tuple[tuple[str, int], ...] = ()
+    """What each pod requests beside CPU and memory (`Resources.others`): a node must have it for each of its
+    processors."""
 
     def objection(self, node: NodeFacts) -> str | None:
         """Return the first rule that keeps the pods off a node, as a message names it; None: they may run there."""

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +69,10 @@ def places_of(node: NodeObserved, spec: PoolSpec) -> int:
     return min(count, node.pods, node.memory // spec.memory if spec.memory else count)
 
 
+def _rules_see(node: NodeObserved) -> tuple[Any, ...]:
+    return node.labels, node.taints, node.ports, node.others
+
+
 class Taken(NamedTuple):
     """What a pod of the pool takes of its node."""
 
@@ -118,7 +122,7 @@ class Processors:
         self.nodes[node.name] = node
         self._lines = None
         changed = self._count(node, spec)
-        if before is None or (before.labels, before.taints, before.ports) != (node.labels, node.taints, node.ports):
+        if before is None or _rules_see(before) != _rules_see(node):
             self._eligible.clear()
         if before is None:
             return changed
@@ -253,10 +257,17 @@ class Processors:
     def _eligible_anew(self, rules: NodeRules) -> Eligible | None:
         there = self.open_nodes | self.closed
         allowed = frozenset(name for name in there if rules.objection(self.nodes[name]) is None)
+        if rules.devices:
+            wanted = Resources(others=rules.devices)
+            allowed = frozenset(name for name in allowed if wanted.fits(self._others(name)))
         together = bool(rules.one_node) and len(allowed) > 1
         if not together and not rules.ports and allowed == self.open_nodes:
             return None
         return Eligible(allowed, one_node=together, ports=rules.ports)
+
+    def _others(self, name: str) -> Resources:
+        """Return what a node has beside CPU and memory for each of its places, of which it has some."""
+        return Resources(others=self.nodes[name].others) // self.counts[name]
 
     def usable(
         self, now: float, ends: Mapping[Place, float] | None = None, *, opened: Collection[str] = ()

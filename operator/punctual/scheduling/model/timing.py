@@ -22,5 +22,10 @@ WARNING = SOON + LOOK + GRACE
 """Seconds in which a leftover chunk has left its processor even if it answers an offer and does not reach its end."""
 ASKED = PATIENCE + 2 * LOOK
 """Seconds before its processor must be empty in which a chunk that would run on is offered an end."""
+OVERDUE = 1.0
+"""Seconds after its planned end, or half the margin if that is shorter, from which a chunk is late: ends are seen late.
+
+A margin of ``OVERDUE + LOOK + NOTICE`` is enough to end a late chunk and to run, in time, what is planned behind it.
+"""
 LEFTOVER_CHUNK = 30.0
 """Seconds of work in a leftover chunk: little is lost when it must leave."""

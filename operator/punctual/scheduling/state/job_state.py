@@ -236,6 +236,13 @@ def expected_end(chunk: Chunk, watch: ChunkObservation, *, now: float) -> float:
     return now + max(1.0, 0.1 * elapsed)
 
 
+def end_is_known(chunk: Chunk, watch: ChunkObservation, *, now: float) -> bool:
+    """Whether a late chunk's own progress tells when it ends: it goes on, and has units left."""
+    if watch.last_step is None or watch.running_since is None or not 0 < watch.done < chunk.size:
+        return False
+    return now - watch.last_step[0] <= 1.0 + 2.0 * (now - watch.running_since) / watch.done
+
+
 def helpless(st: JobState, chunk: Chunk, now: float) -> bool:
     """Whether a chunk with a saturated loop has asked for help and is not about to get it."""
     watch = st.watches.get(chunk.key)
