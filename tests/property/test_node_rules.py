@@ -32,10 +32,10 @@ nodes = st.tuples(
 )
 some_rules = st.builds(
     NodeRules,
-    st.lists(st.sampled_from(RULES), max_size=1).map(tuple),
-    st.sampled_from([(), (), (TOLERATION,)]),
-    st.sampled_from([frozenset(), frozenset(), *(frozenset((port,)) for port in PORTS)]),
-    st.sampled_from(["", "", "", "claim data"]),
+    rules=st.lists(st.sampled_from(RULES), max_size=1).map(tuple),
+    tolerations=st.sampled_from([(), (), (TOLERATION,)]),
+    ports=st.sampled_from([frozenset(), frozenset(), *(frozenset((port,)) for port in PORTS)]),
+    one_node=st.sampled_from(["", "", "", "claim data"]),
 )
 requests = st.tuples(
     st.integers(1, 150),  # units
@@ -132,7 +132,7 @@ def test_an_offer_is_accepted(there, wanted, last, spec):
 @given(st.lists(nodes, min_size=1, max_size=4), st.lists(requests, min_size=1, max_size=8), specs)
 def test_rules_that_exclude_no_node_change_nothing(there, wanted, spec):
     logs = []
-    everywhere = NodeRules((RULES[3],))
+    everywhere = NodeRules(rules=(RULES[3],))
     for rules in (ANY_NODE, everywhere):
         w = paced(world([(cpu, labels, ()) for cpu, labels, _ in there], spec))
         for k, request in enumerate(wanted):

@@ -24,7 +24,7 @@ GPU = Taint("gpu", "yes", "NoSchedule")
 
 def selector(key="example.com/disk", value="ssd", **more):
     return NodeRules(
-        (Rule(f"spec.template.spec.nodeSelector: {key}={value}", ((requirement(key, "In", value),),)),), **more
+        rules=(Rule(f"spec.template.spec.nodeSelector: {key}={value}", ((requirement(key, "In", value),),)),), **more
     )
 
 
@@ -71,7 +71,7 @@ LABELS = {"zone": "a", "cores": "16", "odd": "1_6", "huge": str(2**63), "name": 
     ],
 )
 def test_a_requirement_holds_as_kubernetes_reads_it(wanted, holds):
-    rules = NodeRules((Rule("it", ((wanted,),)),))
+    rules = NodeRules(rules=(Rule("it", ((wanted,),)),))
     assert rules.objection(node(labels=LABELS)) == (None if holds else "it")
 
 
@@ -79,10 +79,10 @@ def test_all_rules_must_hold_and_of_a_rule_one_term_with_all_its_requirements():
     zone, cores = requirement("zone", "In", "a"), requirement("cores", "Gt", "99")
     both, either = Rule("both", ((zone, cores),)), Rule("either", ((zone,), (cores,)))
     there = node(labels=LABELS)
-    assert NodeRules((either,)).objection(there) is None
-    assert NodeRules((either, both)).objection(there) == "both"
-    assert NodeRules((Rule("no term", ()),)).objection(there) == "no term"
-    assert NodeRules((Rule("empty term", ((),)),)).objection(there) == "empty term"
+    assert NodeRules(rules=(either,)).objection(there) is None
+    assert NodeRules(rules=(either, both)).objection(there) == "both"
+    assert NodeRules(rules=(Rule("no term", ()),)).objection(there) == "no term"
+    assert NodeRules(rules=(Rule("empty term", ((),)),)).objection(there) == "empty term"
     assert ANY_NODE.objection(there) is None
 
 

@@ -137,7 +137,7 @@ class NodeFacts(Protocol):
         """The host ports that other pods hold there."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRules:
     """Rules of one job's pods. Hashable: jobs of one template have equal rules."""
 

@@ -19,6 +19,10 @@ DISK = NodeObserved(
 TOLERATES = {"tolerations": [{"key": "gpu", "operator": "Exists"}]}
 
 
+def needs(spec):
+    return pod_needs({"containers": [], **spec}, planned_node="any")
+
+
 def required(*terms):
     return {
         "affinity": {
@@ -65,19 +69,19 @@ PREFERRED = {
     ],
 )
 def test_a_node_has_the_objection_of_kube_scheduler(spec, ssd, disk):
-    rules = pod_needs(spec, planned_node="any").rules
+    rules = needs(spec).rules
     assert (rules.objection(SSD), rules.objection(DISK)) == (ssd, disk)
 
 
 def test_the_node_that_the_plan_has_chosen_is_no_rule_of_the_template():
     asked = required(expression("disk", "In", "ssd"))
     planned = {"affinity": on_node(asked["affinity"], "any")}
-    assert pod_needs(planned, planned_node="any") == pod_needs(asked, planned_node="any")
-    assert pod_needs({"affinity": on_node({}, "any")}, planned_node="any") == pod_needs({}, planned_node="any")
+    assert needs(planned) == needs(asked)
+    assert needs({"affinity": on_node({}, "any")}) == needs({})
 
 
 def test_another_node_of_the_same_form_is_a_rule():
-    rules = pod_needs({"affinity": on_node({}, "n1")}, planned_node="any").rules
+    rules = needs({"affinity": on_node({}, "n1")}).rules
     assert rules.objection(SSD) is None
     assert rules.objection(DISK) is not None
 
@@ -92,6 +96,11 @@ def test_ports_of_sidecars_and_of_the_hosts_network_are_taken_on_the_node():
     assert HostPort("TCP", "0.0.0.0", 80) in set(host_ports({**spec, "hostNetwork": True}))
 
 
+def test_what_is_requested_beside_cpu_and_memory_is_a_need():
+    asked = {"containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": 2, "memory": "1Gi"}}}]}
+    assert needs(asked).rules.devices == (("nvidia.com/gpu", 2),)
+
+
 def test_claims_are_named_once_per_volume():
     volumes = [{"name": "a", "persistentVolumeClaim": {"claimName": "data"}}, {"name": "b", "emptyDir": {}}]
-    assert pod_needs({"volumes": volumes}, planned_node="any").claims == ("data",)
+    assert needs({"volumes": volumes}).claims == ("data",)
