@@ -279,11 +279,11 @@ class HealthChecks:
 
 
 def _awaits_start(st: JobState, chunk: Chunk) -> bool:
-    """Whether the work of a planned chunk has yet to start; a transfer under way has a plan of its own."""
+    """Whether the pod of a planned chunk has yet to start its work; a transfer under way has a plan of its own."""
     watch = st.watch(chunk)
-    return (
-        st.cost is not None and chunk.kind == "Chunk" and not (watch.began if st.job.fetches else watch.running_since)
-    )
+    if watch.pod is None or chunk.kind != "Chunk" or (st.job.fetches and watch.began):
+        return False
+    return watch.pod.waits
 
 
 def _work(st: JobState, chunk: Chunk) -> float:
