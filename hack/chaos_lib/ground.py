@@ -46,7 +46,7 @@ class Ground:
     scribe: Scribe
     image: str
     others: tuple[Scribe, ...] = ()
-    """Those of namespaces whose jobs and pods no fault picks."""
+    """Namespaces that faults leave alone."""
     workers: list[str] = field(default_factory=list)
     control_plane: str = ""
     labels: dict[str, str | None] = field(default_factory=dict)

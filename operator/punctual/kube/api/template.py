@@ -126,11 +126,11 @@ class NodeAffinity(Open):
     """What a node must have."""
 
 
-_OWN_PODS: Final = "leave {} out: a pod that may not be beside pods of other namespaces keeps these off its node"
+_OWN_PODS: Final = "leave {} out: such a pod keeps pods of other namespaces off its node"
 
 
 class PodTerm(Open):
-    """Pods from which the pod keeps away."""
+    """Pods that it keeps away from."""
 
     RULES: ClassVar = (
         Rule(
@@ -148,16 +148,16 @@ class PodTerm(Open):
     )
 
     namespace_selector: Item | None = None
-    """Must be absent: the pod keeps away from pods of its own namespace only."""
+    """Must be absent."""
     namespaces: Annotated[list[str], Field(max_length=64)] | None = None
-    """Must be absent, like `namespaceSelector`."""
+    """Must be absent."""
 
 
 PodTerms = Annotated[list[PodTerm], Field(max_length=64)]
 
 
 class PodAntiAffinity(Open):
-    """From which pods the pod keeps away."""
+    """Pods that it keeps away from."""
 
     required: Annotated[PodTerms | None, Field(alias="requiredDuringSchedulingIgnoredDuringExecution")] = None
     """Pods that may not be on its node."""
@@ -169,7 +169,7 @@ class Affinity(Open):
     node_affinity: NodeAffinity | None = None
     """Which nodes it may run on, besides being in the pool."""
     pod_anti_affinity: PodAntiAffinity | None = None
-    """From which pods of its own namespace it keeps away. What then fits on no node is the job's own trouble."""
+    """Which pods of its namespace it keeps away from."""
 
 
 class PodSpec(Open):
