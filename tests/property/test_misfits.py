@@ -126,13 +126,10 @@ def as_large_as_it_must_be(world, uid):
     pod = world.trial(uid)
     (work,) = (c for c in pod["spec"]["containers"] if c["name"] == pod["metadata"]["annotations"][WORK])
     named = (world.caches.directory.jobs[uid].template()["template"]["spec"]["containers"][0].get("resources")) or {}
+    beside = amounts.beside(pod["spec"], work["name"])
     asked = work["resources"]["requests"]
-    asked["cpu"] = 0
-    if not any("memory" in (named.get(field) or {}) for field in ("requests", "limits")):
-        asked["memory"] = 0
-    beside = amounts.requests(pod["spec"])
     asked["cpu"] = max(0.001, PROCESSOR["cpu"] - beside.get("cpu", 0))
-    if asked["memory"] == 0:
+    if not any("memory" in (named.get(field) or {}) for field in ("requests", "limits")):
         asked["memory"] = max(2**20, PROCESSOR["memory"] - beside.get("memory", 0))
     return pod
 

@@ -36,8 +36,18 @@ def requests(spec):
         if is_sidecar(init):
             stay = add(stay, of(init))
     run = add(stay, *(of(container) for container in spec["containers"]))
-    overhead = {name: amount(quantity) for name, quantity in (spec.get("overhead") or {}).items()}
-    return add(most(run, start), overhead)
+    return add(most(run, start), overhead(spec))
+
+
+def beside(spec, work):
+    """Return what a pod requests beside its container ``work`` while that runs."""
+    others = (container for container in spec["containers"] if container["name"] != work)
+    sidecars = (init for init in spec.get("initContainers") or () if is_sidecar(init))
+    return add(*(of(container) for container in others), *(of(init) for init in sidecars), overhead(spec))
+
+
+def overhead(spec):
+    return {name: amount(quantity) for name, quantity in (spec.get("overhead") or {}).items()}
 
 
 def fits(wanted, there):
