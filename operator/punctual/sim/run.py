@@ -24,7 +24,7 @@ from punctual.scheduling.model.events import (
 )
 from punctual.scheduling.model.job import JobRecord
 from punctual.scheduling.model.reservation import Reservation
-from punctual.scheduling.model.timing import ASKED, PATIENCE
+from punctual.scheduling.model.timing import ASKED, OVERDUE, PATIENCE
 from punctual.scheduling.pool import Pool
 from punctual.sim.cluster import Cluster, Running
 from punctual.sim.gc_pause import uncollected
@@ -102,7 +102,7 @@ class _Run:
         while self.happenings:
             now, happenings = self.happenings.next()
             kinds = {type(what) for what in happenings}
-            if kinds != {Sample}:
+            if any(self._counts(what) for what in happenings):
                 self.last = max(self.last, now)
             for what in happenings:
                 self._take(now, what)
@@ -121,6 +121,16 @@ class _Run:
                 self.tell(dealt)
         self._close()
         return self.found
+
+    def _counts(self, what: Happening) -> bool:
+        """Whether the simulated time goes on to an event. Many only look whether there is something to do."""
+        match what:
+            case Sample() | Look() | Open() | Reminder():
+                return False
+            case End(running, turn):
+                return running.turn == turn and running.name in self.cluster.running
+            case _:
+                return True
 
     def _take(self, now: float, what: Happening) -> None:
         match what:
@@ -303,7 +313,7 @@ class _Run:
         if chunk.leftover or self.tells:  # it may be asked to leave as soon as it is known to run
             self.mail.append(pod(made, "Running"))
         if made.end > chunk.promised_end and not self.spec.loose:
-            late = chunk.promised_end + self.options.margin / 2
+            late = chunk.promised_end + min(self.options.margin / 2, OVERDUE)
             self.happenings.at(late + 2 * tolerance(late), Look(made, 0))
 
     def _end_pod(self, now: float, name: str) -> None:

@@ -256,3 +256,16 @@ def test_a_reservation_that_a_fault_robs_is_decided_once_and_counts_what_it_had(
     gone = run(150, 5)
     assert [d["processors"] for d in gone["decisions"]] == [[0, 1, 2, 3]]
     assert gone["metrics"]["utilization"] == pytest.approx(4 * 50 / (4 * 150 + 200))
+
+
+def test_the_end_that_a_lost_chunk_would_have_had_counts_as_no_time():
+    lines = [
+        {"id": "a", "arrival": 0, "load": 100, "deadline": 1000},
+        {"id": "f", "kind": "fault", "arrival": 30, "processors": [0, 1]},
+        {"id": "b", "arrival": 40, "load": 1, "deadline": 1},
+    ]
+    trace = "\n".join(json.dumps(line) for line in lines)
+    options = ("--processors", "2", "--chi", "10", "--tau", "0", "--network", "concurrent", "--assign", "AN")
+    found = document("-", *options, text=trace)
+    assert [chunk["end"] for chunk in found["chunks"]] == [30, 30]
+    assert found["metrics"]["utilization"] == pytest.approx(1.0)  # both processors were busy until they were lost
