@@ -15,6 +15,8 @@ from punctual.errors import PunctualError
 
 MOST = 1e12
 """Upper limit of any number: sums keep enough digits, and products of a few numbers do not overflow."""
+LATEST = 1e10
+"""Upper limit of moments: later, two sums of the same times may differ by more than ten milliseconds (`tolerance`)."""
 LEAST = 1e-12
 """Lower limit of numbers that must be positive."""
 LEAST_PART = 1e-9
@@ -31,6 +33,7 @@ def _shown(text: str) -> str:
 SHOWN = 80
 """Maximum characters of a wrong value in a message."""
 Seconds = Annotated[float, Field(ge=0, le=MOST, allow_inf_nan=False)]
+Moment = Annotated[float, Field(ge=0, le=LATEST, allow_inf_nan=False)]
 More = Annotated[float, Field(ge=LEAST, le=MOST, allow_inf_nan=False)]
 Name = Annotated[str, Field(min_length=1), AfterValidator(_shown)]
 
@@ -44,7 +47,7 @@ class _Line(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     id: Name
-    arrival: Seconds
+    arrival: Moment
 
 
 class JobLine(_Line):
@@ -63,8 +66,8 @@ class ReservationLine(_Line):
     """A request for processors over [start, end): input is sent in the first ``io_ratio`` of it."""
 
     kind: Literal["reservation"]
-    start: Seconds
-    end: Seconds
+    start: Moment
+    end: Moment
     processors: Annotated[int, Field(ge=1)]
     io_ratio: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.0
 
@@ -80,7 +83,7 @@ class FaultLine(_Line):
 
     kind: Literal["fault"]
     processors: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1, strict=False)]
-    until: Seconds | None = None
+    until: Moment | None = None
 
     @model_validator(mode="after")
     def _span(self) -> Self:

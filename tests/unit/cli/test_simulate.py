@@ -192,8 +192,8 @@ def test_the_largest_and_smallest_numbers_taken_are_worked_with():
     """Costs at both ends once ended in a logarithm of 0, times in an overflow."""
     lines = (
         '{"id": "a", "arrival": 0, "load": 2000, "deadline": 1e12, "chi": 1e-12, "tau": 1e3, "theta_cm": 1e6}',
-        '{"id": "b", "arrival": 1e12, "load": 1e12, "deadline": 1e12, "chi": 1e12, "tau": 1e12, "theta_cp": 1e12}',
-        '{"id": "r", "kind": "reservation", "arrival": 0, "start": 1e11, "end": 1e12, "processors": 16}',
+        '{"id": "b", "arrival": 1e10, "load": 1e12, "deadline": 1e12, "chi": 1e12, "tau": 1e12, "theta_cp": 1e12}',
+        '{"id": "r", "kind": "reservation", "arrival": 0, "start": 1e9, "end": 1e10, "processors": 16}',
     )
     found = document("-", text="\n".join(lines))
     assert [d["accepted"] for d in found["decisions"]] == [True, True, False]
