@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import guest_job
@@ -253,6 +254,9 @@ OFFER = {"validUntilTime": "2027-01-15T08:01:00Z", "largestLoad": 0}
         (submitted("Refused", status="False", reason="NotAllowed"), REFUSED, True),
         (submitted(status="False", reason="PoolNotFound"), SILENT, True),
         (submitted("Refused", status="False", reason="PoolNotFound"), REFUSED, True),
+        (submitted("Failed", status="Unknown", reason="Measuring"), REFUSED, True),
+        (submitted("Completed", status="Unknown", reason="Measuring"), PROMISED, True),
+        (submitted("Failed", status="True"), PROMISED, True),
     ],
 )
 def test_an_answer_counts_for_the_current_spec_and_a_refusal_waits_for_its_offer(one, answer, settled):
@@ -270,6 +274,17 @@ def test_a_missing_pool_is_not_said_to_have_answered(capsys):
     refused = capsys.readouterr().out
     assert "refused\n" in refused
     assert "by pool" not in waits + refused
+
+
+def test_a_job_that_fails_while_it_is_measured_is_told_at_once_with_the_cause(capsys):
+    one = submitted("Failed", status="Unknown", reason="Measuring")
+    one.job = replace(one.job, reason="ChunkFailed", message="units 0-1 failed 4 times: exit code 3")
+    answers.submitted([one], timeout=60.0, output="table")
+    said = capsys.readouterr().out
+    assert "d/a created: failed\n" in said
+    assert "ChunkFailed: units 0-1 failed 4 times: exit code 3" in said
+    answers.submitted([one], timeout=60.0, output="json")
+    assert json.loads(capsys.readouterr().out)[0]["answer"] == "failed"
 
 
 def test_a_missing_answer_counts_more_than_a_refusal():

@@ -24,8 +24,10 @@ def submitted(found: Sequence[Submitted], *, timeout: float, output: str) -> Non
     console = Console()
     for one in found:
         word, style = ("admitted as a guest", "bold green") if _is_guest(one) else _WORDS[one.answer]
+        if one.ended:
+            word = one.job.state.lower()
         name = f"{one.job.namespace}/{one.job.name}"
-        by = "" if one.job.reason == reasons.POOL_NOT_FOUND else f" by pool {one.job.pool}"
+        by = "" if one.ended or one.job.reason == reasons.POOL_NOT_FOUND else f" by pool {one.job.pool}"
         line = Text.assemble((name, "bold"), f" {one.changed}: ", (word, style), by)
         if one.accepted and one.answer == PROMISED:
             line.append(", with the deadline that was offered")
@@ -45,6 +47,8 @@ def _is_guest(one: Submitted) -> bool:
 
 def _lines(one: Submitted, timeout: float) -> list[tuple[str, str]]:
     job = one.job
+    if one.ended:
+        return [(f"{job.reason}: {job.message}", "yellow" if one.answer else "")]
     admitted = job.conditions.get("Admitted")
     lines = [(f"{admitted.reason}: {admitted.message}", "")] if admitted and job.answered else []
     if one.answer == PROMISED and job.deadline is not None and job.finish is not None:
@@ -63,6 +67,8 @@ def _lines(one: Submitted, timeout: float) -> list[tuple[str, str]]:
 
 def _document(one: Submitted) -> dict[str, object]:
     answer = "guest" if _is_guest(one) else ("promised", "refused", "none")[one.answer]
+    if one.ended:
+        answer = one.job.state.lower()
     more = {"offerAccepted": True} if one.accepted else {}
     return {**tables.job_document(one.job), "changed": one.changed, "answer": answer, **more}
 

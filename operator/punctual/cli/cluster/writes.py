@@ -21,7 +21,7 @@ LOOK = 0.5
 OFFER = 5.0
 """Seconds that a refused job's offer is awaited."""
 PROMISED, REFUSED, SILENT = 0, 1, 2
-"""Exit status of submit: all jobs are promised; one is refused; one has no answer."""
+"""Exit status of submit: all jobs are promised; one is refused, or has failed; one has no answer."""
 
 
 @dataclass(slots=True)
@@ -39,10 +39,18 @@ class Submitted:
     def answer(self) -> int:
         """The exit status that it stands for."""
         job = self.job
+        if self.ended:
+            return PROMISED if job.kept else REFUSED
         admitted = job.conditions.get("Admitted")
         if not job.answered or admitted is None or admitted.status == "Unknown" or self.waits_for_pool:
             return SILENT
         return PROMISED if admitted.status == "True" else REFUSED
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended without an answer: all its work was measuring, or that has failed."""
+        admitted = self.job.conditions.get("Admitted")
+        return self.job.state in {"Completed", "Failed"} and admitted is not None and admitted.status == "Unknown"
 
     @property
     def waits_for_pool(self) -> bool:
@@ -53,8 +61,8 @@ class Submitted:
         """Whether there is an answer, and with a refusal the offer, if one is to come; or none will come soon."""
         if self.waits_for_pool:
             return True
-        if self.answer != REFUSED:
-            return self.answer == PROMISED
+        if self.ended or self.answer != REFUSED:
+            return self.answer != SILENT
         self.answered_at = self.answered_at or now
         searched = self.job.reason in OFFERED and self.job.offer_until is None
         return not searched or now >= self.answered_at + OFFER
