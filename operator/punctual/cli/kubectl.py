@@ -7,10 +7,11 @@ that ends is opened again. A ``Reset`` announces that: the changes after it desc
 
 import json
 import queue
+import re
 import subprocess
 import threading
 from collections.abc import Sequence
-from typing import Self
+from typing import Final, Self
 
 from punctual.errors import ClusterError, PunctualError
 from punctual.view.changes import Change, Json, Reset
@@ -20,6 +21,30 @@ PODS = "/api/v1/{scope}pods?labelSelector=punctual.dev/job-uid"
 POOLS = "/apis/punctual.dev/v1alpha1/pools"
 AGAIN = 1.0
 """Seconds before a watch that ended is opened again."""
+
+
+_FORBIDDEN: Final = re.compile(
+    r'\(Forbidden\).*User "(?P<user>[^"]+)" cannot (?P<verb>\w+) resource "(?P<what>[\w/]+)".*'
+    r'(?:in the namespace "(?P<where>[^"]+)"|at the cluster scope)'
+)
+
+
+def forbidden(said: str) -> str | None:
+    """Return, for a user without a right, one sentence that names the role to bind; None: kubectl says something else.
+
+    It contains "(Forbidden)" as kubectl's words do.
+    """
+    found = _FORBIDDEN.search(said)
+    if found is None:
+        return None
+    user, verb, what, where = found.groups()
+    if what == "pools":
+        bind = f"kubectl create clusterrolebinding NAME --clusterrole=punctual-pools --user={user}"
+        return f"user {user} may not {verb} pools (Forbidden): an administrator can allow it with {bind}"
+    place = f"in namespace {where}" if where else "in all namespaces"
+    bind = "a RoleBinding to the ClusterRole" if where else "a ClusterRoleBinding to the ClusterRole"
+    role = "view" if verb in {"get", "list", "watch"} else "edit"
+    return f"user {user} may not {verb} {what} {place} (Forbidden): an administrator can allow it with {bind} {role}"
 
 
 class Call:
@@ -40,6 +65,8 @@ class Call:
         self._reader.join()
         if self._process.returncode:
             said = self._error.strip() or self._output.strip() or f"status {self._process.returncode}"
+            if why := forbidden(said):
+                raise ClusterError(why)
             raise ClusterError(f"kubectl {' '.join(self._words[:3])}: {said}")
         return self._output
 

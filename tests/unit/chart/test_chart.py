@@ -229,6 +229,8 @@ def test_who_may_edit_books_nothing_ahead(render):
     assert joined["lab-punctual-edit"] == {"edit", "admin"}
     assert joined["lab-punctual-view"] == {"view"}
     assert ("reservations", "get") in may["lab-punctual-view"]
+    assert may["lab-punctual-pools"] == {("pools", verb) for verb in ("get", "list", "watch")}
+    assert joined["lab-punctual-pools"] == set()
 
 
 def test_no_container_may_do_more_than_it_needs(render):

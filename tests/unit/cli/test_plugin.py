@@ -19,6 +19,7 @@ from world import World, job
 from punctual.cli import app, completion, program
 from punctual.cli.cluster import answers, tables, top
 from punctual.cli.cluster.writes import PROMISED, REFUSED, SILENT, Submitted, status
+from punctual.cli.kubectl import forbidden
 from punctual.view.changes import Change, Reset
 from punctual.view.history import BLOCKS, SPAN, History, spark
 from punctual.view.jobs import Board, job_of
@@ -226,6 +227,36 @@ def test_a_history_keeps_changes_of_some_minutes():
 )
 def test_a_curve_is_drawn_in_eighths(values, most, drawn):
     assert spark(values, most) == drawn
+
+
+# rights
+
+NO_POOLS = (
+    'Error from server (Forbidden): pools.punctual.dev is forbidden: User "jane" cannot list resource "pools" in API '
+    'group "punctual.dev" at the cluster scope'
+)
+NO_JOBS = (
+    'Error from server (Forbidden): divisiblejobs.punctual.dev "a" is forbidden: User "jane" cannot patch resource '
+    '"divisiblejobs" in API group "punctual.dev" in the namespace "demo"'
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "user", "role"),
+    [
+        (NO_POOLS, "user jane may not list pools (Forbidden)", "--clusterrole=punctual-pools --user=jane"),
+        (NO_JOBS, "user jane may not patch divisiblejobs in namespace demo (Forbidden)", "to the ClusterRole edit"),
+    ],
+)
+def test_a_missing_right_is_told_with_the_role_that_grants_it(said, user, role):
+    told = forbidden(said)
+    assert told.startswith(user)
+    assert told.endswith(role)
+    assert "\n" not in told
+
+
+def test_of_other_errors_kubectls_own_words_are_told():
+    assert forbidden("Error from server (NotFound): no") is None
 
 
 # submit
