@@ -27,7 +27,7 @@ test: lint ## all tests: core, a real API server, a real kind cluster, cgroup v2
 	hack/test
 
 test-quick: $(READY) ## tests that need no server
-	$(VENV)/bin/pytest -q -n auto --dist loadgroup tests/unit tests/property tests/papers
+	$(VENV)/bin/pytest -q -n auto --dist worksteal tests/unit tests/property tests/papers
 
 test-api: $(READY) ## tests against a real API server
 	$(VENV)/bin/pytest -q tests/api

@@ -16,7 +16,13 @@ TEMPLATE = {"spec": {"containers": [{"name": "main", "image": "work"}]}}
 
 
 def pool_body(name: str = "main", *, labels: dict[str, str] | None = None, **spec) -> dict:
-    asked = {"nodeSelector": {"matchLabels": {"pool": name}}, "processor": {"cpu": "1"}, "headroom": "0%", **spec}
+    asked = {
+        "nodeSelector": {"matchLabels": {"pool": name}},
+        "processor": {"cpu": "1"},
+        "headroom": "0%",
+        "margin": "2s",
+        **spec,
+    }
     if labels:
         asked["namespaceSelector"] = {"matchLabels": labels}
     meta = {"name": name, "uid": name, "generation": 1, "creationTimestamp": format_time(NOW - 100)}

@@ -3,6 +3,7 @@
 The wheels of the locked packages are fetched once, into build/cli-wheels, and installed from there.
 """
 
+import fcntl
 import hashlib
 import io
 import json
@@ -39,10 +40,7 @@ META = {"name": "first", "namespace": "demo", "uid": "u", "creationTimestamp": "
 DONE = {"type": "Completed", "status": "True", "reason": "Completed", "message": "all units are done"}
 END = {"state": "Completed", "finishTime": "2030-01-02T00:01:00Z", "units": {"done": 60}, "conditions": [DONE]}
 
-pytestmark = [
-    pytest.mark.timeout(600),  # the first run fetches wheels, and compiles what it imports
-    pytest.mark.xdist_group("installed"),  # one process installs once, for all of them
-]
+pytestmark = pytest.mark.timeout(600)  # the first run fetches wheels, and compiles what it imports
 
 KUBECTL = """#!/bin/sh
 case "$*" in
@@ -63,12 +61,16 @@ def run(*words, **more):
 def wheels():
     """Return the folder with the locked packages' wheels; fetch them if another lock, or none, was fetched before."""
     folder = WHEELS / hashlib.sha256(LOCK.read_bytes() + sys.version.encode()).hexdigest()[:16]
-    if not folder.exists():
-        shutil.rmtree(WHEELS, ignore_errors=True)
-        WHEELS.mkdir(parents=True)
-        with tempfile.TemporaryDirectory(dir=WHEELS) as new:
-            pip("download", "--require-hashes", "--no-deps", "--only-binary=:all:", "-r", LOCK, "-d", f"{new}/wheels")
-            Path(new, "wheels").rename(folder)
+    WHEELS.parent.mkdir(exist_ok=True)
+    with WHEELS.with_suffix(".lock").open("w") as held:  # several processes run tests
+        fcntl.flock(held, fcntl.LOCK_EX)
+        if not folder.exists():
+            shutil.rmtree(WHEELS, ignore_errors=True)
+            WHEELS.mkdir(parents=True)
+            with tempfile.TemporaryDirectory(dir=WHEELS) as new:
+                into = f"{new}/wheels"
+                pip("download", "--require-hashes", "--no-deps", "--only-binary=:all:", "-r", LOCK, "-d", into)
+                Path(into).rename(folder)
     return folder
 
 

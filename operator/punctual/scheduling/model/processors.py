@@ -259,15 +259,12 @@ class Processors:
         allowed = frozenset(name for name in there if rules.objection(self.nodes[name]) is None)
         if rules.devices:
             wanted = Resources(others=rules.devices)
-            allowed = frozenset(name for name in allowed if wanted.fits(self._others(name)))
+            shares = {name: Resources(others=self.nodes[name].others) // self.counts[name] for name in allowed}
+            allowed = frozenset(name for name, share in shares.items() if wanted.fits(share))
         together = bool(rules.one_node) and len(allowed) > 1
         if not together and not rules.ports and allowed == self.open_nodes:
             return None
         return Eligible(allowed, one_node=together, ports=rules.ports)
-
-    def _others(self, name: str) -> Resources:
-        """Return what a node has beside CPU and memory for each of its places, of which it has some."""
-        return Resources(others=self.nodes[name].others) // self.counts[name]
 
     def usable(
         self, now: float, ends: Mapping[Place, float] | None = None, *, opened: Collection[str] = ()

@@ -352,6 +352,7 @@ class WindowIsActive(Window):
         self.inside = self.world.job("inside", reservation="window", deadline="2m")
         await self.told()
         self.world.server.later(70)
+        await self.world.until(lambda: self.world.server.living)  # not before the Pool's next tick
         await quiet(self.world, self.second)
         assert self.world.status(self.window)["state"] == "Active"
 
