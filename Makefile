@@ -52,6 +52,7 @@ papers: $(READY) ## the papers' figures again, reduced: points, pictures, words 
 
 nightly: $(READY) ## the properties with many more examples, two chapters in full; crowds, and a kill at every write, on a real API server
 	HYPOTHESIS_PROFILE=nightly $(VENV)/bin/pytest -q tests/property --timeout 3600
+	HYPOTHESIS_PROFILE=nightly PUNCTUAL_WORLDS=100000 $(VENV)/bin/pytest -q tests/property/test_misfits.py --timeout 36000
 	HYPOTHESIS_PROFILE=nightly $(VENV)/bin/pytest -q tests/papers/test_chapter6_fast.py tests/papers/test_chapter7_miss_ratio.py --timeout 3600
 	HYPOTHESIS_PROFILE=nightly $(VENV)/bin/pytest -q tests/api/test_bad_manifests.py tests/api/test_big_specs.py tests/api/test_crowds.py tests/api/test_interrupted.py
 

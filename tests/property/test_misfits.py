@@ -5,12 +5,13 @@ scheduler can place in time beside the promises that stand is promised.
 """
 
 import math
+import os
 from contextlib import closing
 
 from cluster_model import amounts
 from cluster_model.clock import BEGIN
 from cluster_model.scheduler import objection
-from hypothesis import given, note
+from hypothesis import given, note, settings
 from hypothesis import strategies as st
 from misfits import Template, misfits
 from tenants import POOL, Tenants, node
@@ -18,6 +19,7 @@ from tenants import POOL, Tenants, node
 from punctual import reasons
 from punctual.kube.cluster.pods import WORK
 
+WORLDS = int(os.environ.get("PUNCTUAL_WORLDS", "300"))
 STARTUP, TICK = 3.0, 1.0
 PROCESSOR = {"cpu": 0.1, "memory": 64 * 2**20}
 OWN = {"key": "own", "value": "us", "effect": "NoSchedule"}
@@ -55,6 +57,7 @@ def stories(draw):
     return plain, draw(st.integers(0, len(plain))), size, draw(misfits(size[1]))
 
 
+@settings(max_examples=WORLDS)
 @given(nodes, strangers, stories())
 def test_a_template_that_does_not_fit_costs_no_other_tenant_a_promise(there, others, story):
     live_through(there, others, story)
