@@ -305,6 +305,8 @@ def placed(body, place):
         spec = {**spec, "pool": place.pool}
     if isinstance(spec, dict) and body["kind"] == "Pool":
         spec = {**spec, "nodeSelector": {"matchLabels": {"pool": name}}}
+    if isinstance(spec, dict) and type(spec.get("ttlSecondsAfterFinished")) is int:
+        spec = {**spec, "ttlSecondsAfterFinished": max(3600, spec["ttlSecondsAfterFinished"])}  # until it was looked at
     meta = {"name": name} | ({} if body["kind"] == "Pool" else {"namespace": place.namespace})
     return {**body, "metadata": meta, "spec": spec}
 

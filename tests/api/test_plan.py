@@ -102,7 +102,8 @@ def test_a_user_of_one_namespace_gets_an_answer_that_says_what_it_leaves_out(pla
 
     refused = plan(wanted, *AT, "-n", "other", env=env)
     assert refused.returncode == 2
-    assert 'cannot list resource "divisiblejobs"' in refused.stderr
+    assert f"user {name} may not list divisiblejobs in namespace other (Forbidden)" in refused.stderr
+    assert "ClusterRole view" in refused.stderr
 
 
 def test_a_user_of_one_namespace_gets_an_explanation_without_jobs_of_others(plugin, kubectl, guest):
@@ -131,7 +132,7 @@ def test_a_user_of_one_namespace_gets_an_explanation_without_jobs_of_others(plug
     )
     pools = plugin("punctual", "pools", env=env)
     assert pools.returncode == 2
-    assert "cannot list resource" in pools.stderr
+    assert f"--clusterrole=punctual-pools --user={name}" in pools.stderr
     top = plugin("punctual", "top", env=env)
     assert "pools are left out: you may not read them" in top.stdout
     assert "ours" in top.stdout
