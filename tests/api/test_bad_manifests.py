@@ -305,8 +305,8 @@ def placed(body, place):
         spec = {**spec, "pool": place.pool}
     if isinstance(spec, dict) and body["kind"] == "Pool":
         spec = {**spec, "nodeSelector": {"matchLabels": {"pool": name}}}
-    if isinstance(spec, dict) and type(spec.get("ttlSecondsAfterFinished")) is int:
-        spec = {**spec, "ttlSecondsAfterFinished": max(3600, spec["ttlSecondsAfterFinished"])}  # until it was looked at
+    if isinstance(spec, dict) and spec.get("ttlSecondsAfterFinished") in range(3600):
+        spec = {**spec, "ttlSecondsAfterFinished": 3600}  # it stays until the test has looked at it
     meta = {"name": name} | ({} if body["kind"] == "Pool" else {"namespace": place.namespace})
     return {**body, "metadata": meta, "spec": spec}
 
