@@ -60,17 +60,13 @@ def stories(draw):
 @settings(max_examples=WORLDS)
 @given(nodes, strangers, stories())
 def test_a_template_that_does_not_fit_costs_no_other_tenant_a_promise(there, others, story):
-    live_through(there, others, story)
-
-
-def live_through(there, others, story, **spec):
     plain, place, size, misfit = story
     bodies = [
         node(f"n{i}", count, labels=labels, taints=taints, **more)
         for i, (count, labels, taints, more) in enumerate(there, start=1)
     ]
     note(misfit)
-    with closing(Tenants(bodies, {"odd": misfit.plugins}, **spec)) as world:
+    with closing(Tenants(bodies, {"odd": misfit.plugins})) as world:
         for i, (where, cpu) in enumerate(others):
             if where < len(bodies):
                 container = {"name": "c", "image": "forever", "resources": {"requests": {"cpu": cpu}}}

@@ -14,7 +14,7 @@ from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.pods import chunk_pod
 from punctual.kube.gate.admission_gate import AdmissionGate
 from punctual.kube.leader.pod_events import PodEvents
-from punctual.scheduling.model.actions import CreateChunk, Emit, EndPod, OfferEnd, StopPod, WriteStatus
+from punctual.scheduling.model.actions import CreateChunk, EndPod, OfferEnd, StopPod, WriteStatus
 from punctual.scheduling.model.event_keys import key_of, merged
 from punctual.scheduling.model.events import JobApplied, PoolApplied, Progress, Reported
 from punctual.scheduling.pool import Pool
@@ -38,14 +38,12 @@ def node(name, processors, *, taints=(), labels=None, **others):
 
 
 class Tenants:
-    """A pool of all nodes, with processors of 100m and 64Mi. ``plugins``: admission by namespace."""
+    """A pool of all nodes: processors of 100m and 64Mi, and the default margin. ``plugins``: admission by namespace."""
 
-    def __init__(self, nodes, plugins=None, **spec):
+    def __init__(self, nodes, plugins=None):
         self.now = BEGIN
         self.cluster = Cluster(nodes, plugins)
         self.records = {}
-        self.said = []  # (job, reason, message)
-        self.refused = {}  # the gate's refusal, by job
         self._mail = {}  # events by key
         self._told = {}  # the pool that a job was given to
         self._again = set()
@@ -68,13 +66,8 @@ class Tenants:
         self._pods = PodEvents(self.caches, SimpleNamespace(aside={}), jobs, actors, SimpleNamespace())
         self.counting = self._pods.counting
         meta = {"name": POOL, "uid": "p", "generation": 1, "creationTimestamp": written(self.now)}
-        standard = {
-            "nodeSelector": {},
-            "processor": {"cpu": "100m", "memory": "64Mi"},
-            "headroom": "0%",
-            "margin": "2s",
-        }
-        self.caches.observe("pools", None, {"metadata": meta, "spec": {**standard, **spec}})
+        spec = {"nodeSelector": {}, "processor": {"cpu": "100m", "memory": "64Mi"}, "headroom": "0%"}
+        self.caches.observe("pools", None, {"metadata": meta, "spec": spec})
         for body in nodes:
             self.caches.informers[0]._told(body)
         self.pool = Pool(1)
@@ -116,7 +109,6 @@ class Tenants:
         self.caches.observe("divisiblejobs", "ADDED", body)
         job = self._loop.run_until_complete(self._through_the_gate(uid))
         self._told[uid] = POOL
-        self.refused[uid] = job.refusal
         self.tell(POOL, JobApplied(job))
         self.step()
         return uid
@@ -201,8 +193,6 @@ class Tenants:
                 self._of(namespace, name, action.uid, self.cluster.stop)
             case OfferEnd(_, _, uid, end):
                 self._offered[uid] = end
-            case Emit(uid, _, reason, message):
-                self.said.append((uid, reason, message))
 
     def _of(self, namespace, name, uid, does):
         key = f"{namespace}/{name}"
