@@ -270,7 +270,7 @@ class HealthChecks:
             st.slowed = max(st.slowed, pace / (cost.tau + cost.chi * (node.speed if node else 1.0)))
         end = expected_end(chunk, watch, now=now)
         if _awaits_start(st, chunk):
-            end = max(end, now + max(1.0, 0.1 * (now - chunk.created)) + _work(st, chunk))
+            end = max(end, expected_end(chunk._replace(promised_end=now), watch, now=now) + _work(st, chunk))
         st.record = st.record.changed(chunk._replace(promised_end=end, late=True))
         self.state.touch(st)
         self.state.outdated.times_changed()
