@@ -54,6 +54,8 @@ def cut(demand, ground, n):
             sizes[i] = 1
     kept = np.flatnonzero(sizes)
     where, begin, sizes = where[kept], begin[kept], sizes[kept]
+    if ground.unbroken(demand):
+        where, sizes, begin = ground.at_holes(demand, where, sizes, begin)
     cuts = np.concatenate(([0], sizes.cumsum()))
     walk = ground.walk(where, sizes, begin, cost)
     ends = walk.ends + cost.setup * extra_fragments(demand.ranges, cuts)

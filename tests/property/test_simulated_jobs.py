@@ -2,13 +2,16 @@
 
 from dataclasses import replace
 from itertools import product
+from unittest.mock import patch
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from schedule import flaws
 
+from punctual.scheduling.model.actions import WriteStatus
 from punctual.scheduling.model.discipline import Discipline
+from punctual.scheduling.pool import Pool
 from punctual.sim.options import Options
 from punctual.sim.run import simulate
 from punctual.sim.trace import FaultLine, JobLine, ReservationLine, Trace
@@ -147,6 +150,42 @@ def faults(data):
 def test_what_faults_take_is_done_again_or_counts(lines, discipline, data, restart):
     trace, document = run([*lines, *faults(data)], discipline, offers=False, restart=restart)
     assert flaws(trace, document, cost=COSTS, one_port=discipline.one_port, redo=restart == "Redo") == []
+
+
+class Told(Pool):
+    """A Pool that notes the last record of each job, and those that came after a time."""
+
+    since = 0.0
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        Told.records, Told.given_up = {}, set()
+
+    def step(self, now, events):
+        actions = super().step(now, events)
+        for action in actions:
+            if isinstance(action, WriteStatus) and (promise := action.record.promise) is not None:
+                if promise.given_up and now > Told.since and not Told.records[action.job].promise.given_up:
+                    Told.given_up.add(action.job)
+                Told.records[action.job] = action.record
+        return actions
+
+
+@pytest.mark.parametrize("restart", ["Redo", "Resume"])
+@given(lines=jobs, discipline=disciplines, data=st.data())
+@example(
+    lines=[JobLine(id="j0", arrival=0.0, load=8.0, deadline=54.0, chi=10.0, tau=2.0, theta_cm=0.0, theta_cp=0.0)],
+    discipline=Discipline(partition="EPR", assign="AN", network="OnePort"),
+    data=None,
+)
+def test_what_is_planned_after_the_last_fault_is_kept(lines, discipline, data, restart):
+    lost = faults(data) if data else [FaultLine(id="f", kind="fault", arrival=13.0, processors=(0, 2), until=None)]
+    Told.since = max((until for fault in lost for until in (fault.arrival, fault.until or 0.0)), default=0.0)
+    with patch("punctual.sim.run.Pool", Told):
+        _, document = run([*lines, *lost], discipline, offers=False, restart=restart)
+    assert Told.given_up == set()
+    kept = {uid for uid, record in Told.records.items() if not record.promise.given_up}
+    assert [job for job in document["jobs"] if job["id"] in kept and not job["met"]] == []
 
 
 @given(jobs, disciplines, st.randoms(use_true_random=False))

@@ -107,10 +107,18 @@ class Pool:
 
     def step(self, now: float, events: Sequence[Event]) -> list[Action]:
         """Process events, make a bounded number of decisions and return actions. ``step(now, [])`` is a tick."""
+        self.decide(now, events)
+        return self.act(now)
+
+    def decide(self, now: float, events: Sequence[Event]) -> None:
+        """Do the first half of a step: process events, plan again and answer jobs. :meth:`act` must follow.
+
+        In between, :meth:`quote` tells what the jobs that were just answered would have been promised instead.
+        """
         self._count_misses(now)
         self._take_all(now, events)
         if self._state.spec is None:
-            return self._statuses.flush(now)
+            return
         self._reservations.take_up(now)
         self._apply_edits(now)
         self._count_misses(now)
@@ -124,6 +132,11 @@ class Pool:
             self._mode.replan(now)
         self._reservations.answer(now)
         self._decisions.work(now, planned=anew)
+
+    def act(self, now: float) -> list[Action]:
+        """Do the second half of a step: give processors work, search for offers and return actions."""
+        if self._state.spec is None:
+            return self._statuses.flush(now)
         self._reservations.clear(now)
         self._dispatcher.work(now)
         self._transfers.work(now)

@@ -60,6 +60,8 @@ class Result:
     periods: list[Period] | None = None
     seconds: list[float] = field(default_factory=list)
     """Wall-clock seconds of each decision."""
+    offer_seconds: list[float] = field(default_factory=list)
+    """Wall-clock seconds of each search for the earliest deadline, after a refusal."""
     booked: float = 0.0
     """Processor seconds of accepted reservations."""
     capacity: float = 0.0
@@ -74,6 +76,7 @@ class Result:
             "miss_ratio": _ratio(missed, len(self.jobs)),
             "utilization": _ratio(busy, self.capacity),
             "decision_seconds": _spread(self.seconds),
+            "offer_seconds": _spread(self.offer_seconds),
         }
 
     def measure_utilization(self, length: float, processors: int) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from punctual.scheduling.model.actions import AnswerReservation, CreateChunk, EndPod, OfferEnd, WriteStatus
+from punctual.scheduling.model.actions import Action, AnswerReservation, CreateChunk, EndPod, OfferEnd, WriteStatus
 from punctual.scheduling.model.events import (
     Event,
     JobApplied,
@@ -22,7 +22,7 @@ from punctual.scheduling.model.events import (
     Reported,
     ReservationApplied,
 )
-from punctual.scheduling.model.job import JobRecord
+from punctual.scheduling.model.job import Job, JobRecord
 from punctual.scheduling.model.reservation import Reservation
 from punctual.scheduling.model.timing import ASKED, OVERDUE, PATIENCE
 from punctual.scheduling.pool import Pool
@@ -50,6 +50,13 @@ class _Holding(NamedTuple):
     decision: int
     since: float
     number: int
+
+
+class _Offer(NamedTuple):
+    """The earliest deadline, seconds from the decision (None: there is none), and the seconds that its search took."""
+
+    earliest: float | None
+    seconds: float
 
 
 class _Run:
@@ -208,14 +215,11 @@ class _Run:
         job = self.loads.job(line)
         self.deadlines[job.uid] = job.deadline
         began = time.perf_counter()
-        self._step(now, [JobApplied(job)])
-        self.found.seconds.append(time.perf_counter() - began)
+        offer = self._step(now, [JobApplied(job)], job if self.options.offers else None)
+        self.found.seconds.append(time.perf_counter() - began - (offer.seconds if offer else 0.0))
         record = self.records[line.id]
         assert record.admitted is not None
         accepted = record.admitted.status == "True"
-        earliest = None
-        if not accepted and self.options.offers:
-            earliest = self.pool.quote(now, job).earliest_deadline()
         finish = record.promise.finish if accepted and record.promise else None
         self.found.decisions.append(
             Decision(
@@ -224,7 +228,7 @@ class _Run:
                 accepted=accepted,
                 reason=record.admitted.reason,
                 promised_finish=finish,
-                earliest_deadline=earliest,
+                earliest_deadline=offer.earliest if offer else None,
             )
         )
         if not accepted:
@@ -273,32 +277,46 @@ class _Run:
 
     # the Pool
 
-    def _step(self, now: float, events: Sequence[Event]) -> None:
-        """Step the Pool and carry out its actions until there are no more."""
-        events = [*self.mail, *events]
+    def _step(self, now: float, events: Sequence[Event], job: Job | None = None) -> "_Offer | None":
+        """Step the Pool and carry out its actions until there are no more; return the offer if ``job`` is refused."""
+        events, offer = [*self.mail, *events], None
         self.mail = []
         while True:
-            for action in self.pool.step(now, events):
-                match action:
-                    case CreateChunk():
-                        self._create(now, action)
-                    case EndPod():
-                        self._end_pod(now, action.name)
-                    case OfferEnd():
-                        self._offer(now, action.name, action.end)
-                    case AnswerReservation():
-                        self._answered(now, action)
-                    case WriteStatus():
-                        self._note(now, action.job, action.record)
-                    case _:
-                        pass
+            self.pool.decide(now, events)
+            if job is not None and offer is None and self.view.state(job.uid) == "Refused":
+                offer = self._search(now, job)
+            for action in self.pool.act(now):
+                self._carry_out(now, action)
             if (opens := self.view.due) is not None and opens != self.opens:
                 self.opens = opens
                 self.happenings.at(opens, Open())
             news = self.vacated or any(isinstance(e, (Reported, PodObserved)) for e in self.mail)
             if not self.pool.backlog and not news:
-                return
+                return offer
             events, self.mail, self.vacated = self.mail, [], False
+
+    def _carry_out(self, now: float, action: Action) -> None:
+        match action:
+            case CreateChunk():
+                self._create(now, action)
+            case EndPod():
+                self._end_pod(now, action.name)
+            case OfferEnd():
+                self._offer(now, action.name, action.end)
+            case AnswerReservation():
+                self._answered(now, action)
+            case WriteStatus():
+                self._note(now, action.job, action.record)
+            case _:
+                pass
+
+    def _search(self, now: float, job: Job) -> "_Offer":
+        """Search for the earliest deadline in the state in which the Pool refused the job, before it dispatches."""
+        began = time.perf_counter()
+        earliest = self.pool.quote(now, job).earliest_deadline()
+        seconds = time.perf_counter() - began
+        self.found.offer_seconds.append(seconds)
+        return _Offer(earliest, seconds)
 
     def _create(self, now: float, action: CreateChunk) -> None:
         chunk = action.chunk

@@ -185,32 +185,31 @@ class ExactSchedule:
         the time until then.
         """
         places = self.plan.places
-        here = [i for i, w in enumerate(booking.where.tolist()) if places[w] in free]
+        first: dict[int, int] = {}  # by place: one place may have several chunks
+        for i, w in enumerate(booking.where.tolist()):
+            if places[w] in free:
+                first.setdefault(w, i)
         if not self._windows:
-            return here
-        first: dict[int, int] = {}  # by place: one place may have chunks on both sides of a window
-        for i in here:
-            first.setdefault(int(booking.where[i]), i)
+            return list(first.values())
         together = booking.demand.least if booking.demand.least > 1 else 0
         begins = [booking.starts[0 if i < together else i] for i in first.values()]
         return [i for i, at in zip(first.values(), begins, strict=True) if at <= now + tolerance(now)]
 
     def _those_who_may(self, booking: Placement, begins: list[int], *, in_turn: bool) -> tuple[list[int], bool]:
         """Return the positions with free processors that may begin, and whether later jobs may still send."""
-        discipline, least = self.plan.ground.discipline, booking.demand.least
+        ground, least = self.plan.ground, booking.demand.least
         if least > 1 and begins[:least] != list(range(least)):
             begins = []  # the first of them begin together or not at all
         if self._windows:  # they begin at their planned times
             return begins, True
-        whole = len(begins) == booking.where.size
-        if discipline.together and not whole:
+        if ground.together(booking.demand) and len(begins) < booking.processors:
             begins = []
-        if not discipline.one_port:
+        if not ground.discipline.one_port:
             return begins, in_turn
         if not in_turn:
             return [], False
         run = [position for i, position in enumerate(begins) if position == i]  # in transfer order
-        return run, whole
+        return run, len(run) == booking.where.size
 
     def _reduce_may(self, now: float, booking: Placement) -> bool:
         """Whether a reduce step is placed and may begin; with reserved windows, not before its planned start."""

@@ -41,6 +41,8 @@ class Demand:
     """Until then running chunks use up processors.max: other chunks may follow them only on their own processors."""
     running_until: float = 0.0
     """Latest expected end of its running chunks: the reduce step waits for it."""
+    apart: bool = False
+    """Whether its processors have begun together already, where they must: each begins its rest when it is free."""
     reduce: float = 0.0
     """Seconds of the reduce step, set-up included; 0: none."""
     inside: int | None = None
@@ -81,7 +83,16 @@ class Demand:
         elif most is not None:
             full_until = max(full_until, until)
         left = self.ranges - owned
-        return replace(self, ranges=left, least=1, as_before=1, most=most, full_until=full_until, running_until=until)
+        return replace(
+            self,
+            ranges=left,
+            least=1,
+            as_before=1,
+            most=most,
+            full_until=full_until,
+            running_until=until,
+            apart=True,
+        )
 
     def beside(self, node: str) -> "Demand":
         """Return the demand when a chunk runs on a node: if all must be on one node, the rest follows it there."""
@@ -91,9 +102,9 @@ class Demand:
 
     def anew(self) -> "Demand":
         """Return the demand without limits from running chunks, to be placed on any processors."""
-        if self.full_until <= self.not_before:
+        if self.full_until <= self.not_before and not self.apart:
             return self
-        return replace(self, not_before=self.full_until, full_until=0.0)
+        return replace(self, not_before=max(self.not_before, self.full_until), full_until=0.0, apart=False)
 
 
 class Shortfall(NamedTuple):

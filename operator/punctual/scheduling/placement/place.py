@@ -210,7 +210,7 @@ def _numbers(demand: Demand, ground: Timeline, begin: Floats, first: int, most: 
     d, cost, units = ground.discipline, demand.cost, demand.ranges.total
     if first > most:
         return ()
-    if ground.speeds is not None:
+    if ground.speeds is not None or ground.unbroken(demand):
         return range(first, most + 1)
     late = demand.surely_late
     if d.partition == "EPR":
@@ -298,6 +298,9 @@ def _cut(demand: Demand, ground: Timeline, where: NDArray[np.intp], line: Floats
         kept = sizes.nonzero()[0]
         where, sizes, begin = where[kept], sizes[kept], begin[kept]
         cuts = np.concatenate(([0], sizes.cumsum()))
+    if ground.unbroken(demand):
+        where, sizes, begin = ground.at_holes(demand, where, sizes, begin)
+        cuts = np.concatenate(([0], sizes.cumsum()))
     walk = ground.walk(where, sizes, begin, cost)
     ends = walk.ends
     if len(demand.ranges.parts) > 1:
@@ -345,6 +348,8 @@ def retimed(booking: Placement, ground: Timeline) -> Placement:
     if (around := ground.around) is not None:
         return retimed_around(booking, ground if free is ground.ready else replace(ground, ready=free), around)
     ready = begun_together(np.maximum(free[booking.where], demand.not_before), demand)
+    if ground.together(demand):
+        ready = np.full(ready.size, ready.max(initial=-np.inf))
     walk = ground.walk(booking.where, sizes, ready, demand.cost)
     ends = walk.ends + demand.cost.setup * extra_fragments(demand.ranges, booking.cuts)
     finish = float(ends.max()) if ends.size else 0.0

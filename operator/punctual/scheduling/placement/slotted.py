@@ -2,7 +2,8 @@
 
 A demand gets at most one chunk per slot, each with its own set-up. All chunks end by one time T or by the end of their
 slot. (The paper also splits chunks at the intervals of other places; here they continue.) Over one port, a transfer
-lies within one gap; a chunk that the gap's end kept small is followed by another in the same slot.
+lies within one gap and sends one range; a chunk that the gap's end or a hole kept small is followed by another in the
+same slot.
 
 If several chunks must begin at one time, each time is tried at which a slot or a gap begins. The first slots of the
 search are then those chunks' slots; over one port, their transfers follow each other within one gap.
@@ -90,7 +91,7 @@ def retimed_around(booking: Placement, ground: Timeline, around: Blackouts) -> P
             booking.where.tolist(), booking.starts.tolist(), lasts.tolist(), sending.tolist(), strict=True
         )
     ]
-    first = sizes.size if ground.discipline.together else demand.least if demand.least > 1 else 0
+    first = sizes.size if ground.together(demand) else demand.least if demand.least > 1 else 0
     least = max((_first_fit(mine, -np.inf, seconds, own) for mine, _, seconds, _ in chunks[:first]), default=-np.inf)
     found = _starts_in_slots(booking.where.tolist(), chunks, port.copy(), least)
     while demand.least > 1 and (later := _apart(found[: demand.least], sending, port)) is not None:
@@ -282,7 +283,7 @@ class _Search:
         d, demand = self.ground.discipline, self.demand
         first, most = self.capacity.numbers(demand)
         cut = self._equal
-        if d.partition == "OPR":
+        if d.partition == "OPR" or self.ground.unbroken(demand):
             cut = self._walk_to_common_end if self.holes or d.one_port else self._common_end
             if self.holes or d.one_port:
                 first = self._least(first, most)
@@ -370,7 +371,8 @@ class _Search:
     def _walk(self, n: int, end: float) -> tuple[list[_Piece], int]:
         """Serve slots of n processors in order of begin, each until ``end``; return the chunks and the units left.
 
-        A slot with a chunk that was kept small by the end of the port's gap is served again when the chunk has ended.
+        A slot with a chunk that was kept small by the end of the port's gap, or by a hole that no transfer may span, is
+        served again when the chunk has ended.
         """
         cost, port, left = self.demand.cost, _Port.of(self.around, self.ground), self.demand.ranges.total
         line = [(begin, i) for i, begin in enumerate(self.begins) if self.ranks[i] < n]  # ascending: a heap
@@ -386,7 +388,7 @@ class _Search:
                     return [], self.demand.ranges.total
             if fits < 1 or self.untils[i] - start <= 2.0 * tolerance(start):  # exists in its slot only by rounding
                 continue
-            sendable = _sendable(cost, limit - start, fits)
+            sendable = min(_sendable(cost, limit - start, fits), self._unbroken(self.demand.ranges.total - left))
             size = min(sendable, left)
             if size < 1:
                 heapq.heappush(line, (limit, i))
@@ -398,6 +400,14 @@ class _Search:
                 heapq.heappush(line, (self._end(piece, self.demand.ranges.total - left), i))
             left -= size
         return found, left
+
+    def _unbroken(self, offset: int) -> int:
+        """Return the most units from ``offset`` on that one chunk may have."""
+        total = self.demand.ranges.total
+        if not self.ground.unbroken(self.demand):
+            return total
+        hole = bisect_right(self.holes, offset)
+        return (self.holes[hole] if hole < len(self.holes) else total) - offset
 
     def _equal(self, n: int) -> list[_Piece]:
         """Partition into n equal parts, one per processor, each in the first slot that it fits in; empty: none."""

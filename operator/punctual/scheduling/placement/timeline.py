@@ -1,5 +1,6 @@
 """Timelines: the times from which processors and the port are free; and the placements that move them."""
 
+import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -138,8 +139,10 @@ class Timeline:
             return
         if booking.where.size and (booking.starts < self.ready[booking.where] - near).any():
             raise InvariantError(f"{uid}: a chunk starts before its processor is free")
-        if len(set(booking.where.tolist())) != booking.where.size:
+        if len(set(booking.where.tolist())) != booking.where.size and not self.unbroken(booking.demand):
             raise InvariantError(f"{uid}: one processor is used twice")
+        if (booking.starts < _chained(booking) - near).any():
+            raise InvariantError(f"{uid}: a chunk starts before the chunk before it on its processor has ended")
         self._check_first(booking)
         sent = np.concatenate(([self.port], booking.sent[:-1]))
         if self.discipline.one_port and booking.where.size and (booking.starts < sent - near).any():
@@ -185,16 +188,68 @@ class Timeline:
         """Return χ at these places."""
         return cost.chi if self.speeds is None else cost.chi * self.speeds[where]
 
+    def together(self, demand: Demand) -> bool:
+        """Whether the processors of a demand wait for each other."""
+        return self.discipline.together and not demand.apart
+
+    def unbroken(self, demand: Demand) -> bool:
+        """Whether each chunk must be one range, because it has a transfer of its own: a processor may have several."""
+        return self.discipline.one_port and len(demand.ranges.parts) > 1
+
+    def at_holes(
+        self, demand: Demand, where: NDArray[np.intp], sizes: NDArray[np.int64], ready: Floats
+    ) -> tuple[NDArray[np.intp], NDArray[np.int64], Floats]:
+        """Divide shares into chunks that span no hole of the demand's ranges; return their places, sizes and readiness.
+
+        Whichever processor is free first takes the next range, or as much of it as its share still has. So chunks are
+        in the order of their transfers.
+        """
+        cost, port, left = demand.cost, self.port, sizes.tolist()
+        chi = np.broadcast_to(np.asarray(self.chi(cost, where)), where.shape).tolist()
+        line = [(at, k) for k, at in enumerate(ready.tolist())]
+        heapq.heapify(line)
+        chunks: list[tuple[int, int]] = []
+        for part in demand.ranges:
+            room = part.size
+            while room and line:
+                at, k = heapq.heappop(line)
+                size = min(left[k], room)
+                chunks.append((k, size))
+                left[k] -= size
+                room -= size
+                port = max(at, port) + cost.theta_cm + size * cost.tau
+                if left[k]:
+                    heapq.heappush(line, (port + cost.theta_cp + size * chi[k], k))
+        turns = np.array([k for k, _ in chunks], dtype=np.intp)
+        return where[turns], np.array([size for _, size in chunks], dtype=np.int64), ready[turns]
+
     def walk(self, where: NDArray[np.intp], sizes: NDArray[np.int64], ready: Floats, cost: Cost) -> "Walk":
-        """Start chunks of these sizes (not 0) at places in order, each once it is ready and has the port."""
+        """Start chunks of these sizes (not 0) at places in order, each once it is ready and has the port.
+
+        If a place occurs several times, each chunk there begins behind the one before.
+        """
         sending: Floats = np.asarray(cost.theta_cm + sizes * cost.tau)
-        if self.discipline.together:
-            ready = np.full(ready.size, ready.max(initial=-np.inf))
-        starts, port = ready, -np.inf
-        if self.discipline.one_port and ready.size:
-            starts = in_turn(np.maximum(ready, self.port), sending)
-            port = float((starts + sending).max())
-        return Walk(starts, starts + sending + cost.theta_cp + sizes * self.chi(cost, where), port)
+        computing: Floats = np.asarray(cost.theta_cp + sizes * self.chi(cost, where))
+        if not self.discipline.one_port or not ready.size:
+            return Walk(ready, ready + sending + computing, -np.inf)
+        ready = np.maximum(ready, self.port)
+        starts = in_turn(ready, sending)
+        if len(set(where.tolist())) < where.size:
+            starts = _in_turn_and_place(where, ready, sending, computing)
+        return Walk(starts, starts + sending + computing, float((starts + sending).max()))
+
+
+def _in_turn_and_place(where: NDArray[np.intp], ready: Floats, sending: Floats, computing: Floats) -> Floats:
+    """Return when transfers begin, one after the other, if a place's next chunk waits for the end of the one before."""
+    starts: list[float] = []
+    port, free = -np.inf, dict.fromkeys(where.tolist(), -np.inf)
+    for place, at, sends, computes in zip(
+        where.tolist(), ready.tolist(), sending.tolist(), computing.tolist(), strict=True
+    ):
+        starts.append(max(at, port, free[place]))
+        port = starts[-1] + sends
+        free[place] = port + computes
+    return np.array(starts)
 
 
 class Walk(NamedTuple):
@@ -211,7 +266,8 @@ class Placement:
 
     demand: Demand
     where: NDArray[np.intp]
-    """Indices into the plan's places, in the order of service; with blackouts, one may occur several times."""
+    """Indices into the plan's places, in the order of service. With blackouts, or if a load with holes is sent over one
+    port, one may occur several times."""
     cuts: NDArray[np.int64]
     """Cut points over the demand's concatenated ranges; one more than processors."""
     starts: Floats
@@ -274,8 +330,18 @@ class Placement:
 
     @property
     def processors(self) -> int:
-        """Number of its processors; with blackouts, one may have several chunks."""
+        """Number of its processors; one may have several chunks."""
         return max(1, len(set(self.where.tolist())))
+
+
+def _chained(booking: Placement) -> Floats:
+    """Return when the chunk before each chunk on its place ends; -inf: it is the first."""
+    free: dict[int, float] = {}
+    begins = []
+    for place, end in zip(booking.where.tolist(), booking.ends.tolist(), strict=True):
+        begins.append(free.get(place, -np.inf))
+        free[place] = end
+    return np.array(begins)
 
 
 def extra_fragments(ranges: Ranges, cuts: NDArray[np.int64]) -> NDArray[np.int64]:
