@@ -141,7 +141,14 @@ def receives_nothing(job: Job, chunk: Chunk, watch: ChunkObservation, now: float
     idle = now - max(watch.moved, chunk.turn)
     if idle < job.stall_timeout:
         return None
-    return Finding(reasons.STALLED, f"its input step has received nothing for {span(idle)}", own=True)
+    return without_input(job, f"its input step has received nothing for {span(idle)}", now)
+
+
+def without_input(job: Job, message: str, now: float) -> Finding:
+    """Return the finding about a chunk with an input that does not come: until the deadline, no failure of the work."""
+    own = now >= job.deadline
+    text = message if own else f"{message}; not counted as a failure before the deadline"
+    return Finding(reasons.INPUT_UNAVAILABLE, text, own)
 
 
 CHECKS = (cannot_start, is_not_placed, has_no_room, is_not_prepared, receives_nothing, has_stalled)
@@ -234,12 +241,11 @@ class HealthChecks:
                 found = found._replace(message=f"node {chunk.node} may not run its pods any more: {no}")
         elif not st.watch(chunk).began:
             self.state.outdated.caused_by(st.job.uid, reasons.NOT_STARTED)
-        unplaced = found.reason == reasons.NOT_STARTED
         if found.reason == reasons.IMAGE_UNAVAILABLE:
             found = _without_image(now, st, chunk, found)
         self.lifecycle.end_and_lose(now, st, chunk, found.reason, found.message, own=found.own)
-        if unplaced and not st.record.ended:
-            self.lifecycle.hold_back(now, st, chunk, reasons.NOT_STARTED)
+        if found.reason in {reasons.NOT_STARTED, reasons.INPUT_UNAVAILABLE} and not st.record.ended:
+            self.lifecycle.hold_back(now, st, chunk, found.reason)
 
     def _give_up_measuring(self, now: float) -> None:
         """Reject jobs with deadlines that passed while pilots still measured the cost of a unit."""

@@ -125,6 +125,8 @@ class PodObserved(NamedTuple):
     """The version of the input that it reports to have read; None: not reported."""
     input_changed: bool = False
     """The step failed since the input is not the one that the job began with, or changed while it was read."""
+    input_unavailable: bool = False
+    """The step failed since the input's server sent nothing for stallTimeout: it is busy, or not up."""
     requests: Resources | None = None
     """What kube-scheduler counts for it on its node: nothing while it is bound to none. None: just a processor."""
 
@@ -165,7 +167,9 @@ class PodObserved(NamedTuple):
     @property
     def own_failure(self) -> bool:
         """Whether a pod that failed did so by its own fault: neither the cluster nor a person ended it."""
-        return not self.disrupted and not self.deleting and pod_reasons.is_own(self.reason, self.exit_code)
+        if self.disrupted or self.deleting or self.input_unavailable:
+            return False
+        return pod_reasons.is_own(self.reason, self.exit_code)
 
     @property
     def failure(self) -> str:

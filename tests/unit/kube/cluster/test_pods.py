@@ -468,6 +468,11 @@ SIDE = (Helper("side"),)
             stopped(exit_code=65, message="it has changed", input_changed=True),
             id="another input",
         ),
+        pytest.param(
+            fetched("busy", code=75),
+            stopped(exit_code=75, message="busy", input_unavailable=True),
+            id="input is not available",
+        ),
         pytest.param(fetched("what?"), observed(fetched=True, preparing=True, **UNSEEN), id="input is there, somehow"),
         pytest.param(fetched("x", code=1), stopped(exit_code=1, message="x"), id="no input"),
         pytest.param(DISRUPTED, observed(phase="Failed", reason="Evicted", disrupted=True), id="evicted"),
