@@ -503,9 +503,14 @@ def test_without_a_reduce_the_results_that_chunks_leave_are_kept_to_be_read():
 
 
 @pytest.mark.parametrize(
-    "worker", [Worker(result=""), Worker(cut=4096)], ids=["it leaves none", "the kubelet has cut it"]
+    ("worker", "reason"),
+    [
+        pytest.param(Worker(result=""), None, id="it leaves none"),
+        pytest.param(Worker(cut=4096), reasons.RESULT_CUT, id="the kubelet has cut it"),
+        pytest.param(Worker(result="caf\ufffd"), reasons.RESULT_NOT_TEXT, id="it is not UTF-8"),
+    ],
 )
-def test_without_a_reduce_no_empty_or_cut_result_is_kept_and_the_work_counts(worker):
+def test_without_a_reduce_no_empty_or_faulty_result_is_kept_and_the_work_counts(worker, reason):
     w = nodes("n1")
     w.workers = lambda _j, _c: worker
     w.apply(job(units=40, deadline=400))
@@ -513,7 +518,7 @@ def test_without_a_reduce_no_empty_or_cut_result_is_kept_and_the_work_counts(wor
     assert w.met("j1")
     assert not w.results
     assert not w.records["j1"].results
-    assert bool(said(w, reasons.RESULT_CUT)) == (worker.cut is not None)
+    assert {about for _, about, _ in w.said if about.startswith("Result")} == ({reason} if reason else set())
 
 
 # pods that stay

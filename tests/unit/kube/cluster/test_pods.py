@@ -665,6 +665,22 @@ def test_a_message_as_long_as_the_kubelet_lets_through_may_have_been_cut(seen, c
 
 
 @pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ("caf\u00e9", None),
+        ("caf\ufffd", "ResultNotText"),
+        ("\ufffd", "ResultNotText"),
+        pytest.param("\ufffd" * 4096, "ResultNotText", id="4096 bytes: each has become three"),
+        pytest.param("\ufffd" * 3 + "x" * 4093 + "\ufffd" * 3, "ResultCut", id="cut within two characters"),
+        pytest.param("x" * 4095, None, id="as long as may be"),
+    ],
+)
+def test_a_message_that_is_not_what_the_work_has_left_is_no_result(message, reason):
+    fault = project_pod(ended(message)).result_fault
+    assert (fault and fault.reason) == reason
+
+
+@pytest.mark.parametrize(
     "said",
     [
         {"size": -1, "validator": ""},
