@@ -43,7 +43,7 @@ _ANSWERS = {
 """The usual answers to jobs."""
 _FAULTS = reasons.CHUNK_FAILED, reasons.STALLED, reasons.REDUCE_FAILED, reasons.INPUT_CHANGED
 """Faults of jobs themselves. No alert counts them, so rarer ones have no series before the first."""
-_CAUSES = reasons.CAPACITY_LOST, reasons.OVERRUN, reasons.LATE, reasons.NOT_STARTED, reasons.INPUT_UNAVAILABLE
+_CAUSES = reasons.CAPACITY_LOST, reasons.OVERRUN, reasons.LATE, reasons.NOT_STARTED
 """Causes of broken promises. Their series begin with a tenant's first promise: so the first miss is an increase."""
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # of the whole library: each would double the counters
