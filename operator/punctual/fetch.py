@@ -26,6 +26,9 @@ bytes), it is the ETag with Last-Modified; without an ETag, Last-Modified. A ser
 A file's validator is its modification time. If the job began with a known version, the step fetches no other. If it
 sees two versions, it exits with the status CHANGED.
 
+A server that is not up yet, or is busy, is asked again until it has sent nothing for the timeout. Then the step exits
+with the status UNAVAILABLE: this is no fault of the work.
+
 Environment: PUNCTUAL_BEGIN, PUNCTUAL_END, PUNCTUAL_TOTAL (units), PUNCTUAL_DIR (folder of ``received``), PUNCTUAL_INPUT
 (the file to write; the ``offset`` of its first byte in the input and the input's ``size`` are written beside it),
 PUNCTUAL_INPUT_URL or PUNCTUAL_INPUT_PATH, PUNCTUAL_INPUT_CUT, PUNCTUAL_INPUT_RECORD_BYTES,
@@ -45,6 +48,7 @@ import json
 import os
 import re
 import signal
+import ssl
 import sys
 import threading
 import time
@@ -53,15 +57,18 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
 from email.message import Message
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
 __all__ = [
     "CHANGED",
+    "UNAVAILABLE",
     "ByteRange",
     "ChangedError",
     "FetchError",
     "Source",
+    "UnavailableError",
     "Version",
     "cut",
     "main",
@@ -71,6 +78,8 @@ __all__ = [
 
 CHANGED: Final = 65
 """Exit status if the input changed."""
+UNAVAILABLE: Final = 75
+"""Exit status if the server sent nothing for the timeout. EX_TEMPFAIL of sysexits.h."""
 LONGEST: Final = 64
 """Maximum characters of a validator. In a pod with many containers, the step's message has a few hundred bytes."""
 
@@ -83,15 +92,30 @@ _PERIOD: Final = 0.25
 _LOOK: Final = 0.1
 """Seconds between two checks for the turn."""
 _PAUSES: Final = (0.5, 1.0, 2.0)
-"""Seconds before each repeated attempt after one without data. After the last one the step fails."""
+"""Seconds before each repeated attempt after one without data; the last one also before all later ones."""
+_NEVER: Final = frozenset({501, 505})
+"""Statuses of servers that no later attempt changes, unlike the others from 500 on."""
+_LATER: Final = frozenset({408, 425, 429})
+"""Statuses below 500 after which a later attempt may succeed."""
 
 
 class FetchError(Exception):
     """The input cannot be fetched. The message explains why to the user."""
 
+    status = 1
+    """Exit status of the step."""
+
 
 class ChangedError(FetchError):
     """The input is no longer the version that was read before."""
+
+    status = CHANGED
+
+
+class UnavailableError(FetchError):
+    """The server sends nothing: it is not up, or busy. A later attempt may succeed."""
+
+    status = UNAVAILABLE
 
 
 class Version(NamedTuple):
@@ -252,6 +276,29 @@ def _validator(headers: Message) -> str:
     return f"sha256:{hashlib.sha256(found.encode(errors='surrogateescape')).hexdigest()[:32]}"
 
 
+def _retry_after(headers: Message) -> float:
+    """Return the seconds for which an answer asks to wait, 0 if it does not: a number, or a date by the server's clock.
+
+    RFC 9110, 10.2.3.
+    """
+    told = headers.get("Retry-After", "").strip()
+    if re.fullmatch("[0-9]{1,9}", told):
+        return float(told)
+    with contextlib.suppress(TypeError, ValueError):
+        until, now = (parsedate_to_datetime(headers.get(name, "")) for name in ("Retry-After", "Date"))
+        return max(0.0, (until - now).total_seconds())
+    return 0.0
+
+
+class _BusyError(Exception):
+    """The server answers that a later attempt may succeed. ``wait``: the seconds that it names, or 0."""
+
+    def __init__(self, error: urllib.error.HTTPError) -> None:
+        self.wait = _retry_after(error.headers)
+        again = f" and asks to come again in {self.wait:g} s" if self.wait else ""
+        super().__init__(f"the server answers {error.code} {error.reason}{again}")
+
+
 def _origin(url: str) -> tuple[str, str | None, int | None]:
     """Return scheme, host and port of a URL.
 
@@ -301,7 +348,7 @@ class _Http:
     def read(self, begin: int, end: int) -> Iterator[bytes]:
         tries, moved = 0, time.monotonic()
         while begin < end:
-            came = begin
+            came, wait = begin, 0.0
             try:
                 answer = self._open(begin, end, self._timeout - (time.monotonic() - moved))
                 if answer is None:
@@ -311,39 +358,57 @@ class _Http:
                         moved = time.monotonic()
                         begin += len(block)
                         yield block
+                if begin == end:
+                    return
                 trouble = "the connection closed too early"
-            except FetchError:
-                raise
+            except _BusyError as busy:
+                trouble, wait = str(busy), busy.wait
             except (OSError, http.client.HTTPException) as error:  # URLError and time-outs are OSErrors
-                trouble = str(getattr(error, "reason", error)) or type(error).__name__
-            left = self._timeout - (time.monotonic() - moved)
-            tries, pause = (0, 0.0) if begin > came else (tries + 1, _PAUSES[min(tries, len(_PAUSES) - 1)])
-            if tries > len(_PAUSES) or left <= pause:
-                raise FetchError(f"{self._url}: no data arrived from byte {begin} on: {trouble}")
+                reason = getattr(error, "reason", error)
+                trouble = str(reason) or type(error).__name__
+                if isinstance(reason, (ssl.SSLCertVerificationError, http.client.InvalidURL)):
+                    raise FetchError(f"{self._url}: {trouble}") from None
+            if begin > came:
+                tries, pause = 0, wait
+            else:
+                tries, pause = tries + 1, max(wait, _PAUSES[min(tries, len(_PAUSES) - 1)])
+            if self._timeout - (time.monotonic() - moved) <= pause:
+                raise UnavailableError(f"{self._url}: no data arrived from byte {begin} on: {trouble}")
             time.sleep(pause)
 
-    def _open(self, begin: int, end: int, patience: float) -> http.client.HTTPResponse | None:
+    def _open(self, begin: int, end: int, patience: float, *, whole: bool = False) -> http.client.HTTPResponse | None:
         """Request a range. None means that the input is empty.
 
-        Raises FetchError for failures that a retry cannot repair, and OSError for the others.
+        ``whole``: request all, to see whether that is nothing. Raises FetchError for failures that a retry cannot
+        repair, _BusyError and OSError for the others.
         """
-        headers = {**self._secret, "Range": f"bytes={begin}-{end - 1}", "Accept-Encoding": "identity"}
+        headers = {**self._secret, "Accept-Encoding": "identity"}
+        if not whole:
+            headers["Range"] = f"bytes={begin}-{end - 1}"
         request = urllib.request.Request(self._url, headers=headers)  # noqa: S310  the scheme was checked
         try:
             response: http.client.HTTPResponse = self._opener.open(request, timeout=max(0.1, patience))
         except urllib.error.HTTPError as error:
             with error:
-                size = re.fullmatch(r"bytes \*/([0-9]{1,19})", error.headers.get("Content-Range", "").strip())
-                known = self._seen.version
-                if error.code == 416 and size and (known is None or known.size != int(size[1])):
-                    self._seen.look(Version(int(size[1]), _validator(error.headers)))
-                    if int(size[1]) == 0:
-                        return None
-                if error.code >= 500 or error.code in (408, 429):
-                    raise OSError(f"the server answers {error.code} {error.reason}") from None
+                if error.code == 416 and not whole:
+                    size = re.fullmatch(r"bytes \*/([0-9]{1,19})", error.headers.get("Content-Range", "").strip())
+                    if size is None and begin == 0:  # a range of an empty file, from a server that does not say so
+                        return self._open(begin, end, patience, whole=True)
+                    known = self._seen.version
+                    if size and (known is None or known.size != int(size[1])):
+                        self._seen.look(Version(int(size[1]), _validator(error.headers)))
+                        if int(size[1]) == 0:
+                            return None
+                if error.code in _LATER or (error.code >= 500 and error.code not in _NEVER):
+                    raise _BusyError(error) from None
             why = self._unopened(error.url) if error.code in (401, 403) else ""
             raise FetchError(f"{self._url}: the server answers {error.code} {error.reason}{why}") from None
         try:
+            self._check_packing(response)
+            if _is_empty(response):
+                self._seen.look(Version(0, _validator(response.headers)))
+                response.close()
+                return None
             self._check(response, begin, end)
         except BaseException:
             response.close()
@@ -358,6 +423,15 @@ class _Http:
             there = urllib.parse.urlsplit(url).hostname
             return f": it was redirected to {there}, which does not get the credentials (spec.input.http.headers)"
         return ": it does not take the credentials that the Secret holds (spec.input.http.headers)"
+
+    def _check_packing(self, response: http.client.HTTPResponse) -> None:
+        """Check that the server sends the bytes of the file itself: lines and records have no place in packed ones."""
+        packing = ", ".join(response.headers.get_all("Content-Encoding", ())).strip()
+        if packing.lower() not in ("", "identity"):
+            raise FetchError(
+                f"{self._url}: the server sends the input packed (Content-Encoding: {packing}), so it cannot be cut: "
+                "store it unpacked; if its bytes are to be read as they are stored, store it without this header"
+            )
 
     def _check(self, response: http.client.HTTPResponse, begin: int, end: int) -> None:
         """Check that the answer is the requested range of the same input as the answers before."""
@@ -374,6 +448,18 @@ class _Http:
         self._seen.look(Version(size, _validator(response.headers)))
         if (first, last) != (begin, end - 1):
             raise FetchError(f"{self._url}: asked for bytes {begin}-{end - 1}, the server sends {first}-{last}")
+
+
+def _is_empty(response: http.client.HTTPResponse) -> bool:
+    """Whether an answer to a request for the first byte says that the file has none.
+
+    Servers answer such a request in different ways, besides 416 (S3, Cloud Storage, Azure): nginx, Apache and Go with
+    200 and no body, emulators of object stores with 206 and a Content-Range such as ``bytes 0--1/0``.
+    """
+    if response.status == 206:
+        return response.headers.get("Content-Range", "").strip().endswith("/0")
+    # an answer that ends with its connection may have been cut
+    return response.status == 200 and (response.length == 0 or (bool(response.chunked) and not response.read(1)))
 
 
 class _Received:
@@ -511,8 +597,9 @@ def main() -> int:
     try:
         told, status = json.dumps(_fetch(dict(os.environ))), 0
     except (FetchError, OSError, KeyError, ValueError) as error:
-        told = str(error) if isinstance(error, FetchError) else f"{type(error).__name__}: {error}"
-        status = CHANGED if isinstance(error, ChangedError) else 1
+        told, status = f"{type(error).__name__}: {error}", FetchError.status
+        if isinstance(error, FetchError):
+            told, status = str(error), error.status
     print(told, file=sys.stderr if status else sys.stdout)
     with contextlib.suppress(OSError):  # there is none outside a container
         Path(log).write_text(told[:2000], encoding="utf-8")

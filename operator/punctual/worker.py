@@ -125,7 +125,7 @@ def result(data: str | bytes) -> None:
 
     The limit is PUNCTUAL_RESULT_LIMIT bytes: 4095 in a pod of up to three containers (init containers count), less in a
     pod with more. The result is the container's termination message. Outside a pod it goes to standard output. Raises
-    WorkerError if the result is too large or not UTF-8.
+    WorkerError if the result is too large, not UTF-8, or has the character U+FFFD.
     """
     raw = data.encode() if isinstance(data, str) else data
     limit = _count("PUNCTUAL_RESULT_LIMIT", "bytes")
@@ -136,9 +136,11 @@ def result(data: str | bytes) -> None:
             "container: store it elsewhere under a name made of its range and use the name as the result"
         )
     try:
-        raw.decode()
+        text = raw.decode()
     except UnicodeDecodeError as error:
         raise WorkerError(f"a result must be UTF-8 ({error}): encode it, say as base64") from None
+    if "\ufffd" in text:  # as the API server shows bytes that are not UTF-8
+        raise WorkerError("a result must not have the character U+FFFD: it stands for bytes that are not UTF-8")
     given = os.environ.get("PUNCTUAL_TERMINATION_LOG")
     if given is None and not Path(_TERMINATION_LOG).exists():
         sys.stdout.buffer.write(raw + b"\n")

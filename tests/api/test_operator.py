@@ -482,6 +482,46 @@ async def test_a_profile_learns_from_chunks_and_what_it_knows_outlives_a_leader(
     assert after["response"] == samples["responses"][1]
 
 
+async def test_speeds_of_nodes_are_one_vote_per_namespace_up_to_a_limit_and_go_with_their_profiles(world, replica):
+    label = "node.kubernetes.io/instance-type"
+    await world.add_node(cpu="1", **{label: "old"})
+    await world.add_node(cpu="1", name=f"{world.node}-new", **{label: "new"})
+    await world.add_pool()
+    units, paths = [10, 20, 50, 100, 200], []
+    for n in range(3):
+        meta = {"name": f"lies-{n}", "namespace": world.namespace}
+        paths.append(PROFILES.path(namespace=world.namespace, name=meta["name"]))
+        body = {"apiVersion": GROUP, "kind": "Profile", "metadata": meta, "spec": {}}
+        await world.client.create(PROFILES.path(namespace=world.namespace), body)
+        classes = [
+            {"pool": world.pool, "nodeClass": name, "units": units, "seconds": [2 + chi * u for u in units]}
+            for name, chi in (("old", 9.0), ("new", 1.0))
+        ]
+        await world.client.patch_merge(paths[-1], {"status": {"classes": classes}}, subresource="status")
+    await replica()
+
+    def shown(wanted):
+        async def holds():
+            status = (await world.client.get(POOLS.path(name=world.pool))).get("status") or {}
+            speeds = {node["name"]: node.get("speed", 1.0) for node in status.get("nodes") or ()}
+            return (status.get("nodeClasses"), speeds.get(world.node)) == wanted
+
+        return holds
+
+    voters = {"namespaces": [world.namespace]}
+    new = {"name": "new", "unitTime": "100%", "measured": "100%", **voters}
+    await world.until(shown(([new, {"name": "old", "unitTime": "200%", "measured": "900%", **voters}], 2.0)))
+    # it would take 8 s on nodes that are alike, and 40 s on one that is nine times as slow
+    job = await world.add_job(units=16, cost={"perUnit": "1s", "startup": "1s"}, deadline="20s")
+    await world.answered(job, "Feasible")
+    for path in paths:
+        await world.client.delete(path)
+    await world.until(shown((None, 1.0)))
+    classes = [{"name": "old", "unitTime": "900%"}]
+    await world.client.patch_merge(POOLS.path(name=world.pool), {"spec": {"speeds": {"classes": classes}}})
+    await world.until(shown(([{"name": "old", "unitTime": "900%"}], 9.0)))
+
+
 async def test_a_pool_takes_jobs_from_its_namespaces_only(world, replica):
     await world.add_node()
     await world.add_pool(namespaceSelector={"matchLabels": {"team": "vision"}})

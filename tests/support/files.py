@@ -5,14 +5,24 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+EMPTY = {
+    "nginx, Apache, Go": (200, {}),
+    "chunked": (200, {"Transfer-Encoding": "chunked"}),
+    "S3, Cloud Storage, Azure": (416, {"Content-Range": "bytes */0"}),
+    "older Go": (416, {}),
+    "MinIO, Azurite": (206, {"Content-Range": "bytes 0--1/0"}),
+    "tower-http": (206, {"Content-Range": "bytes 0-0/0", "Content-Length": "1"}),
+}
+"""What servers answer, by name, to a request for the first byte of an empty file."""
+
 
 class Files(ThreadingHTTPServer):
     """Serves ``data`` under any path; ``manner`` says how, ``spans`` when it was sent."""
 
     daemon_threads = True
 
-    def __init__(self, data=b"", *, manner="good", host="127.0.0.1", pace=None):
-        super().__init__((host, 0), _Handler)
+    def __init__(self, data=b"", *, manner="good", host="127.0.0.1", port=0, pace=None):
+        super().__init__((host, port), _Handler)
         self.data = data
         self.manner = manner
         self.pace = pace
@@ -29,6 +39,8 @@ class Files(ThreadingHTTPServer):
         """The header Authorization of each request, None: there was none."""
         self.spans = []
         """Begin and end of each answer with more than a byte."""
+        self.busy_with, self.busy_for, self.busy_says = 503, 2, {}
+        """What a server that is busy answers, how often, and with which headers."""
         self.left = threading.Event()
         """Set: who hangs goes on."""
         self.troubles = 0
@@ -75,18 +87,19 @@ class _Handler(BaseHTTPRequestHandler):
         if manner == "missing":
             self.send_error(404)
             return
-        if manner == "busy" and server.troubles < 2:
+        if manner == "busy" and server.troubles < server.busy_for:
             server.troubles += 1
-            self.send_error(503)
+            self._answer(server.busy_with, b"", server.busy_says)
             return
-        if manner == "ranges unknown":
+        if manner == "ranges unknown" or not asked:
             self._answer(200, data)
             return
         if manner == "shrinks" and len(server.asked) > 1:
             data = data[:10]
         first, last = (int(number) for number in asked.removeprefix("bytes=").split("-"))
         if first >= len(data):
-            self._answer(416, b"", {"Content-Range": f"bytes */{len(data)}"})
+            code, headers = EMPTY.get(manner, (416, {"Content-Range": f"bytes */{len(data)}"}))
+            self._answer(code, b"", headers)
             return
         last = min(last, len(data) - 1)
         if manner == "other range" and last > 0:
@@ -100,7 +113,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(code)
         for name, value in dict(headers).items():
             self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
+        if "Transfer-Encoding" in headers:
+            body = b"0\r\n\r\n"
+        elif "Content-Length" not in headers:
+            self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         began = time.monotonic()
         with contextlib.suppress(ConnectionError):

@@ -100,6 +100,8 @@ class Worker:
     fetch: float = 2.0
     """Seconds of its transfer, where its job has an input."""
     fetch_hangs: bool = False
+    unavailable: float | None = None
+    """Seconds after which its input step gives up, as the server sends nothing; None: it does not."""
     reads: InputVersion | None = ONE
     """The version of the input that it finds; None: its step does not say."""
     result: str | None = None
@@ -193,6 +195,7 @@ class Pod:
             transfer=self._transfer(),
             input=self.worker.reads if self.fetch_ended is not None else None,
             input_changed=self.exit_code == 65,
+            input_unavailable=self.exit_code == 75,
             container="main" if self.exit_code is not None else "",
             ended=None if self.deleting or self.reason in {"Evicted", "DeadlineExceeded"} else self.ended,
             helpers=self._helpers(),
@@ -528,6 +531,12 @@ class World:
         if pod.turn and pod.fetch_began is None:
             pod.fetch_began = self.now
         if pod.fetch_began is None or pod.worker.fetch_hangs:
+            return False
+        if pod.worker.unavailable is not None:
+            if self.now >= pod.fetch_began + pod.worker.unavailable:
+                pod.phase, pod.exit_code, pod.finished = "Failed", 75, self.now
+                self._note_transfer(pod)
+                self._observe(pod)
             return False
         pod.received = int(1000 * (self.now - pod.fetch_began))
         if pod.begun_with not in (None, pod.worker.reads):

@@ -11,8 +11,9 @@ If an input is fetched for a chunk, the transfer is timed separately: seconds = 
 other times. θcm is visible in each transfer as the time before the first byte, so chunks of one size are enough.
 """
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
@@ -118,29 +119,72 @@ def estimate_transfer(
     return estimate([Timed(f.units, f.seconds) for f in seen], chi=tau, theta=theta)
 
 
-def speeds(profiles: Iterable[Mapping[str, Estimate]]) -> dict[str, float]:
+class ClassSpeed(NamedTuple):
+    """The time of a unit on one class of nodes, relative to the pool's fastest class (1)."""
+
+    slow: float
+    """What plans take."""
+    measured: float | None = None
+    """The middle of the tenants' votes, without the limit; None: no tenant has compared this class with another."""
+    tenants: tuple[str, ...] = ()
+    """Those that have voted, in order of their names."""
+
+
+def speeds(
+    tenants: Mapping[str, Sequence[Mapping[str, Estimate]]],
+    *,
+    limit: float = math.inf,
+    given: Mapping[str, float] | None = None,
+) -> dict[str, ClassSpeed]:
     """Return the relative time of a unit on each class of nodes; 1 on the fastest class.
 
-    Each profile contributes its estimates by class. Classes are compared in pairs, by the profiles that know both (the
-    median of their ratios, each weighted by the samples of the less known one), with the best-known class. A class
-    without a common profile with that class is assumed to be equal to it.
+    Each tenant has profiles, and each profile has estimates by class. Classes are compared with the class that most
+    tenants know. A tenant has one vote about a class, however many profiles it has: the median of their ratios, each
+    weighted by the samples of the less known class. The middle of the votes counts, and of two the one that is closer
+    to 1. So less than half of the tenants cannot make a class slower than others have found it. A class without a vote
+    is assumed to be equal to the best-known one.
+
+    ``limit``: no class is taken to be slower by what was measured. ``given``: what is said of classes by hand; it wins.
     """
-    known = [dict(classes) for classes in profiles]
-    samples: dict[str, int] = {}
-    for classes in known:
-        for name, found in classes.items():
-            samples[name] = samples.get(name, 0) + found.samples
-    if not samples:
-        return {}
-    best = min(samples, key=lambda name: (-samples[name], name))
+    known: Counter[tuple[str, str]] = Counter()  # samples, by class and tenant
+    for tenant, profiles in tenants.items():
+        for profile in profiles:
+            for name, found in profile.items():
+                known[name, tenant] += found.samples
+    voters = Counter(name for name, _ in known)
+    samples = {name: sum(n for (of, _), n in known.items() if of == name) for name in voters}
+    out: dict[str, ClassSpeed] = {}
+    if samples:
+        best = min(samples, key=lambda name: (-voters[name], -samples[name], name))
+        found_by = {name: _votes(tenants, name, best) for name in samples}
+        middles = {name: _nearest_middle(list(votes.values())) for name, votes in found_by.items()}
+        quickest = min(middles.values())
+        for name, votes in sorted(found_by.items()):
+            slow = middles[name] / quickest
+            told = () if len(samples) == 1 else tuple(sorted(votes))
+            out[name] = ClassSpeed(min(slow, limit), slow if told else None, told)
+    for name, slow in (given or {}).items():
+        out[name] = out.get(name, ClassSpeed(1.0))._replace(slow=slow)
+    return dict(sorted(out.items()))
+
+
+def _votes(tenants: Mapping[str, Sequence[Mapping[str, Estimate]]], name: str, best: str) -> dict[str, float]:
+    """Return by tenant how long a unit takes on a class, relative to another one, if it has a profile of both."""
     out = {}
-    for name in samples:
-        both = [(c[name], c[best]) for c in known if name in c and best in c]
-        ratios = np.array([mine.chi / other.chi for mine, other in both])
-        weights = np.array([float(min(mine.samples, other.samples)) for mine, other in both])
-        out[name] = _median(ratios, weights) if both else 1.0
-    quickest = min(out.values())
-    return {name: slow / quickest for name, slow in sorted(out.items())}
+    for tenant, profiles in tenants.items():
+        both = [(p[name], p[best]) for p in profiles if name in p and best in p]
+        if both:
+            ratios = np.array([mine.chi / other.chi for mine, other in both])
+            weights = np.array([float(min(mine.samples, other.samples)) for mine, other in both])
+            out[tenant] = _median(ratios, weights)
+    return out
+
+
+def _nearest_middle(votes: list[float]) -> float:
+    """Return the median, of two middle votes the one that is closer to 1 as a factor; 1 without votes."""
+    votes.sort()
+    middle = votes[(len(votes) - 1) // 2 : len(votes) // 2 + 1]
+    return min(middle, key=lambda vote: abs(math.log(vote)), default=1.0)
 
 
 def _apart(units: Floats) -> bool:

@@ -292,12 +292,9 @@ class GuestState:
         self.leave(pod)
 
     def _keep_result(self, chunk: Chunk, pod: PodObserved) -> None:
-        if pod.cut is not None:
-            text = (
-                f"units {chunk.begin}-{chunk.end}: the termination message of pod {pod.name} is cut at {pod.cut} bytes,"
-                f" so it is not kept; a result may have at most {pod.cut - 1} (PUNCTUAL_RESULT_LIMIT)"
-            )
-            self.emit("Warning", reasons.RESULT_CUT, text)
+        if fault := pod.result_fault:
+            text = f"units {chunk.begin}-{chunk.end}: no result is kept: the message of pod {pod.name} {fault.text}"
+            self.emit("Warning", fault.reason, text)
         elif pod.message:
             self.record = self.record._replace(results=True)
             self.before.append(StoreResult(self.uid, chunk.begin, chunk.end, pod.message, for_reduce=False))

@@ -48,10 +48,16 @@ class Snapshot:
     profiles: dict[tuple[str, str], Body] = field(default_factory=dict)
     reservations: Directory = field(default_factory=Directory)
     """Contains reservations only."""
-    learning: ProfileLearning = field(default_factory=lambda: ProfileLearning(Directory()))
+    learning: ProfileLearning = field(init=False)
     """The costs that profiles have learned."""
     namespaces: dict[str, Mapping[str, str]] = field(default_factory=dict)
     """Labels by name."""
+
+    def __post_init__(self) -> None:
+        """Let what was learned be read as the pools' specs say."""
+        self.learning = ProfileLearning(
+            Directory(), lambda name: self._pool(name).spec.speeds if name in self.pools else api.NodeSpeeds()
+        )
 
     @classmethod
     def of(cls, bodies: Iterable[Body]) -> "Snapshot":

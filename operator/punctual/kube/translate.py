@@ -7,11 +7,11 @@ What is wrong with a job is not an error here but part of it: it becomes a ``ref
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, NamedTuple, cast
 
 from punctual import reasons
-from punctual.control.cost_estimation import Estimate
+from punctual.control.cost_estimation import ClassSpeed, Estimate
 from punctual.control.miss_ratio import MissCount
 from punctual.control.response import Response
 from punctual.errors import UserError
@@ -55,6 +55,7 @@ class Estimates(NamedTuple):
 Learned = Callable[[api.ProfileSpec], Estimates | None]
 
 MOST_NODES = 1000  # as the schema of PoolStatus.nodes has it
+MOST_CLASSES = 64  # as those of PoolStatus.nodeClasses and of their namespaces have it
 
 _RULES: Final[dict[Literal["Optimal", "Equal"], Literal["OPR", "EPR"]]] = {"Optimal": "OPR", "Equal": "EPR"}
 _ASSIGNMENTS: Final[dict[Literal["Fewest", "All"], Literal["MN", "AN"]]] = {"Fewest": "MN", "All": "AN"}
@@ -479,8 +480,14 @@ def _chunk(chunk: Chunk, owner: Owner) -> Json:
     return made
 
 
-def pool_status(record: PoolRecord, *, transition_times: TransitionTimes, now: float) -> Json:
-    """Return a pool's status."""
+def pool_status(
+    record: PoolRecord,
+    *,
+    transition_times: TransitionTimes,
+    now: float,
+    classes: Mapping[str, ClassSpeed] | None = None,
+) -> Json:
+    """Return a pool's status. ``classes``: how the classes of its nodes compare."""
     verdicts = {"Ready": record.ready, "SpecApplied": record.spec_applied, "NodesOverlap": _overlap(record.nodes)}
     status: Json = {
         "conditions": conditions(verdicts, transition_times, now=now, generation=record.observed_generation),
@@ -492,6 +499,8 @@ def pool_status(record: PoolRecord, *, transition_times: TransitionTimes, now: f
         "nodes": [_line(n) for n in record.nodes[:MOST_NODES]],
         "startup": _startup(record.startups),
     }
+    if classes:
+        status["nodeClasses"] = [_class(name, found) for name, found in sorted(classes.items())[:MOST_CLASSES]]
     if record.miss:
         status["missRatio"] = _miss_count(record.miss)
     if applied := record.applied:
@@ -536,6 +545,16 @@ def _line(node: NodeProcessors) -> Json:
     if node.held_since is not None:
         line["heldTime"] = format_time(node.held_since)
     return line
+
+
+def _class(name: str, found: ClassSpeed) -> Json:
+    shown = api.MeasuredClass(
+        name=name,
+        unit_time=found.slow,
+        measured=None if found.measured is None else round(found.measured, 4),
+        namespaces=list(found.tenants[:MOST_CLASSES]) or None,
+    )
+    return shown.manifest()
 
 
 def _startup(samples: tuple[float, ...]) -> Json:

@@ -73,7 +73,7 @@ def not_started(on: Subject, chunk: Chunk) -> str | None:
     since = span(max(0.0, on.now - chunk.created))
     if pod is None or pod.started is not None or pod.phase != "Pending":
         return None
-    image = " The image cannot be pulled; another pod tries again every 20 seconds." if "Image" in pod.waiting else ""
+    image = " The image cannot be pulled; another pod tries again later." if "Image" in pod.waiting else ""
     told = pod.waiting or ("the scheduler has not placed it" if not pod.node else "its containers are being created")
     return f"Pod {chunk.pod} ({what}, node {chunk.node}) has not started after {since}: {told}.{image}"
 

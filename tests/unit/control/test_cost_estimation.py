@@ -111,18 +111,54 @@ def learned(chi, samples=20):
     return Estimate(2.0, chi, samples, 0, 1.0)
 
 
+def slow(*profiles, **more):
+    """Return how much slower each class is, by the profiles of one tenant."""
+    return {name: found.slow for name, found in speeds({"us": profiles}, **more).items()}
+
+
+def of(ratio, samples=20):
+    """Return a profile by which class b takes so many times as long as class a."""
+    return {"a": learned(0.1, samples), "b": learned(0.1 * ratio, samples)}
+
+
 def test_classes_are_compared_by_what_profiles_know_of_both():
-    assert speeds([]) == {}
-    assert speeds([{"a": learned(0.1)}]) == {"a": 1.0}
-    found = speeds([{"quick": learned(0.1), "slow": learned(0.2)}, {"quick": learned(3.0), "slow": learned(6.0)}])
+    assert speeds({}) == speeds({"us": []}) == {}
+    assert speeds({"us": [{"a": learned(0.1)}]}) == {"a": (1.0, None, ())}
+    found = slow({"quick": learned(0.1), "slow": learned(0.2)}, {"quick": learned(3.0), "slow": learned(6.0)})
     assert found == pytest.approx({"quick": 1.0, "slow": 2.0})
-    odd = [{"a": learned(1.0), "b": learned(1.5)}] * 3 + [{"a": learned(1.0, 5), "b": learned(9.0, 5)}]
-    assert speeds(odd) == pytest.approx({"a": 1.0, "b": 1.5})
+    assert slow(of(1.5), of(1.5), of(1.5), of(9.0, 5)) == pytest.approx({"a": 1.0, "b": 1.5})
 
 
 def test_a_class_that_none_can_compare_is_taken_to_be_like_the_best_known():
-    found = speeds([{"a": learned(1.0, 60), "b": learned(0.5)}, {"c": learned(77.0)}])
-    assert found == pytest.approx({"a": 2.0, "b": 1.0, "c": 2.0})
+    found = speeds({"us": [{"a": learned(1.0, 60), "b": learned(0.5)}, {"c": learned(77.0)}]})
+    assert {name: one.slow for name, one in found.items()} == pytest.approx({"a": 2.0, "b": 1.0, "c": 2.0})
+    assert (found["c"].measured, found["c"].tenants) == (None, ())
+
+
+@pytest.mark.parametrize(
+    ("votes", "counts"),
+    [
+        ({"us": [1.5], "them": [1.5], "liar": [9.0, 9.0, 9.0]}, 1.5),  # however many profiles, and samples, it has
+        ({"us": [1.5], "them": [1.6], "liar": [0.01] * 9}, 1.5),
+        ({"us": [1.0], "liar": [9.0]}, 1.0),  # of two, the one that claims less
+        ({"us": [1.0], "liar": [0.1]}, 1.0),
+        ({"liar": [9.0]}, 9.0),
+        ({"us": [1.2], "them": [1.4], "others": [1.6], "liar": [9.0]}, 1.4),
+    ],
+)
+def test_a_tenant_has_one_vote_however_many_profiles_it_has(votes, counts):
+    tenants = {name: [of(ratio, 64) for ratio in ratios] for name, ratios in votes.items()}
+    found = speeds(tenants)["b"]
+    assert found.slow == found.measured == pytest.approx(counts)
+    assert found.tenants == tuple(sorted(votes))
+
+
+def test_measurements_count_up_to_the_limit_and_what_is_given_counts_as_it_is():
+    found = speeds({"us": [of(9.0)]}, limit=2.0)
+    assert (found["b"].slow, found["b"].measured) == (2.0, pytest.approx(9.0))
+    found = speeds({"us": [of(9.0)]}, limit=2.0, given={"b": 3.0, "c": 1.5})
+    assert (found["b"].slow, found["b"].measured, found["b"].tenants) == (3.0, pytest.approx(9.0), ("us",))
+    assert found["c"] == (1.5, None, ())
 
 
 def test_the_order_of_samples_does_not_matter():

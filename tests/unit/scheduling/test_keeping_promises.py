@@ -63,19 +63,34 @@ def test_where_every_attempt_leaves_too_much_the_job_fails_with_the_reason_and_t
     assert not w.records["j1"].completed
 
 
+def test_a_chunk_whose_result_is_not_utf_8_is_done_again_and_then_fails_its_job_with_the_reason():
+    w = nodes(1)
+    w.workers = lambda _uid, _c: Worker(result="caf\ufffd 1")
+    w.apply(job("j1", units=10, deadline=200.0, reduce_duration=5.0, chunk_retries=1))
+    w.run_until(lambda w: w.done("j1"))
+    status, reason, message = w.records["j1"].failed_condition
+    assert (status, reason) == ("True", reasons.RESULT_NOT_TEXT)
+    assert "its result is not UTF-8: encode it, say as base64" in message
+    assert w.results == {}
+    assert not w.records["j1"].completed
+
+
 def test_without_a_reduce_a_message_is_no_result_and_may_be_cut():
     w = cut(99, reduce_duration=None)
     w.run_until(lambda w: w.done("j1"))
     assert w.met("j1")
 
 
-def test_of_a_reduce_whose_message_is_cut_the_user_is_told():
+@pytest.mark.parametrize(
+    ("worker", "reason"), [(Worker(cut=4096), "ResultCut"), (Worker(result="\ufffd"), "ResultNotText")]
+)
+def test_of_a_reduce_whose_message_is_not_what_it_has_left_the_user_is_told(worker, reason):
     w = nodes(1)
-    w.workers = lambda _uid, c: Worker(cut=4096 if c.kind == "Reduce" else None)
+    w.workers = lambda _uid, c: worker if c.kind == "Reduce" else Worker()
     w.apply(job("j1", units=10, deadline=200.0, reduce_duration=5.0))
     w.run_until(lambda w: w.done("j1"))
     assert w.met("j1")
-    assert any("event j1 ResultCut" in line for line in w.log)
+    assert any(f"event j1 {reason}" in line for line in w.log)
 
 
 # a plan that is kept

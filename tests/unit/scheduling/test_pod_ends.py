@@ -189,6 +189,35 @@ def test_pods_that_are_not_placed_are_tried_again_ever_more_seldom():
     assert max(pauses) <= 325
 
 
+@pytest.mark.parametrize("why", ["ErrImagePull", "InvalidImageName", "CreateContainerConfigError", "NoVolume"])
+@pytest.mark.parametrize("image_timeout", [0.0, 5000.0])
+def test_pods_that_cannot_start_are_tried_again_ever_more_seldom_whoever_is_at_fault(why, image_timeout):
+    w = nodes()
+    w.workers = lambda _j, _c: Worker(never_starts=why, says="words")
+    w.apply(job(units=1, deadline=3000, chunk_retries=20, image_timeout=image_timeout))
+    w.run(1200)
+    begun = [float(line.split()[0]) for line in w.log if "create j1" in line]
+    waited = 0 if why == "InvalidImageName" else 20
+    assert [round(b - a) - waited for a, b in pairwise(begun)][:4] == pytest.approx([10, 20, 40, 80], abs=2)
+    assert max(b - a for a, b in pairwise(begun)) <= 325
+
+
+def test_a_job_of_which_one_node_cannot_pull_the_image_is_not_on_track_until_it_can():
+    """Not for a moment: neither between two attempts, nor before the next one's pod has waited long enough."""
+    w = nodes(cpu=1.0)
+    w.node("n2", 1.0)
+    w.workers = lambda _j, c: Worker(never_starts="ErrImagePull" if c.node == "n2" and w.now < 120 else None)
+    w.apply(job(units=400, deadline=600, chunk_retries=0, min_processors=2))
+    w.run(7)
+    assert any(pod.phase == "Running" for pod in w.pods.values())
+    while w.now < 115:
+        w.run(w.now + 1)
+        assert w.records["j1"].on_track[:2] == ("False", reasons.NOT_STARTED), w.now
+    w.run_until(lambda w: w.records["j1"].on_track.status == "True", within=400)
+    w.run_until(lambda w: w.done("j1"))
+    assert w.met("j1")
+
+
 def test_the_clusters_scheduler_that_looks_at_no_pod_is_no_fault_of_a_job():
     w = nodes()
     w.workers = lambda _j, _c: Worker(never_starts="NotSeen", says="no scheduler has looked at it")

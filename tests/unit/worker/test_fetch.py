@@ -1,18 +1,23 @@
 """The input step: what each chunk gets of an input, and what it does when a server does not do as it should."""
 
+import contextlib
+import gzip
 import hashlib
 import json
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
+import urllib.error
+from email.message import Message
 from itertools import count, pairwise
 from pathlib import Path
 from unittest import mock
 
 import pytest
-from files import serving
+from files import EMPTY, serving
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -288,14 +293,140 @@ def test_what_breaks_off_is_taken_up_where_it_ended(place, manner):
         ("size unknown", "does not say how large the input is"),
         ("other range", "asked for bytes"),
         ("missing", "the server answers 404"),
+        ("never", "the server answers 501"),
     ],
 )
 def test_a_server_that_cannot_be_relied_on_is_an_error_that_says_so(place, manner, says):
-    with serving(LINES, manner=manner) as server:
+    with serving(LINES, manner="busy" if manner == "never" else manner) as server:
+        server.busy_with = 501
         status, said = ran(place | {"PUNCTUAL_INPUT_URL": server.url})
     assert status == 1
     assert says in said
     assert server.url in said
+
+
+@pytest.mark.parametrize("kind", ["Lines", "Bytes", "Records"])
+@pytest.mark.parametrize("packing", ["gzip", "x-gzip", "BR", "gzip, identity"])
+def test_an_input_that_the_server_sends_packed_is_refused_by_name(place, kind, packing):
+    """The step has asked for identity. The bytes of the packed file have no lines."""
+    with serving(gzip.compress(LINES)) as server:
+        server.says = {"Content-Encoding": packing, "ETag": '"one"'}
+        status, said = ran(place | {"PUNCTUAL_INPUT_URL": server.url, "PUNCTUAL_INPUT_CUT": kind})
+    assert status == 1
+    assert f"the server sends the input packed (Content-Encoding: {packing})" in said
+    assert "store it unpacked" in said
+    assert not Path(place["PUNCTUAL_INPUT"]).exists()
+
+
+def test_an_input_that_the_server_calls_unpacked_is_read(place):
+    with serving(LINES) as server:
+        server.says = {"Content-Encoding": "Identity"}
+        status, said = ran(place | {"PUNCTUAL_INPUT_URL": server.url})
+    assert status == 0, said
+
+
+# servers that are busy, or not up yet
+
+
+class Clock:
+    """A clock that only waiting moves; ``slept`` are the pauses, ``at_pause`` what happens before each."""
+
+    def __init__(self, at_pause=lambda _n: None):
+        self.now, self.slept, self.at_pause = 0.0, [], at_pause
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.at_pause(len(self.slept))
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+def read_all(server_url, monkeypatch, *, at_pause=lambda _n: None, timeout=60.0):
+    """Read a byte as the step does; return the pauses between its attempts."""
+    clock = Clock(at_pause)
+    monkeypatch.setattr(fetch, "time", clock)
+    assert b"".join(fetch._Http(server_url, timeout, {}).read(0, 4)) == LINES[:4]
+    return clock.slept
+
+
+@pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504])
+def test_a_server_that_is_busy_is_asked_again_until_the_timeout(status, monkeypatch):
+    with serving(LINES, manner="busy") as server:
+        server.busy_with, server.busy_for = status, 20
+        slept = read_all(server.url, monkeypatch)
+    assert slept == [0.5, 1.0, *[2.0] * 18]
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"Retry-After": "20"}, 20.0),
+        ({"Retry-After": "0"}, 1.0),
+        ({"Retry-After": "soon"}, 1.0),
+        ({"Retry-After": "Tue, 24 Nov 2026 10:00:30 GMT", "Date": "Tue, 24 Nov 2026 10:00:00 GMT"}, 30.0),
+        ({"Retry-After": "Tue, 24 Nov 2026 10:00:00 GMT", "Date": "Tue, 24 Nov 2026 10:00:30 GMT"}, 1.0),
+        ({"Retry-After": "Tue, 24 Nov 2026 10:00:30 GMT", "Date": "yesterday"}, 1.0),
+    ],
+)
+def test_a_server_that_names_a_time_is_left_alone_for_so_long(headers, seconds):
+    error = urllib.error.HTTPError("http://x", 429, "Too Many Requests", message(headers), None)
+    assert max(1.0, fetch._BusyError(error).wait) == seconds
+
+
+def message(headers):
+    made = Message()
+    for name, value in headers.items():
+        made[name] = value
+    return made
+
+
+def test_the_time_that_a_server_names_passes_before_it_is_asked_again(monkeypatch):
+    with serving(LINES, manner="busy") as server:
+        server.busy_with, server.busy_for, server.busy_says = 429, 2, {"Retry-After": "20"}
+        assert read_all(server.url, monkeypatch) == [20.0, 20.0]
+
+
+def test_a_server_that_comes_up_meanwhile_is_read(monkeypatch):
+    with serving() as gone:
+        port = gone.server_port
+    with contextlib.ExitStack() as stack:
+
+        def at_pause(n):
+            if n == 9:
+                stack.enter_context(serving(LINES, port=port))
+
+        assert len(read_all(f"http://127.0.0.1:{port}/data", monkeypatch, at_pause=at_pause)) == 10
+
+
+@pytest.mark.parametrize(
+    ("trouble", "says"),
+    [
+        ("refused", "Connection refused"),
+        ("no such name", "not known"),
+        ("busy", "429 Too Many Requests and asks to come again in 3600 s"),
+    ],
+)
+def test_what_does_not_come_within_the_timeout_is_told_apart_from_failures_of_the_work(place, trouble, says):
+    with serving() as gone:
+        refused = gone.url
+    with serving(LINES, manner="busy") as server:
+        server.busy_with, server.busy_for, server.busy_says = 429, 2, {"Retry-After": "3600"}
+        url = {"refused": refused, "no such name": "http://nowhere.invalid/data", "busy": server.url}[trouble]
+        status, said = ran(place | {"PUNCTUAL_INPUT_URL": url, "PUNCTUAL_INPUT_TIMEOUT": "1"})
+    assert status == fetch.UNAVAILABLE
+    assert f"{url}: no data arrived from byte 0 on: " in said
+    assert says in said or trouble == "no such name"
+
+
+def test_a_certificate_that_is_not_trusted_is_no_server_that_is_not_up(monkeypatch):
+    source = fetch._Http("https://example.invalid/data", 60.0, {})
+    error = urllib.error.URLError(ssl.SSLCertVerificationError("self-signed certificate"))
+    monkeypatch.setattr(source._opener, "open", mock.Mock(side_effect=error))
+    with pytest.raises(fetch.FetchError, match="self-signed certificate") as found:
+        source.version()
+    assert not isinstance(found.value, fetch.UnavailableError)
 
 
 # versions of an input
@@ -421,17 +552,9 @@ def test_a_file_that_changes_while_it_is_read_is_told_at_the_end_of_its_share(tm
 def test_a_server_that_hangs_is_given_up_after_the_timeout_and_what_came_was_told(place):
     with serving(LINES, manner="hangs") as server:
         status, said = ran(place | {"PUNCTUAL_INPUT_URL": server.url, "PUNCTUAL_INPUT_TIMEOUT": "4"})
-    assert status == 1
+    assert status == fetch.UNAVAILABLE
     assert "no data arrived from byte" in said
     assert int(Path(place["PUNCTUAL_DIR"], "received").read_text()) > 0
-
-
-def test_a_server_that_is_not_there_is_told(place):
-    with serving() as server:
-        url = server.url
-    status, said = ran(place | {"PUNCTUAL_INPUT_URL": url})
-    assert status == 1
-    assert "refused" in said
 
 
 # credentials
@@ -525,6 +648,30 @@ def test_an_empty_input_gives_nothing_and_is_no_error(place):
     assert status == 0, said
     assert Path(place["PUNCTUAL_INPUT"]).read_bytes() == b""
     assert left(place) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("manner", EMPTY)
+def test_an_empty_input_gives_nothing_in_whatever_way_a_server_says_so(place, manner):
+    with serving(b"", manner=manner) as server:
+        status, said = ran(place | {"PUNCTUAL_INPUT_URL": server.url, "PUNCTUAL_INPUT_CUT": "Lines"})
+    assert status == 0, said
+    assert Path(place["PUNCTUAL_INPUT"]).read_bytes() == b""
+    assert left(place) == (0, 0, 0)
+    assert json.loads(said)["size"] == 0
+
+
+def test_an_input_that_has_become_empty_is_another(place):
+    with serving(b"", manner="nginx, Apache, Go") as server:
+        before = {"PUNCTUAL_INPUT_SIZE": "12", "PUNCTUAL_INPUT_VALIDATOR": ""}
+        status, said = ran(place | {"PUNCTUAL_INPUT_URL": server.url} | before)
+    assert status == fetch.CHANGED
+    assert "it is 0 bytes" in said
+
+
+def test_an_answer_that_may_have_been_cut_is_no_empty_input():
+    """An answer without a length ends with its connection."""
+    response = mock.Mock(status=200, length=None, chunked=False)
+    assert not fetch._is_empty(response)
 
 
 def test_a_file_that_is_not_there_is_an_error_that_names_it(place):

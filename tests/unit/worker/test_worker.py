@@ -178,6 +178,8 @@ def test_a_result_fits_up_to_the_limit_of_its_pod_and_one_byte_more_does_not(pod
         worker.result("é" + "x" * (limit - 1))
     with pytest.raises(worker.WorkerError, match="must be UTF-8"):
         worker.result(b"\xff")
+    with pytest.raises(worker.WorkerError, match="U\\+FFFD"):
+        worker.result("caf\ufffd")
     assert len(pod.message.read_bytes()) == limit
 
 

@@ -24,8 +24,11 @@ from punctual.kube.api.job_status import (
 from punctual.kube.api.meta import Condition, Expression, LabelSelector, Metadata, Resource
 from punctual.kube.api.parse import parse, parse_asked, parse_metadata, parse_status, unknown_fields
 from punctual.kube.api.pool import (
+    MeasuredClass,
     MissCount,
     MissRatio,
+    NodeClass,
+    NodeSpeeds,
     Pool,
     PoolNode,
     PoolReservations,
@@ -80,9 +83,12 @@ __all__ = [
     "LearnedCost",
     "LearnedResponse",
     "LearnedTransfers",
+    "MeasuredClass",
     "Metadata",
     "MissCount",
     "MissRatio",
+    "NodeClass",
+    "NodeSpeeds",
     "Offer",
     "PilotSample",
     "PodTemplate",

@@ -253,7 +253,7 @@ StatusPercent = Annotated[
     PlainSerializer(_format_percent, return_type=str),
     WithJsonSchema({"type": "string", "maxLength": 17, "x-type": "percentage"}),
 ]
-"""A part that the operator measured; it may be above 1."""
+"""A part that may be above 1, such as one that the operator measured."""
 
 
 def between_percent(least: int, most: int, example: str) -> Rule:
@@ -262,6 +262,16 @@ def between_percent(least: int, most: int, example: str) -> Rule:
     return Rule(
         f"self.matches(r'{PERCENT}') && {number} >= {least}.0 && {number} <= {most}.0",
         f"write a part in per cent from {least}% to {most}%, such as {example}",
+        lambda part: least <= round(100 * part, 6) <= most,
+    )
+
+
+def measured_percent(least: int, most: int, example: str) -> Rule:
+    """Return the rule of a :data:`StatusPercent` that a user sets, from ``least`` to ``most`` (per cent)."""
+    number = "double(self.substring(0, self.size() - 1))"
+    return Rule(
+        f"self.matches(r'{_MEASURED}') && {number} >= {least}.0 && {number} <= {most}.0",
+        f"write a number of per cent from {least}% to {most}%, such as {example}",
         lambda part: least <= round(100 * part, 6) <= most,
     )
 

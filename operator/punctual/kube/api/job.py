@@ -211,8 +211,8 @@ class DivisibleJobSpec(Model):
     need not report progress, but one that waits silently needs a longer time here. Default 1m."""
     image_pull_timeout: Duration = 300.0
     """How long the job's images may be unavailable before that counts as a failure of the work: `5m`, `0s`. Until then
-    a pod that cannot pull its image is replaced by another one each 20 seconds (event ImageUnavailable); after it each
-    such pod counts towards `chunkRetries`. Default 5m."""
+    a pod that cannot pull its image is replaced after 20 seconds by another one, each time later, after five minutes
+    at most (event ImageUnavailable); after it each such pod counts towards `chunkRetries`. Default 5m."""
     pod_retention: Literal["Failed", "All", "None"] = "Failed"
     """Which pods stay after their end, to be read with `kubectl logs`, as long as the job does. Failed: failed ones.
     All: also those that succeeded. None: neither. A reduce pod that succeeded always stays, as its log is the job's

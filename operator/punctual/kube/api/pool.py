@@ -16,8 +16,10 @@ from punctual.kube.api.fields import (
     Period,
     SamplePeriod,
     Seconds,
+    StatusPercent,
     Time,
     between_percent,
+    measured_percent,
 )
 from punctual.kube.api.meta import EPOCH_NEVER_FALLS, Conditions, Epoch, LabelSelector, Resource
 from punctual.kube.format import duration
@@ -140,6 +142,39 @@ def _refused(field: str, cel: str, holds: Callable[[Any], bool], why: str) -> Ru
     )
 
 
+class NodeClass(Model):
+    """What a unit takes on the nodes of one class."""
+
+    name: Annotated[str, Field(max_length=63)]
+    """Value of the nodes' label `node.kubernetes.io/instance-type`; empty: they have none. Required in `classes`."""
+    unit_time: Annotated[StatusPercent, measured_percent(100, 10_000, "150%")]
+    """How long a unit takes there, in per cent of what it takes on the pool's quickest nodes: `"150%"`. From 100% to
+    10000%. Required in `classes`."""
+
+
+class NodeSpeeds(Model):
+    """How the classes of the pool's nodes compare."""
+
+    limit: Annotated[StatusPercent, measured_percent(100, 10_000, "200%")] = 2.0
+    """How much longer than on the quickest class a unit may be taken to last by what profiles have measured: `"200%"`.
+    What they find beyond that is shown in `status.nodeClasses`, and counts only if `classes` says so. `"100%"`: nothing
+    is learned of the nodes' speeds. From 100% to 10000%, default 200%."""
+    classes: (
+        Annotated[
+            list[NodeClass],
+            Field(max_length=64),
+            Rule(
+                "self.all(c, self.exists_one(other, other.name == c.name))",
+                "name each class once",
+                lambda classes: len({c.name for c in classes}) == len(classes),
+            ),
+        ]
+        | None
+    ) = None
+    """Classes of nodes with what a unit takes there: `[{name: m5.large, unitTime: "150%"}]`. It wins over what profiles
+    measure. Default: none."""
+
+
 class PoolSpec(PoolSelectors):
     """What the pool shall be."""
 
@@ -218,6 +253,9 @@ class PoolSpec(PoolSelectors):
     at the full speed of the source, in the order of the plan; jobs declare how long that takes as `transferPerUnit`
     and `transferSetup` of their cost, and what is to be fetched as `input`. Default Concurrent."""
 
+    speeds: NodeSpeeds = NodeSpeeds()
+    """How the classes of its nodes compare: `{classes: [{name: m5.large, unitTime: "150%"}]}`. Profiles measure it,
+    with one vote for each namespace. Default: as they find, up to 200%."""
     guests: PoolGuests = PoolGuests()
     """How the pool treats jobs of class Guest: `{policy: ImmediateEviction}`. Default `{policy: LingerLonger}`."""
 
@@ -239,6 +277,21 @@ class PoolNode(Model):
     held_time: Time | None = None
     """Since when placeholders keep its room (`spec.hold: Placeholder`): pods that came later, and are of no higher
     priority than placeholders, do not count."""
+
+
+class MeasuredClass(Model):
+    """How long a unit takes on the nodes of one class, relative to the pool's quickest nodes."""
+
+    name: Annotated[str, Field(max_length=63)]
+    """Value of the nodes' label `node.kubernetes.io/instance-type`; empty: they have none."""
+    unit_time: StatusPercent
+    """What plans take: by what profiles have measured or `spec.speeds` says. Differences of less than a tenth do not
+    count."""
+    measured: StatusPercent | None = None
+    """The median of what the namespaces' profiles have found, without the limit; absent: none has compared this class
+    with another."""
+    namespaces: Annotated[list[Annotated[str, Field(max_length=63)]], Field(max_length=64)] | None = None
+    """Namespaces with profiles that have measured it, no more than the first 64; absent like `measured`."""
 
 
 class Startup(Model):
@@ -285,6 +338,8 @@ class PoolStatus(Model):
     """Jobs that wait for their answer or their first chunk."""
     nodes: Annotated[list[PoolNode], Field(max_length=1000)] = Field(default=[])
     """Its nodes, by name; no more than the first 1000."""
+    node_classes: Annotated[list[MeasuredClass], Field(max_length=64)] = Field(default=[])
+    """How the classes of its nodes compare, and which namespaces have measured it; no more than the first 64."""
     miss_ratio: MissCount | None = None
     """How statistical promises have gone; absent without `spec.missRatio`."""
     startup: Startup | None = None

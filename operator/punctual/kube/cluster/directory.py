@@ -20,6 +20,7 @@ from typing import Any, Final, Literal, NamedTuple
 import orjson
 
 from punctual import reasons
+from punctual.control.cost_estimation import ClassSpeed
 from punctual.errors import UserError
 from punctual.kube import api
 from punctual.kube.cluster.conditions import TransitionTimes
@@ -119,6 +120,8 @@ class PoolInTerm:
     in_force: api.PoolSelectors
     """Which nodes, jobs and reservations it takes: as its spec says, or said before an edit that was refused or is not
     tested yet."""
+    classes: Mapping[str, ClassSpeed] = field(default_factory=dict)
+    """How the classes of its nodes compare."""
     transition_times: TransitionTimes = field(default_factory=dict)
 
 

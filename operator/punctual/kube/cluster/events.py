@@ -1,9 +1,11 @@
 """Kubernetes events (``events.k8s.io/v1``) about Punctual's objects: one per decision that a user would ask about.
 
 A repetition of object, reason and note within `SERIES` seconds becomes a series (its count rises) instead of another
-event. A token bucket per object limits the events of a job that flaps. Callers never wait and never see an error: an
-event that cannot be written is logged and dropped, because events are not records. In a burst decisions are written
-first. Their events wait and carry the time of the decision.
+event. Attempts that are repeated until something outside is there (`ATTEMPTS`) differ in their notes by pod and number.
+There, a repetition of object and reason is enough, and the first note stands. A token bucket per object limits the
+events of a job that flaps. Callers never wait and never see an error: an event that cannot be written is logged and
+dropped, because events are not records. In a burst decisions are written first. Their events wait and carry the time of
+the decision.
 """
 
 import asyncio
@@ -18,7 +20,7 @@ from typing import Literal, Self
 
 import structlog
 
-from punctual import errors
+from punctual import errors, reasons
 from punctual.kube import api
 from punctual.kube.cluster.client import ApiClient, Json
 from punctual.kube.cluster.pods import Owner
@@ -28,6 +30,8 @@ from punctual.kube.format.bucket import Bucket
 SERIES = 360.0
 """Seconds within which a repetition belongs to a series. kubectl and other clients treat a series as ended after that.
 """
+ATTEMPTS = frozenset({reasons.IMAGE_UNAVAILABLE, reasons.INPUT_UNAVAILABLE, reasons.NOT_STARTED})
+"""Reasons of attempts that are repeated without a bound, for one cause."""
 BURST, REFILL = 25, 1 / 60
 """Limit of events about one object: a burst, then one a minute."""
 QUEUED = 10_000
@@ -126,7 +130,8 @@ class EventRecorder:
         key = regarding.uid, reason
         note = _short(note)
         entry = self._entries.pop(key, None)
-        if entry is not None and entry.note == note and entry.type == type_ and now - entry.last <= SERIES:
+        same = entry is not None and entry.type == type_ and (entry.note == note or reason in ATTEMPTS)
+        if entry is not None and same and now - entry.last <= SERIES:
             entry.count += 1
             entry.last = now
         else:

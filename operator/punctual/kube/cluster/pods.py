@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, NamedTuple, cast
 
-from punctual.fetch import CHANGED, LONGEST
+from punctual.fetch import CHANGED, LONGEST, UNAVAILABLE
 from punctual.kube.fit.pod_needs import host_ports
 from punctual.kube.fit.requests import beside, names_memory, requested
 from punctual.kube.format.duration import format_time, parse_duration, parse_time
@@ -567,6 +567,8 @@ def _fetched(status: Mapping[str, Any]) -> dict[str, Any]:
             return {"fetched": True, "transfer": _transfer(told), "input": _version(told)}
         if ended and ended.get("exitCode") == CHANGED:
             return {"input_changed": True}
+        if ended and ended.get("exitCode") == UNAVAILABLE:
+            return {"input_unavailable": True}
     return {}
 
 

@@ -149,6 +149,11 @@ class PoolActors(Actors[PoolCore, Event, PoolExecutor]):
         self._metrics.begin_pool(pool)
         self._metrics.watch_pool(pool, lambda: _gauges(mailbox, core.view().outlook(self._clock.now())))
 
+    def rewrite(self, pool: str) -> None:
+        """Write the status of a pool again: what the Pool does not know of it has changed."""
+        if running := self._running.get(pool):
+            running.executor.rewrite()
+
     def views(self) -> dict[str, PoolView]:
         """Return a view of each pool that has taken its first step, by name."""
         return {name: running.core.view() for name, running in self._running.items() if not running.actor.waiting}

@@ -62,7 +62,7 @@ from punctual.scheduling.model.actions import (
 )
 from punctual.scheduling.model.events import CreateRefused, PodObserved
 from punctual.scheduling.model.job import Chunk, Job, JobRecord, Kind
-from punctual.scheduling.model.pool_spec import PoolSpec
+from punctual.scheduling.model.pool_spec import PoolRecord, PoolSpec
 from punctual.scheduling.model.resources import Resources
 
 log = structlog.get_logger(__name__)
@@ -113,6 +113,7 @@ class PoolExecutor:
         self._pool = pool
         self._tools = tools
         self._spec: PoolSpec | None = None  # the spec in force, not only the requested one
+        self._record: PoolRecord | None = None  # the last one
         self._progress: dict[str, JobRecord] = {}  # by job, oldest first
         self._unwritten: set[Key] = set()  # objects with a status that is not written yet
         self._written = asyncio.Event()
@@ -218,7 +219,7 @@ class PoolExecutor:
         tools, known = self._tools, self._tools.directory.pools.get(self._pool)
         if known is None:
             return
-        record = action.record
+        self._record = record = action.record
         self._spec = record.applied
         tools.taints.observe_pool(self._pool, holding=record.applied is None or record.applied.hold == "Taint")
         if record.applied is not None and record.applied.hold != "Placeholder":  # also an earlier leader's placeholders
@@ -226,11 +227,17 @@ class PoolExecutor:
         tools.promise_metrics.pool(self._pool, record)
         if record.applied is not None:
             tools.in_force(self._pool, record.applied)
-        status = pool_status(record, transition_times=known.term.transition_times, now=tools.now())
+        term = known.term
+        status = pool_status(record, transition_times=term.transition_times, now=tools.now(), classes=term.classes)
         known.term.transition_times = transition_times(status["conditions"])
         meta = {"name": self._pool, "uid": known.uid}
         write = PutStatus.of(POOLS, "Pool", meta, status, urgent=action.urgent)
         self._submit_status(PoolKey(known.uid), write)
+
+    def rewrite(self) -> None:
+        """Write the pool's status again, if there is one."""
+        if self._record is not None:
+            self._write_pool(WritePool(self._record, urgent=False))
 
     def _keep_capacity(self, action: HoldCapacity) -> None:
         if known := self._tools.directory.pools.get(self._pool):

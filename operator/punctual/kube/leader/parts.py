@@ -7,6 +7,7 @@ function, given by name. Nothing runs yet, and nothing is decided here.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from punctual.kube import api
 from punctual.kube.agents.set_points import SetPointStore
 from punctual.kube.cluster.caches import Caches
 from punctual.kube.cluster.client import ApiClient, Json
@@ -141,7 +142,9 @@ def make_parts(
     found: dict[Key, bytes] = {}
     statuses = Statuses(clock.now(), recorder)
     results = JobResults(directory, recorder)
-    learning = ProfileLearning(directory)
+    learning = ProfileLearning(
+        directory, lambda pool: known.pool.spec.speeds if (known := directory.pools.get(pool)) else api.NodeSpeeds()
+    )
     fence = Fence(
         epoch,
         client,
@@ -163,7 +166,6 @@ def make_parts(
 
     # what is written beside statuses
     promise_metrics = PromiseMetrics(metrics, clock.now)
-    profiles = Profiles(directory, caches.inventory, learning, writer, clock.now)
     taints = Taints(directory.pools, write_taints)
     placeholders = Placeholders(placeholder_settings, writer.submit, placeholder_refused)
 
@@ -175,6 +177,7 @@ def make_parts(
         metrics=metrics,
         spawn=spawn,
     )
+    profiles = Profiles(directory, caches.inventory, learning, writer, now=clock.now, rewrite=actors.rewrite)
     guests = Guests(
         epoch,
         caches,

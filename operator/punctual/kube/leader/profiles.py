@@ -15,7 +15,7 @@ from punctual.scheduling.model.actions import Measured
 
 
 class Profiles:
-    """All profiles of the directory, for one term."""
+    """All profiles of the directory, for one term. ``rewrite(pool)`` writes a pool's status again."""
 
     def __init__(
         self,
@@ -23,13 +23,16 @@ class Profiles:
         inventory: Inventory,
         learning: ProfileLearning,
         writer: Writer,
+        *,
         now: Callable[[], float],
+        rewrite: Callable[[str], None],
     ) -> None:
         self._directory = directory
         self._inventory = inventory
         self._learning = learning
         self._writer = writer
         self._now = now
+        self._rewrite = rewrite
 
     def measured(self, pool: str, measured: Measured) -> None:
         """Take in the measured costs of a chunk, if its job names a profile."""
@@ -46,6 +49,11 @@ class Profiles:
             self._writer.submit(ProfileKey(uid), write)
 
     def apply_speeds(self) -> None:
-        """Give the inventory the speeds of the nodes' classes."""
-        for pool in self._directory.pools:
-            self._inventory.observe_speeds(pool, self._learning.speeds(pool))
+        """Give the speeds of the nodes' classes to the inventory, and to the pools' statuses with their origin."""
+        self._learning.forget_gone()
+        for name, known in self._directory.pools.items():
+            classes = self._learning.classes(name)
+            self._inventory.observe_speeds(name, {c: found.slow for c, found in classes.items() if found.slow != 1.0})
+            if known.term.classes != classes:
+                known.term.classes = classes
+                self._rewrite(name)

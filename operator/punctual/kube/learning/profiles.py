@@ -6,13 +6,14 @@ has seen in the seconds before it was killed is lost: it is evidence, not an acc
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from punctual import reasons
 from punctual.control.cost_estimation import (
     ENOUGH,
+    ClassSpeed,
     Estimate,
     Fetched,
     Timed,
@@ -109,18 +110,21 @@ class _Profile:
 
 
 class ProfileLearning:
-    """What profiles have learned; see :meth:`of`."""
+    """What profiles have learned; see :meth:`of`. ``speeds_of``: what a pool's spec says of its nodes' speeds."""
 
-    def __init__(self, directory: Directory) -> None:
+    def __init__(self, directory: Directory, speeds_of: Callable[[str], api.NodeSpeeds]) -> None:
         self._directory = directory
         self._profiles: dict[tuple[str, str], _Profile] = {}
-        self._told: dict[str, dict[str, float]] = {}
-        self._compared: set[str] = set()  # pools of which nothing was learned since their classes were compared
+        self._speeds_of = speeds_of
+        self._classes: dict[str, dict[str, ClassSpeed]] = {}
+        # by what pools of which nothing was learned since asked when their classes were compared
+        self._compared: dict[str, api.NodeSpeeds] = {}
 
     def load(self, body: Mapping[str, Any]) -> None:
         """Go on from what stands in a profile's status."""
         meta = body["metadata"]
         made = self._profiles[meta["namespace"], meta["name"]] = _Profile(meta["uid"])
+        self._compared.clear()
         try:
             status = api.parse_status(api.ProfileStatus, body)
         except UserError as error:
@@ -162,7 +166,7 @@ class ProfileLearning:
         if response:
             response = Response(*map(_digits, astuple(response)))
         known.add(where, Timed(timed.units, _millis(seconds)), fetched, response)
-        self._compared.discard(where.pool)
+        self._compared.pop(where.pool, None)
 
     def of(self, namespace: str, name: str, pool: str) -> Learned:
         """Return what a job in this pool is planned with, beside what is set by hand: on the pool's quickest class."""
@@ -176,30 +180,56 @@ class ProfileLearning:
             found = known.work(classes[most], spec)
             if found is None:
                 return None
-            work = replace(found, chi=found.chi / self.speeds(pool).get(most, 1.0))
+            work = replace(found, chi=self._chi_on_quickest(known, classes, most, spec))
             most = max(sorted(classes), key=lambda name: len(known.fetched.get(classes[name], ())))
             transfer = known.transfer(classes[most], spec)
             most = max(sorted(classes), key=lambda name: len(known.responses.get(classes[name], ())))
             response = middle(known.responses.get(classes[most], ()))
             if response is not None:
-                response = response.slower(1.0 / self.speeds(pool).get(most, 1.0))
+                response = response.slower(1.0 / self._slow(pool, most))
             return Estimates(work, transfer, response)
 
         return learned
 
-    def speeds(self, pool: str) -> dict[str, float]:
+    def classes(self, pool: str) -> dict[str, ClassSpeed]:
         """Return how long a unit takes on each class of a pool's nodes, where on the quickest it takes 1."""
-        told = self._told.setdefault(pool, {})
-        if pool not in self._compared:
-            self._compared.add(pool)
-            profiles = [
-                {name: found for name, where in known.of_pool(pool).items() if (found := known.work(where))}
-                for known in self._profiles.values()
-            ]
-            for node_class, slow in speeds(profiles).items():
-                if abs(slow / told.get(node_class, 1.0) - 1.0) > TELLING:
-                    told[node_class] = round(slow, 2)
-        return dict(told)
+        told, asked = self._classes.get(pool, {}), self._speeds_of(pool)
+        if self._compared.get(pool) != asked:
+            self._compared[pool] = asked
+            tenants: dict[str, list[dict[str, Estimate]]] = {}
+            for (namespace, _), known in self._profiles.items():
+                found = {name: e for name, where in known.of_pool(pool).items() if (e := known.work(where))}
+                tenants.setdefault(namespace, []).append(found)
+            given = {c.name: c.unit_time for c in asked.classes or ()}
+            compared = speeds(tenants, limit=asked.limit, given=given)
+            told = self._classes[pool] = {
+                name: now if name in given else _steady(told.get(name), now) for name, now in compared.items()
+            }
+        return told
+
+    def _slow(self, pool: str, node_class: str) -> float:
+        found = self.classes(pool).get(node_class)
+        return 1.0 if found is None else found.slow
+
+    def _chi_on_quickest(
+        self, known: _Profile, classes: Mapping[str, Where], most: str, spec: api.ProfileSpec
+    ) -> float:
+        """Return χ on the pool's quickest class, by the class that most is known of.
+
+        A class that is slower than the pool takes it to be counts as well: a chunk there must not take longer than
+        planned.
+        """
+        told = self.classes(classes[most].pool)
+        limited = [name for name in classes if name in told and told[name].slow < (told[name].measured or 0.0)]
+        found = ((name, known.work(classes[name], spec)) for name in {most, *limited})
+        return max(e.chi / self._slow(classes[name].pool, name) for name, e in found if e is not None)
+
+    def forget_gone(self) -> None:
+        """Forget profiles that are gone: what they have measured counts no more."""
+        there = {key: profile.metadata.uid for key, profile in self._directory.profiles.items()}
+        for key in [key for key, known in self._profiles.items() if there.get(key) != known.uid]:
+            del self._profiles[key]
+            self._compared.clear()
 
     def _known(self, profile: api.Profile) -> _Profile:
         key = profile.metadata.namespace, profile.metadata.name
@@ -226,6 +256,12 @@ class ProfileLearning:
             meta = {"name": name, "namespace": namespace, "uid": known.uid}
             out.append((known.uid, PutStatus.of(PROFILES, "Profile", meta, status, urgent=False)))
         return out
+
+
+def _steady(before: ClassSpeed | None, now: ClassSpeed) -> ClassSpeed:
+    """Return how a class compares, with the speed that was told before if the new one hardly differs from it."""
+    told = 1.0 if before is None else before.slow
+    return now._replace(slow=told if abs(now.slow / told - 1.0) <= TELLING else round(now.slow, 2))
 
 
 def _millis(seconds: float) -> float:

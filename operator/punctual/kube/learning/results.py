@@ -1,9 +1,9 @@
 """Stores the results of ranges in ConfigMaps owned by the job: for the reduce pod, or without one to be read.
 
-A range's result is the termination message of the accounted attempt. It has less than 4 kB as the API server shows it
-(each byte that is not UTF-8 becomes the three of U+FFFD), under the key ``<begin>-<end>``. A result that was cut is not
-accounted. To store a result again changes nothing. The map from keys to ConfigMaps is kept in memory. A new leader
-reads it back before it stores anything, by name, so that no right to list is needed.
+A range's result is the termination message of the accounted attempt. It has less than 4 kB, under the key
+``<begin>-<end>``. A result that was cut, or is not UTF-8, is not accounted. To store a result again changes nothing.
+The map from keys to ConfigMaps is kept in memory. A new leader reads it back before it stores anything, by name, so
+that no right to list is needed.
 
 An attempt may be stored and never accounted: the leader died in between together with the node, or it was replaced and
 did not know it. Its units are then processed again in other ranges, and both results exist. The reduce pod must see

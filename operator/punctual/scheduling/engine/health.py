@@ -141,7 +141,14 @@ def receives_nothing(job: Job, chunk: Chunk, watch: ChunkObservation, now: float
     idle = now - max(watch.moved, chunk.turn)
     if idle < job.stall_timeout:
         return None
-    return Finding(reasons.STALLED, f"its input step has received nothing for {span(idle)}", own=True)
+    return without_input(job, f"its input step has received nothing for {span(idle)}", now)
+
+
+def without_input(job: Job, message: str, now: float) -> Finding:
+    """Return the finding about a chunk with an input that does not come: until the deadline, no failure of the work."""
+    own = now >= job.deadline
+    text = message if own else f"{message}; not counted as a failure before the deadline"
+    return Finding(reasons.INPUT_UNAVAILABLE, text, own)
 
 
 CHECKS = (cannot_start, is_not_placed, has_no_room, is_not_prepared, receives_nothing, has_stalled)
@@ -221,7 +228,7 @@ class HealthChecks:
                 if not told and st.state != "Promised":  # of a promise, the condition tells, and its event
                     self.state.outbox.add(Emit(st.job.uid, "Warning", reasons.NOT_STARTED, st.unstarted))
                 return
-        if st.unstarted and any(watch.running_since is not None for watch in st.watches.values()):
+        if st.unstarted and now >= st.refused_until + ROOM_PATIENCE and _starts(st):
             st.unstarted = ""
 
     def _end_faulty(self, now: float, st: JobState, chunk: Chunk, found: Finding) -> None:
@@ -234,12 +241,14 @@ class HealthChecks:
                 found = found._replace(message=f"node {chunk.node} may not run its pods any more: {no}")
         elif not st.watch(chunk).began:
             self.state.outdated.caused_by(st.job.uid, reasons.NOT_STARTED)
-        unplaced = found.reason == reasons.NOT_STARTED
+        pod = st.watch(chunk).pod
+        held_back = pod is not None and pod.waits and found.reason != reasons.CAPACITY_LOST
+        cause = reasons.INPUT_UNAVAILABLE if found.reason == reasons.INPUT_UNAVAILABLE else reasons.NOT_STARTED
         if found.reason == reasons.IMAGE_UNAVAILABLE:
             found = _without_image(now, st, chunk, found)
         self.lifecycle.end_and_lose(now, st, chunk, found.reason, found.message, own=found.own)
-        if unplaced and not st.record.ended:
-            self.lifecycle.hold_back(now, st, chunk, reasons.NOT_STARTED)
+        if held_back and not st.record.ended:
+            self.lifecycle.hold_back(now, st, chunk, cause)
 
     def _give_up_measuring(self, now: float) -> None:
         """Reject jobs with deadlines that passed while pilots still measured the cost of a unit."""
@@ -278,6 +287,15 @@ class HealthChecks:
             self.state.outdated.caused_by(st.job.uid, reasons.OVERRUN if watch.began else reasons.NOT_STARTED)
 
 
+def _starts(st: JobState) -> bool:
+    """Whether a job's work runs, none of its pods waits for a cause, and those that repeat an attempt have begun."""
+    watches = [st.watch(chunk) for chunk in st.record.chunks]
+    repeated = [st.watch(chunk) for chunk in st.record.chunks if chunk.attempt > 1]
+    if any(waiting(watch) is not None for watch in watches) or not all(watch.began for watch in repeated):
+        return False
+    return any(watch.running_since is not None for watch in watches)
+
+
 def _awaits_start(st: JobState, chunk: Chunk) -> bool:
     """Whether the pod of a planned chunk has yet to start its work; a transfer under way has a plan of its own."""
     watch = st.watch(chunk)
@@ -301,8 +319,8 @@ def _without_image(now: float, st: JobState, chunk: Chunk, found: Finding) -> Fi
     if st.imageless_since is None or now < st.imageless_since:  # the clock was set back
         pod = st.watch(chunk).pod
         st.imageless_since = min(now, waits_since(chunk, pod, now) if pod else chunk.created)
-    left = st.imageless_since + st.job.image_timeout - now
-    if left > 0:
-        text = f"{found.message}; not counted as a failure for another {span(left)} (spec.imagePullTimeout)"
+    if now < st.imageless_since + st.job.image_timeout:
+        patience = span(st.job.image_timeout)
+        text = f"{found.message}; not counted as a failure in the first {patience} (spec.imagePullTimeout)"
         return found._replace(message=text)
     return Finding(reasons.CHUNK_FAILED, found.message, own=True)

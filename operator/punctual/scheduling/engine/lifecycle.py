@@ -83,7 +83,7 @@ class Lifecycle:
         self.state.freed(now, None if pod.detained else chunk)
         self._tell_remarks(st, pod)
         if chunk.kind == "Reduce":
-            self._tell_cut(st, pod)
+            self._tell_fault(st, pod)
             st.record = st.record.without(chunk)
             self.finish(done, st)
         else:
@@ -139,23 +139,20 @@ class Lifecycle:
         """Store the termination message of an accounted chunk; without a reduce step only if it is complete."""
         for_reduce = st.job.reduce_duration is not None
         if not for_reduce:
-            if pod.cut is not None:
-                text = (
-                    f"units {chunk.begin}-{chunk.end}: the termination message of pod {pod.name} is cut at {pod.cut} "
-                    f"bytes, so it is not kept; a result may have at most {pod.cut - 1} (PUNCTUAL_RESULT_LIMIT)"
-                )
-                self.state.outbox.add(Emit(st.job.uid, "Warning", reasons.RESULT_CUT, text))
+            if fault := pod.result_fault:
+                text = f"units {chunk.begin}-{chunk.end}: no result is kept: the message of pod {pod.name} {fault.text}"
+                self.state.outbox.add(Emit(st.job.uid, "Warning", fault.reason, text))
                 return
             if not pod.message:
                 return
             st.record = st.record._replace(results=True)
         self.state.outbox.add_result(StoreResult(st.job.uid, chunk.begin, chunk.end, pod.message, for_reduce))
 
-    def _tell_cut(self, st: JobState, pod: PodObserved) -> None:
-        """Emit an event if the termination message of a reduce is cut. Its log is complete and is the job's result."""
-        if pod.cut is not None:
-            text = f"reduce: the message of pod {pod.name} is cut at {pod.cut} bytes; its log has the complete output"
-            self.state.outbox.add(Emit(st.job.uid, "Warning", reasons.RESULT_CUT, text))
+    def _tell_fault(self, st: JobState, pod: PodObserved) -> None:
+        """Emit an event if the message of a reduce is not what it has left. Its log is, and is the job's result."""
+        if fault := pod.result_fault:
+            text = f"reduce: its log has the complete output, but the message of pod {pod.name} {fault.text}"
+            self.state.outbox.add(Emit(st.job.uid, "Warning", fault.reason, text))
 
     def _tell_remarks(self, st: JobState, pod: PodObserved) -> None:
         """Emit one event per job and container for what containers beside the work do: all its pods have the same."""
@@ -329,12 +326,9 @@ class Lifecycle:
 
 def _fault(st: JobState, chunk: Chunk, pod: PodObserved) -> tuple[str, str] | None:
     """Return the reason and message if a chunk does not count although its pod has succeeded; None: it counts."""
-    if pod.cut is not None and st.job.reduce_duration is not None and chunk.kind != "Reduce":
-        return reasons.RESULT_CUT, (
-            f"pod {pod.name}: its result is cut: the kubelet passes on {pod.cut} bytes of each of its containers' "
-            f"messages, so a result may have at most {pod.cut - 1} (PUNCTUAL_RESULT_LIMIT); store it elsewhere under a "
-            "name made of its range and use the name as the result"
-        )
+    fault = pod.result_fault
+    if fault is not None and st.job.reduce_duration is not None and chunk.kind != "Reduce":
+        return fault.reason, f"pod {pod.name}: its result {fault.text}"
     if st.job.fetches and chunk.kind != "Reduce" and not st.watch(chunk).input_known:
         return reasons.CHUNK_FAILED, f"pod {pod.name} has succeeded without a record that it has read its input"
     return None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from punctual import reasons
 from punctual.scheduling.engine.dispatcher import Dispatcher
+from punctual.scheduling.engine.health import Finding, without_input
 from punctual.scheduling.engine.lifecycle import BLOCKED, Lifecycle
 from punctual.scheduling.engine.set_points import SetPoints
 from punctual.scheduling.model.actions import DropSetPoint, Emit
@@ -96,14 +97,15 @@ class PodEvents:
     def _fail(self, now: float, st: JobState, chunk: Chunk, pod: PodObserved) -> None:
         """Lose the chunk of a pod with work that has failed, or that something has ended."""
         own = pod.own_failure
-        self.lifecycle.lose(
-            now, st, chunk, reasons.CHUNK_FAILED if own else reasons.CAPACITY_LOST, pod.failure, own=own
-        )
+        found = Finding(reasons.CHUNK_FAILED if own else reasons.CAPACITY_LOST, pod.failure, own)
+        if pod.input_unavailable:
+            found = without_input(st.job, pod.failure, now)
+        self.lifecycle.lose(now, st, chunk, found.reason, found.message, own=found.own)
         self.lifecycle.endings.leave(now, pod, st.job.retention)
         if pod.reason in CAPACITY:  # its kubelet has no processor free, though the scheduler thought so
             self.state.processors.blocked_until[pod.node] = now + BLOCKED
         elif not own and pod.started is None and not pod.disrupted and not st.record.ended:
-            self.lifecycle.hold_back(now, st, chunk, reasons.NOT_STARTED)
+            self.lifecycle.hold_back(now, st, chunk, found.reason if pod.input_unavailable else reasons.NOT_STARTED)
 
     def _end_unowned(self, now: float, st: JobState | None, pod: PodObserved) -> None:
         """End a pod that no longer owns its units: its work is not accounted."""

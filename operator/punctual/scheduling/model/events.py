@@ -21,6 +21,8 @@ Outcome = Literal["Succeeded", "Failed"]
 """How work has ended."""
 OUT_OF_MEMORY = "OOMKilled"
 """Reason of a container in which the kernel has killed a process for lack of memory, whatever its exit code."""
+NO_UTF8 = "\ufffd"
+"""What the API server shows for each byte of a message that is not UTF-8."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,13 @@ class JobDeleted:
     """The job is deleted or being deleted: it owns nothing any more, and its pods are ended."""
 
     uid: str
+
+
+class ResultFault(NamedTuple):
+    """Why a message is not the result that the work has left: a reason, and words that go on after its name."""
+
+    reason: str
+    text: str
 
 
 class Helper(NamedTuple):
@@ -125,6 +134,8 @@ class PodObserved(NamedTuple):
     """The version of the input that it reports to have read; None: not reported."""
     input_changed: bool = False
     """The step failed since the input is not the one that the job began with, or changed while it was read."""
+    input_unavailable: bool = False
+    """The step failed since the input's server sent nothing for stallTimeout: it is busy, or not up."""
     requests: Resources | None = None
     """What kube-scheduler counts for it on its node: nothing while it is bound to none. None: just a processor."""
 
@@ -165,7 +176,25 @@ class PodObserved(NamedTuple):
     @property
     def own_failure(self) -> bool:
         """Whether a pod that failed did so by its own fault: neither the cluster nor a person ended it."""
-        return not self.disrupted and not self.deleting and pod_reasons.is_own(self.reason, self.exit_code)
+        if self.disrupted or self.deleting or self.input_unavailable:
+            return False
+        return pod_reasons.is_own(self.reason, self.exit_code)
+
+    @property
+    def result_fault(self) -> ResultFault | None:
+        """Why its message is not the result that its work has left; None: it is."""
+        # a cut within a character leaves up to three bytes of it at either end
+        whole = self.message if self.cut is None else self.message[3:-3]
+        if NO_UTF8 in whole:
+            return ResultFault(reasons.RESULT_NOT_TEXT, "is not UTF-8: encode it, say as base64")
+        if self.cut is None:
+            return None
+        text = (
+            f"is cut: the kubelet passes on {self.cut} bytes of each container's message, so a result may have at most "
+            f"{self.cut - 1} (PUNCTUAL_RESULT_LIMIT); store it elsewhere under a name made of its range and use the "
+            "name as the result"
+        )
+        return ResultFault(reasons.RESULT_CUT, text)
 
     @property
     def failure(self) -> str:

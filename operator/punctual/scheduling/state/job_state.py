@@ -19,6 +19,7 @@ from punctual.theory.cost import Cost
 State = Literal["Waiting", "Measuring", "Promised", "Leftover", "Refused", "Answered", "Suspended", "Ended"]
 GIVEN_UP = frozenset({
     reasons.OVERRUN, reasons.CAPACITY_LOST, reasons.CHUNK_FAILED, reasons.POD_REFUSED, reasons.POD_FITS_NO_NODE,
+    reasons.INPUT_UNAVAILABLE,
 })  # fmt: skip
 """Reasons of OnTrack=False under which a job has no placement any more and continues on leftover capacity. With
 NotStarted, the promise itself tells: it may stand while its pods do not start."""

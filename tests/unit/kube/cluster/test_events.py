@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from punctual.kube.cluster.events import PATIENCE, EventRecorder, Regarding
+from punctual.kube.cluster.events import PATIENCE, SERIES, EventRecorder, Regarding
 
 pytestmark = pytest.mark.looptime
 JOBS = [Regarding("punctual.dev/v1alpha1", "DivisibleJob", "ns", f"job-{n}", f"u{n}") for n in range(3000)]
@@ -15,7 +15,7 @@ class Server:
     """Takes events, and has a clock."""
 
     def __init__(self):
-        self.told = []
+        self.told, self.events = [], []
         self.clock = self
 
     def now(self):
@@ -23,6 +23,11 @@ class Server:
 
     async def create(self, _path, body):
         self.told.append((self.now(), body["regarding"]["name"]))
+        self.events.append(body)
+
+    async def patch_merge(self, path, body):
+        event = next(e for e in self.events if path.endswith(e["metadata"]["name"]))
+        event.update(body)
 
 
 @contextlib.asynccontextmanager
@@ -45,3 +50,22 @@ async def test_events_let_what_is_urgent_go_first_and_none_is_lost():
         calm.set()
         assert await recorder.flush(60)
     assert [name for _, name in server.told] == [job.name for job in JOBS]
+
+
+@pytest.mark.parametrize(
+    ("reason", "written"),
+    [
+        ("ImageUnavailable", [("attempt 0: pod a cannot start", 3), ("attempt 3: pod a cannot start", 1)]),
+        ("InputUnavailable", [("attempt 0: pod a cannot start", 3), ("attempt 3: pod a cannot start", 1)]),
+        ("NotStarted", [("attempt 0: pod a cannot start", 3), ("attempt 3: pod a cannot start", 1)]),
+        ("ChunkFailed", [(f"attempt {n}: pod a cannot start", 1) for n in range(4)]),
+    ],
+)
+async def test_attempts_that_are_repeated_for_one_cause_are_one_series_until_it_has_ended(reason, written):
+    server = Server()
+    async with recording(server, None) as recorder:
+        for n, pause in enumerate((0, 30, 300, SERIES + 1)):
+            await asyncio.sleep(pause)
+            recorder.emit(JOBS[0], "Warning", reason, f"attempt {n}: pod a cannot start")
+            assert await recorder.flush(60)
+    assert [(e["note"], e.get("series", {}).get("count", 1)) for e in server.events] == written

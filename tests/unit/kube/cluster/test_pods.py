@@ -468,6 +468,11 @@ SIDE = (Helper("side"),)
             stopped(exit_code=65, message="it has changed", input_changed=True),
             id="another input",
         ),
+        pytest.param(
+            fetched("busy", code=75),
+            stopped(exit_code=75, message="busy", input_unavailable=True),
+            id="input is not available",
+        ),
         pytest.param(fetched("what?"), observed(fetched=True, preparing=True, **UNSEEN), id="input is there, somehow"),
         pytest.param(fetched("x", code=1), stopped(exit_code=1, message="x"), id="no input"),
         pytest.param(DISRUPTED, observed(phase="Failed", reason="Evicted", disrupted=True), id="evicted"),
@@ -657,6 +662,22 @@ def ended(message, template=TEMPLATE, **spec):
 )
 def test_a_message_as_long_as_the_kubelet_lets_through_may_have_been_cut(seen, cut):
     assert project_pod(seen).cut == cut
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ("caf\u00e9", None),
+        ("caf\ufffd", "ResultNotText"),
+        ("\ufffd", "ResultNotText"),
+        pytest.param("\ufffd" * 4096, "ResultNotText", id="4096 bytes: each has become three"),
+        pytest.param("\ufffd" * 3 + "x" * 4093 + "\ufffd" * 3, "ResultCut", id="cut within two characters"),
+        pytest.param("x" * 4095, None, id="as long as may be"),
+    ],
+)
+def test_a_message_that_is_not_what_the_work_has_left_is_no_result(message, reason):
+    fault = project_pod(ended(message)).result_fault
+    assert (fault and fault.reason) == reason
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,12 @@ from punctual.kube.cluster.directory import Directory
 from punctual.kube.learning.profiles import MOST, PAUSE, ProfileLearning, Where
 from punctual.kube.translate import profile_cost
 
-HERE = Where("main", "")
+HERE, OLD, NEW = Where("main", ""), Where("main", "old"), Where("main", "new")
 SIZES = (10, 20, 50, 100, 200, 500)
 
 
-def manifest(*, uid="u1", generation=1, status=None, **spec):
-    meta = {"name": "thumbs", "namespace": "ns", "uid": uid, "generation": generation}
+def manifest(*, uid="u1", namespace="ns", generation=1, status=None, **spec):
+    meta = {"name": "thumbs", "namespace": namespace, "uid": uid, "generation": generation}
     body = {"apiVersion": api.API_VERSION, "kind": "Profile", "metadata": meta, "spec": spec}
     return {**body, "status": status} if status is not None else body
 
@@ -29,12 +29,22 @@ class Known:
         self.directory = Directory()
         self.body = manifest(**spec)
         self.directory.observe_profile(self.body)
-        self.learning = ProfileLearning(self.directory)
+        self.asked = api.NodeSpeeds()
+        self.learning = ProfileLearning(self.directory, lambda _pool: self.asked)
 
-    def see(self, *sizes, theta=5.0, chi=0.1, where=HERE):
+    def see(self, *sizes, theta=5.0, chi=0.1, where=HERE, namespace="ns"):
         for units in sizes:
-            self.learning.add("ns", "thumbs", where, Timed(units, theta + chi * units))
+            self.learning.add(namespace, "thumbs", where, Timed(units, theta + chi * units))
         return self
+
+    def vote(self, namespace, ratio):
+        """See chunks of another namespace, by which old nodes take so many times as long as new ones."""
+        self.directory.observe_profile(manifest(uid=namespace, namespace=namespace))
+        self.see(*SIZES, chi=0.1 * ratio, where=OLD, namespace=namespace)
+        return self.see(*SIZES, where=NEW, namespace=namespace)
+
+    def slow(self, pool="main"):
+        return {name: found.slow for name, found in self.learning.classes(pool).items()}
 
     def fetch(self, *sizes, theta=5.0, chi=0.1, opening=0.5, tau=0.02, where=HERE):
         """See chunks whose inputs were fetched: all that a chunk took is told, and which part the transfer was."""
@@ -136,7 +146,7 @@ def test_slow_transfers_make_neither_the_work_nor_the_others_dearer():
 def test_nodes_are_compared_by_the_work_and_not_by_what_their_network_takes():
     near, far = Where("main", "near"), Where("main", "far")
     known = Known().fetch(*SIZES, where=near).fetch(*SIZES, *SIZES, tau=0.3, where=far)
-    assert known.learning.speeds("main") == {}
+    assert known.slow() == {"near": 1.0, "far": 1.0}
     assert numbers(known.cost(fetches=True)) == pytest.approx((0.1, 0.3, 0.5, 5.0)), "where most was seen"
 
 
@@ -148,16 +158,63 @@ def test_each_pool_has_processors_of_its_own():
 
 
 def test_a_class_of_nodes_that_is_slower_is_found_and_jobs_are_planned_with_the_quickest():
-    slow, quick = Where("main", "old"), Where("main", "new")
-    known = Known().see(*SIZES, *SIZES, chi=0.3, where=slow).see(*SIZES, chi=0.1, where=quick)
-    assert known.learning.speeds("main") == {"old": pytest.approx(3.0, abs=0.01)}
+    known = Known().see(*SIZES, *SIZES, chi=0.15, where=OLD).see(*SIZES, chi=0.1, where=NEW)
+    assert known.slow() == {"old": pytest.approx(1.5, abs=0.01), "new": 1.0}
     assert known.cost().chi == pytest.approx(0.1, rel=0.01)
-    assert known.learning.speeds("other") == {}
+    assert known.slow("other") == {}
+
+
+def test_three_lying_profiles_of_a_tenant_are_one_vote_and_none_when_they_are_deleted():
+    known = Known().vote("a", 1.5).vote("b", 1.5)
+    for n in range(3):
+        body = manifest(uid=f"l{n}", namespace="liar")
+        body["metadata"]["name"] = f"l{n}"
+        known.directory.observe_profile(body)
+        for chi, where in ((9.0, OLD), (0.01, NEW)):
+            for units in SIZES:
+                known.learning.add("liar", f"l{n}", where, Timed(units, 5.0 + chi * units))
+    found = known.learning.classes("main")["old"]
+    assert (found.slow, found.tenants) == (pytest.approx(1.5, abs=0.01), ("a", "b", "liar"))
+    for n in range(3):
+        known.directory.forget_profile("liar", f"l{n}", f"l{n}")
+    known.learning.forget_gone()
+    assert known.learning.classes("main")["old"].tenants == ("a", "b")
+
+
+def test_what_a_deleted_profile_has_measured_is_forgotten_also_if_it_was_the_only_one():
+    known = Known().vote("liar", 1.8)
+    assert known.slow()["old"] == pytest.approx(1.8, abs=0.01)
+    known.directory.forget_profile("liar", "thumbs", "liar")
+    known.learning.forget_gone()
+    assert known.slow().get("old", 1.0) == 1.0
+    known.vote("liar", 1.5)
+    assert known.slow()["old"] == pytest.approx(1.5, abs=0.01)
+
+
+def test_beyond_the_limit_only_the_pools_spec_makes_a_class_slow_and_an_edit_of_it_counts_at_once():
+    known = Known().vote("a", 3.0)
+    assert known.slow()["old"] == 2.0
+    assert known.learning.classes("main")["old"].measured == pytest.approx(3.0, rel=0.01)
+    known.asked = api.NodeSpeeds(classes=[api.NodeClass(name="old", unit_time="300%")])
+    assert known.slow()["old"] == 3.0
+    known.asked = api.NodeSpeeds(classes=[api.NodeClass(name="old", unit_time="305%")])
+    assert known.slow()["old"] == 3.05
+    known.asked = api.NodeSpeeds(limit="100%")
+    assert known.slow()["old"] == 1.0
+
+
+@pytest.mark.parametrize("most", [OLD, NEW])
+def test_a_job_is_not_planned_with_less_than_its_profile_has_seen_on_a_class_beyond_the_limit(most):
+    """0.3 s on old nodes, which are taken to be twice as slow: 0.15 s on new ones."""
+    known = Known().see(*SIZES, chi=0.3, where=OLD).see(*SIZES, chi=0.1, where=NEW).see(10, 10, where=most)
+    assert known.cost().chi * known.slow()["old"] >= 0.299
+    known = Known().see(*SIZES, chi=0.3, where=OLD).see(*SIZES, *SIZES, chi=0.1, where=NEW)
+    assert known.cost().chi == pytest.approx(0.15, rel=0.01)
 
 
 def test_classes_that_differ_little_are_taken_to_be_alike():
     known = Known().see(*SIZES, chi=0.108, where=Where("main", "a")).see(*SIZES, where=Where("main", "b"))
-    assert known.learning.speeds("main") == {}
+    assert known.slow() == {"a": 1.0, "b": 1.0}
 
 
 def test_it_is_written_soon_then_seldom_and_never_for_nothing():
@@ -224,7 +281,7 @@ def test_a_new_leader_goes_on_from_the_status():
     new = Known()
     new.learning.load({**new.body, "status": copy.deepcopy(status)})
     assert new.cost() == known.cost()
-    assert new.learning.speeds("main") == known.learning.speeds("main")
+    assert new.learning.classes("main") == known.learning.classes("main")
     assert new.written() == [], "nothing is new"
     new.see(7)
     (again,) = new.written()
@@ -277,9 +334,8 @@ def test_how_chunks_answer_to_cpu_is_the_median_of_the_newest_that_have_shown_it
 
 
 def test_a_response_is_of_the_quickest_class_and_of_its_own_pool():
-    slow, quick = Where("main", "old"), Where("main", "new")
-    known = Known().see(*SIZES, *SIZES, chi=0.3, where=slow).see(*SIZES, chi=0.1, where=quick)
-    known.see(*SIZES, where=Where("small", "")).answer(response(0.3), where=slow)
+    known = Known().see(*SIZES, *SIZES, chi=0.15, where=OLD).see(*SIZES, chi=0.1, where=NEW)
+    known.see(*SIZES, where=Where("small", "")).answer(response(0.15), where=OLD)
     assert known.response() == response(pytest.approx(0.1, rel=0.01))
     assert known.response("small") is None
     assert known.response("new") is None

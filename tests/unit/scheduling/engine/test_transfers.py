@@ -113,7 +113,7 @@ def test_a_transfer_that_hangs_is_timed_out_and_frees_the_port_when_its_pod_is_g
     w.apply(fetching(deadline=120.0, stall_timeout=10.0, min_processors=3))
     w.run_until(lambda w: w.done("j1"))
     assert w.met("j1")
-    assert any("event j1 Stalled" in line for line in w.log)
+    assert any("event j1 InputUnavailable" in line for line in w.log)
     assert not overlapping(w)
     hung, after, *_ = sorted(w.transfers)
     assert 10.0 <= hung[1] - hung[0] <= 16.0
