@@ -124,3 +124,14 @@ def _pod(name: str, image: str, command: list[str], environment: dict[str, str])
         "metadata": {"name": name, "namespace": NAMESPACE, "labels": MARK},
         "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]},
     }
+
+
+OWN = "examples/first/job.yaml"
+"""The job that a reader may begin with."""
+
+
+def own_job(image: str, *, own: bool) -> str:
+    """Return the command that runs `OWN` and shows it; ``own``: on our kind cluster, where its image is."""
+    punctual = ".venv/bin/punctual"
+    file, before = (OWN, 'eval "$(hack/cluster env)" && ') if own else ("-", f"sed s#punctual:dev#{image}# {OWN} | ")
+    return f"{before}{punctual} submit {file} -n {NAMESPACE} && {punctual} watch first -n {NAMESPACE}"

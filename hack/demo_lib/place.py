@@ -45,14 +45,17 @@ def bring_up() -> None:
 
 
 def own_image() -> str:
-    """Build our image, bring it to the nodes, return its name: another for other contents, so that pods are renewed."""
+    """Build our image, bring it to the nodes, return its name: another for other contents, so that pods are renewed.
+
+    The nodes also get it by the name that the examples have.
+    """
     built = command("hack/image")
     made = subprocess.run(
         ["docker", "image", "inspect", "--format", "{{.Id}}", built], capture_output=True, text=True, check=True
     ).stdout.strip()
     image = f"{built.partition(':')[0]}:{made.removeprefix('sha256:')[:12]}"
     subprocess.run(["docker", "tag", built, image], check=True)
-    command("hack/cluster", "load-image", image)
+    command("hack/cluster", "load-image", image, built)
     return image
 
 

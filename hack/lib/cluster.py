@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,25 +133,26 @@ class Cluster:
             engines.stop()
         shutil.rmtree(CLUSTERS, ignore_errors=True)
 
-    def load(self, image: str) -> None:
-        """Bring an image of the engine's store into those nodes that do not have this very one."""
+    def load(self, images: Sequence[str]) -> None:
+        """Bring images of the engine's store into those nodes that do not have these very ones.
+
+        All of them go in one archive, so layers and names of one image travel once.
+        """
         engine = engines.ensure()
         nodes = self.nodes(engine)
         if not nodes:
             raise MissingError(f"There is no cluster {self.name}: run hack/cluster up first.")
-        try:
-            identity = engine.docker("image", "inspect", "--format", "{{.Id}}", image).strip()
-        except CommandError:
-            raise MissingError(f"The engine has no image {image}: build it first, with hack/cluster env.") from None
-        mark = f"/kind/loaded-{re.sub(r'[^A-Za-z0-9.-]', '_', image)}"
-        lacking = [node for node in nodes if not _runs(engine, node, f'[ "$(cat {mark})" = {identity} ]')]
+        marks = {f"/kind/loaded-{re.sub(r'[^A-Za-z0-9.-]', '_', image)}": _identity(engine, image) for image in images}
+        there = " && ".join(f'[ "$(cat {mark})" = {identity} ]' for mark, identity in marks.items())
+        lacking = [node for node in nodes if not _runs(engine, node, there)]
         if not lacking:
             return
-        say(f"Loading {image} into {', '.join(lacking)}")
-        load = ["load", "docker-image", image, "--name", self.name, "--nodes", ",".join(lacking)]
+        say(f"Loading {' and '.join(images)} into {', '.join(lacking)}")
+        load = ["load", "docker-image", *images, "--name", self.name, "--nodes", ",".join(lacking)]
         process.run([programs.kind.path, *load], env=_kind_env(engine), timeout=600)
+        written = " && ".join(f"echo {identity} >{mark}" for mark, identity in marks.items())
         for node in lacking:
-            engine.docker("exec", node, "sh", "-c", f"echo {identity} >{mark}")
+            engine.docker("exec", node, "sh", "-c", written)
 
     def _check_size(self, engine: Engine, workers: int, cpus: float) -> None:
         there = _engine_cpus(engine)
@@ -271,6 +273,13 @@ def _reserve(engine: Engine, node: str, cpus: float) -> None:
     line = f"systemReserved: {json.dumps({'cpu': f'{round(cpus * 1000)}m'})}"
     script = f"sed -i '/^systemReserved:/d' {config}; echo '{line}' >>{config}; systemctl restart kubelet"
     engine.docker("exec", node, "sh", "-ec", script)
+
+
+def _identity(engine: Engine, image: str) -> str:
+    try:
+        return engine.docker("image", "inspect", "--format", "{{.Id}}", image).strip()
+    except CommandError:
+        raise MissingError(f"The engine has no image {image}: build it first, with hack/cluster env.") from None
 
 
 def _runs(engine: Engine, node: str, script: str) -> bool:

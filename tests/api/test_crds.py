@@ -1,5 +1,6 @@
 """What the real API server makes of our CRDs: it takes them and their rules, and refuses what is wrong by name."""
 
+import contextlib
 import copy
 import json
 import ssl
@@ -10,6 +11,7 @@ from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 import pytest
 import yaml
 
+from punctual.errors import UserError
 from punctual.kube.api import (
     KINDS,
     AppliedSpec,
@@ -89,6 +91,91 @@ def test_a_bad_manifest_is_refused_by_field_with_what_would_be_right(post, case)
     assert code == 422, answer
     assert case.get("field", case["at"]) in answer["message"]
     assert (case.get("server") or case["says"]) in answer["message"]
+
+
+def taken(post, kind, at, text):
+    """Return whether the API server takes a text in a field, having seen that the operator's parser agrees."""
+    manifest = spoil({"kind": kind.NAMES.kind, "at": at, "to": text})
+    if at == "spec.deadlineTime":
+        del manifest["spec"]["deadline"]
+    where = kind.NAMES.plural if kind.NAMES.scope == "Cluster" else f"namespaces/default/{kind.NAMES.plural}"
+    code, answer = post(f"/apis/punctual.dev/v1alpha1/{where}?dryRun=All", manifest)
+    assert code in {201, 422}, answer
+    assert code == 201 or (f"{at}: " in answer["message"] and "such as" in answer["message"]), "what would be right"
+    with contextlib.nullcontext() if code == 201 else pytest.raises(UserError):
+        parse(kind, manifest)
+    return code == 201
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("1e9", "1E9", "1e+9", "1e009", "1.5Gi", "1.Gi", ".5Gi", "+1Gi", "1G", "104857600.5", "0.1Gi", "2048.1Ki"),
+        *("1e12m", "1gi", "1GI", "1GiB", "1 Gi", "1g", "9999999K", "1e3Mi", "0x40000000", "1_000_000_000", "1e"),
+    ],
+)
+def test_memory_is_written_as_in_a_pod(post, text):
+    container = {"name": "main", "image": "work", "resources": {"limits": {"memory": text}}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod"}, "spec": {"containers": [container]}}
+    code, answer = post("/api/v1/namespaces/default/pods?dryRun=All", pod)
+    assert code in {201, 400, 422}, answer
+    assert taken(post, Pool, "spec.processor.memory", text) == (code == 201)
+
+
+@pytest.mark.parametrize(
+    ("text", "good"),
+    [
+        *((text, True) for text in (".5", "1.", "+1", "1e0", "50e-2", "1e3", "1E+3", "0.1Ki", "500000u", "1k")),
+        *((text, False) for text in ("1K", "1/2", "0,5", "500M", "1e999", "5e-999")),
+    ],
+)
+def test_cpu_is_written_as_in_a_pod(post, text, good):
+    assert taken(post, Pool, "spec.processor.cpu", text) == good
+
+
+@pytest.mark.parametrize("text", ["100.5m", "0.1005", "100500u", "0.10000000001"])
+def test_cpu_has_no_part_of_a_thousandth(post, text):
+    manifest = spoil({"kind": "Pool", "at": "spec.processor.cpu", "to": text})
+    code, answer = post("/apis/punctual.dev/v1alpha1/pools?dryRun=All", manifest)
+    assert code == 422
+    assert "write no finer than 1m" in answer["message"]
+    with pytest.raises(UserError, match="write no finer than 1m"):
+        parse(Pool, manifest)
+
+
+@pytest.mark.parametrize(
+    ("text", "good"),
+    [
+        *(
+            (text, True)
+            for text in ("1h30m0s", "90.0s", "100µs", "100μs", "999ns", ".5h", "1.h", "+5m", "0.3333333333333333s")
+        ),
+        *((text, True) for text in ("0.1000000h", "000000045m", "5256000m", "87600h", "99999999ms")),
+        *(
+            (text, False)
+            for text in ("45M", "1h 30m", "0.5ns", "0", "1e3s", "1d", "PT45M", "45min", ".s", "+", "1h-5m")
+        ),
+        *((text, False) for text in ("87600.0001h", "100000h", "999999h999999h999999h", "1s999999h999999h999999h")),
+    ],
+)
+def test_a_duration_is_written_as_in_go(post, text, good):
+    assert taken(post, DivisibleJob, "spec.deadline", text) == good
+
+
+@pytest.mark.parametrize(
+    ("text", "good"),
+    [
+        *((f"2030-01-02T15:04:05{end}", True) for end in ("Z", "+02:00", "-00:00", ".5Z", ".1234567891234Z")),
+        *((f"2030-01-02T15:04:05{end}", False) for end in ("", "z", "+0200", "+02", " UTC", "+24:00", ",5Z", ".Z")),
+        *(
+            (f"2030-01-02{rest}", False)
+            for rest in ("t15:04:05Z", " 15:04:05Z", "T15:04Z", "T15:04:60Z", "T24:00:00Z", "")
+        ),
+        *((text, False) for text in ("20300102T150405Z", "1893596645", "2030-1-2T15:04:05Z")),
+    ],
+)
+def test_a_time_is_that_of_rfc_3339_with_an_offset(post, text, good):
+    assert taken(post, DivisibleJob, "spec.deadlineTime", text) == good
 
 
 class Object:

@@ -1,13 +1,16 @@
 """The demo's arithmetic is that of admission: its jobs need just the processors that it says."""
 
+import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from punctual.kube.api import DivisibleJob, parse
 from punctual.scheduling.model.discipline import Order
 from punctual.scheduling.model.ranges import Ranges
 from punctual.scheduling.placement.demand import Demand, Shortfall
@@ -18,7 +21,10 @@ from punctual.theory.cost import Cost
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "hack"))  # hypothesis wants it before any fixture
 
-from demo_lib import programs, sizes
+from demo_lib import objects, programs, sizes
+from demo_lib import place as ground
+
+ROOT = Path(__file__).parents[2]
 
 
 def demand(size, cost, startups):
@@ -59,3 +65,44 @@ def test_costs_are_read_from_what_was_measured():
 
 def sizes_chi(few, many, small, large):
     return programs.SAFETY * (many - few) / (large - small) / 0.1
+
+
+def test_the_nodes_have_the_image_by_the_name_of_the_examples(monkeypatch):
+    """Where no registry can be reached, a job that names an image which is not on its node never starts."""
+    ran = []
+    monkeypatch.setattr(ground, "command", lambda *words, **_: ran.append(words) or "punctual:dev")
+    done = subprocess.CompletedProcess([], 0, "sha256:0123456789abcdef\n")
+    monkeypatch.setattr(ground.subprocess, "run", lambda *_, **__: done)
+    assert ground.own_image() == "punctual:0123456789ab"
+    assert ("hack/cluster", "load-image", "punctual:0123456789ab", "punctual:dev") in ran
+    for file in (ROOT / "examples").glob("*/job.yaml"):
+        text = file.read_text()
+        assert "image: punctual:dev\n" in text or (file.parent / "Dockerfile").exists(), file
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_the_demo_ends_with_a_command_that_runs_a_job_of_the_readers_own(own, tmp_path):
+    """The command is run with a command line that only writes down what it is asked."""
+    said = tmp_path / ".venv/bin/punctual"
+    said.parent.mkdir(parents=True)
+    said.write_text('#!/bin/sh\necho "$*" >>said\n[ "$2" != - ] || cat >manifest\n')
+    said.chmod(0o755)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (tmp_path / "hack").mkdir()
+    (tmp_path / "hack/cluster").write_text("#!/bin/sh\necho KUBECONFIG=mine\n")
+    (tmp_path / "hack/cluster").chmod(0o755)
+    subprocess.run(["sh", "-c", objects.own_job("reg/punctual:7", own=own)], cwd=tmp_path, check=True)
+    file = objects.OWN if own else "-"
+    assert (tmp_path / "said").read_text().splitlines() == [
+        f"submit {file} -n {objects.NAMESPACE}",
+        f"watch first -n {objects.NAMESPACE}",
+    ]
+    job = parse(DivisibleJob, example())
+    assert job.metadata.name == "first"
+    assert own or "image: reg/punctual:7" in (tmp_path / "manifest").read_text()
+
+
+def example():
+    meta = {"namespace": "demo", "uid": "u", "creationTimestamp": "2030-01-01T00:00:00Z"}
+    body = yaml.safe_load((ROOT / objects.OWN).read_text())
+    return {**body, "metadata": {**body["metadata"], **meta}}

@@ -80,6 +80,14 @@ def test_a_refusal_without_processor_time_says_how_much_work_it_is():
     one(found, r"60 units of 1s take 1m of one processor, and each chunk takes 2\.0s more to start\.")
 
 
+def test_headroom_is_told_where_a_forecast_or_a_refusal_surprises():
+    cluster = Cluster(headroom="12.5%").after(10, A, asked("no", units=60, within=40, max_processors=1))
+    said = r"Plans leave 12\.5% of each processor free, so that a slow chunk can catch up \(headroom\)\."
+    one(cluster.why("a"), said)
+    one(cluster.why("no"), said)
+    assert "headroom" not in " ".join(Cluster().after(10, A).why("a"))
+
+
 def test_a_refusal_of_a_pool_without_processors_awaits_no_offer():
     found = Cluster(cpus=()).after(10, asked("no", units=60, within=40)).why("no")
     one(found, r".*no deadline can be promised now: the pool has no processor, because no node has the labels .*")

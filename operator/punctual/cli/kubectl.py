@@ -47,6 +47,35 @@ def forbidden(said: str) -> str | None:
     return f"user {user} may not {verb} {what} {place} (Forbidden): an administrator can allow it with {bind} {role}"
 
 
+_LOG: Final = re.compile(r"[EWIF]\d{4} \d\d:\d\d:\d\d\.\d+ ")
+"""Begin of a line that kubectl's libraries log."""
+_PATCH: Final = re.compile(
+    r'patch: Invalid value: "\{(?:[^"\\]|\\.)*": |Error from server \(\w+\): error when applying patch:.*'
+    r'error when patching "[^"]*": ',
+    re.DOTALL,
+)
+"""What kubectl says of a refused patch before the API server's sentence: the whole object, or the whole patch."""
+_NO_CLUSTER: Final = re.compile(
+    r"The connection to the server (?P<at>\S+) was refused|Unable to connect to the server: (?P<why>.+)"
+    r'|current-context must exist|Get "https?://(?P<address>[^/"]+)[^"]*": dial tcp'
+)
+
+
+def plainly(said: str) -> str:
+    """Return what kubectl said without its libraries' log and without whole objects: one sentence, if it can be.
+
+    ``said``: its output of errors. A log is kept if kubectl said nothing else.
+    """
+    lines = [line for line in said.splitlines() if not _LOG.match(line)]
+    text = _PATCH.sub("", "\n".join(lines).strip() or said)
+    found = _NO_CLUSTER.search(text)
+    if found is None:
+        return forbidden(text) or text
+    at = found["at"] or found["address"]
+    why = f"no cluster answers at {at}" if at else f"no cluster can be reached ({found['why'] or 'none is chosen'})"
+    return f"{why}: start it, or choose another one with --context or KUBECONFIG"
+
+
 class Call:
     """A kubectl command that runs while the caller does something else. `answer` waits for its end."""
 
@@ -65,9 +94,8 @@ class Call:
         self._reader.join()
         if self._process.returncode:
             said = self._error.strip() or self._output.strip() or f"status {self._process.returncode}"
-            if why := forbidden(said):
-                raise ClusterError(why)
-            raise ClusterError(f"kubectl {' '.join(self._words[:3])}: {said}")
+            plain = plainly(said)
+            raise ClusterError(plain if plain not in said else f"kubectl {' '.join(self._words[:3])}: {plain}")
         return self._output
 
     def drop(self) -> None:
@@ -200,7 +228,7 @@ class Follower:
                 if kind == "Pool" and "Forbidden" in said:
                     self.unread = said
                 else:
-                    self.news.put(ClusterError(_plainly(said)))
+                    self.news.put(ClusterError(_of_a_watch(said)))
                 return
             self._over.wait(AGAIN)
 
@@ -220,7 +248,7 @@ class Follower:
         return any_
 
 
-def _plainly(said: str) -> str:
+def _of_a_watch(said: str) -> str:
     if "could not find the requested resource" in said or "NotFound" in said:
         return "the cluster does not know divisiblejobs: install the chart first (charts/punctual)"
-    return said or "kubectl ended the watch without a message"
+    return plainly(said) or "kubectl ended the watch without a message"

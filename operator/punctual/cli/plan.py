@@ -11,7 +11,7 @@ import time
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 from yaml.constructor import ConstructorError
@@ -29,6 +29,7 @@ from punctual.scheduling.model.job import Job, JobRecord, Kind
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.wording import some
 from punctual.scheduling.pool import Pool
+from punctual.scheduling.view import PoolView
 
 Json = dict[str, Any]
 NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -79,6 +80,19 @@ class Unread:
     """Number of the pool's processors."""
 
 
+class Headroom(NamedTuple):
+    """Headroom in the time of units: of the chunk that ends last, or of all units on one processor."""
+
+    what: str
+    """Which units, in words."""
+    seconds: float
+    """Their planned time, set-up and headroom included."""
+    spare: float
+    """Seconds of it that are headroom."""
+    part: float
+    """Part of each processor that the pool's plans leave free, in (0, 1)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """The answer of admission to one job."""
@@ -95,6 +109,10 @@ class Answer:
     """A job of this name exists. The answer is as if it were deleted first."""
     unread: Unread | None = None
     """What the answer leaves out. None: nothing."""
+    headroom: Headroom | None = None
+    """None: the pool has none, or the job's cost is not known."""
+    margin: float | None = None
+    """Seconds before the deadline by which the plan must end. None: nothing was planned."""
 
     @property
     def promised(self) -> bool:
@@ -315,4 +333,31 @@ def ask(pool: Pool, job: Job, name: str, *, now: float, known: bool = False) -> 
         for uid, work in view.work()
         if uid != job.uid and work.place in places and work.start < job.deadline
     ]
-    return Answer(job, name, now, view.record(job.uid), (*own, *others), view.unplaced(job.uid), known)
+    left, reserve = view.unplaced(job.uid), view.reserve(job.uid)
+    return Answer(
+        job,
+        name,
+        now,
+        view.record(job.uid),
+        (*own, *others),
+        left,
+        known,
+        headroom=_headroom(view, job, [] if left or view.schedule == "Utilization" else own),
+        margin=reserve and reserve.margin,
+    )
+
+
+def _headroom(view: PoolView, job: Job, own: Sequence[Piece]) -> Headroom | None:
+    """Return the headroom in a job's plan. ``own``: its chunks; (): no plan says how many units each has."""
+    cost, reserve = view.cost(job.uid), view.reserve(job.uid)
+    if cost is None or reserve is None or not reserve.headroom:
+        return None
+    part = reserve.headroom
+    chunks = [piece for piece in own if piece.kind == "Chunk"]
+    if not chunks:
+        spare = job.units * (cost.with_headroom(part).chi - cost.chi)
+        return Headroom(f"{some(job.units, 'unit')} on one processor", cost.seconds(job.units) + spare, spare, part)
+    last = max(chunks, key=lambda piece: (piece.until, piece.until - piece.start))
+    speed = next((node.speed for node in view.nodes if node.name == last.place.node), 1.0)
+    spare = (last.end - last.begin) * (cost.with_headroom(part).chi - cost.chi) * speed
+    return Headroom(f"units {last.begin}-{last.end}", last.until - last.start, spare, part)

@@ -11,6 +11,7 @@ from punctual import reasons
 from punctual.cli.plan import Answer, Piece
 from punctual.cli.screen import offer
 from punctual.kube.format.duration import format_duration, format_time
+from punctual.scheduling.model.job import Offer
 from punctual.scheduling.model.processors import Place
 from punctual.scheduling.model.wording import some, span
 from punctual.view.elapsed import clock
@@ -63,11 +64,11 @@ def _lines(answer: Answer) -> Iterator[tuple[str, str]]:
     if record.promise:
         finish = record.promise.finish
         yield f"done by {_moment(finish)}, {span(deadline - finish)} before its deadline at {_moment(deadline)}", ""
+    offered = _offered(record.offer)
     if record.offer:
-        deadline_ = record.offer.earliest_deadline
-        offered = None if deadline_ is None else format_duration(deadline_)
-        none = "no other deadline or load would be promised"
-        yield offer(offered, record.offer.largest_load) if offered or record.offer.largest_load else none, "yellow"
+        yield offered or "no other deadline or load would be promised", "yellow"
+    if record.promise or offered:  # else no other time would help
+        yield from ((line, "dim") for line in _reserves(answer))
     if answer.left:
         yield f"{some(answer.left, 'more unit')} are assigned as processors become free", ""
     if answer.known:
@@ -77,6 +78,22 @@ def _lines(answer: Answer) -> Iterator[tuple[str, str]]:
         busy = f"{unread.busy} of {some(unread.processors, 'processor')}"
         yield f"only jobs of namespace {names} were read: you may not read others. {busy} run other jobs now", "yellow"
         yield "so the operator may promise less; for its own answer, create the job with spec.dryRun: true", "yellow"
+
+
+def _offered(found: Offer | None) -> str | None:
+    if found is None or (found.earliest_deadline is None and not found.largest_load):
+        return None
+    deadline = None if found.earliest_deadline is None else format_duration(found.earliest_deadline)
+    return offer(deadline, found.largest_load)
+
+
+def _reserves(answer: Answer) -> Iterator[str]:
+    """Tell what the plan leaves free for errors: why a forecast is later, or a deadline harder, than the cost says."""
+    if found := answer.headroom:
+        free = f"plans leave {100 * found.part:.3g}% of each processor free"
+        yield f"{found.what}: {span(found.seconds)}, of which headroom {span(found.spare)} ({free})"
+    if answer.margin and not answer.promised:  # a promise says it in its message
+        yield f"the plan must end {span(answer.margin)} before the deadline (margin)"
 
 
 def _moment(at: float) -> str:

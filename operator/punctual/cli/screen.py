@@ -25,6 +25,8 @@ STYLES: Final[dict[State, str]] = {
     "Missed": "bold red",
     "Failed": "bold red",
 }
+NARROW: Final = 90
+"""Cells below which a terminal shows no bars."""
 OFTEN: Final = 10.0
 """Seconds between two lines about the progress of a job."""
 
@@ -48,7 +50,8 @@ def screen(board: Board, now: float, *, names: Sequence[str] = (), width: int = 
     """Return all jobs with as many of their chunks as fit into the height."""
     jobs = board.in_order(names)
     grid = Grid(12, 1) if width < 110 else Grid(18, 2)
-    wide = max(8, min(32, width - grid.name - 4 * grid.gap - 77))  # the states, per cent and times beside it
+    # beside the bar are the state, per cent and times: where there is no room for all, the bar gives way
+    wide = max(8, min(32, width - grid.name - 4 * grid.gap - 77)) if width >= NARROW else 0
     parts: list[RenderableType] = []
     # a job takes three rows beside its chunks
     free = max(0, height - 3 * len(jobs))
@@ -70,7 +73,7 @@ def _headline(job: Job, now: float, grid: Grid, wide: int) -> Table:
     line = Table.grid(padding=(0, grid.gap))
     for column in (grid.name, 9, wide, 4):
         line.add_column(width=column, no_wrap=True)
-    line.add_column(no_wrap=True)
+    line.add_column()
     style = STYLES[job.state]
     times = Text()
     for word, text, tone in _times(job, now):

@@ -292,9 +292,10 @@ def documentation() -> str:
         f"The kinds of `{API_VERSION}`: {kinds}.\n",
         "The same text is on the cluster: `kubectl explain dj.spec.deadline`.\n",
         (
-            "Durations are written as in Go: a number and unit (`h`, `m`, `s`, `ms`, `us`), several in a row where\n"
-            "wanted: `45m`, `1h30m`, `20ms`. Times are RFC 3339: `2030-01-02T15:04:05Z`. Quantities are those of\n"
-            "Kubernetes: `500m`, `2Gi`.\n"
+            "Durations are written as in Go: a number and unit (`h`, `m`, `s`, `ms`, `us`, `ns`), several in a row\n"
+            "where wanted: `45m`, `1h30m`, `20ms`; not negative, no exponents, no days. Times are RFC 3339, with `T`\n"
+            "and `Z` in upper case: `2030-01-02T15:04:05Z`. Quantities are those of Kubernetes: `500m`, `2Gi`,\n"
+            "`1.5e3`; CPU is in whole thousandths of a core.\n"
         ),
     ]
     return "\n".join(parts + [_kind_page(kind) for kind in KINDS])

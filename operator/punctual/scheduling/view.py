@@ -52,6 +52,15 @@ class Outlook(NamedTuple):
     """Begin of the next window of an accepted reservation."""
 
 
+class Reserve(NamedTuple):
+    """What the plan of a new job leaves free for errors of its cost."""
+
+    headroom: float
+    """Part of each processor, in [0, 1)."""
+    margin: float
+    """Seconds before the deadline."""
+
+
 class ReservedWindow(NamedTuple):
     """Processors that a reservation holds over [start, end): absolute times, seconds."""
 
@@ -85,6 +94,11 @@ class PoolView:
         """Return a job's cost: declared, or measured by pilots."""
         return self._state.jobs[uid].cost
 
+    def reserve(self, uid: str) -> Reserve | None:
+        """Return what the plan of a job leaves free. None: its cost is not known."""
+        spec, cost = self._state.spec, self.cost(uid)
+        return None if spec is None or cost is None else Reserve(spec.headroom, self._state.margin(cost))
+
     def slowed(self, uid: str) -> float:
         """Return the observed slowdown of a job's units against its cost, at least 1."""
         return self._state.jobs[uid].slowed
@@ -93,11 +107,6 @@ class PoolView:
     def undecided(self) -> int:
         """Number of jobs that wait for a decision."""
         return len(self._state.waiting)
-
-    @property
-    def searches(self) -> int:
-        """Number of refused jobs for which an offer is searched."""
-        return len(self._state.searches)
 
     @property
     def schedule(self) -> ScheduleKind:

@@ -133,6 +133,7 @@ def _refused(on: Subject) -> Iterator[str]:
             f"{some(job.units, 'unit')} of {job.per_unit:.3g}s take {span(work)} of one processor, and each chunk "
             f"takes {span(job.startup)} more to start."
         )
+        yield from _headroom(on)
     if on.pool is not None:
         yield from _load(on, on.pool)
     yield _offered(on)
@@ -235,6 +236,7 @@ def _promised(on: Subject) -> Iterator[str]:
         f"Pool {job.pool} {word} {on.at(job.deadline)}. The forecast is {on.at(job.end)}, "
         f"{_distance(job.deadline - job.end)} the deadline{margin}."
     )
+    yield from _headroom(on)
     if on.pool is not None and on.pool.schedule == "Utilization":
         yield "It has one pod, which shares a processor: its CPU limit moves so that it ends when its plan says."
     if on.pool is None or on.pool.schedule != "Exact":
@@ -242,6 +244,14 @@ def _promised(on: Subject) -> Iterator[str]:
     discipline = on.pool.plan.ground.discipline
     which = "the fewest that meet the deadline" if discipline.assign == "MN" else "all that let it end earlier"
     yield f"Its plan takes {some(job.processors, 'processor')}, {which}, from those that are free earliest."
+
+
+def _headroom(on: Subject) -> Iterator[str]:
+    """Tell why a plan takes longer than the cost says."""
+    reserve = None if on.view is None else on.view.reserve(on.job.uid)
+    if reserve and reserve.headroom:
+        free = f"{100 * reserve.headroom:.3g}%"
+        yield f"Plans leave {free} of each processor free, so that a slow chunk can catch up (headroom)."
 
 
 def _distance(seconds: float) -> str:

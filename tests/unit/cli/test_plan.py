@@ -141,6 +141,44 @@ def test_a_refusal_tells_its_arithmetic_and_what_would_be_promised(plan):
     assert plan(found, text=json.dumps(later), now=w.now).exit_code == 0, "what is offered is promised"
 
 
+def test_the_headroom_in_a_forecast_is_told(plan):
+    """200 units of 1 s on one processor: 200 s / (1 - 0.125) and 3 s of start-up are 3 m 52 s, not 3 m 23 s."""
+    w, found = world(headroom="12.5%", margin="6s")
+    slow = {"units": 200, "theta_cp": 3.0}
+    shown = plan(found, asked(within=300, **slow), now=w.now).stdout.splitlines()
+    assert "forecast in 3m52s, deadline in 5m, margin 6.0s" in shown[1]
+    free = "(plans leave 12.5% of each processor free)"
+    assert shown[3] == f"  units 0-200: 3m52s, of which headroom 29s {free}"
+    refused = plan(found, asked(within=30, **slow), now=w.now).stdout.splitlines()
+    assert refused[3] == f"  200 units on one processor: 3m52s, of which headroom 29s {free}"
+    assert refused[4] == "  the plan must end 6.0s before the deadline (margin)"
+
+
+@pytest.mark.parametrize(
+    ("spec", "what"),
+    [({}, "units 0-100: 1m56s"), ({"admission": "Utilization"}, "100 units on one processor: 1m56s")],
+)
+def test_the_time_with_headroom_is_that_of_the_plan(plan, spec, what):
+    w, found = world(headroom="12.5%", **spec)
+    shown = plan(found, asked(units=100, within=150), now=w.now).stdout.splitlines()
+    assert [line for line in shown if "of which headroom 14s" in line and what in line], shown
+
+
+def test_a_slow_node_has_its_part_of_the_headroom(plan):
+    w, found = world(headroom="20%", cpus=(1.0,))
+    found["items"][0]["status"]["nodes"][0]["speed"] = 2
+    shown = plan(found, asked(units=100, within=300), now=w.now).stdout
+    assert "units 0-100: 4m12s, of which headroom 50s" in shown
+
+
+def test_without_headroom_or_when_time_is_not_the_reason_no_reserve_is_told(plan):
+    w, found = world()
+    assert "headroom" not in plan(found, asked(units=100, within=150), now=w.now).stdout
+    never = plan(found, asked(units=10, within=150, min_processors=9), now=w.now)
+    assert never.exit_code == 1
+    assert "margin" not in never.stdout
+
+
 def test_of_several_jobs_each_is_asked_behind_those_before_it(plan):
     w, found = world()
     first, second = asked("x", units=100, within=60), asked("y", units=100, within=60)

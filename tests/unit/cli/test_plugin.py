@@ -19,8 +19,9 @@ from world import World, job
 from punctual.cli import app, completion, program
 from punctual.cli.cluster import answers, tables, top
 from punctual.cli.cluster.writes import PROMISED, REFUSED, SILENT, Submitted, status
-from punctual.cli.kubectl import forbidden
+from punctual.cli.kubectl import forbidden, plainly
 from punctual.view.changes import Change, Reset
+from punctual.view.elapsed import clock
 from punctual.view.history import BLOCKS, SPAN, History, spark
 from punctual.view.jobs import Board, job_of
 
@@ -192,6 +193,41 @@ def test_the_live_screen_has_curves_of_what_it_has_seen(cluster):
     assert "and" not in text
 
 
+def cells_at(width, board, past, **more):
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(top.screen(board, past, everywhere=True, height=20, **{"wide": False, **more}))
+    lines = console.export_text().splitlines()
+    assert max(map(len, lines)) <= width
+    head = next(line for line in lines if "DEADLINE" in line)
+    return lines, head.split()
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 160])
+def test_a_narrow_terminal_never_cuts_state_deadline_or_slack(cluster, width, wide):
+    board = board_of(cluster)
+    runs = next(job for job in board.jobs.values() if job.name == "runs")
+    lines, head = cells_at(width, board, tables.Past(History(), NOW + 10), wide=wide)
+    assert {"NAME", "STATE", "DEADLINE", "SLACK"} <= set(head)
+    row = next(line for line in lines if "Running" in line and "runs" in line).split()
+    assert clock(runs.deadline - NOW - 10) in row
+    assert clock(runs.slack) in row
+    assert ("PROGRESS" in head) >= ("MIN" in head), "the curve goes first"
+    assert ("CHUNKS" in head) >= ("PROGRESS" in head), "then the bar"
+
+
+def test_eighty_columns_keep_all_numbers_and_a_hundred_the_bar(cluster):
+    board, past = board_of(cluster), tables.Past(History(), NOW + 10)
+    _, head = cells_at(80, board, past)
+    assert "MIN" not in head
+    assert {"%", "CHUNKS", "ETA"} <= set(head)
+    for one in list(board.jobs.values()):
+        board.jobs[one.uid] = replace(one, name=f"{one.name}-of-very-many-characters", namespace="somewhere-else")
+    lines, head = cells_at(80, board, past)
+    assert {"NAMESPACE", "NAME", "STATE", "%", "DEADLINE", "ETA", "SLACK"} <= set(head), "a name is cut first"
+    assert any("runs-of-" in line for line in lines)
+
+
 def test_more_jobs_than_rows_are_counted_and_missing_pools_are_told(cluster):
     board = board_of(cluster)
     past = tables.Past(History(), NOW)
@@ -239,6 +275,49 @@ NO_JOBS = (
     'Error from server (Forbidden): divisiblejobs.punctual.dev "a" is forbidden: User "jane" cannot patch resource '
     '"divisiblejobs" in API group "punctual.dev" in the namespace "demo"'
 )
+
+
+LOG = (
+    'E1125 20:42:02.509305   24783 memcache.go:265] "Unhandled Error" err="couldn\'t get current server API group '
+    'list: Get \\"https://127.0.0.1:1/api?timeout=32s\\": dial tcp 127.0.0.1:1: connect: connection refused"\n'
+)
+CHOOSE = "start it, or choose another one with --context or KUBECONFIG"
+UNKNOWN = 'strict decoding error: unknown field "spec.unitz"'
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            5 * LOG + "The connection to the server 127.0.0.1:1 was refused - did you specify the right host or port?",
+            f"no cluster answers at 127.0.0.1:1: {CHOOSE}",
+        ),
+        (
+            LOG + "Unable to connect to the server: net/http: TLS handshake timeout",
+            f"no cluster can be reached (net/http: TLS handshake timeout): {CHOOSE}",
+        ),
+        (
+            "error: current-context must exist in order to minify",
+            f"no cluster can be reached (none is chosen): {CHOOSE}",
+        ),
+        (
+            'error: unable to recognize "STDIN": Get "https://nowhere:6443/api?timeout=32s": dial tcp: lookup nowhere',
+            f"no cluster answers at nowhere:6443: {CHOOSE}",
+        ),
+        (3 * LOG + "error: You must be logged in to the server", "error: You must be logged in to the server"),
+        (
+            'The request is invalid: patch: Invalid value: "{\\"kind\\":\\"DivisibleJob\\",\\"spec\\":{}}": ' + UNKNOWN,
+            "The request is invalid: " + UNKNOWN,
+        ),
+        (
+            f'Error from server (BadRequest): error when applying patch:\nto: error when patching "b": {UNKNOWN}',
+            UNKNOWN,
+        ),
+        ('failed to call webhook: Post "https://x.y:443/": dial tcp 10.0.0.1:443: connect: connection refused', None),
+    ],
+)
+def test_kubectl_is_quoted_in_one_sentence(said, told):
+    assert plainly(said) == (told or said)
 
 
 @pytest.mark.parametrize(

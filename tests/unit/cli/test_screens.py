@@ -2,6 +2,7 @@
 
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import guest_job
@@ -88,6 +89,20 @@ def test_watch(run):
     now, found = run[69]
     text = draw("watch", screen(board_of(found), now, width=118, height=40))
     assert "ends in" in text
+
+
+def test_watch_at_eighty_columns_has_all_times():
+    board = Board()
+    now, hours = NOW, {"deadline": 7.0 * 3600, "eta": NOW + 5.0 * 3600}
+    guest = job_of(guest_job.guest_job())
+    board.jobs["a"] = replace(guest, uid="a", guest=False, deadline=NOW + hours["deadline"], eta=hours["eta"])
+    for width in (60, 80):
+        console = Console(width=width, record=True, file=io.StringIO())
+        console.print(screen(board, now, width=width, height=40))
+        text = " ".join(console.export_text().split())
+        assert "…" not in text
+        assert {"7:00:00", "5:00:00", "2:00:00", "Running"} <= set(text.split())
+    assert "█" not in text
 
 
 def test_watch_of_guests():

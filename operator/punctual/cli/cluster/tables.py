@@ -1,10 +1,11 @@
 """Tables of pools and jobs for people, and the same as JSON: ``punctual top``, ``pools`` and ``submit`` show them."""
 
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from rich.console import Console, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -23,6 +24,13 @@ WIDE: Final = 2000
 """Cells of a line in a pipe."""
 TEXTS: Final = {"pool", "namespace", "name", "state", "ready", "progress", "last 3 min", "why", "hold", "reserved"}
 """Columns of texts; the others have numbers, which stand at the right."""
+SPARE: Final = ("last 3 min", "progress", "units", "pool", "hold", "bound", "cpu", "nodes", "chunks", "%", "eta", "why")
+"""Columns that a narrow terminal leaves out, the first of them first. Name, state, deadline and slack are never."""
+CUT: Final = ("why", "namespace", "name")
+"""Columns of texts that may be cut, the first of them first."""
+LEAST, ENOUGH = 9, 20
+"""Cells to which a text may be cut; and before which other columns are left out."""
+GAP: Final = 2
 
 
 class Past(NamedTuple):
@@ -47,19 +55,59 @@ def show(*parts: RenderableType) -> None:
     print(*(line.rstrip() for line in console.export_text().splitlines()), sep="\n")
 
 
-def grid(columns: Sequence[str]) -> Table:
+def grid(columns: Sequence[str], widths: Sequence[int | None] = ()) -> Table:
     """Return an empty table; numbers stand at the right."""
-    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2, 0, 0))
-    for name in columns:
-        text = name in TEXTS
-        table.add_column(name.upper(), justify="left" if text else "right", no_wrap=True, overflow="ellipsis")
+    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, GAP, 0, 0))
+    for name, width in zip(columns, widths or [None] * len(columns), strict=True):
+        side: JustifyMethod = "left" if name in TEXTS else "right"
+        table.add_column(name.upper(), justify=side, no_wrap=True, overflow="ellipsis", width=width)
     return table
 
 
-def pools(found: Iterable[PoolState], *, past: Past | None = None, wide: bool = False) -> Table:
+class Columns:
+    """A table that leaves out its `SPARE` columns where it is wider than the terminal, and then cuts its texts."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        self._rows: list[tuple[str | Text, ...]] = []
+
+    def add_row(self, *cells: str | Text) -> None:
+        """Add a row: a cell for each column."""
+        self._rows.append(cells)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
+        widths = {
+            name: max(map(_cells, (name, *column))) for name, *column in zip(self._names, *self._rows, strict=True)
+        }
+        kept = {name: min(cells, ENOUGH) if name in CUT else cells for name, cells in widths.items()}
+        for name in SPARE:
+            if _over(kept, options.max_width) > 0:
+                kept.pop(name, None)
+        kept |= {name: widths[name] for name in kept}
+        for name in CUT:
+            if name in kept:
+                kept[name] = max(min(LEAST, kept[name]), kept[name] - max(0, _over(kept, options.max_width)))
+        table = grid([*kept], [*kept.values()])
+        for row in self._rows:
+            table.add_row(*(cell for name, cell in zip(self._names, row, strict=True) if name in kept))
+        yield table
+
+
+def _cells(text: str | Text) -> int:
+    return text.cell_len if isinstance(text, Text) else cell_len(text)
+
+
+def _over(widths: Mapping[str, int], room: int) -> int:
+    """Return by how many cells columns are wider than there is room."""
+    return sum(widths.values()) + GAP * (len(widths) - 1) - room
+
+
+def pools(found: Iterable[PoolState], *, past: Past | None = None, wide: bool = False) -> Columns:
     """Return a table of pools; with ``past``, with a curve of the processors in use."""
     more = ["nodes", "cpu", "hold", "bound"] if wide else []
-    table = grid(["pool", "processors", "in use", "free", *(["last 3 min"] if past else []), "queue", "ready", *more])
+    table = Columns(
+        ["pool", "processors", "in use", "free", *(["last 3 min"] if past else []), "queue", "ready", *more]
+    )
     for pool in found:
         curve = [past.curve(f"pool {pool.name}", pool.processors, "blue")] if past else []
         rest = [str(pool.nodes), pool.cpu, pool.hold, "" if pool.bound is None else f"{pool.bound:.3g}"] if wide else []
@@ -77,7 +125,7 @@ def ready(pool: PoolState) -> Text:
 
 def jobs(
     found: Iterable[Job], now: float, *, past: Past | None = None, namespaces: bool = False, wide: bool = False
-) -> Table:
+) -> Columns:
     """Return a table of jobs; with ``past``, with a curve of their progress."""
     columns = [
         *(["namespace"] if namespaces else []),
@@ -87,7 +135,7 @@ def jobs(
         "%",
         *(["last 3 min"] if past else []),
     ]
-    table = grid([*columns, "chunks", "deadline", "eta", "slack", *(["pool", "units", "why"] if wide else [])])
+    table = Columns([*columns, "chunks", "deadline", "eta", "slack", *(["pool", "units", "why"] if wide else [])])
     for job in found:
         style = STYLES[job.state]
         curve = [past.curve(job.uid, 1.0, style)] if past else []

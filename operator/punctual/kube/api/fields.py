@@ -176,9 +176,9 @@ Cpu = Annotated[
     ),
     Rule(
         # where the rule above speaks this one is silent
-        f"!{_QUANTITY} || {_CPU} < 0.01 || {_CPU} > 4096.0 || {_MILLI} < 0.000001 && {_MILLI} > -0.000001",
+        f"!{_QUANTITY} || {_CPU} < 0.01 || {_CPU} > 4096.0 || {_MILLI} < 0.0000005 && {_MILLI} > -0.0000005",
         "write no finer than 1m: Kubernetes takes no pod that asks for less than whole thousandths of a core",
-        lambda cores: abs(cores * 1000 - round(cores * 1000)) < 1e-6,
+        lambda cores: abs(cores * 1000 - round(cores * 1000)) < 5e-7,
     ),
 ]
 """Cores."""

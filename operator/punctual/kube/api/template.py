@@ -13,12 +13,14 @@ from pydantic_core import PydanticCustomError
 
 from punctual.kube.api.base import INT_OR_STRING, PART_OF_POD, PRESERVE_UNKNOWN, Model, Open, Rule
 from punctual.kube.api.meta import Label
+from punctual.kube.format.quantity import PATTERN
 
 LONGEST_QUANTITY: Final = 32
 
 
 def _number_or_text(value: Any) -> Any:
-    if type(value) is int or (isinstance(value, str) and len(value) <= LONGEST_QUANTITY):
+    written = isinstance(value, str) and len(value) <= LONGEST_QUANTITY
+    if type(value) is int or (written and re.fullmatch(PATTERN, value)):
         return value
     message = "is not a quantity: write a whole number or a string such as 512Mi"
     raise PydanticCustomError("text", "{message}", {"message": message})
@@ -62,8 +64,7 @@ Image = Annotated[str, AfterValidator(_image)]
 
 _NO_CPU = Rule(
     "!('cpu' in self)",
-    "leave cpu out: the first container gets the processor of the pool (Pool spec.processor.cpu), "
-    "so that its progress can be steered",
+    "leave cpu out: the first container gets the pool's processor (Pool spec.processor.cpu)",
     lambda values: "cpu" not in values,
     field="cpu",
 )

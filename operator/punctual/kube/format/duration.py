@@ -1,8 +1,10 @@
 """Converts durations and times between Kubernetes' formats and the float seconds used inside.
 
-A duration is Go's: ``45m``, ``1h30m``, ``20ms``, ``2.5s`` (units us, ms, s, m, h), so kubectl, CEL's ``duration()`` and
-other operators read it the same way. Go has no unit for days, and neither has this module. A time is RFC 3339 with an
-offset; inside it is seconds since 1970-01-01T00:00:00Z. Nothing here reads a clock.
+A duration is Go's: ``45m``, ``1h30m``, ``20ms``, ``2.5s`` (units ns, us, ms, s, m, h), so kubectl, CEL's
+``duration()`` and other operators read it the same way. What Go's ``time.ParseDuration`` takes is taken here, if it has
+a unit, is not negative, and has at most nine digits before a point. Go has no unit for days, and neither has this
+module. A time is RFC 3339 with an offset, its letters in upper case as in Go; inside it is seconds since
+1970-01-01T00:00:00Z. Nothing here reads a clock.
 """
 
 import re
@@ -11,11 +13,11 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Final
 
-PATTERN: Final = r"^([0-9]{1,9}(\.[0-9]{1,9})?(us|ms|s|m|h))+$"
+PATTERN: Final = r"^\+?(([0-9]{1,9}(\.[0-9]*)?|\.[0-9]+)([nuµμm]?s|m|h))+$"
 """Pattern of a duration, for schemas (valid in RE2 and Python)."""
 
 TIME_PATTERN: Final = (
-    r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?"
+    r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?"
     r"(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$"
 )
 """Pattern of a time, for schemas. It does not check the number of days in a month."""
@@ -33,8 +35,9 @@ REAL: Final = ASKED_PATTERN.replace(
 )
 """Times on days that exist in every year. CEL's timestamp() does not fail on them."""
 
-TOO_LONG: Final = r"[0-9]{7}(\.[0-9]+)?h|[0-9]{9}(\.[0-9]+)?m([^s]|$)"
-"""Pattern of durations so long that Go's nanoseconds may overflow. The longest valid duration is far below."""
+TOO_LONG: Final = r"(^|[+a-z])0*[1-9]([0-9]{5}[0-9.]*h|[0-9]{7}[0-9.]*m([^s]|$))"
+"""Pattern of durations with a part longer than `MAX_SECONDS`. Without one, 32 characters cannot overflow Go's
+nanoseconds."""
 
 MAX_SECONDS: Final = 87600 * 3600.0
 """Ten years: the longest valid duration, far from the overflow of Go's nanoseconds."""
@@ -42,13 +45,20 @@ MAX_SECONDS: Final = 87600 * 3600.0
 YEAR_2200: Final = 7_258_118_400.0
 """The first time too late to be requested. Inside, times must keep their microseconds."""
 
-_PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(us|ms|s|m|h)")
+_PART = re.compile(r"([0-9.]+)([nuµμm]?s|m|h)")
 _WHOLE = re.compile(PATTERN)
 _TIME = re.compile(TIME_PATTERN)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST, _LAST = -62_135_596_800.0, 253_402_300_799.0  # the years 1 and 9999: the range of RFC 3339
 _MOST = 999_999_999 * 3600 * 10**9
-_NANOSECONDS = {"us": 1_000, "ms": 1_000_000, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+_NANOSECONDS = {
+    "ns": 1,
+    **dict.fromkeys(("us", "µs", "μs"), 1_000),  # with the micro sign, and with the Greek letter
+    "ms": 1_000_000,
+    "s": 10**9,
+    "m": 60 * 10**9,
+    "h": 3600 * 10**9,
+}
 
 
 @lru_cache(maxsize=1024)
@@ -62,16 +72,19 @@ def parse_duration(text: str) -> float:
     """
     if not _WHOLE.fullmatch(text):
         raise ValueError(f"{text!r} is not a duration: write {_suggestion(text)}")
-    # in decimal, because 9 * 0.001 is not 0.009 in floats
-    return float(sum(Decimal(n) * _NANOSECONDS[unit] for n, unit in _PART.findall(text)) / 10**9)
+    # in decimal, because 9 * 0.001 is not 0.009 in floats; each part in whole nanoseconds, as in Go
+    return sum(int(Decimal(n) * _NANOSECONDS[unit]) for n, unit in _PART.findall(text)) / 10**9
 
 
 def _suggestion(text: str) -> str:
     if re.fullmatch(r"[0-9]{1,9}", text):
         return f"{text}s, {text}m or {text}h, whichever is meant"
-    if days := re.fullmatch(r"([0-9]{1,5})d", text):
-        return f"{int(days[1]) * 24}h (there is no unit for days)"
-    return "it with units us, ms, s, m, h, such as 45m, 1h30m or 20ms"
+    if days := re.fullmatch(r"([0-9]{1,4})([dw])", text):
+        return f"{int(days[1]) * (24 if days[2] == 'd' else 168)}h (there is no unit for days or weeks)"
+    plain = re.sub(r"\s", "", text).lower().removeprefix("pt")
+    if _WHOLE.fullmatch(plain):
+        return plain
+    return "it with units ns, us, ms, s, m, h, such as 45m, 1h30m or 20ms"
 
 
 def parse_days(text: str) -> int:

@@ -6,20 +6,21 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Final
 
-PATTERN: Final = r"^[0-9]+(\.[0-9]+)?(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][+-]?[0-9]{1,2})?$"
+PATTERN: Final = r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,3})?$"
 """Pattern of a resource quantity (never negative), for schemas."""
 
 _QUANTITY = re.compile(
     r"(?P<sign>[+-]?)(?P<number>[0-9]{1,32}(?:\.[0-9]{0,32})?|\.[0-9]{1,32})"
-    r"(?P<suffix>Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?"
+    r"(?P<suffix>[KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,3})?"
 )
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
+_MOST = Decimal(2**63 - 1)
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 
 
 @lru_cache(maxsize=4096)  # the pods of a cluster repeat the same requests
 def parse_quantity(value: str | float) -> Decimal:
-    """Return the number of a quantity. A ValueError names the correct form.
+    """Return the number of a quantity, at most 2**63 - 1 as in Kubernetes. A ValueError names the correct form.
 
     The API server accepts bare numbers as well as strings, so both are accepted here.
     """
@@ -28,13 +29,15 @@ def parse_quantity(value: str | float) -> Decimal:
         raise ValueError(f"{value!r} is not a quantity: write a number with a suffix, such as 500m, 2 or 2Gi")
     number, suffix = Decimal(match["sign"] + match["number"]), match["suffix"] or ""
     if suffix in _BINARY:
-        return number * _BINARY[suffix]
-    return number.scaleb(_DECIMAL[suffix] if suffix in _DECIMAL else int(suffix[1:]))
+        number *= _BINARY[suffix]
+    else:
+        number = number.scaleb(_DECIMAL[suffix] if suffix in _DECIMAL else int(suffix[1:]))
+    return max(-_MOST, min(number, _MOST))
 
 
 def parse_cores(value: str | float) -> float:
-    """Return CPU in cores: ``500m`` is 0.5."""
-    return float(parse_quantity(value))
+    """Return CPU in cores: ``500m`` is 0.5. A fraction is rounded up to the ninth decimal, as in Kubernetes."""
+    return math.ceil(parse_quantity(value) * 10**9) / 10**9
 
 
 def parse_bytes(value: str | float) -> int:

@@ -27,8 +27,6 @@ from punctual.scheduling.state.pool_state import UNCHANGED, Changes, PoolState
 from punctual.theory.cost import Cost
 from punctual.theory.tolerance import tolerance
 
-MAKING_ROOM = 2.0
-"""Minimum seconds that are reserved if a placeholder must be preempted before a chunk starts."""
 FORECAST_STEP = 1.0
 """Minimum change of a forecast, seconds, that is reported."""
 
@@ -175,13 +173,6 @@ class Planner:
         deadline = st.job.deadline
         return bool(st.record.chunks) and self.running_until(st, now) + reduce > deadline + tolerance(deadline)
 
-    def _margin(self, cost: Cost) -> float:
-        assert self.state.spec is not None
-        beyond = self.state.startups.beyond(cost.setup)
-        if self.state.spec.hold == "Placeholder":  # also before the first start was observed
-            beyond = max(beyond, MAKING_ROOM)
-        return self.state.spec.margin + beyond
-
     def planned(self, st: JobState) -> Cost:
         """Return the cost for planning the job: with the observed slowdown, and headroom that no shortage used up."""
         assert self.state.spec is not None
@@ -194,7 +185,7 @@ class Planner:
         """Return when its chunks must end: margin and reduce before the deadline."""
         cost, promise = st.cost, st.record.promise
         assert cost is not None
-        margin = promise.margin if promise else self._margin(cost)
+        margin = promise.margin if promise else self.state.margin(cost)
         return st.job.deadline - (0.0 if st.squeezed else margin) - self._reduce(st, cost)
 
     @staticmethod

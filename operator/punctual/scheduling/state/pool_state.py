@@ -27,8 +27,11 @@ from punctual.scheduling.state.offer_searches import OfferSearches
 from punctual.scheduling.state.outbox import Outbox
 from punctual.scheduling.state.outdated import Outdated
 from punctual.scheduling.state.startup_times import StartupTimes
+from punctual.theory.cost import Cost
 from punctual.theory.tolerance import tolerance
 
+MAKING_ROOM = 2.0
+"""Minimum seconds that are reserved if a placeholder must be preempted before a chunk starts."""
 LIVE = frozenset({"Measuring", "Promised", "Leftover"})
 """States that planning and dispatch must consider."""
 
@@ -134,6 +137,14 @@ class PoolState:
         """Use a spec from now on."""
         self.spec = spec
         self.ahead.clearance = spec.margin + self.leave
+
+    def margin(self, cost: Cost) -> float:
+        """Return by how many seconds the plan of a new job must end before its deadline."""
+        assert self.spec is not None
+        beyond = self.startups.beyond(cost.setup)
+        if self.spec.hold == "Placeholder":  # also before the first start was observed
+            beyond = max(beyond, MAKING_ROOM)
+        return self.spec.margin + beyond
 
     def taint(self) -> None:
         """Taint nodes, or take taints away, as the spec in force asks."""

@@ -34,13 +34,42 @@ from punctual.kube.format.quantity import (
         ("5.", "5"),
         ("-3k", "-3000"),
         ("+1M", "1000000"),
+        ("1e3", "1000"),
+        ("1e+3", "1000"),
+        ("1E3", "1000"),
+        ("1e003", "1000"),
+        ("50e-2", "0.5"),
+        ("100.5m", "0.1005"),
+        ("0.1Ki", "102.4"),
+        ("1e999", 2**63 - 1),  # no amount is larger, in Kubernetes either
     ],
 )
 def test_quantities_of_kubernetes(value, number):
     assert parse_quantity(value) == Decimal(number)
 
 
-@pytest.mark.parametrize("value", ["", "m", "1 Gi", "1gi", "1KI", "two", "0x10", "1e", "1.2.3", "٣", "NaN", "1e999"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "m",
+        "1 Gi",
+        "1gi",
+        "1KI",
+        "two",
+        "0x10",
+        "1e",
+        "1.2.3",
+        "٣",
+        "NaN",
+        "1e9999",
+        "1K",
+        "1GiB",
+        "1e3Ki",
+        "1e3m",
+        "1_000",
+    ],
+)
 def test_what_is_no_quantity_is_told_what_would_be(value):
     with pytest.raises(ValueError, match="such as 500m, 2 or 2Gi"):
         parse_quantity(value)
@@ -50,6 +79,9 @@ def test_cores_and_bytes_are_plain_numbers():
     assert parse_cores("1500m") == 1.5
     assert parse_bytes("1Mi") == 2**20
     assert parse_bytes("1m") == 1  # rounded up, as Kubernetes does
+    assert parse_bytes("0.1Ki") == 103
+    assert parse_cores("0.1000000000001") == 0.100000001
+    assert parse_cores("1e3") == 1000.0
 
 
 @given(st.integers(0, 4_096_000))
