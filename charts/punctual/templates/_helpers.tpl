@@ -14,6 +14,11 @@
 {{- if eq $name .Release.Namespace }}{{ $name }}{{ else }}{{ printf "%s-%s" .Release.Namespace $name }}{{ end -}}
 {{- end -}}
 
+{{- /* The default again: `helm upgrade --reuse-values` knows only the values of the earlier chart. */ -}}
+{{- define "punctual.claimNamespace" -}}
+{{ .Values.operator.claimNamespace | default "kube-system" }}
+{{- end -}}
+
 {{- define "punctual.selector" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}

@@ -13,6 +13,7 @@ from punctual import wire
 from punctual.cli.cluster.page import LEADER
 from punctual.cli.cluster.page import PORT as PAGE_PORT
 from punctual.kube.cluster.placeholder_pod import PlaceholderSettings
+from punctual.kube.election.claim import NAME
 from punctual.kube.main import Config
 from punctual.kube.trust.ca import service_names
 
@@ -298,7 +299,10 @@ def test_names_that_meet_elsewhere_agree(render):
         assert {"name": operator["PUNCTUAL_CA"]} in [v.get("configMap") for v in volumes]
         ports = {p["name"]: str(p["containerPort"]) for _, c in containers(objects) for p in c.get("ports", [])}
         assert operator["PUNCTUAL_REPORT_PORT"] == ports["reports"]
-        rules = of(objects, "Role")["rules"]
+        claimed = of(objects, "Role", "lab-punctual-claim" if not values else "lab-deadlines-claim")
+        assert claimed["metadata"]["namespace"] == operator["PUNCTUAL_CLAIM_NAMESPACE"] != "lab"
+        assert [r.get("resourceNames", []) for r in claimed["rules"]] == [[], [NAME]]
+        rules = of(objects, "Role", service["metadata"]["name"] + "-operator")["rules"]
         assert {n for r in rules for n in r.get("resourceNames", [])} == {
             operator["PUNCTUAL_LEASE"],
             operator["PUNCTUAL_CA"],
