@@ -394,6 +394,14 @@ def test_two_releases_share_no_object_but_the_kinds(render):
     assert not keys(render(values)) & keys(render(values, name="second"))
 
 
+@pytest.mark.parametrize("release", ["my.lab", "a" * 39 + "--" + "b" * 12])
+def test_names_of_services_are_valid_whatever_the_release_is_called(render, release):
+    for o in render({"crds": {"enabled": False}}, name=release):
+        if o["kind"] in ("Service", "Deployment", "DaemonSet"):
+            assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", o["metadata"]["name"])
+            assert len(o["metadata"]["name"]) <= 63
+
+
 def test_a_disruption_budget_needs_a_second_replica(render):
     assert of(render(), "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
     assert not [o for o in render({"operator": {"replicas": 1}}) if o["kind"] == "PodDisruptionBudget"]
