@@ -266,14 +266,14 @@ def _input_container(step: InputStep, spec: Mapping[str, Any], processor: PoolSp
         values["PUNCTUAL_INPUT_PATH"] = f"{SOURCE}/{volume['path']}"
         mounts.append({"name": "punctual-source", "mountPath": SOURCE, "readOnly": True})
     else:
-        values["PUNCTUAL_INPUT_URL"] = asked["http"]["url"]
+        values["PUNCTUAL_INPUT_URL"] = asked["http"]["url"].replace("$", "$$")  # the kubelet shall expand nothing in it
         secrets = _secrets(asked["http"].get("headers") or ())
     user = (spec.get("securityContext") or {}).get("runAsUser", UNPRIVILEGED)
     return {
         "name": STEP,
         "image": step.image,
         "command": ["python3", "-m", "punctual.fetch"],
-        # secrets last: a $(…) in the address is replaced by earlier variables, and messages contain the address
+        # secrets last: no earlier variable could contain one, and messages contain the address
         "env": [*({"name": name, "value": value} for name, value in values.items()), *secrets],
         "volumeMounts": mounts,
         "resources": _resources({}, processor, left, memory=not names_memory(spec)),

@@ -1,12 +1,12 @@
 """The claim: one installation (a release of the chart in a namespace) at most leads in a cluster.
 
 All installations share the CRDs and their objects. Two leaders would end each other's terms in turn, because each
-finds the other's epoch. An installation's own Lease (`elector`) chooses between its replicas only. So a replica that is about
-to lead first takes one more Lease, with one name in a namespace that all installations share, and renews it while it
-leads. The fence still protects the records: the claim keeps the peace, it is no lock for writes.
+finds the other's epoch. An installation's own Lease (`elector`) chooses between its replicas only. So a replica first
+takes one more Lease, with one name in a namespace that all installations share, and renews it while it leads. The
+fence still protects the records: the claim keeps the peace, it is no lock for writes.
 
 The claim outlives a leader by `ABSENT` seconds, so that a restart of the only replica does not hand the cluster to the
-other installation. The hook that runs before the chart is uninstalled deletes it (`uninstall`).
+other installation. To hand it over at once, delete the Lease.
 """
 
 import time
