@@ -18,6 +18,7 @@ from pydantic.alias_generators import to_camel
 CHART = Path(__file__).resolve().parent.parent / "charts" / "punctual"
 
 Name = Annotated[str, StringConstraints(pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$", max_length=40)]
+Namespace = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
 Folder = Annotated[str, StringConstraints(pattern=r"^/")]
 Digest = Annotated[str, StringConstraints(pattern=r"^(sha256:[0-9a-f]{64})?$")]
 Duration = Annotated[str, StringConstraints(pattern=r"^([0-9]+(ms|s|m|h))+$")]
@@ -69,6 +70,7 @@ class Operator(_Values):
     node_selector: Labels = {}
     tolerations: Objects = []
     priority_class_name: str = ""
+    claim_namespace: Namespace = "kube-system"
 
 
 class Placeholder(_Values):

@@ -212,6 +212,7 @@ class Replica:
             **os.environ,
             "KUBECONFIG": str(kubeconfig),
             "POD_NAMESPACE": namespace,
+            "PUNCTUAL_CLAIM_NAMESPACE": namespace,  # beside other tests' operators on the same server
             "PUNCTUAL_REPORT_PORT": "0",
             "PUNCTUAL_METRICS_PORT": "0",
             # it shall lead, however slow the machine is

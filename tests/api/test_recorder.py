@@ -46,6 +46,21 @@ async def test_an_event_says_who_what_and_why(recorder, client, namespace):
     assert "series" not in event
 
 
+@pytest.mark.parametrize(
+    "name", ["a" * 199 + "." + "b" * 53, "a" * 199 + "-" + "b" * 53, "a" * 235 + ".b", "a." * 126 + "a"]
+)
+async def test_an_event_about_a_long_name_is_taken(client, namespace, name):
+    recorder = EventRecorder(client, controller="punctual.dev/operator", instance="p" * 100 + "." + "q" * 100)
+    task = asyncio.create_task(recorder.run())
+    recorder.emit(
+        Regarding("punctual.dev/v1alpha1", "DivisibleJob", namespace, name, "u1"), "Normal", "Feasible", "fits"
+    )
+    assert await recorder.flush(60)
+    task.cancel()
+    [event] = await events(client, namespace)
+    assert event["regarding"]["name"] == name
+
+
 async def test_the_same_again_is_a_series_and_another_note_another_event(recorder, client, namespace):
     for _ in range(3):
         recorder.emit(job(namespace), "Normal", "Feasible", "fits")

@@ -70,7 +70,8 @@ async def world(client, namespace):
 async def install(client, kubeconfig, namespace, tmp_path):
     """Create the chart's objects for the operator; return a kubeconfig of its account and the granted rules."""
     with helm_python.Chart.load(ROOT / "charts" / "punctual") as chart:
-        texts = chart.render({"crds": {"enabled": False}}, name="punctual", namespace=namespace)
+        values = {"crds": {"enabled": False}, "operator": {"claimNamespace": namespace}}
+        texts = chart.render(values, name="punctual", namespace=namespace)
     objects = [o for path, text in texts.items() if path.endswith(".yaml") for o in yaml.safe_load_all(text) if o]
     for o in objects:
         if o["kind"] not in ("ServiceAccount", "Secret") and o["apiVersion"] != "rbac.authorization.k8s.io/v1":

@@ -239,6 +239,7 @@ class Process:
             **os.environ,
             "KUBECONFIG": kubeconfig,
             "POD_NAMESPACE": namespace,
+            "PUNCTUAL_CLAIM_NAMESPACE": namespace,  # beside other tests' operators on the same server
             "PUNCTUAL_REPORT_PORT": "0",
             "PUNCTUAL_METRICS_PORT": "0",
         }

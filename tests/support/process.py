@@ -14,7 +14,9 @@ class OperatorProcess:
     def __init__(self, kubeconfig, namespace, log, **env):
         self.log = log
         ports = {"PUNCTUAL_REPORT_PORT": "0", "PUNCTUAL_METRICS_PORT": "0"}
-        env = {**os.environ, "KUBECONFIG": str(kubeconfig), "POD_NAMESPACE": namespace, **ports, **env}
+        # the claim: beside other tests' operators on the same server
+        spaces = {"POD_NAMESPACE": namespace, "PUNCTUAL_CLAIM_NAMESPACE": namespace}
+        env = {**os.environ, "KUBECONFIG": str(kubeconfig), **spaces, **ports, **env}
         with log.open("wb") as output:
             command = [sys.executable, "-m", "punctual.kube.main"]
             self.process = subprocess.Popen(command, env=env, stdout=output, stderr=output)

@@ -31,7 +31,9 @@ class Replica:
     def __init__(self, kubeconfig, namespace, log, **more):
         self.log = log
         ports = {"PUNCTUAL_REPORT_PORT": "0", "PUNCTUAL_METRICS_PORT": "0"}
-        env = {**os.environ, "KUBECONFIG": str(kubeconfig), "POD_NAMESPACE": namespace, **ports, **more}
+        # the claim: beside other tests' operators on the same server
+        spaces = {"POD_NAMESPACE": namespace, "PUNCTUAL_CLAIM_NAMESPACE": namespace}
+        env = {**os.environ, "KUBECONFIG": str(kubeconfig), **spaces, **ports, **more}
         self._process = _FORKS.Process(target=_operate, args=(env, str(log)), daemon=True)
         self._process.start()
 

@@ -1,17 +1,19 @@
+{{- /* The name is that of a Service, too: without the dots that the name of a release may have. */ -}}
 {{- define "punctual.fullname" -}}
-{{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
-{{- else if contains .Chart.Name .Release.Name -}}
-{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
-{{- else -}}
-{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 40 | trimSuffix "-" -}}
-{{- end -}}
+{{- $name := printf "%s-%s" .Release.Name .Chart.Name -}}
+{{- if contains .Chart.Name .Release.Name }}{{ $name = .Release.Name }}{{ end -}}
+{{- .Values.fullnameOverride | default $name | replace "." "-" | trunc 40 | trimAll "-" -}}
 {{- end -}}
 
 {{- /* Names of cluster-wide objects carry the namespace: two releases of one name may stand side by side. */ -}}
 {{- define "punctual.clusterName" -}}
 {{- $name := include "punctual.fullname" . -}}
 {{- if eq $name .Release.Namespace }}{{ $name }}{{ else }}{{ printf "%s-%s" .Release.Namespace $name }}{{ end -}}
+{{- end -}}
+
+{{- /* The default again: `helm upgrade --reuse-values` knows only the values of the earlier chart. */ -}}
+{{- define "punctual.claimNamespace" -}}
+{{ .Values.operator.claimNamespace | default "kube-system" }}
 {{- end -}}
 
 {{- define "punctual.selector" -}}

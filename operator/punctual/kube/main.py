@@ -38,6 +38,7 @@ from punctual.kube.cluster.placeholder_pod import PlaceholderSettings
 from punctual.kube.cluster.pods import IMAGE
 from punctual.kube.cluster.resync import Resync
 from punctual.kube.cluster.walk import walk
+from punctual.kube.election.claim import SHARED, Installation, describe
 from punctual.kube.election.elector import ElectorThread, Timing
 from punctual.kube.election.leader_label import LeaderLabel
 from punctual.kube.format.clock import ServerClock, ask_while_doubted
@@ -82,6 +83,8 @@ class Config:
     namespace: str
     service: str
     lease: str
+    installation: Installation
+    """Which of the cluster's installations this one is."""
     authority: str
     """Name of the Secret and of the ConfigMap of the authority."""
     agent: str
@@ -117,6 +120,9 @@ class Config:
             namespace=namespace,
             service=service,
             lease=env.get("PUNCTUAL_LEASE", service),
+            installation=Installation(
+                namespace, env.get("PUNCTUAL_RELEASE", service), env.get("PUNCTUAL_CLAIM_NAMESPACE", SHARED)
+            ),
             authority=env.get("PUNCTUAL_CA", f"{service}-ca"),
             agent=env.get("PUNCTUAL_AGENT_ACCOUNT", f"system:serviceaccount:{namespace}:{service}-agent"),
             image=env.get("PUNCTUAL_IMAGE") or f"{IMAGE}:{__version__}",
@@ -235,6 +241,7 @@ class Operator:
                 identity=f"{self._instance}-{secrets.token_hex(4)}",
                 on_started=lambda epoch: self._start_leading(client, trials, caches, epoch),
                 on_stopped=self._stop_leading,
+                installation=config.installation,
                 min_epoch=lambda: caches.directory.epoch,
                 timing=config.timing,
                 clock=clock,
@@ -391,6 +398,8 @@ class Operator:
         return f"the planner has not ticked for {max(term.silent, term.waiting):.1f} s"
 
     def _unready(self) -> str | None:
+        if self._elector is not None and (other := self._elector.other_installation):
+            return describe(other)
         return None if self._caches is not None and self._caches.ready else "the caches are not filled yet"
 
     # leading

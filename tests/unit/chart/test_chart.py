@@ -13,6 +13,7 @@ from punctual import wire
 from punctual.cli.cluster.page import LEADER
 from punctual.cli.cluster.page import PORT as PAGE_PORT
 from punctual.kube.cluster.placeholder_pod import PlaceholderSettings
+from punctual.kube.election.claim import NAME
 from punctual.kube.main import Config
 from punctual.kube.trust.ca import service_names
 
@@ -298,7 +299,10 @@ def test_names_that_meet_elsewhere_agree(render):
         assert {"name": operator["PUNCTUAL_CA"]} in [v.get("configMap") for v in volumes]
         ports = {p["name"]: str(p["containerPort"]) for _, c in containers(objects) for p in c.get("ports", [])}
         assert operator["PUNCTUAL_REPORT_PORT"] == ports["reports"]
-        rules = of(objects, "Role")["rules"]
+        claimed = of(objects, "Role", "lab-punctual-claim" if not values else "lab-deadlines-claim")
+        assert claimed["metadata"]["namespace"] == operator["PUNCTUAL_CLAIM_NAMESPACE"] != "lab"
+        assert [r.get("resourceNames", []) for r in claimed["rules"]] == [[], [NAME]]
+        rules = of(objects, "Role", service["metadata"]["name"] + "-operator")["rules"]
         assert {n for r in rules for n in r.get("resourceNames", [])} == {
             operator["PUNCTUAL_LEASE"],
             operator["PUNCTUAL_CA"],
@@ -388,6 +392,14 @@ def test_two_releases_share_no_object_but_the_kinds(render):
     values = {"crds": {"enabled": False}}
     assert not keys(render(values)) & keys(render(values, namespace="other"))
     assert not keys(render(values)) & keys(render(values, name="second"))
+
+
+@pytest.mark.parametrize("release", ["my.lab", "a" * 39 + "--" + "b" * 12])
+def test_names_of_services_are_valid_whatever_the_release_is_called(render, release):
+    for o in render({"crds": {"enabled": False}}, name=release):
+        if o["kind"] in ("Service", "Deployment", "DaemonSet"):
+            assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", o["metadata"]["name"])
+            assert len(o["metadata"]["name"]) <= 63
 
 
 def test_a_disruption_budget_needs_a_second_replica(render):

@@ -4,6 +4,7 @@ from typing import get_args
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from punctual import reasons
 from punctual.errors import UserError
@@ -16,6 +17,7 @@ from punctual.kube.api import (
     DivisibleJobSpec,
     DivisibleJobStatus,
     Expression,
+    HttpInput,
     LabelSelector,
     Pool,
     PoolSpec,
@@ -344,3 +346,30 @@ def test_an_image_that_can_never_be_pulled_is_refused_and_the_field_is_named(ima
     said = refusal(DivisibleJob, manifest)
     assert said.startswith(f"spec.template.spec.{kind}[0].image: ")
     assert "never be pulled" in said
+
+
+FETCHED = [
+    "https://example.com/data.csv", "http://a", "http://a:8080", "http://a:/b", "http://a:65535/b", "http://a:080/b",
+    "http://a?x=1", "http://a.b.c./d", "http://a_b.c/d", "http://10.0.0.1/b", "http://[::1]/b", "http://[::1]:80/b",
+    "http://[::ffff:10.0.0.1]/b", "http://[2001:db8::1:2]/b", "http://xn--bcher-kva.example/b", "http://a/%20b?c=d&e='f'",
+    "http://a/$(X)$$", "http://a/{b}|c\\d",
+]  # fmt: skip
+UNFETCHED = [
+    "http://a:0/b", "http://a:65536/b", "http://a:99999/b", "http://a:x/b", "http://a:-1/b",
+    "http://[::zz]/b", "http://[1:2:3]/b", "http://[::1/b", "http://::1/b", "http://[1::2::3]/b", "http://[]/b",
+    "http:///b", "http://a/b c", "http://a b/c", "http://a/\tb", "http://a/b\n", "http://a/\x7f", "http://a/\x00",
+    "http://a/b#c", "http://a#b", "http://ü/b", "http://a/ü", "http://a..b/c", "http://.a/b", "http://-a/b",
+    f"http://{'a' * 64}/b", f"http://{'a.' * 128}b/c", "http://a%41/b", "ftp://a/b", "//a/b", "",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("url", FETCHED)
+def test_an_address_that_can_be_fetched_is_taken(url):
+    assert HttpInput(url=url).url == url
+
+
+@pytest.mark.parametrize("url", UNFETCHED)
+def test_an_address_that_can_never_be_fetched_is_refused_by_name(url):
+    with pytest.raises(ValidationError, match="such as https://example") as refused:
+        HttpInput(url=url)
+    assert {error["loc"] for error in refused.value.errors()} == {("url",)}

@@ -48,3 +48,12 @@ async def test_a_takeover_that_hangs_is_not_healthy(stalled, wrong):
     assert operator._unhealthy() is None
     operator._term = SimpleNamespace(stalled=stalled, silent=0.0, waiting=0.0)
     assert bool(operator._unhealthy()) is wrong
+
+
+async def test_a_replica_beside_another_installation_is_not_ready_and_says_whose_cluster_it_is():
+    operator = Operator(Config.read({"POD_NAMESPACE": "second"}))
+    operator._caches = SimpleNamespace(ready=True)
+    operator._elector = SimpleNamespace(other_installation="first/punctual")
+    assert "the release punctual in namespace first leads" in operator._unready()
+    operator._elector = SimpleNamespace(other_installation="")
+    assert operator._unready() is None

@@ -1,15 +1,22 @@
 """What a chunk must fetch before it can begin: where it is, what opens it, and where it may be cut."""
 
 import re
+from ipaddress import IPv6Address
 from typing import Annotated, ClassVar, Final, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field, WithJsonSchema
+from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 from punctual.fetch import overlaps
 from punctual.kube.api.base import Model, Rule
 from punctual.kube.api.fields import ObjectName, spelled
+from punctual.kube.format.names import LONGEST_NAME
 
-_URL: Final = r"^https?://[^/\s]+(/\S*)?$"
+# what the API server checks: printable ASCII without '#'; `_can_be_reached` checks host and port
+_URL: Final = r'^https?://([^/?#@]*@)?([-A-Za-z0-9_.]+|\[[0-9A-Fa-f:.]+\])(:[0-9]*)?([/?][!"$-~]*)?$'
+_PART: Final = r"[A-Za-z0-9_]([-A-Za-z0-9_]{0,61}[A-Za-z0-9_])?"
+_HOST: Final = rf"({_PART}\.)*{_PART}\.?"
 _PATH: Final = r"^[^/\s](.*[^/])?$"
 _UP: Final = r"(^|/)\.\.(/|$)"
 _USER: Final = r"^https?://[^/?#]*@"
@@ -18,6 +25,28 @@ _OURS: Final = (
     r"(?i)^(accept-encoding|connection|content-length|expect|host|if-range|range|te|trailer|transfer-encoding|upgrade)$"
 )
 _KEY: Final = r"^[-._A-Za-z0-9]+$"
+
+
+def _can_be_reached(url: str) -> bool:
+    """Return whether a server can have this host and port: a name or an IPv6 address, and 1 to 65535."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        if ":" in host:
+            IPv6Address(host)
+        return parts.port != 0 and (
+            ":" in host or (len(host) <= LONGEST_NAME and re.fullmatch(_HOST, host) is not None)
+        )
+    except ValueError:
+        return False
+
+
+def _reachable(url: str) -> str:
+    """Refuse an address that no server can have."""
+    if not _can_be_reached(url):
+        message = "write an address such as https://example.com/data.csv: no server can have this host or port"
+        raise PydanticCustomError("rule", "{message}", {"message": message, "field": None})
+    return url
 
 
 class SecretKey(Model):
@@ -67,7 +96,8 @@ class HttpInput(Model):
     url: Annotated[
         str,
         WithJsonSchema({"type": "string", "maxLength": 2048}),
-        spelled(_URL, "write an address such as https://example.com/data.csv", most=2048),
+        spelled(_URL, "write an ASCII address such as https://example.com/data.csv, without blanks and #", most=2048),
+        AfterValidator(_reachable),
         Rule(
             f"!self.matches(r'{_USER}')",
             "leave user and password out of the address, which others can read: headers takes them from Secrets",

@@ -36,7 +36,8 @@ class Recurrence(Model):
     """After how many days or weeks the window comes again: `1d`, `7d`, `2w`. They are days of the calendar: the window
     begins at the same time of day also after clocks were changed. Required in `recurrence`."""
     time_zone: Annotated[str, Field(min_length=1, max_length=64)] = "UTC"
-    """Time zone of these times, as a name of the IANA database: `Europe/Berlin`. A start that clocks skip comes as
+    """Time zone of these times, as a name of the IANA database: `Europe/Berlin`. Start and end are
+    what its clocks show: a window over a change of clocks is longer or shorter by it. A time that clocks skip comes as
     much later as they skip. Default UTC."""
     until: AskedTime | None = None
     """No window begins at this moment or later: `2030-06-30T00:00:00Z`. Default: they come for ever."""

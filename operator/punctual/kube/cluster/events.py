@@ -26,6 +26,7 @@ from punctual.kube.cluster.client import ApiClient, Json
 from punctual.kube.cluster.pods import Owner
 from punctual.kube.cluster.resources import EVENTS
 from punctual.kube.format.bucket import Bucket
+from punctual.kube.format.names import LONGEST_NAME, shorten
 
 SERIES = 360.0
 """Seconds within which a repetition belongs to a series. kubectl and other clients treat a series as ended after that.
@@ -43,6 +44,8 @@ KEPT = 1024
 """Most recently used series and buckets that are kept: near a kB each, and a series ends after minutes."""
 LONGEST_NOTE = 1024
 """Limit in bytes. The API server refuses more."""
+LONGEST_INSTANCE = 128
+"""Limit of the reporting instance. A pod's name may have 253 characters."""
 TRIES = 3
 
 log = structlog.get_logger()
@@ -107,7 +110,7 @@ class EventRecorder:
         urgent: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._client = client
-        self._who = {"reportingController": controller, "reportingInstance": instance}
+        self._who = {"reportingController": controller, "reportingInstance": shorten(instance, LONGEST_INSTANCE)}
         self._urgent = urgent
         self._entries: OrderedDict[tuple[str, str], _Entry] = OrderedDict()  # by uid and reason, oldest use first
         self._buckets: OrderedDict[str, Bucket] = OrderedDict()  # by uid
@@ -205,8 +208,8 @@ class EventRecorder:
                 entry.name = ""  # events expire after an hour: create it again
             else:
                 return
-        name = f"{entry.regarding.name[:200]}.{uuid.uuid4().hex[:16]}"
         about = entry.regarding
+        name = event_name(about.name)
         body: Json = {
             "apiVersion": EVENTS.version,
             "kind": "Event",
@@ -229,6 +232,12 @@ class EventRecorder:
             body["series"] = series
         await self._client.create(EVENTS.path(namespace=namespace), body)
         entry.name = name
+
+
+def event_name(about: str) -> str:
+    """Return a new name for an event about an object of that name."""
+    unique = uuid.uuid4().hex[:16]
+    return f"{shorten(about, LONGEST_NAME - len(unique) - 1)}.{unique}"
 
 
 def _short(note: str) -> str:

@@ -11,7 +11,6 @@ Reading: the informer sees every pod of the cluster and stores only the values t
 :class:`~punctual.scheduling.model.events.PodObserved`, of other pods the capacity that they request.
 """
 
-import hashlib
 import json
 import math
 import re
@@ -23,6 +22,7 @@ from punctual.fetch import CHANGED, LONGEST, UNAVAILABLE
 from punctual.kube.fit.pod_needs import host_ports
 from punctual.kube.fit.requests import beside, names_memory, requested
 from punctual.kube.format.duration import format_time, parse_duration, parse_time
+from punctual.kube.format.names import LONGEST_LABEL, LONGEST_NAME, shorten, with_digest
 from punctual.kube.format.quantity import format_bytes, format_cores, parse_quantity
 from punctual.scheduling.model.events import OUT_OF_MEMORY, OVER, Helper, Outcome, PodObserved, PodPhase
 from punctual.scheduling.model.job import Chunk, InputVersion, Kind, Transfer
@@ -82,10 +82,8 @@ LEAST_CPU: Final = 0.001
 LEAST_MEMORY: Final = 2**20
 _DIGITS = 19  # of the highest number of units; int() raises an error for thousands of digits
 RESULTS_SUFFIX: Final = "-results"
-_NAME = 253  # the longest name of an object
 DEFAULT_SCHEDULER: Final = "default-scheduler"
-_LABEL = 63  # the longest value of a label
-_PREFIX = 40  # of the job's name in the pod's name, which is a hostname too
+_POD_NAME = 53  # a pod's name is a hostname too, which has at most 63 characters
 
 
 class Owner(NamedTuple):
@@ -146,16 +144,12 @@ def message_limit(spec: Mapping[str, Any]) -> int:
 def pod_name(owner: Owner, chunk: Chunk | PodObserved) -> str:
     """Return the unique name of this attempt's pod."""
     about = f"{owner.uid}/{chunk.kind}/{chunk.begin}/{chunk.attempt}"
-    digest = hashlib.sha256(about.encode()).hexdigest()[:12]
-    return f"{owner.name[:_PREFIX].rstrip('-.')}-{digest}"
+    return with_digest(owner.name, about, _POD_NAME)
 
 
 def results_name(job: str) -> str:
     """Return the name of the ConfigMap with the results of a job (its name) without a reduce step."""
-    if len(job) + len(RESULTS_SUFFIX) <= _NAME:
-        return f"{job}{RESULTS_SUFFIX}"
-    digest = hashlib.sha256(job.encode()).hexdigest()[:12]
-    return f"{job[: _NAME - 32].rstrip('-.')}-{digest}{RESULTS_SUFFIX}"
+    return f"{shorten(job, LONGEST_NAME - len(RESULTS_SUFFIX))}{RESULTS_SUFFIX}"
 
 
 def is_chunk_of(owner: Owner, pod: PodObserved) -> bool:
@@ -272,14 +266,14 @@ def _input_container(step: InputStep, spec: Mapping[str, Any], processor: PoolSp
         values["PUNCTUAL_INPUT_PATH"] = f"{SOURCE}/{volume['path']}"
         mounts.append({"name": "punctual-source", "mountPath": SOURCE, "readOnly": True})
     else:
-        values["PUNCTUAL_INPUT_URL"] = asked["http"]["url"]
+        values["PUNCTUAL_INPUT_URL"] = asked["http"]["url"].replace("$", "$$")  # the kubelet shall expand nothing in it
         secrets = _secrets(asked["http"].get("headers") or ())
     user = (spec.get("securityContext") or {}).get("runAsUser", UNPRIVILEGED)
     return {
         "name": STEP,
         "image": step.image,
         "command": ["python3", "-m", "punctual.fetch"],
-        # secrets last: a $(…) in the address is replaced by earlier variables, and messages contain the address
+        # secrets last: no earlier variable could contain one, and messages contain the address
         "env": [*({"name": name, "value": value} for name, value in values.items()), *secrets],
         "volumeMounts": mounts,
         "resources": _resources({}, processor, left, memory=not names_memory(spec)),
@@ -309,8 +303,8 @@ def _secrets(headers: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def label(name: str) -> str:
-    """Shorten a name to a valid value of a label or taint, because names may be longer."""
-    return name[:_LABEL].rstrip("-.")
+    """Return a name as the value of a label or taint, which is shorter than a name may be."""
+    return shorten(name, LONGEST_LABEL)
 
 
 def owner_reference(owner: Owner) -> dict[str, Any]:

@@ -4,7 +4,8 @@ The holder renews the Lease. It stops leading after ``renew`` seconds without su
 clock from *before* the last successful request. Others wait ``lease`` seconds from when they saw that renewal, so the
 holder stops before another replica may start. ``spec.leaseTransitions`` is the epoch. It is raised at every
 acquisition, also by the same holder, and to at least one more than ``min_epoch()`` (the highest epoch in any status).
-Otherwise a deleted Lease would restart it at 0. A standby watches the Lease and acts at its expiry or release.
+Otherwise a deleted Lease would restart it at 0. A standby watches the Lease and acts at its expiry or release. Before a
+replica takes the Lease and while it holds it, it holds the `claim` of its installation, too.
 
 `ElectorThread` runs the elector in a separate thread and loop, so that a long plan cannot delay a renewal. `writer`
 relies on it: between an expiry and the moment when the main loop learns of it, `leading` is already False.
@@ -24,6 +25,7 @@ import structlog
 from punctual import errors
 from punctual.kube.cluster.client import ApiClient, Json
 from punctual.kube.cluster.resources import LEASES
+from punctual.kube.election.claim import Claim, Installation
 from punctual.kube.format.clock import ServerClock
 
 NEVER = float("-inf")
@@ -60,6 +62,7 @@ class Elector:
         identity: str,
         on_started: Callable[[int], None],
         on_stopped: Callable[[], None],
+        claim: Claim,
         min_epoch: Callable[[], int] = lambda: 0,
         timing: Timing = Timing(),
         monotonic: Callable[[], float] = time.monotonic,
@@ -71,6 +74,7 @@ class Elector:
         self._identity = identity
         self._on_started = on_started
         self._on_stopped = on_stopped
+        self._claim = claim
         self._min_epoch = min_epoch
         self._timing = timing
         self._monotonic = monotonic
@@ -92,6 +96,11 @@ class Elector:
         A replica that lost the Lease may hold it again in a later term.
         """
         return self.leading and self._epoch == epoch
+
+    @property
+    def other_installation(self) -> str:
+        """The installation ("namespace/release") that leads instead of this one; empty if none does."""
+        return self._claim.other
 
     async def run(self) -> None:
         """Stand for election until cancelled, then stop leading and release the Lease."""
@@ -123,16 +132,30 @@ class Elector:
             try:
                 async with asyncio.timeout(self._timing.renew):
                     await self._read()
-                if self._patience() <= 0:
+                if self._patience() > 0:
+                    await self._stand_by()
+                elif await self._claims():
                     async with asyncio.timeout(self._timing.renew):
                         await self._take()
                     return
-                await self._stand_by()
+                else:
+                    await asyncio.sleep(self._timing.retry)
             except errors.Conflict:
                 log.info("lease_taken_by_another", lease=self._path)
             except (errors.ClusterError, TimeoutError) as error:
                 log.warning("lease_not_reached", lease=self._path, error=str(error))
                 await asyncio.sleep(self._timing.retry)
+
+    async def _claims(self) -> bool | None:
+        """Hold the installation's claim. Returns False if another installation has it, None if it is not known."""
+        try:
+            async with asyncio.timeout(self._timing.renew / 2):
+                return await self._claim.hold()
+        except errors.Conflict:  # another replica, of this or another installation, was faster: the next try sees which
+            return None
+        except (errors.ClusterError, TimeoutError) as error:
+            log.warning("claim_not_reached", claim=self._claim.path, error=str(error))
+            return None
 
     async def _read(self) -> None:
         try:
@@ -203,6 +226,8 @@ class Elector:
                     if not await self._renew():
                         log.warning("lease_lost", lease=self._path, epoch=self._epoch)
                         return
+                if await self._claims() is False:
+                    return
             except (errors.ClusterError, TimeoutError) as error:
                 log.warning("lease_not_renewed", lease=self._path, epoch=self._epoch, error=str(error))
         log.warning("lease_expired", lease=self._path, epoch=self._epoch)
@@ -279,6 +304,7 @@ class ElectorThread(threading.Thread):
         identity: str,
         on_started: Callable[[int], None],
         on_stopped: Callable[[], None],
+        installation: Installation,
         min_epoch: Callable[[], int] = lambda: 0,
         timing: Timing = Timing(),
         clock: ServerClock | None = None,
@@ -294,6 +320,7 @@ class ElectorThread(threading.Thread):
             identity=identity,
             on_started=lambda epoch: self._post(on_started, epoch),
             on_stopped=lambda: self._post(on_stopped),
+            claim=Claim(self._client, installation),
             min_epoch=min_epoch,
             timing=timing,
         )
@@ -308,6 +335,11 @@ class ElectorThread(threading.Thread):
     def leads(self, epoch: int) -> bool:
         """See `Elector.leads`."""
         return self._elector.leads(epoch)
+
+    @property
+    def other_installation(self) -> str:
+        """See `Elector.other_installation`."""
+        return self._elector.other_installation
 
     def run(self) -> None:
         """Run the elector. Do not call it; `start` does, in the new thread."""

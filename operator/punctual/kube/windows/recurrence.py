@@ -1,7 +1,8 @@
 """The windows of a reservation: one, or recurring at the same time of day.
 
-Days are calendar days. Across a change of clocks the start keeps its time of day, and the window its length. A start
-that the clocks skip is later by the skipped time. Of a start that occurs twice, the first counts.
+Days are calendar days. Across a change of clocks start and end keep their time of day, so the window is longer or
+shorter by the change if it is over it. A time that the clocks skip is later by the skipped time. Of a time that occurs
+twice, the first counts. A window keeps its length if its end would not be after its start.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -44,25 +45,29 @@ def windows(spec: ReservationSpec, now: float, horizon: float) -> ComingWindows:
             return ComingWindows([], None)
         return ComingWindows([once], None) if once.end <= now + horizon else ComingWindows([], once)
     zone = _zone(again.time_zone)
-    if length > again.every * 86400.0 - 3600.0:  # a day has 23 hours when clocks are put forward
+    first, last = (datetime.fromtimestamp(at, zone).replace(tzinfo=None) for at in (spec.start, spec.end))
+    # a day has 23 hours when clocks are put forward
+    if max(length, (last - first).total_seconds()) > again.every * 86400.0 - 3600.0:
         text = "spec.end: must be at least an hour before the window comes again (spec.recurrence.every)"
         raise UserError(reasons.INVALID_SPEC, text)
-    first = datetime.fromtimestamp(spec.start, zone).replace(tzinfo=None)
     # a day earlier than needed, so that a change of clocks does not matter
     k = max(0, int((now - spec.start) / (again.every * 86400.0)) - 1)
     found: list[Span] = []
     while True:
-        local = first + timedelta(days=k * again.every)
-        # via UTC: the difference of two times in one zone would be that of the clocks' readings
-        start = local.replace(tzinfo=zone).astimezone(UTC).timestamp()
+        start, end = (_instant(at + timedelta(days=k * again.every), zone) for at in (first, last))
         k += 1
         if again.until is not None and start >= again.until:
             return ComingWindows(found, None)
         if start >= now:
-            span = Span(start, start + length)
+            span = Span(start, end if end > start else start + length)
             if span.end > now + horizon:
                 return ComingWindows(found, span)
             found.append(span)
+
+
+def _instant(reading: datetime, zone: ZoneInfo) -> float:
+    """Return when the clocks of a zone show it, via UTC: a difference within one zone is that of the readings."""
+    return reading.replace(tzinfo=zone).astimezone(UTC).timestamp()
 
 
 def _zone(name: str) -> ZoneInfo:

@@ -800,3 +800,11 @@ def test_a_foreign_pod_takes_room_only_while_it_is_on_a_node_and_not_at_its_end(
     assert foreign(spec, phase="Succeeded") is None
     assert foreign(spec, phase="Failed") is None
     assert foreign({**spec, "nodeName": None}, phase="Pending") is None
+
+
+def test_nothing_in_an_address_is_expanded():
+    """The kubelet reads $(X) and $$ in the value of a variable."""
+    step = InputStep({"http": {"url": "https://a/$(PUNCTUAL_BEGIN)$$b"}}, image="i", patience=60.0)
+    (container,) = pod(step=step)["spec"]["initContainers"]
+    said = {e["name"]: e["value"] for e in container["env"]}
+    assert said["PUNCTUAL_INPUT_URL"] == "https://a/$$(PUNCTUAL_BEGIN)$$$$b"

@@ -74,9 +74,44 @@ def test_a_start_that_comes_twice_is_the_first_of_the_two():
     ]
 
 
-def test_each_window_has_the_length_of_the_first():
-    asked = spec("2030-03-29T22:00:00+01:00", hours=8, every=1, time_zone="Europe/Berlin")
-    assert {w.end - w.start for w in windows(asked, asked.start, HORIZON).windows} == {8 * 3600.0}
+SPRING, AUTUMN = "2030-03-31", "2030-10-27"
+"""Nights in Berlin: the clock goes from 02:00 to 03:00, and from 03:00 back to 02:00."""
+NIGHTS = {
+    "over the hour that is skipped": (SPRING, "01:00", "04:00", "00:00Z", "02:00Z"),
+    "ends in that hour": (SPRING, "01:00", "02:30", "00:00Z", "01:30Z"),  # 03:30 on the clock
+    "begins in that hour": (SPRING, "02:30", "04:00", "01:30Z", "02:00Z"),
+    "is all in that hour": (SPRING, "02:15", "02:45", "01:15Z", "01:45Z"),
+    "begins in that hour and ends with it": (SPRING, "02:30", "03:00", "01:30Z", "02:00Z"),  # its length is kept
+    "over the hour that comes twice": (AUTUMN, "01:00", "04:00", "23:00Z", "03:00Z"),
+    "ends in the hour that comes twice": (AUTUMN, "01:00", "02:30", "23:00Z", "00:30Z"),  # the first
+    "begins in the hour that comes twice": (AUTUMN, "02:30", "04:00", "00:30Z", "03:00Z"),
+    "is all in the hour that comes twice": (AUTUMN, "02:15", "02:45", "00:15Z", "00:45Z"),
+    "ends before the change": (AUTUMN, "00:00", "02:00", "22:00Z", "00:00Z"),
+    "begins after the change": (SPRING, "03:00", "05:00", "01:00Z", "03:00Z"),
+}
+
+
+@pytest.mark.parametrize(("day", "begin", "end", "starts_at", "ends_at"), NIGHTS.values(), ids=NIGHTS)
+def test_both_ends_are_what_the_clock_on_the_wall_shows(day, begin, end, starts_at, ends_at):
+    offset = "+01:00" if day == SPRING else "+02:00"
+    first = f"{day[:-2]}{int(day[-2:]) - 3:02}"
+    asked = spec(f"{first}T{begin}:00{offset}", every=1, time_zone="Europe/Berlin")
+    length = parse_time(f"{first}T{end}:00Z") - parse_time(f"{first}T{begin}:00Z")
+    asked = asked.model_copy(update={"end": asked.start + length})
+    found = windows(asked, asked.start, HORIZON).windows
+    assert [w.end - w.start for w in found[:2]] == [length, length]
+    assert [(format_time(w.start)[11:16] + "Z", format_time(w.end)[11:16] + "Z") for w in found[3:4]] == [
+        (starts_at, ends_at)
+    ]
+    assert [w.end - w.start for w in found[4:]] == [length] * len(found[4:])
+    assert all(a.end <= b.start for a, b in pairwise(found))
+
+
+def test_the_first_window_is_as_it_is_written_when_clocks_change_in_it():
+    asked = spec("2030-03-30T22:00:00+01:00", hours=7, every=1, time_zone="Europe/Berlin")  # until 06:00
+    found = windows(asked, asked.start, HORIZON).windows
+    assert [w.end - w.start for w in found[:3]] == [7 * 3600.0, 8 * 3600.0, 8 * 3600.0]
+    assert found[0] == Span(asked.start, asked.end)
 
 
 @pytest.mark.parametrize("every", [1, 7, 10])
