@@ -7,7 +7,7 @@ While the wishes fit, each chunk gets its wish. The headroom is used before any 
    the one with the least slack keeps its loop closed. A loop closes again when there has been room for a while.
 2. The chunks with the least slack get their wishes, and the others share what is left.
 
-CPU that no wish takes, the headroom included, is lent where jobs queue, until the next tick.
+CPU that no wish takes, the headroom included, is lent until the next tick.
 
 Chunks that wait for a disk share it by their caps. So while one of them needs all that it may have, those that have
 time get less, the less the more time they have; otherwise their feedback would take the disk from it. None of them is

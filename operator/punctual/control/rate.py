@@ -23,8 +23,8 @@ QUOTA: Final = 0.001
 """The kernel's least quota, s: no slice is shorter, so no period is shorter than QUOTA / rate."""
 SWITCH: Final = 0.0001
 """Assumed cost of the start of a slice, s."""
-BOLD: Final = 3.6
-"""Waits of a first guess: a little above the median of simulated programs."""
+BOLD: Final = 4.5
+"""Waits of a first guess: about seven of ten simulated programs have less."""
 SAFE: Final = 6.4
 """Waits of a guess that must be right: about nine of ten have less."""
 LEAP: Final = 5.0
@@ -32,8 +32,16 @@ LEAP: Final = 5.0
 chance, and then the pair is to stay."""
 LEAST: Final = 1.5
 """Least waits assumed: an iteration is not measured finer than about a gap."""
-AIM: Final = 0.9
-"""Utilization aimed at: so many ε above the target, as the rate is below utilization."""
+AIM: Final = 0.65
+"""Utilization aimed at: so many ε above the target, as the rate is below utilization.
+
+A rank that waits for no other, as the one on the slowest node, runs at the rate U. Its iterations end before a gap or
+behind it, so they differ by one. Of ε that is (AIM + 1 − SPARE) / BOLD at most, which with AIM must be less than 1.
+"""
+MOST: Final = 0.9
+"""Utilization is at most so many ε from the target: that far above it only once SEVERAL periods have lost too much."""
+SEVERAL: Final = 3
+"""Periods that lose too much before the slice is widened to MOST: a longer search finds nothing better."""
 SPARE: Final = 0.2
 """Part of ε kept for the difference between iterations."""
 TAKEN: Final = 0.02
@@ -180,10 +188,11 @@ class Known:
 class Bracketing:
     """The default law: predicts a pair that holds, and brackets the period where the prediction was wrong.
 
-    Utilization is set up to AIM·ε above the target, so that the loss may be almost 2 ε. A target begins with the pair
-    that held it before. Without one it begins with the longest period at which BOLD waits lose no more than that, or
-    with the slice of a pair that held another target: the part of a slice that is lost to waiting depends on the slice
-    and hardly on the target. If the iteration in which the target changed does not show that this is good, the period
+    Utilization is up to AIM·ε above the target, and to MOST·ε once SEVERAL periods lose too much, so the loss may
+    be 1.7 ε. A target begins with the pair that held it before. Without one it begins with the longest period at which
+    BOLD waits lose no more than is allowed, or with the slice of a pair that held another target: the part of a slice
+    that is lost to waiting depends on the slice and hardly on the target. If the iteration in which the target changed
+    does not show that this is good, the period
     for SAFE waits takes its place before the next one.
 
     A period that loses too much in a whole iteration tells the waits there. A near miss takes a small step; otherwise
@@ -289,7 +298,7 @@ class Bracketing:
 
     def _slow_down(self, seen: Iteration) -> Decision:
         """Take from the slice what the application is too fast by."""
-        least = max(self.target - AIM * self.epsilon, self.target / 2)
+        least = max(self.target - MOST * self.epsilon, self.target / 2)
         if self.pair.utilization <= least + 1e-9:  # it runs where the CPU is not what it waits for, as for its disk
             return Decision(self.pair, "Unreachable")
         return self._set(self.pair.period, max(least, self.pair.utilization - (seen.rate - self.target)), "Slice")
@@ -297,8 +306,9 @@ class Bracketing:
     def _shorten(self, seen: Iteration) -> Decision:
         """Try another period after one that lost too much, or a larger slice if that is enough."""
         loss, period = seen.utilization - seen.rate, self.pair.period
-        if self.goal - seen.utilization > SPARE * self.epsilon and loss <= self._allowed:
-            return self._set(period, self.goal, "Slice")
+        top = self.goal if len(self.tried) < SEVERAL else min(self.target + MOST * self.epsilon, self.ceiling, 1.0)
+        if top - seen.utilization > SPARE * self.epsilon and loss <= top - self.target + (1.0 - SPARE) * self.epsilon:
+            return self._set(period, top, "Slice")
         self.tried[period] = min(loss, self.tried.get(period, inf))
         following = None if self.given_up or len(self.tried) >= PROBES else self._following(seen, loss, period)
         if following is None:

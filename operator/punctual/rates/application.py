@@ -18,7 +18,7 @@ from math import ceil
 from typing import Final
 
 from punctual import reasons
-from punctual.control.rate import AIM, QUOTA, Bracketing, Decision, Iteration, Known, Limits, Pair, Reason
+from punctual.control.rate import MOST, QUOTA, Bracketing, Decision, Iteration, Known, Limits, Pair, Reason
 from punctual.rates.counts import Counts, Window
 from punctual.rates.model import UNRECORDED, Count, HoldPod, Member, PodsCounted, Record, Seen, TargetRate, Verdict
 
@@ -240,7 +240,7 @@ class Application:
         """Return the periods with which no pod's quota is below the kernel's least."""
         asked = self.rate.limits
         cpu = min([1.0, *(m.cpu for m in self.members.values())])
-        least = QUOTA / (cpu * max(target - AIM * self.rate.epsilon, target / 2))
+        least = QUOTA / (cpu * max(target - MOST * self.rate.epsilon, target / 2))
         low = min(max(asked.min_period, least if cpu < 1.0 else 0.0), LONGEST)
         return Limits(low, max(asked.max_period, low))
 

@@ -3,9 +3,13 @@
 import json
 from collections import defaultdict
 from itertools import pairwise
+from random import Random
 
 import pytest
 
+from punctual.control.follow import Line
+from punctual.control.governor import Sample
+from punctual.sim.plants.published import SAMPLES, Loop
 from punctual.sim.plants.run import simulate
 from punctual.sim.plants.scenario import parse
 from punctual.sim.scenario import ScenarioError
@@ -306,3 +310,26 @@ def test_a_name_that_appears_twice_is_refused_in_each_part():
 def test_text_that_is_no_object_is_refused(text):
     with pytest.raises(ScenarioError):
         parse(text)
+
+
+def test_cpu_that_no_line_needs_is_lent_unless_a_scenario_says_otherwise():
+    """As the agent does: a job alone on its node ends long before its deadline."""
+    lent, kept = run({}), run({}, lend=False)
+    assert lent["jobs"][0]["finish"] < 150.0 < kept["jobs"][0]["finish"] <= 300.0
+
+
+@pytest.mark.parametrize("learned", [0.994, 0.9951, 0.9999, 1.0])
+def test_the_published_loop_takes_no_model_that_its_search_has_no_gains_for(learned):
+    loop = Loop(Line(1000.0, 300.0), 0.0, 1.0, 1.0, None, Random(0))
+    for n in range(SAMPLES):  # P(k) = a P(k-1) + 0.5 C(k)
+        cap = 0.2 + 0.6 * (n % 3 == 0)
+        before = learned * (loop._progress[-1] if loop._progress else 3.0) + 0.5 * cap
+        loop.take(Sample(1.0, before, cap, cap))
+    assert (loop.model is not None) == (learned < 0.995)
+
+
+@pytest.mark.parametrize("control", ["adaptive", "published"])
+def test_a_node_with_one_core_accepts_a_job_without_a_model(control):
+    (job,) = run({"model": None}, cores=1, control=control)["jobs"]
+    assert job["accepted"]
+    assert [each["accepted"] for each in run({"model": None}, {"model": None}, cores=1)["jobs"]] == [True, False]

@@ -7,6 +7,7 @@ from typing import Final, Protocol
 from punctual.control.adaptive import Adaptive
 from punctual.control.follow import Follow, Line
 from punctual.control.governor import Governor, Sample
+from punctual.control.utilization import Remaining
 from punctual.sim.plants.scenario import PlantJob, Scenario
 
 SPARE: Final = 0.02
@@ -72,3 +73,12 @@ def line_of(job: PlantJob, scenario: Scenario) -> Line:
     """Return the line of a job that is accepted now."""
     spare = max(PERIODS * scenario.period, SPARE * job.deadline) if scenario.lines == "early" else 0.0
     return Line(job.work, job.deadline - spare)
+
+
+def remaining_of(one: Admitted, gain: float | None, scenario: Scenario) -> Remaining:
+    """Return what is left of a job; ``gain``: units per core and period, None: unknown.
+
+    A job without a gain counts as one core, or as all that is promised of a smaller node: else that accepts none.
+    """
+    most = one.job.cap[1] if gain is not None else min(1.0, one.job.cap[1], scenario.usable)
+    return Remaining(one.line.units, one.line.seconds, None if gain is None else gain / scenario.period, most)

@@ -21,7 +21,7 @@ from punctual.control.model import Model
 from punctual.control.pi import PI, Gains
 from punctual.control.tuning import tune
 from punctual.control.utilization import Remaining, choose, refusal
-from punctual.sim.plants.admitted import Admitted, line_of
+from punctual.sim.plants.admitted import Admitted, line_of, remaining_of
 from punctual.sim.plants.scenario import PlantJob, Scenario
 
 ALPHA: Final = 0.85
@@ -107,13 +107,13 @@ class Loop:
         return Wish(min(max(cap + self._dither, self.low), self.high), "open" if self.opened else "line")
 
     def _learn(self) -> None:
-        """Accept the model of the last samples by C4 to C6."""
+        """Accept the model of the last samples by C4 to C6; a of C5 as rounded for the search of the gains."""
         try:
             # Each cap acts on the progress of its own period: input k stands before output k + 1.
             found = fit(list(self._progress), [*self._caps, 0.0][1:])
         except ValueError:
             return
-        if found.r2 < LEAST_R2 or found.a[0] >= 1.0 or found.b[0] <= 0.0:
+        if found.r2 < LEAST_R2 or round(found.a[0], 2) >= 1.0 or found.b[0] <= 0.0:
             return
         self.model = found
         self._pi = PI(self._gains(), output=self._pi.output, low=self.low, high=self.high)
@@ -190,9 +190,8 @@ class Published:
                 return
 
     def _remaining(self, one: Admitted) -> Remaining:
-        model, period = loop_of(one).model, self.scenario.period
-        gain = one.measured if model is None else model.gain
-        return Remaining(one.line.units, one.line.seconds, None if gain is None else gain / period, one.job.cap[1])
+        model = loop_of(one).model
+        return remaining_of(one, one.measured if model is None else model.gain, self.scenario)
 
 
 def loop_of(one: Admitted) -> Loop:

@@ -14,7 +14,7 @@ from punctual.control.model import Model
 from punctual.control.pi import Tuned
 from punctual.control.tuning import tune
 from punctual.control.utilization import Remaining, choose, refusal
-from punctual.sim.plants.admitted import Admitted, line_of
+from punctual.sim.plants.admitted import Admitted, line_of, remaining_of
 from punctual.sim.plants.scenario import PlantJob, Scenario
 
 WARM: Final = 0.95
@@ -52,7 +52,7 @@ class Ours:
         if self.scenario.control != "adaptive":
             return {there[at].job.id: wish_of(there[at]) for at in chosen}
         claims = [self._claim(there[at], left[at]) for at in chosen]
-        return self._arbiter.share(claims, lend=self.scenario.lends)
+        return self._arbiter.share(claims, lend=self.scenario.lend)
 
     def take(self, one: Admitted, seen: Sample) -> None:
         """Have the governor learn from it."""
@@ -103,9 +103,7 @@ class Ours:
             gain = governor.gain
         # A job that waits for its disk gives less per core than its model says.
         gain = None if gain is None else gain * one.use
-        return Remaining(
-            one.line.units, one.line.seconds, None if gain is None else gain / self.scenario.period, one.job.cap[1]
-        )
+        return remaining_of(one, gain, self.scenario)
 
     def _claim(self, one: Admitted, left: Remaining) -> Claim:
         governor = one.governor

@@ -90,8 +90,8 @@ class Scenario(scenario.Part):
     """Jobs in memory at once; None: any number."""
     resubmit: More | None = None
     """Seconds after which a refused job asks again; None: it does not."""
-    lend: bool | None = None
-    """Whether jobs ahead of their lines get CPU that no line needs. None: where jobs queue (`slots`, `resubmit`)."""
+    lend: bool = True
+    """Whether jobs ahead of their lines get CPU that no line needs, as the agent always gives it."""
     control: Control = "adaptive"
     lines: Literal["early", "deadline"] = "early"
     """Where lines end: a little before the deadlines, or exactly at them, as Park and Humphrey print it."""
@@ -111,12 +111,6 @@ class Scenario(scenario.Part):
                 if job.model is None:
                     raise ValueError(f"jobs: {job.id!r} needs a model under control static")
         return self
-
-    @property
-    def lends(self) -> bool:
-        """Whether CPU that no line needs is lent."""
-        queues = self.slots is not None or self.resubmit is not None
-        return queues if self.lend is None else self.lend
 
     @property
     def usable(self) -> float:

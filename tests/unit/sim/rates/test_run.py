@@ -1,6 +1,7 @@
 """Applications held at rates: the plant by hand, then stories with the default law."""
 
 from itertools import pairwise
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -222,6 +223,20 @@ def test_uneven_nodes_are_held_at_the_rate_of_the_slowest():
     made = scenario(app(alone=4.0, targets=[(0, 0.14)], speeds=[0.5, 0.5, 1.0, 1.0]), duration=900)
     said = one(simulate(made, 1).document())
     assert (said["settling_iterations"], said["in_band_fraction"], said["oscillations"]) == ([1], 1.0, 0)
+
+
+@pytest.mark.parametrize("slow", [0.5, 0.7, 0.9])
+def test_programs_that_nobody_has_tuned_for_are_held_with_one_slow_node_as_with_even_ones(slow):
+    """The rank on it waits for none, so its rate is the utilization, and its iterations differ by a gap."""
+    for seed in range(12):
+        rng = Random(seed)
+        alone, ratio = 2.0 ** rng.uniform(0.6, 4.0), 2.0 ** rng.uniform(-2.4, 2.4)
+        targets, end = steps(alone / slow, [rng.uniform(0.1, 0.8) for _ in range(3)])
+        pattern, speeds = rng.choice(["all-to-all", "neighbour"]), [1.0, 1.0, 1.0, slow]
+        made = scenario(app(alone=alone, ratio=ratio, targets=targets, pattern=pattern, speeds=speeds), duration=end)
+        said = one(simulate(made, seed).document())
+        assert all(said["settling_iterations"]), (seed, said)
+        assert said["in_band_fraction"] == 1.0, (seed, said)
 
 
 def test_six_applications_at_once_are_each_held():
