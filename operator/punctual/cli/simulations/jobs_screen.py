@@ -52,7 +52,8 @@ def show(result: Result, trace: Trace, options: Options) -> None:
     offered = f", an offer at most {1e3 * offers['max']:.2g} ms" if result.offer_seconds else ""
     console.print(
         f"refused {found['reject_ratio']:.1%}, missed {found['miss_ratio']:.1%}, utilization "
-        f"{found['utilization']:.1%}; a decision took {1e3 * took['p50']:.2g} ms, at most {1e3 * took['max']:.2g} ms{offered}"
+        f"{found['utilization']:.1%}; a decision took {1e3 * took['p50']:.2g} ms, "
+        f"at most {1e3 * took['max']:.2g} ms{offered}"
     )
 
 
