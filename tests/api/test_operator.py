@@ -166,8 +166,9 @@ class World:
 
         async def ended():
             for name, pod in (await self.pods(job)).items():
-                if name not in ends and pod["status"]["phase"] == "Pending":
-                    await self.begin(pod)
+                if name not in ends and pod["status"]["phase"] in {"Pending", "Running"}:
+                    if pod["status"]["phase"] == "Pending":
+                        await self.begin(pod)
                     ends[name] = time.monotonic() + takes
                 if ends.get(name, math.inf) <= time.monotonic():
                     ends[name] = math.inf
@@ -367,6 +368,9 @@ async def test_the_plugin_submits_explains_shows_and_cancels_jobs(world, replica
     assert "It has no answer yet" in await ask("why", "first", *here)
     await replica()
     assert "first unchanged: promised by pool" in await submit("first", units=4000, deadline="130s")
+    first = await world.client.get(JOBS.path(namespace=world.namespace, name="first"))
+    for pod in (await world.given(first, 4)).values():
+        await world.begin(pod)  # a pod that does not start is made anew after some seconds
     refused = json.loads(await submit("second", "-o", "json", units=4000, deadline="60s", status=1))[0]
     assert (refused["answer"], refused["reason"]) == ("refused", "InfeasibleCapacity")
     why = await ask("why", "second", *here)
@@ -743,6 +747,7 @@ async def test_jobs_share_a_processor_also_under_a_new_leader_and_the_command_li
         (pod,) = (await world.given(job, 1)).values()
         assert pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "250m"
         assert pod["spec"]["containers"][0]["resources"]["limits"]["cpu"] == "1"
+        await world.begin(pod)  # one that does not start is made anew after some seconds
     status = (await world.client.get(POOLS.path(name=world.pool)))["status"]
     assert (status["processors"], status["free"]) == (1, 0)
     meta = {"name": "another", "namespace": world.namespace}
