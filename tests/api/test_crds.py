@@ -4,6 +4,7 @@ import contextlib
 import copy
 import json
 import ssl
+import uuid
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
@@ -96,6 +97,7 @@ def test_a_bad_manifest_is_refused_by_field_with_what_would_be_right(post, case)
 def taken(post, kind, at, text):
     """Return whether the API server takes a text in a field, having seen that the operator's parser agrees."""
     manifest = spoil({"kind": kind.NAMES.kind, "at": at, "to": text})
+    manifest["metadata"]["name"] = f"taken-{uuid.uuid4().hex[:8]}"  # of other tests, there may be one of its name
     if at == "spec.deadlineTime":
         del manifest["spec"]["deadline"]
     where = kind.NAMES.plural if kind.NAMES.scope == "Cluster" else f"namespaces/default/{kind.NAMES.plural}"

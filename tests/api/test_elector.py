@@ -7,6 +7,7 @@ import pytest
 from server import Server
 
 from punctual.kube.cluster.resources import LEASES
+from punctual.kube.election.claim import Installation
 from punctual.kube.election.elector import ElectorThread, Timing
 
 LONG = Timing(lease=600, renew=500, retry=0.5)
@@ -24,6 +25,7 @@ def candidates(kubeconfig, namespace):
             str(path),
             namespace=namespace,
             name="punctual",
+            installation=Installation(namespace, "punctual", shared=namespace),
             identity=name,
             on_started=lambda epoch: log.append(f"{name} leads {epoch}"),
             on_stopped=lambda: log.append(f"{name} stops"),
@@ -121,6 +123,7 @@ async def test_a_thread_that_was_never_started_can_be_stopped(kubeconfig, namesp
         str(kubeconfig),
         namespace=namespace,
         name="punctual",
+        installation=Installation(namespace, "punctual", shared=namespace),
         identity="a",
         on_started=lambda epoch: None,
         on_stopped=lambda: None,
@@ -133,6 +136,7 @@ async def test_what_ends_the_thread_is_raised_where_somebody_waits(tmp_path, nam
         str(tmp_path / "no-such-kubeconfig"),
         namespace=namespace,
         name="punctual",
+        installation=Installation(namespace, "punctual", shared=namespace),
         identity="a",
         on_started=lambda epoch: None,
         on_stopped=lambda: None,
