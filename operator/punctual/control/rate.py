@@ -192,8 +192,7 @@ class Bracketing:
     be 1.7 ε. A target begins with the pair that held it before. Without one it begins with the longest period at which
     BOLD waits lose no more than is allowed, or with the slice of a pair that held another target: the part of a slice
     that is lost to waiting depends on the slice and hardly on the target. If the iteration in which the target changed
-    does not show that this is good, the period
-    for SAFE waits takes its place before the next one.
+    does not show that this is good, the period for SAFE waits takes its place before the next one.
 
     A period that loses too much in a whole iteration tells the waits there. A near miss takes a small step; otherwise
     the period for SAFE waits follows, or for as many as there were. A shorter period that loses no less, because of the

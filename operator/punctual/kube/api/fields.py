@@ -258,30 +258,24 @@ StatusPercent = Annotated[
 
 def between_percent(least: int, most: int, example: str) -> Rule:
     """Return the rule of a :data:`Percent` from ``least`` to ``most`` (per cent)."""
-    number = "double(self.substring(0, self.size() - 1))"
-    return Rule(
-        f"self.matches(r'{PERCENT}') && {number} >= {least}.0 && {number} <= {most}.0",
-        f"write a part in per cent from {least}% to {most}%, such as {example}",
-        lambda part: least <= round(100 * part, 6) <= most,
-    )
+    return part_in_percent(str(least), str(most), example)
 
 
 def measured_percent(least: int, most: int, example: str) -> Rule:
     """Return the rule of a :data:`StatusPercent` that a user sets, from ``least`` to ``most`` (per cent)."""
-    number = "double(self.substring(0, self.size() - 1))"
-    return Rule(
-        f"self.matches(r'{_MEASURED}') && {number} >= {least}.0 && {number} <= {most}.0",
-        f"write a number of per cent from {least}% to {most}%, such as {example}",
-        lambda part: least <= round(100 * part, 6) <= most,
-    )
+    return _between(_MEASURED, "number of per cent", str(least), str(most), example)
 
 
 def part_in_percent(least: str, most: str, example: str) -> Rule:
     """Return the rule of a :data:`Percent` from ``least`` to ``most``, per cent with decimals."""
+    return _between(PERCENT, "part in per cent", least, most, example)
+
+
+def _between(pattern: str, what: str, least: str, most: str, example: str) -> Rule:
     number = "double(self.substring(0, self.size() - 1))"
     return Rule(
-        f"self.matches(r'{PERCENT}') && {number} >= {float(least)} && {number} <= {float(most)}",
-        f"write a part in per cent from {least}% to {most}%, such as {example}",
+        f"self.matches(r'{pattern}') && {number} >= {float(least)} && {number} <= {float(most)}",
+        f"write a {what} from {least}% to {most}%, such as {example}",
         lambda part: float(least) <= round(100 * part, 6) <= float(most),
     )
 

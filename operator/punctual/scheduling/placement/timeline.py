@@ -233,9 +233,10 @@ class Timeline:
         if not self.discipline.one_port or not ready.size:
             return Walk(ready, ready + sending + computing, -np.inf)
         ready = np.maximum(ready, self.port)
-        starts = in_turn(ready, sending)
         if len(set(where.tolist())) < where.size:
             starts = _in_turn_and_place(where, ready, sending, computing)
+        else:
+            starts = in_turn(ready, sending)
         return Walk(starts, starts + sending + computing, float((starts + sending).max()))
 
 

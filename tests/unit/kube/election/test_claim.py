@@ -70,8 +70,8 @@ async def test_an_installation_that_is_gone_without_a_word_is_followed_after_a_m
     await asyncio.sleep(29)
     first.kill()
     await asyncio.sleep(100)
-    at, who, *_ = log[1].split()
-    assert who == "b"
+    at, replica, *_ = log[1].split()
+    assert replica == "b"
     assert 60 + 20 <= float(at) <= 60 + 30 + 2  # from its last renewal, which is ten seconds old at most
 
 
