@@ -15,7 +15,6 @@ import uuid
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Literal, Self
 
 import structlog
@@ -26,6 +25,7 @@ from punctual.kube.cluster.client import ApiClient, Json
 from punctual.kube.cluster.pods import Owner
 from punctual.kube.cluster.resources import EVENTS
 from punctual.kube.format.bucket import Bucket
+from punctual.kube.format.duration import format_micro_time
 from punctual.kube.format.names import LONGEST_NAME, shorten
 
 SERIES = 360.0
@@ -200,7 +200,7 @@ class EventRecorder:
 
     async def _write(self, entry: _Entry) -> None:
         namespace = entry.regarding.namespace or "default"
-        series = {"count": entry.count, "lastObservedTime": _stamp(entry.last)}
+        series = {"count": entry.count, "lastObservedTime": format_micro_time(entry.last)}
         if entry.name:
             try:
                 await self._client.patch_merge(EVENTS.path(namespace=namespace, name=entry.name), {"series": series})
@@ -214,7 +214,7 @@ class EventRecorder:
             "apiVersion": EVENTS.version,
             "kind": "Event",
             "metadata": {"name": name, "namespace": namespace},
-            "eventTime": _stamp(entry.first),
+            "eventTime": format_micro_time(entry.first),
             "type": entry.type,
             "reason": entry.reason,
             "action": entry.action,
@@ -245,7 +245,3 @@ def _short(note: str) -> str:
     if len(data) <= LONGEST_NOTE:
         return note
     return data[: LONGEST_NOTE - len("…".encode())].decode(errors="ignore") + "…"
-
-
-def _stamp(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -12,7 +12,6 @@ other installation. To hand it over at once, delete the Lease.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final
 
 import structlog
@@ -20,6 +19,7 @@ import structlog
 from punctual import errors
 from punctual.kube.cluster.client import ApiClient, Json
 from punctual.kube.cluster.resources import LEASES
+from punctual.kube.format.duration import format_micro_time
 
 NAME: Final = "punctual.dev"
 """Name of the Lease."""
@@ -98,7 +98,7 @@ class Claim:
         self.other = other
 
     def _spec(self) -> Json:
-        now = datetime.fromtimestamp(self._client.clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        now = format_micro_time(self._client.clock.now())
         return {"holderIdentity": self._own, "leaseDurationSeconds": int(ABSENT), "renewTime": now}
 
 

@@ -18,7 +18,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import structlog
 
@@ -27,6 +26,7 @@ from punctual.kube.cluster.client import ApiClient, Json
 from punctual.kube.cluster.resources import LEASES
 from punctual.kube.election.claim import Claim, Installation
 from punctual.kube.format.clock import ServerClock
+from punctual.kube.format.duration import format_micro_time
 
 NEVER = float("-inf")
 
@@ -285,7 +285,7 @@ class Elector:
 
     def _stamp(self) -> str:
         """Return the present time as a MicroTime. It informs people only; no decision uses it."""
-        return datetime.fromtimestamp(self._client.clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return format_micro_time(self._client.clock.now())
 
 
 class ElectorThread(threading.Thread):

@@ -155,3 +155,12 @@ def format_time(epoch: float) -> str:
     """
     moment = _EPOCH + timedelta(seconds=min(max(epoch, _FIRST), _LAST))
     return moment.isoformat().removesuffix("+00:00") + "Z"
+
+
+def format_micro_time(epoch: float) -> str:
+    """Return a MicroTime of the API, always with microseconds.
+
+    >>> format_micro_time(0)
+    '1970-01-01T00:00:00.000000Z'
+    """
+    return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
